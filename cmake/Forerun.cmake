@@ -1,0 +1,90 @@
+# Compiler settings and the three helpers that every folder uses:
+#   forerun_library(<name> SOURCES ... [DEPS ...] [PRIVATE_DEPS ...])
+#   forerun_test(<name> SOURCES ... [DEPS ...] [LABELS fast|slow|gpu|multi_host ...])
+#   forerun_bench(<name> SOURCES ... [DEPS ...])
+
+include(GNUInstallDirs)
+include(CTest)
+include(ForerunFuzz)
+find_package(Threads REQUIRED)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+      "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${CCACHE_PROGRAM}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
+endif()
+
+add_library(forerun_flags INTERFACE)
+# Contraction of a*b+c changes bits between instruction sets and optimization levels: every fused
+# multiply-add in a kernel is spelled out.
+target_compile_options(forerun_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion;-ffp-contract=off>")
+# g++ 12 sees overlapping copies where a literal is joined to a temporary string (its bug 105651).
+target_compile_options(forerun_flags INTERFACE
+  "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>")
+if(FORERUN_WERROR)
+  target_compile_options(forerun_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
+endif()
+if(FORERUN_SANITIZE)
+  target_compile_options(forerun_flags INTERFACE
+    "-fsanitize=${FORERUN_SANITIZE}" -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(forerun_flags INTERFACE "-fsanitize=${FORERUN_SANITIZE}")
+endif()
+target_include_directories(forerun_flags INTERFACE
+  "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+target_link_libraries(forerun_flags INTERFACE Threads::Threads)
+target_compile_definitions(forerun_flags INTERFACE FORERUN_VERSION="${PROJECT_VERSION}")
+
+# Everything that `ctest -L fast`, or `ctest -L threads` (tests that start threads), runs.
+add_custom_target(fast_tests)
+add_custom_target(threads_tests)
+
+function(forerun_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(forerun_${name} STATIC ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPS PREPEND forerun_)
+  target_link_libraries(forerun_${name} PUBLIC forerun_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+endfunction()
+
+function(forerun_test name)
+  if(NOT FORERUN_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPS PREPEND forerun_)
+  target_link_libraries(${name} PRIVATE forerun_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  # Checks need no speed, what they check is compiled as ever; a third of the build's time goes here.
+  target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-O1>")
+  # Tests read the repository's own data and, where it is there, ../shared/data beside it.
+  target_compile_definitions(${name} PRIVATE FORERUN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS fast)
+  endif()
+  foreach(label fast threads)
+    if("${label}" IN_LIST ARG_LABELS)
+      add_dependencies(${label}_tests ${name})
+    endif()
+  endforeach()
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900)
+endfunction()
+
+function(forerun_bench name)
+  if(NOT FORERUN_BENCHES)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  find_package(benchmark REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPS PREPEND forerun_)
+  target_link_libraries(${name} PRIVATE forerun_flags ${ARG_DEPS} benchmark::benchmark)
+endfunction()

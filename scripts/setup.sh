@@ -1,0 +1,41 @@
+# Sourced by scripts/demo and scripts/test: makes a bare Debian 12 able to build Forerun.
+# shellcheck shell=bash
+
+FORERUN_PACKAGES=(g++ cmake ninja-build ccache git pkg-config
+  nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev libreadline-dev
+  libgtest-dev libbenchmark-dev)
+FORERUN_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-14-dev xz-utils python3 python3-numpy)
+
+say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+
+# install_missing PACKAGE...: installs what is not there, or says the one line that would.
+install_missing() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
+      missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+      as_root=(sudo)
+    else
+      say "These packages are missing; install them with:"
+      echo "  sudo apt-get install -y ${missing[*]}" >&2
+      return 1
+    fi
+  fi
+  say "Installing ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}" >/dev/null
+}
+
+# build PRESET [cmake --build options]: configures once, then builds.
+build() {
+  local preset=$1
+  shift
+  [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" >/dev/null
+  cmake --build "build/$preset" "$@" >&2
+}
