@@ -1,0 +1,92 @@
+// Status and Result: how Forerun reports an expected failure.
+//
+// A function that can fail returns Status or Result<T>; neither may be ignored. The message names
+// the file, field or parameter, what was found and what would be accepted. No exception leaves
+// Forerun.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace forerun {
+
+enum class StatusCode : uint8_t {
+  kOk,
+  kInvalidArgument,    // the caller's value is out of range or contradictory
+  kNotFound,           // a file, tensor or field is missing
+  kUnsupported,        // well-formed, but Forerun does not do it
+  kCorrupt,            // a file's content is broken
+  kResourceExhausted,  // memory, KV blocks, context length
+  kCancelled,
+  kDeadlineExceeded,
+  kInternal,  // a defect in Forerun or a device error
+};
+
+// One word for the code, e.g. "not_found"; used in JSON replies.
+const char* status_code_name(StatusCode code);
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;  // ok
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+  // The same failure with "context: " in front of its message; ok stays ok.
+  Status with_context(const std::string& context) const {
+    return ok() ? *this : Status(code_, context + ": " + message_);
+  }
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+// A value or the reason why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  // The failure; an ok Status if there is a value.
+  Status status() const { return ok() ? Status() : std::get<1>(state_); }
+
+  // Only if ok().
+  T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+}  // namespace forerun
+
+// Returns from the enclosing function if `expr` (a Status) is not ok.
+#define FORERUN_RETURN_IF_ERROR(expr)                                                              \
+  do {                                                                                             \
+    if (::forerun::Status forerun_status_ = (expr); !forerun_status_.ok()) return forerun_status_; \
+  } while (false)
+
+// FORERUN_ASSIGN_OR_RETURN(auto x, f()): x = f()'s value, or returns f()'s failure.
+#define FORERUN_CONCAT_INNER_(a, b) a##b
+#define FORERUN_CONCAT_(a, b) FORERUN_CONCAT_INNER_(a, b)
+#define FORERUN_ASSIGN_OR_RETURN(lhs, expr) \
+  FORERUN_ASSIGN_OR_RETURN_(FORERUN_CONCAT_(forerun_result_, __LINE__), lhs, expr)
+#define FORERUN_ASSIGN_OR_RETURN_(tmp, lhs, expr) \
+  auto tmp = (expr);                              \
+  if (!tmp.ok()) return tmp.status();             \
+  lhs = std::move(tmp).value()

@@ -1,0 +1,58 @@
+// Counter-based random numbers: the noise of a token is a pure function of (stream seed, position,
+// token id), so nothing is ever rewound when speculation guesses wrong, and any device can produce
+// any element of it on its own.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace forerun {
+
+// Streams keep uses of one request's seed independent of each other.
+enum class NoiseStream : uint32_t {
+  kTarget = 0,      // the sampler's own Gumbel noise; shared with the draft under rule `match`
+  kDraft = 1,       // the draft's own sampling under rule `rejection`
+  kAcceptance = 2,  // the coin of rule `rejection`
+  kResidual = 3,    // the residual draw of rule `rejection`
+};
+
+// Philox 4x32 with 10 rounds (Salmon et al., 2011).
+constexpr std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter,
+                                         std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{0xD2511F53u} * counter[0];
+    const uint64_t product1 = uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<uint32_t>(product0)};
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// 32 random bits for (seed, stream, position, index); four neighbouring indices share one block.
+constexpr uint32_t noise_bits(uint64_t seed, NoiseStream stream, int32_t position, uint32_t index) {
+  const auto block = philox(
+      {index / 4, static_cast<uint32_t>(position), static_cast<uint32_t>(stream), 0x464f5245u},
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return block[index % 4];
+}
+
+// Uniform in (0, 1), never 0 or 1: the 24 high bits, centred in their cell.
+constexpr float noise_uniform(uint32_t bits) {
+  return (static_cast<float>(bits >> 8) + 0.5f) * 0x1p-24f;
+}
+
+// Standard Gumbel noise -log(-log(u)). Lies within [kMinGumbel, kMaxGumbel].
+inline float gumbel_noise(uint32_t bits) {
+  // In double, so that every libm and device rounds to the same float.
+  const double u = (static_cast<double>(bits >> 8) + 0.5) * 0x1p-24;
+  return static_cast<float>(-std::log(-std::log(u)));
+}
+inline constexpr float kMaxGumbel = 17.33f;  // -log(-log(1 - 2^-25)) < 17.33
+inline constexpr float kMinGumbel = -2.86f;  // -log(-log(2^-25)) > -2.86
+
+}  // namespace forerun
