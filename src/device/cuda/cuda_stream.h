@@ -1,0 +1,78 @@
+// Owned streams, events and graphs.
+//
+// Each belongs to the device that was current when it was created and must be used with that device
+// current. Movable, not copyable. One thread at a time may use an object.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <utility>
+
+#include "forerun/status.h"
+
+namespace forerun::cuda {
+
+// A non-blocking stream (no implicit ordering with the default stream).
+class Stream {
+ public:
+  static Result<Stream> create();
+  Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  ~Stream();
+
+  cudaStream_t get() const { return stream_; }
+  // Waits for everything submitted; reports the first failure of any of it.
+  Status synchronize() const;
+
+ private:
+  Stream() = default;
+  cudaStream_t stream_ = nullptr;
+};
+
+class Event {
+ public:
+  static Result<Event> create();
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~Event();
+
+  cudaEvent_t get() const { return event_; }
+  Status record(const Stream& stream) const;
+  Status synchronize() const;
+  // Device time from `start` to this event, both recorded and completed.
+  Result<float> elapsed_ms(const Event& start) const;
+
+ private:
+  Event() = default;
+  cudaEvent_t event_ = nullptr;
+};
+
+// An instantiated graph, launched again and again with one host call.
+class Graph {
+ public:
+  // Records what `submit` puts on `stream` (nothing is run). If `submit` fails, its failure is
+  // returned and the stream is usable again. Programmatic dependent launches become programmatic
+  // edges of the graph.
+  static Result<Graph> capture(const Stream& stream, const std::function<Status()>& submit);
+  Graph(Graph&& other) noexcept : exec_(std::exchange(other.exec_, nullptr)) {}
+  Graph& operator=(Graph&& other) noexcept {
+    std::swap(exec_, other.exec_);
+    return *this;
+  }
+  ~Graph();
+
+  Status launch(const Stream& stream) const;
+
+ private:
+  Graph() = default;
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+}  // namespace forerun::cuda
