@@ -1,0 +1,53 @@
+// The narrow waist: a Step is rows of tokens of any number of sequences, run once through one
+// model's weights. Prefill, plain decoding, tree drafting and tree verification are all Steps.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "step/types.h"
+
+namespace forerun {
+
+// KV slots of a sequence are numbered from 0: [prefix | tree region]; slot s lies in block
+// block_table[s / kKvBlockTokens] at offset s % kKvBlockTokens.
+inline constexpr int32_t kKvBlockTokens = 64;
+
+struct StepSequence {
+  // Physical block numbers, as many as the highest slot needs. Valid while the Step runs.
+  const int32_t* block_table = nullptr;
+};
+
+struct StepRow {
+  TokenId token = 0;
+  int32_t position = 0;
+  int32_t sequence_idx = 0;  // in Step::sequences
+  int32_t slot = 0;          // where its KV is written
+  // What it sees, by logical position: position q < boundary lies in slot q; positions boundary to
+  // `position` (itself included) lie in the slots ancestors[ancestor_begin + (q - boundary)].
+  // Prefix rows have boundary = position + 1 and no list.
+  int32_t boundary = 0;
+  int32_t ancestor_begin = 0;
+  bool wants_logits = false;
+};
+
+struct Step {
+  std::vector<StepSequence> sequences;
+  std::vector<StepRow> rows;  // a row comes after every row of the Step that it sees
+  std::vector<int32_t> ancestors;
+
+  void clear() {
+    sequences.clear();
+    rows.clear();
+    ancestors.clear();
+  }
+};
+
+// One KV row to copy within a sequence, for every layer and both K and V. A list of moves acts as
+// if all were read before any is written.
+struct KvMove {
+  int32_t from_slot = 0;
+  int32_t to_slot = 0;
+};
+
+}  // namespace forerun

@@ -1,0 +1,102 @@
+// Work items and results: what a policy asks of a model, and what comes back.
+//
+// A policy names tree nodes, never KV slots; the executor keeps, per (role, sequence), the map from
+// node to slot. Items of one (role, sequence) take effect in the order of their submission.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "forerun/sampling_params.h"
+#include "forerun/status.h"
+#include "step/types.h"
+
+namespace forerun {
+
+// What is wanted of a row once it has run.
+enum class Want : uint8_t {
+  kNothing,
+  // The token that the request's sampler draws after this row (all logits processors applied to
+  // the row's true history, counter-based noise at position + 1).
+  kSample,
+  // The `count` best continuations with log-probabilities under the processed distribution. With
+  // shared noise (SequenceSpec) at temperature > 0 they are ranked by log-probability plus the
+  // *target's* noise, and weighted by the log-softmax of that score. Best first.
+  kTopK,
+  // `count` continuations drawn independently from the draft's processed distribution, which stays
+  // on the device until the row's node is dropped or committed (rule `rejection`).
+  kDraw,
+};
+
+struct WorkRow {
+  TokenId token = 0;
+  int32_t position = 0;  // index of `token` in the sequence; the first token of the prompt is 0
+  // kNoNode: a prefix row. Prefix rows extend the role's KV prefix by one position each, come
+  // before the tree rows of their item, and need an empty tree region.
+  // Otherwise a tree row: its KV goes to the tree region.
+  NodeId node = kNoNode;
+  // Tree rows: the node it continues, which has KV in this role or is an earlier row of this item;
+  // kNoNode: it continues the prefix itself.
+  NodeId parent = kNoNode;
+  Want want = Want::kNothing;
+  int32_t count = 0;  // kTopK, kDraw
+};
+
+// Changes of a (role, sequence)'s KV, applied in order before the item's rows run.
+struct Edit {
+  enum class Kind : uint8_t {
+    kCommit,  // `nodes` is a path that starts at the end of the prefix: it becomes prefix
+    kKeep,    // the tree region keeps exactly `nodes` (parents before children), compacted
+  };
+  Kind kind = Kind::kKeep;
+  std::vector<NodeId> nodes;
+};
+
+// How drafted tokens are verified.
+enum class AcceptRule : uint8_t {
+  kMatch,      // accepted if it is the token that the target's own sampler draws: exact
+  kRejection,  // Leviathan et al. for chains, SpecInfer's multi-round rule for sampled children:
+               // exact in distribution only
+};
+
+struct WorkItem {
+  SequenceId sequence = 0;
+  Role role = Role::kTarget;
+  uint64_t tag = 0;  // the policy's own; comes back with the result
+  std::vector<Edit> edits;
+  std::vector<WorkRow> rows;  // may be empty: the edits travel alone and give no result
+  // Target items under rule `rejection`: the executor walks the item's tree rows from the first one
+  // and reports the accepted path. A parent's children are tried in the order of their rows.
+  bool verify_by_rejection = false;
+};
+
+struct RowResult {
+  NodeId node = kNoNode;
+  int32_t position = 0;        // of the row
+  TokenId token = -1;          // kSample
+  float logprob = 0.0f;        // kSample: log-probability of `token` before temperature and
+                               // filters, where SamplingParams::logprobs >= 0
+  std::vector<Candidate> top;  // kTopK, kDraw; kSample: alternatives, where logprobs > 0
+};
+
+struct WorkResult {
+  SequenceId sequence = 0;
+  Role role = Role::kTarget;
+  uint64_t tag = 0;
+  Status status;                // not ok: no row ran; the sequence must be dropped
+  std::vector<RowResult> rows;  // in the item's order, only rows that wanted something
+  // verify_by_rejection: nodes accepted below the first tree row, in order, and the token drawn
+  // after the last of them.
+  std::vector<NodeId> accepted;
+  TokenId bonus = -1;
+};
+
+// What an executor must know of a sequence before its first item.
+struct SequenceSpec {
+  SamplingParams sampling;
+  int32_t prompt_tokens = 0;  // positions below it are prompt, for the penalties
+  int32_t max_tokens = 0;     // longest length the sequence may reach, drafts included
+  bool shared_noise = true;   // the draft ranks by the target's noise
+};
+
+}  // namespace forerun

@@ -1,0 +1,148 @@
+// The tree of guessed tokens below the last verified token (SwiftSpec §3.1-3.2, SpecPipe §3.2).
+//
+// Node 0 in order is the root, the last verified token; every other node guesses the token after
+// its parent. A node's row is its place in insertion order, so parents come before children and
+// rows are 0, 1, 2, ... without gaps; a node's id is stable and grows with its row, its row shrinks
+// when the tree is rerooted. The tree knows tokens and weights, not KV: of each role it only
+// remembers whether a node has been run.
+//
+// Logs are natural. A node's weight is the sum of the log-probabilities from below the root down to
+// it; the root weighs 0. Log-probabilities above 0 count as 0 and NaN as minus infinity, so a child
+// never outweighs its parent. Ties go to the earlier row.
+//
+// Nothing here allocates as long as the tree stays within the capacity it was made with and output
+// vectors are reused; beyond it, arrays grow as std::vector does. One thread at a time. Functions
+// that take a NodeId need a node of this tree unless they say otherwise.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "step/types.h"
+
+namespace forerun {
+
+// What a role has done with a node.
+enum class Expansion : uint8_t {
+  kUnexpanded,  // not run: no KV, no children from this role
+  kInFlight,    // sent, no result yet
+  kExpanded,    // run: its KV lies in the role's cache
+};
+
+class TokenTree {
+ public:
+  explicit TokenTree(int32_t capacity_nodes = 1024);
+
+  // Forgets every node and starts anew from a root at `position` of the sequence. No node is ever
+  // placed beyond `max_position`. Ids go on growing. Returns the root.
+  NodeId reset(TokenId token, int32_t position, int32_t max_position);
+
+  int32_t size() const { return static_cast<int32_t>(ids_.size()); }
+  NodeId root() const { return ids_[0]; }
+  bool contains(NodeId node) const { return find_row(node) >= 0; }
+  int32_t row(NodeId node) const { return find_row(node); }  // -1 if it is not in the tree
+  NodeId node_at(int32_t row) const { return ids_[at(row)]; }
+
+  TokenId token(NodeId node) const { return tokens_[slot(node)]; }
+  // kNoNode for the root.
+  NodeId parent(NodeId node) const;
+  int32_t position(NodeId node) const { return positions_[slot(node)]; }
+  int32_t depth(NodeId node) const { return position(node) - positions_[0]; }
+  float logprob(NodeId node) const { return logprobs_[slot(node)]; }
+  float weight(NodeId node) const { return weights_[slot(node)]; }
+  Expansion expansion(Role role, NodeId node) const {
+    return expansions_[static_cast<size_t>(role)][slot(node)];
+  }
+  // A number of the policy's own; 0 at first.
+  uint32_t note(NodeId node) const { return notes_[slot(node)]; }
+  void set_note(NodeId node, uint32_t note) { notes_[slot(node)] = note; }
+  int32_t max_position() const { return max_position_; }
+
+  // Children in order of insertion: first_child, then next_sibling until kNoNode.
+  NodeId first_child(NodeId node) const { return id_or_none(first_children_[slot(node)]); }
+  NodeId next_sibling(NodeId node) const { return id_or_none(next_siblings_[slot(node)]); }
+  // The first child that carries `token`, or kNoNode.
+  NodeId child(NodeId node, TokenId token) const;
+  // Follows tokens down from the root (the first one is the root's child); kNoNode if they leave
+  // the tree. No tokens: the root.
+  NodeId walk(std::span<const TokenId> tokens) const;
+  // Replaces `out` by the tokens below the root down to `node`.
+  void path_tokens(NodeId node, std::vector<TokenId>& out) const;
+
+  // Appends children, duplicates included; their ids are consecutive from the returned one. Adds
+  // nothing and returns kNoNode if there are no candidates or they lie beyond max_position.
+  NodeId add_children(NodeId parent, std::span<const Candidate> candidates);
+  void set_expansion(Role role, NodeId node, Expansion state);
+
+  // Replaces `out` by at most `width` nodes of highest weight, best first, that the draft has not
+  // run, whose parent it has run or is running, and that may have children. O(width log s).
+  void best_leaves(int32_t width, std::vector<NodeId>& out);
+  // Replaces `out` by the root and the nodes of highest weight, at most `count` in all, in order of
+  // rows. Closed under parents.
+  void best_subgraph(int32_t count, std::vector<NodeId>& out);
+
+  // Makes `node` the root and drops what does not descend from it. Replaces `kept` by the nodes
+  // that stay, in order of rows, the new root first.
+  void reroot(NodeId node, std::vector<NodeId>& kept);
+  // Drops the nodes of rows >= size.
+  void truncate(int32_t size);
+  // Replaces `out` by the nodes that a role has run, in order of rows.
+  void expanded_nodes(Role role, std::vector<NodeId>& out) const;
+
+  // Fixed-width level trees (SpecPipe §3.2). `candidates` has `per_node` entries for each of
+  // `parents` (the nodes of the level above, in order of rows; token < 0: no entry). Appends the
+  // `width` of highest weight among them, grouped by parent, so the order stays breadth-first;
+  // replaces `level` by them.
+  void append_level(int32_t width, int32_t per_node, std::span<const NodeId> parents,
+                    std::span<const Candidate> candidates, std::vector<NodeId>& level);
+  // As reroot, but `kept_rows` gets the rows that the kept nodes had before: what a pipeline stage
+  // must compact.
+  void prune_to_subtree(NodeId node, std::vector<int32_t>& kept_rows);
+
+  // The path of each of `nodes` from the root down to itself, in order of positions: path i is
+  // out[begins[i]] to out[begins[i + 1]]; begins has nodes.size() + 1 entries.
+  void ancestors(std::span<const NodeId> nodes, std::vector<int32_t>& begins,
+                 std::vector<NodeId>& out) const;
+  // The same as bits: [nodes][mask_words()], bit r of a row set where the node of row r is the node
+  // or an ancestor of it.
+  void mask(std::span<const NodeId> nodes, std::vector<uint64_t>& bits) const;
+  int32_t mask_words() const { return (size() + 63) / 64; }
+
+ private:
+  static constexpr int32_t kNone = -1;
+
+  static size_t at(int32_t row) { return static_cast<size_t>(row); }
+  size_t slot(NodeId node) const { return at(find_row(node)); }
+  int32_t find_row(NodeId node) const;
+  NodeId id_or_none(int32_t row) const { return row == kNone ? kNoNode : ids_[at(row)]; }
+
+  int32_t append(int32_t parent_row, const Candidate& candidate);
+  void link(int32_t row);
+  bool is_open_leaf(int32_t row) const;
+  void push_leaf(int32_t row);
+  // Keeps row `root` and its descendants; kept_rows_ gets their old rows.
+  void compact(int32_t root);
+  void resize_arrays(size_t size);
+  void rebuild_links_and_leaves();
+
+  // One entry a row. Parents, children and siblings are rows.
+  std::vector<NodeId> ids_;
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> parents_;
+  std::vector<int32_t> positions_;
+  std::vector<float> logprobs_;
+  std::vector<float> weights_;
+  std::vector<uint32_t> notes_;
+  std::vector<int32_t> first_children_, last_children_, next_siblings_;
+  std::array<std::vector<Expansion>, kNumRoles> expansions_;
+
+  // Heap of rows by weight. May hold rows that are open no more; they are dropped when met.
+  std::vector<int32_t> leaves_;
+  std::vector<int32_t> scratch_, new_rows_, kept_rows_;
+  NodeId next_id_ = 0;
+  int32_t max_position_ = 0;
+};
+
+}  // namespace forerun

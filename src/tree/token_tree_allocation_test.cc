@@ -1,0 +1,99 @@
+// Counts allocations of a round of tree operations in the steady state: there must be none.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "tree/token_tree.h"
+
+namespace {
+std::atomic<long> allocations{0};
+}  // namespace
+
+// Replaces the program's allocator: every form that memory may come from or go to, so that
+// sanitizers see matching pairs.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(size);
+}
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  if (void* memory = operator new(size, std::nothrow)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new[](std::size_t size) { return operator new(size); }
+[[gnu::noinline]] void* operator new[](std::size_t size, const std::nothrow_t& tag) noexcept {
+  return operator new(size, tag);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete[](void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+
+namespace forerun {
+namespace {
+
+struct Buffers {
+  std::vector<NodeId> leaves, chosen, kept, lists;
+  std::vector<int32_t> begins;
+  std::vector<uint64_t> bits;
+  std::vector<TokenId> path;
+  std::vector<Candidate> candidates = std::vector<Candidate>(16);
+
+  // Room for the deepest tree; how deep it gets is a matter of chance.
+  Buffers() {
+    for (auto* nodes : {&leaves, &chosen, &kept, &lists}) nodes->reserve(1 << 16);
+    begins.reserve(1 << 10);
+    bits.reserve(1 << 12);
+    path.reserve(1 << 10);
+  }
+};
+
+// One round at about `size` nodes: grow, choose, mask, walk, reroot; restarts where a miss would.
+void play_round(TokenTree& tree, Buffers& b, std::mt19937& rng, int32_t size) {
+  while (tree.size() < size) {
+    tree.best_leaves(8, b.leaves);
+    if (b.leaves.empty()) break;
+    for (NodeId leaf : b.leaves) {
+      for (size_t i = 0; i < b.candidates.size(); ++i) {
+        b.candidates[i] = {static_cast<TokenId>(rng() % 1000),
+                           -static_cast<float>(rng() % 1000) * 0.004f};
+      }
+      tree.set_expansion(Role::kDraft, leaf, Expansion::kExpanded);
+      tree.add_children(leaf, b.candidates);
+    }
+  }
+  tree.best_subgraph(32, b.chosen);
+  tree.mask(b.chosen, b.bits);
+  tree.ancestors(b.chosen, b.begins, b.lists);
+  const NodeId target = b.chosen[rng() % b.chosen.size()];
+  tree.path_tokens(target, b.path);
+  // A twin of an ancestor may lead the walk astray.
+  const NodeId reached = tree.walk(b.path);
+  tree.reroot(reached == kNoNode ? target : reached, b.kept);
+  tree.expanded_nodes(Role::kDraft, b.kept);
+  if (rng() % 3 == 0) tree.reset(1, 0, 1 << 20);
+}
+
+TEST(TokenTreeAllocation, NoneInTheSteadyState) {
+  TokenTree tree(1024);
+  tree.reset(1, 0, 1 << 20);
+  Buffers buffers;
+  std::mt19937 rng(5);
+  for (int round = 0; round < 200; ++round) play_round(tree, buffers, rng, 512);
+  const long before = allocations.load();
+  ASSERT_GT(before, 0) << "the counter does not count";
+  for (int round = 0; round < 2000; ++round) play_round(tree, buffers, rng, 512);
+  EXPECT_EQ(allocations.load() - before, 0);
+}
+
+}  // namespace
+}  // namespace forerun
