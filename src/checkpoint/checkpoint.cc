@@ -1,0 +1,91 @@
+#include "checkpoint/checkpoint.h"
+
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/config_sections.h"
+#include "checkpoint/json_fields.h"
+#include "checkpoint/other_formats.h"
+#include "checkpoint/tensor_checks.h"
+#include "checkpoint/tensor_table.h"
+
+namespace forerun {
+namespace {
+
+constexpr int64_t kMaxSideFileBytes = 1 << 20;
+
+// Quantizers before transformers 4.35 described their work in a file of its own.
+Status read_old_quantization_files(const std::filesystem::path& dir, ModelConfig& config) {
+  if (config.quantization.kind != QuantizationConfig::Kind::kNone) return Status();
+  std::error_code error;
+  if (std::filesystem::exists(dir / "quantize_config.json", error)) {
+    return Status(StatusCode::kUnsupported,
+                  (dir / "quantize_config.json").string() +
+                      ": found a GPTQ description; accepted: AWQ with 4 bits, version \"gemm\", or "
+                      "no quantization; take the original bf16 or f16 checkpoint, or quantize that "
+                      "with AutoAWQ");
+  }
+  const auto document = JsonDocument::read(dir / "quant_config.json", kMaxSideFileBytes);
+  if (!document.ok()) {
+    return document.status().code() == StatusCode::kNotFound ? Status() : document.status();
+  }
+  FieldReader fields(*document);
+  read_awq_fields(fields, config.quantization);
+  return fields.status();
+}
+
+Status check_directory(const std::filesystem::path& dir) {
+  std::error_code error;
+  if (!std::filesystem::exists(dir, error)) {
+    return Status(StatusCode::kNotFound, dir.string() + ": no such directory");
+  }
+  if (!std::filesystem::is_directory(dir, error)) return refuse_file(dir);
+  if (std::filesystem::exists(dir / "config.json", error)) return Status();
+  // Other formats have no config.json; naming them helps more than naming the missing file.
+  Status other = refuse_weights_of(dir);
+  if (other.code() == StatusCode::kUnsupported) return other;
+  return Status(StatusCode::kNotFound, (dir / "config.json").string() + ": no such file");
+}
+
+}  // namespace
+
+struct Checkpoint::Impl {
+  std::filesystem::path dir;
+  ModelConfig config;
+  TensorTable table;
+};
+
+Result<Checkpoint> Checkpoint::open(const std::filesystem::path& dir) {
+  FORERUN_RETURN_IF_ERROR(check_directory(dir));
+  FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(dir));
+  FORERUN_RETURN_IF_ERROR(read_old_quantization_files(dir, config));
+  FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
+  FORERUN_RETURN_IF_ERROR(check_tensors(table, config));
+  if (!config.dtype_stated) config.dtype = table.find("model.embed_tokens.weight")->dtype;
+  return Checkpoint(std::unique_ptr<Impl>(new Impl{dir, std::move(config), std::move(table)}));
+}
+
+Checkpoint::Checkpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+Checkpoint::~Checkpoint() = default;
+
+const std::filesystem::path& Checkpoint::dir() const { return impl_->dir; }
+const ModelConfig& Checkpoint::config() const { return impl_->config; }
+
+const RawTensor* Checkpoint::find(std::string_view name) const { return impl_->table.find(name); }
+std::span<const RawTensor> Checkpoint::tensors() const { return impl_->table.tensors(); }
+
+void Checkpoint::release_pages(const RawTensor& tensor) const { drop_mapped_pages(tensor.bytes); }
+void Checkpoint::prefetch_pages(const RawTensor& tensor) const {
+  read_ahead_mapped_pages(tensor.bytes);
+}
+
+Result<AwqTensors> find_awq_tensors(const Checkpoint& checkpoint, std::string_view prefix) {
+  const TensorLookup find = [&](std::string_view name) { return checkpoint.find(name); };
+  auto parts = find_awq_parts(find, prefix, checkpoint.config().quantization);
+  if (!parts.ok()) return parts.status().with_context(checkpoint.dir().string());
+  return parts;
+}
+
+}  // namespace forerun

@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/testing.h"
+
+namespace forerun {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Sets environment variables and puts them back.
+class ScopedEnvironment {
+ public:
+  ScopedEnvironment(const char* name, const std::optional<std::string>& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    set(value);
+  }
+  ~ScopedEnvironment() { set(old_); }
+  ScopedEnvironment(const ScopedEnvironment&) = delete;
+  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
+
+ private:
+  void set(const std::optional<std::string>& value) {
+    if (value) {
+      setenv(name_, value->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+fs::path make_snapshot(const fs::path& hub, const std::string& commit) {
+  const fs::path repository = hub / "models--org--name";
+  fs::create_directories(repository / "refs");
+  fs::create_directories(repository / "snapshots" / commit);
+  EXPECT_TRUE(write_text(repository / "refs/main", commit + "\n").ok());
+  return repository / "snapshots" / commit;
+}
+
+TEST(ResolveCheckpointDir, APathThatExistsIsTaken) {
+  TempDir temp;
+  const auto found = resolve_checkpoint_dir(temp.path().string());
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(*found, temp.path());
+}
+
+TEST(ResolveCheckpointDir, SearchesTheCachesInOrder) {
+  TempDir hub_cache, hf_home, home;
+  const ScopedEnvironment cache("HF_HUB_CACHE", hub_cache.path().string());
+  const ScopedEnvironment base("HF_HOME", hf_home.path().string());
+  const ScopedEnvironment user("HOME", home.path().string());
+  const auto nowhere = resolve_checkpoint_dir("org/name");
+  ASSERT_FALSE(nowhere.ok());
+  EXPECT_EQ(nowhere.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(nowhere.status().message().find(hub_cache.path().string()), std::string::npos);
+  EXPECT_NE(nowhere.status().message().find("hf download org/name"), std::string::npos);
+
+  const fs::path last = make_snapshot(home.path() / ".cache/huggingface/hub", "aaa");
+  EXPECT_EQ(*resolve_checkpoint_dir("org/name"), last);
+  const fs::path middle = make_snapshot(hf_home.path() / "hub", "bbb");
+  EXPECT_EQ(*resolve_checkpoint_dir("org/name"), middle);
+  const fs::path first = make_snapshot(hub_cache.path(), "ccc");
+  EXPECT_EQ(*resolve_checkpoint_dir("org/name"), first);
+
+  fs::remove_all(first);
+  const auto interrupted = resolve_checkpoint_dir("org/name");
+  ASSERT_FALSE(interrupted.ok());
+  EXPECT_NE(interrupted.status().message().find("interrupted"), std::string::npos);
+  ASSERT_TRUE(write_text(hub_cache.path() / "models--org--name/refs/main", "../../..").ok());
+  EXPECT_EQ(resolve_checkpoint_dir("org/name").status().code(), StatusCode::kCorrupt);
+}
+
+TEST(ResolveCheckpointDir, NamesThatAreNoRepository) {
+  for (const char* name : {"", "a/b/c", "/gone", "../gone", "org/..", "a b", "org/"}) {
+    const auto found = resolve_checkpoint_dir(name);
+    ASSERT_FALSE(found.ok()) << name;
+    EXPECT_EQ(found.status().code(), StatusCode::kNotFound);
+  }
+}
+
+}  // namespace
+}  // namespace forerun

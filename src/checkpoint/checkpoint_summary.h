@@ -1,0 +1,34 @@
+// What a checkpoint holds, for people: `forerun inspect`, start-up lines.
+//
+// Thread rules: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace forerun {
+
+struct PrecisionShare {
+  std::string precision;   // "bf16", "f16", "f32" or "awq-int4"
+  int64_t parameters = 0;  // an AWQ layer counts in_features x out_features
+  int64_t bytes = 0;       // in the file; AWQ with its zero points and scales
+};
+
+struct CheckpointSummary {
+  int64_t parameters = 0;     // of the decoder; a tied head counts once
+  int64_t weight_bytes = 0;   // of the tensors that the decoder uses
+  int64_t ignored_bytes = 0;  // of the others, e.g. rotary tables or the copy of a tied head
+  std::vector<PrecisionShare> by_precision;  // most bytes first
+  // Keys and values of one token in all layers, in elements of the cache's dtype.
+  int64_t kv_elements_per_token = 0;
+  // One line for each property that decides how the model is run, e.g. "8 heads, 4 KV heads of
+  // 64 (grouped-query attention)", "YaRN, factor 4 over 32768".
+  std::vector<std::string> features;
+};
+
+CheckpointSummary summarize(const Checkpoint& checkpoint);
+
+}  // namespace forerun

@@ -1,0 +1,406 @@
+#include "checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "checkpoint/checkpoint_summary.h"
+#include "checkpoint/testing.h"
+
+namespace forerun {
+namespace {
+
+namespace fs = std::filesystem;
+
+ToySpec tiny(const std::string& family) {
+  ToySpec spec;
+  spec.family = family;
+  spec.hidden_size = 16;
+  spec.intermediate_size = 24;
+  spec.num_heads = 2;
+  spec.num_kv_heads = 1;
+  spec.vocab_size = 40;
+  spec.awq_group_size = 8;
+  return spec;
+}
+
+Checkpoint must_open(const fs::path& dir) {
+  auto checkpoint = Checkpoint::open(dir);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  return std::move(checkpoint).value();
+}
+
+// Writes a toy checkpoint whose tensors and directory `spoil` may change, and expects that it is
+// refused in one line with `code` and every part.
+void expect_refused(const ToySpec& spec, StatusCode code, const std::vector<std::string>& parts,
+                    const std::function<void(std::vector<StoredTensor>&)>& spoil_tensors,
+                    const std::function<void(const fs::path&)>& spoil_files = nullptr) {
+  TempDir temp;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
+  ASSERT_TRUE(Checkpoint::open(temp.path()).ok()) << "sound before it is spoiled";
+  if (spoil_tensors) {
+    auto tensors = toy_tensors(spec);
+    spoil_tensors(tensors);
+    ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
+  }
+  if (spoil_files) spoil_files(temp.path());
+  const auto checkpoint = Checkpoint::open(temp.path());
+  ASSERT_FALSE(checkpoint.ok()) << testing::PrintToString(parts);
+  const Status status = checkpoint.status();
+  EXPECT_EQ(status.code(), code) << status.message();
+  EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
+  for (const std::string& part : parts) {
+    EXPECT_NE(status.message().find(part), std::string::npos)
+        << status.message() << "\n lacks " << part;
+  }
+}
+
+StoredTensor& tensor_named(std::vector<StoredTensor>& tensors, const std::string& name) {
+  for (StoredTensor& tensor : tensors) {
+    if (tensor.name == name) return tensor;
+  }
+  ADD_FAILURE() << name;
+  return tensors.front();
+}
+
+void erase_named(std::vector<StoredTensor>& tensors, const std::string& name) {
+  ASSERT_EQ(std::erase_if(tensors, [&](const StoredTensor& t) { return t.name == name; }), 1u);
+}
+
+TEST(Checkpoint, EveryFamilyDTypeAndQuantizationRoundTrips) {
+  for (const char* family : {"llama", "qwen2", "qwen3", "mistral"}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+      for (const auto quantization : {ToySpec::Quantization::kNone, ToySpec::Quantization::kAwq,
+                                      ToySpec::Quantization::kAwqDequantized}) {
+        ToySpec spec = tiny(family);
+        spec.dtype = dtype;
+        spec.quantization = quantization;
+        spec.attention_bias = spec.family == "llama" || spec.family == "qwen3";
+        spec.mlp_bias = spec.family == "llama";
+        spec.head_dim = 16;
+        TempDir temp;
+        ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
+        const Checkpoint checkpoint = must_open(temp.path());
+        const auto written = toy_tensors(spec);
+        ASSERT_EQ(checkpoint.tensors().size(), written.size());
+        for (const StoredTensor& expected : written) {
+          const RawTensor* tensor = checkpoint.find(expected.name);
+          ASSERT_NE(tensor, nullptr) << expected.name;
+          EXPECT_EQ(tensor->shape, expected.shape);
+          ASSERT_EQ(tensor->bytes.size(), expected.bytes.size());
+          EXPECT_EQ(std::memcmp(tensor->bytes.data(), expected.bytes.data(), expected.bytes.size()),
+                    0);
+        }
+        EXPECT_EQ(checkpoint.config().dtype, dtype);
+      }
+    }
+  }
+}
+
+TEST(Checkpoint, ShardsBareNamesTiedHeadsAndSymbolicLinks) {
+  ToySpec spec = tiny("qwen3");
+  spec.num_shards = 3;
+  spec.bare_names = true;
+  spec.tied = true;
+  TempDir blobs, temp;
+  ASSERT_TRUE(write_toy_checkpoint(blobs.path(), spec).ok());
+  for (const auto& entry : fs::directory_iterator(blobs.path())) {
+    fs::create_symlink(entry.path(), temp.path() / entry.path().filename());
+  }
+  Checkpoint checkpoint = must_open(temp.path());
+  const RawTensor* embedding = checkpoint.find("model.embed_tokens.weight");
+  ASSERT_NE(embedding, nullptr);
+  EXPECT_EQ(embedding->name, "embed_tokens.weight");
+  EXPECT_EQ(checkpoint.find("lm_head.weight"), nullptr);
+  const Checkpoint moved = std::move(checkpoint);
+  EXPECT_EQ(moved.find("model.embed_tokens.weight"), embedding);
+  EXPECT_EQ(moved.dir(), temp.path());
+}
+
+TEST(Checkpoint, ReleasedPagesReadTheSame) {
+  TempDir temp;
+  ToySpec spec = tiny("llama");
+  spec.vocab_size = 4096;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
+  const Checkpoint checkpoint = must_open(temp.path());
+  const RawTensor& tensor = *checkpoint.find("model.embed_tokens.weight");
+  const std::vector<std::byte> before(tensor.bytes.begin(), tensor.bytes.end());
+  checkpoint.release_pages(tensor);
+  checkpoint.prefetch_pages(tensor);
+  EXPECT_EQ(std::memcmp(before.data(), tensor.bytes.data(), before.size()), 0);
+}
+
+TEST(Checkpoint, ExtraTensorsThatMeanNothingAreIgnored) {
+  ToySpec spec = tiny("llama");
+  spec.tied = true;
+  TempDir temp;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
+  auto tensors = toy_tensors(spec);
+  const StoredTensor embedding = tensor_named(tensors, "model.embed_tokens.weight");
+  tensors.push_back(embedding);
+  tensors.back().name = "lm_head.weight";  // a copy of the tied head
+  tensors.push_back(
+      {"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, std::vector<std::byte>(4)});
+  tensors.push_back({"odd", "F64", {1}, std::vector<std::byte>(8)});
+  ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
+  const Checkpoint checkpoint = must_open(temp.path());
+  EXPECT_EQ(checkpoint.find("odd"), nullptr);
+  const CheckpointSummary summary = summarize(checkpoint);
+  EXPECT_EQ(summary.ignored_bytes, static_cast<int64_t>(embedding.bytes.size()) + 4);
+}
+
+TEST(Checkpoint, UnalignedTensorsAreReadable) {
+  ToySpec spec = tiny("llama");
+  TempDir temp;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
+  auto tensors = toy_tensors(spec);
+  const RawTensor* aligned = nullptr;
+  {
+    const Checkpoint checkpoint = must_open(temp.path());
+    aligned = checkpoint.find("model.norm.weight");
+    EXPECT_NE(aligned_elements<float>(*aligned), nullptr);
+    EXPECT_EQ(aligned_elements<uint16_t>(*aligned), nullptr) << "another size";
+  }
+  tensors.insert(tensors.begin(), {"odd", "U8", {1}, std::vector<std::byte>(1)});
+  ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
+  const Checkpoint checkpoint = must_open(temp.path());
+  const RawTensor& tensor = *checkpoint.find("model.norm.weight");
+  EXPECT_EQ(aligned_elements<float>(tensor), nullptr);
+  const StoredTensor& written = tensor_named(tensors, "model.norm.weight");
+  EXPECT_EQ(std::memcmp(tensor.bytes.data(), written.bytes.data(), written.bytes.size()), 0);
+}
+
+TEST(Checkpoint, TensorsThatDisagreeWithTheConfig) {
+  const ToySpec plain = tiny("llama");
+  expect_refused(plain, StatusCode::kCorrupt,
+                 {"model.safetensors: tensor \"model.layers.1.mlp.up_proj.weight\"",
+                  "found shape [12][32]", "accepted: [24][16], as config.json says"},
+                 [](auto& tensors) {
+                   tensor_named(tensors, "model.layers.1.mlp.up_proj.weight").shape = {12, 32};
+                 });
+  expect_refused(plain, StatusCode::kCorrupt,
+                 {"tensor \"model.norm.weight\"", "found i32", "accepted: f32, bf16 or f16"},
+                 [](auto& tensors) { tensor_named(tensors, "model.norm.weight").dtype = "I32"; });
+  expect_refused(plain, StatusCode::kCorrupt, {"tensor \"model.embed_tokens.weight\"", "found F64"},
+                 [](auto& tensors) {
+                   StoredTensor& tensor = tensor_named(tensors, "model.embed_tokens.weight");
+                   tensor.dtype = "F64";
+                   tensor.bytes.resize(tensor.bytes.size() * 2);
+                 });
+  expect_refused(
+      plain, StatusCode::kNotFound,
+      {"tensor \"model.layers.0.self_attn.o_proj.weight\": not found"},
+      [](auto& tensors) { erase_named(tensors, "model.layers.0.self_attn.o_proj.weight"); });
+  expect_refused(plain, StatusCode::kNotFound,
+                 {"\"lm_head.weight\": not found", "tie_word_embeddings"},
+                 [](auto& tensors) { erase_named(tensors, "lm_head.weight"); });
+  expect_refused(
+      plain, StatusCode::kCorrupt,
+      {"tensor \"model.layers.0.self_attn.q_proj.bias\"", "gives no place"}, [](auto& tensors) {
+        tensors.push_back(
+            {"model.layers.0.self_attn.q_proj.bias", "F32", {16}, std::vector<std::byte>(64)});
+      });
+  expect_refused(
+      tiny("qwen2"), StatusCode::kNotFound, {"self_attn.k_proj.bias\": not found"},
+      [](auto& tensors) { erase_named(tensors, "model.layers.1.self_attn.k_proj.bias"); });
+  expect_refused(
+      tiny("qwen3"), StatusCode::kNotFound, {"self_attn.k_norm.weight\": not found"},
+      [](auto& tensors) { erase_named(tensors, "model.layers.1.self_attn.k_norm.weight"); });
+}
+
+TEST(Checkpoint, AwqPartsThatDisagree) {
+  ToySpec awq = tiny("llama");
+  awq.quantization = ToySpec::Quantization::kAwq;
+  const std::string module = "model.layers.0.mlp.down_proj";
+  expect_refused(awq, StatusCode::kCorrupt, {module + ".qzeros\": not found, though other parts"},
+                 [&](auto& tensors) { erase_named(tensors, module + ".qzeros"); });
+  expect_refused(awq, StatusCode::kCorrupt,
+                 {module + ".qweight", "found 12 input channels", "a multiple"},
+                 [&](auto& tensors) {
+                   tensor_named(tensors, module + ".qweight").shape = {12, 4};
+                 });
+  expect_refused(awq, StatusCode::kCorrupt, {module + ".scales", "found i16", "f16, bf16 or f32"},
+                 [&](auto& tensors) { tensor_named(tensors, module + ".scales").dtype = "I16"; });
+  expect_refused(awq, StatusCode::kNotFound, {module + ".weight\": not found, nor"},
+                 [&](auto& tensors) {
+                   for (const char* part : {".qweight", ".qzeros", ".scales"}) {
+                     erase_named(tensors, module + part);
+                   }
+                 });
+  expect_refused(
+      awq, StatusCode::kUnsupported, {"lm_head.qweight", "found a quantized head"},
+      [](auto& tensors) {
+        erase_named(tensors, "lm_head.weight");
+        tensors.push_back({"lm_head.qweight", "I32", {16, 5}, std::vector<std::byte>(320)});
+        tensors.push_back({"lm_head.qzeros", "I32", {2, 5}, std::vector<std::byte>(40)});
+        tensors.push_back({"lm_head.scales", "F16", {2, 40}, std::vector<std::byte>(160)});
+      });
+  // The description says groups of 8, or says nothing at all.
+  const auto describe_as = [&](int32_t group_size) {
+    return [&, group_size](const fs::path& dir) {
+      ToySpec other = awq;
+      other.awq_group_size = group_size;
+      if (group_size == 0) other.quantization = ToySpec::Quantization::kNone;
+      ASSERT_TRUE(write_text(dir / "config.json", toy_config_json(other)).ok());
+    };
+  };
+  expect_refused(awq, StatusCode::kCorrupt, {".qzeros", "group size 4"}, nullptr, describe_as(4));
+  expect_refused(awq, StatusCode::kCorrupt, {"16 input channels", "group_size (5)"}, nullptr,
+                 describe_as(5));
+  expect_refused(awq, StatusCode::kNotFound, {"no quantization_config"}, nullptr, describe_as(0));
+}
+
+TEST(Checkpoint, OldAwqDescriptionBesideTheConfig) {
+  ToySpec spec = tiny("llama");
+  spec.quantization = ToySpec::Quantization::kAwq;
+  TempDir temp;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
+  ToySpec undescribed = spec;
+  undescribed.quantization = ToySpec::Quantization::kNone;
+  ASSERT_TRUE(write_text(temp.path() / "config.json", toy_config_json(undescribed)).ok());
+  EXPECT_FALSE(Checkpoint::open(temp.path()).ok());
+  ASSERT_TRUE(write_text(temp.path() / "quant_config.json",
+                         R"({"zero_point":true,"q_group_size":8,"w_bit":4,"version":"GEMM"})")
+                  .ok());
+  EXPECT_EQ(must_open(temp.path()).config().quantization.group_size, 8);
+}
+
+TEST(Checkpoint, BrokenFiles) {
+  const ToySpec spec = tiny("llama");
+  expect_refused(spec, StatusCode::kCorrupt, {"model.safetensors: tensor", "truncated"}, nullptr,
+                 [](const fs::path& dir) {
+                   const fs::path file = dir / "model.safetensors";
+                   fs::resize_file(file, fs::file_size(file) - 1);
+                 });
+  expect_refused(spec, StatusCode::kCorrupt, {"model.safetensors: truncated: found 0 bytes"},
+                 nullptr,
+                 [](const fs::path& dir) { fs::resize_file(dir / "model.safetensors", 0); });
+  expect_refused(spec, StatusCode::kCorrupt, {"model.safetensors", "Git LFS pointer"}, nullptr,
+                 [](const fs::path& dir) {
+                   ASSERT_TRUE(write_text(dir / "model.safetensors",
+                                          "version https://git-lfs.github.com/spec/v1\noid 1\n")
+                                   .ok());
+                 });
+  expect_refused(spec, StatusCode::kNotFound, {"config.json: no such file"}, nullptr,
+                 [](const fs::path& dir) { fs::remove(dir / "config.json"); });
+  expect_refused(spec, StatusCode::kNotFound, {"found neither", "model.safetensors.index.json"},
+                 nullptr, [](const fs::path& dir) { fs::remove(dir / "model.safetensors"); });
+  expect_refused(spec, StatusCode::kNotFound, {"symbolic link", "interrupted"}, nullptr,
+                 [](const fs::path& dir) {
+                   fs::remove(dir / "model.safetensors");
+                   fs::create_symlink("gone", dir / "model.safetensors");
+                 });
+  expect_refused(
+      spec, StatusCode::kUnsupported, {"architectures", "\"XForCausalLM\""}, nullptr,
+      [](const fs::path& dir) {
+        ASSERT_TRUE(write_text(dir / "config.json", R"({"architectures":["XForCausalLM"]})").ok());
+      });
+}
+
+TEST(Checkpoint, BrokenShards) {
+  ToySpec spec = tiny("llama");
+  spec.num_shards = 2;
+  const auto write_index = [](const std::string& shard) {
+    return [shard](const fs::path& dir) {
+      ASSERT_TRUE(write_text(dir / "model.safetensors.index.json",
+                             R"({"weight_map":{"model.norm.weight":")" + shard + "\"}}")
+                      .ok());
+    };
+  };
+  for (const char* outside : {"../x.safetensors", "/etc/passwd", "a/../../x", ""}) {
+    expect_refused(spec, StatusCode::kCorrupt,
+                   {"weight_map.model.norm.weight", "a file in the same directory"}, nullptr,
+                   write_index(outside));
+  }
+  expect_refused(spec, StatusCode::kNotFound, {"index.json: shard", "x.safetensors: No such file"},
+                 nullptr, write_index("x.safetensors"));
+  expect_refused(spec, StatusCode::kCorrupt,
+                 {"model-00001-of-00002.safetensors: tensor \"model.norm.weight\": not found"},
+                 nullptr, write_index("model-00001-of-00002.safetensors"));
+  expect_refused(spec, StatusCode::kCorrupt, {"found twice"}, nullptr, [](const fs::path& dir) {
+    ASSERT_TRUE(
+        write_text(dir / "model.safetensors.index.json", R"({"weight_map":{"a":"x","a":"y"}})")
+            .ok());
+  });
+  expect_refused(spec, StatusCode::kCorrupt, {"weight_map", "found nothing"}, nullptr,
+                 [](const fs::path& dir) {
+                   ASSERT_TRUE(write_text(dir / "model.safetensors.index.json", "{}").ok());
+                 });
+  expect_refused(spec, StatusCode::kCorrupt, {"model-00002-of-00002.safetensors", "truncated"},
+                 nullptr, [](const fs::path& dir) {
+                   const fs::path file = dir / "model-00002-of-00002.safetensors";
+                   fs::resize_file(file, fs::file_size(file) / 2);
+                 });
+}
+
+TEST(Checkpoint, OtherFormatsAreRefusedByName) {
+  struct Case {
+    const char* file;
+    bool with_config;
+    const char* part;
+  };
+  const Case cases[] = {
+      {"model-q4_k_m.gguf", false, "gguf_file=\"model-q4_k_m.gguf\""},
+      {"pytorch_model.bin", true, "save_pretrained"},
+      {"pytorch_model.bin.index.json", true, "save_pretrained"},
+      {"consolidated.safetensors", false, "convert_mistral_weights_to_hf.py"},
+      {"consolidated.00.pth", false, "convert_llama_weights_to_hf.py"},
+  };
+  for (const Case& test : cases) {
+    TempDir temp;
+    ASSERT_TRUE(write_text(temp.path() / test.file, "x").ok());
+    if (test.with_config) {
+      ASSERT_TRUE(write_text(temp.path() / "config.json", toy_config_json(tiny("llama"))).ok());
+    }
+    const auto checkpoint = Checkpoint::open(temp.path());
+    ASSERT_FALSE(checkpoint.ok());
+    EXPECT_EQ(checkpoint.status().code(), StatusCode::kUnsupported);
+    for (const char* part : {test.file, test.part, "accepted: a Hugging Face directory"}) {
+      EXPECT_NE(checkpoint.status().message().find(part), std::string::npos)
+          << checkpoint.status().message();
+    }
+    const auto file = Checkpoint::open(temp.path() / test.file);
+    ASSERT_FALSE(file.ok());
+    EXPECT_NE(file.status().message().find(test.part), std::string::npos)
+        << file.status().message();
+  }
+  const ToySpec spec = tiny("llama");
+  expect_refused(spec, StatusCode::kUnsupported, {"quantize_config.json", "GPTQ", "AutoAWQ"},
+                 nullptr, [](const fs::path& dir) {
+                   ASSERT_TRUE(write_text(dir / "quantize_config.json", R"({"bits":4})").ok());
+                 });
+}
+
+// Written by transformers itself, in both spellings of config.json.
+TEST(Checkpoint, TheGoldensOpen) {
+  size_t opened = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(FORERUN_SOURCE_DIR) / "tests/goldens")) {
+    if (!fs::exists(entry.path() / "config.json")) continue;
+    const auto checkpoint = Checkpoint::open(entry.path());
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    EXPECT_TRUE(read_generation_defaults(entry.path()).ok()) << entry.path();
+    ++opened;
+  }
+  EXPECT_GE(opened, 8u) << "one a family at least";
+}
+
+TEST(Checkpoint, TheDemoPairOpens) {
+  const fs::path models = fs::path(FORERUN_SOURCE_DIR) / "models";
+  const Checkpoint target = must_open(models / "demo-target");
+  EXPECT_EQ(target.config().num_layers, 10);
+  const CheckpointSummary summary = summarize(target);
+  EXPECT_NEAR(static_cast<double>(summary.parameters), 33.7e6, 0.1e6);
+  EXPECT_EQ(summary.ignored_bytes, 0);
+  ASSERT_EQ(summary.by_precision.size(), 2u);
+  EXPECT_EQ(summary.by_precision[0].precision, "awq-int4");
+  EXPECT_EQ(summary.by_precision[1].precision, "bf16");
+  EXPECT_EQ(summary.kv_elements_per_token, 2 * 10 * 4 * 64);
+  const Checkpoint draft = must_open(models / "demo-draft");
+  EXPECT_NEAR(static_cast<double>(summarize(draft).parameters), 2.8e6, 0.1e6);
+}
+
+}  // namespace
+}  // namespace forerun

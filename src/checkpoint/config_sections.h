@@ -1,0 +1,25 @@
+// Parts of config.json that have a file of their own. Internal to checkpoint/; failures are
+// recorded in the reader.
+#pragma once
+
+#include "checkpoint/json_fields.h"
+#include "checkpoint/model_config.h"
+
+namespace forerun {
+
+// Sets rope_theta, rope_scaling and, where scaling extends it, max_position; expects max_position
+// to hold max_position_embeddings.
+void read_rope(FieldReader& fields, ModelConfig& config);
+
+// Sets quantization from "quantization_config". Formats other than AWQ int4 "gemm" are refused by
+// name with what to convert them with.
+void read_quantization(FieldReader& fields, ModelConfig& config);
+
+// The fields of an AWQ description, as they stand in quantization_config or in AutoAWQ's older
+// quant_config.json.
+void read_awq_fields(FieldReader& awq, QuantizationConfig& quantization);
+
+// Sets sliding_window for every layer.
+void read_sliding_window(FieldReader& fields, ModelConfig& config);
+
+}  // namespace forerun

@@ -1,0 +1,66 @@
+#include "checkpoint/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+namespace forerun {
+namespace {
+
+Status failure(const std::filesystem::path& path, int error) {
+  const StatusCode code = error == ENOMEM ? StatusCode::kResourceExhausted : StatusCode::kNotFound;
+  return Status(code, path.string() + ": " + std::strerror(error));
+}
+
+void advise_pages(std::span<const std::byte> bytes, int advice) {
+  if (bytes.empty()) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(bytes.data()) & ~(page - 1);
+  const uintptr_t end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size());
+  // Only advice: a kernel that declines changes nothing that a caller could see.
+  (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return failure(path, errno);
+  struct stat info {};
+  if (fstat(fd, &info) != 0) {
+    const int error = errno;
+    close(fd);
+    return failure(path, error);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    close(fd);
+    return Status(StatusCode::kInvalidArgument, path.string() + ": not a regular file");
+  }
+  const auto length = static_cast<size_t>(info.st_size);
+  if (length == 0) {
+    close(fd);
+    return MappedFile(path, {});
+  }
+  void* address = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd, 0);
+  const int error = errno;
+  close(fd);
+  if (address == MAP_FAILED) return failure(path, error);
+  return MappedFile(path, {static_cast<const std::byte*>(address), length});
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void drop_mapped_pages(std::span<const std::byte> bytes) { advise_pages(bytes, MADV_DONTNEED); }
+
+void read_ahead_mapped_pages(std::span<const std::byte> bytes) {
+  advise_pages(bytes, MADV_WILLNEED);
+}
+
+}  // namespace forerun

@@ -1,0 +1,255 @@
+#include "checkpoint/model_config.h"
+
+#include <utility>
+
+#include "checkpoint/config_sections.h"
+#include "checkpoint/json_fields.h"
+
+namespace forerun {
+namespace {
+
+constexpr int64_t kMaxConfigBytes = 16 << 20;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxWidth = 1 << 20;
+constexpr int64_t kMaxVocab = 1 << 24;
+constexpr int64_t kMaxPosition = int64_t{1} << 30;
+
+// A family's class in transformers and the defaults that its config class gives to fields that
+// files really leave out.
+struct Family {
+  const char* model_type;
+  const char* architecture;
+  int32_t max_position;
+  int32_t num_kv_heads;  // 0: as many as heads
+  int32_t head_dim;      // 0: hidden_size / num_heads
+  std::optional<int32_t> bos, eos;
+};
+
+constexpr Family kFamilies[] = {
+    {"llama", "LlamaForCausalLM", 2048, 0, 0, 1, 2},
+    {"qwen2", "Qwen2ForCausalLM", 32768, 32, 0, std::nullopt, std::nullopt},
+    {"qwen3", "Qwen3ForCausalLM", 32768, 32, 128, std::nullopt, std::nullopt},
+    {"mistral", "MistralForCausalLM", 131072, 8, 0, 1, 2},
+};
+
+constexpr const char* kAcceptedArchitectures =
+    "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM or MistralForCausalLM";
+
+const Family* read_family(FieldReader& fields) {
+  const Family* by_type = nullptr;
+  const Family* by_architecture = nullptr;
+  const auto architectures = fields.strings("architectures");
+  std::string architecture;
+  if (architectures && !architectures->empty()) architecture = architectures->front();
+  if (architecture == "LLaMAForCausalLM") architecture = "LlamaForCausalLM";  // before 4.28
+  const std::string model_type = fields.string("model_type").value_or("");
+  for (const Family& family : kFamilies) {
+    if (model_type == family.model_type) by_type = &family;
+    if (architecture == family.architecture) by_architecture = &family;
+  }
+  if (!architecture.empty() && by_architecture == nullptr) {
+    fields.refuse(StatusCode::kUnsupported, "architectures", kAcceptedArchitectures,
+                  in_quotes(architecture));
+  } else if (!model_type.empty() && by_type == nullptr) {
+    fields.refuse(StatusCode::kUnsupported, "model_type", "llama, qwen2, qwen3 or mistral");
+  } else if (by_type == nullptr && by_architecture == nullptr) {
+    fields.refuse(StatusCode::kUnsupported, "architectures", kAcceptedArchitectures, "nothing");
+  } else if (by_type != nullptr && by_architecture != nullptr && by_type != by_architecture) {
+    fields.refuse(StatusCode::kInvalidArgument, "model_type",
+                  in_quotes(by_architecture->model_type) + ", as architectures says");
+  }
+  return by_type != nullptr ? by_type : by_architecture;
+}
+
+// Fields under which a file of these families would compute something else.
+void refuse_other_computations(FieldReader& fields) {
+  if (fields.truthy("is_encoder_decoder")) {
+    fields.refuse(StatusCode::kUnsupported, "is_encoder_decoder", "false");
+  }
+  for (const char* field : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+    if (fields.truthy(field)) {
+      fields.refuse(StatusCode::kUnsupported, field, "nothing: mixtures of experts are not read");
+    }
+  }
+  for (const char* field :
+       {"rope_interleaved", "use_qk_norm", "qk_layernorm", "add_cross_attention",
+        "attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (fields.truthy(field)) fields.refuse(StatusCode::kUnsupported, field, "false");
+  }
+  const auto partial = fields.number("partial_rotary_factor", 0, 1);
+  if (partial && *partial != 1.0f) {
+    fields.refuse(StatusCode::kUnsupported, "partial_rotary_factor", "1");
+  }
+  const auto activation = fields.string("hidden_act");
+  if (activation && *activation != "silu" && *activation != "swish") {
+    fields.refuse(StatusCode::kUnsupported, "hidden_act", "\"silu\" or \"swish\"");
+  }
+}
+
+void read_dtype(FieldReader& fields, ModelConfig& config) {
+  std::optional<DType> stated;
+  for (const char* field : {"torch_dtype", "dtype"}) {
+    auto name = fields.string(field);
+    if (!name || *name == "auto") continue;
+    if (name->starts_with("torch.")) name->erase(0, 6);
+    std::optional<DType> dtype;
+    if (*name == "bfloat16") dtype = DType::kBf16;
+    if (*name == "float16" || *name == "half") dtype = DType::kF16;
+    if (*name == "float32" || *name == "float") dtype = DType::kF32;
+    if (!dtype) {
+      fields.refuse(StatusCode::kUnsupported, field, "\"bfloat16\", \"float16\" or \"float32\"");
+    } else if (stated && *stated != *dtype) {
+      fields.refuse(StatusCode::kInvalidArgument, field, "the same as torch_dtype");
+    }
+    stated = dtype;
+  }
+  config.dtype = stated.value_or(DType::kBf16);
+  config.dtype_stated = stated.has_value();
+}
+
+void read_shape(FieldReader& fields, const Family& family, ModelConfig& config) {
+  const auto required = [&](const char* field, int64_t max) {
+    return static_cast<int32_t>(fields.required_integer(field, 1, max));
+  };
+  config.num_layers = required("num_hidden_layers", kMaxLayers);
+  config.hidden_size = required("hidden_size", kMaxWidth);
+  config.intermediate_size = required("intermediate_size", kMaxVocab);
+  config.num_heads = required("num_attention_heads", kMaxWidth);
+  config.vocab_size = required("vocab_size", kMaxVocab);
+  if (const auto live = fields.integer("live_vocab_size", 1, config.vocab_size)) {
+    config.live_vocab_size = static_cast<int32_t>(*live);
+  }
+  config.max_position = static_cast<int32_t>(
+      fields.integer("max_position_embeddings", 1, kMaxPosition).value_or(family.max_position));
+
+  // Null means as many as heads in every family; only an absent field takes the class's default.
+  int32_t default_kv_heads = config.num_heads;
+  if (!fields.names("num_key_value_heads") && family.num_kv_heads != 0) {
+    default_kv_heads = family.num_kv_heads;
+  }
+  config.num_kv_heads = static_cast<int32_t>(
+      fields.integer("num_key_value_heads", 1, kMaxWidth).value_or(default_kv_heads));
+  if (fields.ok() && config.num_heads % config.num_kv_heads != 0) {
+    fields.refuse(StatusCode::kInvalidArgument, "num_key_value_heads",
+                  "a divisor of num_attention_heads (" + std::to_string(config.num_heads) + ")",
+                  std::to_string(config.num_kv_heads));
+  }
+
+  const auto head_dim = fields.integer("head_dim", 2, kMaxWidth);
+  if (head_dim || family.head_dim != 0) {
+    config.head_dim = static_cast<int32_t>(head_dim.value_or(family.head_dim));
+  } else if (fields.ok() && config.hidden_size % config.num_heads != 0) {
+    fields.refuse(StatusCode::kInvalidArgument, "hidden_size",
+                  "a multiple of num_attention_heads (" + std::to_string(config.num_heads) +
+                      "), or head_dim given");
+  } else {
+    config.head_dim = config.hidden_size / config.num_heads;
+  }
+  if (fields.ok() && (config.head_dim < 2 || config.head_dim % 2 != 0)) {
+    fields.refuse(StatusCode::kUnsupported, "head_dim", "an even number from 2",
+                  std::to_string(config.head_dim));
+  }
+  if (fields.ok() && int64_t{config.num_heads} * config.head_dim > kMaxWidth) {
+    fields.refuse(StatusCode::kInvalidArgument, "head_dim",
+                  "num_attention_heads x head_dim up to " + std::to_string(kMaxWidth));
+  }
+}
+
+void read_biases_and_norms(FieldReader& fields, ModelConfig& config) {
+  config.qk_norm = config.model_type == "qwen3";
+  const bool attention_bias = fields.boolean("attention_bias").value_or(false);
+  config.mlp_bias = fields.boolean("mlp_bias").value_or(false);
+  if (config.model_type == "qwen2") {
+    config.qkv_bias = true;  // the class has no switch for it
+  } else if (config.model_type == "mistral") {
+    if (attention_bias) fields.refuse(StatusCode::kUnsupported, "attention_bias", "false");
+  } else {
+    config.qkv_bias = config.o_bias = attention_bias;
+  }
+  if (config.mlp_bias && config.model_type != "llama") {
+    fields.refuse(StatusCode::kUnsupported, "mlp_bias", "false, except for llama");
+  }
+  config.rms_norm_eps = fields.number("rms_norm_eps", 0, 1).value_or(1e-6f);
+  config.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
+}
+
+// Negative ids, which some files use for "none", are dropped.
+std::vector<int32_t> read_token_ids(FieldReader& fields, const char* field) {
+  std::vector<int32_t> ids;
+  for (const int64_t id :
+       fields.integers(field, INT32_MIN, INT32_MAX).value_or(std::vector<int64_t>())) {
+    if (id >= 0) ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
+std::optional<int32_t> first_id(const std::vector<int32_t>& ids) {
+  return ids.empty() ? std::nullopt : std::optional<int32_t>(ids.front());
+}
+
+void read_special_tokens(FieldReader& fields, const Family& family, ModelConfig& config) {
+  config.bos_token_id =
+      fields.names("bos_token_id") ? first_id(read_token_ids(fields, "bos_token_id")) : family.bos;
+  if (fields.names("eos_token_id")) {
+    config.eos_token_ids = read_token_ids(fields, "eos_token_id");
+  } else if (family.eos) {
+    config.eos_token_ids = {*family.eos};
+  }
+}
+
+Result<ModelConfig> read_document(const JsonDocument& document) {
+  FieldReader fields(document);
+  const Family* family = read_family(fields);
+  if (!fields.ok()) return fields.status();
+  ModelConfig config;
+  config.model_type = family->model_type;
+  config.architecture = family->architecture;
+  refuse_other_computations(fields);
+  read_quantization(fields, config);
+  read_dtype(fields, config);
+  read_shape(fields, *family, config);
+  read_biases_and_norms(fields, config);
+  read_rope(fields, config);
+  read_sliding_window(fields, config);
+  read_special_tokens(fields, *family, config);
+  if (!fields.ok()) return fields.status();
+  return config;
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_model_config(std::string_view text, std::string source) {
+  FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
+                           JsonDocument::parse(text, std::move(source)));
+  return read_document(document);
+}
+
+Result<ModelConfig> read_model_config(const std::filesystem::path& dir) {
+  FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
+                           JsonDocument::read(dir / "config.json", kMaxConfigBytes));
+  return read_document(document);
+}
+
+Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path& dir) {
+  const auto document = JsonDocument::read(dir / "generation_config.json", kMaxConfigBytes);
+  GenerationDefaults defaults;
+  if (!document.ok()) {
+    if (document.status().code() == StatusCode::kNotFound) return defaults;
+    return document.status();
+  }
+  FieldReader fields(*document);
+  defaults.do_sample = fields.boolean("do_sample");
+  defaults.temperature = fields.number("temperature", 0, 1e6);
+  defaults.top_p = fields.number("top_p", 0, 1);
+  defaults.min_p = fields.number("min_p", 0, 1);
+  defaults.repetition_penalty = fields.number("repetition_penalty", 1e-6, 1e6);
+  if (const auto top_k = fields.integer("top_k", -1, INT32_MAX)) {
+    defaults.top_k = static_cast<int32_t>(*top_k < 0 ? 0 : *top_k);  // -1 and 0 both keep all
+  }
+  defaults.bos_token_id = first_id(read_token_ids(fields, "bos_token_id"));
+  defaults.eos_token_ids = read_token_ids(fields, "eos_token_id");
+  if (!fields.ok()) return fields.status();
+  return defaults;
+}
+
+}  // namespace forerun

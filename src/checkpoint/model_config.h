@@ -1,0 +1,108 @@
+// The one description of a decoder-only transformer that every supported family is an instance of:
+// Llama 2/3/3.x, Qwen2/2.5, Qwen3, Mistral, DeepSeek-Coder, DeepSeek-R1-Distill. Families differ in
+// data, not in code.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+// How positions turn into rotation angles. All lengths are in tokens.
+struct RopeScaling {
+  enum class Kind : uint8_t { kNone, kLinear, kLlama3, kYarn };
+  Kind kind = Kind::kNone;
+  float factor = 1.0f;
+  // kLlama3 and kYarn: the context the model was trained with before scaling.
+  int32_t original_max_position = 0;
+  // kLlama3
+  float low_freq_factor = 1.0f;
+  float high_freq_factor = 4.0f;
+  // kYarn
+  float beta_fast = 32.0f;
+  float beta_slow = 1.0f;
+  std::optional<float> attention_factor;  // absent: derived from factor, mscale, mscale_all_dim
+  std::optional<float> mscale;
+  std::optional<float> mscale_all_dim;
+  bool truncate = true;
+};
+
+// Weight quantization of the linear layers as the checkpoint stores them.
+struct QuantizationConfig {
+  enum class Kind : uint8_t { kNone, kAwq };
+  Kind kind = Kind::kNone;
+  int32_t bits = 4;
+  int32_t group_size = 128;  // input channels that share a scale; -1 in the file means all: stored
+                             // here as the layer's own width by the loader
+  bool zero_point = true;
+  std::vector<std::string> modules_to_not_convert;
+};
+
+struct ModelConfig {
+  std::string model_type;      // "llama", "qwen2", "qwen3", "mistral"
+  std::string architecture;    // "LlamaForCausalLM", ...
+  DType dtype = DType::kBf16;  // kF32, kBf16 or kF16
+  // False where config.json names no dtype; Checkpoint::open() then takes the embedding's.
+  bool dtype_stated = false;
+
+  int32_t num_layers = 0;
+  int32_t hidden_size = 0;
+  int32_t intermediate_size = 0;
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;  // divides num_heads
+  int32_t head_dim = 0;      // given, or hidden_size / num_heads
+  int32_t vocab_size = 0;    // rows of the embedding; may exceed the tokenizer's
+  // Rows that carry a token, where the config names it (grown checkpoints do: "live_vocab_size").
+  std::optional<int32_t> live_vocab_size;
+  // Context length in tokens, scaling included: max_position_embeddings, or where it is larger
+  // max_sequence_length (linear scaling) or factor x original_max_position (YaRN), since some files
+  // keep the unscaled length in max_position_embeddings.
+  int32_t max_position = 0;
+
+  float rms_norm_eps = 1e-6f;
+  float rope_theta = 10000.0f;
+  RopeScaling rope_scaling;
+
+  // Per layer: attention window in tokens, the row's own position included; 0 is unlimited.
+  std::vector<int32_t> sliding_window;  // size num_layers
+
+  bool qkv_bias = false;  // Qwen2, Llama with attention_bias
+  bool o_bias = false;    // Llama with attention_bias
+  bool mlp_bias = false;  // Llama with mlp_bias
+  bool qk_norm = false;   // Qwen3: RMSNorm over each head of q and k before RoPE
+  bool tied_embeddings = false;
+
+  QuantizationConfig quantization;
+
+  std::optional<int32_t> bos_token_id;
+  std::vector<int32_t> eos_token_ids;
+};
+
+// generation_config.json: the checkpoint's own sampling defaults; absent fields are unset.
+struct GenerationDefaults {
+  std::optional<bool> do_sample;
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int32_t> top_k;
+  std::optional<int32_t> bos_token_id;
+  std::vector<int32_t> eos_token_ids;
+};
+
+// Reads `dir`/config.json. Fails with the file, the field, what was found and what is accepted.
+// Reads both spellings of transformers 4 (rope_theta, rope_scaling, torch_dtype) and 5
+// (rope_parameters, dtype).
+Result<ModelConfig> read_model_config(const std::filesystem::path& dir);
+
+// The same from the text of a config.json; `source` is what messages call it.
+Result<ModelConfig> parse_model_config(std::string_view text, std::string source);
+
+// Reads `dir`/generation_config.json; everything unset where the file is absent.
+Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path& dir);
+
+}  // namespace forerun

@@ -1,0 +1,28 @@
+// Feeds text to the config.json reader. What it accepts must keep the promises of ModelConfig.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "checkpoint/model_config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto config = forerun::parse_model_config(text, "config.json");
+  if (!config.ok()) {
+    const forerun::Status status = config.status();
+    const std::string& message = status.message();
+    if (message.find("config.json") == message.npos || message.find('\n') != message.npos) {
+      std::abort();
+    }
+    return 0;
+  }
+  const bool sound = config->num_layers > 0 && config->hidden_size > 0 && config->vocab_size > 0 &&
+                     config->num_kv_heads > 0 && config->num_heads % config->num_kv_heads == 0 &&
+                     config->head_dim > 0 && config->head_dim % 2 == 0 &&
+                     config->max_position > 0 &&
+                     config->sliding_window.size() == static_cast<size_t>(config->num_layers) &&
+                     config->rope_scaling.factor >= 1.0f && config->rope_theta >= 1.0f &&
+                     config->quantization.bits == 4;
+  if (!sound) std::abort();
+  return 0;
+}

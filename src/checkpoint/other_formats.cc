@@ -1,0 +1,96 @@
+#include "checkpoint/other_formats.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace forerun {
+namespace {
+
+constexpr const char* kAccepted =
+    "a Hugging Face directory with config.json and model.safetensors or "
+    "model.safetensors.index.json";
+
+enum class Format { kNone, kGguf, kPickle, kConsolidatedPth, kConsolidated, kSafetensors };
+
+Format format_of(std::string_view name) {
+  if (name.ends_with(".gguf")) return Format::kGguf;
+  if (name.starts_with("consolidated") && name.ends_with(".pth")) return Format::kConsolidatedPth;
+  for (const char* extension : {".bin", ".pt", ".pth", ".bin.index.json"}) {
+    if (name.ends_with(extension) && name != "training_args.bin") return Format::kPickle;
+  }
+  if (name.starts_with("consolidated") && name.ends_with(".safetensors")) {
+    return Format::kConsolidated;
+  }
+  if (name.ends_with(".safetensors")) return Format::kSafetensors;
+  return Format::kNone;
+}
+
+std::string convert(Format format, const std::string& dir, const std::string& name) {
+  switch (format) {
+    case Format::kGguf:
+      return "convert GGUF with transformers: AutoModelForCausalLM.from_pretrained(\"" + dir +
+             "\", gguf_file=\"" + name + "\").save_pretrained(OUT), or download the original";
+    case Format::kPickle:
+      return "convert PyTorch pickles with transformers: AutoModelForCausalLM.from_pretrained(\"" +
+             dir + "\").save_pretrained(OUT)";
+    case Format::kConsolidatedPth:
+      return "convert Meta's layout with transformers' convert_llama_weights_to_hf.py";
+    case Format::kConsolidated:
+      return "convert Mistral's own layout with transformers' convert_mistral_weights_to_hf.py, or "
+             "download the model.safetensors files of the same repository";
+    case Format::kSafetensors:
+    case Format::kNone:
+      break;
+  }
+  return "";
+}
+
+Status refusal(const std::filesystem::path& where, Format format, const std::string& dir,
+               const std::string& name) {
+  return Status(StatusCode::kUnsupported, where.string() + ": found " + name + "; accepted: " +
+                                              kAccepted + "; " + convert(format, dir, name));
+}
+
+}  // namespace
+
+Status refuse_file(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
+  const Format format = format_of(name);
+  if (format == Format::kNone || format == Format::kSafetensors) {
+    return Status(StatusCode::kInvalidArgument, file.string() + ": found a file; accepted: " +
+                                                    kAccepted + ", e.g. " + parent.string());
+  }
+  return refusal(file, format, parent.string(), name);
+}
+
+Status refuse_weights_of(const std::filesystem::path& dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(dir, error), end; !error && it != end;
+       it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  for (const Format format :
+       {Format::kConsolidated, Format::kGguf, Format::kConsolidatedPth, Format::kPickle}) {
+    for (const std::string& name : names) {
+      if (format_of(name) == format) return refusal(dir, format, dir.string(), name);
+    }
+  }
+  std::string found = "neither";
+  for (const std::string& name : names) {
+    if (format_of(name) == Format::kSafetensors) {
+      found = name;
+      break;
+    }
+  }
+  return Status(StatusCode::kNotFound, dir.string() + ": found " + found +
+                                           "; accepted: model.safetensors or "
+                                           "model.safetensors.index.json with its shards");
+}
+
+}  // namespace forerun

@@ -1,0 +1,211 @@
+#include "checkpoint/tensor_checks.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "checkpoint/decoder_tensors.h"
+#include "checkpoint/json_fields.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+bool is_float(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBf16 || dtype == DType::kF16;
+}
+
+std::string label(std::string_view name) { return "tensor " + in_quotes(name); }
+
+Status disagreement(std::string_view name, const std::string& found, const std::string& accepted) {
+  return Status(StatusCode::kCorrupt, label(name) + ": found " + found + "; accepted: " + accepted);
+}
+
+// Tensors that other tools leave in layers and that mean nothing here.
+bool is_ignorable(std::string_view name) {
+  for (const char* suffix :
+       {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".masked_bias",
+        ".k_scale", ".v_scale", ".kv_scale"}) {
+    if (name.ends_with(suffix)) return true;
+  }
+  return false;
+}
+
+class Checker {
+ public:
+  Checker(const TensorTable& table, const ModelConfig& config) : table_(table), config_(config) {}
+
+  Status run() {
+    for (const DecoderTensor& expected : decoder_tensors(config_)) {
+      const std::string_view module = module_of(expected);
+      if (config_.quantization.kind == QuantizationConfig::Kind::kAwq && !module.empty() &&
+          table_.find(std::string(module) + ".qweight") != nullptr) {
+        FORERUN_RETURN_IF_ERROR(check_awq(expected, module));
+      } else {
+        FORERUN_RETURN_IF_ERROR(check_plain(expected));
+      }
+    }
+    return check_nothing_left();
+  }
+
+ private:
+  // "x" of a linear layer's "x.weight"; empty for others.
+  static std::string_view module_of(const DecoderTensor& expected) {
+    if (expected.role != TensorRole::kLinear && expected.role != TensorRole::kHead) return {};
+    return std::string_view(expected.name).substr(0, expected.name.size() - kWeight.size());
+  }
+
+  Status in_file(const RawTensor& tensor, Status status) const {
+    return status.with_context(table_.file_of(tensor).string());
+  }
+
+  Status check_plain(const DecoderTensor& expected) {
+    const RawTensor* tensor = table_.find(expected.name);
+    if (tensor == nullptr) return missing(expected);
+    used_.insert(tensor->name);
+    if (!is_float(tensor->dtype)) {
+      return in_file(*tensor, disagreement(tensor->name, std::string(dtype_name(tensor->dtype)),
+                                           "f32, bf16 or f16"));
+    }
+    if (tensor->shape != expected.shape) {
+      return in_file(*tensor, disagreement(tensor->name, "shape " + shape_text(tensor->shape),
+                                           shape_text(expected.shape) + ", as config.json says"));
+    }
+    return Status();
+  }
+
+  Status check_awq(const DecoderTensor& expected, std::string_view module) {
+    const TensorLookup find = [this](std::string_view name) { return table_.find(name); };
+    auto parts = find_awq_parts(find, module, config_.quantization);
+    const RawTensor& qweight = *table_.find(std::string(module) + ".qweight");
+    if (!parts.ok()) return in_file(qweight, parts.status());
+    if (expected.role == TensorRole::kHead) {
+      return in_file(qweight, Status(StatusCode::kUnsupported,
+                                     label(qweight.name) + ": found a quantized head; accepted: "
+                                                           "lm_head.weight in f32, bf16 or f16"));
+    }
+    if (parts->out_features != expected.shape[0] || parts->in_features != expected.shape[1]) {
+      const std::vector<int64_t> accepted = {expected.shape[1], expected.shape[0] / 8};
+      return in_file(qweight, disagreement(qweight.name, "shape " + shape_text(qweight.shape),
+                                           shape_text(accepted) + ", as config.json says"));
+    }
+    for (const RawTensor* part : {parts->qweight, parts->qzeros, parts->scales}) {
+      used_.insert(part->name);
+    }
+    return Status();
+  }
+
+  Status missing(const DecoderTensor& expected) const {
+    const std::string_view foreign = table_.foreign_dtype(expected.name);
+    if (!foreign.empty()) {
+      return disagreement(expected.name, printable(foreign), "f32, bf16 or f16")
+          .with_context(table_.main_file().string());
+    }
+    std::string hint;
+    const std::string_view module = module_of(expected);
+    if (!module.empty() && config_.quantization.kind == QuantizationConfig::Kind::kAwq) {
+      hint = ", nor " + std::string(module) + ".qweight";
+    } else if (!module.empty() && table_.find(std::string(module) + ".qweight") != nullptr) {
+      hint =
+          ", but a quantized one, though config.json has no quantization_config; accepted: "
+          "AWQ described there";
+    } else if (expected.role == TensorRole::kHead) {
+      hint = "; accepted: a head, or \"tie_word_embeddings\": true in config.json";
+    }
+    return Status(StatusCode::kNotFound,
+                  table_.main_file().string() + ": " + label(expected.name) + ": not found" + hint);
+  }
+
+  Status check_nothing_left() const {
+    for (const RawTensor& tensor : table_.tensors()) {
+      const bool in_layer =
+          tensor.name.starts_with("model.layers.") || tensor.name.starts_with("layers.");
+      if (!in_layer || used_.contains(tensor.name) || is_ignorable(tensor.name)) continue;
+      return in_file(tensor, disagreement(tensor.name, "a tensor that config.json gives no place",
+                                          "the tensors of " + std::to_string(config_.num_layers) +
+                                              " layers of " + config_.model_type +
+                                              " with its biases and quantization"));
+    }
+    return Status();
+  }
+
+  const TensorTable& table_;
+  const ModelConfig& config_;
+  std::set<std::string_view> used_;
+};
+
+}  // namespace
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string text;
+  for (const int64_t extent : shape) {
+    text += '[';
+    text += std::to_string(extent);
+    text += ']';
+  }
+  return text.empty() ? "[] (a scalar)" : text;
+}
+
+Status check_tensors(const TensorTable& table, const ModelConfig& config) {
+  return Checker(table, config).run();
+}
+
+Result<AwqTensors> find_awq_parts(const TensorLookup& find, std::string_view prefix,
+                                  const QuantizationConfig& quantization) {
+  const std::string module(prefix);
+  const RawTensor* qweight = find(module + ".qweight");
+  const RawTensor* qzeros = find(module + ".qzeros");
+  const RawTensor* scales = find(module + ".scales");
+  if (qweight == nullptr && qzeros == nullptr && scales == nullptr) {
+    return Status(StatusCode::kNotFound, label(module + ".qweight") + ": not found");
+  }
+  for (const auto& [part, suffix] : {std::pair(qweight, ".qweight"), std::pair(qzeros, ".qzeros"),
+                                     std::pair(scales, ".scales")}) {
+    if (part == nullptr) {
+      return Status(StatusCode::kCorrupt,
+                    label(module + suffix) + ": not found, though other parts of the layer are");
+    }
+    if (part->shape.size() != 2) {
+      return disagreement(part->name, "shape " + shape_text(part->shape), "two dimensions");
+    }
+    if (part == scales ? !is_float(part->dtype) : part->dtype != DType::kI32) {
+      return disagreement(part->name, std::string(dtype_name(part->dtype)),
+                          part == scales ? "f16, bf16 or f32" : "i32");
+    }
+  }
+  AwqTensors result{.qweight = qweight,
+                    .qzeros = qzeros,
+                    .scales = scales,
+                    .in_features = qweight->shape[0],
+                    .out_features = scales->shape[1],
+                    .group_size = quantization.group_size};
+  if (result.group_size == -1) result.group_size = result.in_features;
+  if (result.group_size < 1 || result.in_features < 1 ||
+      result.in_features % result.group_size != 0) {
+    return disagreement(qweight->name, std::to_string(result.in_features) + " input channels",
+                        "a multiple of quantization_config's group_size (" +
+                            std::to_string(result.group_size) + ")");
+  }
+  const int64_t groups = result.in_features / result.group_size;
+  if (result.out_features < 8 || result.out_features % 8 != 0) {
+    return disagreement(scales->name, "shape " + shape_text(scales->shape),
+                        "a multiple of 8 output channels");
+  }
+  for (const auto& [part, rows, columns] :
+       {std::tuple(qweight, result.in_features, result.out_features / 8),
+        std::tuple(qzeros, groups, result.out_features / 8),
+        std::tuple(scales, groups, result.out_features)}) {
+    const std::vector<int64_t> accepted = {rows, columns};
+    if (part->shape != accepted) {
+      return disagreement(part->name, "shape " + shape_text(part->shape),
+                          shape_text(accepted) + " for " + std::to_string(result.in_features) +
+                              " inputs, " + std::to_string(result.out_features) +
+                              " outputs, group size " + std::to_string(result.group_size));
+    }
+  }
+  return result;
+}
+
+}  // namespace forerun

@@ -1,0 +1,27 @@
+// Whether a checkpoint's tensors are those that its config.json implies. Internal to checkpoint/.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/tensor_table.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+using TensorLookup = std::function<const RawTensor*(std::string_view name)>;
+
+// Every implied tensor is there in a fitting shape and dtype, and no layer holds a tensor that the
+// description gives no meaning to (a bias or norm that would silently be left out).
+Status check_tensors(const TensorTable& table, const ModelConfig& config);
+
+// find_awq_tensors() over any lookup; messages begin with the tensor.
+Result<AwqTensors> find_awq_parts(const TensorLookup& find, std::string_view prefix,
+                                  const QuantizationConfig& quantization);
+
+// "[4096][512]"
+std::string shape_text(std::span<const int64_t> shape);
+
+}  // namespace forerun

@@ -1,0 +1,166 @@
+#include "checkpoint/tensor_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/json_fields.h"
+#include "checkpoint/other_formats.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::string_view kPrefix = "model.";
+constexpr int64_t kMaxIndexBytes = 100'000'000;
+
+using ShardMap = std::map<std::string, std::vector<std::string>>;  // shard to tensor names
+
+// A shard lies in the directory itself or below it; symbolic links may lead elsewhere, as they do
+// in the Hugging Face cache.
+bool stays_inside(const std::string& shard) {
+  const std::filesystem::path path(shard);
+  if (shard.empty() || path.has_root_path() || shard.find('\0') != shard.npos) return false;
+  return std::none_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
+}
+
+Result<ShardMap> read_index(const std::filesystem::path& file) {
+  FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
+                           JsonDocument::read(file, kMaxIndexBytes, true));
+  FieldReader fields(document);
+  auto weight_map = fields.object("weight_map");
+  if (!weight_map && fields.ok()) {
+    fields.refuse(StatusCode::kCorrupt, "weight_map", "an object from tensor to shard");
+  }
+  if (!fields.ok()) return fields.status();
+  ShardMap shards;
+  for (const std::string& tensor : weight_map->keys()) {
+    const auto shard = weight_map->string(tensor);
+    if (!shard || !stays_inside(*shard)) {
+      weight_map->refuse(StatusCode::kCorrupt, printable(tensor),
+                         "the name of a file in the same directory");
+      return fields.status();
+    }
+    shards[*shard].push_back(tensor);
+  }
+  return shards;
+}
+
+bool is_lfs_pointer(std::span<const std::byte> bytes) {
+  constexpr std::string_view kStart = "version https://git-lfs";
+  return bytes.size() >= kStart.size() &&
+         std::memcmp(bytes.data(), kStart.data(), kStart.size()) == 0;
+}
+
+}  // namespace
+
+Result<TensorTable> TensorTable::open(const std::filesystem::path& dir) {
+  TensorTable table;
+  std::error_code error;
+  table.main_file_ = dir / "model.safetensors";
+  const std::filesystem::path index = dir / "model.safetensors.index.json";
+  if (std::filesystem::exists(table.main_file_, error)) {
+    FORERUN_RETURN_IF_ERROR(table.add_file(table.main_file_, nullptr));
+  } else if (std::filesystem::exists(index, error)) {
+    table.main_file_ = index;
+    FORERUN_ASSIGN_OR_RETURN(const ShardMap shards, read_index(index));
+    for (const auto& [shard, names] : shards) {
+      FORERUN_RETURN_IF_ERROR(table.add_file(dir / shard, &names));
+    }
+  } else if (std::filesystem::is_symlink(table.main_file_, error)) {
+    return Status(StatusCode::kNotFound, table.main_file_.string() +
+                                             ": a symbolic link to a file that is not there "
+                                             "(an interrupted download?)");
+  } else {
+    return refuse_weights_of(dir);
+  }
+  table.finish();
+  return table;
+}
+
+Status TensorTable::add_file(const std::filesystem::path& file,
+                             const std::vector<std::string>* listed) {
+  auto mapped = MappedFile::open(file);
+  if (!mapped.ok()) {
+    return listed == nullptr ? mapped.status()
+                             : mapped.status().with_context(main_file_.string() + ": shard");
+  }
+  if (is_lfs_pointer(mapped->bytes())) {
+    return Status(StatusCode::kCorrupt,
+                  file.string() +
+                      ": found a Git LFS pointer; accepted: the weights themselves "
+                      "(run: git lfs pull)");
+  }
+  auto entries = parse_safetensors_header(mapped->bytes(), mapped->bytes().size());
+  if (!entries.ok()) return entries.status().with_context(file.string());
+  if (listed != nullptr) {
+    std::vector<std::string_view> names;
+    for (const SafetensorsEntry& entry : *entries) names.push_back(entry.name);
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : *listed) {
+      if (!std::binary_search(names.begin(), names.end(), std::string_view(name))) {
+        return Status(StatusCode::kCorrupt, file.string() + ": tensor \"" + printable(name) +
+                                                "\": not found, though " + main_file_.string() +
+                                                " places it there");
+      }
+    }
+    std::vector<std::string_view> kept(listed->begin(), listed->end());
+    std::sort(kept.begin(), kept.end());
+    std::erase_if(*entries, [&](const SafetensorsEntry& entry) {
+      return !std::binary_search(kept.begin(), kept.end(), std::string_view(entry.name));
+    });
+  }
+  files_.push_back(std::move(mapped).value());
+  entries_.push_back(std::move(entries).value());
+  return Status();
+}
+
+void TensorTable::finish() {
+  for (size_t file = 0; file < files_.size(); ++file) {
+    for (const SafetensorsEntry& entry : entries_[file]) {
+      if (!entry.dtype) {
+        foreign_.emplace(entry.name, entry.dtype_name);
+        continue;
+      }
+      tensors_.push_back(RawTensor{
+          .name = entry.name,
+          .dtype = *entry.dtype,
+          .shape = entry.shape,
+          .bytes = files_[file].bytes().subspan(entry.begin, entry.end - entry.begin),
+      });
+    }
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const RawTensor& left, const RawTensor& right) { return left.name < right.name; });
+  bare_names_ =
+      find("model.embed_tokens.weight") == nullptr && find("embed_tokens.weight") != nullptr;
+}
+
+std::string_view TensorTable::stored_name(std::string_view name) const {
+  return bare_names_ && name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+const RawTensor* TensorTable::find(std::string_view name) const {
+  const std::string_view stored = stored_name(name);
+  const auto it = std::lower_bound(
+      tensors_.begin(), tensors_.end(), stored,
+      [](const RawTensor& tensor, std::string_view key) { return tensor.name < key; });
+  return it != tensors_.end() && it->name == stored ? &*it : nullptr;
+}
+
+std::string_view TensorTable::foreign_dtype(std::string_view name) const {
+  const auto it = foreign_.find(stored_name(name));
+  return it == foreign_.end() ? std::string_view() : std::string_view(it->second);
+}
+
+const std::filesystem::path& TensorTable::file_of(const RawTensor& tensor) const {
+  for (const MappedFile& file : files_) {
+    const auto bytes = file.bytes();
+    if (tensor.bytes.data() >= bytes.data() && tensor.bytes.data() <= bytes.data() + bytes.size()) {
+      return file.path();
+    }
+  }
+  return main_file_;
+}
+
+}  // namespace forerun

@@ -1,0 +1,58 @@
+// The tensors of a checkpoint's weight files by name. Internal to checkpoint/.
+//
+// Thread rules: const methods may be called from many threads.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/mapped_file.h"
+#include "checkpoint/safetensors_header.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+class TensorTable {
+ public:
+  // Maps `dir`/model.safetensors or, without it, the shards of model.safetensors.index.json, and
+  // reads their headers.
+  static Result<TensorTable> open(const std::filesystem::path& dir);
+
+  // Null where there is no such tensor, or only one whose dtype Forerun has no type for. Where the
+  // files name tensors without "model." in front (as base models without a head do),
+  // "model.x" finds "x".
+  const RawTensor* find(std::string_view name) const;
+  // In the order of their names.
+  std::span<const RawTensor> tensors() const { return tensors_; }
+
+  // The dtype as the file spells it of a tensor that find() leaves out for its dtype; else empty.
+  std::string_view foreign_dtype(std::string_view name) const;
+  // The file that holds `tensor`, which must be one of tensors().
+  const std::filesystem::path& file_of(const RawTensor& tensor) const;
+  // For messages about a tensor that is nowhere.
+  const std::filesystem::path& main_file() const { return main_file_; }
+
+ private:
+  TensorTable() = default;
+  // Maps one file and reads its header; `listed`: the names that the index assigns to it, all of
+  // which must be there and no others are kept; null keeps all.
+  Status add_file(const std::filesystem::path& file, const std::vector<std::string>* listed);
+  void finish();
+  // `name` as the files spell it.
+  std::string_view stored_name(std::string_view name) const;
+
+  std::filesystem::path main_file_;
+  std::vector<MappedFile> files_;
+  std::vector<std::vector<SafetensorsEntry>> entries_;  // own the names; one list a file
+  std::vector<RawTensor> tensors_;
+  std::map<std::string, std::string, std::less<>> foreign_;  // name to dtype
+  bool bare_names_ = false;
+};
+
+}  // namespace forerun
