@@ -1,0 +1,64 @@
+// Added tokens: contents that are cut out of the text before anything else touches it, and the
+// flags that say how. Const and thread-safe after build.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/status.h"
+#include "text/json_field.h"
+#include "text/normalizer.h"
+
+namespace forerun::text {
+
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool special = false;
+  bool single_word = false;  // only where no word character touches it
+  bool lstrip = false;       // takes the white space before it along
+  bool rstrip = false;       // and behind it
+  bool normalized = false;   // sought in normalized text instead of the text as given
+};
+
+// The list "added_tokens"; null is empty.
+Result<std::vector<AddedToken>> read_added_tokens(const Field& list);
+
+// A stretch of text: an added token's id, or -1 for text in between.
+struct Segment {
+  size_t begin = 0, end = 0;
+  int32_t id = -1;
+};
+
+// Finds one set of added tokens: leftmost first, the longest of those that begin at one place.
+class AddedTokenFinder {
+ public:
+  // `tokens` with the contents to look for; empty contents are left out.
+  explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
+  AddedTokenFinder() = default;
+
+  bool empty() const { return tokens_.empty(); }
+
+  // Cuts well-formed text. Without `parse_special` special tokens count as text. `out` is cleared.
+  void find(std::string_view text, bool parse_special, std::vector<Segment>& out) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<uint8_t, uint32_t>> next;  // sorted by byte
+    int32_t token = -1;                              // into tokens_
+  };
+
+  struct Found {
+    int32_t token = -1;
+    size_t end = 0;
+  };
+  Found longest_at(std::string_view text, size_t begin) const;
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;
+  std::vector<bool> starts_;  // by first byte
+};
+
+}  // namespace forerun::text

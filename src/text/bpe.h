@@ -1,0 +1,96 @@
+// Byte-pair encoding of one piece of text.
+//
+// A piece starts as its characters (or bytes); the adjacent pair of lowest merge rank, leftmost
+// among equals, is joined until no pair has a rank. Const and thread-safe after build; every
+// caller brings its own Scratch.
+//
+// Time: O(n log n) for a piece of n symbols, whatever the piece; short words are scanned instead,
+// and words seen before are copied from the scratch's cache.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "forerun/status.h"
+#include "text/token_table.h"
+#include "text/tokenizer_json.h"
+#include "text/word_cache.h"
+
+namespace forerun::text {
+
+class Bpe {
+ public:
+  struct Scratch {
+    WordCache cache;
+    std::vector<int32_t> symbols;
+    struct Link {
+      int32_t id, prev, next;
+    };
+    std::vector<Link> links;
+    struct Candidate {
+      uint32_t rank;
+      int32_t pos, joined;
+    };
+    std::vector<Candidate> heap;
+    std::vector<uint32_t> ranks;
+    std::vector<int32_t> joined;
+  };
+
+  // `byte_level`: pieces come as raw bytes although the vocabulary is written in the byte alphabet
+  // (byte_alphabet.h), as far as accepts_raw_bytes() says.
+  static Result<Bpe> build(const TokenizerJson& json, bool byte_level);
+
+  // Whether pieces are to be raw bytes. False although byte_level was asked for means that the
+  // vocabulary lacks a byte and has an unknown token to put there, so that pieces must be spelled
+  // in the byte alphabet.
+  bool accepts_raw_bytes() const { return raw_bytes_; }
+
+  // Appends the ids of `piece`. Characters without a token become byte tokens, the unknown token
+  // or nothing, as the file says.
+  void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const;
+
+  // As written in the file.
+  const TokenTable& vocab() const { return vocab_; }
+  // Over what `encode` depends on beside the vocabulary: merges and options.
+  uint64_t merges_fingerprint() const { return merges_fingerprint_; }
+
+ private:
+  struct Merge {
+    uint64_t pair = UINT64_MAX;  // left << 32 | right
+    uint32_t rank = 0;
+    int32_t joined = 0;
+  };
+
+  Bpe() = default;
+  Status read_options(const TokenizerJson& json);
+  Status read_merges(const TokenizerJson& json);
+  void index_raw_bytes();
+  void index_word_boundaries(const TokenizerJson& json);
+
+  const Merge* find_merge(int32_t left, int32_t right) const;
+  void encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
+  void encode_uncached(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
+  void split_symbols(std::string_view word, std::vector<int32_t>& symbols) const;
+  void merge_by_scan(Scratch& scratch, std::vector<int32_t>& out) const;
+  void merge_by_heap(Scratch& scratch, std::vector<int32_t>& out) const;
+
+  TokenTable vocab_;
+  TokenTable raw_vocab_;                 // raw_bytes_ only: the tokens as the bytes they stand for
+  std::vector<Merge> merges_;            // open addressing, a power of two
+  std::array<int32_t, 256> byte_ids_{};  // raw bytes or byte fallback tokens; -1 absent
+  std::array<int32_t, 128> ascii_ids_{};
+  int32_t unk_id_ = -1;
+  bool fuse_unk_ = false;
+  bool byte_fallback_ = false;
+  bool ignore_merges_ = false;
+  bool raw_bytes_ = false;
+  // Whether text may be cut between a character whose last byte is the index and a following
+  // U+2581: true where no token holds the two side by side, so that no merge can cross.
+  std::array<bool, 256> cut_before_mark_{};
+  bool may_cut_ = false;
+  uint64_t merges_fingerprint_ = 0;
+};
+
+}  // namespace forerun::text

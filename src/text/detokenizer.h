@@ -1,0 +1,32 @@
+// Detokenizer: text of a stream of tokens, as it comes.
+//
+// What push and finish return, put together, is Tokenizer::decode of all the ids; no piece ever
+// ends within a UTF-8 character. One stream, one thread. Keeps a reference to the tokenizer's
+// tables, which must outlive it (moving the Tokenizer is fine).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "text/token_decoder.h"
+#include "text/tokenizer.h"
+
+namespace forerun {
+
+class Detokenizer {
+ public:
+  explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true);
+
+  // The text that is certain now; often "" while a character is incomplete.
+  std::string push(int32_t id);
+
+  // The rest: a character that was never completed, as U+FFFD. Starts over.
+  std::string finish();
+
+ private:
+  const Tokenizer::Impl* tokenizer_;
+  bool skip_special_;
+  text::DecodeState state_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,254 @@
+// Parts of values and operators.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/strings.h"
+#include "text/utf8.h"
+
+namespace forerun::text::jinja {
+namespace {
+
+Status undefined_error(const Value& value, const std::string& doing) {
+  const std::string& name = value.undefined_name();
+  return Status(StatusCode::kInvalidArgument,
+                doing + ": " + (name.empty() ? std::string("the value") : "'" + name + "'") +
+                    " is undefined");
+}
+
+Value loop_member(const LoopState& loop, const std::string& name) {
+  const int64_t index = static_cast<int64_t>(loop.index0);
+  const int64_t length = static_cast<int64_t>(loop.items->size());
+  if (name == "index") return Value::integer(index + 1);
+  if (name == "index0") return Value::integer(index);
+  if (name == "revindex") return Value::integer(length - index);
+  if (name == "revindex0") return Value::integer(length - index - 1);
+  if (name == "first") return Value::boolean(index == 0);
+  if (name == "last") return Value::boolean(index + 1 == length);
+  if (name == "length") return Value::integer(length);
+  if (name == "depth") return Value::integer(loop.depth);
+  if (name == "depth0") return Value::integer(loop.depth - 1);
+  if (name == "previtem" && index > 0) return (*loop.items)[loop.index0 - 1];
+  if (name == "nextitem" && index + 1 < length) return (*loop.items)[loop.index0 + 1];
+  return Value::undefined("loop." + name);
+}
+
+Value list_item(const List& list, int64_t index) {
+  const int64_t size = static_cast<int64_t>(list.size());
+  if (index < 0) index += size;
+  if (index < 0 || index >= size) return Value::undefined("item " + std::to_string(index));
+  return list[static_cast<size_t>(index)];
+}
+
+Status bad_operands(const std::string& op, const Value& a, const Value& b) {
+  if (a.is_undefined()) return undefined_error(a, op);
+  if (b.is_undefined()) return undefined_error(b, op);
+  return Status(StatusCode::kInvalidArgument,
+                op + ": found " + a.kind_name() + " and " + b.kind_name());
+}
+
+constexpr int64_t kMaxInteger = std::numeric_limits<int64_t>::max();
+
+Result<Value> integer_arithmetic(const std::string& op, int64_t a, int64_t b) {
+  int64_t out = 0;
+  bool overflow = false;
+  if (op == "+") {
+    overflow = __builtin_add_overflow(a, b, &out);
+  } else if (op == "-") {
+    overflow = __builtin_sub_overflow(a, b, &out);
+  } else if (op == "*") {
+    overflow = __builtin_mul_overflow(a, b, &out);
+  } else if (op == "**") {
+    if (b < 0) return Value::real(std::pow(static_cast<double>(a), static_cast<double>(b)));
+    const double size = std::pow(std::fabs(static_cast<double>(a)), static_cast<double>(b));
+    overflow = !(size < 9.0e18);
+    out = 1;
+    // |a| of at most 1 would go round forever on a large exponent without changing anything more.
+    const int64_t rounds = a >= -1 && a <= 1 ? std::min<int64_t>(b, 2 + b % 2) : b;
+    for (int64_t i = 0; i < rounds && !overflow; ++i) out *= a;
+  } else {
+    if (b == 0) return Status(StatusCode::kInvalidArgument, op + ": division by zero");
+    overflow = b == -1 && a == -kMaxInteger - 1;
+    if (!overflow) {
+      const int64_t remainder = a % b;
+      const bool floor = remainder != 0 && (remainder < 0) != (b < 0);
+      out = op == "%" ? remainder + (floor ? b : 0) : a / b - (floor ? 1 : 0);
+    }
+  }
+  if (overflow) return Status(StatusCode::kInvalidArgument, op + ": result past 64 bits");
+  return Value::integer(out);
+}
+
+Result<Value> arithmetic(const std::string& op, const Value& a, const Value& b) {
+  const bool whole = a.kind() != Kind::kFloat && b.kind() != Kind::kFloat;
+  if (whole && op != "/") return integer_arithmetic(op, a.as_int(), b.as_int());
+  const double x = a.as_float();
+  const double y = b.as_float();
+  if (op == "+") return Value::real(x + y);
+  if (op == "-") return Value::real(x - y);
+  if (op == "*") return Value::real(x * y);
+  if (op == "**") return Value::real(std::pow(x, y));
+  if (y == 0) return Status(StatusCode::kInvalidArgument, op + ": division by zero");
+  if (op == "/") return Value::real(x / y);
+  if (op == "//") return Value::real(std::floor(x / y));
+  return Value::real(x - y * std::floor(x / y));
+}
+
+Result<Value> repeated(const Value& value, int64_t count, Runtime& runtime) {
+  const size_t size = value.is_string() ? value.as_string().size() : value.as_list().size();
+  const size_t times = count < 0 ? 0 : static_cast<size_t>(count);
+  if (size != 0 && times > Budget::kMaxTextBytes / size) {
+    return Status(StatusCode::kResourceExhausted, "*: result past 64 MiB");
+  }
+  if (value.is_string()) {
+    std::string out;
+    for (size_t i = 0; size != 0 && i < times; ++i) out += value.as_string();
+    return make_text(std::move(out), runtime);
+  }
+  FORERUN_RETURN_IF_ERROR(runtime.budget.spend(4 * size * times));
+  List out;
+  for (size_t i = 0; size != 0 && i < times; ++i) {
+    out.insert(out.end(), value.as_list().begin(), value.as_list().end());
+  }
+  return Value::list(std::move(out), value.is_tuple());
+}
+
+}  // namespace
+
+Result<Value> attribute(const Value& value, const std::string& name) {
+  if (value.is_undefined()) return undefined_error(value, "." + name);
+  if (value.kind() == Kind::kLoop) {
+    if (name == "cycle") return Value::method(value, name);
+    return loop_member(value.as_loop(), name);
+  }
+  if (has_method(value, name)) return Value::method(value, name);
+  if (const Value* member = value.find(name)) return *member;
+  return Value::undefined(name);
+}
+
+Result<Value> item(const Value& value, const Value& key, Runtime& runtime) {
+  if (value.is_undefined())
+    return undefined_error(value, std::string("[").append(to_repr(key)).append("]"));
+  const bool is_index = key.kind() == Kind::kInt || key.kind() == Kind::kBool;
+  if (value.is_list() && is_index) return list_item(value.as_list(), key.as_int());
+  if (value.is_string() && is_index) {
+    FORERUN_ASSIGN_OR_RETURN(const List chars, iterate(value, runtime));
+    return list_item(chars, key.as_int());
+  }
+  if (const Value* member = value.find(to_text(key))) return *member;
+  if (key.is_string()) return attribute(value, key.as_string());
+  return Value::undefined(to_text(key));
+}
+
+Result<Value> slice(const Value& value, const Value* from, const Value* to, const Value* step,
+                    Runtime& runtime) {
+  if (!value.is_string() && !value.is_list()) {
+    if (value.is_undefined()) return undefined_error(value, "slice");
+    return Status(StatusCode::kInvalidArgument, std::string("slice: found ") + value.kind_name() +
+                                                    "; accepted: a list, a string");
+  }
+  const auto bound = [](const Value* given, int64_t fallback) -> Result<int64_t> {
+    if (!given || given->is_none()) return fallback;
+    if (given->kind() == Kind::kInt) return given->as_int();
+    return Status(StatusCode::kInvalidArgument,
+                  std::string("slice: found ") + given->kind_name() + "; accepted: integers");
+  };
+  FORERUN_ASSIGN_OR_RETURN(const List items, iterate(value, runtime));
+  const int64_t size = static_cast<int64_t>(items.size());
+  FORERUN_ASSIGN_OR_RETURN(int64_t stride, bound(step, 1));
+  if (stride == 0) return Status(StatusCode::kInvalidArgument, "slice: step 0");
+  // Strides past the length pick one element however long they are.
+  stride = std::clamp(stride, -size - 1, size + 1);
+  const int64_t low = stride > 0 ? 0 : -1;
+  const int64_t high = stride > 0 ? size : size - 1;
+  FORERUN_ASSIGN_OR_RETURN(int64_t begin, bound(from, stride > 0 ? low : high));
+  FORERUN_ASSIGN_OR_RETURN(int64_t end, bound(to, stride > 0 ? high : -size - 1));
+  const auto clip = [&](int64_t at) {
+    return std::clamp(at < 0 ? std::max(at, -size - 1) + size : at, low, high);
+  };
+  begin = clip(begin);
+  end = clip(end);
+  List out;
+  for (int64_t at = begin; stride > 0 ? at < end : at > end; at += stride) {
+    out.push_back(items[static_cast<size_t>(at)]);
+  }
+  if (value.is_list()) return make_list(std::move(out), runtime, value.is_tuple());
+  std::string text;
+  for (const Value& character : out) text += character.as_string();
+  return make_text(std::move(text), runtime);
+}
+
+Result<List> iterate(const Value& value, Runtime& runtime) {
+  List out;
+  switch (value.kind()) {
+    case Kind::kUndefined:
+      return out;
+    case Kind::kList:
+      FORERUN_RETURN_IF_ERROR(runtime.budget.spend(value.as_list().size()));
+      return value.as_list();
+    case Kind::kDict:
+      FORERUN_RETURN_IF_ERROR(runtime.budget.spend(4 * value.as_dict().size()));
+      for (const auto& member : value.as_dict()) out.push_back(Value::string(member.first));
+      return out;
+    case Kind::kString:
+      FORERUN_RETURN_IF_ERROR(runtime.budget.spend(4 * value.as_string().size()));
+      for (const std::string_view character : characters(value.as_string())) {
+        out.push_back(Value::string(std::string(character)));
+      }
+      return out;
+    default:
+      return Status(StatusCode::kInvalidArgument, std::string("loop over ") + value.kind_name() +
+                                                      "; accepted: a list, a mapping, a string");
+  }
+}
+
+Result<Value> binary(const std::string& op, const Value& a, const Value& b, Runtime& runtime) {
+  if (op == "~") return make_text(to_text(a) + to_text(b), runtime);
+  if (op == "+" && a.is_string() && b.is_string()) {
+    return make_text(a.as_string() + b.as_string(), runtime);
+  }
+  if (op == "+" && a.is_list() && b.is_list()) {
+    List out = a.as_list();
+    out.insert(out.end(), b.as_list().begin(), b.as_list().end());
+    return make_list(std::move(out), runtime, a.is_tuple());
+  }
+  if (op == "*") {
+    if ((a.is_string() || a.is_list()) && b.kind() == Kind::kInt) {
+      return repeated(a, b.as_int(), runtime);
+    }
+    if ((b.is_string() || b.is_list()) && a.kind() == Kind::kInt) {
+      return repeated(b, a.as_int(), runtime);
+    }
+  }
+  if (a.is_number() && b.is_number()) return arithmetic(op, a, b);
+  return bad_operands(op, a, b);
+}
+
+Result<bool> relation(const std::string& op, const Value& a, const Value& b) {
+  if (op == "==") return equal(a, b);
+  if (op == "!=") return !equal(a, b);
+  if (op == "in" || op == "not in") {
+    bool found = false;
+    if (b.is_string()) {
+      if (!a.is_string()) return bad_operands(op, a, b);
+      found = b.as_string().find(a.as_string()) != std::string::npos;
+    } else if (b.is_list()) {
+      found = std::any_of(b.as_list().begin(), b.as_list().end(),
+                          [&](const Value& element) { return equal(a, element); });
+    } else if (b.is_dict()) {
+      found = a.is_string() && b.find(a.as_string()) != nullptr;
+    } else if (!b.is_undefined()) {
+      return bad_operands(op, a, b);
+    }
+    return found == (op == "in");
+  }
+  if (a.is_undefined() || b.is_undefined()) return bad_operands(op, a, b);
+  FORERUN_ASSIGN_OR_RETURN(const int order, compare(a, b));
+  if (op == "<") return order < 0;
+  if (op == "<=") return order <= 0;
+  if (op == ">") return order > 0;
+  return order >= 0;
+}
+
+}  // namespace forerun::text::jinja

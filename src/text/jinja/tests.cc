@@ -1,0 +1,75 @@
+// What may stand behind "is".
+#include "text/jinja/builtins.h"
+#include "text/jinja/strings.h"
+
+namespace forerun::text::jinja {
+namespace {
+
+// Tests that are another spelling of a relation.
+std::string relation_of(const std::string& name) {
+  if (name == "equalto" || name == "eq" || name == "==" || name == "sameas") return "==";
+  if (name == "ne" || name == "!=") return "!=";
+  if (name == "lt" || name == "lessthan" || name == "<") return "<";
+  if (name == "le" || name == "<=") return "<=";
+  if (name == "gt" || name == "greaterthan" || name == ">") return ">";
+  if (name == "ge" || name == ">=") return ">=";
+  if (name == "in") return "in";
+  return "";
+}
+
+constexpr std::string_view kTests[] = {
+    "boolean", "callable", "defined",  "divisibleby", "even",    "false",     "filter",
+    "float",   "integer",  "iterable", "lower",       "mapping", "none",      "number",
+    "odd",     "sequence", "string",   "test",        "true",    "undefined", "upper"};
+
+}  // namespace
+
+bool is_known_test(std::string_view name) {
+  for (const std::string_view known : kTests) {
+    if (known == name) return true;
+  }
+  return !relation_of(std::string(name)).empty();
+}
+
+Result<bool> apply_test(const std::string& name, const Value& value, const Arguments& args,
+                        Runtime& runtime) {
+  FORERUN_RETURN_IF_ERROR(runtime.budget.spend(1));
+  const Kind kind = value.kind();
+  if (name == "defined") return !value.is_undefined();
+  if (name == "undefined") return value.is_undefined();
+  if (name == "none") return value.is_none();
+  if (name == "string") return value.is_string();
+  if (name == "mapping") return value.is_dict();
+  if (name == "sequence" || name == "iterable") {
+    // Undefined can be looped over, though not indexed.
+    return value.is_list() || value.is_string() || value.is_dict() || value.is_undefined();
+  }
+  if (name == "number") return value.is_number();
+  if (name == "integer") return kind == Kind::kInt;
+  if (name == "float") return kind == Kind::kFloat;
+  if (name == "boolean") return kind == Kind::kBool;
+  if (name == "true") return kind == Kind::kBool && value.truth();
+  if (name == "false") return kind == Kind::kBool && !value.truth();
+  if (name == "callable") {
+    return kind == Kind::kMacro || kind == Kind::kFunction || kind == Kind::kMethod;
+  }
+  if (name == "upper") return value.is_string() && upper(value.as_string()) == value.as_string();
+  if (name == "lower") return value.is_string() && lower(value.as_string()) == value.as_string();
+  if (name == "filter") return value.is_string() && is_known_filter(value.as_string());
+  if (name == "test") return value.is_string() && is_known_test(value.as_string());
+  if (name == "odd" || name == "even" || name == "divisibleby") {
+    const Value* by = args.get(0, "num");
+    const Value divisor = name == "divisibleby" && by ? *by : Value::integer(2);
+    FORERUN_ASSIGN_OR_RETURN(const Value remainder, binary("%", value, divisor, runtime));
+    return remainder.truth() == (name == "odd");
+  }
+  const std::string relation_name = relation_of(name);
+  if (relation_name.empty()) {
+    return Status(StatusCode::kUnsupported, "found test " + name + ", which is not known");
+  }
+  const Value* other = args.get(0, "other");
+  if (!other) return Status(StatusCode::kInvalidArgument, name + ": accepted: one argument");
+  return relation(relation_name, value, *other);
+}
+
+}  // namespace forerun::text::jinja

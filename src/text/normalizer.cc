@@ -1,0 +1,176 @@
+#include "text/normalizer.h"
+
+#include <utility>
+
+#include "text/byte_alphabet.h"
+#include "text/split.h"
+#include "text/utf8.h"
+
+namespace forerun::text {
+namespace {
+
+constexpr int kMaxNesting = 16;
+// A rewrite may lengthen the text; past this it is taken for an attack.
+constexpr size_t kMaxGrowth = 64;
+constexpr size_t kMaxSteps = 64;
+
+std::string_view strip(std::string_view text, bool left, bool right) {
+  while (left && !text.empty()) {
+    const CodePoint point = first_code_point(text);
+    if (!is_white_space(point.value)) break;
+    text.remove_prefix(point.len_bytes);
+  }
+  while (right && !text.empty()) {
+    const CodePoint point = last_code_point(text);
+    if (!is_white_space(point.value)) break;
+    text.remove_suffix(point.len_bytes);
+  }
+  return text;
+}
+
+// Writes `text` with every `pattern` replaced into `out`; false, `out` untouched, if there is none.
+bool replace_text(std::string_view text, std::string_view pattern, std::string_view content,
+                  std::string& out) {
+  size_t found = pattern.empty() ? std::string_view::npos : text.find(pattern);
+  if (found == std::string_view::npos) return false;
+  out.clear();
+  out.reserve(text.size() + text.size() / 4);
+  size_t from = 0;
+  for (; found != std::string_view::npos; found = text.find(pattern, from)) {
+    out.append(text, from, found - from);
+    out.append(content);
+    from = found + pattern.size();
+  }
+  out.append(text, from);
+  return true;
+}
+
+Result<bool> replace_regex(std::string_view text, const Regex& pattern, std::string_view content,
+                           Regex::Matcher& matcher, std::string& out) {
+  MatchCursor cursor(pattern, text);
+  size_t from = 0;
+  bool any = false;
+  while (true) {
+    FORERUN_ASSIGN_OR_RETURN(const std::optional<MatchSpan> match, cursor.next(matcher));
+    if (!match) break;
+    if (!any) out.clear();
+    any = true;
+    out.append(text, from, match->begin - from);
+    out.append(content);
+    from = match->end;
+  }
+  if (any) out.append(text, from);
+  return any;
+}
+
+Result<NormalForm> form_of(const std::string& type, const Field& field) {
+  if (type == "NFC") return NormalForm::kNfc;
+  if (type == "NFD") return NormalForm::kNfd;
+  if (type == "NFKC") return NormalForm::kNfkc;
+  if (type == "NFKD") return NormalForm::kNfkd;
+  return field["type"].refuse(
+      "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents, "
+      "ByteLevel");
+}
+
+}  // namespace
+
+Result<Regex> read_pattern(const Field& pattern) {
+  const Field text = pattern["String"];
+  const Field regex = pattern["Regex"];
+  if (text.is_null() == regex.is_null()) {
+    return pattern.refuse("{\"String\": ...} or {\"Regex\": ...}");
+  }
+  const Field& given = text.is_null() ? regex : text;
+  FORERUN_ASSIGN_OR_RETURN(const std::string source, given.as_string());
+  Result<Regex> compiled = text.is_null() ? Regex::compile(source) : Regex::compile_literal(source);
+  if (!compiled.ok()) return compiled.status().with_context(given.path());
+  return compiled;
+}
+
+Result<Normalizer> Normalizer::build(const Field& field) {
+  Normalizer out;
+  FORERUN_RETURN_IF_ERROR(append(field, 0, out.steps_));
+  if (out.steps_.size() > kMaxSteps) {
+    return field.refuse("at most " + std::to_string(kMaxSteps) + " normalizers");
+  }
+  return out;
+}
+
+Status Normalizer::append(const Field& field, int depth, std::vector<Step>& out) {
+  if (field.is_null()) return {};
+  if (depth > kMaxNesting) return field.refuse("sequences nested at most 16 deep");
+  FORERUN_ASSIGN_OR_RETURN(const std::string type, field["type"].as_string());
+  if (type == "Sequence") {
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<Field> parts, field["normalizers"].as_list());
+    for (const Field& part : parts) FORERUN_RETURN_IF_ERROR(append(part, depth + 1, out));
+  } else if (type == "Lowercase") {
+    out.push_back(Lowercase{});
+  } else if (type == "ByteLevel") {
+    out.push_back(ByteLevel{});
+  } else if (type == "Prepend") {
+    FORERUN_ASSIGN_OR_RETURN(std::string text, field["prepend"].as_string());
+    out.push_back(Prepend{std::move(text)});
+  } else if (type == "Replace") {
+    FORERUN_ASSIGN_OR_RETURN(std::string content, field["content"].as_string());
+    const Field literal = field["pattern"]["String"];
+    if (literal.is_string()) {
+      FORERUN_ASSIGN_OR_RETURN(std::string pattern, literal.as_string());
+      out.push_back(ReplaceText{std::move(pattern), std::move(content)});
+    } else {
+      FORERUN_ASSIGN_OR_RETURN(Regex pattern, read_pattern(field["pattern"]));
+      out.push_back(ReplaceRegex{std::move(pattern), std::move(content)});
+    }
+  } else if (type == "Strip") {
+    FORERUN_ASSIGN_OR_RETURN(const bool left, field.bool_or("strip_left", true));
+    FORERUN_ASSIGN_OR_RETURN(const bool right, field.bool_or("strip_right", true));
+    out.push_back(Strip{left, right});
+  } else if (type == "StripAccents") {
+    FORERUN_ASSIGN_OR_RETURN(Regex marks, Regex::compile("\\p{M}+"));
+    out.push_back(ReplaceRegex{std::move(marks), ""});
+  } else {
+    FORERUN_ASSIGN_OR_RETURN(const NormalForm form, form_of(type, field));
+    out.push_back(Form{form});
+  }
+  return {};
+}
+
+Result<std::string_view> Normalizer::apply(std::string_view text, Scratch& scratch,
+                                           Regex::Matcher& matcher) const {
+  const size_t max_bytes = kMaxGrowth * (text.size() + 1024);
+  std::string_view current = text;
+  std::string* next = &scratch.front;
+  for (const Step& step : steps_) {
+    if (current.empty()) break;
+    bool changed = true;
+    if (const auto* form = std::get_if<Form>(&step)) {
+      changed = form->form != NormalForm::kNfc || !is_certainly_nfc(current);
+      if (changed) *next = normalize(current, form->form);
+    } else if (std::get_if<Lowercase>(&step)) {
+      *next = lower_case(current);
+    } else if (std::get_if<ByteLevel>(&step)) {
+      *next = to_byte_alphabet(current);
+    } else if (const auto* prepend = std::get_if<Prepend>(&step)) {
+      next->assign(prepend->text).append(current);
+    } else if (const auto* literal = std::get_if<ReplaceText>(&step)) {
+      changed = replace_text(current, literal->pattern, literal->content, *next);
+    } else if (const auto* regex = std::get_if<ReplaceRegex>(&step)) {
+      FORERUN_ASSIGN_OR_RETURN(
+          changed, replace_regex(current, regex->pattern, regex->content, matcher, *next));
+    } else if (const auto* ends = std::get_if<Strip>(&step)) {
+      current = strip(current, ends->left, ends->right);
+      changed = false;
+    }
+    if (!changed) continue;
+    if (next->size() > max_bytes) {
+      return Status(StatusCode::kResourceExhausted,
+                    "normalizer: text of " + std::to_string(text.size()) + " bytes grew to " +
+                        std::to_string(next->size()) + "; accepted: at most 64 times its size");
+    }
+    current = *next;
+    next = next == &scratch.front ? &scratch.back : &scratch.front;
+  }
+  return current;
+}
+
+}  // namespace forerun::text

@@ -1,0 +1,21 @@
+// The post-processor of tokenizer.json, reduced to what it does to ids: tokens put before and
+// behind a single sequence.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "forerun/status.h"
+#include "text/json_field.h"
+
+namespace forerun::text {
+
+struct PostProcessor {
+  std::vector<int32_t> before, behind;
+
+  // Accepts Sequence, TemplateProcessing (its "single" with sequence A once), BertProcessing,
+  // RobertaProcessing and ByteLevel (which changes offsets only); null adds nothing.
+  static Result<PostProcessor> build(const Field& field);
+};
+
+}  // namespace forerun::text

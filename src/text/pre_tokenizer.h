@@ -1,0 +1,73 @@
+// The pre-tokenizer of tokenizer.json: cuts normalized text into the pieces that are encoded one
+// by one. Const and thread-safe; callers bring their own Pieces.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "forerun/status.h"
+#include "text/json_field.h"
+#include "text/regex.h"
+#include "text/split.h"
+
+namespace forerun::text {
+
+// A text and its pieces in order; scratch that is used again from call to call.
+struct Pieces {
+  std::string_view text;  // the caller's, or `owned` once a step rewrote it
+  std::vector<PieceSpan> spans;
+  bool starts_input = false;  // the first piece begins where the whole input begins
+
+  std::string owned, owned_next;
+  std::vector<PieceSpan> spans_next;
+  std::vector<SplitPart> parts;
+};
+
+class PreTokenizer {
+ public:
+  // Accepts Sequence, Split, ByteLevel, Metaspace, Digits, Whitespace, WhitespaceSplit,
+  // Punctuation, BertPreTokenizer and CharDelimiterSplit; null keeps the text in one piece. Others
+  // are kUnsupported by name.
+  static Result<PreTokenizer> build(const Field& field);
+
+  // Whether the last step is ByteLevel's spelling in the byte alphabet. apply() leaves it out then,
+  // for a model that takes raw bytes, unless spell_bytes() is called.
+  bool ends_in_byte_level() const { return ends_in_byte_level_; }
+  void spell_bytes();
+
+  // Cuts `text` (well-formed UTF-8, kept as a view).
+  Status apply(std::string_view text, bool starts_input, Regex::Matcher& matcher,
+               Pieces& pieces) const;
+
+ private:
+  struct Split {
+    Regex pattern;
+    SplitBehavior behavior;
+    bool invert;
+  };
+  struct SpellBytes {};
+  struct PrefixSpace {};
+  struct Metaspace {
+    enum class Prepend : uint8_t { kFirst, kAlways, kNever };
+    std::string mark;
+    Prepend prepend;
+    bool split;
+    Regex mark_regex;
+  };
+  using Step = std::variant<Split, SpellBytes, PrefixSpace, Metaspace>;
+
+  static Status append(const Field& field, int depth, std::vector<Step>& out);
+  static Status append_byte_level(const Field& field, std::vector<Step>& out);
+  static Status append_metaspace(const Field& field, std::vector<Step>& out);
+  static Status append_split(const Field& field, std::vector<Step>& out);
+  static Status append_pattern(std::string_view pattern, SplitBehavior behavior, bool invert,
+                               std::vector<Step>& out);
+  static Status apply_metaspace(const Metaspace& step, Regex::Matcher& matcher, Pieces& pieces);
+
+  std::vector<Step> steps_;
+  bool ends_in_byte_level_ = false;
+};
+
+}  // namespace forerun::text

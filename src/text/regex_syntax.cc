@@ -1,0 +1,185 @@
+#include "text/regex_syntax.h"
+
+namespace forerun::text {
+namespace {
+
+// Oniguruma's Unicode \s, \w and \d as members of a class. PCRE2's own differ: its \s has U+180E
+// (a space before Unicode 6.3), its \w lacks marks and connectors.
+constexpr std::string_view kSpaceMembers =
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"
+    "\\x{205f}\\x{3000}";
+constexpr std::string_view kWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::string_view kDigitMembers = "\\p{Nd}";
+
+std::string_view members_of(char kind) {
+  switch (kind) {
+    case 's':
+    case 'S':
+      return kSpaceMembers;
+    case 'w':
+    case 'W':
+      return kWordMembers;
+    case 'd':
+    case 'D':
+      return kDigitMembers;
+    default:
+      return {};
+  }
+}
+
+class Translator {
+ public:
+  explicit Translator(std::string_view pattern) : pattern_(pattern) {}
+
+  Result<std::string> run() {
+    while (at_ < pattern_.size()) {
+      const char c = pattern_[at_];
+      Status step;
+      if (c == '\\') {
+        step = escape();
+      } else if (class_open_ >= 0) {
+        step = class_member(c);
+      } else if (c == '[') {
+        open_class();
+      } else if (c == '(') {
+        step = group();
+      } else {
+        out_.push_back(c);
+        ++at_;
+      }
+      FORERUN_RETURN_IF_ERROR(step);
+    }
+    if (class_open_ >= 0) return refuse("a character class that is not closed");
+    return out_;
+  }
+
+ private:
+  Status refuse(const std::string& what) const {
+    return Status(StatusCode::kUnsupported,
+                  "regular expression '" + std::string(pattern_) + "': found " + what +
+                      "; accepted: the syntax that Oniguruma and PCRE2 share");
+  }
+
+  Status escape() {
+    if (at_ + 1 >= pattern_.size()) return refuse("a backslash at the end");
+    const char kind = pattern_[at_ + 1];
+    const bool in_class = class_open_ >= 0;
+    switch (kind) {
+      case 'h':
+      case 'H':
+      case 'R':
+      case 'X':
+      case 'K':
+      case 'G':
+      case 'y':
+      case 'Y':
+      case 'O':
+      case 'N':
+      case 'C':
+      case 'Q':
+      case 'E':
+      case 'M':
+      case 'c':
+        return refuse(std::string("\\") + kind);
+      case 'v':  // a vertical tab there, any vertical space in PCRE2
+        out_ += "\\x{b}";
+        break;
+      case 's':
+      case 'w':
+      case 'd':
+        if (!in_class) out_ += "[";
+        out_ += members_of(kind);
+        if (!in_class) out_ += "]";
+        break;
+      case 'S':
+      case 'W':
+      case 'D':
+        if (in_class) return negated_member(kind);
+        out_ += "[^";
+        out_ += members_of(kind);
+        out_ += "]";
+        break;
+      default:
+        out_.push_back('\\');
+        out_.push_back(kind);
+    }
+    at_ += 2;
+    return {};
+  }
+
+  // \S inside a class is its PCRE2 namesake where that is the same set; \W and \D as properties.
+  Status negated_member(char kind) {
+    if (kind == 'W') return refuse("\\W inside a character class");
+    out_ += kind == 'D' ? "\\P{Nd}" : "\\S\\x{180e}";
+    at_ += 2;
+    return {};
+  }
+
+  void open_class() {
+    class_open_ = static_cast<std::ptrdiff_t>(at_);
+    out_.push_back('[');
+    ++at_;
+    if (at_ < pattern_.size() && pattern_[at_] == '^') {
+      out_.push_back('^');
+      ++at_;
+    }
+    if (at_ < pattern_.size() && pattern_[at_] == ']') {  // a literal bracket in both syntaxes
+      out_ += "\\]";
+      ++at_;
+    }
+  }
+
+  Status class_member(char c) {
+    if (c == ']') {
+      class_open_ = -1;
+    } else if (c == '[') {
+      const size_t close = pattern_.find(":]", at_);
+      if (at_ + 1 >= pattern_.size() || pattern_[at_ + 1] != ':' ||
+          close == std::string_view::npos) {
+        return refuse("a character class inside a character class");
+      }
+      out_ += pattern_.substr(at_, close + 2 - at_);
+      at_ = close + 2;
+      return {};
+    } else if (c == '&' && at_ + 1 < pattern_.size() && pattern_[at_ + 1] == '&') {
+      return refuse("&& inside a character class");
+    }
+    out_.push_back(c);
+    ++at_;
+    return {};
+  }
+
+  // Inline flags: i and x mean the same; Oniguruma's m is PCRE2's s, and others have no twin.
+  Status group() {
+    out_.push_back('(');
+    ++at_;
+    if (at_ < pattern_.size() && pattern_[at_] == '*') return refuse("(*");
+    if (at_ + 1 >= pattern_.size() || pattern_[at_] != '?') return {};
+    const char first = pattern_[at_ + 1];
+    if (first == ':' || first == '=' || first == '!' || first == '>' || first == '<') return {};
+    size_t end = at_ + 1;
+    while (end < pattern_.size() &&
+           (pattern_[end] == 'i' || pattern_[end] == 'x' || pattern_[end] == '-')) {
+      ++end;
+    }
+    if (end >= pattern_.size() || (pattern_[end] != ':' && pattern_[end] != ')')) {
+      return refuse("(?" + std::string(1, first));
+    }
+    out_ += pattern_.substr(at_, end - at_);
+    at_ = end;
+    return {};
+  }
+
+  std::string_view pattern_;
+  size_t at_ = 0;
+  std::ptrdiff_t class_open_ = -1;  // where the open class began, or -1
+  std::string out_;
+};
+
+}  // namespace
+
+Result<std::string> translate_onig_to_pcre(std::string_view pattern) {
+  return Translator(pattern).run();
+}
+
+}  // namespace forerun::text

@@ -1,0 +1,86 @@
+// The decoder of tokenizer.json as a stream: tokens in, text out, in pieces of whole characters.
+//
+// Every token's own contribution is worked out once at load; what depends on neighbours (bytes that
+// together form a character, the space that the first token loses) lives in DecodeState. The
+// decoder is const and thread-safe; a state belongs to one stream.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "forerun/status.h"
+#include "text/json_field.h"
+
+namespace forerun::text {
+
+// Where a stream of tokens stands.
+struct DecodeState {
+  bool first = true;      // no token has come yet
+  int64_t to_strip = -1;  // leading characters that may still be dropped; -1 before the first
+  std::string pending;    // the beginning of a character whose rest has not come
+};
+
+class TokenDecoder {
+ public:
+  // Accepts ByteLevel, Replace (of a string), ByteFallback, Metaspace, Fuse, Strip and Sequences of
+  // them as published files nest them; null joins tokens by spaces. Others are kUnsupported.
+  static Result<TokenDecoder> build(const Field& field);
+
+  // Tells the decoder the token of the next id; ids come in order from 0, absent ones as "".
+  // `literal`: an added token that the model's vocabulary lacks. It was cut out of the text as it
+  // stands, and ByteLevel gives it back so (DeepSeek-Coder has such tokens beyond ASCII, which
+  // Hugging Face's decoder takes for byte stand-ins and breaks).
+  void add_token(std::string_view token, bool present, bool literal = false);
+
+  // Appends what can be said now that token `id` has come; ids without a token say nothing.
+  //
+  // Ill-formed bytes become U+FFFD: a maximal ill-formed subpart each with ByteLevel, a byte each
+  // with ByteFallback.
+  void push(int32_t id, DecodeState& state, std::string& out) const;
+
+  // Appends what was held back; the stream is over.
+  void finish(DecodeState& state, std::string& out) const;
+
+ private:
+  struct Replace {
+    std::string pattern, content;
+  };
+  struct Strip {
+    std::string content;  // one character
+    int64_t start = 0, stop = 0;
+  };
+  struct Metaspace {
+    std::string mark;
+    bool drop_in_first = false;
+  };
+  using TokenStep = std::variant<Replace, Strip, Metaspace>;
+  enum class Bytes : uint8_t { kNone, kFallback, kLevel };
+  struct Entry {
+    uint32_t offset = 0;
+    uint32_t len_bytes = 0;
+    int16_t byte = -1;  // of a byte fallback token
+    bool present = false;
+  };
+
+  static Status append(const Field& field, int depth, TokenDecoder& out);
+  Status append_strip(const Field& field);
+  std::string apply_steps(std::string_view token, bool first) const;
+  void emit(std::string_view text, DecodeState& state, std::string& out) const;
+  void drain(bool at_end, DecodeState& state, std::string& out) const;
+
+  bool join_by_space_ = false;
+  bool depends_on_first_ = false;  // a step treats the first token differently
+  bool fused_ = false;
+  Bytes bytes_ = Bytes::kNone;
+  std::vector<TokenStep> steps_;  // each token's own
+  Strip strip_;                   // of the whole text; start 0: none
+  std::string arena_;
+  std::vector<Entry> entries_;
+  std::string first_arena_;
+  std::vector<Entry> first_entries_;  // the same for a first token, if depends_on_first_
+};
+
+}  // namespace forerun::text

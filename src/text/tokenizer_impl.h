@@ -1,0 +1,61 @@
+// What a Tokenizer holds. Shared by tokenizer.cc and tokenizer_compare.cc only.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "text/added_tokens.h"
+#include "text/bpe.h"
+#include "text/normalizer.h"
+#include "text/post_processor.h"
+#include "text/pre_tokenizer.h"
+#include "text/token_decoder.h"
+#include "text/token_table.h"
+#include "text/tokenizer.h"
+
+namespace forerun {
+
+namespace text {
+
+// One encoder's working memory, kept between calls for its word cache.
+struct EncodeScratch {
+  Regex::Matcher matcher;
+  Normalizer::Scratch normalizer;
+  Pieces pieces;
+  Bpe::Scratch bpe;
+  std::vector<Segment> segments, normalized_segments;
+};
+
+}  // namespace text
+
+struct Tokenizer::Impl {
+  Impl(text::Bpe model, text::TokenDecoder token_decoder)
+      : bpe(std::move(model)), decoder(std::move(token_decoder)) {}
+
+  Status encode_text(std::string_view text, bool starts_input, bool parse_special,
+                     text::EncodeScratch& scratch, std::vector<int32_t>& out) const;
+  Status encode_plain(std::string_view text, bool starts_input, text::EncodeScratch& scratch,
+                      std::vector<int32_t>& out) const;
+
+  std::unique_ptr<text::EncodeScratch> take_scratch() const;
+  void return_scratch(std::unique_ptr<text::EncodeScratch> scratch) const;
+
+  text::Bpe bpe;
+  text::TokenTable tokens;  // the model's and the added ones
+  std::vector<text::AddedToken> added;
+  std::vector<uint8_t> special;  // by id
+  text::AddedTokenFinder raw_finder, normalized_finder;
+  text::Normalizer normalizer;
+  text::PreTokenizer pre_tokenizer;
+  text::PostProcessor post_processor;
+  text::TokenDecoder decoder;
+  std::string splitting;  // normalizer and pre-tokenizer in canonical JSON
+  uint64_t fingerprint = 0;
+
+  // Scratch memory of encoders that are not running now.
+  mutable std::mutex scratch_mutex;
+  mutable std::vector<std::unique_ptr<text::EncodeScratch>> idle_scratch;
+};
+
+}  // namespace forerun

@@ -1,0 +1,53 @@
+// Reads tokenizer.json's bytes: vocabulary and merges into flat tables, everything else into a
+// small JSON document. Vocabulary and merges are most of the file; they never become JSON objects,
+// which keeps a 17 MB file at a few times its size in memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/status.h"
+#include "text/json_field.h"
+
+namespace forerun::text {
+
+// A piece of TokenizerJson::strings.
+struct StringSpan {
+  uint32_t offset = 0;
+  uint32_t len_bytes = 0;
+};
+
+struct VocabEntry {
+  StringSpan text;
+  int32_t id = 0;
+};
+
+struct MergeEntry {
+  StringSpan left, right;
+};
+
+struct TokenizerJson {
+  std::string name;  // how messages call the file
+  std::string strings;
+  std::vector<VocabEntry> vocab;
+  std::vector<MergeEntry> merges;  // in order of rank
+  bool has_merges = false;
+  std::shared_ptr<nlohmann::json> document;  // without model.vocab (if an object) and model.merges
+
+  std::string_view view(StringSpan span) const {
+    return std::string_view(strings).substr(span.offset, span.len_bytes);
+  }
+  Field root() const;
+};
+
+// Highest token id accepted; real vocabularies end below 300,000.
+constexpr int32_t kMaxTokenId = (1 << 22) - 1;
+
+// kCorrupt with `name`, the place and what was found where the bytes are not such a file.
+Result<TokenizerJson> parse_tokenizer_json(std::string_view bytes, std::string name);
+
+}  // namespace forerun::text

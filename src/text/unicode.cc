@@ -1,0 +1,235 @@
+#include "text/unicode.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "text/utf8.h"
+
+namespace forerun::text {
+namespace {
+
+struct Decomposition {
+  char32_t from;
+  uint16_t canonical_offset;  // into kExpansions
+  uint8_t canonical_len;
+  uint16_t compatible_offset;
+  uint8_t compatible_len;
+};
+struct Composition {
+  char32_t first, second, composite;
+};
+struct ClassRange {
+  char32_t low, high;
+  uint8_t combining_class;
+};
+struct CodePointRange {
+  char32_t low, high;
+};
+struct LowerCase {
+  char32_t from, to;
+};
+
+#include "text/unicode_tables.inc"
+
+constexpr char32_t kHangulS = 0xac00, kHangulL = 0x1100, kHangulV = 0x1161, kHangulT = 0x11a7;
+constexpr char32_t kHangulLCount = 19, kHangulVCount = 21, kHangulTCount = 28;
+constexpr char32_t kHangulSCount = kHangulLCount * kHangulVCount * kHangulTCount;
+
+// The entry of a table of disjoint sorted ranges that holds `value`, or null.
+template <class Range, size_t n>
+const Range* find_range(const Range (&table)[n], char32_t value) {
+  const Range* found =
+      std::lower_bound(std::begin(table), std::end(table), value,
+                       [](const Range& range, char32_t wanted) { return range.high < wanted; });
+  return found != std::end(table) && found->low <= value ? found : nullptr;
+}
+
+template <class Entry, size_t n>
+const Entry* find_from(const Entry (&table)[n], char32_t value) {
+  const Entry* found =
+      std::lower_bound(std::begin(table), std::end(table), value,
+                       [](const Entry& entry, char32_t wanted) { return entry.from < wanted; });
+  return found != std::end(table) && found->from == value ? found : nullptr;
+}
+
+uint8_t combining_class(char32_t value) {
+  if (value < 0x300) return 0;
+  const ClassRange* range = find_range(kCombiningClasses, value);
+  return range ? range->combining_class : uint8_t{0};
+}
+
+void append_decomposed(char32_t value, bool compatible, std::u32string& out) {
+  if (value < 0xa0) {
+    out.push_back(value);
+    return;
+  }
+  if (value >= kHangulS && value < kHangulS + kHangulSCount) {
+    const char32_t index = value - kHangulS;
+    out.push_back(kHangulL + index / (kHangulVCount * kHangulTCount));
+    out.push_back(kHangulV + index % (kHangulVCount * kHangulTCount) / kHangulTCount);
+    if (index % kHangulTCount != 0) out.push_back(kHangulT + index % kHangulTCount);
+    return;
+  }
+  const Decomposition* entry = find_from(kDecompositions, value);
+  if (!entry) {
+    out.push_back(value);
+  } else if (compatible) {
+    out.append(kExpansions + entry->compatible_offset, entry->compatible_len);
+  } else {
+    out.append(kExpansions + entry->canonical_offset, entry->canonical_len);
+  }
+}
+
+// Canonical ordering: runs of combining marks sorted by class, stably.
+void order_marks(std::u32string& text) {
+  for (size_t begin = 0; begin < text.size(); ++begin) {
+    if (combining_class(text[begin]) == 0) continue;
+    size_t end = begin;
+    while (end < text.size() && combining_class(text[end]) != 0) ++end;
+    std::stable_sort(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                     text.begin() + static_cast<std::ptrdiff_t>(end), [](char32_t a, char32_t b) {
+                       return combining_class(a) < combining_class(b);
+                     });
+    begin = end - 1;
+  }
+}
+
+// The primary composite of two characters, or 0.
+char32_t composite_of(char32_t first, char32_t second) {
+  if (first >= kHangulL && first < kHangulL + kHangulLCount && second >= kHangulV &&
+      second < kHangulV + kHangulVCount) {
+    return kHangulS + ((first - kHangulL) * kHangulVCount + (second - kHangulV)) * kHangulTCount;
+  }
+  if (first >= kHangulS && first < kHangulS + kHangulSCount &&
+      (first - kHangulS) % kHangulTCount == 0 && second > kHangulT &&
+      second < kHangulT + kHangulTCount) {
+    return first + (second - kHangulT);
+  }
+  const auto less = [](const Composition& entry, const std::pair<char32_t, char32_t>& wanted) {
+    return std::pair(entry.first, entry.second) < wanted;
+  };
+  const Composition* found = std::lower_bound(std::begin(kCompositions), std::end(kCompositions),
+                                              std::pair(first, second), less);
+  if (found == std::end(kCompositions) || found->first != first || found->second != second) {
+    return 0;
+  }
+  return found->composite;
+}
+
+// Canonical composition in place (Unicode 3.11, D117) of canonically ordered text.
+void compose(std::u32string& text) {
+  size_t out = 0;
+  size_t starter = std::u32string::npos;
+  int last_class = -1;  // class of the last kept character after the starter; -1: none
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char32_t value = text[at];
+    const int value_class = combining_class(value);
+    if (starter != std::u32string::npos && last_class < value_class) {
+      if (const char32_t composite = composite_of(text[starter], value); composite != 0) {
+        text[starter] = composite;
+        continue;
+      }
+    }
+    if (value_class == 0) {
+      starter = out;
+      last_class = -1;
+    } else {
+      last_class = value_class;
+    }
+    text[out++] = value;
+  }
+  text.resize(out);
+}
+
+}  // namespace
+
+bool is_certainly_nfc(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const uint8_t byte = static_cast<uint8_t>(text[at]);
+    if (byte < 0xcc) {  // below U+0300 nothing decomposes anew or combines
+      at += byte < 0x80 ? 1 : 2;
+      continue;
+    }
+    const CodePoint point = first_code_point(text.substr(at));
+    if (find_range(kMayChangeUnderNfc, point.value)) return false;
+    at += point.len_bytes;
+  }
+  return true;
+}
+
+std::string normalize(std::string_view text, NormalForm form) {
+  const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  std::u32string points;
+  points.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint point = first_code_point(text);
+    append_decomposed(point.value, compatible, points);
+    text.remove_prefix(point.len_bytes);
+  }
+  order_marks(points);
+  if (form == NormalForm::kNfc || form == NormalForm::kNfkc) compose(points);
+  std::string out;
+  out.reserve(points.size());
+  for (const char32_t point : points) append_utf8(point, out);
+  return out;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint point = first_code_point(text);
+    if (point.value < 0x80) {
+      const char c = static_cast<char>(point.value);
+      out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+    } else if (point.value == 0x130) {
+      out.append("i\xcc\x87");
+    } else {
+      const LowerCase* entry = find_from(kLowerCase, point.value);
+      append_utf8(entry ? entry->to : point.value, out);
+    }
+    text.remove_prefix(point.len_bytes);
+  }
+  return out;
+}
+
+std::string upper_case(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint point = first_code_point(text);
+    if (point.value < 0x80) {
+      const char c = static_cast<char>(point.value);
+      out.push_back(c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c);
+    } else if (point.value == 0xdf) {
+      out.append("SS");
+    } else {
+      const LowerCase* pair =
+          std::find_if(std::begin(kLowerCase), std::end(kLowerCase),
+                       [&](const LowerCase& entry) { return entry.to == point.value; });
+      append_utf8(pair != std::end(kLowerCase) ? pair->from : point.value, out);
+    }
+    text.remove_prefix(point.len_bytes);
+  }
+  return out;
+}
+
+bool is_white_space(char32_t value) {
+  switch (value) {
+    case 0x20:
+    case 0x85:
+    case 0xa0:
+    case 0x1680:
+    case 0x2028:
+    case 0x2029:
+    case 0x202f:
+    case 0x205f:
+    case 0x3000:
+      return true;
+    default:
+      return (value >= 9 && value <= 13) || (value >= 0x2000 && value <= 0x200a);
+  }
+}
+
+}  // namespace forerun::text

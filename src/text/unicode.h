@@ -1,0 +1,29 @@
+// Unicode normalization forms, lower case and the few character properties that tokenizers ask
+// for beyond regular expressions. Pure functions over well-formed UTF-8; tables are of Unicode 14.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace forerun::text {
+
+enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
+
+// True if `text` is certainly unchanged by NFC (a cheap scan; false means "must be computed").
+bool is_certainly_nfc(std::string_view text);
+
+std::string normalize(std::string_view text, NormalForm form);
+
+// Every character's simple lower case; U+0130 becomes "i" and a combining dot, as the full
+// mapping has it. A final sigma is not treated specially.
+std::string lower_case(std::string_view text);
+
+// The inverse of lower_case for characters that are one another's only simple case pair; U+00DF
+// becomes "SS". Others stay.
+std::string upper_case(std::string_view text);
+
+// The White_Space property.
+bool is_white_space(char32_t value);
+
+}  // namespace forerun::text
