@@ -1,0 +1,202 @@
+// attention() against its reference twin: shapes, contexts around tile and span edges, windows,
+// prefix rows and trees, f32 and bf16 caches.
+#include "kernels/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/attention/attention_test_cache.h"
+#include "kernels/attention/attention_tile.h"
+#include "kernels/isa.h"
+
+namespace forerun {
+namespace {
+
+// Outputs are averages of values in [-1, 1]; a score of magnitude up to 2 * sqrt(head_dim) carries
+// an f32 error of a few 1e-6, and so does its exponential.
+constexpr double kTolerance = 2e-5;
+
+double max_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double worst = 0.0;
+  for (size_t index = 0; index < a.size(); ++index) {
+    const double difference = std::fabs(static_cast<double>(a[index]) - b[index]);
+    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, difference);
+  }
+  return worst;
+}
+
+struct Case {
+  int32_t num_heads, num_kv_heads, head_dim, window;
+  DType dtype;
+};
+
+std::vector<float> reference(const std::vector<float>& q, const std::vector<AttentionRow>& rows,
+                             const PagedKv& kv, int32_t num_heads, int32_t window) {
+  std::vector<float> out(q.size());
+  const std::array<int64_t, 2> shape{static_cast<int64_t>(rows.size()),
+                                     static_cast<int64_t>(num_heads) * kv.head_dim};
+  attention_ref(MatrixView<const float>(q.data(), shape), rows, kv, window,
+                MatrixView<float>(out.data(), shape));
+  return out;
+}
+
+// `num_rows` prefix rows that end at position `last`; then the same as tree rows behind a boundary.
+void check(const Case& shape, int32_t last, int32_t num_rows, int32_t boundary) {
+  const std::vector<int32_t> table = {9, 3, 11, 0, 7, 5, 1, 10, 4, 2, 6, 8};
+  TestCache cache(shape.dtype, 12, shape.num_kv_heads, shape.head_dim);
+  const int64_t width = static_cast<int64_t>(shape.num_heads) * shape.head_dim;
+  // Tree rows lie behind the boundary in reverse order.
+  std::vector<int32_t> ancestors;
+  for (int32_t position = boundary; position <= last; ++position) {
+    ancestors.push_back(boundary + (last - position));
+  }
+  for (int32_t position = 0; position <= last; ++position) {
+    const int32_t slot =
+        position < boundary ? position : ancestors[static_cast<size_t>(position - boundary)];
+    cache.put(table, slot, 1, position);
+  }
+  std::vector<AttentionRow> rows;
+  std::vector<float> q;
+  for (int32_t position = last - num_rows + 1; position <= last; ++position) {
+    AttentionRow row;
+    row.position = position;
+    row.boundary = std::min(boundary, position + 1);
+    row.block_table = table.data();
+    row.ancestors = ancestors.data();
+    rows.push_back(row);
+    const std::vector<float> query = query_of(1, position, width);
+    q.insert(q.end(), query.begin(), query.end());
+  }
+  const std::vector<float> expected = reference(q, rows, cache.kv(), shape.num_heads, shape.window);
+  const std::vector<float> found =
+      run_attention(q, rows, cache.kv(), shape.num_heads, shape.window, 1);
+  EXPECT_LE(max_difference(found, expected), kTolerance)
+      << "heads " << shape.num_heads << "/" << shape.num_kv_heads << " dim " << shape.head_dim
+      << " window " << shape.window << " last " << last << " rows " << num_rows << " boundary "
+      << boundary << " isa " << isa_name(current_isa());
+}
+
+TEST(Attention, MatchesTheReferenceOverShapes) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const int32_t head_dim : {8, 16, 24, 64, 80, 96, 128}) {
+      for (const int32_t group : {1, 2, 3, 4, 7, 40}) {
+        const Case shape{group * 2, 2, head_dim, 0, dtype};
+        check(shape, 70, 3, 71);
+        check(shape, 70, 3, 60);
+      }
+    }
+  }
+}
+
+TEST(Attention, MatchesTheReferenceOverContexts) {
+  for (const int32_t last : {0, 1, 15, 16, 62, 63, 64, 65, 127, 128, 255, 256, 257, 511, 600}) {
+    for (const int32_t num_rows : {1, 2, 5, 17, 70}) {
+      if (num_rows > last + 1) continue;
+      const Case shape{4, 2, 32, 0, DType::kBf16};
+      check(shape, last, num_rows, last + 1);
+      check(shape, last, std::min(num_rows, 5), std::max(0, last - 7));
+      check(shape, last, std::min(num_rows, 5), 0);
+    }
+  }
+}
+
+TEST(Attention, MatchesTheReferenceOverWindows) {
+  for (const int32_t window : {1, 2, 32, 63, 64, 65, 100, 256, 300}) {
+    for (const int32_t last : {0, 31, 32, 63, 64, 100, 300, 520}) {
+      const Case shape{4, 2, 16, window, DType::kF32};
+      check(shape, last, std::min(last + 1, 20), last + 1);
+      check(shape, last, 1, std::max(0, last - 3));
+    }
+  }
+}
+
+// Scores far apart: everything but the largest underflows, nothing becomes NaN.
+TEST(Attention, SurvivesExtremeScores) {
+  const std::vector<int32_t> table = {0, 1};
+  TestCache cache(DType::kF32, 2, 1, 16);
+  for (int32_t position = 0; position < 100; ++position) cache.put(table, position, 1, position);
+  AttentionRow row;
+  row.position = 99;
+  row.boundary = 100;
+  row.block_table = table.data();
+  std::vector<float> q = query_of(1, 99, 16);
+  for (float& x : q) x *= 1e4f;
+  const std::vector<float> found = run_attention(q, {row}, cache.kv(), 1, 0, 1);
+  EXPECT_LE(max_difference(found, reference(q, {row}, cache.kv(), 1, 0)), kTolerance);
+}
+
+TEST(Attention, ComparisonSeesWhatItMust) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_GT(max_difference({0.0f, -1.0f}, {0.0f, 1.0f}), 1.9);
+  EXPECT_FALSE(max_difference({nan, 0.0f}, {0.0f, 0.0f}) <= kTolerance);
+  EXPECT_FALSE(max_difference({0.0f, -INFINITY}, {0.0f, 0.0f}) <= kTolerance);
+}
+
+// Every instruction set of this processor, whatever FORERUN_ISA says, on one tile.
+TEST(AttentionTile, InstructionSetsAgree) {
+  constexpr int64_t kDim = 96;
+  constexpr int32_t kQueries = 7;
+  TestCache cache(DType::kF32, 1, 1, kDim);
+  const std::vector<int32_t> table = {0};
+  for (int32_t position = 0; position < kAttentionTile; ++position) {
+    cache.put(table, position, 3, position);
+  }
+  std::vector<const std::byte*> keys, values;
+  for (int32_t position = 0; position < kAttentionTile; ++position) {
+    if (position % kKeyGroup == 0) keys.push_back(cache.kv().key(0, position, 0));
+    values.push_back(cache.kv().value(0, position, 0));
+  }
+  const auto run = [&](const AttentionKernels& kernels) {
+    const int64_t state_floats = softmax_state_floats(kDim);
+    std::vector<std::vector<float>> queries(kQueries);
+    std::vector<float> states(static_cast<size_t>(kQueries * state_floats), 0.0f);
+    std::vector<float> scores(kQueries * kAttentionTile);
+    std::vector<const float*> query_pointers;
+    std::vector<float*> state_pointers;
+    std::vector<int32_t> first, last;
+    for (int32_t query = 0; query < kQueries; ++query) {
+      queries[static_cast<size_t>(query)] = query_of(3, query, kDim);
+      query_pointers.push_back(queries[static_cast<size_t>(query)].data());
+      state_pointers.push_back(states.data() + query * state_floats);
+      state_pointers.back()[kDim] = -INFINITY;
+      first.push_back(query);
+      last.push_back(20 + 6 * query);
+    }
+    AttentionTile tile;
+    tile.padded_dim = kDim;
+    tile.num_queries = kQueries;
+    tile.queries = query_pointers.data();
+    tile.first = first.data();
+    tile.last = last.data();
+    tile.states = state_pointers.data();
+    tile.keys = keys.data();
+    tile.values = values.data();
+    tile.scores = scores.data();
+    kernels.f32.tile(tile);
+    kernels.f32.tile(tile);  // once more onto states that are not empty
+    kernels.merge(state_pointers[0], state_pointers[1], kDim);
+    std::vector<float> out;
+    for (const float* state : state_pointers) out.insert(out.end(), state, state + kDim + 2);
+    return out;
+  };
+  const std::vector<float> portable = run(attention_kernels_scalar());
+  EXPECT_GT(*std::max_element(portable.begin(), portable.end()), 0.5f);
+#if defined(__x86_64__)
+  if (isa_is_supported(Isa::kAvx2)) {
+    EXPECT_LE(max_difference(run(attention_kernels_avx2()), portable), 1e-4);
+  }
+  if (isa_is_supported(Isa::kAvx512)) {
+    EXPECT_LE(max_difference(run(attention_kernels_avx512()), portable), 1e-4);
+  }
+#endif
+}
+
+}  // namespace
+}  // namespace forerun

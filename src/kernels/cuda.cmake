@@ -1,0 +1,23 @@
+# The CUDA backend's operators and the device layer under them; included where FORERUN_CUDA is on.
+add_subdirectory("${PROJECT_SOURCE_DIR}/src/device/cuda" "${PROJECT_BINARY_DIR}/src/device/cuda")
+
+forerun_library(linear_cuda
+  SOURCES linear/linear_plan_cuda.cc linear/linear_pack_cuda.cu linear/linear_cuda.cu
+  DEPS device_cuda base)
+forerun_test(linear_plan_cuda_test SOURCES linear/linear_plan_cuda_test.cc DEPS linear_cuda
+  LABELS fast)
+forerun_test(linear_cuda_test SOURCES linear/linear_cuda_test.cc DEPS linear_cuda LABELS gpu)
+if(FORERUN_BENCHES)
+  # Times graphs by the device's own clock, so it is a program of its own.
+  add_executable(linear_cuda_bench linear/linear_cuda_bench.cu)
+  target_link_libraries(linear_cuda_bench PRIVATE forerun_linear_cuda)
+endif()
+
+# All code that only a CUDA compiler sees: what a machine without a GPU can still check.
+add_custom_target(cuda_code)
+add_dependencies(cuda_code forerun_linear_cuda)
+foreach(program linear_plan_cuda_test linear_cuda_test linear_cuda_bench)
+  if(TARGET ${program})
+    add_dependencies(cuda_code ${program})
+  endif()
+endforeach()

@@ -1,0 +1,27 @@
+// Token embedding: rows of a table, widened to f32.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <variant>
+
+#include "base/dtype.h"
+#include "base/tensor_view.h"
+#include "device/cpu/team.h"
+
+namespace forerun {
+
+// [vocab][hidden] as the checkpoint stores it; somebody else's memory.
+using EmbeddingTable =
+    std::variant<MatrixView<const float>, MatrixView<const bf16>, MatrixView<const f16>>;
+
+// Collective: y [tokens][hidden] = table[token], exactly, or rounded to bf16 where `round_to_bf16`
+// is set. Tokens are rows of the table. Members take whole rows.
+void embedding(const Team& team, const EmbeddingTable& table, std::span<const int32_t> tokens,
+               bool round_to_bf16, MatrixView<float> y);
+
+// Reference twin. Single-threaded.
+void embedding_ref(const EmbeddingTable& table, std::span<const int32_t> tokens, bool round_to_bf16,
+                   MatrixView<float> y);
+
+}  // namespace forerun

@@ -1,0 +1,22 @@
+#include "kernels/embedding/embedding.h"
+
+namespace forerun {
+
+void embedding_ref(const EmbeddingTable& table, std::span<const int32_t> tokens, bool round_to_bf16,
+                   MatrixView<float> y) {
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    for (int64_t dim = 0; dim < y.dim(1); ++dim) {
+      float value = 0.0f;
+      if (const auto* f32_table = std::get_if<MatrixView<const float>>(&table)) {
+        value = f32_table->row(tokens[row])[dim];
+      } else if (const auto* bf16_table = std::get_if<MatrixView<const bf16>>(&table)) {
+        value = to_float(bf16_table->row(tokens[row])[dim]);
+      } else if (const auto* f16_table = std::get_if<MatrixView<const f16>>(&table)) {
+        value = to_float(f16_table->row(tokens[row])[dim]);
+      }
+      y.row(static_cast<int64_t>(row))[dim] = round_to_bf16 ? forerun::round_to_bf16(value) : value;
+    }
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,132 @@
+#include "kernels/isa.h"
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace forerun {
+namespace {
+
+constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
+
+#if defined(__x86_64__)
+struct X86Features {
+  bool avx2 = false;
+  bool avx512 = false;
+  bool avx512_bf16 = false;
+};
+
+// The register state that the operating system saves (extended control register 0).
+uint64_t saved_state() {
+  uint32_t low = 0;
+  uint32_t high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+X86Features detect() {
+  X86Features found;
+  uint32_t eax = 0;
+  uint32_t ebx = 0;
+  uint32_t ecx = 0;
+  uint32_t edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return found;
+  const bool fma = ((ecx >> 12) & 1) != 0;
+  const bool osxsave = ((ecx >> 27) & 1) != 0;
+  const bool f16c = ((ecx >> 29) & 1) != 0;
+  if (!osxsave) return found;
+  const uint64_t state = saved_state();
+  if ((state & 0x6) != 0x6) return found;  // xmm, ymm
+  uint32_t max_subleaf = 0;
+  if (__get_cpuid_count(7, 0, &max_subleaf, &ebx, &ecx, &edx) == 0) return found;
+  found.avx2 = fma && f16c && ((ebx >> 5) & 1) != 0;
+  const bool f = ((ebx >> 16) & 1) != 0;
+  const bool dq = ((ebx >> 17) & 1) != 0;
+  const bool bw = ((ebx >> 30) & 1) != 0;
+  const bool vl = ((ebx >> 31) & 1) != 0;
+  const bool vnni = ((ecx >> 11) & 1) != 0;
+  const bool zmm_saved = (state & 0xe6) == 0xe6;
+  found.avx512 = found.avx2 && zmm_saved && f && dq && bw && vl && vnni;
+  if (found.avx512 && max_subleaf >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) {
+    found.avx512_bf16 = ((eax >> 5) & 1) != 0;
+  }
+  return found;
+}
+#endif
+
+struct Choice {
+  Isa isa = Isa::kScalar;
+  Status status;
+};
+
+Choice choose() {
+  Choice choice;
+  std::string usable;
+  for (Isa isa : kAllIsas) {
+    if (!isa_is_supported(isa)) continue;
+    choice.isa = isa;
+    usable += (usable.empty() ? "" : ", ") + std::string(isa_name(isa));
+  }
+  const char* wanted = std::getenv("FORERUN_ISA");
+  if (wanted == nullptr || *wanted == '\0') return choice;
+  for (Isa isa : kAllIsas) {
+    if (std::string_view(wanted) == isa_name(isa) && isa_is_supported(isa)) {
+      choice.isa = isa;
+      return choice;
+    }
+  }
+  choice.status =
+      Status(StatusCode::kInvalidArgument,
+             "FORERUN_ISA: found '" + std::string(wanted) + "', this processor accepts " + usable);
+  return choice;
+}
+
+const Choice& the_choice() {
+  static const Choice choice = choose();
+  return choice;
+}
+
+}  // namespace
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kScalar:
+      return "scalar";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx512Bf16:
+      return "avx512_bf16";
+  }
+  return "?";
+}
+
+bool isa_is_supported(Isa isa) {
+#if defined(__x86_64__)
+  static const X86Features features = detect();
+  switch (isa) {
+    case Isa::kScalar:
+      return true;
+    case Isa::kAvx2:
+      return features.avx2;
+    case Isa::kAvx512:
+      return features.avx512;
+    case Isa::kAvx512Bf16:
+      return features.avx512_bf16;
+  }
+  return false;
+#else
+  return isa == Isa::kScalar;
+#endif
+}
+
+Isa current_isa() { return the_choice().isa; }
+
+Status check_isa() { return the_choice().status; }
+
+}  // namespace forerun

@@ -1,0 +1,25 @@
+# cmake -DNM=... -DLIBRARY=... -P isa_symbols_test.cmake
+#
+# Fails if an object compiled for one instruction set defines a weak symbol: the linker keeps one
+# copy of those for the whole program, perhaps the one that this processor cannot run.
+execute_process(COMMAND "${NM}" --defined-only "${LIBRARY}" OUTPUT_VARIABLE symbols
+                RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${NM} failed on ${LIBRARY}")
+endif()
+string(REPLACE "\n" ";" lines "${symbols}")
+set(member "")
+set(checked 0)
+foreach(line IN LISTS lines)
+  if(line MATCHES "^(.*)\\.o:$")
+    set(member "${CMAKE_MATCH_1}")
+    if(member MATCHES "^linear_(avx2|avx512|avx512_bf16)\\.cc$")
+      math(EXPR checked "${checked} + 1")
+    endif()
+  elseif(member MATCHES "^linear_avx" AND line MATCHES " [WVwvu] (.*)$")
+    message(SEND_ERROR "${member} defines the weak symbol ${CMAKE_MATCH_1}")
+  endif()
+endforeach()
+if(NOT checked EQUAL 3)
+  message(FATAL_ERROR "expected 3 objects of x86 instruction sets in ${LIBRARY}, found ${checked}")
+endif()

@@ -1,0 +1,133 @@
+// Linear layers for any number of rows: y[row][out] = sum over in of x[row][in] * w[out][in].
+//
+// One kernel family serves 1 row and 1,024: the split of the inner dimension, the instruction and
+// the order of summation depend on the weight alone, so a row's bits do not depend on its
+// companions, on the team's size, or on the block of rows it happens to share (the rule behind
+// exact speculation). The instruction set is chosen once a process (kernels/isa.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/dtype.h"
+#include "base/tensor_view.h"
+#include "device/cpu/team.h"
+#include "forerun/status.h"
+#include "kernels/precision.h"
+
+namespace forerun {
+
+enum class WeightFormat : uint8_t { kF32, kBf16, kF16, kInt8, kInt4 };
+
+const char* weight_format_name(WeightFormat format);
+
+// A set of formats, as bits.
+using WeightFormats = uint32_t;
+constexpr WeightFormats weight_formats(WeightFormat format) {
+  return WeightFormats{1} << static_cast<uint32_t>(format);
+}
+inline constexpr WeightFormats kAllWeightFormats = 31;
+
+// The weight of one linear layer, [out][in], in one of the formats. Movable. Immutable after
+// construction; used by many threads.
+class LinearWeight {
+ public:
+  LinearWeight() = default;
+
+  // Views: `w` [out][in] must outlive the weight; nothing is copied.
+  static LinearWeight view(MatrixView<const float> w);
+  static LinearWeight view(MatrixView<const bf16> w);
+  static LinearWeight view(MatrixView<const f16> w);
+
+  // Copies: int8 with one f32 scale an output channel, symmetric, absmax / 127.
+  static LinearWeight quantize_int8(MatrixView<const float> w);
+  // The same for weights too large to widen at once: `fill(first, rows)` writes output channels
+  // [first, first + rows.dim(0)); called for a few channels at a time, in ascending order.
+  static LinearWeight quantize_int8(
+      int64_t out, int64_t in,
+      const std::function<void(int64_t first, MatrixView<float> rows)>& fill);
+
+  // Repacks AutoAWQ's "gemm" layout: `qweight` [in][out/8] and `qzeros` [in/group][out/8] hold 8
+  // nibbles a word in AutoAWQ's bit order (nibble i is column 8w + {0,2,4,6,1,3,5,7}[i]);
+  // `scales` [in/group][out]. A weight is (q - zero) * scale. `group` divides in and is a multiple
+  // of 32. The sources are not needed afterwards.
+  static LinearWeight from_awq(MatrixView<const int32_t> qweight, MatrixView<const int32_t> qzeros,
+                               MatrixView<const float> scales, int64_t group);
+
+  int64_t out_features() const { return out_; }
+  int64_t in_features() const { return in_; }
+  WeightFormat format() const { return format_; }
+  // Bytes that one pass over the weight reads.
+  size_t bytes() const { return bytes_; }
+  // Writes the dequantized weights of output channels [first, first + rows) to `w` [rows][in].
+  void dequantize(int64_t first, MatrixView<float> w) const;
+
+  struct Storage;  // linear_weight.h, for the kernels
+  const Storage& storage() const { return *storage_; }
+
+ private:
+  int64_t out_ = 0;
+  int64_t in_ = 0;
+  WeightFormat format_ = WeightFormat::kF32;
+  size_t bytes_ = 0;
+  std::shared_ptr<const Storage> storage_;
+};
+
+// The input of one or several linear layers, rounded (Activation) and laid out once for the chosen
+// instruction set. Capacity grows on demand and is kept.
+class LinearInput {
+ public:
+  LinearInput();
+  ~LinearInput();
+  LinearInput(LinearInput&&) noexcept;
+  LinearInput& operator=(LinearInput&&) noexcept;
+
+  // Reserves room for [rows][in]; call from one thread, outside of a team's run or between syncs.
+  void reserve(int64_t rows, int64_t in, Activation activation,
+               WeightFormats formats = kAllWeightFormats);
+  // Collective: packs `x` [rows][in] (members pack disjoint parts). The caller syncs before the
+  // first linear() that reads it. `formats`: of the weights that will (naming them saves laying the
+  // rows out for the others); anything else is a programmer's error.
+  void pack(const Team& team, MatrixView<const float> x, Activation activation,
+            WeightFormats formats = kAllWeightFormats);
+
+  int64_t rows() const;
+  int64_t in_features() const;
+
+  struct Storage;
+  const Storage& storage() const { return *storage_; }
+
+ private:
+  std::unique_ptr<Storage> storage_;
+};
+
+// What happens to a sum before it is stored.
+struct LinearEpilogue {
+  std::span<const float> bias;  // [out] or empty; added first
+  const float* residual =
+      nullptr;                 // same shape and stride as y, may be y itself: y = residual + sum
+  bool round_to_bf16 = false;  // round what is stored (after the residual addition)
+};
+
+// Collective: y [rows][out] = x · wᵀ. Members write disjoint output channels.
+void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, MatrixView<float> y,
+            const LinearEpilogue& epilogue = {});
+
+// Collective: y [rows][out] = silu(x · gateᵀ) * (x · upᵀ), each input read once; biases may be
+// empty. gate and up have the same shape and format.
+void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeight& up,
+                    const LinearInput& x, std::span<const float> gate_bias,
+                    std::span<const float> up_bias, MatrixView<float> y);
+
+// Reference twins: plain loops in double on dequantized weights; inputs rounded as `activation`
+// says (int8: quantized and dequantized). Single-threaded.
+void linear_ref(const LinearWeight& weight, MatrixView<const float> x, Activation activation,
+                MatrixView<float> y, const LinearEpilogue& epilogue = {});
+void gate_up_swiglu_ref(const LinearWeight& gate, const LinearWeight& up, MatrixView<const float> x,
+                        Activation activation, std::span<const float> gate_bias,
+                        std::span<const float> up_bias, MatrixView<float> y);
+
+}  // namespace forerun

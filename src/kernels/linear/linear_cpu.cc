@@ -1,0 +1,217 @@
+// linear() and gate_up_swiglu(): shares output channels among a team, walks tiles of rows and
+// channels whose sums stay in the L1 or L2 cache, and stores them through the epilogue.
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+
+#include "kernels/isa.h"
+#include "kernels/linear/linear_input.h"
+#include "kernels/linear/linear_kernels.h"
+#include "kernels/linear/linear_weight.h"
+
+namespace forerun {
+namespace {
+
+std::atomic<const LinearKernels*> replaced_kernels{nullptr};
+
+const LinearKernels& default_kernels() {
+  switch (current_isa()) {
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return kLinearAvx2;
+    case Isa::kAvx512:
+      return kLinearAvx512;
+    case Isa::kAvx512Bf16:
+      return kLinearAvx512Bf16;
+#endif
+    default:
+      return kLinearScalar;
+  }
+}
+
+// A tile: the rows whose packed inputs fit the L2 cache beside some weights, by channels whose
+// weights do.
+constexpr int64_t kTileInputBytes = int64_t{384} << 10;
+constexpr int64_t kMaxTileRows = 128;
+constexpr int64_t kTileOuts = 48;  // whole blocks of 16, whole register tiles of 3 and 4
+
+struct Scratch {
+  AlignedBuffer sums;
+  AlignedBuffer other_sums;  // of the up projection
+  AlignedBuffer partial;
+};
+
+Scratch& scratch() {
+  thread_local Scratch buffers;
+  return buffers;
+}
+
+bool is_packed(WeightFormat format) {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+}
+
+// The shape of one tile within a call.
+struct Tile {
+  int64_t row;
+  RowBlocks blocks;
+  int64_t out;
+  int64_t outs;
+};
+
+float* floats_of(AlignedBuffer& buffer, int64_t count) {
+  buffer.grow(static_cast<size_t>(count) * sizeof(float));
+  return reinterpret_cast<float*>(buffer.data());
+}
+
+void dense_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
+                const Tile& tile, float* sums) {
+  const LinearInput::Storage& input = x.storage();
+  const LinearWeight::Storage& stored = weight.storage();
+  const bool dot = weight.format() == WeightFormat::kBf16 && input.at.halves != nullptr;
+  DenseTask task = {};
+  task.w = reinterpret_cast<const char*>(stored.data) + tile.out * stored.row_bytes;
+  task.w_stride = stored.row_bytes;
+  task.x = dot ? reinterpret_cast<const char*>(input.at.halves)
+               : reinterpret_cast<const char*>(input.at.floats);
+  assert(task.x != nullptr);
+  task.x_row_bytes = dot ? input.layout.half_bytes : input.layout.float_bytes;
+  task.x += tile.row * task.x_row_bytes;
+  task.in = weight.in_features();
+  task.blocks = tile.blocks;
+  task.outs = tile.outs;
+  task.sums = sums;
+  task.sums_stride = kTileOuts;
+  task.scratch = floats_of(scratch().partial, dense_scratch_floats(tile.blocks.rows, tile.outs));
+  if (dot) return kernels.dense_bf16_dot(task);
+  if (weight.format() == WeightFormat::kBf16) return kernels.dense_bf16(task);
+  if (weight.format() == WeightFormat::kF16) return kernels.dense_f16(task);
+  kernels.dense_f32(task);
+}
+
+void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
+                 const Tile& tile, float* sums) {
+  const LinearInput::Storage& input = x.storage();
+  const InputLayout& layout = input.layout;
+  const LinearWeight::Storage& stored = weight.storage();
+  const size_t format = weight.format() == WeightFormat::kInt4 ? 1 : 0;
+  PackedTask task = {};
+  task.w = reinterpret_cast<const char*>(stored.data) + tile.out / kBlockOuts * stored.block_bytes;
+  task.block_bytes = stored.block_bytes;
+  task.chunk = stored.chunk;
+  task.padded_in = stored.padded_in;
+  task.blocks = tile.blocks;
+  task.out_blocks = (tile.outs + kBlockOuts - 1) / kBlockOuts;
+  task.sums = sums;
+  task.sums_stride = kTileOuts;
+  if (layout.digit_count == 0) {
+    assert(input.at.floats != nullptr);
+    task.x_row_bytes = layout.float_bytes;
+    task.x = reinterpret_cast<const char*>(input.at.floats) + tile.row * task.x_row_bytes;
+    return kernels.packed_float[format](task);
+  }
+  assert(input.at.digits != nullptr);
+  task.x_row_bytes = layout.digit_bytes;
+  task.x = reinterpret_cast<const char*>(input.at.digits) + tile.row * task.x_row_bytes;
+  task.scales_stride = layout.scale_stride;
+  task.scales = input.at.scales + tile.row * task.scales_stride;
+  const int64_t per_group = kInputGroup / stored.chunk;
+  const int32_t* input_sums = per_group == 4   ? input.at.sums_32
+                              : per_group == 2 ? input.at.sums_64
+                                               : input.at.sums_128;
+  task.input_sums_stride = layout.scale_stride * per_group;
+  task.input_sums = input_sums + tile.row * task.input_sums_stride;
+  kernels.packed[format][layout.digit_count - 1](task);
+}
+
+void tile_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
+               const Tile& tile, float* sums) {
+  if (is_packed(weight.format())) return packed_sums(kernels, weight, x, tile, sums);
+  dense_sums(kernels, weight, x, tile, sums);
+}
+
+// Calls `work` with every tile of this member's channels.
+template <class Work>
+void for_each_tile(const Team& team, const LinearWeight& weight, const LinearInput& x,
+                   const Work& work) {
+  const InputLayout& layout = x.storage().layout;
+  const RowBlocks& blocks = x.storage().blocks;
+  if (blocks.rows == 0) return;
+  const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
+  const int64_t block_bytes = row_bytes * blocks.begin(1);
+  const int64_t max_blocks =
+      std::clamp(kTileInputBytes / block_bytes, int64_t{1}, kMaxTileRows / blocks.begin(1));
+  const int64_t grain = weight.out_features() >= 1024 * team.size() ? kTileOuts : kBlockOuts;
+  const WorkRange outs = team.share(weight.out_features(), grain);
+  for (int64_t block = 0; block < blocks.count; block += max_blocks) {
+    const int64_t count = std::min(max_blocks, blocks.count - block);
+    const int64_t row = blocks.begin(block);
+    const RowBlocks rows = {blocks.begin(block + count) - row, count};
+    for (int64_t out = outs.begin; out < outs.end; out += kTileOuts) {
+      work(Tile{row, rows, out, std::min(kTileOuts, outs.end - out)});
+    }
+  }
+}
+
+}  // namespace
+
+const LinearKernels& linear_kernels() {
+  const LinearKernels* replaced = replaced_kernels.load(std::memory_order_relaxed);
+  if (replaced != nullptr) return *replaced;
+  static const LinearKernels& chosen = default_kernels();
+  return chosen;
+}
+
+void replace_linear_kernels_for_test(const LinearKernels* kernels) {
+  replaced_kernels.store(kernels, std::memory_order_relaxed);
+}
+
+void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, MatrixView<float> y,
+            const LinearEpilogue& epilogue) {
+  assert(x.in_features() == weight.in_features());
+  assert(y.dim(0) == x.rows() && y.dim(1) == weight.out_features());
+  const LinearKernels& kernels = linear_kernels();
+  for_each_tile(team, weight, x, [&](const Tile& tile) {
+    float* sums = floats_of(scratch().sums, tile.blocks.rows * kTileOuts);
+    tile_sums(kernels, weight, x, tile, sums);
+    const int64_t offset = tile.row * y.outer_stride() + tile.out;
+    StoreTask task = {};
+    task.sums = sums;
+    task.sums_stride = kTileOuts;
+    task.rows = tile.blocks.rows;
+    task.outs = tile.outs;
+    task.y = y.data() + offset;
+    task.y_stride = y.outer_stride();
+    task.bias = epilogue.bias.empty() ? nullptr : epilogue.bias.data() + tile.out;
+    task.residual = epilogue.residual == nullptr ? nullptr : epilogue.residual + offset;
+    task.round_to_bf16 = epilogue.round_to_bf16;
+    kernels.store(task);
+  });
+}
+
+void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeight& up,
+                    const LinearInput& x, std::span<const float> gate_bias,
+                    std::span<const float> up_bias, MatrixView<float> y) {
+  assert(x.in_features() == gate.in_features() && x.in_features() == up.in_features());
+  assert(gate.out_features() == up.out_features() && gate.format() == up.format());
+  assert(y.dim(0) == x.rows() && y.dim(1) == gate.out_features());
+  const LinearKernels& kernels = linear_kernels();
+  for_each_tile(team, gate, x, [&](const Tile& tile) {
+    float* gate_sums = floats_of(scratch().sums, tile.blocks.rows * kTileOuts);
+    float* up_sums = floats_of(scratch().other_sums, tile.blocks.rows * kTileOuts);
+    tile_sums(kernels, gate, x, tile, gate_sums);
+    tile_sums(kernels, up, x, tile, up_sums);
+    SwigluTask task = {};
+    task.gate = gate_sums;
+    task.up = up_sums;
+    task.sums_stride = kTileOuts;
+    task.rows = tile.blocks.rows;
+    task.outs = tile.outs;
+    task.y = y.data() + tile.row * y.outer_stride() + tile.out;
+    task.y_stride = y.outer_stride();
+    task.gate_bias = gate_bias.empty() ? nullptr : gate_bias.data() + tile.out;
+    task.up_bias = up_bias.empty() ? nullptr : up_bias.data() + tile.out;
+    kernels.swiglu(task);
+  });
+}
+
+}  // namespace forerun

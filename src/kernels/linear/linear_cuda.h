@@ -1,0 +1,92 @@
+// Linear layers on a GPU for any number of rows: y[row][out] = sum over in of x[row][in] *
+// w[out][in].
+//
+// bf16 activations, f32 sums; weights AWQ int4 (group 128) or bf16, repacked at load
+// (linear_plan_cuda.h). A row's bits do not depend on its companions: the split of the inner
+// dimension and the order of summation come from the weight's shape alone.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "device/cuda/cuda_memory.h"
+#include "forerun/status.h"
+#include "kernels/linear/linear_plan_cuda.h"
+
+namespace forerun::cuda {
+
+// Where a source tensor's outputs go in a weight that is put together from several (Q, K and V; or
+// gate and up).
+enum class OutputPlacement : uint8_t {
+  kPlain,  // output n of the source is output first_output + n; first_output a multiple of 32
+  kGate,   // gate and up alternate in steps of 16 inside a tile, so that one thread ends up with
+  kUp,     // both of a feature; first_output must be 0
+};
+
+// A weight on the device that was current when it was allocated. Fill every output with pack
+// calls before the first use; immutable afterwards. Movable.
+class LinearWeightCuda {
+ public:
+  LinearWeightCuda() = default;
+  // Outputs past the last packed one (up to a multiple of 32) are zero.
+  static Result<LinearWeightCuda> allocate(const LinearPlan& plan);
+
+  // Asynchronous on `stream`. AutoAWQ's tensors in device memory: `qweight` [in][out / 8], `qzeros`
+  // [in / 128][out / 8], `scales` [in / 128][out]; `outputs` of the source are a multiple of 8 (16
+  // for kGate and kUp).
+  Status pack_awq(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
+                  int64_t outputs, OutputPlacement placement, int64_t first_output,
+                  cudaStream_t stream);
+  // The same for bf16 [out][in].
+  Status pack_bf16(const __nv_bfloat16* weight, int64_t outputs, OutputPlacement placement,
+                   int64_t first_output, cudaStream_t stream);
+
+  const LinearPlan& plan() const { return plan_; }
+  const std::byte* data() const { return data_.data(); }
+  std::byte* mutable_data() { return data_.data(); }
+
+ private:
+  Status check_pack(LinearFormat format, int64_t outputs, OutputPlacement placement,
+                    int64_t first_output) const;
+  LinearPlan plan_;
+  DeviceBuffer data_;
+};
+
+// What one launch reads and writes. All pointers are device memory, 16-byte aligned.
+struct LinearCall {
+  const __nv_bfloat16* input = nullptr;  // [rows][input_stride], input_stride a multiple of 8
+  int64_t input_stride = 0;
+  __nv_bfloat16* output = nullptr;  // [rows][output_stride], output_stride a multiple of 4
+  int64_t output_stride = 0;
+  int rows = 0;
+  const __nv_bfloat16* bias = nullptr;      // [out] or null; not with `gated`
+  const __nv_bfloat16* residual = nullptr;  // as output, may be it; added before the one rounding
+  // The weight holds gate and up: output [rows][out / 2] is silu(gate) * up; no bias or residual.
+  bool gated = false;
+  // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
+  // previous kernel has finished; input, residual and output are touched only afterwards. The
+  // previous kernel must itself be launched in this way, or have no such successor in flight.
+  bool dependent = true;
+};
+
+// Submits one launch; returns without waiting. Fails before launching if the arguments do not fit.
+Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaStream_t stream);
+
+// Loads the kernels and raises their shared-memory limits on the current device: call once a device
+// before the first launch and before any graph is captured.
+Status prepare_linear_cuda();
+
+// Reference twins: one thread an output, plain loops in double over the source tensors of
+// LinearWeightCuda's pack calls (so that the packing is tested too). `output` f32
+// [rows][outputs]; `input` bf16 [rows][in], dense. For tests.
+Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
+                           int64_t in_features, int64_t outputs, const __nv_bfloat16* input,
+                           int rows, float* output, cudaStream_t stream);
+Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
+                            const __nv_bfloat16* input, int rows, float* output,
+                            cudaStream_t stream);
+
+}  // namespace forerun::cuda

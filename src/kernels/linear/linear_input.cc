@@ -1,0 +1,149 @@
+#include "kernels/linear/linear_input.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "kernels/linear/linear_kernels.h"
+
+namespace forerun {
+namespace {
+
+bool wants(WeightFormats formats, WeightFormat format) {
+  return (formats & weight_formats(format)) != 0;
+}
+
+// Where a group of a row goes: `row` counts from its block's first row, `first`.
+PackedGroup group_of(const InputRows& at, const InputLayout& layout, const RowBlocks& blocks,
+                     int64_t block, int64_t row, int64_t group) {
+  const int64_t first_row = blocks.begin(block);
+  PackedGroup out = {};
+  out.block_rows = blocks.begin(block + 1) - first_row;
+  out.round_to_bf16 = layout.round_to_bf16;
+  out.digit_count = layout.digit_count;
+  const int64_t inputs_before = group * kInputGroup * out.block_rows;
+  if (at.floats != nullptr) {
+    out.floats = at.floats + first_row * layout.float_bytes / 4 + inputs_before +
+                 row * linear_kernels().float_lanes;
+  }
+  if (at.halves != nullptr) {
+    out.halves = at.halves + first_row * layout.half_bytes / 2 + inputs_before + row * 32;
+  }
+  if (at.digits != nullptr) {
+    const int64_t entry = (first_row + row) * layout.scale_stride + group;
+    out.digits =
+        at.digits + first_row * layout.digit_bytes + (inputs_before + row * 4) * layout.digit_count;
+    out.scale = at.scales + entry;
+    out.sums_32 = at.sums_32 + 4 * entry;
+    out.sums_64 = at.sums_64 + 2 * entry;
+    out.sums_128 = at.sums_128 + entry;
+  }
+  return out;
+}
+
+}  // namespace
+
+void AlignedBuffer::Free::operator()(std::byte* data) const { std::free(data); }
+
+void AlignedBuffer::grow(size_t bytes) {
+  if (fits(bytes)) return;
+  data_.reset();
+  capacity_ = 0;
+  const size_t rounded = (bytes + 63) / 64 * 64;
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
+  if (data_ == nullptr) throw std::bad_alloc();
+  capacity_ = rounded;
+}
+
+InputLayout InputLayout::plan(int64_t in, Activation activation, WeightFormats formats) {
+  InputLayout layout;
+  layout.groups = (in + kInputGroup - 1) / kInputGroup;
+  layout.round_to_bf16 = activation != Activation::kF32;
+  const int64_t padded = layout.groups * kInputGroup;
+  const bool integers = wants(formats, WeightFormat::kInt4) || wants(formats, WeightFormat::kInt8);
+  const bool halves = activation != Activation::kF32 && linear_kernels().bf16_dot &&
+                      wants(formats, WeightFormat::kBf16);
+  const bool floats = wants(formats, WeightFormat::kF32) || wants(formats, WeightFormat::kF16) ||
+                      (wants(formats, WeightFormat::kBf16) && !halves) ||
+                      (integers && activation == Activation::kF32);
+  if (floats) layout.float_bytes = padded * 4;
+  if (halves) layout.half_bytes = padded * 2;
+  if (integers && activation != Activation::kF32) {
+    layout.digit_count = activation == Activation::kInt8 ? 1 : 2;
+    layout.digit_bytes = padded * layout.digit_count;
+    layout.scale_stride = (layout.groups + 15) / 16 * 16;
+  }
+  return layout;
+}
+
+size_t InputLayout::row_bytes() const {
+  return static_cast<size_t>(float_bytes + half_bytes + digit_bytes +
+                             scale_stride * int64_t{sizeof(float)} * 8);
+}
+
+InputRows InputRows::place(std::byte* buffer, const InputLayout& layout, int64_t row_count) {
+  const auto take = [&buffer, row_count](int64_t stride) {
+    std::byte* start = stride > 0 ? buffer : nullptr;
+    buffer += stride * row_count;
+    return start;
+  };
+  const int64_t scale_bytes = layout.scale_stride * int64_t{sizeof(float)};
+  InputRows rows;
+  rows.floats = reinterpret_cast<float*>(take(layout.float_bytes));
+  rows.halves = reinterpret_cast<uint16_t*>(take(layout.half_bytes));
+  rows.digits = reinterpret_cast<int8_t*>(take(layout.digit_bytes));
+  rows.scales = reinterpret_cast<float*>(take(scale_bytes));
+  rows.sums_32 = reinterpret_cast<int32_t*>(take(4 * scale_bytes));
+  rows.sums_64 = reinterpret_cast<int32_t*>(take(2 * scale_bytes));
+  rows.sums_128 = reinterpret_cast<int32_t*>(take(scale_bytes));
+  return rows;
+}
+
+LinearInput::LinearInput() : storage_(std::make_unique<Storage>()) {}
+LinearInput::~LinearInput() = default;
+LinearInput::LinearInput(LinearInput&&) noexcept = default;
+LinearInput& LinearInput::operator=(LinearInput&&) noexcept = default;
+
+void LinearInput::reserve(int64_t rows, int64_t in, Activation activation, WeightFormats formats) {
+  const InputLayout layout = InputLayout::plan(in, activation, formats);
+  storage_->buffer.grow(layout.row_bytes() * static_cast<size_t>(rows));
+}
+
+void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation activation,
+                       WeightFormats formats) {
+  const int64_t rows = x.dim(0);
+  const int64_t in = x.dim(1);
+  const InputLayout layout = InputLayout::plan(in, activation, formats);
+  const size_t bytes = layout.row_bytes() * static_cast<size_t>(rows);
+  // Every member sees the same capacity and takes the same way: it changes between the two syncs.
+  if (!storage_->buffer.fits(bytes)) {
+    team.sync();
+    if (team.rank() == 0) storage_->buffer.grow(bytes);
+    team.sync();
+  }
+  const InputRows at = InputRows::place(storage_->buffer.data(), layout, rows);
+  const LinearKernels& kernels = linear_kernels();
+  const RowBlocks blocks = {rows, (rows + kernels.row_block - 1) / kernels.row_block};
+  if (team.rank() == 0) {
+    storage_->layout = layout;
+    storage_->at = at;
+    storage_->activation = activation;
+    storage_->blocks = blocks;
+    storage_->in = in;
+  }
+  const WorkRange units = team.share(rows * layout.groups);
+  int64_t block = 0;
+  for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    const int64_t row = unit / layout.groups;
+    const int64_t group = unit % layout.groups;
+    while (blocks.begin(block + 1) <= row) ++block;
+    const int64_t first = group * kInputGroup;
+    kernels.pack_group(x.row(row) + first, std::min(in - first, kInputGroup),
+                       group_of(at, layout, blocks, block, row - blocks.begin(block), group));
+  }
+}
+
+int64_t LinearInput::rows() const { return storage_->blocks.rows; }
+int64_t LinearInput::in_features() const { return storage_->in; }
+
+}  // namespace forerun

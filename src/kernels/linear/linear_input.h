@@ -1,0 +1,66 @@
+// What LinearInput holds; shared by the packer and linear_cpu.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "kernels/linear/linear.h"
+#include "kernels/linear/linear_kernels.h"
+#include "kernels/linear/linear_weight.h"
+
+namespace forerun {
+
+// Grow-only memory aligned to a cache line.
+class AlignedBuffer {
+ public:
+  bool fits(size_t bytes) const { return bytes <= capacity_; }
+  void grow(size_t bytes);  // contents are lost
+  std::byte* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  size_t capacity_ = 0;
+};
+
+// One buffer for every layout of the rows. Which layouts there are depends on the activation, the
+// weight formats asked for and the instruction set; offsets on the shape too.
+struct InputLayout {
+  int64_t groups = 0;       // of kInputGroup inputs
+  int64_t float_bytes = 0;  // a row; 0: layout absent
+  int64_t half_bytes = 0;
+  int64_t digit_bytes = 0;
+  int64_t scale_stride = 0;  // f32 scales and i32 sums: elements a row
+  int32_t digit_count = 0;
+  bool round_to_bf16 = false;
+
+  static InputLayout plan(int64_t in, Activation activation, WeightFormats formats);
+  size_t row_bytes() const;
+};
+
+// Starts of the layouts (linear_kernels.h says how row blocks lie in them). Null where absent.
+struct InputRows {
+  float* floats = nullptr;
+  uint16_t* halves = nullptr;
+  int8_t* digits = nullptr;
+  float* scales = nullptr;      // [rows][scale_stride]: one a group
+  int32_t* sums_32 = nullptr;   // [rows][4 * scale_stride]
+  int32_t* sums_64 = nullptr;   // [rows][2 * scale_stride]
+  int32_t* sums_128 = nullptr;  // [rows][scale_stride]
+
+  static InputRows place(std::byte* buffer, const InputLayout& layout, int64_t row_count);
+};
+
+struct LinearInput::Storage {
+  AlignedBuffer buffer;
+  InputLayout layout;
+  InputRows at;
+  Activation activation = Activation::kF32;
+  RowBlocks blocks = {};
+  int64_t in = 0;
+};
+
+}  // namespace forerun

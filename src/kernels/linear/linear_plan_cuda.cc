@@ -1,0 +1,173 @@
+#include "kernels/linear/linear_plan_cuda.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace forerun::cuda {
+namespace {
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+std::string shape_text(int64_t in_features, int64_t out_features) {
+  return "a linear layer of " + std::to_string(in_features) + " inputs and " +
+         std::to_string(out_features) + " outputs";
+}
+
+// Most units that one warp of any block has.
+int units_of_busiest_warp(const LinearPlan& plan) {
+  const int tiles = ceil_div(plan.tiles, plan.clusters);
+  const int units = ceil_div(plan.units, plan.cluster_size);
+  return ceil_div(tiles, kFewestLinearWarps / plan.input_warps) * ceil_div(units, plan.input_warps);
+}
+
+// A rough time in cycles of one launch at 8 rows, with every weight already on its way: only the
+// order of the splits matters. Arithmetic of the busiest warp; the block's share of the activations
+// out of L2; an exchange of partial sums a pass, longer if warps share a tile.
+double estimated_cycles(const LinearPlan& plan) {
+  constexpr double kL2BytesPerCycle = 23;
+  constexpr double kPassCycles = 400;
+  constexpr double kSharedTileCycles = 150;
+  const double unit_cycles = plan.format == LinearFormat::kBf16 ? 120 : 480;
+  const int passes =
+      ceil_div(ceil_div(plan.tiles, plan.clusters), kFewestLinearWarps / plan.input_warps);
+  const int units = ceil_div(plan.units, plan.cluster_size);
+  double cycles = unit_cycles * units_of_busiest_warp(plan);
+  cycles += units * unit_inputs(plan.format) * 16 / kL2BytesPerCycle;
+  cycles += passes * (kPassCycles + (plan.input_warps > 1 ? kSharedTileCycles : 0));
+  return cycles;
+}
+
+Status check_shape(LinearFormat format, int64_t in_features, int64_t out_features) {
+  const int step = unit_inputs(format);
+  if (in_features < step || in_features % step != 0 || out_features < 1) {
+    return {StatusCode::kUnsupported, shape_text(in_features, out_features) +
+                                          ": on a GPU the inputs must be a multiple of " +
+                                          std::to_string(step)};
+  }
+  if (in_features > (1 << 20) || out_features > (1 << 24)) {
+    return {StatusCode::kUnsupported, shape_text(in_features, out_features) + " is too large"};
+  }
+  return {};
+}
+
+// Shared memory of an SM left to small kernels between two layers.
+constexpr int kRoomForOthers = 2 << 10;
+// Fewer units on their way than this leave the memory idle while a warp computes.
+constexpr int kWantedStages = 2;
+// Room for 8 rows of activations, unless one unit a warp takes more.
+constexpr int kInputBytes = 36 << 10;
+
+// Bytes of a row of `units` units in shared memory: 64 more than a multiple of 128, so that rows
+// that a quarter of a warp reads together start in different halves of the banks.
+int input_stride(const LinearPlan& plan, int units) {
+  const int bytes = units * unit_inputs(plan.format) * 2;
+  return bytes % 128 == 0 ? bytes + 64 : bytes;
+}
+
+// Shared memory: barriers, up to four segments of activations, the sums that warps
+// of a group exchange, those that peers send (two buffers, one if there is one pass), and the rings
+// in what is left of `limit`; stages is below 1 if nothing is.
+LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int input_buffers,
+                     int most_input_bytes) {
+  LinearLaunch launch;
+  launch.row_blocks = row_blocks;
+  launch.warps = linear_warps(row_blocks);
+  const int tile_warps = launch.warps / plan.input_warps;
+  const int warp_units = ceil_div(ceil_div(plan.units, plan.cluster_size), plan.input_warps);
+  int input_bytes = 0;
+  for (launch.segment_units = warp_units;; --launch.segment_units) {
+    launch.segments = ceil_div(warp_units, launch.segment_units);
+    launch.input_stride_bytes = input_stride(plan, launch.segment_units * plan.input_warps);
+    launch.input_buffers = std::min(launch.segments, input_buffers);
+    input_bytes = launch.input_buffers * 8 * row_blocks * launch.input_stride_bytes;
+    if (launch.segment_units == 1 || input_bytes <= most_input_bytes * row_blocks) break;
+  }
+  const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
+  const int buffers = cluster_tiles > tile_warps ? 2 : 1;
+  const int reduce_bytes = plan.input_warps > 1 ? launch.warps * row_blocks * 512 : 0;
+  launch.receive_buffer_bytes = std::min(tile_warps, cluster_tiles) * row_blocks * 1024;
+  launch.reduce_offset = kBarrierBytes + input_bytes;
+  launch.receive_offset = launch.reduce_offset + reduce_bytes;
+  launch.ring_offset =
+      (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
+  const int ring_stage_bytes = launch.warps * stage_bytes(plan.format);
+  launch.stages = std::min((limit - launch.ring_offset) / ring_stage_bytes, kMaxStages);
+  launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
+  return launch;
+}
+
+}  // namespace
+
+Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
+                               int cluster_size, int input_warps) {
+  FORERUN_RETURN_IF_ERROR(check_shape(format, in_features, out_features));
+  LinearPlan plan;
+  plan.format = format;
+  plan.in_features = in_features;
+  plan.out_features = out_features;
+  plan.tiles = static_cast<int>((out_features + kTileOutputs - 1) / kTileOutputs);
+  plan.units = static_cast<int>(in_features / unit_inputs(format));
+  plan.cluster_size = cluster_size;
+  plan.input_warps = input_warps;
+  const bool powers =
+      (cluster_size == 1 || cluster_size == 2 || cluster_size == 4 || cluster_size == 8) &&
+      (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8);
+  if (!powers || input_warps > kFewestLinearWarps || cluster_size * input_warps > plan.units) {
+    return Status(StatusCode::kInvalidArgument,
+                  shape_text(in_features, out_features) + " cannot be split over " +
+                      std::to_string(cluster_size) + " blocks of " + std::to_string(input_warps) +
+                      " warps by input: each must be 1, 2, 4 or 8, their product at most " +
+                      std::to_string(plan.units));
+  }
+  plan.clusters = most_clusters(cluster_size);
+  return plan;
+}
+
+Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features) {
+  FORERUN_RETURN_IF_ERROR(check_shape(format, in_features, out_features));
+  double least = std::numeric_limits<double>::infinity();
+  LinearPlan best;
+  for (const int cluster_size : {1, 2}) {
+    for (const int input_warps : {1, 2, 4, 8}) {
+      const Result<LinearPlan> plan =
+          plan_linear(format, in_features, out_features, cluster_size, input_warps);
+      if (!plan.ok()) continue;
+      const double cycles = estimated_cycles(*plan);
+      if (cycles < least) {
+        least = cycles;
+        best = *plan;
+      }
+    }
+  }
+  return best;
+}
+
+Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit) {
+  if (rows < 1) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a linear layer needs at least one row, not " + std::to_string(rows));
+  }
+  // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
+  // the first computes. Only where 8 rows more would mean a second pass over the weight may a
+  // launch take the room of both.
+  const int half = (shared_limit + 1024) / 2 - 1024 - kRoomForOthers / 2;
+  const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
+  for (int row_blocks = wanted; row_blocks >= 1; row_blocks /= 2) {
+    for (const int limit : {half, shared_limit}) {
+      for (const int buffers : {2, 3, kInputSegments}) {
+        for (const int input_bytes : {kInputBytes, kInputBytes / 2, kInputBytes / 4}) {
+          LinearLaunch launch = lay_out(plan, row_blocks, limit, buffers, input_bytes);
+          if (launch.stages < (limit == half ? kWantedStages : 1)) continue;
+          launch.row_tiles = ceil_div(rows, 8 * row_blocks);
+          return launch;
+        }
+      }
+    }
+  }
+  return Status(StatusCode::kUnsupported,
+                shape_text(plan.in_features, plan.out_features) + ": 8 rows do not fit in the " +
+                    std::to_string(shared_limit) + " bytes of shared memory of a block");
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,103 @@
+// How a weight lies in GPU memory and how its products are split over a GPU: host arithmetic only,
+// so that it is tested where there is no GPU.
+//
+// A weight [out][in] is stored as units, [out / 32][in / unit_inputs], each one contiguous piece
+// that a warp copies into shared memory and multiplies:
+//   int4  32 outputs x 128 inputs: 2,048 bytes of nibbles, 32 f16 scales, 32 zero points of 4 bits
+//         (2,128 bytes: 4.16 bits a weight)
+//   bf16  32 outputs x 32 inputs: 2,048 bytes
+// Inside a unit, bytes lie in the order of the tensor core's fragments: weights are the 16-row
+// operand of mma.m16n8k16, the rows of the activation its 8 columns.
+//
+// The split depends on the weight's shape alone, never on the number of rows. A weight is cut into
+// `clusters` ranges of 32-output tiles. A cluster of `cluster_size` blocks shares a range; each of
+// its blocks has a part of the inputs. Inside a block, `tile_warps` groups of warps take different
+// tiles, and the `input_warps` warps of a group different inputs. Sums run over a warp's inputs in
+// order, then over the warps of a group in order, then over the blocks of a cluster in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "forerun/status.h"
+
+namespace forerun::cuda {
+
+enum class LinearFormat : uint8_t { kInt4Group128, kBf16 };
+
+inline constexpr int kTileOutputs = 32;
+// Warps of a block that multiplies 8 * row_blocks rows at a time. Up to 16 rows two blocks of 8
+// warps share an SM; at 32 rows one of 16 does better. The split of the inputs, and so the bits,
+// are the same for either.
+constexpr int linear_warps(int row_blocks) { return row_blocks == 4 ? 16 : 8; }
+inline constexpr int kFewestLinearWarps = 8;
+inline constexpr int kMostLinearWarps = 16;
+inline constexpr int kInt4Group = 128;  // inputs that share a scale
+
+constexpr int unit_inputs(LinearFormat format) {
+  return format == LinearFormat::kInt4Group128 ? 128 : 32;
+}
+constexpr int unit_bytes(LinearFormat format) {
+  return format == LinearFormat::kInt4Group128 ? 2048 + 64 + 16 : 2048;
+}
+
+// Clusters of a launch by their size. Launches of exactly one block an SM (of half an SM's shared
+// memory) place themselves evenly: while one runs, the next finds one place free on every SM.
+// Clusters of 4 or 8 cannot fill 132 SMs, since they lie inside a GPC: measured, 32 of 4 or 16 of 8
+// leave 12 SMs empty and 8 with two blocks, which take twice as long.
+constexpr int most_clusters(int cluster_size) { return 132 / cluster_size; }
+
+// Room of a unit in a ring. Bulk copies to addresses that are not multiples of 128 are slower: bf16
+// layers took 13% longer.
+constexpr int stage_bytes(LinearFormat format) { return (unit_bytes(format) + 127) / 128 * 128; }
+
+struct LinearPlan {
+  LinearFormat format = LinearFormat::kBf16;
+  int64_t in_features = 0;
+  int64_t out_features = 0;
+  int tiles = 0;  // ceil(out / 32)
+  int units = 0;  // in / unit_inputs
+  int cluster_size = 1;
+  int clusters = 1;
+  int input_warps = 1;
+  // Bytes that one pass over the weight reads.
+  size_t weight_bytes() const {
+    return static_cast<size_t>(tiles) * static_cast<size_t>(units) *
+           static_cast<size_t>(unit_bytes(format));
+  }
+};
+
+// The split used for a shape. Fails if the inputs are not a multiple of 128 (int4) or 32 (bf16).
+Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features);
+
+// The same with a given split, for measuring; fails if it does not fit the shape.
+Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
+                               int cluster_size, int input_warps);
+
+// The most segments of activations in shared memory.
+inline constexpr int kInputSegments = 4;
+// The most units that a warp keeps on their way.
+inline constexpr int kMaxStages = 8;
+// Barriers at the start of a block's shared memory: one a stage and warp, two a segment of
+// activations, two for sums from peers.
+inline constexpr int kBarrierBytes =
+    ((kMostLinearWarps * kMaxStages + 2 * kInputSegments + 2) * 8 + 127) / 128 * 128;
+
+// What a launch for `rows` rows needs: rows are cut into tiles of 8 * row_blocks.
+struct LinearLaunch {
+  int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share a weight's registers
+  int warps = 8;
+  int row_tiles = 1;           // passes over the weight
+  int segment_units = 1;       // units of a warp's activations that travel together
+  int segments = 1;            // of them, for a warp's units of one tile
+  int input_buffers = 1;       // segments in shared memory at once
+  int stages = 2;              // units a warp keeps on their way
+  int input_stride_bytes = 0;  // a row of activations in shared memory
+  int reduce_offset = 0, receive_offset = 0, ring_offset = 0;  // bytes in shared memory
+  int receive_buffer_bytes = 0;                                // one of the two
+  int shared_bytes = 0;
+};
+// `shared_limit`: what a block may ask for on the device. Fails if not even 8 rows fit.
+Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit);
+
+}  // namespace forerun::cuda

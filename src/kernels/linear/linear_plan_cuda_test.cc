@@ -1,0 +1,78 @@
+#include "kernels/linear/linear_plan_cuda.h"
+
+#include <gtest/gtest.h>
+
+namespace forerun::cuda {
+namespace {
+
+constexpr int kH200SharedLimit = 232448;
+
+struct Shape {
+  int64_t in, out;
+};
+// Layers of Llama-3-70B over 1 to 4 GPUs, 8B, 3B, 1B, and awkward ones.
+constexpr Shape kShapes[] = {
+    {8192, 2560},  {2048, 8192},  {8192, 14336}, {7168, 8192},  {8192, 5120}, {4096, 8192},
+    {14336, 8192}, {8192, 10240}, {28672, 8192}, {8192, 57344}, {4096, 6144}, {4096, 4096},
+    {4096, 28672}, {14336, 4096}, {3072, 5120},  {3072, 16384}, {2048, 3072}, {2048, 2048},
+    {128, 8},      {256, 40},     {384, 100},    {4096, 128256}};
+
+TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
+  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+    for (const Shape& shape : kShapes) {
+      const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      EXPECT_GE(plan->tiles * kTileOutputs, shape.out);
+      EXPECT_EQ(static_cast<int64_t>(plan->units) * unit_inputs(format), shape.in);
+      EXPECT_LE(plan->cluster_size * plan->input_warps, plan->units);
+      EXPECT_LE(plan->clusters, most_clusters(plan->cluster_size));
+      for (const int rows : {1, 8, 9, 16, 17, 32, 64, 1000}) {
+        const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
+        ASSERT_TRUE(launch.ok()) << launch.status().message();
+        EXPECT_GE(launch->row_tiles * launch->row_blocks * 8, rows);
+        EXPECT_LE(launch->shared_bytes, kH200SharedLimit);
+        EXPECT_GE(launch->stages, 1);
+        EXPECT_LE(launch->stages, kMaxStages);
+        EXPECT_EQ(launch->input_stride_bytes % 128, 64);
+        const int warp_units = (plan->units + plan->cluster_size * plan->input_warps - 1) /
+                               (plan->cluster_size * plan->input_warps);
+        EXPECT_GE(launch->segments * launch->segment_units, warp_units);
+        EXPECT_EQ(launch->ring_offset % 128, 0);
+      }
+    }
+  }
+}
+
+TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
+  for (const Shape& shape : kShapes) {
+    const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, shape.in, shape.out);
+    ASSERT_TRUE(plan.ok());
+    const Result<LinearLaunch> launch = plan_launch(*plan, 8, kH200SharedLimit);
+    ASSERT_TRUE(launch.ok());
+    EXPECT_LE(2 * (launch->shared_bytes + 1024), kH200SharedLimit + 1024)
+        << shape.in << " x " << shape.out;
+  }
+}
+
+TEST(LinearPlanCuda, Int4TakesNoMoreThanItsPublishedBits) {
+  const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 8192, 14336);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_NEAR(static_cast<double>(plan->weight_bytes()) * 8 / (8192.0 * 14336.0), 4.16, 0.005);
+}
+
+TEST(LinearPlanCuda, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 4000, 64).status().code(),
+            StatusCode::kUnsupported);
+  EXPECT_EQ(plan_linear(LinearFormat::kBf16, 40, 64).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(plan_linear(LinearFormat::kBf16, 64, 64, 4, 1).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(plan_linear(LinearFormat::kBf16, 4096, 64, 3, 1).status().code(),
+            StatusCode::kInvalidArgument);
+  const Result<LinearPlan> plan = plan_linear(LinearFormat::kBf16, 4096, 64);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan_launch(*plan, 0, kH200SharedLimit).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(plan_launch(*plan, 8, 4096).status().code(), StatusCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace forerun::cuda

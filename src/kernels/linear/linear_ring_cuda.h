@@ -1,0 +1,122 @@
+// What moves through a block of the linear kernel (linear_cuda.cu): weights, activations and
+// partial sums. Device code; included by the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/linear/linear_plan_cuda.h"
+#include "kernels/linear/ptx_cuda.h"
+
+namespace forerun::cuda {
+
+// The arguments of the kernel; LinearPlan and LinearLaunch say what the names mean.
+struct LinearKernelArgs {
+  const std::byte* weight;
+  const __nv_bfloat16* input;
+  __nv_bfloat16* output;
+  const __nv_bfloat16* bias;
+  const __nv_bfloat16* residual;
+  int64_t input_stride, output_stride;
+  int rows, outputs;
+  int units, cluster_log2, input_warps_log2;
+  int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one tile more
+  int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
+      reduce_offset, receive_offset, ring_offset, receive_buffer_bytes;
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The units of one warp, in the order in which it multiplies them (tile after tile, a tile's inputs
+// in order), on their way through its ring. Every lane keeps the same state; lane 0 talks to the
+// copy engine.
+template <int kUnitBytes, int kStageBytes>
+struct UnitRing {
+  const std::byte* next;         // unit to request next
+  int tile_skip;                 // units from the end of a tile's to the warp's next tile's
+  int tile_units, left_in_tile;  // units of a tile; of the one requested from
+  int to_request, to_use;
+  uint64_t policy;
+  uint32_t data, data_end, barrier;  // the current stage
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void request(const LinearKernelArgs& args, int lane, uint32_t into,
+                                          uint32_t into_barrier) {
+    if (to_request == 0) return;
+    if (lane == 0) {
+      barrier_arrive_expecting(into_barrier, kUnitBytes);
+      bulk_copy_streaming(into, next, kUnitBytes, into_barrier, policy);
+    }
+    --to_request;
+    next += kUnitBytes << args.input_warps_log2;
+    if (--left_in_tile == 0) {
+      left_in_tile = tile_units;
+      next += static_cast<int64_t>(tile_skip) * kUnitBytes;
+    }
+  }
+  __device__ __forceinline__ void wait() const { barrier_wait(barrier, parity); }
+  // Call once the warp has loaded the last of the current unit: requests another into its place.
+  __device__ __forceinline__ void release(const LinearKernelArgs& args, int lane) {
+    __syncwarp();
+    request(args, lane, data, barrier);
+    data += kStageBytes;
+    barrier += 8;
+    if (data == data_end) {
+      data -= args.stages * kStageBytes;
+      barrier -= args.stages * 8;
+      parity ^= 1;
+    }
+  }
+};
+
+// The activations of a block on their way: segments of its inputs, several at a time, one copy a
+// row. Warp 0 requests them; if there are as many buffers as segments they stay, otherwise each
+// pass over the tiles brings them again.
+struct InputRing {
+  uint32_t data, full, empty;    // buffer 0 and the barriers of all buffers
+  int left;                      // segments to request, all passes
+  int next = 0, next_begin = 0;  // buffer and byte of a row that come next
+
+  // Called by all lanes of warp 0. `rows_begin`: the block's inputs of its first row;
+  // `block_bytes`: of a row.
+  __device__ __forceinline__ void request(const LinearKernelArgs& args,
+                                          const __nv_bfloat16* rows_begin, int block_bytes,
+                                          int row_blocks, int rows, int lane) {
+    const uint32_t barrier = full + next * 8;
+    const int bytes = min(args.segment_bytes, block_bytes - next_begin);
+    if (lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
+    __syncwarp();
+    if (lane < rows) {
+      bulk_copy(data + (next * 8 * row_blocks + lane) * args.input_stride_bytes,
+                rows_begin + lane * args.input_stride + next_begin / 2, bytes, barrier);
+    }
+    --left;
+    if (++next == args.input_buffers) next = 0;
+    next_begin += args.segment_bytes;
+    if (next_begin >= block_bytes) next_begin = 0;
+  }
+};
+
+// Hands a lane's partial sums to the block of the cluster that adds them up: block r owns the
+// lanes [32 r / size, 32 (r + 1) / size) of every fragment.
+struct PartialSums {
+  uint32_t buffer, barrier;  // this block's receive buffer and what counts its bytes
+  int slices, rank, lanes_log2;
+
+  __device__ __forceinline__ uint32_t offset(int source, int half, int slice, int lane) const {
+    return static_cast<uint32_t>(((((source * 2 + half) * slices + slice) << lanes_log2) +
+                                  (lane & ((1 << lanes_log2) - 1))) *
+                                 16);
+  }
+  __device__ __forceinline__ void push(int half, int slice, int lane, float4 v) const {
+    const auto owner = static_cast<uint32_t>(lane >> lanes_log2);
+    store_peer_16(peer_address(buffer + offset(rank, half, slice, lane), owner),
+                  peer_address(barrier, owner), v);
+  }
+};
+
+#endif
+
+}  // namespace forerun::cuda

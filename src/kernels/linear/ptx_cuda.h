@@ -1,0 +1,139 @@
+// The machine instructions that the kernels are built from, each spelled once. sm_90 brings
+// clusters, bulk copies and dependent launch; where they are missing (sm_80) the wrappers that have
+// no equivalent are left out, and kernels that need them are not compiled.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace forerun::cuda {
+
+// c += a * b, 16 x 16 times 16 x 8, bf16 in, f32 sums.
+__device__ __forceinline__ void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                         uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3},[%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address));
+  return v;
+}
+
+// (v & mask) | bits in one instruction, which takes one immediate operand: keep `bits` in a
+// register that the compiler cannot see through (opaque()), or it spends two.
+template <uint32_t kMask>
+__device__ __forceinline__ uint32_t and_or(uint32_t v, uint32_t bits) {
+  uint32_t r;
+  asm("lop3.b32 %0,%1,%2,%3,0xea;" : "=r"(r) : "r"(v), "n"(kMask), "r"(bits));
+  return r;
+}
+__device__ __forceinline__ uint32_t opaque(uint32_t v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0],%1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes initialized barriers visible to the copy engine and the cluster.
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive_expecting(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _,[%0],%1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _,[%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done,[%0],%1;\n"
+      " @done bra over;\n bra again;\n over:\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// Global to shared, completing on `barrier`; 16-byte aligned addresses and size.
+__device__ __forceinline__ void bulk_copy(uint32_t target, const void* source, uint32_t bytes,
+                                          uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1],%2,[%3];" ::"r"(
+          target),
+      "l"(source), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+// Weights are read once: the L2's room belongs to activations and the cache of keys and values.
+__device__ __forceinline__ void bulk_copy_streaming(uint32_t target, const void* source,
+                                                    uint32_t bytes, uint32_t barrier,
+                                                    uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0],[%1],%2,[%3],%4;" ::"r"(target),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+__device__ __forceinline__ uint64_t evict_first_policy() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0,%%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Says that this thread has come so far / waits for every thread of the cluster to have said so.
+// Orders nothing but what barrier_init_fence() does: data travels with store_peer_16.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ uint32_t peer_address(uint32_t address, uint32_t rank) {
+  uint32_t result;
+  asm volatile("mapa.shared::cluster.u32 %0,%1,%2;" : "=r"(result) : "r"(address), "r"(rank));
+  return result;
+}
+// Stores into a block of the cluster and counts 16 bytes off that block's barrier; both addresses
+// from peer_address(). Returns at once; no fence is needed on either side.
+__device__ __forceinline__ void store_peer_16(uint32_t address, uint32_t barrier, float4 v) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0],{%1,%2,%3,%4},[%5];" ::"r"(
+          address),
+      "r"(__float_as_uint(v.x)), "r"(__float_as_uint(v.y)), "r"(__float_as_uint(v.z)),
+      "r"(__float_as_uint(v.w)), "r"(barrier)
+      : "memory");
+}
+// The stream's next kernel may start now (it still waits for this one's end before it reads).
+__device__ __forceinline__ void launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+// Returns once the stream's previous kernel is complete and its writes are visible.
+__device__ __forceinline__ void wait_for_previous_kernel() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+#endif
+
+// Lets `threads` threads of a block meet; `id` 1 to 15 (0 is __syncthreads).
+__device__ __forceinline__ void named_barrier(int id, int threads) {
+  asm volatile("bar.sync %0,%1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,26 @@
+// Root-mean-square normalization: y = x / sqrt(mean(x²) + eps) * weight, over a row or over a head.
+//
+// The sum of squares runs in 16 fixed lanes and one fixed tree, in plain C++ that no compiler may
+// reorder: the same bits in every build for every team.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/tensor_view.h"
+#include "device/cpu/team.h"
+
+namespace forerun {
+
+// One row of weight.size() elements; y may be x.
+void rms_norm_row(const float* x, std::span<const float> weight, float eps, float* y);
+
+// Collective: y [rows][dim] from x [rows][dim]; members take whole rows. y may be x.
+void rms_norm(const Team& team, MatrixView<const float> x, std::span<const float> weight, float eps,
+              MatrixView<float> y);
+
+// Reference twin in double. Single-threaded.
+void rms_norm_ref(MatrixView<const float> x, std::span<const float> weight, float eps,
+                  MatrixView<float> y);
+
+}  // namespace forerun

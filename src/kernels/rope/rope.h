@@ -1,0 +1,62 @@
+// Rotary position embedding, the convention that pairs dimension i with i + head_dim / 2.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "device/cpu/team.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+// Angles of a position are position * frequencies[i], i < head_dim / 2, in radians; rotated vectors
+// are multiplied by `magnitude` (YaRN's attention factor; 1 elsewhere).
+struct RopeFrequencies {
+  std::vector<double> frequencies;
+  double magnitude = 1.0;
+};
+
+// Cosines and sines by position, computed in double the first time a position is asked for. Memory
+// for all positions is reserved but taken only for those used.
+//
+// prepare() by one thread; the accessors by any number of threads afterwards.
+class RopeTable {
+ public:
+  RopeTable() = default;
+  ~RopeTable();
+  RopeTable(RopeTable&& other) noexcept;
+  RopeTable& operator=(RopeTable&& other) noexcept;
+
+  // Positions 0 to max_position - 1.
+  static Result<RopeTable> create(RopeFrequencies frequencies, int32_t max_position);
+
+  int32_t max_position() const { return max_position_; }
+  void prepare(int32_t position);
+  // [head_dim / 2], times the magnitude. Only after prepare(position).
+  const float* cosines(int32_t position) const { return row(position); }
+  const float* sines(int32_t position) const { return row(position) + half_; }
+
+ private:
+  float* row(int32_t position) const { return data_ + static_cast<int64_t>(position) * 2 * half_; }
+
+  RopeFrequencies frequencies_;
+  int64_t half_ = 0;
+  int32_t max_position_ = 0;
+  size_t reserved_bytes_ = 0;
+  float* data_ = nullptr;
+};
+
+// Rotates one head [2 * half] in place.
+void rope_head(float* x, const float* cosines, const float* sines, int64_t half);
+
+// Collective: rotates every head of x [rows][num_heads * head_dim] in place; members take rows.
+void rope(const Team& team, const RopeTable& table, std::span<const int32_t> positions,
+          int64_t head_dim, MatrixView<float> x);
+
+// Reference twin in double, from the frequencies. Single-threaded.
+void rope_ref(const RopeFrequencies& frequencies, std::span<const int32_t> positions,
+              MatrixView<float> x);
+
+}  // namespace forerun
