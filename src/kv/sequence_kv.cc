@@ -1,0 +1,170 @@
+#include "kv/sequence_kv.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace forerun {
+namespace {
+
+int32_t blocks_for(int32_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
+
+}  // namespace
+
+SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens) : pool_(pool) {
+  blocks_.reserve(static_cast<size_t>(blocks_for(max_tokens)));
+}
+
+SequenceKv::~SequenceKv() {
+  for (int32_t block : blocks_) pool_->release(block);
+}
+
+Status SequenceKv::reserve(int32_t rows) {
+  const int32_t needed = blocks_for(length() + rows);
+  const auto held = static_cast<int32_t>(blocks_.size());
+  if (needed - held > pool_->free_blocks()) {
+    return Status(StatusCode::kResourceExhausted,
+                  "KV cache is full: " + std::to_string(length() + rows) + " tokens need " +
+                      std::to_string(needed) + " blocks of " + std::to_string(kKvBlockTokens) +
+                      ", the sequence holds " + std::to_string(held) + ", " +
+                      std::to_string(pool_->free_blocks()) + " of " +
+                      std::to_string(pool_->total_blocks()) + " are free");
+  }
+  for (int32_t block = held; block < needed; ++block) blocks_.push_back(pool_->allocate());
+  return {};
+}
+
+int32_t SequenceKv::append_prefix() {
+  assert(tree_.empty() && pending_.empty());
+  assert(blocks_for(prefix_length_ + 1) <= static_cast<int32_t>(blocks_.size()));
+  return prefix_length_++;
+}
+
+int32_t SequenceKv::append_tree(NodeId node, int32_t parent_idx, TokenId token) {
+  assert(pending_.empty() && index_.find(node) < 0);
+  assert(blocks_for(length() + 1) <= static_cast<int32_t>(blocks_.size()));
+  const auto tree_idx = static_cast<int32_t>(tree_.size());
+  const int32_t position =
+      parent_idx < 0 ? prefix_length_ : tree_[static_cast<size_t>(parent_idx)].position + 1;
+  tree_.push_back({node, parent_idx, position, token, prefix_length_ + tree_idx});
+  index_.insert(node, tree_idx);
+  return tree_idx;
+}
+
+void SequenceKv::truncate(int32_t prefix_length, int32_t tree_size) {
+  assert(prefix_length <= prefix_length_ && tree_size <= static_cast<int32_t>(tree_.size()));
+  prefix_length_ = prefix_length;
+  tree_.resize(static_cast<size_t>(tree_size));
+  rebuild_index();
+}
+
+void SequenceKv::rebuild_index() {
+  index_.clear();
+  for (size_t tree_idx = 0; tree_idx < tree_.size(); ++tree_idx) {
+    index_.insert(tree_[tree_idx].node, static_cast<int32_t>(tree_idx));
+  }
+}
+
+Status SequenceKv::commit(std::span<const NodeId> nodes) {
+  if (nodes.empty()) return {};
+  int32_t last = -1;
+  for (NodeId node : nodes) {
+    const int32_t tree_idx = index_.find(node);
+    if (tree_idx < 0 || tree_[static_cast<size_t>(tree_idx)].parent_idx != last) {
+      return Status(StatusCode::kInternal,
+                    "commit: node " + std::to_string(node) +
+                        (tree_idx < 0 ? " has no KV; accepted are nodes of the tree region"
+                                      : " does not continue the committed path"));
+    }
+    last = tree_idx;
+  }
+  for (NodeId node : nodes) {
+    const TreeRow& row = tree_[static_cast<size_t>(index_.find(node))];
+    pending_.push_back({row.stored_slot, prefix_length_++});
+  }
+  // Descendants of the last node stay, now as children of the prefix. Parents come first.
+  new_index_.assign(tree_.size(), -1);
+  size_t kept = 0;
+  for (size_t tree_idx = static_cast<size_t>(last) + 1; tree_idx < tree_.size(); ++tree_idx) {
+    TreeRow row = tree_[tree_idx];
+    const bool child_of_last = row.parent_idx == last;
+    if (!child_of_last &&
+        (row.parent_idx < 0 || new_index_[static_cast<size_t>(row.parent_idx)] < 0)) {
+      continue;
+    }
+    row.parent_idx = child_of_last ? -1 : new_index_[static_cast<size_t>(row.parent_idx)];
+    new_index_[tree_idx] = static_cast<int32_t>(kept);
+    tree_[kept++] = row;
+  }
+  tree_.resize(kept);
+  rebuild_index();
+  return {};
+}
+
+Status SequenceKv::keep(std::span<const NodeId> nodes) {
+  new_index_.assign(tree_.size(), -1);
+  for (NodeId node : nodes) {
+    const int32_t tree_idx = index_.find(node);
+    if (tree_idx < 0) {
+      return Status(StatusCode::kInternal, "keep: node " + std::to_string(node) +
+                                               " has no KV; accepted are nodes of the tree region");
+    }
+    new_index_[static_cast<size_t>(tree_idx)] = 0;
+  }
+  for (size_t tree_idx = 0; tree_idx < tree_.size(); ++tree_idx) {
+    const TreeRow& row = tree_[tree_idx];
+    if (new_index_[tree_idx] < 0 || row.parent_idx < 0) continue;
+    if (new_index_[static_cast<size_t>(row.parent_idx)] < 0) {
+      return Status(StatusCode::kInternal,
+                    "keep: node " + std::to_string(row.node) + " is kept without its parent " +
+                        std::to_string(tree_[static_cast<size_t>(row.parent_idx)].node));
+    }
+  }
+  size_t kept = 0;
+  for (size_t tree_idx = 0; tree_idx < tree_.size(); ++tree_idx) {
+    if (new_index_[tree_idx] < 0) continue;
+    TreeRow row = tree_[tree_idx];
+    if (row.parent_idx >= 0) row.parent_idx = new_index_[static_cast<size_t>(row.parent_idx)];
+    new_index_[tree_idx] = static_cast<int32_t>(kept);
+    tree_[kept++] = row;
+  }
+  if (kept == tree_.size()) return {};
+  tree_.resize(kept);
+  rebuild_index();
+  return {};
+}
+
+void SequenceKv::take_moves(std::vector<KvMove>& moves) {
+  moves.clear();
+  for (const KvMove& move : pending_) {
+    if (move.from_slot != move.to_slot) moves.push_back(move);
+  }
+  pending_.clear();
+  for (size_t tree_idx = 0; tree_idx < tree_.size(); ++tree_idx) {
+    const int32_t slot = prefix_length_ + static_cast<int32_t>(tree_idx);
+    if (tree_[tree_idx].stored_slot == slot) continue;
+    moves.push_back({tree_[tree_idx].stored_slot, slot});
+    tree_[tree_idx].stored_slot = slot;
+  }
+}
+
+void SequenceKv::release_unused() {
+  const auto needed = static_cast<size_t>(blocks_for(length()));
+  while (blocks_.size() > needed) {
+    pool_->release(blocks_.back());
+    blocks_.pop_back();
+  }
+}
+
+int32_t SequenceKv::share_prefix(const SequenceKv& other, int32_t tokens) {
+  assert(blocks_.empty() && pool_ == other.pool_ && other.pending_.empty());
+  const int32_t count = std::max(0, std::min(tokens, other.prefix_length_)) / kKvBlockTokens;
+  for (int32_t block_idx = 0; block_idx < count; ++block_idx) {
+    const int32_t block = other.blocks_[static_cast<size_t>(block_idx)];
+    pool_->share(block);
+    blocks_.push_back(block);
+  }
+  prefix_length_ = count * kKvBlockTokens;
+  return prefix_length_;
+}
+
+}  // namespace forerun

@@ -1,0 +1,90 @@
+// Where one sequence's KV lies in one role's storage (SwiftSpec's invariant): slots
+// [prefix | tree region], the prefix contiguous in sequence order, the live tree right behind it,
+// parents before children. Bookkeeping only: the caller moves the KV itself, by the list of
+// take_moves().
+//
+// Used by one thread. Allocates only while a sequence or its tree grows past its largest size so
+// far.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "forerun/status.h"
+#include "kv/block_pool.h"
+#include "kv/node_index.h"
+#include "step/step.h"
+#include "step/types.h"
+
+namespace forerun {
+
+class SequenceKv {
+ public:
+  struct TreeRow {
+    NodeId node = kNoNode;
+    int32_t parent_idx = -1;  // in tree_rows(); -1: it continues the prefix
+    int32_t position = 0;
+    TokenId token = 0;
+    int32_t stored_slot = 0;  // where its KV lies until take_moves()
+  };
+
+  // `pool` must outlive the object. `max_tokens`: the block table's capacity is reserved for it.
+  SequenceKv(BlockPool* pool, int32_t max_tokens);
+  ~SequenceKv();  // releases every block
+  SequenceKv(const SequenceKv&) = delete;
+  SequenceKv& operator=(const SequenceKv&) = delete;
+
+  int32_t prefix_length() const { return prefix_length_; }
+  std::span<const TreeRow> tree_rows() const { return tree_; }
+  int32_t length() const { return prefix_length_ + static_cast<int32_t>(tree_.size()); }
+  std::span<const int32_t> block_table() const { return blocks_; }
+  int32_t slot_of(int32_t tree_idx) const { return prefix_length_ + tree_idx; }
+  // Index in tree_rows(), -1 where the node has no KV here.
+  int32_t find(NodeId node) const { return index_.find(node); }
+
+  // Takes blocks for `rows` more rows. kResourceExhausted where the pool has too few: the sequence
+  // then holds what it held.
+  Status reserve(int32_t rows);
+  // Appends one prefix row and returns its slot. Needs an empty tree region and reserve()d room.
+  int32_t append_prefix();
+  // Appends a tree row behind the others and returns its index. `node` is new; `parent_idx` as in
+  // TreeRow. Needs reserve()d room.
+  int32_t append_tree(NodeId node, int32_t parent_idx, TokenId token);
+  // Takes back the rows appended last, down to these sizes.
+  void truncate(int32_t prefix_length, int32_t tree_size);
+
+  // The path `nodes`, which starts at the end of the prefix, becomes prefix. Rows that do not
+  // descend from its last node contradict the new prefix and are dropped. An empty path changes
+  // nothing. kInternal where the nodes are no such path; nothing has changed then.
+  Status commit(std::span<const NodeId> nodes);
+  // Drops all tree rows but `nodes`, which keep their order in the region. Every parent must be
+  // kept or be the prefix. kInternal where it is not or a node is unknown; nothing has changed
+  // then.
+  Status keep(std::span<const NodeId> nodes);
+  // What commit() and keep() since the last call ask to be moved, together: both columns ascend and
+  // from_slot > to_slot. Must be carried out before rows are appended, and before
+  // release_unused().
+  void take_moves(std::vector<KvMove>& moves);
+  // Returns the blocks behind the last slot to the pool.
+  void release_unused();
+
+  // Starts this empty sequence with the first full blocks of another one's prefix, at most `tokens`
+  // tokens, and returns how many it took. Nobody writes to a full prefix block again, so sharing it
+  // needs no copy.
+  int32_t share_prefix(const SequenceKv& other, int32_t tokens);
+
+ private:
+  void rebuild_index();
+
+  BlockPool* pool_;
+  std::vector<int32_t> blocks_;
+  std::vector<TreeRow> tree_;
+  NodeIndex index_;
+  std::vector<KvMove> pending_;     // of rows committed since take_moves()
+  std::vector<int32_t> new_index_;  // scratch
+  int32_t prefix_length_ = 0;
+};
+
+}  // namespace forerun

@@ -1,0 +1,31 @@
+#include "model/forward_buffers.h"
+
+#include <algorithm>
+
+namespace forerun {
+
+void ForwardBuffers::reserve(const ModelConfig& config, Activation activation, int32_t team_size) {
+  hidden_size_ = config.hidden_size;
+  q_size_ = static_cast<int64_t>(config.num_heads) * config.head_dim;
+  kv_size_ = static_cast<int64_t>(config.num_kv_heads) * config.head_dim;
+  mlp_size_ = config.intermediate_size;
+  const auto floats = [](int64_t rows, int64_t width) {
+    return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(rows * width));
+  };
+  hidden_ = floats(kMaxChunkRows, hidden_size_);
+  normalized_ = floats(kMaxChunkRows, hidden_size_);
+  q_ = floats(kMaxChunkRows, q_size_);
+  k_ = floats(kMaxChunkRows, kv_size_);
+  v_ = floats(kMaxChunkRows, kv_size_);
+  attended_ = floats(kMaxChunkRows, q_size_);
+  mlp_ = floats(kMaxChunkRows, mlp_size_);
+  const int64_t widest = std::max({hidden_size_, q_size_, mlp_size_});
+  shared_input_.reserve(kMaxChunkRows, widest, activation);
+  members_.resize(static_cast<size_t>(team_size));
+  for (Member& member : members_) {
+    member.input.reserve(kMaxOwnRows, widest, activation);
+    member.normalized = floats(kMaxOwnRows, hidden_size_);
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,57 @@
+// Activations of a forward pass on the CPU, for up to kMaxChunkRows rows; pages are taken as rows
+// are used.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "checkpoint/model_config.h"
+#include "kernels/linear/linear.h"
+#include "kernels/precision.h"
+
+namespace forerun {
+
+// A Step's rows pass through the layers in chunks of this many, so that activations stay bounded.
+inline constexpr int64_t kMaxChunkRows = 256;
+// Up to this many rows, every member normalizes and packs a linear layer's input for itself: that
+// takes less time than a barrier, and the copy lies in its own cache.
+inline constexpr int64_t kMaxOwnRows = 8;
+
+class ForwardBuffers {
+ public:
+  void reserve(const ModelConfig& config, Activation activation, int32_t team_size);
+
+  MatrixView<float> hidden(int64_t rows) const { return view(hidden_, rows, hidden_size_); }
+  MatrixView<float> normalized(int64_t rows) const { return view(normalized_, rows, hidden_size_); }
+  MatrixView<float> q(int64_t rows) const { return view(q_, rows, q_size_); }
+  MatrixView<float> k(int64_t rows) const { return view(k_, rows, kv_size_); }
+  MatrixView<float> v(int64_t rows) const { return view(v_, rows, kv_size_); }
+  MatrixView<float> attended(int64_t rows) const { return view(attended_, rows, q_size_); }
+  MatrixView<float> mlp(int64_t rows) const { return view(mlp_, rows, mlp_size_); }
+
+  LinearInput& shared_input() { return shared_input_; }
+  // A member's own, for up to kMaxOwnRows rows.
+  LinearInput& own_input(int32_t rank) { return members_[static_cast<size_t>(rank)].input; }
+  MatrixView<float> own_normalized(int32_t rank, int64_t rows) const {
+    return view(members_[static_cast<size_t>(rank)].normalized, rows, hidden_size_);
+  }
+
+ private:
+  using Floats = std::unique_ptr<float[]>;
+  struct Member {
+    LinearInput input;
+    Floats normalized;
+  };
+  static MatrixView<float> view(const Floats& data, int64_t rows, int64_t width) {
+    return {data.get(), {rows, width}};
+  }
+
+  int64_t hidden_size_ = 0, q_size_ = 0, kv_size_ = 0, mlp_size_ = 0;
+  Floats hidden_, normalized_, q_, k_, v_, attended_, mlp_;
+  LinearInput shared_input_;
+  std::vector<Member> members_;
+};
+
+}  // namespace forerun

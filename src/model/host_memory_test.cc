@@ -1,0 +1,151 @@
+// Memory limits, KV storage and estimates.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "checkpoint/testing.h"
+#include "model/decoder_memory.h"
+#include "model/kv_storage.h"
+#include "model/memory_limit.h"
+#include "model/rope_frequencies.h"
+#include "step/step.h"
+
+namespace forerun {
+namespace {
+
+void put(const TempDir& root, const std::string& file, const std::string& text) {
+  std::filesystem::create_directories((root.path() / file).parent_path());
+  ASSERT_TRUE(write_text(root.path() / file, text).ok());
+}
+
+TEST(MemoryLimit, TakesTheLeastOfWhatTheSystemSays) {
+  const TempDir root;
+  EXPECT_EQ(memory_limit(root.path()).available_bytes, INT64_MAX);
+  put(root, "proc/meminfo", "MemTotal:  9000 kB\nMemFree: 10 kB\nMemAvailable:    4000 kB\n");
+  EXPECT_EQ(memory_limit(root.path()).available_bytes, 4000 * 1024);
+  EXPECT_EQ(memory_limit(root.path()).source, "MemAvailable");
+
+  put(root, "proc/self/cgroup", "0::/outer/inner\n");
+  put(root, "sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  put(root, "sys/fs/cgroup/outer/inner/memory.current", "5\n");
+  EXPECT_EQ(memory_limit(root.path()).available_bytes, 4000 * 1024);
+  // A group further out limits too; page cache that it could drop counts as free.
+  put(root, "sys/fs/cgroup/outer/memory.max", "3000000\n");
+  put(root, "sys/fs/cgroup/outer/memory.current", "2000000\n");
+  put(root, "sys/fs/cgroup/outer/memory.stat", "anon 7\ninactive_file 500000\n");
+  const MemoryLimit limit = memory_limit(root.path());
+  EXPECT_EQ(limit.available_bytes, 1500000);
+  EXPECT_NE(limit.source.find("outer/memory.max"), std::string::npos) << limit.source;
+}
+
+TEST(MemoryLimit, ReadsVersion1Groups) {
+  const TempDir root;
+  put(root, "proc/self/cgroup", "5:cpu:/a\n4:memory:/b\n");
+  put(root, "sys/fs/cgroup/memory/b/memory.limit_in_bytes", "1000\n");
+  put(root, "sys/fs/cgroup/memory/b/memory.usage_in_bytes", "1400\n");
+  EXPECT_EQ(memory_limit(root.path()).available_bytes, 0);  // never negative
+}
+
+TEST(MemoryLimit, OfThisMachineIsPositive) { EXPECT_GT(memory_limit().available_bytes, 0); }
+
+TEST(KvStorage, TakesPagesOnlyWhenWritten) {
+  ModelConfig config;
+  config.num_layers = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 64;
+  // 1 TB of address space.
+  const int64_t blocks = (int64_t{1} << 40) / kv_block_bytes(config, DType::kBf16);
+  auto storage = KvStorage::create(config, DType::kBf16, blocks);
+  ASSERT_TRUE(storage.ok()) << storage.status().message();
+  EXPECT_EQ(storage->block_bytes(), 4 * 2 * 2 * 64 * 64 * 2);
+  const auto last = static_cast<int32_t>(blocks - 1);
+  const PagedKv top = storage->layer(3);
+  EXPECT_EQ(*top.value(last, 63, 1), std::byte{0});
+  // Layers do not overlap, blocks neither.
+  EXPECT_EQ(storage->layer(1).key(0, 0, 0) - storage->layer(0).key(0, 0, 0), top.layer_bytes());
+  EXPECT_EQ(storage->layer(0).key(1, 0, 0) - top.key(0, 0, 0), top.layer_bytes());
+  *top.key(7, 5, 1) = std::byte{42};
+  storage->copy_slot(7, 5, last, 9);
+  EXPECT_EQ(*top.key(last, 9, 1), std::byte{42});
+}
+
+TEST(DecoderMemory, CountsWhatTheFormatsTake) {
+  const TempDir dir;
+  ToySpec spec;  // f32, untied, 2 layers, hidden 64, mlp 128, 2 of 4 heads of 16, vocabulary 256
+  ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+  auto checkpoint = Checkpoint::open(dir.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const int64_t linear = 2 * (64 * 64 * 2 + 64 * 32 * 2 + 64 * 128 * 3);
+  const int64_t head = 256 * 64;
+  const int64_t norms = 5 * 64 * 4;
+  const auto bytes = [&](WeightOverride weights) {
+    return estimate_decoder_memory(*checkpoint, weights, Activation::kBf16).weight_bytes;
+  };
+  EXPECT_EQ(bytes(WeightOverride::kAsStored), 4 * (linear + 2 * head) + norms);
+  EXPECT_EQ(bytes(WeightOverride::kBf16), 2 * (linear + head) + 4 * head + norms);
+  const int64_t channels = 2 * (64 * 2 + 32 * 2 + 128 * 2 + 64) + 256;
+  EXPECT_EQ(bytes(WeightOverride::kInt8), linear + head + 4 * channels + 4 * head + norms);
+  const DecoderMemory bf16_kv =
+      estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kInt8);
+  EXPECT_EQ(bf16_kv.kv_bytes_per_token, 2 * 2 * 2 * 32 * 2);  // heads of 16, padded to 32
+  EXPECT_EQ(bf16_kv.kv_block_bytes, bf16_kv.kv_bytes_per_token * kKvBlockTokens);
+  EXPECT_EQ(estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kF32)
+                .kv_bytes_per_token,
+            2 * bf16_kv.kv_bytes_per_token);
+}
+
+// Llama 3.1's published parameters: short wavelengths stay, long ones are stretched eightfold.
+TEST(RopeFrequencies, Llama3StretchesLongWavelengths) {
+  ModelConfig config;
+  config.head_dim = 128;
+  config.rope_theta = 500000.0f;
+  const RopeFrequencies plain = rope_frequencies(config);
+  config.rope_scaling.kind = RopeScaling::Kind::kLlama3;
+  config.rope_scaling.factor = 8.0f;
+  config.rope_scaling.low_freq_factor = 1.0f;
+  config.rope_scaling.high_freq_factor = 4.0f;
+  config.rope_scaling.original_max_position = 8192;
+  const RopeFrequencies scaled = rope_frequencies(config);
+  ASSERT_EQ(scaled.frequencies.size(), 64u);
+  EXPECT_EQ(scaled.magnitude, 1.0);
+  bool blended = false;
+  for (size_t pair = 0; pair < 64; ++pair) {
+    const double wavelength = 2 * std::numbers::pi / plain.frequencies[pair];
+    const double ratio = plain.frequencies[pair] / scaled.frequencies[pair];
+    if (wavelength < 2048) {
+      EXPECT_DOUBLE_EQ(ratio, 1.0) << pair;
+    } else if (wavelength > 8192) {
+      EXPECT_NEAR(ratio, 8.0, 1e-9) << pair;
+    } else {
+      EXPECT_GT(ratio, 1.0) << pair;
+      EXPECT_LT(ratio, 8.0) << pair;
+      blended = true;
+    }
+  }
+  EXPECT_TRUE(blended);
+}
+
+TEST(RopeFrequencies, YarnDerivesItsMagnitude) {
+  ModelConfig config;
+  config.head_dim = 128;
+  config.rope_theta = 1000000.0f;
+  config.rope_scaling.kind = RopeScaling::Kind::kYarn;
+  config.rope_scaling.factor = 4.0f;
+  config.rope_scaling.original_max_position = 32768;
+  EXPECT_NEAR(rope_frequencies(config).magnitude, 0.1 * std::log(4.0) + 1.0, 1e-12);
+  config.rope_scaling.mscale = 2.0f;
+  config.rope_scaling.mscale_all_dim = 1.0f;
+  EXPECT_NEAR(rope_frequencies(config).magnitude,
+              (0.2 * std::log(4.0) + 1.0) / (0.1 * std::log(4.0) + 1.0), 1e-7);
+  config.rope_scaling.attention_factor = 1.5f;
+  EXPECT_EQ(rope_frequencies(config).magnitude, 1.5);
+  const RopeFrequencies scaled = rope_frequencies(config);
+  EXPECT_DOUBLE_EQ(scaled.frequencies.front(), 1.0);
+  EXPECT_NEAR(scaled.frequencies.back() * 4.0, std::pow(1e6, -126.0 / 128.0), 1e-12);
+}
+
+}  // namespace
+}  // namespace forerun

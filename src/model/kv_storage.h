@@ -1,0 +1,44 @@
+// The memory of a paged KV cache on the host: address space for all blocks, pages as they are first
+// written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "checkpoint/model_config.h"
+#include "forerun/status.h"
+#include "kernels/attention/attention.h"
+
+namespace forerun {
+
+// Bytes of one block, K and V of all layers, for elements of `dtype` (kBf16 or kF32).
+int64_t kv_block_bytes(const ModelConfig& config, DType dtype);
+
+// Blocks lie one after another, each with all its layers, so that a sequence touches memory in the
+// order in which its blocks were handed out. Movable; not thread-safe beyond what PagedKv is.
+class KvStorage {
+ public:
+  KvStorage() = default;
+  ~KvStorage();
+  KvStorage(KvStorage&& other) noexcept;
+  KvStorage& operator=(KvStorage&& other) noexcept;
+
+  // Reserves address space only; fails where even that is refused.
+  static Result<KvStorage> create(const ModelConfig& config, DType dtype, int64_t num_blocks);
+
+  int64_t num_blocks() const { return num_blocks_; }
+  int64_t block_bytes() const { return block_bytes_; }
+  PagedKv layer(int32_t layer_idx) const;
+  // Copies the KV of one slot to another, all layers.
+  void copy_slot(int32_t from_block, int32_t from_offset, int32_t to_block, int32_t to_offset);
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t reserved_bytes_ = 0;
+  int64_t num_blocks_ = 0;
+  int64_t block_bytes_ = 0;
+  int32_t num_layers_ = 0;
+  PagedKv first_layer_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,18 @@
+// A decoder's forward pass in plain double loops, straight from the checkpoint's tensors: what the
+// real ones are compared with. Shares no code with them. (forerun_model_testing)
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace forerun {
+
+// Logits of every position of `tokens`, [tokens][vocab_size], each position attending to itself and
+// those before it (within the layer's window). Unquantized checkpoints with plain or linear rope
+// only.
+std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<const int32_t> tokens);
+
+}  // namespace forerun

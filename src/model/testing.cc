@@ -1,0 +1,65 @@
+#include "model/testing.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+
+Result<LoadedDecoder> LoadedDecoder::open(const std::filesystem::path& dir, int32_t num_threads,
+                                          CpuDecoderOptions options) {
+  LoadedDecoder loaded;
+  FORERUN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(dir));
+  loaded.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
+  FORERUN_ASSIGN_OR_RETURN(loaded.device, CpuDevice::create({}, num_threads));
+  FORERUN_ASSIGN_OR_RETURN(loaded.decoder, CpuDecoder::load(*loaded.checkpoint, loaded.device.get(),
+                                                            std::move(options)));
+  return loaded;
+}
+
+std::vector<int32_t> SequenceDriver::blocks_for(int64_t num_tokens, int32_t first_block) {
+  std::vector<int32_t> blocks;
+  for (int64_t token = 0; token < num_tokens; token += kKvBlockTokens) {
+    blocks.push_back(first_block++);
+  }
+  return blocks;
+}
+
+void SequenceDriver::add_prefix_rows(Step& step, int32_t sequence_idx,
+                                     std::span<const int32_t> tokens, int32_t begin,
+                                     bool want_logits) {
+  for (size_t index = 0; index < tokens.size(); ++index) {
+    StepRow row;
+    row.token = tokens[index];
+    row.position = begin + static_cast<int32_t>(index);
+    row.sequence_idx = sequence_idx;
+    row.slot = row.position;
+    row.boundary = row.position + 1;
+    row.wants_logits = want_logits;
+    step.rows.push_back(row);
+  }
+}
+
+Result<std::vector<float>> SequenceDriver::run(std::span<const int32_t> tokens, int32_t begin,
+                                               int64_t rows_per_step) {
+  std::vector<float> logits;
+  Step step;
+  const auto count = static_cast<int64_t>(tokens.size());
+  for (int64_t first = 0; first < count; first += rows_per_step) {
+    const int64_t rows = std::min(rows_per_step, count - first);
+    step.clear();
+    step.sequences.push_back(sequence());
+    add_prefix_rows(step, 0, tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(rows)),
+                    begin + static_cast<int32_t>(first), true);
+    FORERUN_RETURN_IF_ERROR(decoder_->forward(step));
+    const std::vector<float> part = copy_logits(*decoder_);
+    logits.insert(logits.end(), part.begin(), part.end());
+  }
+  return logits;
+}
+
+std::vector<float> copy_logits(const Decoder& decoder) {
+  const MatrixView<const float> view = decoder.logits();
+  return {view.data(), view.data() + view.size()};
+}
+
+}  // namespace forerun

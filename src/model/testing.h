@@ -1,0 +1,55 @@
+// Drives a decoder directly, without executor or KV manager: for tests and benches.
+// (forerun_model_testing)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "device/cpu/team.h"
+#include "model/cpu_decoder.h"
+#include "model/decoder.h"
+#include "step/step.h"
+
+namespace forerun {
+
+// A checkpoint, a device and a CPU decoder on it, opened together.
+struct LoadedDecoder {
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::unique_ptr<CpuDevice> device;
+  std::unique_ptr<Decoder> decoder;
+
+  static Result<LoadedDecoder> open(const std::filesystem::path& dir, int32_t num_threads,
+                                    CpuDecoderOptions options);
+};
+
+// One sequence of a decoder: tokens in order of position, a block table, rows as they are built.
+class SequenceDriver {
+ public:
+  // `blocks`: physical blocks in the order of the sequence; must cover every slot used.
+  SequenceDriver(Decoder* decoder, std::vector<int32_t> blocks)
+      : decoder_(decoder), blocks_(std::move(blocks)) {}
+  // Blocks first_block, first_block + 1, ... for `num_tokens` tokens.
+  static std::vector<int32_t> blocks_for(int64_t num_tokens, int32_t first_block = 0);
+
+  StepSequence sequence() const { return {blocks_.data()}; }
+  // Appends rows for tokens at positions begin, begin + 1, ... as prefix rows to `step`; its
+  // sequence must have been added at `sequence_idx`.
+  static void add_prefix_rows(Step& step, int32_t sequence_idx, std::span<const int32_t> tokens,
+                              int32_t begin, bool want_logits);
+  // Runs `tokens` from position `begin` on as prefix rows in Steps of `rows_per_step`, and returns
+  // the logits of all of them, [tokens][vocab_size].
+  Result<std::vector<float>> run(std::span<const int32_t> tokens, int32_t begin,
+                                 int64_t rows_per_step);
+
+ private:
+  Decoder* decoder_;
+  std::vector<int32_t> blocks_;
+};
+
+// Copies the logits of the last forward.
+std::vector<float> copy_logits(const Decoder& decoder);
+
+}  // namespace forerun

@@ -1,0 +1,36 @@
+// Speculative sampling by rejection: accepts drafted tokens so that what comes out is distributed
+// as the target's own samples. For chains the rule of Leviathan et al. (2023); for several children
+// drawn independently from the draft, SpecInfer's multi-round rule (Miao et al., 2024): children
+// are tried in order, and after each refusal the target's distribution p becomes
+// norm(max(p - q, 0)). Children that repeat a token must be listed as often as they were drawn.
+//
+// Greedy requests: a child is accepted if it is the target's arg-max.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "forerun/status.h"
+#include "sampling/logits_processor.h"
+#include "sampling/sampler.h"
+#include "step/types.h"
+
+namespace forerun {
+
+struct RejectionOutcome {
+  int32_t child_idx = -1;  // the accepted child, or -1
+  TokenId token = -1;      // the token of the accepted child, or the one drawn instead
+};
+
+// Decides one node. `logits` are the target's after the node, `context.position` that of its
+// children; `children` are their tokens in the order of their draws; `draft` is the distribution
+// that they were drawn from (may be null where there are no children or the request is greedy).
+// Coins come from NoiseStream::kAcceptance at (position, number of the child), the token drawn
+// instead from NoiseStream::kResidual. Fails as process_logits, and with kInternal where `draft` is
+// missing or of another vocabulary.
+Status accept_child(std::span<const float> logits, const RowContext& context,
+                    std::span<const TokenId> children, const DraftDistribution* draft,
+                    SamplerScratch& scratch, RejectionOutcome* out);
+
+}  // namespace forerun

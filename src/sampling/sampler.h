@@ -1,0 +1,71 @@
+// Draws tokens from rows of logits: the request's own sampler, log-probabilities, and the candidate
+// lists of drafts.
+//
+// All randomness is counter-based (base/noise.h): a token is a pure function of (logits, history,
+// parameters, seed, position). A request's token is the arg-max over kept tokens of
+// score + Gumbel noise(seed, kTarget, position, token), both in f32 and added in f32, ties to the
+// lowest id; greedy requests take the arg-max of the logits, ties to the lowest id.
+//
+// Free functions, no state but the caller's scratch: any number of threads, one scratch each.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/noise.h"
+#include "forerun/status.h"
+#include "sampling/logits_processor.h"
+#include "step/types.h"
+
+namespace forerun {
+
+struct SampledToken {
+  TokenId token = -1;
+  // Natural log-probability under the softmax of the raw logits (before bias, penalties,
+  // temperature and filters), as OpenAI's API reports it; at least -9999. Only where
+  // SamplingParams::logprobs >= 0.
+  float logprob = 0.0f;
+};
+
+// Draws the token after a row. `logits` [live vocabulary]; tokens at or beyond its end are never
+// drawn. `alternatives`: the SamplingParams::logprobs most likely tokens by raw logits, best first.
+// Fails as process_logits.
+Status sample_token(std::span<const float> logits, const RowContext& context,
+                    SamplerScratch& scratch, SampledToken* out,
+                    std::vector<Candidate>* alternatives);
+
+// The token that sample_token draws from an already processed row.
+TokenId draw_target_token(const ProcessedRow& row, const RowContext& context,
+                          SamplerScratch& scratch);
+
+// The `count` best continuations, best first (fewer where fewer are kept). With `shared_noise` and
+// a temperature, the 128 (or `count`) most likely ones are ranked by score plus the noise that the
+// target will use, and weighted by the log-softmax of that sum over them: what the target draws,
+// drawn by the draft's distribution. Otherwise by log-probability of the processed distribution
+// (greedy: of the logits after bias and penalties).
+Status top_candidates(std::span<const float> logits, const RowContext& context, int32_t count,
+                      bool shared_noise, SamplerScratch& scratch, std::vector<Candidate>* out);
+
+// A draft's processed distribution at one row, kept for the rejection rule.
+struct DraftDistribution {
+  // Unnormalized, [live vocabulary]; 0 where filtered. Empty for greedy requests.
+  std::vector<float> weights;
+  uint64_t total = 0;  // sum of to_fixed_weight(weights)
+};
+
+// Draws `count` tokens independently (with repetition) from the processed distribution, by
+// NoiseStream::kDraft at (position, number of the draw), and leaves the distribution in
+// `distribution`. Greedy requests: the `count` best tokens, no distribution.
+Status draw_candidates(std::span<const float> logits, const RowContext& context, int32_t count,
+                       SamplerScratch& scratch, std::vector<Candidate>* out,
+                       DraftDistribution* distribution);
+
+// The unnormalized processed distribution, dense: weights [live vocabulary]; returns the sum of
+// their fixed-point values.
+uint64_t dense_weights(const ProcessedRow& row, std::vector<float>& weights);
+
+// Uniform in [0, 1), 53 bits, from two words of the stream.
+double noise_uniform53(uint64_t seed, NoiseStream stream, int32_t position, uint32_t index);
+
+}  // namespace forerun

@@ -1,0 +1,74 @@
+// Passes over one row of logits, [vocab] f32, that the sampler is made of: a portable version and
+// one an instruction set, all with the same bits. Included by files that are compiled for wider
+// instruction sets, so it holds declarations only.
+//
+// A row is cut into blocks of 256 tokens. Lane l of block b covers tokens 256 b + 16 j + l, j in
+// [0, 16); the maximum of every lane is kept, so that later passes skip what cannot matter.
+#pragma once
+
+#include <cstdint>
+
+namespace forerun {
+
+inline constexpr int64_t kScanBlock = 256;
+inline constexpr int64_t kScanLanes = 16;
+
+// score(token) = (logit - max_logit) * inv_temperature, in f32: at most 0.
+struct ScoreScale {
+  float max_logit;
+  float inv_temperature;
+};
+
+// A token whose score plus noise may exceed a bound.
+struct Survivor {
+  int32_t token;
+  uint32_t noise_bits;
+  float bound;  // at least score + Gumbel noise
+};
+
+struct NoiseKey {
+  uint32_t seed_low;
+  uint32_t seed_high;
+  uint32_t position;
+  uint32_t stream;
+};
+
+struct ScanKernels {
+  // Writes lane_max [blocks][16], -inf where a lane is empty. False if a logit is NaN or +inf.
+  bool (*lane_max)(const float* logits, int64_t count, float* lane_max);
+
+  // Tokens of blocks [first_block, last_block) whose score plus the upper bound of their noise
+  // reaches `bound`, none missing, few too many; returns how many were written. `out` has room for
+  // every token of the blocks.
+  int32_t (*noise_survivors)(const float* logits, int64_t count, const float* lane_max,
+                             ScoreScale scale, NoiseKey key, float bound, int64_t first_block,
+                             int64_t last_block, Survivor* out);
+
+  // Tokens with logit >= threshold, ascending; returns how many. `out` has room for `count`.
+  int32_t (*collect)(const float* logits, int64_t count, const float* lane_max, float threshold,
+                     int32_t* out);
+
+  // weights[i] = exp(score of token i), by one polynomial that is the same everywhere (relative
+  // error below 2e-7); 0 below exp(-87). Returns the sum of to_fixed_weight(weights[i]).
+  // `weights` may be null.
+  uint64_t (*exp_weights)(const float* logits, int64_t count, ScoreScale scale, float* weights);
+};
+
+// The kernels of the instruction set in use (kernels/isa.h).
+const ScanKernels& scan_kernels();
+
+const ScanKernels& scan_kernels_scalar();
+#if defined(__x86_64__)
+const ScanKernels& scan_kernels_avx2();
+const ScanKernels& scan_kernels_avx512();
+#endif
+
+// Fixed-point weights have 40 fractional bits: their sums do not depend on the order of summation,
+// so a vocabulary may be summed in any number of pieces. 2^23 tokens fit.
+inline constexpr double kFixedWeightScale = 0x1p40;
+
+// What exp_weights computes for one score.
+float exp_score(float score);
+uint64_t to_fixed_weight(float weight);
+
+}  // namespace forerun

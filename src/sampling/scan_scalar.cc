@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/noise.h"
+#include "kernels/isa.h"
+#include "sampling/scan.h"
+
+namespace forerun {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+bool lane_max_scalar(const float* logits, int64_t count, float* lane_max) {
+  bool good = true;
+  for (int64_t begin = 0; begin < count; begin += kScanBlock) {
+    float* lanes = lane_max + begin / kScanLanes;
+    std::fill_n(lanes, kScanLanes, -kInfinity);
+    const int64_t end = std::min(begin + kScanBlock, count);
+    for (int64_t token = begin; token < end; ++token) {
+      good &= logits[token] < kInfinity;
+      float& best = lanes[token % kScanLanes];
+      best = logits[token] > best ? logits[token] : best;
+    }
+  }
+  return good;
+}
+
+// scan_simd.inc explains the bound.
+float gumbel_bound(uint32_t bits) {
+  const uint32_t doubled = ((1u << 25) - 1u) - ((bits >> 8) << 1);
+  const auto as_integer =
+      static_cast<float>(std::bit_cast<int32_t>(static_cast<float>(static_cast<int32_t>(doubled))));
+  return (105.35837f + 1e-3f) - as_integer * 8.26295829e-8f;
+}
+
+int32_t noise_survivors_scalar(const float* logits, int64_t count, const float* lane_max,
+                               ScoreScale scale, NoiseKey key, float bound, int64_t first_block,
+                               int64_t last_block, Survivor* out) {
+  const float reach = bound - 17.34f;  // kMaxGumbel and a margin
+  int32_t found = 0;
+  for (int64_t block = first_block; block < last_block; ++block) {
+    const float* lanes = lane_max + block * kScanLanes;
+    const float best = *std::max_element(lanes, lanes + kScanLanes);
+    if (!((best - scale.max_logit) * scale.inv_temperature >= reach)) continue;
+    const int64_t end = std::min((block + 1) * kScanBlock, count);
+    for (int64_t quad = block * kScanBlock; quad < end; quad += 4) {
+      float scores[4];
+      bool any = false;
+      const int64_t live = std::min<int64_t>(4, end - quad);
+      for (int64_t word = 0; word < live; ++word) {
+        scores[word] = (logits[quad + word] - scale.max_logit) * scale.inv_temperature;
+        any |= scores[word] >= reach;
+      }
+      if (!any) continue;
+      const auto bits =
+          philox({static_cast<uint32_t>(quad / 4), key.position, key.stream, 0x464f5245u},
+                 {key.seed_low, key.seed_high});
+      for (int64_t word = 0; word < live; ++word) {
+        const float upper = scores[word] + gumbel_bound(bits[static_cast<size_t>(word)]);
+        if (upper >= bound) {
+          out[found++] = {static_cast<int32_t>(quad + word), bits[static_cast<size_t>(word)],
+                          upper};
+        }
+      }
+    }
+  }
+  return found;
+}
+
+int32_t collect_scalar(const float* logits, int64_t count, const float* lane_max, float threshold,
+                       int32_t* out) {
+  int32_t found = 0;
+  for (int64_t begin = 0; begin < count; begin += kScanBlock) {
+    const float* lanes = lane_max + begin / kScanLanes;
+    if (*std::max_element(lanes, lanes + kScanLanes) < threshold) continue;
+    const int64_t end = std::min(begin + kScanBlock, count);
+    for (int64_t token = begin; token < end; ++token) {
+      if (logits[token] >= threshold) out[found++] = static_cast<int32_t>(token);
+    }
+  }
+  return found;
+}
+
+// Same operations as in scan_simd.inc.
+float exp_nonpositive(float x) {
+  if (!(x >= -87.0f)) return 0.0f;
+  const float magic = 12582912.0f;
+  const float shifted = x * 1.44269504f + magic;
+  const float n = shifted - magic;
+  float r = x - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  float y = 1.98412698e-4f;
+  y = y * r + 1.38888889e-3f;
+  y = y * r + 8.33333333e-3f;
+  y = y * r + 4.16666667e-2f;
+  y = y * r + 1.66666667e-1f;
+  y = y * r + 0.5f;
+  y = y * r + 1.0f;
+  y = y * r + 1.0f;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(y) +
+                              (std::bit_cast<uint32_t>(shifted) << 23));
+}
+
+uint64_t exp_weights_scalar(const float* logits, int64_t count, ScoreScale scale, float* weights) {
+  uint64_t sum = 0;
+  for (int64_t token = 0; token < count; ++token) {
+    const float e = exp_nonpositive((logits[token] - scale.max_logit) * scale.inv_temperature);
+    sum += to_fixed_weight(e);
+    if (weights != nullptr) weights[token] = e;
+  }
+  return sum;
+}
+
+}  // namespace
+
+float exp_score(float score) { return exp_nonpositive(score); }
+
+uint64_t to_fixed_weight(float weight) {
+  // Adding 2^52 leaves the integer, rounded to nearest with ties to even, in the low bits.
+  const double scaled = static_cast<double>(weight) * kFixedWeightScale + 0x1p52;
+  return std::bit_cast<uint64_t>(scaled) - std::bit_cast<uint64_t>(0x1p52);
+}
+
+const ScanKernels& scan_kernels_scalar() {
+  static constexpr ScanKernels kKernels = {lane_max_scalar, noise_survivors_scalar, collect_scalar,
+                                           exp_weights_scalar};
+  return kKernels;
+}
+
+const ScanKernels& scan_kernels() {
+#if defined(__x86_64__)
+  switch (current_isa()) {
+    case Isa::kScalar:
+      return scan_kernels_scalar();
+    case Isa::kAvx2:
+      return scan_kernels_avx2();
+    case Isa::kAvx512:
+    case Isa::kAvx512Bf16:
+      return scan_kernels_avx512();
+  }
+#endif
+  return scan_kernels_scalar();
+}
+
+}  // namespace forerun

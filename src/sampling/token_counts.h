@@ -1,0 +1,34 @@
+// Which tokens a sequence holds, for the penalties. Grows with the sequence; adding a token is
+// amortized O(1) and allocates only when the number of distinct tokens doubles.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "step/types.h"
+
+namespace forerun {
+
+class TokenCounts {
+ public:
+  struct Entry {
+    TokenId token = 0;
+    int32_t output_count = 0;  // 0: it occurs in the prompt only
+  };
+
+  void add(TokenId token, bool is_prompt);
+  // One a distinct token, in the order of their first occurrence. Valid until the next add().
+  std::span<const Entry> entries() const { return entries_; }
+  // Null where the token has not occurred.
+  const Entry* find(TokenId token) const;
+
+ private:
+  size_t slot_of(TokenId token) const;
+  void grow();
+
+  std::vector<Entry> entries_;
+  std::vector<int32_t> table_;  // open addressing: index into entries_, or -1
+};
+
+}  // namespace forerun

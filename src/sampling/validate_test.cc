@@ -1,0 +1,72 @@
+#include "sampling/validate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+
+namespace forerun {
+namespace {
+
+TEST(ValidateSamplingParams, AcceptsDefaultsAndExtremes) {
+  EXPECT_TRUE(validate_sampling_params({}, 100).ok());
+  SamplingParams params;
+  params.temperature = 0.0f;
+  params.top_p = 1e-6f;
+  params.min_p = 1.0f;
+  params.top_k = 1000000;
+  params.logprobs = 100;
+  params.logit_bias = {{0, -100.0f}, {99, 100.0f}};
+  EXPECT_TRUE(validate_sampling_params(params, 100).ok());
+}
+
+TEST(ValidateSamplingParams, NamesTheParameterAndWhatItFound) {
+  struct Case {
+    const char* name;
+    const char* found;
+    std::function<void(SamplingParams&)> set;
+  };
+  const Case cases[] = {
+      {"temperature", "-0.5", [](SamplingParams& p) { p.temperature = -0.5f; }},
+      {"temperature", "nan", [](SamplingParams& p) { p.temperature = NAN; }},
+      {"temperature", "inf", [](SamplingParams& p) { p.temperature = INFINITY; }},
+      {"top_k", "-1", [](SamplingParams& p) { p.top_k = -1; }},
+      {"top_p", "0", [](SamplingParams& p) { p.top_p = 0.0f; }},
+      {"top_p", "1.5", [](SamplingParams& p) { p.top_p = 1.5f; }},
+      {"top_p", "nan", [](SamplingParams& p) { p.top_p = NAN; }},
+      {"min_p", "-0.1", [](SamplingParams& p) { p.min_p = -0.1f; }},
+      {"min_p", "2", [](SamplingParams& p) { p.min_p = 2.0f; }},
+      {"repetition_penalty", "0", [](SamplingParams& p) { p.repetition_penalty = 0.0f; }},
+      {"repetition_penalty", "-1", [](SamplingParams& p) { p.repetition_penalty = -1.0f; }},
+      {"presence_penalty", "nan", [](SamplingParams& p) { p.presence_penalty = NAN; }},
+      {"frequency_penalty", "inf", [](SamplingParams& p) { p.frequency_penalty = INFINITY; }},
+      {"logit_bias", "token 100",
+       [](SamplingParams& p) {
+         p.logit_bias = {{100, 1.0f}};
+       }},
+      {"logit_bias", "token -1",
+       [](SamplingParams& p) {
+         p.logit_bias = {{-1, 1.0f}};
+       }},
+      {"logit_bias", "nan",
+       [](SamplingParams& p) {
+         p.logit_bias = {{5, NAN}};
+       }},
+      {"logprobs", "-2", [](SamplingParams& p) { p.logprobs = -2; }},
+      {"logprobs", "101", [](SamplingParams& p) { p.logprobs = 101; }},
+  };
+  for (const Case& test : cases) {
+    SamplingParams params;
+    test.set(params);
+    const Status status = validate_sampling_params(params, 100);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << test.name;
+    EXPECT_EQ(status.message().rfind(test.name, 0), 0u) << status.message();
+    EXPECT_NE(status.message().find(std::string("found ") + test.found), std::string::npos)
+        << status.message();
+    EXPECT_NE(status.message().find("accepted"), std::string::npos) << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace forerun
