@@ -1,0 +1,54 @@
+// Guesses by n-grams: what followed the last n tokens where they occurred before, longest n first.
+//
+// Of each n-gram the `max_scanned` most recent occurrences count. Shorter n-grams fill up with the
+// probability that the longer ones leave to the unseen (escape mass of PPM's method C). Memory:
+// 16 bytes and about three hash entries a token. Hash collisions are checked against the tokens.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "drafts/draft_source.h"
+
+namespace forerun {
+
+class NgramSource : public DraftSource {
+ public:
+  static constexpr int32_t kMaxOrder = 4;
+  struct Params {
+    int32_t max_order = kMaxOrder;  // n, 1 to kMaxOrder
+    int32_t min_order = 2;          // 1 to max_order
+    int32_t max_scanned = 32;       // occurrences of an n-gram that are looked at
+  };
+  NgramSource() : NgramSource(Params{}) {}
+  // Values out of range are brought into it.
+  explicit NgramSource(const Params& params);
+
+  void observe(std::span<const TokenId> tokens) override;
+  void propose(std::span<const TokenId> path, int32_t count,
+               std::vector<Candidate>& out) const override;
+
+ private:
+  struct Order {
+    // n-gram's hash -> position after its latest occurrence.
+    std::unordered_map<uint64_t, int32_t> latest;
+    // Per token position: position after the occurrence before, -1 if none.
+    std::vector<int32_t> previous;
+  };
+  struct Successor {
+    TokenId token = 0;
+    int32_t count = 0;
+  };
+
+  // What followed `context` (n tokens), by count, the more recent first among equals.
+  void successors(std::span<const TokenId> context, std::vector<Successor>& out) const;
+
+  Params params_;
+  std::vector<TokenId> tokens_;
+  std::vector<Order> orders_;  // orders_[n - 1]; below min_order unused
+  mutable std::vector<TokenId> tail_;
+  mutable std::vector<Successor> successors_;
+};
+
+}  // namespace forerun

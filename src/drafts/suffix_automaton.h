@@ -1,0 +1,73 @@
+// An online suffix automaton: the smallest automaton of all substrings of the tokens so far
+// (Blumer et al., 1985), with counts on its edges. Amortized O(1) a token: at most 2n states and 3n
+// edges for n tokens, edges found by hash.
+//
+// An edge's count says how often the sequence took it while it was among the kCountedLinks longest
+// repeated suffixes; exact counts would cost time proportional to the depth of suffix links.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "step/types.h"
+
+namespace forerun {
+
+class SuffixAutomaton {
+ public:
+  static constexpr int32_t kRoot = 0;
+  static constexpr int32_t kNone = -1;
+  static constexpr int32_t kCountedLinks = 4;
+
+  struct Edge {
+    TokenId token = 0;
+    int32_t target = kNone;
+    int32_t next = kNone;  // another edge of the same state
+    int32_t count = 1;
+  };
+  // A place while reading tokens: the longest suffix read that occurs in the sequence.
+  struct Match {
+    int32_t state = kRoot;
+    int32_t length = 0;  // of that suffix, in tokens
+  };
+
+  SuffixAutomaton();
+  void append(TokenId token);
+
+  // The longest suffix of the sequence that occurs in it earlier as well.
+  Match end() const;
+  // Reads one token more. Amortized O(1) over a run of calls.
+  Match step(Match match, TokenId token) const;
+  // The longest shorter suffix that occurs in other places too; the empty one at the end.
+  Match shorter(Match match) const;
+
+  // Edges of a state: first_edge, then Edge::next until kNone.
+  int32_t first_edge(int32_t state) const { return states_[index(state)].first_edge; }
+  const Edge& edge(int32_t edge_idx) const { return edges_[index(edge_idx)]; }
+  int32_t num_states() const { return static_cast<int32_t>(states_.size()); }
+  int32_t num_edges() const { return static_cast<int32_t>(edges_.size()); }
+
+ private:
+  struct State {
+    int32_t length = 0;  // of its longest string
+    int32_t link = kNone;
+    int32_t first_edge = kNone;
+  };
+
+  static size_t index(int32_t i) { return static_cast<size_t>(i); }
+  static uint64_t key(int32_t state, TokenId token) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(state)) << 32 | static_cast<uint32_t>(token);
+  }
+  int32_t find_edge(int32_t state, TokenId token) const;
+  void add_edge(int32_t state, TokenId token, int32_t target, int32_t count);
+  int32_t clone(int32_t state, int32_t length);
+
+  std::vector<State> states_;
+  std::vector<Edge> edges_;
+  std::unordered_map<uint64_t, int32_t> edge_of_;
+  int32_t last_ = kRoot;
+};
+
+}  // namespace forerun

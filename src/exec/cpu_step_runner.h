@@ -1,0 +1,48 @@
+// Runs Steps on a CPU device: the decoder's forward, then the wanted rows, shared among the
+// device's threads.
+#pragma once
+
+#include <vector>
+
+#include "device/cpu/team.h"
+#include "exec/step_runner.h"
+#include "model/decoder.h"
+
+namespace forerun {
+
+class CpuStepRunner : public StepRunner {
+ public:
+  // `decoder` keeps its logits in host memory. Both must outlive the runner; `device` may serve
+  // other runners as long as only one runs at a time. `live_vocab`: at most the decoder's
+  // vocabulary.
+  CpuStepRunner(Decoder* decoder, CpuDevice* device, int32_t live_vocab);
+
+  const ModelConfig& config() const override { return decoder_->config(); }
+  int32_t live_vocab() const override { return live_vocab_; }
+  int64_t kv_blocks() const override { return decoder_->kv_blocks(); }
+  int64_t kv_block_bytes() const override { return decoder_->kv_block_bytes(); }
+  Status run(const Step& step, std::span<RowTask> tasks,
+             std::span<RejectionTask> rejections) override;
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
+    return decoder_->move_kv(sequence, moves);
+  }
+
+ private:
+  struct alignas(64) Worker {
+    SamplerScratch scratch;
+    std::vector<TokenId> children;
+  };
+  void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+               Worker& worker);
+
+  Decoder* decoder_;
+  CpuDevice* device_;
+  int32_t live_vocab_;
+  std::vector<Worker> workers_;  // one a member of the device's team
+};
+
+// Ids that both a draft and its target know: the smaller of their live vocabularies. `draft` may be
+// null.
+int32_t common_live_vocab(const ModelConfig& target, const ModelConfig* draft);
+
+}  // namespace forerun

@@ -1,0 +1,88 @@
+// What the executor's tests share: two fake models behind a real executor.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "exec/cpu_step_runner.h"
+#include "exec/fake_decoder_test.h"
+#include "exec/real_executor.h"
+
+namespace forerun {
+
+inline constexpr int32_t kVocab = 60;
+inline constexpr auto kPatience = std::chrono::seconds(20);
+
+// Two fake models and an executor over them.
+struct Rig {
+  struct Options {
+    bool threaded = false;
+    int32_t row_budget = 512;
+    int64_t blocks = 64;
+    std::function<void(const StepRecord&)> on_step;
+  };
+  explicit Rig(const Options& options)
+      : target(kVocab + 4, options.blocks, 1), draft(kVocab, options.blocks, 2) {
+    RealExecutorOptions setup;
+    for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
+      auto device = CpuDevice::create({}, options.threaded ? 1 : 2);
+      EXPECT_TRUE(device.ok());
+      devices.push_back(std::move(device).value());
+      FakeDecoder* decoder = role_idx == 0 ? &target : &draft;
+      setup.runners[static_cast<size_t>(role_idx)] = std::make_unique<CpuStepRunner>(
+          decoder, devices.back().get(), common_live_vocab(target.config(), &draft.config()));
+    }
+    setup.threaded = {options.threaded, options.threaded};
+    setup.row_budget = options.row_budget;
+    setup.on_step = options.on_step;
+    executor = std::make_unique<RealExecutor>(std::move(setup));
+  }
+  FakeDecoder& decoder(Role role) { return role == Role::kTarget ? target : draft; }
+  std::optional<WorkResult> next() { return executor->next(kPatience); }
+  void wait_until_kv_is_free() {
+    for (int tries = 0; tries < 20000; ++tries) {
+      if (executor->kv_usage(Role::kTarget).used_blocks == 0 &&
+          executor->kv_usage(Role::kDraft).used_blocks == 0) {
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    ADD_FAILURE() << "KV blocks are still held: " << executor->kv_usage(Role::kTarget).used_blocks
+                  << " and " << executor->kv_usage(Role::kDraft).used_blocks;
+  }
+
+  FakeDecoder target, draft;
+  std::vector<std::unique_ptr<CpuDevice>> devices;
+  std::unique_ptr<RealExecutor> executor;
+};
+
+inline WorkItem prefix_item(SequenceId sequence, Role role, const std::vector<TokenId>& tokens,
+                            int32_t first = 0) {
+  WorkItem item;
+  item.sequence = sequence;
+  item.role = role;
+  for (size_t index = 0; index < tokens.size(); ++index) {
+    WorkRow row;
+    row.token = tokens[index];
+    row.position = first + static_cast<int32_t>(index);
+    item.rows.push_back(row);
+  }
+  item.rows.back().want = Want::kSample;
+  return item;
+}
+
+inline SequenceSpec plain_spec(int32_t max_tokens = 500) {
+  SequenceSpec spec;
+  spec.sampling.temperature = 0.0f;
+  spec.max_tokens = max_tokens;
+  return spec;
+}
+
+}  // namespace forerun

@@ -1,0 +1,43 @@
+// Runs the work of strategies on models. Real, emulated and simulated executors share this
+// interface.
+//
+// submit() and close() never block on a device; results come back one item at a time. Called from
+// the engine's thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "forerun/status.h"
+#include "step/cost_table.h"
+#include "step/work.h"
+
+namespace forerun {
+
+struct KvUsage {
+  int64_t used_blocks = 0;
+  int64_t total_blocks = 0;
+  int64_t block_bytes = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  // Makes a sequence known to every role. Takes no KV yet: blocks come with its rows.
+  virtual Status open(SequenceId sequence, const SequenceSpec& spec) = 0;
+  // Queues an item. FIFO per (role, sequence); items of different sequences of a role are merged
+  // into one Step whenever that role's devices are free.
+  virtual void submit(WorkItem item) = 0;
+  // The next result, waiting for it up to `timeout`; runs Steps on the calling thread where roles
+  // have no threads of their own. Nothing where no item is left or the time is up.
+  virtual std::optional<WorkResult> next(std::chrono::microseconds timeout) = 0;
+  // Forgets a sequence: queued items are dropped, its blocks return when nothing in flight can
+  // touch them. No result of it is reported afterwards.
+  virtual void close(SequenceId sequence) = 0;
+  virtual KvUsage kv_usage(Role role) const = 0;
+};
+
+}  // namespace forerun

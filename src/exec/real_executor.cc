@@ -1,0 +1,345 @@
+#include "exec/real_executor.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "exec/role_worker.h"
+
+namespace forerun {
+
+// Results of threaded roles on their way to next().
+class RealExecutor::Outbox {
+ public:
+  void push(std::vector<FinishedItem>& items) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::move(items.begin(), items.end(), std::back_inserter(items_));
+    }
+    items.clear();
+    arrived_.notify_one();
+  }
+  // Appends what has arrived to `out`, waiting for the first one until `deadline`.
+  void take(std::chrono::steady_clock::time_point deadline, std::vector<FinishedItem>& out) {
+    std::unique_lock lock(mutex_);
+    arrived_.wait_until(lock, deadline, [this] { return !items_.empty(); });
+    std::move(items_.begin(), items_.end(), std::back_inserter(out));
+    items_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<FinishedItem> items_;
+};
+
+// A role's worker, and its thread where it has one; calls reach the worker in order.
+class RealExecutor::RoleThread {
+ public:
+  RoleThread(Role role, StepRunner* runner, const RealExecutorOptions& options, Outbox* outbox)
+      : worker_(role, runner, options.row_budget, options.on_step),
+        outbox_(outbox),
+        threaded_(options.threaded[static_cast<size_t>(role)]) {
+    if (threaded_) thread_ = std::thread([this] { run(); });
+  }
+
+  ~RoleThread() {
+    if (!threaded_) return;
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    arrived_.notify_one();
+    thread_.join();
+  }
+
+  bool threaded() const { return threaded_; }
+  bool ready() const { return worker_.ready(); }                              // inline roles
+  void step(std::vector<FinishedItem>& finished) { worker_.step(finished); }  // inline roles
+  KvUsage usage() const { return worker_.usage(); }
+
+  void open(SequenceId sequence, const SequenceSpec& spec) {
+    if (!threaded_) return worker_.open(sequence, spec);
+    post({.kind = Message::Kind::kOpen, .sequence = sequence, .spec = spec});
+  }
+  void submit(PendingItem item) {
+    if (!threaded_) return worker_.submit(std::move(item));
+    post({.kind = Message::Kind::kSubmit, .item = std::move(item)});
+  }
+  void close(SequenceId sequence) {
+    if (!threaded_) return worker_.close(sequence);
+    post({.kind = Message::Kind::kClose, .sequence = sequence});
+  }
+  // Runs on the role's thread; returns when done.
+  void call(const std::function<void(RoleWorker&)>& function) {
+    if (!threaded_) return function(worker_);
+    std::mutex mutex;
+    std::condition_variable finished;
+    bool done = false;
+    const std::function<void(RoleWorker&)> wrapped = [&](RoleWorker& worker) {
+      function(worker);
+      const std::lock_guard lock(mutex);
+      done = true;
+      finished.notify_one();
+    };
+    post({.kind = Message::Kind::kCall, .call = &wrapped});
+    std::unique_lock lock(mutex);
+    finished.wait(lock, [&done] { return done; });
+  }
+
+ private:
+  struct Message {
+    enum class Kind : uint8_t { kOpen, kSubmit, kClose, kCall };
+    Kind kind = Kind::kOpen;
+    SequenceId sequence = 0;
+    SequenceSpec spec{};
+    PendingItem item{};
+    const std::function<void(RoleWorker&)>* call = nullptr;
+  };
+
+  void post(Message message) {
+    {
+      const std::lock_guard lock(mutex_);
+      inbox_.push_back(std::move(message));
+    }
+    arrived_.notify_one();
+  }
+
+  void handle(Message& message) {
+    switch (message.kind) {
+      case Message::Kind::kOpen:
+        return worker_.open(message.sequence, message.spec);
+      case Message::Kind::kSubmit:
+        return worker_.submit(std::move(message.item));
+      case Message::Kind::kClose:
+        return worker_.close(message.sequence);
+      case Message::Kind::kCall:
+        return (*message.call)(worker_);
+    }
+  }
+
+  void run() {
+    std::vector<Message> messages;
+    std::vector<FinishedItem> finished;
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        if (!worker_.ready()) {
+          arrived_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
+        }
+        if (stopping_) return;
+        messages.swap(inbox_);
+      }
+      for (Message& message : messages) handle(message);
+      messages.clear();
+      if (!worker_.ready()) continue;
+      worker_.step(finished);
+      if (!finished.empty()) outbox_->push(finished);
+    }
+  }
+
+  RoleWorker worker_;
+  Outbox* outbox_;
+  const bool threaded_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Message> inbox_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+RealExecutor::RealExecutor(RealExecutorOptions options) : outbox_(std::make_unique<Outbox>()) {
+  for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
+    const auto role = static_cast<size_t>(role_idx);
+    runners_[role] = std::move(options.runners[role]);
+    if (!runners_[role]) continue;
+    roles_[role] = std::make_unique<RoleThread>(static_cast<Role>(role_idx), runners_[role].get(),
+                                                options, outbox_.get());
+  }
+}
+
+RealExecutor::~RealExecutor() {
+  for (auto& role : roles_) role.reset();  // before the outbox and the runners
+}
+
+Status RealExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
+  if (spec.max_tokens <= 0) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "max_tokens: found " + std::to_string(spec.max_tokens) + ", accepted are positive numbers");
+  }
+  if (!open_.try_emplace(sequence).second) {
+    return Status(StatusCode::kInvalidArgument,
+                  "sequence " + std::to_string(sequence) + " is open already");
+  }
+  for (auto& role : roles_) {
+    if (role) role->open(sequence, spec);
+  }
+  return {};
+}
+
+void RealExecutor::submit(WorkItem item) {
+  const auto found = open_.find(item.sequence);
+  if (found == open_.end()) return;
+  OpenSequence& sequence = found->second;
+  if (item.role == Role::kDraft) forget_distributions(sequence, item.edits);
+  if (!item.rows.empty()) {
+    ++sequence.outstanding;
+    ++outstanding_;
+  }
+  const auto role = static_cast<size_t>(item.role);
+  if (!roles_[role]) {
+    if (item.rows.empty()) return;
+    FinishedItem failed;
+    failed.result.sequence = item.sequence;
+    failed.result.role = item.role;
+    failed.result.tag = item.tag;
+    failed.result.status =
+        Status(StatusCode::kInternal,
+               std::string("work for the ") + role_name(item.role) + ", which has no model");
+    finished_.push_back(std::move(failed));
+    return;
+  }
+  PendingItem pending;
+  pending.item = std::move(item);
+  if (pending.item.verify_by_rejection) attach_distributions(sequence, pending);
+  roles_[role]->submit(std::move(pending));
+}
+
+// Draft nodes that an edit commits or drops need their distributions no more.
+void RealExecutor::forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits) {
+  if (sequence.distributions.empty()) return;
+  for (const Edit& edit : edits) {
+    const auto named = [&edit](const RowDistribution& row) {
+      return std::find(edit.nodes.begin(), edit.nodes.end(), row.node) != edit.nodes.end();
+    };
+    if (edit.kind == Edit::Kind::kKeep) {
+      std::erase_if(sequence.distributions,
+                    [&](const RowDistribution& row) { return row.node != kNoNode && !named(row); });
+      continue;
+    }
+    // With a committed node goes everything that is not below it.
+    int32_t last_position = -1;
+    for (const RowDistribution& row : sequence.distributions) {
+      if (named(row)) last_position = std::max(last_position, row.position);
+    }
+    std::erase_if(sequence.distributions,
+                  [&](const RowDistribution& row) { return row.position <= last_position; });
+  }
+}
+
+void RealExecutor::remember_distributions(OpenSequence& sequence,
+                                          std::vector<RowDistribution> added) {
+  for (RowDistribution& row : added) {
+    if (row.node == kNoNode) {
+      // Of prefix rows only the last can have children.
+      std::erase_if(sequence.distributions,
+                    [](const RowDistribution& other) { return other.node == kNoNode; });
+    }
+    sequence.distributions.push_back(std::move(row));
+  }
+}
+
+// A node's own distribution, or, where the draft ran the token as a prefix row, that row's.
+void RealExecutor::attach_distributions(const OpenSequence& sequence, PendingItem& item) const {
+  item.drafts.resize(item.item.rows.size());
+  for (size_t index = 0; index < item.item.rows.size(); ++index) {
+    const WorkRow& row = item.item.rows[index];
+    if (row.node == kNoNode) continue;
+    for (const RowDistribution& known : sequence.distributions) {
+      if (known.node == row.node || (known.node == kNoNode && row.position == known.position)) {
+        item.drafts[index] = known.distribution;
+        if (known.node == row.node) break;
+      }
+    }
+  }
+}
+
+std::optional<WorkResult> RealExecutor::pop_finished() {
+  while (!finished_.empty()) {
+    FinishedItem item = std::move(finished_.front());
+    finished_.pop_front();
+    const auto found = open_.find(item.result.sequence);
+    if (found == open_.end()) continue;  // closed meanwhile
+    --found->second.outstanding;
+    --outstanding_;
+    if (!item.distributions.empty()) {
+      remember_distributions(found->second, std::move(item.distributions));
+    }
+    return std::move(item.result);
+  }
+  return std::nullopt;
+}
+
+bool RealExecutor::run_inline() {
+  for (Role role : {Role::kDraft, Role::kTarget}) {
+    RoleThread* thread = roles_[static_cast<size_t>(role)].get();
+    if (thread == nullptr || thread->threaded() || !thread->ready()) continue;
+    thread->step(batch_);
+    return true;
+  }
+  return false;
+}
+
+std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  bool any_threads = false;
+  for (const auto& role : roles_) any_threads |= role && role->threaded();
+  bool waited = false;
+  while (true) {
+    if (auto result = pop_finished()) return result;
+    const bool ran = run_inline();
+    if (any_threads && outstanding_ > 0) {
+      // After a Step of ours, look at what the threads have done meanwhile; otherwise wait for it.
+      if (waited && std::chrono::steady_clock::now() >= deadline && !ran) return std::nullopt;
+      outbox_->take(ran ? std::chrono::steady_clock::now() : deadline, batch_);
+      waited = true;
+    } else if (!ran) {
+      return std::nullopt;
+    }
+    for (FinishedItem& item : batch_) finished_.push_back(std::move(item));
+    batch_.clear();
+  }
+}
+
+void RealExecutor::close(SequenceId sequence) {
+  const auto found = open_.find(sequence);
+  if (found == open_.end()) return;
+  outstanding_ -= found->second.outstanding;
+  open_.erase(found);
+  for (auto& role : roles_) {
+    if (role) role->close(sequence);
+  }
+}
+
+KvUsage RealExecutor::kv_usage(Role role) const {
+  const auto& thread = roles_[static_cast<size_t>(role)];
+  return thread ? thread->usage() : KvUsage{};
+}
+
+Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t context_tokens,
+                                         int32_t repeats) {
+  RoleThread* thread = roles_[static_cast<size_t>(role)].get();
+  if (thread == nullptr) {
+    return Status(StatusCode::kNotFound,
+                  std::string("profile: there is no ") + role_name(role) + " model");
+  }
+  if (!open_.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "profile: " + std::to_string(open_.size()) + " sequences are open; none may be");
+  }
+  if (rows < 1 || context_tokens < 0 || repeats < 1) {
+    return Status(StatusCode::kInvalidArgument,
+                  "profile: found " + std::to_string(rows) + " rows, a context of " +
+                      std::to_string(context_tokens) + " and " + std::to_string(repeats) +
+                      " repeats; accepted are at least 1, 0 and 1");
+  }
+  Result<StepRecord> record{StepRecord{}};
+  thread->call([&](RoleWorker& worker) { record = worker.measure(rows, context_tokens, repeats); });
+  return record;
+}
+
+}  // namespace forerun

@@ -1,0 +1,82 @@
+// Runs work on real devices: a runner a role, each on a thread of its own or on the thread that
+// calls next().
+//
+// Roles whose runners share devices must not be threaded both. Where roles run inline, next() runs
+// the draft's Steps as long as it has any, then one of the target: requests that draft at the same
+// time are then verified together.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/executor.h"
+#include "exec/role_sequence.h"
+#include "exec/step_record.h"
+#include "exec/step_runner.h"
+
+namespace forerun {
+
+struct RealExecutorOptions {
+  // One a role; null where there is no such model. Devices and decoders behind them must outlive
+  // the executor.
+  std::array<std::unique_ptr<StepRunner>, kNumRoles> runners;
+  // Which roles run on a thread of their own, concurrently with the other and with the caller.
+  std::array<bool, kNumRoles> threaded{};
+  // Rows that a Step takes at most, a role.
+  int32_t row_budget = 512;
+  // Called after every Step on the thread that ran it; may be empty.
+  std::function<void(const StepRecord&)> on_step;
+};
+
+class RealExecutor : public Executor {
+ public:
+  explicit RealExecutor(RealExecutorOptions options);
+  ~RealExecutor() override;  // waits for Steps in flight
+
+  // kInvalidArgument where the sequence is open already or max_tokens is not positive.
+  Status open(SequenceId sequence, const SequenceSpec& spec) override;
+  // An item for a role without a runner fails (kInternal).
+  void submit(WorkItem item) override;
+  std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
+  void close(SequenceId sequence) override;
+  // Of a threaded role, blocks of a closed sequence return after the Step in flight. All zero for a
+  // role without a runner.
+  KvUsage kv_usage(Role role) const override;
+
+  // Measures Steps of `rows` rows at this context on a scratch sequence: medians over `repeats`.
+  // Only while no sequence is open (kInvalidArgument otherwise). kNotFound for a role without a
+  // runner, kResourceExhausted where its KV is too small.
+  Result<StepRecord> profile(Role role, int32_t rows, int32_t context_tokens, int32_t repeats = 5);
+
+ private:
+  class Outbox;
+  class RoleThread;
+
+  struct OpenSequence {
+    int32_t outstanding = 0;  // items with rows whose results next() has not returned
+    std::vector<RowDistribution> distributions;  // what the draft drew its candidates from
+  };
+
+  void forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits);
+  void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
+  void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
+  std::optional<WorkResult> pop_finished();
+  bool run_inline();
+
+  std::unique_ptr<Outbox> outbox_;
+  std::array<std::unique_ptr<StepRunner>, kNumRoles> runners_;
+  std::array<std::unique_ptr<RoleThread>, kNumRoles> roles_;
+  std::unordered_map<SequenceId, OpenSequence> open_;
+  int64_t outstanding_ = 0;  // of open sequences
+  std::deque<FinishedItem> finished_;
+  std::vector<FinishedItem> batch_;  // scratch
+};
+
+}  // namespace forerun

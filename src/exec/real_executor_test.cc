@@ -1,0 +1,215 @@
+#include "exec/real_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "exec/exec_rig_test.h"
+
+namespace forerun {
+namespace {
+
+TEST(RealExecutor, ItemsOfSeveralSequencesShareAStep) {
+  std::vector<StepRecord> records;
+  Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  for (SequenceId id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, {1, 2, 3}));
+  }
+  for (int result = 0; result < 3; ++result) ASSERT_TRUE(rig.next().has_value());
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].rows, 9);
+  EXPECT_EQ(records[0].sequences, 3);
+  EXPECT_EQ(records[0].context_tokens, 3);
+  EXPECT_GT(records[0].seconds, 0.0);
+  EXPECT_FALSE(rig.next().has_value());
+}
+
+TEST(RealExecutor, ALongPrefillDelaysOthersByOneStep) {
+  std::vector<StepRecord> records;
+  Rig rig(
+      {.row_budget = 16, .on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  ASSERT_TRUE(rig.executor->open(2, plain_spec()).ok());
+  rig.executor->submit(prefix_item(1, Role::kTarget, std::vector<TokenId>(100, 5)));
+  rig.executor->submit(prefix_item(2, Role::kTarget, {1, 2, 3}));
+  const auto first = rig.next();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->sequence, 2u);
+  EXPECT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[1].rows, 16) << "the rest of the Step goes on with the prefill";
+  const auto second = rig.next();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->sequence, 1u);
+  EXPECT_EQ(rig.target.largest_step, 16);
+}
+
+TEST(RealExecutor, FailuresStayWithTheirSequence) {
+  Rig rig({.blocks = 3, .on_step = {}});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  ASSERT_TRUE(rig.executor->open(2, plain_spec(10)).ok());
+  ASSERT_TRUE(rig.executor->open(3, plain_spec()).ok());
+  ASSERT_TRUE(rig.executor->open(4, plain_spec()).ok());
+  ASSERT_TRUE(rig.executor->open(5, plain_spec()).ok());
+  EXPECT_EQ(rig.executor->open(5, plain_spec()).code(), StatusCode::kInvalidArgument);
+  rig.executor->submit(prefix_item(1, Role::kTarget, std::vector<TokenId>(300, 5)));
+  rig.executor->submit(prefix_item(2, Role::kTarget, std::vector<TokenId>(11, 5)));
+  rig.executor->submit(prefix_item(3, Role::kTarget, {1, 2}));
+  WorkItem unknown = prefix_item(4, Role::kTarget, {1, 2});
+  unknown.rows[1].node = 7;
+  unknown.rows[1].parent = 6;
+  rig.executor->submit(unknown);
+  WorkItem edit;
+  edit.sequence = 5;
+  edit.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {9}});
+  rig.executor->submit(edit);  // travels alone: fails with the next item
+  rig.executor->submit(prefix_item(5, Role::kTarget, {1}));
+  std::map<SequenceId, Status> statuses;
+  for (int result = 0; result < 5; ++result) {
+    const auto next = rig.next();
+    ASSERT_TRUE(next.has_value());
+    statuses[next->sequence] = next->status;
+  }
+  EXPECT_EQ(statuses[1].code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(statuses[1].message().find("of 3 are free"), std::string::npos)
+      << statuses[1].message();
+  EXPECT_EQ(statuses[2].code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(statuses[2].message().find("limit of 10"), std::string::npos);
+  EXPECT_TRUE(statuses[3].ok());
+  EXPECT_EQ(statuses[4].code(), StatusCode::kInternal);
+  EXPECT_NE(statuses[4].message().find("node 6"), std::string::npos) << statuses[4].message();
+  EXPECT_EQ(statuses[5].code(), StatusCode::kInternal);
+  // What failed once fails again, and the others go on.
+  rig.executor->submit(prefix_item(2, Role::kTarget, {1}));
+  EXPECT_EQ(rig.next()->status.code(), StatusCode::kResourceExhausted);
+  rig.executor->submit(prefix_item(3, Role::kTarget, {1}, 2));
+  EXPECT_TRUE(rig.next()->status.ok());
+  for (SequenceId id = 1; id <= 5; ++id) rig.executor->close(id);
+  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
+}
+
+TEST(RealExecutor, NanLogitsFailTheirItemOnly) {
+  Rig rig({.on_step = {}});
+  rig.target.poison_position = 4;
+  // Beyond the common vocabulary NaN is never looked at, so poison a model whose whole row is live.
+  rig.draft.poison_position = 4;
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  ASSERT_TRUE(rig.executor->open(2, plain_spec()).ok());
+  rig.executor->submit(prefix_item(1, Role::kDraft, {1, 2, 3, 4, 5}));
+  rig.executor->submit(prefix_item(2, Role::kDraft, {1, 2, 3}));
+  rig.executor->submit(prefix_item(2, Role::kTarget, {1, 2, 3, 4, 5}));
+  for (int index = 0; index < 3; ++index) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->status.ok(), result->sequence == 2u) << result->status.message();
+  }
+}
+
+TEST(RealExecutor, ADeviceErrorReachesEveryItemOfTheStep) {
+  Rig rig({.on_step = {}});
+  rig.target.fail = true;
+  for (SequenceId id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, {1, 2}));
+  }
+  for (int index = 0; index < 2; ++index) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result.has_value());
+    EXPECT_NE(result->status.message().find("the device is gone"), std::string::npos);
+  }
+}
+
+TEST(RealExecutor, ARoleWithoutAModelFailsItsItems) {
+  FakeDecoder target(kVocab, 4, 1);
+  auto device = CpuDevice::create({}, 1);
+  ASSERT_TRUE(device.ok());
+  RealExecutorOptions options;
+  options.runners[0] = std::make_unique<CpuStepRunner>(&target, device.value().get(), kVocab);
+  RealExecutor executor(std::move(options));
+  ASSERT_TRUE(executor.open(1, plain_spec()).ok());
+  executor.submit(prefix_item(1, Role::kDraft, {1}));
+  const auto result = executor.next(kPatience);
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->status.code(), StatusCode::kInternal);
+  EXPECT_EQ(executor.kv_usage(Role::kDraft).total_blocks, 0);
+  executor.close(1);
+  EXPECT_EQ(executor.profile(Role::kDraft, 1, 0).status().code(), StatusCode::kNotFound);
+}
+
+TEST(RealExecutor, ProfileMeasuresAndLeavesNothingBehind) {
+  for (bool threaded : {false, true}) {
+    Rig rig({.threaded = threaded, .on_step = {}});
+    for (Role role : {Role::kTarget, Role::kDraft}) {
+      const auto record = rig.executor->profile(role, 8, 100);
+      ASSERT_TRUE(record.ok()) << record.status().message();
+      EXPECT_EQ(record->rows, 8);
+      EXPECT_EQ(record->role, role);
+      EXPECT_GT(record->seconds, 0.0);
+      EXPECT_GT(record->host_seconds, 0.0);
+    }
+    EXPECT_EQ(rig.executor->profile(Role::kTarget, 8, 100000).status().code(),
+              StatusCode::kResourceExhausted);
+    rig.wait_until_kv_is_free();
+    ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+    EXPECT_EQ(rig.executor->profile(Role::kTarget, 1, 1).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+}
+
+// Threads of both roles really run at the same time: each Step waits for the other role's.
+TEST(RealExecutor, ThreadedRolesOverlap) {
+  class Meeting : public FakeDecoder {
+   public:
+    Meeting(uint64_t seed, std::atomic<int>* arrived)
+        : FakeDecoder(kVocab, 8, seed), arrived_(arrived) {}
+    Status forward(const Step& step) override {
+      arrived_->fetch_add(1);
+      for (int tries = 0; tries < 100000 && arrived_->load() < 2; ++tries) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      met = arrived_->load() >= 2;
+      return FakeDecoder::forward(step);
+    }
+    bool met = false;
+
+   private:
+    std::atomic<int>* arrived_;
+  };
+  std::atomic<int> arrived{0};
+  Meeting target(1, &arrived), draft(2, &arrived);
+  auto device0 = CpuDevice::create({}, 1);
+  auto device1 = CpuDevice::create({}, 1);
+  ASSERT_TRUE(device0.ok() && device1.ok());
+  RealExecutorOptions options;
+  options.runners[0] = std::make_unique<CpuStepRunner>(&target, device0.value().get(), kVocab);
+  options.runners[1] = std::make_unique<CpuStepRunner>(&draft, device1.value().get(), kVocab);
+  options.threaded = {true, true};
+  {
+    RealExecutor executor(std::move(options));
+    ASSERT_TRUE(executor.open(1, plain_spec()).ok());
+    executor.submit(prefix_item(1, Role::kTarget, {1, 2}));
+    executor.submit(prefix_item(1, Role::kDraft, {1, 2}));
+    ASSERT_TRUE(executor.next(kPatience).has_value());
+    ASSERT_TRUE(executor.next(kPatience).has_value());
+    EXPECT_FALSE(executor.next(std::chrono::microseconds(0)).has_value());
+    executor.submit(prefix_item(1, Role::kTarget, {3}, 2));  // in flight when it all ends
+  }
+  EXPECT_TRUE(target.met && draft.met);
+}
+
+TEST(CommonLiveVocab, IsTheSmallerOne) {
+  ModelConfig target, draft;
+  target.vocab_size = 152064;
+  draft.vocab_size = 151936;
+  EXPECT_EQ(common_live_vocab(target, nullptr), 152064);
+  EXPECT_EQ(common_live_vocab(target, &draft), 151936);
+  target.live_vocab_size = 8000;
+  EXPECT_EQ(common_live_vocab(target, &draft), 8000);
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,62 @@
+// What one role knows of one sequence, and the items on their way through it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "forerun/status.h"
+#include "kv/sequence_kv.h"
+#include "sampling/logits_processor.h"
+#include "sampling/sampler.h"
+#include "sampling/token_counts.h"
+#include "step/work.h"
+
+namespace forerun {
+
+// A draft's distribution at one row, on its way to the verification.
+struct RowDistribution {
+  NodeId node = kNoNode;
+  int32_t position = 0;  // of the row
+  std::shared_ptr<const DraftDistribution> distribution;
+};
+
+struct PendingItem {
+  WorkItem item;
+  // verify_by_rejection: what each row's children were drawn from, or null; as many as rows.
+  std::vector<std::shared_ptr<const DraftDistribution>> drafts;
+
+  // How far it has come.
+  bool edits_done = false;
+  size_t rows_done = 0;
+  WorkResult result;
+  std::vector<RowDistribution> distributions;
+};
+
+struct FinishedItem {
+  WorkResult result;
+  std::vector<RowDistribution> distributions;  // of its kDraw rows
+};
+
+struct RoleSequence {
+  RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool)
+      : id(sequence),
+        spec(the_spec),
+        penalized(needs_history(the_spec.sampling)),
+        kv(pool, the_spec.max_tokens) {}
+
+  const SequenceId id;
+  const SequenceSpec spec;
+  const bool penalized;  // its sampler looks at the history
+  SequenceKv kv;
+  TokenCounts counts;  // of the prefix; kept only if `penalized`
+  Status failed;       // not ok: every further item fails with it
+  std::deque<PendingItem> queue;
+
+  void count_token(TokenId token, int32_t position) {
+    if (penalized) counts.add(token, position < spec.prompt_tokens);
+  }
+};
+
+}  // namespace forerun

@@ -1,0 +1,301 @@
+#include "exec/role_worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+constexpr SequenceId kScratchSequence = ~SequenceId{0};
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+RoleWorker::RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
+                       std::function<void(const StepRecord&)> on_step)
+    : role_(role),
+      runner_(runner),
+      row_budget_(std::max(1, row_budget)),
+      on_step_(std::move(on_step)),
+      pool_(runner->kv_blocks()),
+      builder_(runner->config().vocab_size) {}
+
+void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
+  sequences_.emplace(sequence, std::make_unique<RoleSequence>(sequence, spec, &pool_));
+}
+
+void RoleWorker::submit(PendingItem item) {
+  const auto found = sequences_.find(item.item.sequence);
+  if (found == sequences_.end()) return;
+  item.result.sequence = item.item.sequence;
+  item.result.role = role_;
+  item.result.tag = item.item.tag;
+  RoleSequence& sequence = *found->second;
+  sequence.queue.push_back(std::move(item));
+  if (sequence.queue.size() == 1) ready_.push_back(&sequence);
+}
+
+void RoleWorker::close(SequenceId sequence) {
+  const auto found = sequences_.find(sequence);
+  if (found == sequences_.end()) return;
+  std::erase(ready_, found->second.get());
+  sequences_.erase(found);
+}
+
+KvUsage RoleWorker::usage() const {
+  return {pool_.used_blocks(), pool_.total_blocks(), runner_->kv_block_bytes()};
+}
+
+std::string RoleWorker::describe(const RoleSequence& sequence) const {
+  return std::string(role_name(role_)) + ", sequence " + std::to_string(sequence.id);
+}
+
+void RoleWorker::finish_front(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
+  PendingItem& item = sequence.queue.front();
+  if (!item.item.rows.empty()) {
+    finished.push_back({std::move(item.result), std::move(item.distributions)});
+  }
+  sequence.queue.pop_front();
+}
+
+void RoleWorker::fail_front(RoleSequence& sequence, const Status& status,
+                            std::vector<FinishedItem>& finished) {
+  if (sequence.failed.ok()) sequence.failed = status.with_context(describe(sequence));
+  PendingItem& item = sequence.queue.front();
+  item.result.status = sequence.failed;
+  item.result.rows.clear();
+  item.result.accepted.clear();
+  item.result.bonus = -1;
+  item.distributions.clear();
+  finish_front(sequence, finished);
+}
+
+Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& edits) {
+  for (const Edit& edit : edits) {
+    if (edit.kind == Edit::Kind::kKeep) {
+      FORERUN_RETURN_IF_ERROR(sequence.kv.keep(edit.nodes));
+      continue;
+    }
+    if (sequence.penalized) {
+      for (NodeId node : edit.nodes) {
+        const int32_t tree_idx = sequence.kv.find(node);
+        if (tree_idx < 0) break;  // commit() reports it
+        const SequenceKv::TreeRow& row = sequence.kv.tree_rows()[static_cast<size_t>(tree_idx)];
+        sequence.count_token(row.token, row.position);
+      }
+    }
+    FORERUN_RETURN_IF_ERROR(sequence.kv.commit(edit.nodes));
+  }
+  sequence.kv.take_moves(moves_);
+  if (!moves_.empty()) {
+    const StepSequence view{sequence.kv.block_table().data()};
+    FORERUN_RETURN_IF_ERROR(runner_->move_kv(view, moves_));
+  }
+  sequence.kv.release_unused();
+  return {};
+}
+
+// Rows of the item that fit into the Step being built: all that are left, or, where the item is
+// larger than any Step, a piece of them; 0: its turn comes with the next Step.
+int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& item) const {
+  const std::vector<WorkRow>& rows = item.item.rows;
+  const auto left = static_cast<int32_t>(rows.size() - item.rows_done);
+  const int32_t room = row_budget_ - builder_.rows();
+  if (left > room && left <= row_budget_) return 0;
+  int32_t count = std::min(left, room);
+  const auto row_at = [&](int32_t offset) -> const WorkRow& {
+    return rows[item.rows_done + static_cast<size_t>(offset)];
+  };
+  if (sequence.penalized) {
+    // The token counts are those of the last prefix row of the Step, so a prefix row that samples
+    // must be it.
+    for (int32_t offset = 0; offset + 1 < count; ++offset) {
+      if (row_at(offset).want != Want::kNothing && row_at(offset + 1).node == kNoNode) {
+        return offset + 1;
+      }
+    }
+  }
+  if (item.item.verify_by_rejection && count < left) {
+    // Its tree rows need their logits together.
+    int32_t prefix_rows = 0;
+    while (prefix_rows < left && row_at(prefix_rows).node == kNoNode) ++prefix_rows;
+    count = std::min(count, prefix_rows);
+  }
+  return count;
+}
+
+// Brings the sequence as far as it gets without a Step, and adds its next rows. Returns whether it
+// still has items (its piece in the Step included).
+bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
+  while (!sequence.queue.empty()) {
+    PendingItem& item = sequence.queue.front();
+    if (!sequence.failed.ok()) {
+      fail_front(sequence, sequence.failed, finished);
+      continue;
+    }
+    if (!item.edits_done) {
+      item.edits_done = true;
+      if (Status status = apply_edits(sequence, item.item.edits); !status.ok()) {
+        fail_front(sequence, status, finished);
+        continue;
+      }
+    }
+    if (item.item.rows.empty()) {
+      sequence.queue.pop_front();
+      continue;
+    }
+    const auto left = static_cast<int32_t>(item.item.rows.size() - item.rows_done);
+    const int32_t count = piece_rows(sequence, item);
+    if (count == 0) {
+      if (!builder_.empty()) return true;
+      fail_front(sequence,
+                 Status(StatusCode::kInternal,
+                        "verification by rejection of " + std::to_string(left) +
+                            " tree rows; a Step takes " + std::to_string(row_budget_)),
+                 finished);
+      continue;
+    }
+    if (Status status = builder_.add(sequence, item, count); !status.ok()) {
+      fail_front(sequence, status, finished);
+      continue;
+    }
+    pieces_.push_back(&sequence);
+    return true;
+  }
+  return false;
+}
+
+void RoleWorker::step(std::vector<FinishedItem>& finished) {
+  const auto start = Clock::now();
+  builder_.clear();
+  pieces_.clear();
+  run_seconds_ = 0.0;
+  turn_.swap(ready_);
+  ready_.clear();
+  // Those that get no room keep their place; those that are served go to the back.
+  size_t waiting = 0;
+  for (RoleSequence* sequence : turn_) {
+    const size_t served = pieces_.size();
+    if (!take_turn(*sequence, finished) || pieces_.size() > served) continue;
+    turn_[waiting++] = sequence;
+  }
+  ready_.assign(turn_.begin(), turn_.begin() + static_cast<ptrdiff_t>(waiting));
+  if (builder_.empty()) return;
+  const int32_t rows = builder_.rows();
+  const int32_t context_tokens = builder_.context_tokens();
+  run_step(finished);
+  if (!on_step_) return;
+  StepRecord record;
+  record.role = role_;
+  record.rows = rows;
+  record.sequences = static_cast<int32_t>(pieces_.size());
+  record.context_tokens = context_tokens;
+  record.seconds = run_seconds_;
+  record.host_seconds = seconds_since(start) - run_seconds_;
+  on_step_(record);
+}
+
+void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
+  const StepBuilder::Built built = builder_.finish();
+  const auto start = Clock::now();
+  const Status status = runner_->run(*built.step, built.tasks, built.rejections);
+  run_seconds_ = seconds_since(start);
+  // Tasks and pieces are in the same order.
+  size_t task = 0;
+  size_t rejection = 0;
+  for (RoleSequence* sequence : pieces_) {
+    PendingItem& item = sequence->queue.front();
+    Status outcome = status;
+    const auto note = [&outcome](const Status& other) {
+      if (outcome.ok() && !other.ok()) outcome = other;
+    };
+    const std::vector<RowResult>& results = item.result.rows;
+    const auto owns = [&results](const RowResult* result) {
+      return !results.empty() && result >= results.data() &&
+             result < results.data() + results.size();
+    };
+    for (; task < built.tasks.size() && owns(built.tasks[task].result); ++task) {
+      note(built.tasks[task].status);
+    }
+    for (;
+         rejection < built.rejections.size() && built.rejections[rejection].result == &item.result;
+         ++rejection) {
+      note(built.rejections[rejection].status);
+    }
+    if (!outcome.ok()) {
+      fail_front(*sequence, outcome, finished);
+    } else if (item.rows_done == item.item.rows.size()) {
+      finish_front(*sequence, finished);
+    }
+    if (!sequence->queue.empty()) ready_.push_back(sequence);
+  }
+}
+
+Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens, int32_t repeats) {
+  SequenceSpec spec;
+  spec.sampling.temperature = 0.8f;
+  spec.max_tokens = context_tokens + rows;
+  open(kScratchSequence, spec);
+  RoleSequence& sequence = *sequences_.at(kScratchSequence);
+  const Status reserved = sequence.kv.reserve(spec.max_tokens)
+                              .with_context(std::string(role_name(role_)) + ", profile");
+  if (!reserved.ok()) {
+    close(kScratchSequence);
+    return reserved;
+  }
+  for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix();
+
+  auto callback = std::exchange(on_step_, nullptr);
+  StepRecord last;
+  on_step_ = [&last](const StepRecord& record) { last = record; };
+  std::vector<double> run_seconds, host_seconds;
+  std::vector<FinishedItem> finished;
+  Status status;
+  // The first round only warms up. Rows form a binary tree: about what drafts look like.
+  for (int32_t repeat = 0; repeat <= repeats && status.ok(); ++repeat) {
+    PendingItem item;
+    item.item.sequence = kScratchSequence;
+    item.item.role = role_;
+    item.item.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
+    for (int32_t row = 0; row < rows; ++row) {
+      WorkRow work;
+      work.node = static_cast<NodeId>(row);
+      work.parent = row == 0 ? kNoNode : static_cast<NodeId>((row - 1) / 2);
+      work.position = row == 0 ? context_tokens
+                               : item.item.rows[static_cast<size_t>((row - 1) / 2)].position + 1;
+      work.want = role_ == Role::kTarget ? Want::kSample : Want::kTopK;
+      work.count = 16;
+      item.item.rows.push_back(work);
+    }
+    submit(std::move(item));
+    finished.clear();
+    while (finished.empty()) step(finished);
+    status = finished.front().result.status;
+    if (repeat == 0) continue;
+    run_seconds.push_back(last.seconds);
+    host_seconds.push_back(last.host_seconds);
+  }
+  on_step_ = std::move(callback);
+  close(kScratchSequence);
+  if (!status.ok()) return status;
+  if (!run_seconds.empty()) {
+    last.seconds = median(run_seconds);
+    last.host_seconds = median(host_seconds);
+  }
+  return last;
+}
+
+}  // namespace forerun

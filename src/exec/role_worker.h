@@ -1,0 +1,74 @@
+// One role's queue and bookkeeping: merges the ready items of all sequences into Steps, runs them,
+// and splits what comes back into results. The single-threaded heart of the real executor.
+//
+// A Step takes at most one item with rows of a sequence, in turns, so that a long prefill delays
+// others by one Step at a time; an item with more rows than the row budget runs in consecutive
+// pieces.
+//
+// Used by one thread at a time, except usage().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/executor.h"
+#include "exec/role_sequence.h"
+#include "exec/step_builder.h"
+#include "exec/step_record.h"
+#include "exec/step_runner.h"
+#include "kv/block_pool.h"
+#include "step/work.h"
+
+namespace forerun {
+
+class RoleWorker {
+ public:
+  // `runner` must outlive the worker. `row_budget`: rows a Step takes at most; at least 1.
+  // `on_step` may be empty; it is called after every Step on the worker's thread.
+  RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
+             std::function<void(const StepRecord&)> on_step);
+
+  // `sequence` is not open.
+  void open(SequenceId sequence, const SequenceSpec& spec);
+  // Items of sequences that are not open are dropped.
+  void submit(PendingItem item);
+  void close(SequenceId sequence);
+  // Whether step() has something to do.
+  bool ready() const { return !ready_.empty(); }
+  // Applies edits that are due and runs at most one Step; appends what has finished.
+  void step(std::vector<FinishedItem>& finished);
+
+  KvUsage usage() const;
+  // The medians over `repeats` of a Step of `rows` tree rows behind a prefix of `context_tokens`
+  // whose KV is whatever the storage holds. Target rows are sampled; draft rows give 16 candidates.
+  // kResourceExhausted where the KV is too small. Nothing may be queued.
+  Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t repeats);
+
+ private:
+  bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);
+  void finish_front(RoleSequence& sequence, std::vector<FinishedItem>& finished);
+  void fail_front(RoleSequence& sequence, const Status& status,
+                  std::vector<FinishedItem>& finished);
+  Status apply_edits(RoleSequence& sequence, const std::vector<Edit>& edits);
+  int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item) const;
+  void run_step(std::vector<FinishedItem>& finished);
+  std::string describe(const RoleSequence& sequence) const;
+
+  const Role role_;
+  StepRunner* runner_;
+  const int32_t row_budget_;
+  std::function<void(const StepRecord&)> on_step_;
+  BlockPool pool_;
+  std::unordered_map<SequenceId, std::unique_ptr<RoleSequence>> sequences_;
+  std::vector<RoleSequence*> ready_;   // with items, in the order of their turns
+  std::vector<RoleSequence*> turn_;    // scratch: ready_ while a Step is built
+  std::vector<RoleSequence*> pieces_;  // whose front items the Step runs
+  StepBuilder builder_;
+  std::vector<KvMove> moves_;
+  double run_seconds_ = 0.0;
+};
+
+}  // namespace forerun

@@ -1,0 +1,236 @@
+#include "exec/step_builder.h"
+
+#include <algorithm>
+#include <string>
+
+namespace forerun {
+namespace {
+
+Status internal(std::string message) { return Status(StatusCode::kInternal, std::move(message)); }
+
+}  // namespace
+
+void StepBuilder::clear() {
+  step_.clear();
+  tasks_.clear();
+  task_origins_.clear();
+  rejections_.clear();
+  rejection_origins_.clear();
+  rejection_rows_.clear();
+  rejection_paths_.clear();
+  path_tokens_.clear();
+  logits_rows_ = 0;
+  context_tokens_ = 0;
+}
+
+Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count) {
+  const size_t first = item.rows_done;
+  const size_t last = first + static_cast<size_t>(count);
+  FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(count));
+  const int32_t prefix_length = sequence.kv.prefix_length();
+  const auto tree_size = static_cast<int32_t>(sequence.kv.tree_rows().size());
+  const size_t rows = step_.rows.size();
+  const size_t ancestors = step_.ancestors.size();
+  const size_t tasks = tasks_.size();
+  const size_t rejection_rows = rejection_rows_.size();
+  const int32_t logits_rows = logits_rows_;
+  const int32_t context_tokens = context_tokens_;
+  const size_t results = item.result.rows.size();
+
+  Status status;
+  for (size_t row_idx = first; row_idx < last && status.ok(); ++row_idx) {
+    status = add_row(sequence, item, row_idx);
+  }
+  if (!status.ok()) {
+    sequence.kv.truncate(prefix_length, tree_size);
+    step_.rows.resize(rows);
+    step_.ancestors.resize(ancestors);
+    tasks_.resize(tasks);
+    task_origins_.resize(tasks);
+    rejection_rows_.resize(rejection_rows);
+    rejection_paths_.resize(rejection_rows);
+    logits_rows_ = logits_rows;
+    context_tokens_ = context_tokens;
+    item.result.rows.resize(results);
+    return status;
+  }
+  if (rejection_rows_.size() > rejection_rows) {
+    rejection_origins_.push_back({&item, rejection_rows, rejection_rows_.size()});
+  }
+  // The block table may still be moved by reserve() until all rows of the item are in.
+  step_.sequences.push_back({sequence.kv.block_table().data()});
+  item.rows_done = last;
+  return {};
+}
+
+Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx) {
+  const WorkRow& row = item.item.rows[row_idx];
+  if (row.token < 0 || row.token >= vocab_) {
+    return internal("token " + std::to_string(row.token) + " at position " +
+                    std::to_string(row.position) + "; accepted are 0 to " +
+                    std::to_string(vocab_ - 1));
+  }
+  if (row.position >= sequence.spec.max_tokens) {
+    return Status(StatusCode::kResourceExhausted,
+                  "position " + std::to_string(row.position) + " is past the sequence's limit of " +
+                      std::to_string(sequence.spec.max_tokens) + " tokens");
+  }
+  StepRow out;
+  out.token = row.token;
+  out.position = row.position;
+  out.sequence_idx = static_cast<int32_t>(step_.sequences.size());
+  int32_t tree_idx = -1;
+  FORERUN_RETURN_IF_ERROR(row.node == kNoNode ? add_prefix_row(sequence, row, out)
+                                              : add_tree_row(sequence, row, out, &tree_idx));
+  const bool rejection_row = item.item.verify_by_rejection && tree_idx >= 0;
+  out.wants_logits = row.want != Want::kNothing || rejection_row;
+  PathRange path;
+  if (out.wants_logits && sequence.penalized) path = add_path(sequence, tree_idx);
+  if (row.want != Want::kNothing) add_task(sequence, item, row, path);
+  if (rejection_row) {
+    FORERUN_RETURN_IF_ERROR(add_rejection_row(sequence, item, row_idx, path));
+  }
+  if (out.wants_logits) ++logits_rows_;
+  context_tokens_ = std::max(context_tokens_, row.position + 1);
+  step_.rows.push_back(out);
+  return {};
+}
+
+Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out) {
+  if (!sequence.kv.tree_rows().empty()) {
+    return internal("prefix row at position " + std::to_string(row.position) +
+                    " while the tree region holds " +
+                    std::to_string(sequence.kv.tree_rows().size()) + " rows");
+  }
+  if (row.position != sequence.kv.prefix_length()) {
+    return internal("prefix row at position " + std::to_string(row.position) +
+                    "; the prefix continues at " + std::to_string(sequence.kv.prefix_length()));
+  }
+  out.slot = sequence.kv.append_prefix();
+  out.boundary = row.position + 1;
+  out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
+  sequence.count_token(row.token, row.position);
+  return {};
+}
+
+Status StepBuilder::add_tree_row(RoleSequence& sequence, const WorkRow& row, StepRow& out,
+                                 int32_t* tree_idx) {
+  SequenceKv& kv = sequence.kv;
+  if (kv.find(row.node) >= 0) {
+    return internal("node " + std::to_string(row.node) + " has KV already");
+  }
+  const int32_t parent_idx = row.parent == kNoNode ? -1 : kv.find(row.parent);
+  if (row.parent != kNoNode && parent_idx < 0) {
+    return internal("node " + std::to_string(row.node) + " continues node " +
+                    std::to_string(row.parent) + ", which has no KV");
+  }
+  const int32_t expected = parent_idx < 0
+                               ? kv.prefix_length()
+                               : kv.tree_rows()[static_cast<size_t>(parent_idx)].position + 1;
+  if (row.position != expected) {
+    return internal("node " + std::to_string(row.node) + " at position " +
+                    std::to_string(row.position) + "; its parent puts it at " +
+                    std::to_string(expected));
+  }
+  *tree_idx = kv.append_tree(row.node, parent_idx, row.token);
+  out.slot = kv.slot_of(*tree_idx);
+  out.boundary = kv.prefix_length();
+  out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
+  // Walked from the row upwards, so filled from the back.
+  step_.ancestors.resize(step_.ancestors.size() +
+                         static_cast<size_t>(row.position - out.boundary + 1));
+  size_t cell = step_.ancestors.size();
+  for (int32_t above = *tree_idx; above >= 0;
+       above = kv.tree_rows()[static_cast<size_t>(above)].parent_idx) {
+    step_.ancestors[--cell] = kv.slot_of(above);
+  }
+  return {};
+}
+
+StepBuilder::PathRange StepBuilder::add_path(const RoleSequence& sequence, int32_t tree_idx) {
+  const PathRange path{path_tokens_.size(), 0};
+  for (int32_t above = tree_idx; above >= 0;
+       above = sequence.kv.tree_rows()[static_cast<size_t>(above)].parent_idx) {
+    path_tokens_.push_back(sequence.kv.tree_rows()[static_cast<size_t>(above)].token);
+  }
+  std::reverse(path_tokens_.begin() + static_cast<ptrdiff_t>(path.begin), path_tokens_.end());
+  return {path.begin, path_tokens_.size() - path.begin};
+}
+
+RowContext StepBuilder::context_of(const RoleSequence& sequence, const WorkRow& row) const {
+  RowContext context;
+  context.params = &sequence.spec.sampling;
+  context.position = row.position + 1;
+  context.prompt_tokens = sequence.spec.prompt_tokens;
+  context.history = sequence.penalized ? &sequence.counts : nullptr;
+  return context;
+}
+
+void StepBuilder::add_task(RoleSequence& sequence, PendingItem& item, const WorkRow& row,
+                           PathRange path) {
+  RowTask task;
+  task.want = row.want;
+  task.count = row.count;
+  task.shared_noise = sequence.spec.shared_noise;
+  task.logits_row = logits_rows_;
+  task.context = context_of(sequence, row);
+  if (row.want == Want::kDraw) {
+    auto distribution = std::make_shared<DraftDistribution>();
+    task.distribution = distribution.get();
+    item.distributions.push_back({row.node, row.position, std::move(distribution)});
+  }
+  task_origins_.push_back({&item, item.result.rows.size(), path});
+  tasks_.push_back(std::move(task));
+  RowResult result;
+  result.node = row.node;
+  result.position = row.position;
+  item.result.rows.push_back(std::move(result));
+}
+
+Status StepBuilder::add_rejection_row(RoleSequence& sequence, PendingItem& item, size_t row_idx,
+                                      PathRange path) {
+  const WorkRow& row = item.item.rows[row_idx];
+  RejectionRow out;
+  out.node = row.node;
+  out.token = row.token;
+  out.logits_row = logits_rows_;
+  out.context = context_of(sequence, row);
+  if (row_idx < item.drafts.size()) out.draft = item.drafts[row_idx].get();
+  const size_t first = rejection_origins_.empty() ? 0 : rejection_origins_.back().end;
+  for (size_t index = first; index < rejection_rows_.size() && out.parent_idx < 0; ++index) {
+    if (rejection_rows_[index].node == row.parent) {
+      out.parent_idx = static_cast<int32_t>(index - first);
+    }
+  }
+  if (rejection_rows_.size() > first && out.parent_idx < 0) {
+    return internal("node " + std::to_string(row.node) +
+                    " is to be verified but does not descend from the item's first tree row");
+  }
+  rejection_rows_.push_back(out);
+  rejection_paths_.push_back(path);
+  return {};
+}
+
+StepBuilder::Built StepBuilder::finish() {
+  const auto view = [this](PathRange path) {
+    return std::span<const TokenId>(path_tokens_).subspan(path.begin, path.length);
+  };
+  for (size_t index = 0; index < tasks_.size(); ++index) {
+    const TaskOrigin& origin = task_origins_[index];
+    tasks_[index].context.path = view(origin.path);
+    tasks_[index].result = &origin.item->result.rows[origin.result_idx];
+  }
+  for (size_t index = 0; index < rejection_rows_.size(); ++index) {
+    rejection_rows_[index].context.path = view(rejection_paths_[index]);
+  }
+  for (const RejectionOrigin& origin : rejection_origins_) {
+    RejectionTask task;
+    task.rows = std::span<const RejectionRow>(rejection_rows_)
+                    .subspan(origin.begin, origin.end - origin.begin);
+    task.result = &origin.item->result;
+    rejections_.push_back(std::move(task));
+  }
+  return {&step_, tasks_, rejections_};
+}
+
+}  // namespace forerun

@@ -1,0 +1,84 @@
+// Turns rows of work items into a Step: slots, boundaries, ancestor lists, and the tasks for the
+// rows that want something.
+//
+// Used by one thread. No allocation once the vectors have grown to the largest Step so far, but for
+// what the results themselves own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/role_sequence.h"
+#include "exec/step_runner.h"
+#include "forerun/status.h"
+#include "step/step.h"
+
+namespace forerun {
+
+class StepBuilder {
+ public:
+  // `vocab`: ids that the role's embedding has.
+  explicit StepBuilder(int32_t vocab) : vocab_(vocab) {}
+
+  void clear();
+  int32_t rows() const { return static_cast<int32_t>(step_.rows.size()); }
+  int32_t context_tokens() const { return context_tokens_; }
+  bool empty() const { return step_.rows.empty(); }
+
+  // Appends the next `count` rows of `item`, which is at the front of `sequence`'s queue, and gives
+  // them slots; results are made room for in `item`. On failure nothing is appended and the
+  // sequence's KV has the rows that it had (its blocks may be more, its token counts are
+  // undefined).
+  //   kResourceExhausted: no KV blocks, or a position at or past max_tokens;
+  //   kInternal: unknown or repeated nodes, rows out of order, a token beyond the vocabulary.
+  Status add(RoleSequence& sequence, PendingItem& item, int32_t count);
+
+  // The Step and its tasks, complete and with all pointers set; valid until the next add or clear.
+  struct Built {
+    const Step* step = nullptr;
+    std::span<RowTask> tasks;
+    std::span<RejectionTask> rejections;
+  };
+  Built finish();
+
+ private:
+  // Points into vectors that still grow, as indices.
+  struct PathRange {
+    size_t begin = 0;
+    size_t length = 0;
+  };
+  struct TaskOrigin {
+    PendingItem* item;
+    size_t result_idx;
+    PathRange path;
+  };
+  struct RejectionOrigin {
+    PendingItem* item;
+    size_t begin;  // in rejection_rows_
+    size_t end;
+  };
+
+  Status add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx);
+  Status add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out);
+  Status add_tree_row(RoleSequence& sequence, const WorkRow& row, StepRow& out, int32_t* tree_idx);
+  PathRange add_path(const RoleSequence& sequence, int32_t tree_idx);
+  RowContext context_of(const RoleSequence& sequence, const WorkRow& row) const;
+  void add_task(RoleSequence& sequence, PendingItem& item, const WorkRow& row, PathRange path);
+  Status add_rejection_row(RoleSequence& sequence, PendingItem& item, size_t row_idx,
+                           PathRange path);
+
+  const int32_t vocab_;
+  Step step_;
+  std::vector<RowTask> tasks_;
+  std::vector<TaskOrigin> task_origins_;
+  std::vector<RejectionTask> rejections_;
+  std::vector<RejectionOrigin> rejection_origins_;
+  std::vector<RejectionRow> rejection_rows_;
+  std::vector<PathRange> rejection_paths_;
+  std::vector<TokenId> path_tokens_;
+  int32_t logits_rows_ = 0;
+  int32_t context_tokens_ = 0;
+};
+
+}  // namespace forerun

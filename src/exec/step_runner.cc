@@ -1,0 +1,61 @@
+#include "exec/step_runner.h"
+
+#include "sampling/rejection.h"
+
+namespace forerun {
+
+void perform_task(std::span<const float> logits, SamplerScratch& scratch, RowTask& task) {
+  RowResult& result = *task.result;
+  switch (task.want) {
+    case Want::kNothing:
+      return;
+    case Want::kSample: {
+      SampledToken sampled;
+      task.status = sample_token(logits, task.context, scratch, &sampled, &result.top);
+      result.token = sampled.token;
+      result.logprob = sampled.logprob;
+      return;
+    }
+    case Want::kTopK:
+      task.status =
+          top_candidates(logits, task.context, task.count, task.shared_noise, scratch, &result.top);
+      return;
+    case Want::kDraw:
+      task.status = draw_candidates(logits, task.context, task.count, scratch, &result.top,
+                                    task.distribution);
+      return;
+  }
+}
+
+void perform_rejection(MatrixView<const float> logits, int32_t live_vocab, SamplerScratch& scratch,
+                       std::vector<TokenId>& children, RejectionTask& task) {
+  size_t current = 0;
+  while (true) {
+    const RejectionRow& row = task.rows[current];
+    children.clear();
+    for (size_t index = current + 1; index < task.rows.size(); ++index) {
+      if (task.rows[index].parent_idx == static_cast<int32_t>(current)) {
+        children.push_back(task.rows[index].token);
+      }
+    }
+    RejectionOutcome outcome;
+    task.status = accept_child({logits.row(row.logits_row), static_cast<size_t>(live_vocab)},
+                               row.context, children, row.draft, scratch, &outcome);
+    if (!task.status.ok()) return;
+    if (outcome.child_idx < 0) {
+      task.result->bonus = outcome.token;
+      return;
+    }
+    int32_t child = -1;
+    for (size_t index = current + 1; child < outcome.child_idx; ++index) {
+      if (task.rows[index].parent_idx != static_cast<int32_t>(current)) continue;
+      if (++child == outcome.child_idx) {
+        task.result->accepted.push_back(task.rows[index].node);
+        current = index;
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace forerun

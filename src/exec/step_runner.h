@@ -1,0 +1,69 @@
+// One model on its devices, with the sampler behind it: runs a Step and answers what its rows want.
+// One implementation a backend.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "checkpoint/model_config.h"
+#include "forerun/status.h"
+#include "sampling/sampler.h"
+#include "step/step.h"
+#include "step/work.h"
+
+namespace forerun {
+
+// What is wanted of one row. Filled by the executor but for `result`'s answers and `status`.
+struct RowTask {
+  Want want = Want::kNothing;
+  int32_t count = 0;
+  bool shared_noise = true;
+  int32_t logits_row = 0;  // among the Step's rows that want logits
+  RowContext context;
+  RowResult* result = nullptr;
+  DraftDistribution* distribution = nullptr;  // kDraw: left behind here
+  Status status;
+};
+
+// One node of a tree that is verified by rejection; the root comes first, parents before children.
+struct RejectionRow {
+  NodeId node = kNoNode;
+  TokenId token = 0;
+  int32_t parent_idx = -1;
+  int32_t logits_row = 0;
+  RowContext context;                        // of its children's position
+  const DraftDistribution* draft = nullptr;  // its children were drawn from
+};
+
+struct RejectionTask {
+  std::span<const RejectionRow> rows;
+  WorkResult* result = nullptr;  // `accepted` and `bonus` are filled
+  Status status;
+};
+
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  virtual const ModelConfig& config() const = 0;
+  // Tokens that are ever sampled or proposed: ids below it.
+  virtual int32_t live_vocab() const = 0;
+  virtual int64_t kv_blocks() const = 0;
+  virtual int64_t kv_block_bytes() const = 0;
+  // Runs the Step and the tasks on its logits. An error is the Step's; a task's own goes to its
+  // status. Called from one thread at a time, as move_kv().
+  virtual Status run(const Step& step, std::span<RowTask> tasks,
+                     std::span<RejectionTask> rejections) = 0;
+  virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
+};
+
+// Performs one task on its logits, [live vocabulary] in host memory; for backends that sample on
+// the host, and as the definition for those that do not.
+void perform_task(std::span<const float> logits, SamplerScratch& scratch, RowTask& task);
+// `logits` [rows that want][vocabulary].
+void perform_rejection(MatrixView<const float> logits, int32_t live_vocab, SamplerScratch& scratch,
+                       std::vector<TokenId>& children, RejectionTask& task);
+
+}  // namespace forerun

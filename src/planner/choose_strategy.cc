@@ -1,0 +1,158 @@
+#include "planner/choose_strategy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+
+namespace forerun {
+namespace {
+
+constexpr std::array<int32_t, 8> kVerifyTokens = {2, 3, 4, 6, 8, 12, 16, 32};
+constexpr std::array<int32_t, 5> kWidths = {1, 2, 4, 8, 16};
+constexpr int32_t kMaxDepth = 16;
+constexpr size_t kListed = 5;
+// A draft of a quarter of the target's size on mixed text, and one that is hardly ever wrong.
+const std::vector<double> kAssumed = {0.62, 0.12, 0.05, 0.04, 0.02, 0.02, 0.01, 0.01};
+const std::vector<double> kVeryGood = {0.92, 0.03, 0.01, 0.01};
+
+struct Setting {
+  int32_t verify_tokens = 1;
+  int32_t width = 0;
+  int32_t depth = 0;
+  double tokens = 1.0;
+  double seconds = 0.0;
+  double rate() const { return tokens / seconds; }
+};
+
+double step_seconds(const CostTable& costs, Role role, int32_t rows) {
+  return static_cast<double>(costs.at(role, rows)) +
+         static_cast<double>(costs.seconds[static_cast<size_t>(role)][0]);
+}
+
+// The tree's chances after each draft step: chances[d] for depth d, descending, the root first.
+std::vector<std::vector<double>> grow(const std::vector<double>& rank_chances, int32_t width,
+                                      int32_t depth) {
+  std::vector<double> open = {1.0};
+  std::vector<double> all = {1.0};
+  std::vector<std::vector<double>> by_depth = {all};
+  for (int32_t step = 0; step < depth; ++step) {
+    std::sort(open.begin(), open.end(), std::greater<double>());
+    const size_t run = std::min(open.size(), static_cast<size_t>(width));
+    std::vector<double> next(open.begin() + static_cast<std::ptrdiff_t>(run), open.end());
+    for (size_t leaf = 0; leaf < run; ++leaf) {
+      for (double chance : rank_chances) {
+        next.push_back(open[leaf] * chance);
+        all.push_back(open[leaf] * chance);
+      }
+    }
+    open = std::move(next);
+    std::sort(all.begin(), all.end(), std::greater<double>());
+    by_depth.push_back(all);
+  }
+  return by_depth;
+}
+
+double best_sum(const std::vector<double>& chances, int32_t count) {
+  double sum = 0.0;
+  for (size_t i = 0; i < chances.size() && static_cast<int32_t>(i) < count; ++i) sum += chances[i];
+  return sum;
+}
+
+std::vector<Setting> predict(const CostTable& costs, const std::vector<double>& rank_chances) {
+  std::vector<Setting> settings;
+  for (int32_t width : kWidths) {
+    const auto trees = grow(rank_chances, width, kMaxDepth);
+    // The first step runs the root alone.
+    double drafting = 0.0;
+    for (int32_t depth = 1; depth <= kMaxDepth; ++depth) {
+      drafting += step_seconds(costs, Role::kDraft, depth == 1 ? 1 : width);
+      for (int32_t rows : kVerifyTokens) {
+        settings.push_back({rows, width, depth, best_sum(trees[static_cast<size_t>(depth)], rows),
+                            drafting + step_seconds(costs, Role::kTarget, rows)});
+      }
+    }
+  }
+  std::stable_sort(settings.begin(), settings.end(),
+                   [](const Setting& a, const Setting& b) { return a.rate() > b.rate(); });
+  return settings;
+}
+
+std::string line(const char* name, const Setting& setting, double plain_rate) {
+  char text[128];
+  if (setting.depth == 0) {
+    std::snprintf(text, sizeof(text), "%-18s", name);
+  } else {
+    std::snprintf(text, sizeof(text), "%-11s bs %2d w %2d d %2d", name, setting.verify_tokens,
+                  setting.width, setting.depth);
+  }
+  char numbers[128];
+  std::snprintf(numbers, sizeof(numbers), "  %6.2f tokens/round  %8.3f ms/round  %8.1f tokens/s",
+                setting.tokens, 1e3 * setting.seconds, setting.rate());
+  char ratio[32];
+  std::snprintf(ratio, sizeof(ratio), "  %.2fx\n", setting.rate() / plain_rate);
+  std::string padded = text;
+  padded.resize(std::max<size_t>(padded.size(), 29), ' ');
+  return padded + numbers + ratio;
+}
+
+}  // namespace
+
+double expected_tokens(const std::vector<double>& rank_chances, int32_t verify_tokens,
+                       int32_t draft_width, int32_t draft_depth) {
+  return best_sum(grow(rank_chances, draft_width, draft_depth).back(), std::max(verify_tokens, 1));
+}
+
+StrategyChoice choose_strategy(const PlannerInput& input) {
+  StrategyChoice choice;
+  const CostTable& costs = input.costs;
+  if (!costs.measured() || (input.has_draft_model && costs.at(Role::kDraft, 1) <= 0.0f)) {
+    if (input.has_draft_model) {
+      choice.name = "serial_tree";
+      choice.shape = "adaptive";
+      choice.verify_tokens = 8;
+      choice.draft_width = 4;
+      choice.draft_depth = 4;
+    }
+    choice.report = "no costs measured: " + choice.name + "\n";
+    return choice;
+  }
+  const Setting plain{1, 0, 0, 1.0, step_seconds(costs, Role::kTarget, 1)};
+  choice.seconds_per_round = plain.seconds;
+  choice.report = line("autoregressive", plain, plain.rate());
+  if (!input.has_draft_model) {
+    choice.report += "no draft model: autoregressive\n";
+    return choice;
+  }
+  const bool assumed = input.rank_chances.empty();
+  const std::vector<Setting> settings = predict(costs, assumed ? kAssumed : input.rank_chances);
+  const Setting best = settings.front();
+  for (size_t i = 0; i < std::min(kListed, settings.size()); ++i) {
+    choice.report += line("serial_tree", settings[i], plain.rate());
+  }
+  const char* basis = assumed ? "assumed" : "measured";
+  double reachable = best.rate() / plain.rate();
+  if (assumed) reachable = predict(costs, kVeryGood).front().rate() / plain.rate();
+  if (reachable <= 1.0) {
+    choice.report += std::string("with ") +
+                     (assumed ? "even a very good draft" : "measured acceptance") +
+                     " no setting beats plain decoding: autoregressive\n";
+    return choice;
+  }
+  choice.name = "serial_tree";
+  choice.shape = "adaptive";
+  choice.verify_tokens = best.verify_tokens;
+  choice.draft_width = best.width;
+  choice.draft_depth = best.depth;
+  choice.tokens_per_round = best.tokens;
+  choice.seconds_per_round = best.seconds;
+  choice.speedup = best.rate() / plain.rate();
+  char reason[160];
+  std::snprintf(reason, sizeof(reason),
+                "%s acceptance (first guess %.0f%%): serial_tree, its size adapted as it decodes\n",
+                basis, 100.0 * (assumed ? kAssumed : input.rank_chances).front());
+  choice.report += reason;
+  return choice;
+}
+
+}  // namespace forerun

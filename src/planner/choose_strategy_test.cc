@@ -1,0 +1,99 @@
+#include "planner/choose_strategy.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "planner/cost_model.h"
+
+namespace forerun {
+namespace {
+
+CostTable costs_of(double target_1, double target_8, double draft_1, double draft_8) {
+  CostModel model;
+  const std::vector<CostPoint> points = {{Role::kTarget, 1, target_1},
+                                         {Role::kTarget, 8, target_8},
+                                         {Role::kDraft, 1, draft_1},
+                                         {Role::kDraft, 8, draft_8}};
+  model.fit(points);
+  return model.table();
+}
+
+TEST(ChooseStrategy, ExpectedTokensOfAChainIsItsGeometricSum) {
+  double sum = 0.0;
+  for (int depth = 0; depth <= 5; ++depth) {
+    sum += std::pow(0.7, depth);
+    EXPECT_NEAR(expected_tokens({0.7}, 6, 1, depth), sum, 1e-12);
+  }
+  // A width of two at depth one verifies both guesses; bs cuts.
+  EXPECT_NEAR(expected_tokens({0.6, 0.2}, 8, 1, 1), 1.8, 1e-12);
+  EXPECT_NEAR(expected_tokens({0.6, 0.2}, 2, 1, 1), 1.6, 1e-12);
+  // Depth two, w = 2: both children of the root are run.
+  EXPECT_NEAR(expected_tokens({0.6, 0.2}, 8, 2, 2), 1.8 + 0.36 + 0.12 + 0.12 + 0.04, 1e-12);
+}
+
+// SwiftSpec's Table 6, serial: Qwen2-72B verifies 8 rows in 10.34 ms, a draft step of 8 leaves
+// takes 3.73 ms; 3.28 to 4.2 tokens a round give 200 tokens/s, which is what d = 2 explains.
+TEST(ChooseStrategy, SwiftSpecTable6) {
+  const double mean_tokens = (3.28 + 4.2 + 4.04 + 3.42 + 3.12 + 3.72) / 6;
+  EXPECT_NEAR(mean_tokens / (10.34e-3 + 2 * 3.73e-3), 200.0, 10.0);
+  PlannerInput input;
+  input.has_draft_model = true;
+  input.costs = costs_of(10.2e-3, 10.34e-3, 3.7e-3, 3.73e-3);
+  // Chances that make about as many tokens a round.
+  input.rank_chances = {0.75, 0.12, 0.04, 0.02, 0.01, 0.01};
+  const StrategyChoice choice = choose_strategy(input);
+  EXPECT_EQ(choice.name, "serial_tree");
+  EXPECT_GE(choice.draft_depth, 2);
+  EXPECT_LE(choice.draft_depth, 5);
+  EXPECT_GT(choice.tokens_per_round, 2.5);
+  EXPECT_LT(choice.tokens_per_round, 4.5);
+  EXPECT_NEAR(choice.tokens_per_round / choice.seconds_per_round, 170.0, 50.0);
+  EXPECT_NEAR(choice.speedup, choice.tokens_per_round / choice.seconds_per_round * 10.2e-3, 1e-3);
+}
+
+TEST(ChooseStrategy, PlainDecodingWhereDraftingCannotPay) {
+  PlannerInput input;
+  input.costs = costs_of(1e-3, 2e-3, 1.2e-3, 2e-3);
+  input.has_draft_model = true;
+  const StrategyChoice slow_draft = choose_strategy(input);
+  EXPECT_EQ(slow_draft.name, "autoregressive");
+  EXPECT_NE(slow_draft.report.find("even a very good draft"), std::string::npos);
+  input.costs = costs_of(1e-3, 2e-3, 5e-4, 1e-3);
+  EXPECT_EQ(choose_strategy(input).name, "serial_tree");
+  input.rank_chances = {0.2, 0.1};
+  const StrategyChoice bad_draft = choose_strategy(input);
+  EXPECT_EQ(bad_draft.name, "autoregressive");
+  EXPECT_EQ(bad_draft.speedup, 1.0);
+  EXPECT_NE(bad_draft.report.find("measured acceptance"), std::string::npos);
+}
+
+TEST(ChooseStrategy, CheaperRowsMakeLargerTrees) {
+  PlannerInput input;
+  input.has_draft_model = true;
+  input.costs = costs_of(1e-3, 1.05e-3, 1e-4, 1.05e-4);
+  const StrategyChoice cheap = choose_strategy(input);
+  input.costs = costs_of(1e-3, 3e-3, 1e-4, 3e-4);
+  const StrategyChoice dear = choose_strategy(input);
+  EXPECT_GT(cheap.verify_tokens, dear.verify_tokens);
+  EXPECT_GT(cheap.speedup, dear.speedup);
+  EXPECT_GT(dear.speedup, 1.0);
+}
+
+TEST(ChooseStrategy, SaysWhatItDoesNotKnow) {
+  PlannerInput input;
+  EXPECT_EQ(choose_strategy(input).name, "autoregressive");
+  input.has_draft_model = true;
+  const StrategyChoice unmeasured = choose_strategy(input);
+  EXPECT_EQ(unmeasured.name, "serial_tree");
+  EXPECT_NE(unmeasured.report.find("no costs measured"), std::string::npos);
+  input.has_draft_model = false;
+  input.costs = costs_of(1e-3, 2e-3, 1e-4, 1e-4);
+  const StrategyChoice no_draft = choose_strategy(input);
+  EXPECT_EQ(no_draft.name, "autoregressive");
+  EXPECT_NE(no_draft.report.find("no draft model"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace forerun

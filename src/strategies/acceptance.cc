@@ -1,0 +1,130 @@
+#include "strategies/acceptance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+constexpr float kMaxChance = 0.98f;
+// Guesses after which experience fades, and expected right guesses that a prior is worth.
+constexpr float kRequestMemory = 60.0f;
+constexpr float kSharedMemory = 600.0f;
+constexpr float kRequestStrength = 3.0f;
+constexpr float kSharedStrength = 1.5f;
+constexpr float kMinFactor = 0.02f;
+constexpr float kMaxFactor = 20.0f;
+constexpr float kProfileMemory = 24.0f;
+constexpr float kSharedProfileMemory = 200.0f;
+// Observations that a profile's start is worth.
+constexpr float kProfileStrength = 4.0f;
+
+constexpr uint32_t kProbabilitySteps = (1u << 20) - 1;
+
+}  // namespace
+
+int32_t CalibrationTable::bucket_of(float p) {
+  const float bounded = std::clamp(p, 1e-4f, 1.0f - 1e-4f);
+  const float log_odds = std::log(bounded / (1.0f - bounded));
+  const float place = (log_odds + 5.0f) / 10.0f * static_cast<float>(kBuckets);
+  return std::clamp(static_cast<int32_t>(place), 0, kBuckets - 1);
+}
+
+void CalibrationTable::observe(Guess::Origin origin, int32_t bucket, float p, bool right,
+                               float memory) {
+  Cell& cell = cells_[static_cast<size_t>(origin)][static_cast<size_t>(bucket)];
+  const float fade = 1.0f - 1.0f / memory;
+  cell.right = cell.right * fade + (right ? 1.0f : 0.0f);
+  cell.expected = cell.expected * fade + p;
+}
+
+float CalibrationTable::factor(Guess::Origin origin, int32_t bucket, float prior,
+                               float strength) const {
+  const Cell& cell = cells_[static_cast<size_t>(origin)][static_cast<size_t>(bucket)];
+  const float f = (cell.right + strength * prior) / (cell.expected + strength);
+  return std::clamp(f, kMinFactor, kMaxFactor);
+}
+
+DraftProfile::DraftProfile() {
+  seen_.fill(kProfileStrength);
+  const std::array<float, kContexts> best = {0.55f, 0.35f, 0.45f, 0.6f, 0.75f};
+  for (size_t context = 0; context < best.size(); ++context) {
+    float left = 1.0f - best[context];
+    means_[context][0] = best[context];
+    for (size_t rank = 1; rank < kRanks; ++rank) {
+      means_[context][rank] = 0.3f * left;
+      left *= 0.7f;
+    }
+  }
+}
+
+int32_t DraftProfile::context_of(bool is_root, float p) {
+  if (is_root) return 0;
+  if (p < 0.3f) return 1;
+  if (p < 0.6f) return 2;
+  return p < 0.85f ? 3 : 4;
+}
+
+void DraftProfile::observe(int32_t context, const std::array<float, kRanks>& chances,
+                           float memory) {
+  auto& means = means_[static_cast<size_t>(context)];
+  float& seen = seen_[static_cast<size_t>(context)];
+  seen = std::min(seen + 1.0f, memory);
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    means[rank] += (chances[rank] - means[rank]) / seen;
+  }
+}
+
+void DraftProfile::weaken() {
+  for (float& seen : seen_) seen = std::min(seen, kProfileStrength);
+}
+
+Acceptance::Acceptance(std::shared_ptr<SharedAcceptance> shared)
+    : shared_(shared ? std::move(shared) : std::make_shared<SharedAcceptance>()),
+      profile_(shared_->profile) {
+  profile_.weaken();
+}
+
+uint32_t Acceptance::make_note(Guess::Origin origin, float p) {
+  const auto steps = static_cast<uint32_t>(
+      std::lround(std::clamp(p, 0.0f, 1.0f) * static_cast<float>(kProbabilitySteps)));
+  const auto bucket = static_cast<uint32_t>(CalibrationTable::bucket_of(p));
+  return static_cast<uint32_t>(origin) << 28 | bucket << 20 | steps;
+}
+
+namespace {
+
+struct NoteParts {
+  Guess::Origin origin;
+  int32_t bucket;
+  float p;
+};
+
+NoteParts parts_of(uint32_t note) {
+  return {static_cast<Guess::Origin>(note >> 28), static_cast<int32_t>(note >> 20 & 0xff),
+          static_cast<float>(note & kProbabilitySteps) / static_cast<float>(kProbabilitySteps)};
+}
+
+}  // namespace
+
+float Acceptance::calibrated(uint32_t note) const {
+  const NoteParts guess = parts_of(note);
+  const float prior = shared_->table.factor(guess.origin, guess.bucket, 1.0f, kSharedStrength);
+  const float f = table_.factor(guess.origin, guess.bucket, prior, kRequestStrength);
+  return std::min(guess.p * f, kMaxChance);
+}
+
+void Acceptance::observe(uint32_t note, bool right) {
+  const NoteParts guess = parts_of(note);
+  table_.observe(guess.origin, guess.bucket, guess.p, right, kRequestMemory);
+  shared_->table.observe(guess.origin, guess.bucket, guess.p, right, kSharedMemory);
+}
+
+void Acceptance::observe_profile(int32_t context,
+                                 const std::array<float, DraftProfile::kRanks>& chances) {
+  profile_.observe(context, chances, kProfileMemory);
+  shared_->profile.observe(context, chances, kSharedProfileMemory);
+}
+
+}  // namespace forerun

@@ -1,0 +1,95 @@
+// What is learnt, while decoding, about how often guesses are right.
+//
+// Calibration: a guess made with probability p (as its origin tells it) is right with probability
+// p * f, where f comes from what was seen of guesses of that origin and about that p, decaying over
+// some tens of guesses. A request starts from what all requests have learnt (SharedAcceptance), and
+// they from f = 1. Only guesses whose parent turned out right are seen, so p and p * f are
+// conditional on the parent.
+//
+// Profile: how likely the best few guesses below a node are on average, by how sure the node itself
+// was: what a draft step may be expected to bring before it has run.
+//
+// Pure arithmetic; one thread at a time for all that share a SharedAcceptance.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "strategies/tree_growth.h"
+
+namespace forerun {
+
+// Right guesses against expected ones, by origin and probability.
+class CalibrationTable {
+ public:
+  static constexpr int32_t kBuckets = 12;  // of equal width in log-odds, from -5 to 5
+  static constexpr int32_t kOrigins = 3;
+
+  static int32_t bucket_of(float p);
+  // `memory`: after how many guesses of a bucket an old one counts 1/e.
+  void observe(Guess::Origin origin, int32_t bucket, float p, bool right, float memory);
+  // f, given what was believed before (`prior`, worth `strength` expected right guesses).
+  float factor(Guess::Origin origin, int32_t bucket, float prior, float strength) const;
+
+ private:
+  struct Cell {
+    float right = 0.0f;
+    float expected = 0.0f;
+  };
+  std::array<std::array<Cell, kBuckets>, kOrigins> cells_{};
+};
+
+// Mean calibrated probability of the guesses below a node, best first.
+class DraftProfile {
+ public:
+  static constexpr int32_t kRanks = 4;
+  static constexpr int32_t kContexts = 5;  // the root, and nodes by their own probability
+  DraftProfile();
+
+  static int32_t context_of(bool is_root, float p);
+  // `memory`: how many observations the mean is taken over, once there have been as many.
+  void observe(int32_t context, const std::array<float, kRanks>& chances, float memory);
+  // Forgets how much was seen, not what: the next observations weigh more.
+  void weaken();
+  const std::array<float, kRanks>& chances(int32_t context) const {
+    return means_[static_cast<size_t>(context)];
+  }
+
+ private:
+  std::array<std::array<float, kRanks>, kContexts> means_;
+  std::array<float, kContexts> seen_;
+};
+
+// What requests learn from each other.
+class SharedAcceptance {
+ public:
+  CalibrationTable table;
+  DraftProfile profile;
+  float speedup = 1.1f;  // tokens in the time of a plain step, over the last requests
+};
+
+// One request's view: its own experience over the shared one. Updates both.
+class Acceptance {
+ public:
+  // `shared` null: starts from nothing and shares nothing.
+  explicit Acceptance(std::shared_ptr<SharedAcceptance> shared);
+
+  // A guess's note: its origin, bucket and p, so that observe() needs nothing else.
+  static uint32_t make_note(Guess::Origin origin, float p);
+  // Probability that a guess is right given that its parent is; at most 0.98.
+  float calibrated(uint32_t note) const;
+  void observe(uint32_t note, bool right);
+
+  const DraftProfile& profile() const { return profile_; }
+  void observe_profile(int32_t context, const std::array<float, DraftProfile::kRanks>& chances);
+  void weaken_profile() { profile_.weaken(); }
+  SharedAcceptance& shared() { return *shared_; }
+
+ private:
+  std::shared_ptr<SharedAcceptance> shared_;
+  CalibrationTable table_;
+  DraftProfile profile_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,254 @@
+#include "strategies/adaptive_growth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+constexpr std::array<int32_t, 4> kWidths = {1, 2, 4, 8};
+constexpr int32_t kMaxSteps = 16;        // draft steps a round
+constexpr int32_t kStepsAhead = 6;       // that a plan looks
+constexpr int32_t kChildren = 8;         // guesses asked for at a leaf
+constexpr float kMinPlanned = 0.02f;     // the same in plans, which are looser anyway
+constexpr float kMinChance = 0.004f;     // guesses less likely than this to come out are dropped
+constexpr float kRoundMemory = 40.0f;    // rounds after which the rate forgets
+constexpr float kStartRounds = 6.0f;     // that the shared speed-up is worth at the start
+constexpr float kCatchUpRounds = 24.0f;  // over which catching up is spread
+constexpr float kAllowanceShare = 0.008f;
+constexpr float kStartAllowance = 1.5f;
+constexpr float kMaxAllowance = 40.0f;
+constexpr int32_t kProbeRounds = 4;
+constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
+
+// Ratios that stand for costs not yet measured.
+constexpr float kUnmeasuredDraft = 0.2f;
+constexpr float kUnmeasuredRow = 0.04f;  // of a further row, relative to the first
+
+// Inserts into a descending list that keeps its best `capacity` entries.
+template <class Value, class Greater>
+void insert_descending(std::vector<Value>& list, const Value& value, size_t capacity,
+                       Greater greater) {
+  size_t place = list.size();
+  while (place > 0 && greater(value, list[place - 1])) --place;
+  if (place >= capacity) return;
+  if (list.size() >= capacity) list.pop_back();
+  list.insert(list.begin() + static_cast<std::ptrdiff_t>(place), value);
+}
+
+}  // namespace
+
+AdaptiveGrowth::AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAcceptance> shared)
+    : params_(params),
+      acceptance_(std::move(shared)),
+      recent_tokens_(kStartRounds * acceptance_.shared().speedup),
+      recent_time_(kStartRounds),
+      allowance_(kStartAllowance) {
+  if (params_.children_per_leaf == 0) params_.children_per_leaf = kChildren;
+  on_costs({});
+}
+
+void AdaptiveGrowth::on_costs(const CostTable& costs) {
+  const float plain = costs.at(Role::kTarget, 1) + costs.at(Role::kTarget, 0);
+  for (size_t rows = 1; rows < target_time_.size(); ++rows) {
+    const auto n = static_cast<int32_t>(rows);
+    if (costs.measured()) {
+      const float target_host = costs.seconds[static_cast<size_t>(Role::kTarget)][0];
+      const float draft_host = costs.seconds[static_cast<size_t>(Role::kDraft)][0];
+      target_time_[rows] = (costs.at(Role::kTarget, n) + target_host) / (plain + target_host);
+      draft_time_[rows] = (costs.at(Role::kDraft, n) + draft_host) / (plain + target_host);
+    } else {
+      target_time_[rows] = 1.0f + kUnmeasuredRow * static_cast<float>(n - 1);
+      draft_time_[rows] = kUnmeasuredDraft * target_time_[rows];
+    }
+  }
+}
+
+size_t AdaptiveGrowth::row_index(int32_t rows) {
+  return static_cast<size_t>(std::clamp(rows, 0, CostTable::kMaxRows));
+}
+
+float AdaptiveGrowth::draft_time(int32_t rows) const {
+  const float beyond =
+      std::max(1.0f, static_cast<float>(rows) / static_cast<float>(CostTable::kMaxRows));
+  return draft_time_[row_index(rows)] * beyond;
+}
+
+float AdaptiveGrowth::rate() const { return std::max(1.0f, recent_tokens_ / recent_time_); }
+
+void AdaptiveGrowth::begin_round(const TokenTree&, const RoundStart& start) {
+  start_ = start;
+  root_expanded_ = start.root_expanded;
+  steps_ = 0;
+  time_ = 0.0f;
+}
+
+AdaptiveGrowth::Choice AdaptiveGrowth::best_choice(const std::vector<float>& chances) const {
+  const float cost = rate();
+  float expected = 1.0f;
+  Choice best{expected - cost * target_time(1), 1};
+  for (size_t i = 0; i < chances.size(); ++i) {
+    expected += chances[i];
+    const auto nodes = static_cast<int32_t>(i) + 2;
+    const float value = expected - cost * target_time(nodes);
+    if (value > best.value) best = {value, nodes};
+  }
+  return best;
+}
+
+void AdaptiveGrowth::collect(TokenTree& tree) {
+  chances_.clear();
+  tree.best_subgraph(kMaxNodes + 1, nodes_);
+  for (NodeId node : nodes_) {
+    if (node != tree.root()) chances_.push_back(std::exp(tree.weight(node)));
+  }
+  std::sort(chances_.begin(), chances_.end(), std::greater<float>());
+  open_.clear();
+  tree.best_leaves(2 * kWidths.back(), nodes_);
+  for (NodeId node : nodes_) {
+    open_.push_back({std::exp(tree.weight(node)),
+                     DraftProfile::context_of(node == tree.root(), std::exp(tree.logprob(node)))});
+  }
+}
+
+void AdaptiveGrowth::imagine_step(int32_t width) {
+  const size_t run = std::min(static_cast<size_t>(width), planned_open_.size());
+  std::array<Leaf, kWidths.back()> leaves;
+  std::copy_n(planned_open_.begin(), run, leaves.begin());
+  planned_open_.erase(planned_open_.begin(),
+                      planned_open_.begin() + static_cast<std::ptrdiff_t>(run));
+  for (size_t i = 0; i < run; ++i) {
+    for (float chance : acceptance_.profile().chances(leaves[i].context)) {
+      const Leaf child{leaves[i].chance * chance, DraftProfile::context_of(false, chance)};
+      if (child.chance < kMinPlanned) break;
+      insert_descending(planned_chances_, child.chance, static_cast<size_t>(kMaxNodes),
+                        std::greater<float>());
+      insert_descending(planned_open_, child, static_cast<size_t>(2 * kWidths.back()),
+                        [](const Leaf& a, const Leaf& b) { return a.chance > b.chance; });
+    }
+  }
+}
+
+AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_behind) {
+  Plan best{-1e30f, 0};
+  int32_t best_width = 0;
+  const float cost = rate();
+  for (int32_t width : kWidths) {
+    // Wider than what is open is no other plan; and where the last width was worse than the one
+    // before, wider ones are worse still.
+    if (!root_first && width > 1 && static_cast<size_t>(width / 2) >= open_.size()) break;
+    if (width > 1 && best_width < width / 2) break;
+    planned_chances_ = chances_;
+    planned_open_ = open_;
+    float spent = 0.0f;
+    float previous = -1e30f;
+    for (int32_t step = 0; step < kStepsAhead && !planned_open_.empty(); ++step) {
+      const bool root_step = root_first && step == 0;
+      const int32_t rows =
+          std::min(root_step ? 1 : width, static_cast<int32_t>(planned_open_.size()));
+      spent += draft_time(rows);
+      if (root_step) {
+        spent += (draft_time(1 + rows_behind) - draft_time(1)) / kCatchUpRounds;
+      }
+      imagine_step(rows);
+      const float value = best_choice(planned_chances_).value - cost * spent;
+      if (value > best.value) {
+        best = {value, root_first ? 1 : width};
+        best_width = width;
+      }
+      // Gains shrink with depth; one step more is looked at for the sake of costs that jump.
+      if (step > 1 && value < previous) break;
+      previous = value;
+    }
+  }
+  return best;
+}
+
+bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
+  if (probe_rounds_ > 0) {
+    --probe_rounds_;
+    return true;
+  }
+  const float catch_up = draft_time(1 + rows_behind) - draft_time(1);
+  const float loss = catch_up + static_cast<float>(kProbeRounds) * loss_per_round / rate();
+  if (loss > allowance_) return false;
+  allowance_ -= loss;
+  probe_rounds_ = kProbeRounds - 1;
+  // What was believed is old: what the probe shows counts for more.
+  acceptance_.weaken_profile();
+  return true;
+}
+
+void AdaptiveGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
+  out.clear();
+  if (!params_.has_draft_model || steps_ >= kMaxSteps) return;
+  collect(tree);
+  if (open_.empty()) return;
+  const bool root_first = !root_expanded_;
+  const int32_t behind = root_first ? start_.draft_rows_behind : 0;
+  const float now = best_choice(chances_).value;
+  const Plan plan = best_plan(root_first, behind);
+  if (plan.value <= now && !(root_first && worth_probing(now - plan.value, behind))) return;
+  const int32_t width = root_first ? 1 : std::max(plan.width, 1);
+  tree.best_leaves(width, nodes_);
+  for (NodeId node : nodes_) out.push_back({node, params_.children_per_leaf});
+  time_ += draft_time(static_cast<int32_t>(nodes_.size()) + behind);
+  root_expanded_ = true;
+  ++steps_;
+}
+
+void AdaptiveGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
+  collect(tree);
+  const Choice choice = best_choice(chances_);
+  tree.best_subgraph(choice.nodes, out);
+  time_ += target_time(choice.nodes);
+}
+
+void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) {
+  const float parent_chance = std::exp(tree.weight(parent));
+  float sum = 0.0f;
+  for (Guess& guess : guesses) {
+    guess.note = Acceptance::make_note(guess.origin, std::exp(guess.logprob));
+    const float chance = acceptance_.calibrated(guess.note);
+    guess.logprob = std::log(std::max(chance, 1e-9f));
+    sum += chance;
+  }
+  if (sum > 0.99f) {
+    const float excess = std::log(sum / 0.99f);
+    for (Guess& guess : guesses) guess.logprob -= excess;
+  }
+  std::stable_sort(guesses.begin(), guesses.end(),
+                   [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
+  if (tree.expansion(Role::kDraft, parent) == Expansion::kExpanded) {
+    std::array<float, DraftProfile::kRanks> chances{};
+    for (size_t i = 0; i < chances.size() && i < guesses.size(); ++i) {
+      chances[i] = std::exp(guesses[i].logprob);
+    }
+    acceptance_.observe_profile(
+        DraftProfile::context_of(parent == tree.root(), std::exp(tree.logprob(parent))), chances);
+  }
+  // The best guess stays whatever its chance, so that it can prove itself.
+  while (guesses.size() > 1 && parent_chance * std::exp(guesses.back().logprob) < kMinChance) {
+    guesses.pop_back();
+  }
+}
+
+void AdaptiveGrowth::on_verified(const TokenTree& tree, std::span<const NodeId> path,
+                                 std::span<const TokenId> sampled) {
+  for (size_t i = 0; i < path.size(); ++i) {
+    for (NodeId child = tree.first_child(path[i]); child != kNoNode;
+         child = tree.next_sibling(child)) {
+      acceptance_.observe(tree.note(child), tree.token(child) == sampled[i]);
+    }
+  }
+  const float fade = 1.0f - 1.0f / kRoundMemory;
+  const auto tokens = static_cast<float>(path.size());
+  recent_tokens_ = recent_tokens_ * fade + tokens;
+  recent_time_ = recent_time_ * fade + time_;
+  allowance_ = std::min(allowance_ + kAllowanceShare * time_, kMaxAllowance);
+  SharedAcceptance& shared = acceptance_.shared();
+  shared.speedup += kSharedSpeedupRate * (rate() - shared.speedup);
+}
+
+}  // namespace forerun

@@ -1,0 +1,106 @@
+// Tree size, shape, or no tree at all, decided step by step from what Steps cost and how often
+// guesses have been right.
+//
+// The rule. Nodes weigh calibrated log-probabilities (acceptance.h), so exp(weight) is the chance
+// that a node's token comes out, and a verification of n nodes is expected to yield
+//   E = 1 + sum of exp(weight) over its nodes but the root.
+// Time is counted in plain steps (one target row alone = 1). The best long-run rate of tokens is
+// reached by maximizing, round by round, E - rate * time with `rate` the rate that is being
+// reached (Dinkelbach's method for ratios): an average over recent rounds, never below 1, since
+// plain decoding is always possible.
+// - Verification: the n that maximizes E(n) - rate * t_target(n), nodes in order of weight.
+// - Another draft step: tried out on paper for several widths and up to several steps ahead, with
+//   what guesses bring on average (DraftProfile) in place of what is not yet known. The draft runs
+//   the width of the best plan as long as that plan beats verifying now; after each step all is
+//   decided anew from what came out.
+// - No draft step: where none pays at the root, the round is plain decoding (or verifies what a
+//   source without model has guessed, which costs no step). The draft's KV then lags, and catching
+//   up is charged, spread over the rounds to come, to the plan that starts drafting again.
+// - Probing: while no draft step is thought to pay, nothing new is learnt about the draft. An
+//   allowance of 0.8% of the time spent buys kProbeRounds rounds of drafting whenever it covers
+//   what they are expected to lose, catching up included. So a wrong belief ends, and a right one
+//   costs less than 1%.
+// Tokens do not depend on any of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "strategies/acceptance.h"
+#include "strategies/tree_growth.h"
+
+namespace forerun {
+
+class AdaptiveGrowth : public TreeGrowth {
+ public:
+  struct Params {
+    int32_t children_per_leaf = 0;  // 0: 8
+    bool has_draft_model = true;
+  };
+  // `shared` may be null.
+  AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAcceptance> shared);
+
+  void begin_round(const TokenTree& tree, const RoundStart& start) override;
+  void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
+  void choose(TokenTree& tree, std::vector<NodeId>& out) override;
+  void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
+  void on_verified(const TokenTree& tree, std::span<const NodeId> path,
+                   std::span<const TokenId> sampled) override;
+  void on_costs(const CostTable& costs) override;
+  int32_t source_nodes() const override { return kSourceNodes; }
+
+ private:
+  static constexpr int32_t kSourceNodes = 12;
+  static constexpr int32_t kMaxNodes = 48;  // that a verification is planned with, the root aside
+
+  // A node of the plan: its chance to come out and how sure it was itself.
+  struct Leaf {
+    float chance = 0.0f;
+    int32_t context = 0;
+  };
+  struct Plan {
+    float value = 0.0f;  // E - rate * time
+    int32_t width = 0;   // leaves to run now; 0: verify
+  };
+  // The best n for nodes of these chances (descending), the root not among them.
+  struct Choice {
+    float value = 0.0f;
+    int32_t nodes = 1;  // the root included
+  };
+
+  float rate() const;
+  float target_time(int32_t rows) const { return target_time_[row_index(rows)]; }
+  float draft_time(int32_t rows) const;
+  static size_t row_index(int32_t rows);
+  Choice best_choice(const std::vector<float>& chances) const;
+  void collect(TokenTree& tree);
+  Plan best_plan(bool root_first, int32_t rows_behind);
+  // Grows the plan's tree by one step of `width` leaves.
+  void imagine_step(int32_t width);
+  bool worth_probing(float loss_per_round, int32_t rows_behind);
+
+  Params params_;
+  Acceptance acceptance_;
+  std::array<float, CostTable::kMaxRows + 1> target_time_{};
+  std::array<float, CostTable::kMaxRows + 1> draft_time_{};
+
+  // Sums over recent rounds, fading.
+  float recent_tokens_;
+  float recent_time_;
+  float allowance_;  // of time, for probing
+  int32_t probe_rounds_ = 0;
+
+  // This round.
+  RoundStart start_;
+  bool root_expanded_ = false;
+  int32_t steps_ = 0;
+  float time_ = 0.0f;
+
+  std::vector<float> chances_, planned_chances_;  // descending
+  std::vector<Leaf> open_, planned_open_;         // descending
+  std::vector<NodeId> nodes_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,116 @@
+// The adaptive rule against fixed settings in virtual time, and where it must not draft.
+#include "strategies/adaptive_growth.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "strategies/simulate.h"
+
+namespace forerun {
+namespace {
+
+// The ones that are best somewhere in serial_tree_sim_bench's table.
+std::vector<StrategyOptions> few_settings() {
+  std::vector<StrategyOptions> settings = fixed_settings();
+  std::erase_if(settings, [](const StrategyOptions& o) {
+    const bool chain = o.shape == "chain" && (o.draft_depth <= 2 || o.draft_depth == 5);
+    const bool tree = o.shape == "best" && o.verify_tokens <= 8 &&
+                      ((o.draft_width == 1 && o.draft_depth != 4) ||
+                       (o.draft_width == 2 && o.draft_depth <= 3 && o.verify_tokens == 8));
+    return !chain && !tree;
+  });
+  return settings;
+}
+
+TEST(AdaptiveGrowth, IsCloseToTheBestFixedSettingAndNeverMuchSlowerThanPlain) {
+  const int32_t tokens = 500;
+  for (const SimulatedText& text : simulated_texts()) {
+    for (const double draft : {0.2, 0.35}) {
+      for (const double eight_rows : {1.3, 2.0}) {
+        SCOPED_TRACE(text.name + ", draft " + std::to_string(draft) + ", 8 rows " +
+                     std::to_string(eight_rows));
+        const CostTable costs = simulated_costs(draft, eight_rows);
+        const FakeModels models = text.models(9);
+        double best = 1.0;
+        for (const StrategyOptions& options : few_settings()) {
+          best = std::max(best, simulate(options, models, costs, tokens).speedup);
+        }
+        const double adaptive = simulate({}, models, costs, tokens).speedup;
+        EXPECT_GE(adaptive, 0.98);
+        EXPECT_GE(adaptive, 0.97 * best);
+      }
+    }
+  }
+}
+
+TEST(AdaptiveGrowth, StopsDraftingWhereItCannotPay) {
+  const CostTable costs = simulated_costs(1.5, 2.0);  // a draft slower than its target
+  const FakeModels models = simulated_texts()[0].models(1);
+  const Simulated run = simulate({}, models, costs, 1000);
+  EXPECT_GE(run.speedup, 0.985);
+  EXPECT_LT(run.tokens_per_step, 1.1);
+}
+
+TEST(AdaptiveGrowth, DraftsMoreWhereGuessesAreBetterAndRowsCheaper) {
+  const auto tokens_per_step = [](size_t text, double draft, double eight_rows) {
+    return simulate({}, simulated_texts()[text].models(3), simulated_costs(draft, eight_rows), 1000)
+        .tokens_per_step;
+  };
+  const double code = tokens_per_step(0, 0.2, 1.3);
+  EXPECT_GT(tokens_per_step(2, 0.2, 1.3), code);  // loops
+  EXPECT_LT(tokens_per_step(4, 0.2, 1.3), code);  // sampled prose
+  EXPECT_GT(tokens_per_step(0, 0.05, 1.05), code);
+  EXPECT_LT(tokens_per_step(0, 0.4, 2.0), code);
+}
+
+TEST(AdaptiveGrowth, FindsOutThatTheTextHasChanged) {
+  FakeModels models = simulated_texts()[2].models(5);
+  models.phases = {simulated_texts().back().models(5).rank_hit, models.rank_hit};
+  models.phase_tokens = 400;
+  // Cheap catching up, as where 128 rows of the draft cost little more than one.
+  const CostTable costs = simulated_costs(0.3, 1.05);
+  const Simulated run = simulate({}, models, costs, 800);
+  // Half of it cannot be sped up, and at these costs the allowance covers a probe every few hundred
+  // tokens: still the second half takes at most four fifths of its time.
+  EXPECT_GT(run.speedup, 1.0 / (0.5 + 0.5 * 0.8));
+}
+
+TEST(AdaptiveGrowth, SourcesAloneCostNothingWhereTheyKnowNothing) {
+  const CostTable costs = simulated_costs(0.2, 2.0);
+  StrategyOptions options;
+  options.source = "suffix";
+  options.has_draft_model = false;
+  const FakeModels models = simulated_texts()[0].models(6);  // 5,000 tokens in random order
+  EXPECT_GE(simulate(options, models, costs, 1000).speedup, 0.98);
+  FakeModels loop = models;
+  loop.vocab = loop.draft_vocab = 1;
+  EXPECT_GE(simulate(options, loop, costs, 1000).speedup, 2.0);
+}
+
+TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {
+  const FakeModels models = simulated_texts()[0].models(2);
+  const auto strategy = make_strategy({}, nullptr, {});
+  ASSERT_TRUE(strategy.ok());
+  // Judged by costs it was never told, of about the ratios it assumes.
+  const CostTable costs = simulated_costs(0.2, 1.3);
+  FakeExecutor executor(models, {.max_tokens = 500});
+  const std::vector<TokenId> prompt = {1};
+  StrategyOutput out;
+  (*strategy)->start({.sequence = 1, .tokens = prompt, .max_tokens = 500, .sampling = {}}, out);
+  int32_t emitted = 0;
+  while (true) {
+    for (WorkItem& item : out.work) executor.submit(std::move(item));
+    emitted += static_cast<int32_t>(out.tokens.size());
+    out.clear();
+    if (executor.idle()) break;
+    const Role role = executor.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft;
+    if (const auto result = executor.run(role)) (*strategy)->on_result(*result, out);
+  }
+  EXPECT_EQ(emitted, 499);
+  EXPECT_GT(498 * costs.at(Role::kTarget, 1) / executor.seconds(costs), 1.3);
+}
+
+}  // namespace
+}  // namespace forerun

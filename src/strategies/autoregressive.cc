@@ -1,0 +1,40 @@
+#include "strategies/autoregressive.h"
+
+#include <utility>
+
+namespace forerun {
+
+void Autoregressive::start(const RequestView& request, StrategyOutput& out) {
+  sequence_ = request.sequence;
+  length_ = static_cast<int32_t>(request.tokens.size());
+  max_tokens_ = request.max_tokens;
+  if (length_ == 0 || length_ >= max_tokens_) return;
+  WorkItem item;
+  item.sequence = sequence_;
+  item.role = Role::kTarget;
+  item.rows.reserve(request.tokens.size());
+  for (TokenId token : request.tokens) {
+    const auto position = static_cast<int32_t>(item.rows.size());
+    item.rows.push_back({.token = token, .position = position});
+  }
+  item.rows.back().want = Want::kSample;
+  out.work.push_back(std::move(item));
+}
+
+void Autoregressive::on_result(const WorkResult& result, StrategyOutput& out) {
+  if (!result.status.ok() || result.rows.empty()) return;
+  const RowResult& row = result.rows.back();
+  out.tokens.push_back({.token = row.token, .logprob = row.logprob, .top = row.top});
+  ++stats_.emitted_tokens;
+  const int32_t position = length_++;
+  if (length_ >= max_tokens_) return;
+  WorkItem item;
+  item.sequence = sequence_;
+  item.role = Role::kTarget;
+  item.tag = static_cast<uint64_t>(position);
+  item.rows.push_back({.token = row.token, .position = position, .want = Want::kSample});
+  out.work.push_back(std::move(item));
+  ++stats_.target_steps;
+}
+
+}  // namespace forerun

@@ -1,0 +1,25 @@
+// Plain decoding: the prompt's rows, then one row a token. The reference for every other strategy.
+#pragma once
+
+#include <cstdint>
+
+#include "strategies/strategy.h"
+
+namespace forerun {
+
+class Autoregressive : public Strategy {
+ public:
+  void start(const RequestView& request, StrategyOutput& out) override;
+  void on_result(const WorkResult& result, StrategyOutput& out) override;
+  void on_costs(const CostTable&) override {}
+  StrategyStats stats() const override { return stats_; }
+  const char* name() const override { return "autoregressive"; }
+
+ private:
+  SequenceId sequence_ = 0;
+  int32_t length_ = 0;  // tokens known
+  int32_t max_tokens_ = 0;
+  StrategyStats stats_;
+};
+
+}  // namespace forerun

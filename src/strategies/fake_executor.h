@@ -1,0 +1,298 @@
+// A strict executor for tests and simulations of strategies: no model, no tensors. It keeps, for
+// one sequence, what KV each role has, interprets work items by the letter of step/work.h and notes
+// every breach: a row or edit that names what has no KV, a row computed twice, a position out of
+// order or past max_tokens.
+//
+// Tokens come from hashes of the history that a row really sees, so a strategy that leaves the
+// cache wrong also emits wrong tokens.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "step/cost_table.h"
+#include "step/work.h"
+
+namespace forerun {
+
+inline uint64_t mix_hash(uint64_t hash, uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
+  hash *= 0xbf58476d1ce4e5b9u;
+  return hash ^ hash >> 31;
+}
+
+// Target and draft as functions of a history's hash.
+struct FakeModels {
+  uint64_t seed = 1;
+  int32_t vocab = 50;
+  int32_t draft_vocab = 50;
+  // rank_hit[r]: how often the target's token is the draft's r-th guess, on average. A history's
+  // own chances vary around it by `spread` (0 to 1), and the draft's log-probabilities tell, off by
+  // the factor `honesty` (1: calibrated; above 1: it believes too much in its best guess).
+  std::vector<double> rank_hit = {0.6, 0.1, 0.06, 0.04, 0.02, 0.02, 0.01, 0.01};
+  double spread = 0.5;
+  double honesty = 1.0;
+  // Not empty: rank_hit of the next `phase_tokens` positions, then the next entry's, and so on.
+  std::vector<std::vector<double>> phases;
+  int32_t phase_tokens = 0;
+
+  static double uniform(uint64_t hash) {
+    return static_cast<double>(mix_hash(hash, 77) >> 11) * 0x1p-53;
+  }
+  TokenId target_token(uint64_t history) const {
+    return static_cast<TokenId>(mix_hash(history, seed) % static_cast<uint64_t>(vocab));
+  }
+  // Chance that the first guess is right after this history.
+  double top_chance(uint64_t history, double mean) const {
+    const double u = uniform(mix_hash(history, seed + 1));
+    // Between the mean and certainty, or between nothing and the mean; the mean stays.
+    const double reach = u < 1.0 - mean ? -mean : 1.0 - mean;
+    return mean + spread * reach;
+  }
+  std::vector<Candidate> draft_top(uint64_t history, int32_t count, int32_t position) const {
+    const std::vector<double>& hits =
+        phases.empty() ? rank_hit
+                       : phases[static_cast<size_t>(position / phase_tokens) % phases.size()];
+    const double mean = hits.empty() ? 0.0 : hits[0];
+    const double top = top_chance(history, mean);
+    std::vector<double> chances;
+    for (size_t r = 0; r < hits.size(); ++r) {
+      chances.push_back(r == 0 || mean >= 1.0 ? top : hits[r] * (1.0 - top) / (1.0 - mean));
+    }
+    double u = uniform(mix_hash(history, seed + 2));
+    size_t hit = 0;
+    while (hit < chances.size() && u >= chances[hit]) u -= chances[hit++];
+    const TokenId right = target_token(history);
+    std::vector<Candidate> result;
+    for (size_t r = 0; static_cast<int32_t>(result.size()) < count && r < 64; ++r) {
+      auto token = static_cast<TokenId>((static_cast<size_t>(right) + 1 + r * 7) %
+                                        static_cast<size_t>(draft_vocab));
+      if (r == hit && hit < chances.size()) token = right;
+      const auto same = std::find_if(result.begin(), result.end(),
+                                     [&](const Candidate& c) { return c.token == token; });
+      if (token >= draft_vocab || same != result.end() || (r != hit && token == right)) {
+        continue;
+      }
+      const double chance = r < chances.size() ? chances[r] : 0.001;
+      const double told =
+          r == 0 ? std::pow(std::max(chance, 1e-4), 1.0 / honesty) : chance / honesty;
+      result.push_back({token, static_cast<float>(std::log(std::max(told, 1e-6)))});
+    }
+    return result;
+  }
+};
+
+class FakeExecutor {
+ public:
+  struct Options {
+    int32_t max_tokens = 0;
+    bool report_silent_items = true;  // a result also for items whose rows want nothing
+    bool allow_twins = false;         // equal histories may be run twice (rule `rejection`)
+  };
+  FakeExecutor(FakeModels models, Options options)
+      : models_(std::move(models)), options_(options) {}
+
+  void submit(WorkItem item) { queue_[static_cast<size_t>(item.role)].push_back(std::move(item)); }
+  bool idle() const { return queue_[0].empty() && queue_[1].empty(); }
+  bool has_work(Role role) const { return !queue_[static_cast<size_t>(role)].empty(); }
+
+  // Runs the next item of a role; its result, if it has one.
+  std::optional<WorkResult> run(Role role) {
+    auto& queue = queue_[static_cast<size_t>(role)];
+    WorkItem item = std::move(queue.front());
+    queue.pop_front();
+    return run_item(item);
+  }
+
+  // Virtual seconds spent so far by these costs, prefill excluded.
+  double seconds(const CostTable& costs) const {
+    double sum = 0.0;
+    for (const auto& [role, rows] : steps_) sum += costs.at(role, rows) + costs.at(role, 0);
+    return sum;
+  }
+  const std::vector<std::pair<Role, int32_t>>& steps() const { return steps_; }
+
+  const std::vector<std::string>& breaches() const { return breaches_; }
+  const std::vector<TokenId>& prefix(Role role) const { return kv(role).tokens; }
+  int32_t tree_region(Role role) const { return static_cast<int32_t>(kv(role).nodes.size()); }
+
+  static uint64_t hash_of(const std::vector<TokenId>& tokens) {
+    uint64_t hash = 0;
+    for (TokenId token : tokens) hash = mix_hash(hash, static_cast<uint64_t>(token));
+    return hash;
+  }
+  const FakeModels& models() const { return models_; }
+
+ private:
+  struct Node {
+    TokenId token = 0;
+    int32_t position = 0;
+    NodeId parent = kNoNode;  // kNoNode: the end of the prefix
+    uint64_t history = 0;
+  };
+  struct Kv {
+    std::vector<TokenId> tokens;  // the prefix
+    uint64_t history = 0;         // its hash
+    std::map<NodeId, Node> nodes;
+    std::set<NodeId> ever;
+    std::set<uint64_t> ever_run;  // histories
+  };
+
+  const Kv& kv(Role role) const { return kv_[static_cast<size_t>(role)]; }
+
+  void breach(const WorkItem& item, const std::string& what) {
+    breaches_.push_back(std::string(role_name(item.role)) + " item " + std::to_string(item.tag) +
+                        ": " + what);
+  }
+
+  void commit(Kv& kv, const WorkItem& item, const std::vector<NodeId>& path) {
+    if (path.empty()) breach(item, "commits nothing");
+    for (NodeId id : path) {
+      const auto found = kv.nodes.find(id);
+      if (found == kv.nodes.end()) return breach(item, "commits a node without KV");
+      if (found->second.parent != kNoNode) return breach(item, "commits a broken path");
+      if (found->second.position != static_cast<int32_t>(kv.tokens.size())) {
+        return breach(item, "commits at the wrong position");
+      }
+      kv.tokens.push_back(found->second.token);
+      kv.history = found->second.history;
+      kv.nodes.erase(found);
+      // What continued the node continues the prefix now; what did not must be dropped.
+      for (auto& [other, node] : kv.nodes) {
+        if (node.parent == id) {
+          node.parent = kNoNode;
+        } else if (node.parent == kNoNode) {
+          node.parent = id;  // dangling: its parent is no node and not the prefix's end
+        }
+      }
+    }
+  }
+
+  void keep(Kv& kv, const WorkItem& item, const std::vector<NodeId>& nodes) {
+    std::map<NodeId, Node> kept;
+    for (NodeId id : nodes) {
+      const auto found = kv.nodes.find(id);
+      if (found == kv.nodes.end()) {
+        breach(item, "keeps a node without KV");
+        continue;
+      }
+      const NodeId parent = found->second.parent;
+      if (parent != kNoNode && !kept.contains(parent)) breach(item, "keeps a child before parent");
+      kept[id] = found->second;
+    }
+    kv.nodes = std::move(kept);
+  }
+
+  // Adds a row's KV; the hash of what it sees.
+  uint64_t run_row(Kv& kv, const WorkItem& item, const WorkRow& row, bool tree_rows_before) {
+    if (row.position >= options_.max_tokens) breach(item, "row past max_tokens");
+    uint64_t history = kv.history;
+    if (row.node == kNoNode) {
+      if (!kv.nodes.empty() || tree_rows_before) breach(item, "prefix row over a tree region");
+      if (row.position != static_cast<int32_t>(kv.tokens.size()))
+        breach(item, "prefix row misplaced");
+      history = mix_hash(history, static_cast<uint64_t>(row.token));
+      kv.tokens.push_back(row.token);
+      kv.history = history;
+    } else {
+      auto position = static_cast<int32_t>(kv.tokens.size());
+      if (row.parent != kNoNode) {
+        const auto parent = kv.nodes.find(row.parent);
+        if (parent == kv.nodes.end()) {
+          breach(item, "row continues a node without KV");
+        } else {
+          history = parent->second.history;
+          position = parent->second.position + 1;
+        }
+      }
+      if (row.position != position) breach(item, "tree row misplaced");
+      if (!kv.ever.insert(row.node).second) breach(item, "node run twice");
+      history = mix_hash(history, static_cast<uint64_t>(row.token));
+      kv.nodes[row.node] = {row.token, row.position, row.parent, history};
+    }
+    if (!kv.ever_run.insert(history).second && !options_.allow_twins) {
+      breach(item, "the same history run twice");
+    }
+    return history;
+  }
+
+  RowResult result_of(const WorkRow& row, uint64_t history) const {
+    RowResult result;
+    result.node = row.node;
+    result.position = row.position;
+    if (row.want == Want::kSample) {
+      result.token = models_.target_token(history);
+      result.logprob = -static_cast<float>(FakeModels::uniform(history));
+    } else if (row.want == Want::kTopK) {
+      result.top = models_.draft_top(history, row.count, row.position);
+    } else {
+      // Draws repeat: the second is a twin of the first now and then.
+      result.top = models_.draft_top(history, row.count, row.position);
+      if (result.top.size() > 1 && history % 3 == 0) result.top[1] = result.top[0];
+    }
+    return result;
+  }
+
+  void verify_by_rejection(const WorkItem& item, const Kv& kv, WorkResult& result) const {
+    NodeId at = item.rows.front().node;
+    while (true) {
+      result.bonus = models_.target_token(kv.nodes.at(at).history);
+      const auto child = std::find_if(item.rows.begin(), item.rows.end(), [&](const WorkRow& row) {
+        return row.parent == at && row.token == result.bonus;
+      });
+      if (child == item.rows.end()) return;
+      at = child->node;
+      result.accepted.push_back(at);
+    }
+  }
+
+  std::optional<WorkResult> run_item(const WorkItem& item) {
+    Kv& kv = kv_[static_cast<size_t>(item.role)];
+    for (const Edit& edit : item.edits) {
+      edit.kind == Edit::Kind::kCommit ? commit(kv, item, edit.nodes) : keep(kv, item, edit.nodes);
+    }
+    for (const auto& [id, node] : kv.nodes) {
+      if (node.parent != kNoNode && !kv.nodes.contains(node.parent)) {
+        breach(item, "its edits leave a node without its parent");
+      }
+    }
+    if (item.rows.empty()) return std::nullopt;
+    if (prefilled_[static_cast<size_t>(item.role)]) {
+      steps_.push_back({item.role, static_cast<int32_t>(item.rows.size())});
+    }
+    prefilled_[static_cast<size_t>(item.role)] = true;
+    WorkResult result;
+    result.sequence = item.sequence;
+    result.role = item.role;
+    result.tag = item.tag;
+    bool tree_rows = false;
+    for (const WorkRow& row : item.rows) {
+      const uint64_t history = run_row(kv, item, row, tree_rows);
+      tree_rows |= row.node != kNoNode;
+      if (row.want != Want::kNothing) result.rows.push_back(result_of(row, history));
+    }
+    if (item.verify_by_rejection) verify_by_rejection(item, kv, result);
+    const bool silent = result.rows.empty() && !item.verify_by_rejection;
+    if (silent && !options_.report_silent_items) return std::nullopt;
+    return result;
+  }
+
+  FakeModels models_;
+  Options options_;
+  std::deque<WorkItem> queue_[kNumRoles];
+  Kv kv_[kNumRoles];
+  bool prefilled_[kNumRoles] = {false, false};
+  std::vector<std::pair<Role, int32_t>> steps_;
+  std::vector<std::string> breaches_;
+};
+
+}  // namespace forerun

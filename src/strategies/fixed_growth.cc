@@ -1,0 +1,59 @@
+#include "strategies/fixed_growth.h"
+
+#include <algorithm>
+
+namespace forerun {
+
+void StaticGrowth::begin_round(const TokenTree&, const RoundStart&) {}
+
+void StaticGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
+  out.clear();
+  // Levels are filled one after the other, so the first unrun nodes are one level's.
+  int32_t level = -1;
+  for (int32_t row = 0; row < tree.size(); ++row) {
+    const NodeId node = tree.node_at(row);
+    if (tree.expansion(Role::kDraft, node) != Expansion::kUnexpanded) continue;
+    const int32_t depth = tree.depth(node);
+    if (depth >= static_cast<int32_t>(children_.size()) || (level >= 0 && depth != level)) break;
+    if (tree.position(node) >= tree.max_position()) break;
+    // A twin of an earlier sibling is never accepted where that one was refused.
+    const NodeId parent = tree.parent(node);
+    if (parent != kNoNode && tree.child(parent, tree.token(node)) != node) continue;
+    level = depth;
+    out.push_back({node, children_[static_cast<size_t>(depth)]});
+  }
+}
+
+void StaticGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
+  out.clear();
+  for (int32_t row = 0; row < tree.size(); ++row) out.push_back(tree.node_at(row));
+}
+
+void StaticGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) {
+  const auto depth = static_cast<size_t>(tree.depth(parent));
+  const size_t count = depth < children_.size() ? static_cast<size_t>(children_[depth]) : 0;
+  if (guesses.size() > count) guesses.resize(count);
+}
+
+void BestGrowth::begin_round(const TokenTree&, const RoundStart&) { steps_ = 0; }
+
+void BestGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
+  out.clear();
+  if (!params_.has_draft_model || steps_ >= params_.draft_depth) return;
+  ++steps_;
+  tree.best_leaves(params_.draft_width, leaves_);
+  for (NodeId leaf : leaves_) {
+    int32_t count = params_.children_per_leaf;
+    if (count == 0) {
+      count = std::max(params_.draft_width, 8);
+      if (leaf == tree.root()) count = std::max(count, params_.verify_tokens - 1);
+    }
+    out.push_back({leaf, count});
+  }
+}
+
+void BestGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
+  tree.best_subgraph(params_.verify_tokens, out);
+}
+
+}  // namespace forerun

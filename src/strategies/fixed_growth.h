@@ -1,0 +1,55 @@
+// Tree shapes whose size is set beforehand: static expansions (a chain is 1,1,1,...) and best-first
+// trees of w leaves a draft step, d steps, bs rows verified.
+#pragma once
+
+#include <vector>
+
+#include "strategies/tree_growth.h"
+
+namespace forerun {
+
+// Every node of level i gets children[i] children (SpecInfer's expansion lists); all of it is
+// verified. `keep_twins`: children were drawn independently, and equal ones stay apart.
+class StaticGrowth : public TreeGrowth {
+ public:
+  explicit StaticGrowth(std::vector<int32_t> children) : children_(std::move(children)) {}
+
+  void begin_round(const TokenTree& tree, const RoundStart& start) override;
+  void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
+  void choose(TokenTree& tree, std::vector<NodeId>& out) override;
+  void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
+  void on_verified(const TokenTree&, std::span<const NodeId>, std::span<const TokenId>) override {}
+  void on_costs(const CostTable&) override {}
+  int32_t source_nodes() const override { return 0; }
+
+ private:
+  std::vector<int32_t> children_;
+};
+
+// SwiftSpec's maximum-likelihood expansion (§3.1), one side at a time.
+class BestGrowth : public TreeGrowth {
+ public:
+  struct Params {
+    int32_t verify_tokens = 8;
+    int32_t draft_width = 4;
+    int32_t draft_depth = 4;
+    int32_t children_per_leaf = 0;  // 0: the larger of the width and 8, the root's bs - 1 at least
+    bool has_draft_model = true;
+  };
+  explicit BestGrowth(Params params) : params_(params) {}
+
+  void begin_round(const TokenTree& tree, const RoundStart& start) override;
+  void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
+  void choose(TokenTree& tree, std::vector<NodeId>& out) override;
+  void weigh(const TokenTree&, NodeId, std::vector<Guess>&) override {}
+  void on_verified(const TokenTree&, std::span<const NodeId>, std::span<const TokenId>) override {}
+  void on_costs(const CostTable&) override {}
+  int32_t source_nodes() const override { return params_.verify_tokens - 1; }
+
+ private:
+  Params params_;
+  int32_t steps_ = 0;
+  std::vector<NodeId> leaves_;
+};
+
+}  // namespace forerun

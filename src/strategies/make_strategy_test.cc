@@ -1,0 +1,96 @@
+#include "strategies/make_strategy.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+namespace forerun {
+namespace {
+
+TEST(MakeStrategy, MakesEveryNameShapeAndSource) {
+  for (const std::string& name : strategy_names()) {
+    StrategyOptions options;
+    options.name = name;
+    auto made = make_strategy(options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    EXPECT_EQ((*made)->name(), name);
+  }
+  for (const char* shape : {"adaptive", "best", "chain", "1", "<1,1,3,1,1>", "4,2"}) {
+    for (const char* source : {"", "model", "ngram", "suffix", "model+suffix"}) {
+      StrategyOptions options;
+      options.shape = shape;
+      options.source = source;
+      EXPECT_TRUE(make_strategy(options).ok()) << shape << " " << source;
+    }
+  }
+}
+
+// What is wrong with the options, and words that the message must have.
+struct Refusal {
+  std::function<void(StrategyOptions&)> spoil;
+  std::vector<std::string> words;
+};
+
+TEST(MakeStrategy, RefusesWithTheParameterTheValueAndWhatIsAccepted) {
+  const std::vector<Refusal> refusals = {
+      {[](auto& o) { o.name = "medusa"; }, {"medusa", "autoregressive", "serial_tree"}},
+      {[](auto& o) { o.shape = "round"; }, {"shape", "round", "adaptive", "best", "chain"}},
+      {[](auto& o) { o.shape = ""; }, {"shape", "adaptive"}},
+      {[](auto& o) { o.shape = "1,0,2"; }, {"shape", "1,0,2"}},
+      {[](auto& o) { o.shape = "1,,2"; }, {"shape", "1,,2"}},
+      {[](auto& o) { o.shape = "1,2,"; }, {"shape", "1,2,"}},
+      {[](auto& o) { o.shape = "99999999999"; }, {"shape", "99999999999"}},
+      {[](auto& o) { o.shape = "8,8,8"; }, {"shape", "8,8,8", "128"}},
+      {[](auto& o) { o.source = "oracle"; }, {"draft source", "oracle", "ngram"}},
+      {[](auto& o) { o.accept = "always"; }, {"accept rule", "always", "match", "rejection"}},
+      {[](auto& o) { o.verify_tokens = 0; }, {"verify_tokens", "0", "128"}},
+      {[](auto& o) { o.verify_tokens = 129; }, {"verify_tokens", "129"}},
+      {[](auto& o) { o.draft_width = -1; }, {"draft_width", "-1"}},
+      {[](auto& o) { o.draft_depth = 65; }, {"draft_depth", "65", "64"}},
+      {[](auto& o) { o.children_per_leaf = -2; }, {"children_per_leaf", "-2"}},
+      {[](auto& o) { o.accept = "rejection"; }, {"rejection", "adaptive", "chain"}},
+      {[](auto& o) {
+         o.accept = "rejection";
+         o.shape = "best";
+       },
+       {"rejection", "best", "chain"}},
+      {[](auto& o) {
+         o.accept = "rejection";
+         o.shape = "chain";
+         o.source = "model+suffix";
+       },
+       {"rejection", "model+suffix"}},
+      {[](auto& o) {
+         o.has_draft_model = false;
+         o.source = "model+ngram";
+       },
+       {"model+ngram", "needs a draft model"}},
+  };
+  for (const Refusal& refusal : refusals) {
+    StrategyOptions options;
+    refusal.spoil(options);
+    const auto made = make_strategy(options);
+    ASSERT_FALSE(made.ok()) << refusal.words.front();
+    EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(check_strategy_options(options).message(), made.status().message());
+    for (const std::string& word : refusal.words) {
+      EXPECT_NE(made.status().message().find(word), std::string::npos)
+          << "'" << word << "' missing in: " << made.status().message();
+    }
+  }
+}
+
+TEST(MakeStrategy, WithoutADraftModelTheSourceIsTheSuffixAutomaton) {
+  StrategyOptions options;
+  options.has_draft_model = false;
+  ASSERT_TRUE(make_strategy(options).ok());
+  options.accept = "rejection";
+  options.shape = "chain";
+  const auto made = make_strategy(options);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.status().message().find("suffix"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,235 @@
+#include "strategies/serial_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+// A draft whose guess is less likely than this along its whole path is not worth a row.
+constexpr float kHopelessWeight = -6.0f;
+// Guesses of a source at each of the nodes hung below what the model has run.
+constexpr int32_t kSourceWidth = 3;
+
+}  // namespace
+
+SerialTree::SerialTree(const SerialTreeConfig& config, std::unique_ptr<DraftSource> source,
+                       std::unique_ptr<TreeGrowth> growth)
+    : config_(config), source_(std::move(source)), growth_(std::move(growth)) {}
+
+TokenId SerialTree::draft_token(TokenId token) const {
+  return config_.draft_vocab > 0 ? std::min(token, config_.draft_vocab - 1) : token;
+}
+
+WorkItem SerialTree::make_item(Role role) {
+  WorkItem item;
+  item.sequence = sequence_;
+  item.role = role;
+  item.tag = next_tag_++;
+  item.edits = std::exchange(edits_[static_cast<size_t>(role)], {});
+  return item;
+}
+
+void SerialTree::add_edit(std::vector<Edit>& edits, Edit::Kind kind, std::vector<NodeId> nodes) {
+  edits.push_back({.kind = kind, .nodes = std::move(nodes)});
+}
+
+void SerialTree::start(const RequestView& request, StrategyOutput& out) {
+  sequence_ = request.sequence;
+  max_tokens_ = request.max_tokens;
+  tokens_.assign(request.tokens.begin(), request.tokens.end());
+  if (tokens_.empty() || length() >= max_tokens_) return;
+  tokens_.reserve(static_cast<size_t>(max_tokens_));
+  if (source_) source_->observe(tokens_);
+
+  WorkItem target = make_item(Role::kTarget);
+  target.rows.reserve(tokens_.size());
+  for (int32_t position = 0; position < length(); ++position) {
+    target.rows.push_back({.token = tokens_[static_cast<size_t>(position)], .position = position});
+  }
+  target.rows.back().want = Want::kSample;
+  awaited_tag_ = target.tag;
+  phase_ = Phase::kPrefill;
+  // The first root comes after the prompt; a guess below it needs two positions more.
+  if (config_.has_draft_model && length() + 2 < max_tokens_) {
+    WorkItem draft = make_item(Role::kDraft);
+    draft.rows = target.rows;
+    draft.rows.back().want = Want::kNothing;
+    for (WorkRow& row : draft.rows) row.token = draft_token(row.token);
+    draft_prefix_ = length();
+    out.work.push_back(std::move(target));
+    out.work.push_back(std::move(draft));
+  } else {
+    out.work.push_back(std::move(target));
+  }
+}
+
+void SerialTree::on_result(const WorkResult& result, StrategyOutput& out) {
+  // The draft's prefill wants nothing, but an executor may report that it is done.
+  if (!result.status.ok() || phase_ == Phase::kIdle || result.tag != awaited_tag_) return;
+  switch (phase_) {
+    case Phase::kIdle:
+      return;
+    case Phase::kPrefill:
+      if (result.rows.empty()) return;
+      emit(result.rows.back().token, false, &result.rows.back(), out);
+      place_root(tokens_.back());
+      begin_round(out);
+      return;
+    case Phase::kDrafting:
+      on_drafted(result, out);
+      return;
+    case Phase::kVerifying:
+      on_verified(result, out);
+      return;
+  }
+}
+
+void SerialTree::place_root(TokenId token) {
+  // The token after a row must come before max_tokens.
+  tree_.reset(token, length() - 1, max_tokens_ - 2);
+  model_size_ = 1;
+}
+
+void SerialTree::begin_round(StrategyOutput& out) {
+  if (length() >= max_tokens_) {
+    phase_ = Phase::kIdle;
+    return;
+  }
+  const bool expanded = tree_.expansion(Role::kDraft, tree_.root()) == Expansion::kExpanded;
+  growth_->begin_round(
+      tree_, {.draft_rows_behind = length() - 1 - draft_prefix_, .root_expanded = expanded});
+  continue_drafting(out);
+}
+
+void SerialTree::continue_drafting(StrategyOutput& out) {
+  while (true) {
+    hang_source_nodes();
+    growth_->next_leaves(tree_, requests_);
+    if (requests_.empty()) break;
+    if (config_.has_draft_model) {
+      submit_draft_item(out);
+      return;
+    }
+    for (const LeafRequest& request : requests_) {
+      tree_.set_expansion(Role::kDraft, request.node, Expansion::kExpanded);
+      add_guesses(request.node, {}, request.count);
+    }
+    model_size_ = tree_.size();
+  }
+  submit_verification(out);
+}
+
+void SerialTree::submit_draft_item(StrategyOutput& out) {
+  WorkItem item = make_item(Role::kDraft);
+  const Want want = config_.accept == AcceptRule::kRejection ? Want::kDraw : Want::kTopK;
+  if (requests_.front().node == tree_.root()) {
+    for (int32_t& position = draft_prefix_; position < length() - 1; ++position) {
+      item.rows.push_back(
+          {.token = draft_token(tokens_[static_cast<size_t>(position)]), .position = position});
+    }
+  }
+  for (const LeafRequest& request : requests_) {
+    item.rows.push_back({.token = draft_token(tree_.token(request.node)),
+                         .position = tree_.position(request.node),
+                         .node = request.node,
+                         .parent = tree_.parent(request.node),
+                         .want = want,
+                         .count = request.count});
+    tree_.set_expansion(Role::kDraft, request.node, Expansion::kInFlight);
+  }
+  awaited_tag_ = item.tag;
+  phase_ = Phase::kDrafting;
+  ++stats_.draft_steps;
+  out.work.push_back(std::move(item));
+}
+
+void SerialTree::on_drafted(const WorkResult& result, StrategyOutput& out) {
+  drop_source_nodes();
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    tree_.set_expansion(Role::kDraft, requests_[i].node, Expansion::kExpanded);
+    if (i < result.rows.size()) {
+      add_guesses(requests_[i].node, result.rows[i].top, requests_[i].count);
+    }
+  }
+  model_size_ = tree_.size();
+  continue_drafting(out);
+}
+
+void SerialTree::propose(NodeId node, int32_t count) {
+  proposals_.clear();
+  if (!source_ || count <= 0) return;
+  tree_.path_tokens(node, path_tokens_);
+  source_->propose(path_tokens_, count, proposals_);
+}
+
+void SerialTree::add_guesses(NodeId node, std::span<const Candidate> candidates, int32_t count) {
+  guesses_.clear();
+  for (const Candidate& candidate : candidates) {
+    guesses_.push_back({candidate.token, candidate.logprob, Guess::Origin::kModel, 0});
+  }
+  propose(node, count);
+  for (const Candidate& proposal : proposals_) {
+    const auto same = std::find_if(guesses_.begin(), guesses_.end(), [&](const Guess& guess) {
+      return guess.token == proposal.token;
+    });
+    if (same == guesses_.end()) {
+      guesses_.push_back({proposal.token, proposal.logprob, Guess::Origin::kSource, 0});
+    } else {
+      same->origin = Guess::Origin::kBoth;
+      same->logprob = std::max(same->logprob, proposal.logprob);
+    }
+  }
+  if (config_.target_vocab > 0) {
+    std::erase_if(guesses_,
+                  [&](const Guess& guess) { return guess.token >= config_.target_vocab; });
+  }
+  // Draws keep their order: the rule tries them in it.
+  if (config_.accept == AcceptRule::kMatch && !proposals_.empty()) {
+    std::stable_sort(guesses_.begin(), guesses_.end(),
+                     [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
+  }
+  growth_->weigh(tree_, node, guesses_);
+  candidates_.clear();
+  for (const Guess& guess : guesses_) candidates_.push_back({guess.token, guess.logprob});
+  const NodeId first = tree_.add_children(node, candidates_);
+  for (size_t i = 0; first != kNoNode && i < guesses_.size(); ++i) {
+    tree_.set_note(first + static_cast<NodeId>(i), guesses_[i].note);
+  }
+}
+
+void SerialTree::hang_source_nodes() {
+  int32_t budget = source_ ? growth_->source_nodes() : 0;
+  if (budget <= 0) return;
+  const auto lighter = [&](int32_t a, int32_t b) {
+    const float wa = tree_.weight(tree_.node_at(a));
+    const float wb = tree_.weight(tree_.node_at(b));
+    return wa < wb || (wa == wb && a > b);
+  };
+  const auto open = [&](int32_t row) {
+    const NodeId node = tree_.node_at(row);
+    return tree_.expansion(Role::kDraft, node) == Expansion::kUnexpanded &&
+           tree_.weight(node) > kHopelessWeight;
+  };
+  drop_source_nodes();
+  open_rows_.clear();
+  for (int32_t row = 0; row < tree_.size(); ++row) {
+    if (open(row)) open_rows_.push_back(row);
+  }
+  std::make_heap(open_rows_.begin(), open_rows_.end(), lighter);
+  for (int32_t tries = budget; budget > 0 && tries > 0 && !open_rows_.empty(); --tries) {
+    std::pop_heap(open_rows_.begin(), open_rows_.end(), lighter);
+    const int32_t row = open_rows_.back();
+    open_rows_.pop_back();
+    const int32_t before = tree_.size();
+    add_guesses(tree_.node_at(row), {}, std::min(budget, kSourceWidth));
+    budget -= tree_.size() - before;
+    for (int32_t added = before; added < tree_.size(); ++added) {
+      if (!open(added)) continue;
+      open_rows_.push_back(added);
+      std::push_heap(open_rows_.begin(), open_rows_.end(), lighter);
+    }
+  }
+}
+
+}  // namespace forerun

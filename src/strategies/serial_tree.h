@@ -1,0 +1,111 @@
+// Drafting and verification in turn (the paper's "serial" speculation): the draft side grows a tree
+// below the last verified token, the target runs part of it in one go, and the tokens that its own
+// sampler draws are followed down the tree. Under rule `match` the tokens are those of plain
+// decoding, one for one, whatever the tree.
+//
+// A round: draft items until the growth has enough, one target item, then the KV edits of what was
+// learnt, which travel with the next item of each role.
+// - Target: the verified path is committed, all else dropped. A round that verifies the root alone
+//   runs it as a prefix row: plain decoding.
+// - Draft: the part of the path that it has run is committed; if the new root is in the tree, its
+//   subtree's KV is kept and never computed again. Verified tokens that the draft has not run are
+//   prefix rows of its next item (after a few plain rounds there may be several).
+// - A model-free source adds guesses at the nodes that the draft runs and, for one verification
+//   only, below the nodes that it has not run.
+// No node lies so far that its row or the token after it would pass RequestView::max_tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "drafts/draft_source.h"
+#include "strategies/strategy.h"
+#include "strategies/tree_growth.h"
+#include "tree/token_tree.h"
+
+namespace forerun {
+
+struct SerialTreeConfig {
+  bool has_draft_model = true;
+  AcceptRule accept = AcceptRule::kMatch;
+  int32_t target_vocab = 0;  // as in StrategyOptions
+  int32_t draft_vocab = 0;
+  bool record_rounds = false;
+};
+
+class SerialTree : public Strategy {
+ public:
+  // `source` may be null where there is a draft model.
+  SerialTree(const SerialTreeConfig& config, std::unique_ptr<DraftSource> source,
+             std::unique_ptr<TreeGrowth> growth);
+
+  void start(const RequestView& request, StrategyOutput& out) override;
+  void on_result(const WorkResult& result, StrategyOutput& out) override;
+  void on_costs(const CostTable& costs) override { growth_->on_costs(costs); }
+  StrategyStats stats() const override { return stats_; }
+  const char* name() const override { return "serial_tree"; }
+
+ private:
+  enum class Phase : uint8_t { kIdle, kPrefill, kDrafting, kVerifying };
+
+  int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
+  TokenId draft_token(TokenId token) const;
+
+  // Drafting.
+  void begin_round(StrategyOutput& out);
+  void continue_drafting(StrategyOutput& out);
+  void submit_draft_item(StrategyOutput& out);
+  void on_drafted(const WorkResult& result, StrategyOutput& out);
+  // Adds the guesses of the model (`candidates`, may be empty) and of the source below `node`.
+  void add_guesses(NodeId node, std::span<const Candidate> candidates, int32_t count);
+  void propose(NodeId node, int32_t count);
+  void drop_source_nodes() { tree_.truncate(model_size_); }
+  void hang_source_nodes();
+
+  // Verification.
+  void submit_verification(StrategyOutput& out);
+  void on_verified(const WorkResult& result, StrategyOutput& out);
+  void follow_samples(const WorkResult& result, StrategyOutput& out);
+  void follow_rejection(const WorkResult& result, StrategyOutput& out);
+  void emit(TokenId token, bool drafted, const RowResult* row, StrategyOutput& out);
+  void record_round(StrategyOutput& out) const;
+  bool is_verified(NodeId node) const;
+
+  // Moves the root to the last token; the draft's KV follows.
+  void advance();
+  void place_root(TokenId token);
+
+  WorkItem make_item(Role role);
+  static void add_edit(std::vector<Edit>& edits, Edit::Kind kind, std::vector<NodeId> nodes);
+
+  const SerialTreeConfig config_;
+  std::unique_ptr<DraftSource> source_;
+  std::unique_ptr<TreeGrowth> growth_;
+
+  SequenceId sequence_ = 0;
+  int32_t max_tokens_ = 0;
+  std::vector<TokenId> tokens_;  // verified; the last one is the root
+  TokenTree tree_;
+  int32_t model_size_ = 1;    // rows of the tree below which nodes came from (or with) the model
+  int32_t draft_prefix_ = 0;  // verified tokens that lie in the draft's prefix
+  std::vector<Edit> edits_[kNumRoles];  // to travel with the role's next item
+
+  Phase phase_ = Phase::kIdle;
+  uint64_t next_tag_ = 1;
+  uint64_t awaited_tag_ = 0;
+  std::vector<LeafRequest> requests_;  // leaves of the draft item in flight
+  std::vector<NodeId> verifying_;      // nodes of the target item in flight, in order of rows
+  std::vector<NodeId> path_;           // what the target took of it, the root first
+  std::vector<TokenId> sampled_;       // what it drew after each of path_
+  StrategyStats stats_;
+
+  // Scratch.
+  std::vector<Guess> guesses_;
+  std::vector<Candidate> candidates_, proposals_;
+  std::vector<TokenId> path_tokens_;
+  std::vector<NodeId> nodes_;
+  std::vector<int32_t> open_rows_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,113 @@
+// Plays a strategy against made-up models in virtual time: what the adaptive rule is tested and
+// tuned with.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strategies/acceptance.h"
+#include "strategies/fake_executor.h"
+#include "strategies/make_strategy.h"
+
+namespace forerun {
+
+// How often the target's token lies within the draft's best 1, 2, 4 and 8 guesses.
+struct SimulatedText {
+  std::string name;
+  double within_1, within_2, within_4, within_8;
+  double spread = 0.7;
+  double honesty = 1.0;
+
+  FakeModels models(uint64_t seed) const {
+    FakeModels models;
+    models.seed = seed;
+    models.vocab = 5000;
+    models.draft_vocab = 5000;
+    models.rank_hit = {within_1, within_2 - within_1};
+    for (int i = 0; i < 2; ++i) models.rank_hit.push_back((within_4 - within_2) / 2);
+    for (int i = 0; i < 4; ++i) models.rank_hit.push_back((within_8 - within_4) / 4);
+    models.spread = spread;
+    models.honesty = honesty;
+    return models;
+  }
+};
+
+// The demo pair's text, of held-out, sampled and looping kinds, and a draft that knows nothing.
+inline std::vector<SimulatedText> simulated_texts() {
+  return {
+      {"code greedy", 0.67, 0.79, 0.86, 0.91},   {"prose greedy", 0.55, 0.69, 0.80, 0.87},
+      {"code loops", 0.89, 0.94, 0.96, 0.97},    {"code sampled", 0.60, 0.69, 0.74, 0.78},
+      {"prose sampled", 0.34, 0.46, 0.57, 0.67}, {"overconfident", 0.40, 0.50, 0.6, 0.7, 0.7, 3.0},
+      {"useless draft", 0.03, 0.05, 0.08, 0.12}};
+}
+
+// A plain step takes 1 ms; 8 rows take `eight_rows` times as long as one, on both models.
+inline CostTable simulated_costs(double draft_ratio, double eight_rows) {
+  CostTable costs;
+  for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
+    const double more = 1.0 + (eight_rows - 1.0) * (rows - 1) / 7.0;
+    costs.seconds[0][static_cast<size_t>(rows)] = static_cast<float>(1e-3 * more);
+    costs.seconds[1][static_cast<size_t>(rows)] = static_cast<float>(1e-3 * draft_ratio * more);
+  }
+  return costs;
+}
+
+struct Simulated {
+  double speedup = 0.0;          // over plain decoding at the same costs
+  double tokens_per_step = 0.0;  // of the target
+};
+
+// One request of `tokens` tokens after a short prompt; `texts` take turns every tokens /
+// texts.size() tokens. Executors of the parts share nothing but the strategy's view of the
+// sequence.
+inline Simulated simulate(const StrategyOptions& options, const FakeModels& models,
+                          const CostTable& costs, int32_t tokens,
+                          std::shared_ptr<SharedAcceptance> shared = nullptr) {
+  const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
+  const auto max_tokens = static_cast<int32_t>(prompt.size()) + tokens;
+  auto strategy = make_strategy(options, std::move(shared), costs);
+  FakeExecutor executor(models, {.max_tokens = max_tokens});
+  StrategyOutput out;
+  (*strategy)->start({.sequence = 1, .tokens = prompt, .max_tokens = max_tokens, .sampling = {}},
+                     out);
+  int64_t emitted = 0;
+  while (true) {
+    for (WorkItem& item : out.work) executor.submit(std::move(item));
+    emitted += static_cast<int64_t>(out.tokens.size());
+    out.clear();
+    if (executor.idle()) break;
+    const Role role = executor.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft;
+    if (const auto result = executor.run(role)) (*strategy)->on_result(*result, out);
+  }
+  const auto decoded = static_cast<double>(emitted - 1);
+  const StrategyStats stats = (*strategy)->stats();
+  return {
+      decoded * (costs.at(Role::kTarget, 1) + costs.at(Role::kTarget, 0)) / executor.seconds(costs),
+      decoded / static_cast<double>(stats.target_steps)};
+}
+
+// Settings chosen by hand that the adaptive rule is compared with.
+inline std::vector<StrategyOptions> fixed_settings() {
+  std::vector<StrategyOptions> settings;
+  StrategyOptions options;
+  options.shape = "chain";
+  for (int32_t depth : {1, 2, 3, 4, 5, 6, 8}) {
+    options.draft_depth = depth;
+    settings.push_back(options);
+  }
+  options.shape = "best";
+  for (int32_t rows : {4, 8, 16}) {
+    for (int32_t width : {1, 2, 4}) {
+      for (int32_t depth : {2, 3, 4, 6}) {
+        options.verify_tokens = rows;
+        options.draft_width = width;
+        options.draft_depth = depth;
+        settings.push_back(options);
+      }
+    }
+  }
+  return settings;
+}
+
+}  // namespace forerun

@@ -1,0 +1,82 @@
+// A strategy decides for one request what runs next. It is a pure state machine: it owns no device,
+// thread, stream or clock, so the same file runs on the real, the emulated and the simulated
+// executor.
+//
+// Calls come one at a time. Every call appends to `out`; the engine submits `out.work` in order
+// and hands on `out.tokens` in order. The engine ends a request (stop token, stop string, length,
+// cancellation) by dropping its sequence; a strategy never sees results after that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "forerun/sampling_params.h"
+#include "forerun/status.h"
+#include "step/cost_table.h"
+#include "step/work.h"
+
+namespace forerun {
+
+// What a strategy is told of its request. Lives as long as the strategy.
+struct RequestView {
+  SequenceId sequence = 0;
+  // Tokens already known: the prompt, and, when a request is rebuilt, what had been emitted.
+  std::span<const TokenId> tokens;
+  int32_t max_tokens = 0;  // longest length that the sequence may reach, drafts included
+  SamplingParams sampling;
+};
+
+struct EmittedToken {
+  TokenId token = 0;
+  float logprob = 0.0f;        // where SamplingParams::logprobs >= 0
+  std::vector<Candidate> top;  // likewise
+  bool drafted = false;        // it had been guessed and was accepted
+};
+
+// One verification as it happened, for --show-tree and traces.
+struct RoundRecord {
+  struct Node {
+    TokenId token = 0;
+    int32_t parent = -1;  // index in `nodes`; the root is node 0 with parent -1
+    float logprob = 0.0f;
+    bool accepted = false;
+  };
+  std::vector<Node> nodes;  // what was verified, parents before children
+  TokenId bonus = -1;
+};
+
+struct StrategyOutput {
+  std::vector<WorkItem> work;
+  std::vector<EmittedToken> tokens;
+  std::vector<RoundRecord> rounds;  // only where StrategyOptions::record_rounds
+
+  void clear() {
+    work.clear();
+    tokens.clear();
+    rounds.clear();
+  }
+};
+
+struct StrategyStats {
+  int64_t target_steps = 0;  // Steps of the target after the prefill
+  int64_t draft_steps = 0;
+  int64_t drafted_tokens = 0;   // sent to verification, the root not counted
+  int64_t accepted_tokens = 0;  // of these, accepted
+  int64_t emitted_tokens = 0;
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  virtual void start(const RequestView& request, StrategyOutput& out) = 0;
+  virtual void on_result(const WorkResult& result, StrategyOutput& out) = 0;
+  // New measurements; never changes which tokens come out.
+  virtual void on_costs(const CostTable& costs) = 0;
+  virtual StrategyStats stats() const = 0;
+  virtual const char* name() const = 0;
+};
+
+}  // namespace forerun
