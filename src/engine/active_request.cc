@@ -1,0 +1,114 @@
+#include "engine/active_request.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+std::vector<TokenLogprob> to_logprobs(const EmittedToken& token) {
+  std::vector<TokenLogprob> logprobs = {{token.token, token.logprob}};
+  for (const Candidate& candidate : token.top) {
+    logprobs.push_back({candidate.token, candidate.logprob});
+  }
+  return logprobs;
+}
+
+SpeculationRound to_round(const RoundRecord& record) {
+  SpeculationRound round;
+  for (const RoundRecord::Node& node : record.nodes) {
+    round.nodes.push_back({node.token, node.parent, node.logprob, node.accepted});
+  }
+  round.bonus = record.bonus;
+  return round;
+}
+
+}  // namespace
+
+ActiveRequest::ActiveRequest(Request request, const Tokenizer& tokenizer,
+                             const std::vector<int32_t>& eos, std::shared_ptr<EventStream> stream)
+    : request_(std::move(request)),
+      end_tokens_(request_.stop_tokens),
+      stream_(std::move(stream)),
+      detokenizer_(tokenizer, request_.skip_special_tokens),
+      stop_matcher_(request_.stop),
+      tokens_(request_.prompt_tokens),
+      prompt_size_(static_cast<int32_t>(tokens_.size())),
+      submitted_(Clock::now()) {
+  if (!request_.ignore_eos) end_tokens_.insert(end_tokens_.end(), eos.begin(), eos.end());
+  std::sort(end_tokens_.begin(), end_tokens_.end());
+  // The text goes on from the prompt's: some decoders drop a space at the start of a stream only,
+  // and a character may begin in the prompt's last bytes.
+  constexpr size_t kContext = 8;
+  const size_t first = tokens_.size() > kContext ? tokens_.size() - kContext : 0;
+  for (size_t idx = first; idx < tokens_.size(); ++idx) detokenizer_.push(tokens_[idx]);
+  if (request_.deadline.count() > 0) deadline_ = submitted_ + request_.deadline;
+}
+
+bool ActiveRequest::accept_token(EmittedToken& token, Event& event) {
+  const auto now = Clock::now();
+  if (!first_token_) first_token_ = now;
+  last_token_ = now;
+  tokens_.push_back(token.token);
+  event.tokens.push_back(token.token);
+  event.drafted.push_back(token.drafted);
+  if (request_.sampling.logprobs >= 0) event.logprobs.push_back(to_logprobs(token));
+  if (std::binary_search(end_tokens_.begin(), end_tokens_.end(), token.token)) {
+    reason_ = FinishReason::kStop;
+    return true;
+  }
+  event.text += stop_matcher_.push(detokenizer_.push(token.token));
+  if (stop_matcher_.stopped()) {
+    reason_ = FinishReason::kStop;
+    return true;
+  }
+  if (static_cast<int32_t>(tokens_.size()) >= max_tokens()) {
+    reason_ = FinishReason::kLength;
+    return true;
+  }
+  return false;
+}
+
+bool ActiveRequest::accept(StrategyOutput& out) {
+  if (out.tokens.empty() && out.rounds.empty()) return false;
+  Event event;
+  bool ended = false;
+  for (EmittedToken& token : out.tokens) {
+    ended = accept_token(token, event);
+    if (ended) break;
+  }
+  for (const RoundRecord& record : out.rounds) event.rounds.push_back(to_round(record));
+  stream_->push(std::move(event));
+  return ended;
+}
+
+void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStats& stats,
+                           const std::string& strategy_name) {
+  Event event;
+  if (!stop_matcher_.stopped()) {
+    event.text = stop_matcher_.push(detokenizer_.finish());
+    event.text += stop_matcher_.finish();
+  }
+  event.finished = true;
+  event.reason = reason;
+  event.error = std::move(error);
+  RequestStats& out = event.stats;
+  out.prompt_tokens = prompt_size_;
+  out.output_tokens = static_cast<int32_t>(tokens_.size()) - prompt_size_;
+  out.target_steps = stats.target_steps;
+  out.draft_steps = stats.draft_steps;
+  out.drafted_tokens = stats.drafted_tokens;
+  out.accepted_tokens = stats.accepted_tokens;
+  if (first_token_) {
+    out.time_to_first_token_s = seconds_between(submitted_, *first_token_);
+    out.decode_s = seconds_between(*first_token_, *last_token_);
+  }
+  out.strategy = strategy_name;
+  stream_->push(std::move(event));
+}
+
+}  // namespace forerun

@@ -1,0 +1,62 @@
+// One request from submission to its last event: its tokens, its text, when it ends. Knows nothing
+// of executors; the loop feeds it tokens.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/event_stream.h"
+#include "engine/stop_matcher.h"
+#include "forerun/engine.h"
+#include "strategies/strategy.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace forerun {
+
+using Clock = std::chrono::steady_clock;
+
+class ActiveRequest {
+ public:
+  // `request.prompt_tokens` is filled and checked; `eos` are the checkpoint's end tokens.
+  ActiveRequest(Request request, const Tokenizer& tokenizer, const std::vector<int32_t>& eos,
+                std::shared_ptr<EventStream> stream);
+
+  const Request& request() const { return request_; }
+  EventStream& stream() { return *stream_; }
+  // Prompt and what has been emitted so far: what a rebuilt request starts from.
+  const std::vector<TokenId>& tokens() const { return tokens_; }
+  int32_t prompt_size() const { return prompt_size_; }
+  // Longest length the sequence may reach.
+  int32_t max_tokens() const { return prompt_size_ + request_.max_new_tokens; }
+  std::optional<Clock::time_point> deadline() const { return deadline_; }
+
+  // Takes what a strategy emitted, up to the first token that ends the request, and sends an event
+  // for it. Returns whether the request has ended (the last event still has to be sent by
+  // finish()).
+  bool accept(StrategyOutput& out);
+  // Sends the last event. `stats` are the strategy's, over all its lives.
+  void finish(FinishReason reason, Status error, const StrategyStats& stats,
+              const std::string& strategy_name);
+  FinishReason reason() const { return reason_; }
+
+ private:
+  // Adds one token to the event; true if it ends the request.
+  bool accept_token(EmittedToken& token, Event& event);
+
+  Request request_;
+  std::vector<int32_t> end_tokens_;  // sorted
+  std::shared_ptr<EventStream> stream_;
+  Detokenizer detokenizer_;
+  StopMatcher stop_matcher_;
+  std::vector<TokenId> tokens_;
+  int32_t prompt_size_;
+  FinishReason reason_ = FinishReason::kLength;
+
+  Clock::time_point submitted_;
+  std::optional<Clock::time_point> first_token_, last_token_, deadline_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,302 @@
+#include "forerun/engine.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "drafts/draft_source.h"
+#include "engine/active_request.h"
+#include "engine/device_spec.h"
+#include "engine/engine_loop.h"
+#include "engine/measure_costs.h"
+#include "engine/opened_model.h"
+#include "exec/cpu_step_runner.h"
+#include "exec/real_executor.h"
+#include "kernels/isa.h"
+#include "model/cpu_decoder.h"
+#include "planner/choose_strategy.h"
+#include "planner/cost_model.h"
+#include "sampling/validate.h"
+#include "strategies/acceptance.h"
+#include "strategies/make_strategy.h"
+#include "text/chat_template.h"
+
+namespace forerun {
+
+const char* finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "?";
+}
+
+namespace {
+
+Result<Activation> parse_activation(const std::string& name) {
+  for (Activation activation : {Activation::kF32, Activation::kBf16, Activation::kInt8}) {
+    if (name == activation_name(activation)) return activation;
+  }
+  return Status(StatusCode::kInvalidArgument,
+                "activations: found '" + name + "', accepted are bf16, f32 and int8");
+}
+
+Result<WeightOverride> parse_weights(const std::string& name) {
+  if (name == "as_stored") return WeightOverride::kAsStored;
+  if (name == "bf16") return WeightOverride::kBf16;
+  if (name == "f32") return WeightOverride::kF32;
+  if (name == "int8") return WeightOverride::kInt8;
+  return Status(StatusCode::kInvalidArgument,
+                "weights: found '" + name + "', accepted are as_stored, bf16, f32 and int8");
+}
+
+// A model with everything it runs on.
+struct Loaded {
+  OpenedModel opened;
+  std::unique_ptr<Decoder> decoder;
+};
+
+class EngineImpl : public Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> make(const EngineOptions& options);
+
+  const EngineInfo& info() const override { return info_; }
+  Result<std::shared_ptr<RequestStream>> submit(Request request) override;
+  Result<std::vector<int32_t>> tokenize(const std::string& text,
+                                        bool add_special_tokens) const override {
+    return target_->opened.tokenizer.encode(text, {.add_special_tokens = add_special_tokens});
+  }
+  std::string detokenize(const std::vector<int32_t>& tokens) const override {
+    return target_->opened.tokenizer.decode(tokens, /*skip_special=*/false);
+  }
+  Result<std::string> apply_chat_template(const std::string& messages_json) const override;
+  int64_t kv_blocks_in_use() const override { return loop_->kv_blocks_in_use(); }
+
+ private:
+  explicit EngineImpl(const EngineOptions& options) : options_(options) {}
+
+  Status open();
+  Status load(Loaded& model, const char* what, int64_t kv_blocks, Activation activation,
+              WeightOverride weights);
+  Status start();
+  void fill_info();
+  // The options as a strategy takes them; "auto" becomes what fits this engine.
+  StrategyOptions strategy_options(const Request& request) const;
+  Status check_request(Request& request) const;
+  Status check_prompt(Request& request) const;
+
+  EngineOptions options_;
+  EngineInfo info_;
+  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<Loaded> target_, draft_;
+  KvPlan kv_plan_;
+  CostModel costs_;        // from start() on, the loop's thread only
+  StrategyChoice choice_;  // what "auto" means
+  std::shared_ptr<SharedAcceptance> shared_acceptance_;
+  std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
+};
+
+Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
+  auto engine = std::unique_ptr<EngineImpl>(new EngineImpl(options));
+  FORERUN_RETURN_IF_ERROR(check_isa());
+  Request probe;
+  // Names and numbers are checked before gigabytes are read.
+  FORERUN_RETURN_IF_ERROR(check_strategy_options(engine->strategy_options(probe)));
+  FORERUN_RETURN_IF_ERROR(engine->open());
+  FORERUN_RETURN_IF_ERROR(engine->start());
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+Status EngineImpl::open() {
+  FORERUN_ASSIGN_OR_RETURN(const Activation activation, parse_activation(options_.activations));
+  FORERUN_ASSIGN_OR_RETURN(const WeightOverride weights, parse_weights(options_.weights));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> cores, parse_cpu_devices(options_.devices));
+  if (options_.max_active_requests < 1) {
+    return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
+                                                    std::to_string(options_.max_active_requests) +
+                                                    ", accepted are 1 and more");
+  }
+  FORERUN_ASSIGN_OR_RETURN(device_, CpuDevice::create(cores));
+  FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options_.model));
+  target_ = std::make_unique<Loaded>(Loaded{std::move(target), nullptr});
+  if (!options_.draft.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(OpenedModel draft, open_model(options_.draft));
+    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), nullptr});
+    const Status same = check_same_tokenizer(target_->opened.tokenizer, draft_->opened.tokenizer);
+    if (!same.ok()) {
+      return same.with_context("draft " + options_.draft + " has another tokenizer than " +
+                               options_.model);
+    }
+  }
+  FORERUN_ASSIGN_OR_RETURN(kv_plan_, plan_kv(options_, activation, target_->opened.checkpoint,
+                                             draft_ ? &draft_->opened.checkpoint : nullptr));
+  FORERUN_RETURN_IF_ERROR(load(*target_, "target", kv_plan_.target_blocks, activation, weights));
+  if (draft_) {
+    FORERUN_RETURN_IF_ERROR(load(*draft_, "draft", kv_plan_.draft_blocks, activation, weights));
+  }
+  return Status();
+}
+
+Status EngineImpl::load(Loaded& model, const char* what, int64_t kv_blocks, Activation activation,
+                        WeightOverride weights) {
+  CpuDecoderOptions options;
+  options.activation = activation;
+  options.weights = weights;
+  options.kv_blocks = kv_blocks;
+  options.live_vocab = model.opened.live_vocab();
+  if (options_.on_progress) {
+    options.progress = [this, what](double fraction) {
+      options_.on_progress(std::string("loading ") + what, fraction);
+    };
+  }
+  FORERUN_ASSIGN_OR_RETURN(
+      model.decoder, CpuDecoder::load(model.opened.checkpoint, device_.get(), std::move(options)));
+  return Status();
+}
+
+Status EngineImpl::start() {
+  const auto runner_of = [&](const std::unique_ptr<Loaded>& model) -> std::unique_ptr<StepRunner> {
+    if (!model) return nullptr;
+    return std::make_unique<CpuStepRunner>(model->decoder.get(), device_.get(),
+                                           model->opened.live_vocab());
+  };
+  RealExecutorOptions executor_options;
+  executor_options.runners[static_cast<size_t>(Role::kTarget)] = runner_of(target_);
+  executor_options.runners[static_cast<size_t>(Role::kDraft)] = runner_of(draft_);
+  executor_options.on_step = [this](const StepRecord& record) {
+    if (record.sequences != 1) return;
+    costs_.observe({record.role, record.rows, record.seconds + record.host_seconds});
+  };
+  auto executor = std::make_unique<RealExecutor>(std::move(executor_options));
+  FORERUN_ASSIGN_OR_RETURN(costs_,
+                           measure_costs(*executor, draft_ != nullptr, kv_plan_.max_context_tokens,
+                                         options_.on_progress));
+  choice_ = choose_strategy(
+      {.costs = costs_.table(), .has_draft_model = draft_ != nullptr, .rank_chances = {}});
+  shared_acceptance_ = std::make_shared<SharedAcceptance>();
+  fill_info();
+  loop_ = std::make_unique<EngineLoop>(
+      EngineLoop::Options{.max_active = options_.max_active_requests,
+                          .shared_noise = options_.speculation.shared_noise},
+      std::move(executor), [this](const Request& request) {
+        // Submission has checked the options, so this cannot fail.
+        return std::move(
+                   make_strategy(strategy_options(request), shared_acceptance_, costs_.table()))
+            .value();
+      });
+  return Status();
+}
+
+void EngineImpl::fill_info() {
+  const ModelConfig& config = target_->opened.checkpoint.config();
+  info_.model_name = target_->opened.checkpoint.dir().filename().string();
+  info_.numeric_fingerprint = std::string("cpu ") + isa_name(current_isa()) + " tp1 weights=" +
+                              (options_.weights != "as_stored" ? options_.weights
+                               : config.quantization.kind == QuantizationConfig::Kind::kAwq
+                                   ? "awq-int4"
+                                   : std::string(dtype_name(config.dtype))) +
+                              " activations=" + options_.activations;
+  info_.planner_report = describe_costs(costs_.table(), draft_ != nullptr) + choice_.report;
+  info_.max_context_tokens = kv_plan_.max_context_tokens;
+  info_.kv_bytes = kv_plan_.target_blocks * target_->decoder->kv_block_bytes();
+  if (draft_) info_.kv_bytes += kv_plan_.draft_blocks * draft_->decoder->kv_block_bytes();
+  info_.eos_token_ids = target_->opened.eos_token_ids();
+  info_.default_sampling = default_sampling(target_->opened.defaults);
+}
+
+StrategyOptions EngineImpl::strategy_options(const Request& request) const {
+  const SpeculationOptions& wanted = request.speculation.value_or(options_.speculation);
+  StrategyOptions options;
+  options.name = wanted.strategy;
+  if (wanted.strategy == "auto") {
+    // Guesses from the text so far cost nothing; the adaptive shape decides whether they pay.
+    options.name = draft_ && wanted.source.empty() ? choice_.name : "serial_tree";
+  }
+  options.shape = wanted.shape;
+  options.source = wanted.source;
+  options.accept = wanted.accept;
+  options.verify_tokens = wanted.verify_tokens;
+  options.draft_width = wanted.draft_width;
+  options.draft_depth = wanted.draft_depth;
+  options.has_draft_model = !options_.draft.empty();
+  if (target_) options.target_vocab = target_->opened.live_vocab();
+  if (draft_) options.draft_vocab = draft_->opened.live_vocab();
+  options.record_rounds = request.record_rounds;
+  return options;
+}
+
+Status EngineImpl::check_prompt(Request& request) const {
+  if (request.prompt_tokens.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(
+        request.prompt_tokens,
+        target_->opened.tokenizer.encode(request.prompt,
+                                         {.add_special_tokens = request.add_special_tokens}));
+  }
+  if (request.prompt_tokens.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "prompt: it is empty, and the tokenizer adds nothing to it; at least one token "
+                  "is needed");
+  }
+  const int32_t vocab = target_->opened.live_vocab();
+  for (const int32_t token : request.prompt_tokens) {
+    if (token < 0 || token >= vocab) {
+      return Status(StatusCode::kInvalidArgument, "prompt: found token " + std::to_string(token) +
+                                                      ", accepted are 0 to " +
+                                                      std::to_string(vocab - 1));
+    }
+  }
+  const auto prompt_size = static_cast<int64_t>(request.prompt_tokens.size());
+  if (prompt_size >= info_.max_context_tokens) {
+    return Status(StatusCode::kInvalidArgument,
+                  "prompt: found " + std::to_string(prompt_size) + " tokens, the context holds " +
+                      std::to_string(info_.max_context_tokens) + " with at least one to write");
+  }
+  return Status();
+}
+
+Status EngineImpl::check_request(Request& request) const {
+  FORERUN_RETURN_IF_ERROR(validate_sampling_params(request.sampling, target_->opened.live_vocab()));
+  FORERUN_RETURN_IF_ERROR(check_strategy_options(strategy_options(request)));
+  if (request.max_new_tokens < 1) {
+    return Status(StatusCode::kInvalidArgument, "max_tokens: found " +
+                                                    std::to_string(request.max_new_tokens) +
+                                                    ", accepted are 1 and more");
+  }
+  FORERUN_RETURN_IF_ERROR(check_prompt(request));
+  const int64_t room =
+      info_.max_context_tokens - static_cast<int64_t>(request.prompt_tokens.size());
+  request.max_new_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_new_tokens, room));
+  return Status();
+}
+
+Result<std::shared_ptr<RequestStream>> EngineImpl::submit(Request request) {
+  FORERUN_RETURN_IF_ERROR(check_request(request));
+  auto stream = std::make_shared<EventStream>([waker = loop_->waker()] { waker->wake(); });
+  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), target_->opened.tokenizer,
+                                                info_.eos_token_ids, stream));
+  return std::shared_ptr<RequestStream>(std::move(stream));
+}
+
+Result<std::string> EngineImpl::apply_chat_template(const std::string& messages_json) const {
+  FORERUN_ASSIGN_OR_RETURN(const ChatTemplate chat_template,
+                           ChatTemplate::load(target_->opened.checkpoint.dir()));
+  ChatInput input;
+  input.messages_json = messages_json;
+  input.add_generation_prompt = true;
+  return chat_template.render(input);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
+  return EngineImpl::make(options);
+}
+
+}  // namespace forerun

@@ -1,0 +1,230 @@
+#include "engine/engine_loop.h"
+
+#include <utility>
+
+#include "step/step.h"
+
+namespace forerun {
+namespace {
+
+// How long the loop waits for a result before it looks at submissions and cancellations again.
+constexpr std::chrono::microseconds kPatience{2000};
+
+StrategyStats operator+(StrategyStats a, const StrategyStats& b) {
+  a.target_steps += b.target_steps;
+  a.draft_steps += b.draft_steps;
+  a.drafted_tokens += b.drafted_tokens;
+  a.accepted_tokens += b.accepted_tokens;
+  a.emitted_tokens += b.emitted_tokens;
+  return a;
+}
+
+}  // namespace
+
+void LoopWaker::wake() {
+  {
+    std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  condition_.notify_one();
+}
+
+void LoopWaker::wait() {
+  std::unique_lock lock(mutex_);
+  condition_.wait(lock, [&] { return woken_; });
+  woken_ = false;
+}
+
+EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor, StrategyFactory factory)
+    : options_(options),
+      executor_(std::move(executor)),
+      factory_(std::move(factory)),
+      waker_(std::make_shared<LoopWaker>()) {
+  thread_ = std::thread([this] { run(); });
+}
+
+EngineLoop::~EngineLoop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  waker_->wake();
+  thread_.join();
+}
+
+void EngineLoop::submit(std::unique_ptr<ActiveRequest> request) {
+  {
+    std::lock_guard lock(mutex_);
+    submitted_.push_back(std::move(request));
+  }
+  waker_->wake();
+}
+
+void EngineLoop::run() {
+  while (true) {
+    if (running_.empty() && waiting_.empty()) waker_->wait();
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) break;
+    }
+    take_submissions();
+    end_cancelled_and_late();
+    admit();
+    if (std::optional<WorkResult> result = executor_->next(kPatience)) handle(*result);
+    publish_usage();
+  }
+  take_submissions();
+  while (!running_.empty()) {
+    end(running_.begin()->first, FinishReason::kCancelled, Status());
+  }
+  for (Running& waiting : waiting_) {
+    waiting.request->finish(FinishReason::kCancelled, Status(), waiting.earlier, "none");
+  }
+}
+
+void EngineLoop::take_submissions() {
+  std::lock_guard lock(mutex_);
+  while (!submitted_.empty()) {
+    Running running;
+    running.request = std::move(submitted_.front());
+    submitted_.pop_front();
+    waiting_.push_back(std::move(running));
+  }
+}
+
+void EngineLoop::end_cancelled_and_late() {
+  const auto now = Clock::now();
+  const auto over = [&](ActiveRequest& request) {
+    return request.stream().cancelled() || (request.deadline() && *request.deadline() < now);
+  };
+  const auto status_of = [&](ActiveRequest& request) {
+    return request.stream().cancelled()
+               ? Status()
+               : Status(StatusCode::kDeadlineExceeded,
+                        "the request's deadline of " +
+                            std::to_string(request.request().deadline.count()) + " ms has passed");
+  };
+  std::vector<SequenceId> ended;
+  for (auto& [sequence, running] : running_) {
+    if (over(*running.request)) ended.push_back(sequence);
+  }
+  for (SequenceId sequence : ended) {
+    const Status status = status_of(*running_.at(sequence).request);
+    end(sequence, status.ok() ? FinishReason::kCancelled : FinishReason::kError, status);
+  }
+  for (Running& waiting : waiting_) {
+    if (!over(*waiting.request)) continue;
+    const Status status = status_of(*waiting.request);
+    waiting.request->finish(status.ok() ? FinishReason::kCancelled : FinishReason::kError, status,
+                            waiting.earlier, "none");
+    waiting.request.reset();
+  }
+  std::erase_if(waiting_, [](const Running& waiting) { return waiting.request == nullptr; });
+}
+
+bool EngineLoop::has_room_for(const ActiveRequest& request) const {
+  if (running_.empty()) return true;  // as much room as there will ever be
+  const int64_t blocks =
+      (static_cast<int64_t>(request.tokens().size()) + kKvBlockTokens - 1) / kKvBlockTokens + 1;
+  for (Role role : {Role::kTarget, Role::kDraft}) {
+    const KvUsage usage = executor_->kv_usage(role);
+    if (usage.total_blocks > 0 && usage.total_blocks - usage.used_blocks < blocks) return false;
+  }
+  return true;
+}
+
+void EngineLoop::admit() {
+  while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < options_.max_active &&
+         has_room_for(*waiting_.front().request)) {
+    Running running = std::move(waiting_.front());
+    waiting_.pop_front();
+    start(std::move(running));
+  }
+}
+
+void EngineLoop::start(Running running) {
+  ActiveRequest& request = *running.request;
+  running.sequence = next_sequence_++;
+  running.strategy = factory_(request.request());
+
+  SequenceSpec spec;
+  spec.sampling = request.request().sampling;
+  spec.prompt_tokens = request.prompt_size();
+  spec.max_tokens = request.max_tokens();
+  spec.shared_noise = request.request().speculation ? request.request().speculation->shared_noise
+                                                    : options_.shared_noise;
+  const SequenceId sequence = running.sequence;
+  const Status opened = executor_->open(sequence, spec);
+  Running& placed = running_.emplace(sequence, std::move(running)).first->second;
+  if (!opened.ok()) {
+    end(sequence, FinishReason::kError, opened);
+    return;
+  }
+  out_.clear();
+  placed.strategy->start({.sequence = sequence,
+                          .tokens = placed.request->tokens(),
+                          .max_tokens = spec.max_tokens,
+                          .sampling = spec.sampling},
+                         out_);
+  deliver(placed);
+}
+
+void EngineLoop::handle(const WorkResult& result) {
+  const auto found = running_.find(result.sequence);
+  if (found == running_.end()) return;
+  Running& running = found->second;
+  if (!result.status.ok()) {
+    handle_failure(running, result.status);
+    return;
+  }
+  out_.clear();
+  running.strategy->on_result(result, out_);
+  deliver(running);
+}
+
+bool EngineLoop::deliver(Running& running) {
+  if (running.request->accept(out_)) {
+    end(running.sequence, running.request->reason(), Status());
+    return true;
+  }
+  for (WorkItem& item : out_.work) executor_->submit(std::move(item));
+  return false;
+}
+
+void EngineLoop::handle_failure(Running& running, const Status& status) {
+  const SequenceId sequence = running.sequence;
+  const bool can_wait = status.code() == StatusCode::kResourceExhausted && running_.size() > 1;
+  if (!can_wait) {
+    end(sequence, FinishReason::kError, status);
+    return;
+  }
+  // Preemption by recompute: the request's whole state is its tokens; it starts again from them
+  // once others have given blocks back.
+  executor_->close(sequence);
+  Running preempted = std::move(running);
+  running_.erase(sequence);
+  preempted.earlier = preempted.earlier + preempted.strategy->stats();
+  preempted.strategy.reset();
+  waiting_.push_front(std::move(preempted));
+}
+
+StrategyStats EngineLoop::total_stats(const Running& running) {
+  return running.strategy ? running.earlier + running.strategy->stats() : running.earlier;
+}
+
+void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
+  const auto found = running_.find(sequence);
+  Running running = std::move(found->second);
+  running_.erase(found);
+  executor_->close(sequence);
+  publish_usage();
+  running.request->finish(reason, std::move(error), total_stats(running), running.strategy->name());
+}
+
+void EngineLoop::publish_usage() {
+  kv_blocks_in_use_.store(executor_->kv_usage(Role::kTarget).used_blocks +
+                              executor_->kv_usage(Role::kDraft).used_blocks,
+                          std::memory_order_relaxed);
+}
+
+}  // namespace forerun

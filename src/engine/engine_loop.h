@@ -1,0 +1,97 @@
+// The only loop: admits requests, feeds their strategies, hands their work to the executor and
+// their tokens to their readers.
+//
+// One thread. Iteration-level batching comes from the executor: the loop submits whatever work is
+// ready before it asks for the next result.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/active_request.h"
+#include "exec/executor.h"
+#include "strategies/strategy.h"
+
+namespace forerun {
+
+// Makes the strategy of a request; cannot fail, since submission has checked the name.
+using StrategyFactory = std::function<std::unique_ptr<Strategy>(const Request& request)>;
+
+// Wakes the loop; shared with streams, which may outlive the engine.
+class LoopWaker {
+ public:
+  void wake();
+  // Waits until wake() was called since the last wait.
+  void wait();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  bool woken_ = false;
+};
+
+class EngineLoop {
+ public:
+  struct Options {
+    int32_t max_active = 64;
+    bool shared_noise = true;
+  };
+
+  EngineLoop(Options options, std::unique_ptr<Executor> executor, StrategyFactory factory);
+  // Cancels everything and joins the thread.
+  ~EngineLoop();
+
+  void submit(std::unique_ptr<ActiveRequest> request);
+  const std::shared_ptr<LoopWaker>& waker() const { return waker_; }
+  // Blocks in use, target and draft; as of the last iteration.
+  int64_t kv_blocks_in_use() const { return kv_blocks_in_use_.load(std::memory_order_relaxed); }
+
+ private:
+  // A request with its strategy; `sequence` changes when it is rebuilt.
+  struct Running {
+    std::unique_ptr<ActiveRequest> request;
+    std::unique_ptr<Strategy> strategy;
+    StrategyStats earlier;  // of strategies before a preemption
+    SequenceId sequence = 0;
+  };
+
+  void run();
+  void take_submissions();
+  void end_cancelled_and_late();
+  void admit();
+  bool has_room_for(const ActiveRequest& request) const;
+  void start(Running running);
+  void handle(const WorkResult& result);
+  // Submits work and hands on tokens; ends the request where it is over. True if it ended.
+  bool deliver(Running& running);
+  void handle_failure(Running& running, const Status& status);
+  void end(SequenceId sequence, FinishReason reason, Status error);
+  static StrategyStats total_stats(const Running& running);
+  void publish_usage();
+
+  const Options options_;
+  std::unique_ptr<Executor> executor_;
+  StrategyFactory factory_;
+  std::shared_ptr<LoopWaker> waker_;
+
+  std::mutex mutex_;  // guards submitted_ and stopping_
+  std::deque<std::unique_ptr<ActiveRequest>> submitted_;
+  bool stopping_ = false;
+
+  // The loop's thread only.
+  std::deque<Running> waiting_;  // front first; preempted ones come back to the front
+  std::map<SequenceId, Running> running_;
+  SequenceId next_sequence_ = 1;
+  StrategyOutput out_;
+
+  std::atomic<int64_t> kv_blocks_in_use_{0};
+  std::thread thread_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,41 @@
+#include "engine/stop_matcher.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+
+StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
+  std::erase_if(stops_, [](const std::string& stop) { return stop.empty(); });
+}
+
+std::string StopMatcher::push(std::string_view text) {
+  if (stopped_) return {};
+  held_ += text;
+  size_t first = std::string::npos;
+  for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
+  if (first != std::string::npos) {
+    stopped_ = true;
+    std::string out = held_.substr(0, first);
+    held_.clear();
+    return out;
+  }
+  // The longest tail that is a proper prefix of a stop string stays.
+  size_t keep = 0;
+  for (const std::string& stop : stops_) {
+    for (size_t length = std::min(stop.size() - 1, held_.size()); length > keep; --length) {
+      if (std::string_view(held_).substr(held_.size() - length) ==
+          std::string_view(stop).substr(0, length)) {
+        keep = length;
+        break;
+      }
+    }
+  }
+  std::string out = held_.substr(0, held_.size() - keep);
+  held_.erase(0, held_.size() - keep);
+  return out;
+}
+
+std::string StopMatcher::finish() { return stopped_ ? std::string() : std::exchange(held_, {}); }
+
+}  // namespace forerun

@@ -1,0 +1,30 @@
+// Cuts a text stream before the first of some stop strings, without ever releasing a character that
+// could still turn out to belong to one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace forerun {
+
+class StopMatcher {
+ public:
+  // Empty strings are ignored.
+  explicit StopMatcher(std::vector<std::string> stops);
+
+  // Appends `text` and returns what may be shown now. Once a stop string is complete everything
+  // before it is returned, stopped() is true and later pushes return nothing. Where two stops
+  // overlap the one that begins first wins.
+  std::string push(std::string_view text);
+  // The stream has ended: what was held back.
+  std::string finish();
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+}  // namespace forerun
