@@ -1,0 +1,101 @@
+#include "flags.h"
+
+#include <charconv>
+
+#include "terminal.h"
+
+namespace forerun::app {
+
+void add_engine_flags(CLI::App& command, EngineOptions& options) {
+  SpeculationOptions& speculation = options.speculation;
+  command
+      .add_option("-m,--model", options.model,
+                  "Checkpoint directory, or org/name in the local Hugging Face cache")
+      ->required();
+  command.add_option("-d,--draft", options.draft, "Draft model's checkpoint (same tokenizer)");
+  command.add_option("--strategy", speculation.strategy, "auto, autoregressive or serial_tree")
+      ->capture_default_str();
+  command.add_option("--source", speculation.source,
+                     "Where drafts come from: model, ngram, suffix, or a union: model+suffix "
+                     "(default: model where there is a draft, else suffix)");
+  command
+      .add_option("--shape", speculation.shape,
+                  "Draft tree: adaptive, chain, best, or a static expansion: 1,1,3,1,1")
+      ->capture_default_str();
+  command
+      .add_option("--accept", speculation.accept,
+                  "match (token for token the same) or rejection (the same distribution)")
+      ->capture_default_str();
+  command.add_option("--verify-tokens", speculation.verify_tokens, "Rows a verification (bs)")
+      ->capture_default_str();
+  command.add_option("--draft-width", speculation.draft_width, "Leaves expanded a draft step (w)")
+      ->capture_default_str();
+  command.add_option("--draft-depth", speculation.draft_depth, "Draft steps a round (d)")
+      ->capture_default_str();
+  command.add_flag("!--no-shared-noise", speculation.shared_noise,
+                   "Let the draft sample without the target's noise");
+  command.add_option("--target-devices,--devices", options.devices,
+                     "Processors, e.g. cpu:0,cpu:1 (default: all)");
+  command.add_option("--weights", options.weights, "as_stored, bf16, f32 or int8")
+      ->capture_default_str();
+  command.add_option("--activations", options.activations, "bf16, f32 or int8")
+      ->capture_default_str();
+  command.add_option("--context", options.max_context_tokens,
+                     "Longest sequence in tokens, prompt included (default: the checkpoint's)");
+  command
+      .add_option("--kv-memory", options.kv_memory_bytes,
+                  "Bytes for the KV cache, with suffix: 512MB, 4GB")
+      ->transform(CLI::AsSizeValue(true));
+}
+
+void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
+  command.add_option("-t,--temperature", flags.temperature,
+                     "0 is greedy (default: the checkpoint's own, else 0)");
+  command.add_option("--top-k", flags.top_k, "Keep the k most likely tokens; 0 keeps all");
+  command.add_option("--top-p", flags.top_p, "Keep the smallest set with this probability");
+  command.add_option("--min-p", flags.min_p, "Drop tokens less likely than this times the best");
+  command.add_option("--repetition-penalty", flags.repetition_penalty, "1 is off");
+  command.add_option("--presence-penalty", flags.presence_penalty, "0 is off");
+  command.add_option("--frequency-penalty", flags.frequency_penalty, "0 is off");
+  command.add_option("--logit-bias", flags.logit_bias, "TOKEN:BIAS, e.g. 50256:-100; may repeat");
+  command.add_option("-s,--seed", flags.seed, "Same seed, same text")->capture_default_str();
+}
+
+Result<SamplingParams> resolve_sampling(const SamplingFlags& flags, const EngineInfo& info) {
+  SamplingParams params = info.default_sampling;
+  params.temperature = flags.temperature.value_or(params.temperature);
+  params.top_k = flags.top_k.value_or(params.top_k);
+  params.top_p = flags.top_p.value_or(params.top_p);
+  params.min_p = flags.min_p.value_or(params.min_p);
+  params.repetition_penalty = flags.repetition_penalty.value_or(params.repetition_penalty);
+  params.presence_penalty = flags.presence_penalty.value_or(params.presence_penalty);
+  params.frequency_penalty = flags.frequency_penalty.value_or(params.frequency_penalty);
+  params.seed = flags.seed;
+  for (const std::string& entry : flags.logit_bias) {
+    int32_t token = 0;
+    float bias = 0.0f;
+    const size_t colon = entry.find(':');
+    const char* begin = entry.data();
+    const char* end = begin + entry.size();
+    const bool good = colon != std::string::npos &&
+                      std::from_chars(begin, begin + colon, token).ptr == begin + colon &&
+                      std::from_chars(begin + colon + 1, end, bias).ptr == end &&
+                      colon + 1 < entry.size();
+    if (!good) {
+      return Status(StatusCode::kInvalidArgument,
+                    "--logit-bias: found '" + entry + "', expected TOKEN:BIAS such as 11:-5.5");
+    }
+    params.logit_bias.emplace_back(token, bias);
+  }
+  return params;
+}
+
+Result<std::unique_ptr<Engine>> create_engine(EngineOptions options) {
+  ProgressBar bar;
+  options.on_progress = [&bar](const std::string& what, double fraction) {
+    bar.update(what, fraction);
+  };
+  return Engine::create(options);
+}
+
+}  // namespace forerun::app

@@ -1,0 +1,30 @@
+// Flags that several subcommands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "forerun/engine.h"
+
+namespace forerun::app {
+
+struct SamplingFlags {
+  std::optional<float> temperature, top_p, min_p;
+  std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<int32_t> top_k;
+  std::vector<std::string> logit_bias;  // "TOKEN:BIAS"
+  uint64_t seed = 0;
+};
+
+void add_engine_flags(CLI::App& command, EngineOptions& options);
+void add_sampling_flags(CLI::App& command, SamplingFlags& flags);
+
+// The checkpoint's defaults with what was given on top.
+Result<SamplingParams> resolve_sampling(const SamplingFlags& flags, const EngineInfo& info);
+
+// Creates the engine with a progress bar on the terminal.
+Result<std::unique_ptr<Engine>> create_engine(EngineOptions options);
+
+}  // namespace forerun::app

@@ -1,0 +1,142 @@
+#include <array>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_summary.h"
+#include "commands.h"
+#include "device/cpu/team.h"
+#include "kernels/isa.h"
+#include "model/decoder_memory.h"
+#include "terminal.h"
+#include "text/tokenizer.h"
+
+namespace forerun::app {
+namespace {
+
+struct InspectFlags {
+  std::string model;
+  bool json = false;
+  bool tensors = false;
+};
+
+// The linear layers at each precision; embedding and head stay as wide as the checkpoint's dtype.
+constexpr std::array<std::pair<const char*, WeightOverride>, 4> kPrecisions = {{
+    {"as stored", WeightOverride::kAsStored},
+    {"f32", WeightOverride::kF32},
+    {"bf16", WeightOverride::kBf16},
+    {"int8", WeightOverride::kInt8},
+}};
+
+std::string weight_bytes(const Checkpoint& checkpoint, WeightOverride weights) {
+  return format_bytes(static_cast<double>(
+      estimate_decoder_memory(checkpoint, weights, Activation::kBf16).weight_bytes));
+}
+
+void print_tables(const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
+  const CheckpointSummary summary = summarize(checkpoint);
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  std::cout << format_table(
+      {{"shape", checkpoint.dir().filename().string()},
+       {"architecture", config.architecture},
+       {"parameters", format_fixed(static_cast<double>(summary.parameters) / 1e6, 1) + " M"},
+       {"layers", number(config.num_layers)},
+       {"width, feed-forward width",
+        number(config.hidden_size) + ", " + number(config.intermediate_size)},
+       {"vocabulary", number(config.vocab_size)},
+       {"context", number(config.max_position) + " tokens"}});
+  for (const std::string& feature : summary.features) std::cout << "  " << feature << '\n';
+
+  std::vector<std::vector<std::string>> stored = {{"in the files", "parameters", "bytes"}};
+  for (const PrecisionShare& share : summary.by_precision) {
+    stored.push_back({share.precision,
+                      format_fixed(static_cast<double>(share.parameters) / 1e6, 1) + " M",
+                      format_bytes(static_cast<double>(share.bytes))});
+  }
+  std::cout << '\n' << format_table(stored);
+
+  std::vector<std::vector<std::string>> memory = {{"weights in memory", "bytes"}};
+  for (const auto& [name, weights] : kPrecisions) {
+    memory.push_back({name, weight_bytes(checkpoint, weights)});
+  }
+  const double token_bytes = 2.0 * static_cast<double>(summary.kv_elements_per_token);
+  memory.push_back({"KV cache, bf16, a token", format_bytes(token_bytes)});
+  memory.push_back(
+      {"KV cache, bf16, whole context", format_bytes(token_bytes * config.max_position)});
+  std::cout << '\n' << format_table(memory);
+  std::cout << "\nEverything in this checkpoint is supported. Kernels: " << isa_name(current_isa())
+            << ", " << available_cores().size() << " cores.\n";
+}
+
+nlohmann::ordered_json to_json(const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
+  const CheckpointSummary summary = summarize(checkpoint);
+  nlohmann::ordered_json bytes;
+  for (const auto& [name, weights] : kPrecisions) {
+    bytes[name] = estimate_decoder_memory(checkpoint, weights, Activation::kBf16).weight_bytes;
+  }
+  return {{"architecture", config.architecture},
+          {"model_type", config.model_type},
+          {"parameters", summary.parameters},
+          {"num_layers", config.num_layers},
+          {"hidden_size", config.hidden_size},
+          {"intermediate_size", config.intermediate_size},
+          {"num_heads", config.num_heads},
+          {"num_kv_heads", config.num_kv_heads},
+          {"head_dim", config.head_dim},
+          {"vocab_size", config.vocab_size},
+          {"max_position", config.max_position},
+          {"rope_theta", config.rope_theta},
+          {"tied_embeddings", config.tied_embeddings},
+          {"features", summary.features},
+          {"weight_bytes", bytes},
+          {"kv_bytes_per_token_bf16", 2 * summary.kv_elements_per_token},
+          {"supported", true}};
+}
+
+Status run_inspect(const InspectFlags& flags) {
+  FORERUN_RETURN_IF_ERROR(check_isa());
+  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(flags.model));
+  FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(dir));
+  if (flags.json) {
+    std::cout << to_json(checkpoint).dump(2) << '\n';
+    return Status();
+  }
+  print_tables(checkpoint);
+  const auto tokenizer = Tokenizer::load(dir);
+  std::cout << (tokenizer.ok()
+                    ? "Tokenizer: " + std::to_string(tokenizer->vocab_size()) + " tokens."
+                    : "Tokenizer: " + tokenizer.status().message())
+            << '\n';
+  if (!flags.tensors) return Status();
+  std::vector<std::vector<std::string>> table = {{"tensor", "dtype", "shape", "bytes"}};
+  for (const RawTensor& tensor : checkpoint.tensors()) {
+    std::string shape;
+    for (const int64_t extent : tensor.shape) {
+      shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
+    }
+    table.push_back({std::string(tensor.name), std::string(dtype_name(tensor.dtype)), shape,
+                     format_bytes(static_cast<double>(tensor.bytes.size()))});
+  }
+  std::cout << '\n' << format_table(table);
+  return Status();
+}
+
+}  // namespace
+
+Command add_inspect(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "inspect", "A checkpoint's shape, its memory by precision, and whether it is supported");
+  auto flags = std::make_shared<InspectFlags>();
+  command->add_option("model", flags->model, "Checkpoint directory, or org/name in the cache")
+      ->required();
+  command->add_flag("--tensors", flags->tensors, "List every tensor");
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  command->footer("Example:\n  forerun inspect models/demo-target --tensors");
+  return {command, [flags] { return run_inspect(*flags); }};
+}
+
+}  // namespace forerun::app
