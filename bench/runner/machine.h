@@ -1,0 +1,17 @@
+// Where and when a figure was measured.
+#pragma once
+
+#include <string>
+
+namespace forerun::bench {
+
+struct MachineFacts {
+  std::string processor;  // model name as the kernel tells it
+  int cores = 0;          // that this process may use
+  std::string date;       // UTC, ISO 8601
+  std::string commit;     // of the working directory, "unknown" outside a checkout
+};
+
+MachineFacts machine_facts();
+
+}  // namespace forerun::bench

@@ -1,0 +1,52 @@
+#include "runner/workload.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace forerun::bench {
+namespace {
+
+Result<std::string> prompt_of(const std::string& line, const std::string& where) {
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+  if (json.is_object()) {
+    if (const auto it = json.find("prompt"); it != json.end() && it->is_string()) {
+      return it->get<std::string>();
+    }
+    if (const auto it = json.find("turns");
+        it != json.end() && it->is_array() && !it->empty() && it->front().is_string()) {
+      return it->front().get<std::string>();
+    }
+  }
+  return Status(StatusCode::kInvalidArgument,
+                where +
+                    ": expected a JSON object with \"prompt\" (a string) or \"turns\" "
+                    "(a list of strings)");
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> read_prompts(const std::string& path, int limit) {
+  std::ifstream file(path);
+  if (!file) return Status(StatusCode::kNotFound, "prompts: cannot read '" + path + "'");
+  std::vector<std::string> prompts;
+  int line_number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++line_number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    FORERUN_ASSIGN_OR_RETURN(std::string prompt,
+                             prompt_of(line, path + ":" + std::to_string(line_number)));
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty()) {
+    return Status(StatusCode::kInvalidArgument, "prompts: '" + path + "' holds no prompt");
+  }
+  const size_t wanted = static_cast<size_t>(limit);
+  if (limit <= 0 || wanted >= prompts.size()) return prompts;
+  std::vector<std::string> chosen;
+  for (size_t index = 0; index < wanted; ++index) {
+    chosen.push_back(std::move(prompts[index * prompts.size() / wanted]));
+  }
+  return chosen;
+}
+
+}  // namespace forerun::bench
