@@ -1,0 +1,297 @@
+"""The command line as a user runs it: real processes on the demo pair and on broken checkpoints.
+
+Usage: cli_test.py PATH_OF_FORERUN [unittest options]
+"""
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TARGET = ROOT / "models" / "demo-target"
+DRAFT = ROOT / "models" / "demo-draft"
+FORERUN = ""
+
+
+def run(*args, **kwargs):
+    return subprocess.run(
+        [FORERUN, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=kwargs.pop("timeout", 120),
+        check=False,
+        **kwargs,
+    )
+
+
+def generate(*args, model=TARGET, **kwargs):
+    return run("generate", "--model", model, *args, **kwargs)
+
+
+class Output(unittest.TestCase):
+    def test_json_has_what_scripts_read(self):
+        done = generate("--draft", DRAFT, "--prompt", "def add(a, b):", "--max-tokens", 12,
+                        "--temperature", 0, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        reply = json.loads(done.stdout)
+        self.assertIsInstance(reply["text"], str)
+        self.assertIsInstance(reply["prompt_tokens"], int)
+        self.assertEqual(len(reply["tokens"]), 12)
+        self.assertEqual(reply["finish_reason"], "length")
+        self.assertGreater(reply["tokens_per_s"], 0)
+        self.assertGreaterEqual(reply["tokens_per_step"], 1)
+        self.assertGreater(reply["time_to_first_token_ms"], 0)
+        self.assertIn("strategy", reply)
+
+    def test_greedy_continuation_is_the_references(self):
+        # An independent f32 forward pass writes this; bf16 parts from it at a near-tie.
+        done = generate("--prompt", 'def fibonacci(n):\n    """', "--max-tokens", 24,
+                        "--temperature", 0, "--activations", "f32", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["text"].startswith(
+            "Return the number of possible fibonacci numbers in the number\n"
+            "    of ways of performing the operation."), done.stdout)
+
+    def test_streams_text_and_statistics_apart(self):
+        done = generate("--prompt", "It was late", "--max-tokens", 8, "--temperature", 0.8)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith("It was late"))
+        self.assertIn("tokens/s", done.stderr)
+        self.assertNotIn("tokens/s", done.stdout)
+
+    def test_compare_says_identical(self):
+        for temperature in ("0", "0.8"):
+            done = generate("--draft", DRAFT, "--prompt", "class Stack:\n", "--max-tokens", 60,
+                            "--temperature", temperature, "--seed", 3, "--compare")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("identical: yes", done.stdout)
+
+    def test_show_tree_marks_accepted_and_rejected(self):
+        done = generate("--draft", DRAFT, "--prompt", "import os\n", "--max-tokens", 60,
+                        "--strategy", "serial_tree", "--shape", "best", "--temperature", 0,
+                        "--show-tree")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^  \+")
+        self.assertRegex(done.stdout, r"✗ .*-")
+
+    def test_seed_repeats_and_differs(self):
+        def text(seed):
+            done = generate("--prompt", "The old house", "--max-tokens", 20, "--temperature", 1,
+                            "--seed", seed, "--json")
+            return json.loads(done.stdout)["tokens"]
+
+        self.assertEqual(text(1), text(1))
+        self.assertNotEqual(text(1), text(2))
+
+    def test_stop_string_cuts_the_text(self):
+        plain = json.loads(generate("--prompt", "def add(a, b):", "--max-tokens", 40,
+                                    "--temperature", 0, "--json").stdout)["text"]
+        stop = plain[10:13]
+        done = json.loads(generate("--prompt", "def add(a, b):", "--max-tokens", 40,
+                                   "--temperature", 0, "--json", "--stop", stop,
+                                   "--draft", DRAFT).stdout)
+        self.assertEqual(done["text"], plain[: plain.index(stop)])
+        self.assertEqual(done["finish_reason"], "stop")
+
+    def test_prompt_from_standard_input_and_config_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
+            config.write(f'[generate]\nmodel = "{TARGET}"\nmax-tokens = 4\njson = true\n')
+            config.flush()
+            done = run("--config", config.name, "generate", "--prompt-file", "-", input="Once upon")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(json.loads(done.stdout)["tokens"]), 4)
+
+    def test_help_and_version(self):
+        for command in ("generate", "chat", "bench", "inspect"):
+            done = run(command, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("Example:", done.stdout)
+        self.assertRegex(run("--version").stdout, r"^forerun \d+\.\d+")
+
+    def test_inspect(self):
+        done = run("inspect", TARGET)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("AWQ int4", done.stdout)
+        self.assertEqual(json.loads(run("inspect", TARGET, "--json").stdout)["num_layers"], 10)
+
+    def test_interrupt_stops_cleanly_with_statistics(self):
+        process = subprocess.Popen(
+            [FORERUN, "generate", "--model", str(TARGET), "--prompt", "It was", "--max-tokens",
+             "7000", "--ignore-eos", "--temperature", "0.8"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertTrue(process.stdout.read(20))
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("tokens/s", stderr)
+
+    def test_bench_table_and_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "bench.json"
+            done = run("bench", "--model", TARGET, "--draft", DRAFT, "--prompts",
+                       ROOT / "bench/workloads/code.jsonl", "--limit", 1, "--repeat", 1,
+                       "--max-tokens", 16, "--strategies", "autoregressive,serial_tree",
+                       "--temperatures", "0,0.8", "--json", out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = json.loads(out.read_text())["workloads"]["code"]
+        self.assertEqual(len(rows), 4)
+        self.assertTrue(all(row["identical"] == 1 for row in rows))
+
+    def test_model_by_name_from_the_local_hub_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            repo = Path(folder) / "models--someone--demo"
+            (repo / "refs").mkdir(parents=True)
+            (repo / "refs" / "main").write_text("abc123")
+            (repo / "snapshots").mkdir()
+            (repo / "snapshots" / "abc123").symlink_to(DRAFT)
+            environment = dict(os.environ, HF_HUB_CACHE=folder)
+            done = generate("--prompt", "x", "--max-tokens", 2, "--json", model="someone/demo",
+                            env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Chat(unittest.TestCase):
+    def test_talks_through_the_checkpoints_template(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "chatty"
+            shutil.copytree(DRAFT, model)
+            path = model / "tokenizer_config.json"
+            config = json.loads(path.read_text())
+            config["chat_template"] = (
+                "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+                "{% if add_generation_prompt %}assistant:{% endif %}")
+            path.write_text(json.dumps(config))
+            done = run("chat", "--model", model, "--max-tokens", 8, "--temperature", 0,
+                       "--compare", input="hello\n/clear\nhow are you\n/quit\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("identical: yes"), 2)
+
+    def test_says_so_where_there_is_no_template(self):
+        done = run("chat", "--model", TARGET, input="hello\n")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("template", done.stderr)
+
+
+class Refusals(unittest.TestCase):
+    """Each gives one clear line and a non-zero exit."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.model = Path(self.folder.name) / "model"
+        shutil.copytree(DRAFT, self.model)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def refused(self, done, *words):
+        self.assertNotEqual(done.returncode, 0)
+        self.assertGreaterEqual(done.returncode, 0, "killed by a signal")
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in words:
+            self.assertRegex(lines[0], "(?i)" + word)
+
+    def edit_config(self, **fields):
+        path = self.model / "config.json"
+        config = json.loads(path.read_text())
+        config.update(fields)
+        path.write_text(json.dumps(config))
+
+    def edit_header(self, edit):
+        path = self.model / "model.safetensors"
+        data = path.read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8 : 8 + length])
+        edit(header)
+        encoded = json.dumps(header).encode()
+        path.write_bytes(struct.pack("<Q", len(encoded)) + encoded + data[8 + length :])
+
+    def test_missing_directory(self):
+        self.refused(generate("--prompt", "x", model="/nowhere/at/all"), "/nowhere/at/all")
+
+    def test_missing_weights(self):
+        (self.model / "model.safetensors").unlink()
+        self.refused(generate("--prompt", "x", model=self.model), "model.safetensors")
+
+    def test_missing_tokenizer(self):
+        (self.model / "tokenizer.json").unlink()
+        self.refused(generate("--prompt", "x", model=self.model), "tokenizer.json")
+
+    def test_truncated_safetensors(self):
+        path = self.model / "model.safetensors"
+        for keep in (4, 100, 20000, 5_000_000):
+            path.write_bytes((DRAFT / "model.safetensors").read_bytes()[:keep])
+            self.refused(generate("--prompt", "x", model=self.model), "model.safetensors")
+
+    def test_wrong_dtype(self):
+        def edit(header):
+            name = next(n for n in header if n.endswith("q_proj.weight"))
+            header[name]["dtype"] = "I16"
+
+        self.edit_header(edit)
+        self.refused(generate("--prompt", "x", model=self.model), "q_proj", "i16")
+
+    def test_unknown_architecture(self):
+        self.edit_config(architectures=["MambaForCausalLM"], model_type="mamba")
+        self.refused(generate("--prompt", "x", model=self.model), "mamba", "llama")
+
+    def test_config_and_tensor_disagree(self):
+        self.edit_config(intermediate_size=640)
+        self.refused(generate("--prompt", "x", model=self.model), "640", "512")
+
+    def test_broken_config(self):
+        (self.model / "config.json").write_text("{")
+        self.refused(generate("--prompt", "x", model=self.model), "config.json")
+
+    def test_other_tokenizer(self):
+        path = self.model / "tokenizer.json"
+        tokenizer = json.loads(path.read_text())
+        vocabulary = tokenizer["model"]["vocab"]
+        by_id = sorted(vocabulary, key=vocabulary.get)
+        a, b = by_id[-1], by_id[-2]
+        vocabulary[a], vocabulary[b] = vocabulary[b], vocabulary[a]
+        path.write_text(json.dumps(tokenizer))
+        self.refused(generate("--prompt", "x", "--draft", self.model), "tokenizer")
+
+    def test_prompt_longer_than_the_context(self):
+        self.refused(generate("--prompt", "word " * 20000), "context|tokens")
+        self.refused(generate("--prompt", "word " * 300, "--context", 128), "128")
+
+    def test_empty_prompt(self):
+        self.refused(generate("--prompt", ""), "prompt")
+
+    def test_flags_out_of_range(self):
+        self.refused(generate("--prompt", "x", "--temperature", -1), "temperature", "-1")
+        self.refused(generate("--prompt", "x", "--top-p", 1.5), "top.p", "1.5")
+        self.refused(generate("--prompt", "x", "--max-tokens", 0), "max.*tokens", "0")
+        self.refused(generate("--prompt", "x", "--strategy", "magic"), "magic", "serial_tree")
+        self.refused(generate("--prompt", "x", "--shape", "star"), "star", "chain")
+        self.refused(generate("--prompt", "x", "--accept", "hope"), "hope", "match")
+        self.refused(generate("--prompt", "x", "--source", "oracle"), "oracle", "suffix")
+        self.refused(generate("--prompt", "x", "--devices", "cuda:0"), "cuda:0")
+        self.refused(generate("--prompt", "x", "--weights", "int3"), "int3", "int8")
+        self.refused(generate("--prompt", "x", "--draft", DRAFT, "--strategy", "serial_tree",
+                              "--accept", "rejection", "--shape", "best"), "rejection", "best")
+
+    def test_no_memory_for_the_cache(self):
+        self.refused(generate("--prompt", "x", "--kv-memory", "4KB"), "KV", "KB|bytes")
+        self.refused(generate("--prompt", "x", "--kv-memory", "900TB"), "memory", "TB")
+
+    def test_other_formats_are_refused_by_name(self):
+        self.edit_config(quantization_config={"quant_method": "gptq", "bits": 4})
+        self.refused(generate("--prompt", "x", model=self.model), "gptq", "awq")
+        gguf = Path(self.folder.name) / "weights.gguf"
+        gguf.write_bytes(b"GGUF")
+        self.refused(generate("--prompt", "x", model=gguf), "gguf", "safetensors")
+
+
+if __name__ == "__main__":
+    FORERUN = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,186 @@
+// The engine through its public interface: many requests at once, cancellation, deadlines,
+// preemption, refusals.
+#include "forerun/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "support/toy_model.h"
+
+namespace forerun::testing {
+namespace {
+
+ToySpec toy() {
+  ToySpec spec;
+  spec.dtype = DType::kBf16;
+  spec.logit_std = 3.0f;
+  spec.max_position = 512;
+  return spec;
+}
+
+class EngineTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { pair_ = new ToyPair(toy()); }
+  static void TearDownTestSuite() {
+    delete pair_;
+    pair_ = nullptr;
+  }
+
+  static std::unique_ptr<Engine> make(int64_t kv_memory_bytes = 0, int32_t max_active = 64) {
+    EngineOptions options;
+    options.model = pair_->target();
+    options.draft = pair_->draft();
+    options.devices = "cpu:0";
+    options.kv_memory_bytes = kv_memory_bytes;
+    options.max_active_requests = max_active;
+    auto engine = Engine::create(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return engine.ok() ? std::move(*engine) : nullptr;
+  }
+
+  static Request request_of(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    Request request;
+    for (uint64_t count = 1 + random() % 90; count > 0; --count) {
+      request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
+    }
+    request.max_new_tokens = static_cast<int32_t>(1 + random() % 60);
+    request.ignore_eos = true;
+    request.sampling.temperature = seed % 3 == 0 ? 0.0f : 0.9f;
+    request.sampling.seed = seed;
+    const char* shapes[] = {"chain", "best", "adaptive", "2,2"};
+    request.speculation =
+        SpeculationOptions{.strategy = seed % 4 == 0 ? "autoregressive" : "serial_tree",
+                           .source = seed % 5 == 0 ? "suffix" : "model",
+                           .shape = shapes[seed % 4]};
+    return request;
+  }
+
+  static ToyPair* pair_;
+};
+
+ToyPair* EngineTest::pair_ = nullptr;
+
+TEST_F(EngineTest, ManyRequestsWithCancellationsAndPreemptionEqualTheirSoloRuns) {
+  constexpr uint64_t kRequests = 120;
+  std::vector<Output> solo;
+  {
+    const auto engine = make();
+    ASSERT_NE(engine, nullptr);
+    for (uint64_t seed = 0; seed < kRequests; ++seed) {
+      solo.push_back(complete(*engine, request_of(seed)));
+      ASSERT_TRUE(solo.back().error.ok()) << solo.back().error.message();
+    }
+  }
+  // Room for some requests only, so that others wait and some are preempted.
+  const int64_t token_bytes = 2 * 2 * 2 * 16 * 2;  // K and V, layers, KV heads, width, bf16
+  const auto engine = make(/*kv_memory_bytes=*/2 * 40 * 64 * token_bytes, /*max_active=*/32);
+  ASSERT_NE(engine, nullptr);
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+    auto stream = engine->submit(request_of(seed));
+    ASSERT_TRUE(stream.ok()) << stream.status().message();
+    streams.push_back(*stream);
+  }
+  std::thread canceller([&] {
+    std::mt19937 random(3);
+    for (uint64_t seed = 0; seed < kRequests; seed += 5) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+      streams[seed]->cancel();
+    }
+  });
+  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+    const Output output = drain(*streams[seed]);
+    EXPECT_TRUE(output.error.ok()) << seed << ": " << output.error.message();
+    if (output.reason == FinishReason::kCancelled) {
+      EXPECT_EQ(seed % 5, 0u);
+      ASSERT_LE(output.tokens.size(), solo[seed].tokens.size());
+      EXPECT_TRUE(
+          std::equal(output.tokens.begin(), output.tokens.end(), solo[seed].tokens.begin()));
+    } else {
+      EXPECT_EQ(output.tokens, solo[seed].tokens) << seed;
+    }
+  }
+  canceller.join();
+  EXPECT_EQ(engine->kv_blocks_in_use(), 0);
+}
+
+TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {
+  const auto engine = make();
+  ASSERT_NE(engine, nullptr);
+  Request request = request_of(4);
+  request.max_new_tokens = 400;
+  request.deadline = std::chrono::milliseconds(1);
+  // Enough neighbours that a millisecond cannot suffice.
+  std::vector<std::shared_ptr<RequestStream>> others;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    Request other = request_of(seed);
+    other.max_new_tokens = 100;
+    others.push_back(*engine->submit(other));
+  }
+  const Output output = complete(*engine, request);
+  EXPECT_EQ(output.reason, FinishReason::kError);
+  EXPECT_EQ(output.error.code(), StatusCode::kDeadlineExceeded);
+  for (const auto& other : others) EXPECT_TRUE(drain(*other).error.ok());
+}
+
+TEST_F(EngineTest, RefusedRequestsDisturbNobody) {
+  const auto engine = make();
+  ASSERT_NE(engine, nullptr);
+  const auto running = engine->submit(request_of(1));
+  ASSERT_TRUE(running.ok());
+  const auto expect_refused = [&](const Request& request, const std::string& word) {
+    const auto stream = engine->submit(request);
+    ASSERT_FALSE(stream.ok()) << word;
+    EXPECT_NE(stream.status().message().find(word), std::string::npos) << stream.status().message();
+  };
+  Request request;
+  expect_refused(request, "prompt");
+  request = request_of(2);
+  request.prompt_tokens.assign(600, 1);
+  expect_refused(request, "512");
+  request = request_of(2);
+  request.prompt_tokens = {1, 256};
+  expect_refused(request, "256");
+  request.prompt_tokens = {-1};
+  expect_refused(request, "-1");
+  request = request_of(2);
+  request.sampling.temperature = -1.0f;
+  expect_refused(request, "temperature");
+  request = request_of(2);
+  request.speculation->strategy = "magic";
+  expect_refused(request, "magic");
+  request = request_of(2);
+  request.sampling.logit_bias = {{1000, 1.0f}};
+  expect_refused(request, "1000");
+  EXPECT_TRUE(drain(**running).error.ok());
+}
+
+TEST_F(EngineTest, StreamsOutliveTheEngine) {
+  std::shared_ptr<RequestStream> stream;
+  {
+    const auto engine = make();
+    ASSERT_NE(engine, nullptr);
+    Request request = request_of(7);
+    request.max_new_tokens = 400;
+    stream = *engine->submit(request);
+  }
+  const Output output = drain(*stream);
+  EXPECT_TRUE(output.reason == FinishReason::kCancelled || output.reason == FinishReason::kLength);
+  stream->cancel();
+  EXPECT_FALSE(stream->next().has_value());
+}
+
+TEST_F(EngineTest, AForeignDraftIsRefused) {
+  EngineOptions options;
+  options.model = pair_->target();
+  options.draft = std::string(FORERUN_SOURCE_DIR) + "/models/demo-draft";
+  const auto engine = Engine::create(options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.status().message().find("tokenizer"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace forerun::testing

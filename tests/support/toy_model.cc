@@ -1,0 +1,87 @@
+#include "support/toy_model.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace forerun::testing {
+namespace {
+
+// The printable character that byte-level vocabularies write for each byte.
+std::string byte_character(int byte) {
+  const auto printable = [](int b) {
+    return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
+  };
+  int code = byte;
+  if (!printable(byte)) {
+    code = 256;
+    for (int lower = 0; lower < byte; ++lower) code += printable(lower) ? 0 : 1;
+  }
+  std::string out;
+  if (code < 0x80) {
+    if (code == '"' || code == '\\') out += '\\';
+    return out + static_cast<char>(code);
+  }
+  out += static_cast<char>(0xc0 | (code >> 6));
+  out += static_cast<char>(0x80 | (code & 0x3f));
+  return out;
+}
+
+std::string byte_tokenizer_json() {
+  std::string vocab;
+  for (int byte = 0; byte < 256; ++byte) {
+    vocab += (byte > 0 ? "," : "") + ("\"" + byte_character(byte)) + "\":" + std::to_string(byte);
+  }
+  return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,)"
+         R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,)"
+         R"("use_regex":false},"post_processor":null,"decoder":{"type":"ByteLevel",)"
+         R"("add_prefix_space":true,"trim_offsets":true,"use_regex":true},)"
+         R"("model":{"type":"BPE","dropout":null,"unk_token":null,)"
+         R"("continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,)"
+         R"("byte_fallback":false,"vocab":{)" +
+         vocab + R"(},"merges":[]}})";
+}
+
+void must(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "toy model: %s\n", status.message().c_str());
+  std::abort();
+}
+
+}  // namespace
+
+Status write_toy_model(const std::filesystem::path& dir, const ToySpec& spec) {
+  FORERUN_RETURN_IF_ERROR(write_toy_checkpoint(dir, spec));
+  return write_text(dir / "tokenizer.json", byte_tokenizer_json());
+}
+
+ToyPair::ToyPair(const ToySpec& target, float perturbation) {
+  must(write_toy_model(dir_.path() / "target", target));
+  ToySpec draft = target;
+  draft.perturbation = perturbation;
+  must(write_toy_model(dir_.path() / "draft", draft));
+}
+
+Output drain(RequestStream& stream) {
+  Output output;
+  while (std::optional<Event> event = stream.next()) {
+    output.tokens.insert(output.tokens.end(), event->tokens.begin(), event->tokens.end());
+    output.logprobs.insert(output.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
+    output.text += event->text;
+    if (!event->finished) continue;
+    output.reason = event->reason;
+    output.error = event->error;
+    output.stats = std::move(event->stats);
+  }
+  return output;
+}
+
+Output complete(Engine& engine, const Request& request) {
+  const auto stream = engine.submit(request);
+  if (stream.ok()) return drain(**stream);
+  Output output;
+  output.error = stream.status();
+  return output;
+}
+
+}  // namespace forerun::testing

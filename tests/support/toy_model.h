@@ -1,0 +1,42 @@
+// Toy checkpoints with a tokenizer, so that a whole engine can be created on them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "checkpoint/testing.h"
+#include "forerun/engine.h"
+
+namespace forerun::testing {
+
+// write_toy_checkpoint plus a byte-level tokenizer.json of 256 tokens.
+Status write_toy_model(const std::filesystem::path& dir, const ToySpec& spec);
+
+// A target and a draft that resembles it, in a directory that goes with the object.
+class ToyPair {
+ public:
+  // `target`'s draft has the same shape with perturbed weights.
+  explicit ToyPair(const ToySpec& target, float perturbation = 0.15f);
+  std::string target() const { return (dir_.path() / "target").string(); }
+  std::string draft() const { return (dir_.path() / "draft").string(); }
+
+ private:
+  TempDir dir_;
+};
+
+struct Output {
+  std::vector<int32_t> tokens;
+  std::string text;
+  std::vector<std::vector<TokenLogprob>> logprobs;
+  FinishReason reason = FinishReason::kError;
+  Status error;
+  RequestStats stats;
+};
+
+// Reads a stream to its end.
+Output drain(RequestStream& stream);
+// Submits and drains; a refused submission becomes kError.
+Output complete(Engine& engine, const Request& request);
+
+}  // namespace forerun::testing
