@@ -32,6 +32,9 @@ target_compile_options(forerun_flags INTERFACE
 if(FORERUN_WERROR)
   target_compile_options(forerun_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
 endif()
+if(FORERUN_FUZZ AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(forerun_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>")
+endif()
 if(FORERUN_SANITIZE)
   target_compile_options(forerun_flags INTERFACE
     "-fsanitize=${FORERUN_SANITIZE}" -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -41,6 +44,9 @@ target_include_directories(forerun_flags INTERFACE
   "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
 target_link_libraries(forerun_flags INTERFACE Threads::Threads)
 target_compile_definitions(forerun_flags INTERFACE FORERUN_VERSION="${PROJECT_VERSION}")
+# Tests and benches run at the repository's root, read its own data and, where it is there,
+# ../shared/data beside it. Relative, so that a compiler cache serves every clone.
+target_compile_definitions(forerun_flags INTERFACE FORERUN_SOURCE_DIR=".")
 
 # Everything that `ctest -L fast`, or `ctest -L threads` (tests that start threads), runs.
 add_custom_target(fast_tests)
@@ -64,8 +70,6 @@ function(forerun_test name)
   target_link_libraries(${name} PRIVATE forerun_flags ${ARG_DEPS} GTest::gtest GTest::gtest_main)
   # Checks need no speed, what they check is compiled as ever; a third of the build's time goes here.
   target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-O1>")
-  # Tests read the repository's own data and, where it is there, ../shared/data beside it.
-  target_compile_definitions(${name} PRIVATE FORERUN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
