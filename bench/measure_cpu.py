@@ -3,7 +3,7 @@
 
     scripts/demo >/dev/null                      # builds
     bench/measure_cpu.py linear demo memory host --out bench/results/cpu.json
-    tools/grow_model.py --small models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b
+    tools/grow_model.py models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b
     bench/measure_cpu.py grown --grown /tmp/1b --out bench/results/cpu.json
 
 Sections given are replaced in --out; the others stay. Run it on a quiet machine.
