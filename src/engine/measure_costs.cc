@@ -14,44 +14,49 @@ constexpr int32_t kContextTokens = 256;
 // A forward slower than this is timed at fewer row counts and fewer times.
 constexpr double kSlowSeconds = 0.02;
 
-// The fastest of some runs: what else the machine does can only make a Step slower.
-Result<double> fastest_step(RealExecutor& executor, Role role, int32_t rows, int32_t context_tokens,
-                            int32_t runs) {
-  double fastest = 0.0;
-  for (int32_t run = 0; run < runs; ++run) {
-    FORERUN_ASSIGN_OR_RETURN(const StepRecord record,
-                             executor.profile(role, rows, context_tokens, 1));
-    const double seconds = record.seconds + record.host_seconds;
-    fastest = run == 0 ? seconds : std::min(fastest, seconds);
-  }
-  return fastest;
-}
+// Times Steps of every role in turn, as serving does: a small model's weights that would stay in
+// the caches between Steps of its own are read anew after a Step of the other model.
+struct Measurement {
+  RealExecutor& executor;
+  std::vector<Role> roles;
+  int32_t context_tokens;
 
-Status time_role(RealExecutor& executor, Role role, int32_t context_tokens,
-                 std::vector<CostPoint>& points) {
-  bool slow = false;
-  for (const int32_t rows : kRows) {
-    if (slow && rows != 4 && rows != 8 && rows != 16) continue;
-    FORERUN_ASSIGN_OR_RETURN(const double seconds,
-                             fastest_step(executor, role, rows, context_tokens, slow ? 3 : 9));
-    slow = slow || seconds > kSlowSeconds;
-    points.push_back({role, rows, seconds});
+  // Adds the fastest of some runs of each role: what else the machine does can only make a Step
+  // slower. Returns the slowest role's.
+  Result<double> add(int32_t rows, int32_t runs, std::vector<CostPoint>& points) const {
+    std::array<double, kNumRoles> fastest{};
+    for (int32_t run = 0; run < runs; ++run) {
+      for (const Role role : roles) {
+        FORERUN_ASSIGN_OR_RETURN(const StepRecord record,
+                                 executor.profile(role, rows, context_tokens));
+        const double seconds = record.seconds + record.host_seconds;
+        double& best = fastest[static_cast<size_t>(role)];
+        best = run == 0 ? seconds : std::min(best, seconds);
+      }
+    }
+    for (const Role role : roles)
+      points.push_back({role, rows, fastest[static_cast<size_t>(role)]});
+    return *std::max_element(fastest.begin(), fastest.end());
   }
-  return Status();
-}
+};
 
 }  // namespace
 
 Result<CostModel> measure_costs(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                                 const ProgressCallback& on_progress) {
   const int32_t context = std::clamp(max_context_tokens - kRows.back() - 1, 0, kContextTokens);
+  Measurement measurement{executor, {Role::kTarget}, context};
+  if (has_draft) measurement.roles.push_back(Role::kDraft);
   std::vector<CostPoint> points;
-  for (const Role role : {Role::kTarget, Role::kDraft}) {
-    if (role == Role::kDraft && !has_draft) continue;
+  bool slow = false;
+  for (size_t i = 0; i < kRows.size(); ++i) {
+    const int32_t rows = kRows[i];
+    if (slow && rows != 4 && rows != 8 && rows != 16) continue;
     if (on_progress) {
-      on_progress(std::string("measuring ") + role_name(role), role == Role::kTarget ? 0.3 : 0.8);
+      on_progress("measuring", static_cast<double>(i) / static_cast<double>(kRows.size()));
     }
-    FORERUN_RETURN_IF_ERROR(time_role(executor, role, context, points));
+    FORERUN_ASSIGN_OR_RETURN(const double seconds, measurement.add(rows, slow ? 3 : 9, points));
+    slow = slow || seconds > kSlowSeconds;
   }
   CostModel model;
   model.fit(points);

@@ -320,8 +320,7 @@ KvUsage RealExecutor::kv_usage(Role role) const {
   return thread ? thread->usage() : KvUsage{};
 }
 
-Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t context_tokens,
-                                         int32_t repeats) {
+Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t context_tokens) {
   RoleThread* thread = roles_[static_cast<size_t>(role)].get();
   if (thread == nullptr) {
     return Status(StatusCode::kNotFound,
@@ -331,14 +330,13 @@ Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t contex
     return Status(StatusCode::kInvalidArgument,
                   "profile: " + std::to_string(open_.size()) + " sequences are open; none may be");
   }
-  if (rows < 1 || context_tokens < 0 || repeats < 1) {
+  if (rows < 1 || context_tokens < 0) {
     return Status(StatusCode::kInvalidArgument,
-                  "profile: found " + std::to_string(rows) + " rows, a context of " +
-                      std::to_string(context_tokens) + " and " + std::to_string(repeats) +
-                      " repeats; accepted are at least 1, 0 and 1");
+                  "profile: found " + std::to_string(rows) + " rows and a context of " +
+                      std::to_string(context_tokens) + "; accepted are at least 1 and 0");
   }
   Result<StepRecord> record{StepRecord{}};
-  thread->call([&](RoleWorker& worker) { record = worker.measure(rows, context_tokens, repeats); });
+  thread->call([&](RoleWorker& worker) { record = worker.measure(rows, context_tokens); });
   return record;
 }
 

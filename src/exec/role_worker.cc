@@ -16,12 +16,6 @@ double seconds_since(Clock::time_point start) {
 
 constexpr SequenceId kScratchSequence = ~SequenceId{0};
 
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 RoleWorker::RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
@@ -244,7 +238,7 @@ void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
   }
 }
 
-Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens, int32_t repeats) {
+Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens) {
   SequenceSpec spec;
   spec.sampling.temperature = 0.8f;
   spec.max_tokens = context_tokens + rows;
@@ -261,40 +255,27 @@ Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens, int
   auto callback = std::exchange(on_step_, nullptr);
   StepRecord last;
   on_step_ = [&last](const StepRecord& record) { last = record; };
-  std::vector<double> run_seconds, host_seconds;
-  std::vector<FinishedItem> finished;
-  Status status;
-  // The first round only warms up. Rows form a binary tree: about what drafts look like.
-  for (int32_t repeat = 0; repeat <= repeats && status.ok(); ++repeat) {
-    PendingItem item;
-    item.item.sequence = kScratchSequence;
-    item.item.role = role_;
-    item.item.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
-    for (int32_t row = 0; row < rows; ++row) {
-      WorkRow work;
-      work.node = static_cast<NodeId>(row);
-      work.parent = row == 0 ? kNoNode : static_cast<NodeId>((row - 1) / 2);
-      work.position = row == 0 ? context_tokens
-                               : item.item.rows[static_cast<size_t>((row - 1) / 2)].position + 1;
-      work.want = role_ == Role::kTarget ? Want::kSample : Want::kTopK;
-      work.count = 16;
-      item.item.rows.push_back(work);
-    }
-    submit(std::move(item));
-    finished.clear();
-    while (finished.empty()) step(finished);
-    status = finished.front().result.status;
-    if (repeat == 0) continue;
-    run_seconds.push_back(last.seconds);
-    host_seconds.push_back(last.host_seconds);
+  // Rows form a binary tree: about what drafts look like.
+  PendingItem item;
+  item.item.sequence = kScratchSequence;
+  item.item.role = role_;
+  for (int32_t row = 0; row < rows; ++row) {
+    WorkRow work;
+    work.node = static_cast<NodeId>(row);
+    work.parent = row == 0 ? kNoNode : static_cast<NodeId>((row - 1) / 2);
+    work.position =
+        row == 0 ? context_tokens : item.item.rows[static_cast<size_t>((row - 1) / 2)].position + 1;
+    work.want = role_ == Role::kTarget ? Want::kSample : Want::kTopK;
+    work.count = 16;
+    item.item.rows.push_back(work);
   }
+  submit(std::move(item));
+  std::vector<FinishedItem> finished;
+  while (finished.empty()) step(finished);
+  const Status status = finished.front().result.status;
   on_step_ = std::move(callback);
   close(kScratchSequence);
   if (!status.ok()) return status;
-  if (!run_seconds.empty()) {
-    last.seconds = median(run_seconds);
-    last.host_seconds = median(host_seconds);
-  }
   return last;
 }
 

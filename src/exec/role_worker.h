@@ -42,10 +42,10 @@ class RoleWorker {
   void step(std::vector<FinishedItem>& finished);
 
   KvUsage usage() const;
-  // The medians over `repeats` of a Step of `rows` tree rows behind a prefix of `context_tokens`
-  // whose KV is whatever the storage holds. Target rows are sampled; draft rows give 16 candidates.
-  // kResourceExhausted where the KV is too small. Nothing may be queued.
-  Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t repeats);
+  // Runs one Step of `rows` tree rows behind a prefix of `context_tokens` whose KV is whatever the
+  // storage holds, and says how long it took. Target rows are sampled; draft rows give 16
+  // candidates. kResourceExhausted where the KV is too small. Nothing may be queued.
+  Result<StepRecord> measure(int32_t rows, int32_t context_tokens);
 
  private:
   bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);

@@ -15,7 +15,10 @@ constexpr float kMinPlanned = 0.02f;     // the same in plans, which are looser 
 constexpr float kMinChance = 0.004f;     // guesses less likely than this to come out are dropped
 constexpr float kRoundMemory = 40.0f;    // rounds after which the rate forgets
 constexpr float kStartRounds = 6.0f;     // that the shared speed-up is worth at the start
-constexpr float kCatchUpRounds = 24.0f;  // over which catching up is spread
+// Catching up is spread over the rounds to come: a part of those that the request may still take,
+// since many requests end early.
+constexpr float kRoundsPerTokenLeft = 0.25f;
+constexpr float kMaxCatchUpRounds = 64.0f;
 constexpr float kAllowanceShare = 0.008f;
 constexpr float kStartAllowance = 1.5f;
 constexpr float kMaxAllowance = 40.0f;
@@ -134,6 +137,8 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
   Plan best{-1e30f, 0};
   int32_t best_width = 0;
   const float cost = rate();
+  const float catch_up_rounds = std::clamp(
+      kRoundsPerTokenLeft * static_cast<float>(start_.tokens_left), 1.0f, kMaxCatchUpRounds);
   for (int32_t width : kWidths) {
     // Wider than what is open is no other plan; and where the last width was worse than the one
     // before, wider ones are worse still.
@@ -149,7 +154,7 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
           std::min(root_step ? 1 : width, static_cast<int32_t>(planned_open_.size()));
       spent += draft_time(rows);
       if (root_step) {
-        spent += (draft_time(1 + rows_behind) - draft_time(1)) / kCatchUpRounds;
+        spent += (draft_time(1 + rows_behind) - draft_time(1)) / catch_up_rounds;
       }
       imagine_step(rows);
       const float value = best_choice(planned_chances_).value - cost * spent;

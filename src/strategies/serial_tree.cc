@@ -50,22 +50,10 @@ void SerialTree::start(const RequestView& request, StrategyOutput& out) {
   target.rows.back().want = Want::kSample;
   awaited_tag_ = target.tag;
   phase_ = Phase::kPrefill;
-  // The first root comes after the prompt; a guess below it needs two positions more.
-  if (config_.has_draft_model && length() + 2 < max_tokens_) {
-    WorkItem draft = make_item(Role::kDraft);
-    draft.rows = target.rows;
-    draft.rows.back().want = Want::kNothing;
-    for (WorkRow& row : draft.rows) row.token = draft_token(row.token);
-    draft_prefix_ = length();
-    out.work.push_back(std::move(target));
-    out.work.push_back(std::move(draft));
-  } else {
-    out.work.push_back(std::move(target));
-  }
+  out.work.push_back(std::move(target));
 }
 
 void SerialTree::on_result(const WorkResult& result, StrategyOutput& out) {
-  // The draft's prefill wants nothing, but an executor may report that it is done.
   if (!result.status.ok() || phase_ == Phase::kIdle || result.tag != awaited_tag_) return;
   switch (phase_) {
     case Phase::kIdle:
@@ -98,7 +86,9 @@ void SerialTree::begin_round(StrategyOutput& out) {
   }
   const bool expanded = tree_.expansion(Role::kDraft, tree_.root()) == Expansion::kExpanded;
   growth_->begin_round(
-      tree_, {.draft_rows_behind = length() - 1 - draft_prefix_, .root_expanded = expanded});
+      tree_, {.draft_rows_behind = length() - 1 - draft_prefix_,
+              .root_expanded = expanded,
+              .tokens_left = max_tokens_ - length()});
   continue_drafting(out);
 }
 

@@ -9,7 +9,8 @@
 //   runs it as a prefix row: plain decoding.
 // - Draft: the part of the path that it has run is committed; if the new root is in the tree, its
 //   subtree's KV is kept and never computed again. Verified tokens that the draft has not run are
-//   prefix rows of its next item (after a few plain rounds there may be several).
+//   prefix rows of its next item: the prompt at first, several tokens after some plain rounds. So
+//   the first token does not wait for the draft, and a draft that does not pay reads no prompts.
 // - A model-free source adds guesses at the nodes that the draft runs and, for one verification
 //   only, below the nodes that it has not run.
 // No node lies so far that its row or the token after it would pass RequestView::max_tokens.

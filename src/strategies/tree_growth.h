@@ -31,6 +31,7 @@ struct Guess {
 struct RoundStart {
   int32_t draft_rows_behind = 0;  // verified tokens before the root that the draft has not run
   bool root_expanded = false;     // the draft has run the root already
+  int32_t tokens_left = 1;        // that the request may still bring, 1 or more
 };
 
 class TreeGrowth {
