@@ -38,6 +38,10 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                      "Processors, e.g. cpu:0,cpu:1 (default: all)");
   command.add_option("--weights", options.weights, "as_stored, bf16, f32 or int8")
       ->capture_default_str();
+  command
+      .add_option("--draft-weights", options.draft_weights,
+                  "The same for the draft, or auto (int8 unless quantized); never changes a token")
+      ->capture_default_str();
   command.add_option("--activations", options.activations, "bf16, f32 or int8")
       ->capture_default_str();
   command.add_option("--context", options.max_context_tokens,

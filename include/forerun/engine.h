@@ -53,6 +53,9 @@ struct EngineOptions {
   std::string devices;
   // "as_stored", "bf16", "f32", "int8".
   std::string weights = "as_stored";
+  // The same for the draft model, or "auto": int8 where the checkpoint is not quantized. It changes
+  // how often guesses are right, never a token.
+  std::string draft_weights = "auto";
   // "bf16", "f32", "int8".
   std::string activations = "bf16";
 

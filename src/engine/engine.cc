@@ -48,13 +48,13 @@ Result<Activation> parse_activation(const std::string& name) {
                 "activations: found '" + name + "', accepted are bf16, f32 and int8");
 }
 
-Result<WeightOverride> parse_weights(const std::string& name) {
+Result<WeightOverride> parse_weights(const char* option, const std::string& name) {
   if (name == "as_stored") return WeightOverride::kAsStored;
   if (name == "bf16") return WeightOverride::kBf16;
   if (name == "f32") return WeightOverride::kF32;
   if (name == "int8") return WeightOverride::kInt8;
-  return Status(StatusCode::kInvalidArgument,
-                "weights: found '" + name + "', accepted are as_stored, bf16, f32 and int8");
+  return Status(StatusCode::kInvalidArgument, std::string(option) + ": found '" + name +
+                                                  "', accepted are as_stored, bf16, f32 and int8");
 }
 
 // A model with everything it runs on.
@@ -116,7 +116,12 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
 
 Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(const Activation activation, parse_activation(options_.activations));
-  FORERUN_ASSIGN_OR_RETURN(const WeightOverride weights, parse_weights(options_.weights));
+  FORERUN_ASSIGN_OR_RETURN(const WeightOverride weights,
+                           parse_weights("weights", options_.weights));
+  const bool draft_weights_given = options_.draft_weights != "auto";
+  FORERUN_ASSIGN_OR_RETURN(
+      WeightOverride draft_weights,
+      parse_weights("draft_weights", draft_weights_given ? options_.draft_weights : "as_stored"));
   FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> cores, parse_cpu_devices(options_.devices));
   if (options_.max_active_requests < 1) {
     return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
@@ -139,7 +144,13 @@ Status EngineImpl::open() {
                                              draft_ ? &draft_->opened.checkpoint : nullptr));
   FORERUN_RETURN_IF_ERROR(load(*target_, "target", kv_plan_.target_blocks, activation, weights));
   if (draft_) {
-    FORERUN_RETURN_IF_ERROR(load(*draft_, "draft", kv_plan_.draft_blocks, activation, weights));
+    const auto& stored = draft_->opened.checkpoint.config().quantization;
+    // Small models are bound by their weights' bytes; int8 costs guesses next to nothing.
+    if (!draft_weights_given && stored.kind == QuantizationConfig::Kind::kNone) {
+      draft_weights = WeightOverride::kInt8;
+    }
+    FORERUN_RETURN_IF_ERROR(
+        load(*draft_, "draft", kv_plan_.draft_blocks, activation, draft_weights));
   }
   return Status();
 }

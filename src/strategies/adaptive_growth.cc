@@ -20,7 +20,6 @@ constexpr float kStartRounds = 6.0f;     // that the shared speed-up is worth at
 constexpr float kRoundsPerTokenLeft = 0.25f;
 constexpr float kMaxCatchUpRounds = 64.0f;
 constexpr float kAllowanceShare = 0.008f;
-constexpr float kStartAllowance = 1.5f;
 constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
@@ -46,8 +45,7 @@ AdaptiveGrowth::AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAccep
     : params_(params),
       acceptance_(std::move(shared)),
       recent_tokens_(kStartRounds * acceptance_.shared().speedup),
-      recent_time_(kStartRounds),
-      allowance_(kStartAllowance) {
+      recent_time_(kStartRounds) {
   if (params_.children_per_leaf == 0) params_.children_per_leaf = kChildren;
   on_costs({});
 }
@@ -177,8 +175,9 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
   }
   const float catch_up = draft_time(1 + rows_behind) - draft_time(1);
   const float loss = catch_up + static_cast<float>(kProbeRounds) * loss_per_round / rate();
-  if (loss > allowance_) return false;
-  allowance_ -= loss;
+  float& allowance = acceptance_.shared().allowance;
+  if (loss > allowance) return false;
+  allowance -= loss;
   probe_rounds_ = kProbeRounds - 1;
   // What was believed is old: what the probe shows counts for more.
   acceptance_.weaken_profile();
@@ -251,8 +250,8 @@ void AdaptiveGrowth::on_verified(const TokenTree& tree, std::span<const NodeId> 
   const auto tokens = static_cast<float>(path.size());
   recent_tokens_ = recent_tokens_ * fade + tokens;
   recent_time_ = recent_time_ * fade + time_;
-  allowance_ = std::min(allowance_ + kAllowanceShare * time_, kMaxAllowance);
   SharedAcceptance& shared = acceptance_.shared();
+  shared.allowance = std::min(shared.allowance + kAllowanceShare * time_, kMaxAllowance);
   shared.speedup += kSharedSpeedupRate * (rate() - shared.speedup);
 }
 

@@ -17,9 +17,9 @@
 //   source without model has guessed, which costs no step). The draft's KV then lags, and catching
 //   up is charged, spread over the rounds to come, to the plan that starts drafting again.
 // - Probing: while no draft step is thought to pay, nothing new is learnt about the draft. An
-//   allowance of 0.8% of the time spent buys kProbeRounds rounds of drafting whenever it covers
-//   what they are expected to lose, catching up included. So a wrong belief ends, and a right one
-//   costs less than 1%.
+//   allowance of 0.8% of the time that all requests spend buys kProbeRounds rounds of drafting
+//   whenever it covers what they are expected to lose, catching up (a long prompt, perhaps)
+//   included. So a wrong belief ends, and a right one costs less than 1%.
 // Tokens do not depend on any of it.
 #pragma once
 
@@ -89,7 +89,6 @@ class AdaptiveGrowth : public TreeGrowth {
   // Sums over recent rounds, fading.
   float recent_tokens_;
   float recent_time_;
-  float allowance_;  // of time, for probing
   int32_t probe_rounds_ = 0;
 
   // This round.
