@@ -2,11 +2,13 @@
 """Times llama.cpp beside Forerun on the same weights, the same threads, in turn.
 
 llama.cpp is driven through the C interface of its Python package and only the time inside
-`llama_decode` counts, so that Python costs it nothing; Forerun's figures are whole requests.
+`llama_decode` counts, so that Python costs it nothing; Forerun's figures are whole requests. It runs
+in a process of its own with OMP_WAIT_POLICY=active (without it its threads now and then sleep at
+barriers and it decodes many times slower), which is stopped while Forerun runs.
 
     pip install llama-cpp-python numpy
     tools/to_gguf.py models/demo-target /tmp/demo-q4_1.gguf --type q4_1
-    bench/llama_cpp.py --gguf /tmp/demo-q4_1.gguf --model models/demo-target \
+    bench/compare_llama_cpp.py --gguf /tmp/demo-q4_1.gguf --model models/demo-target \
         --draft models/demo-draft --prompts bench/workloads/code.jsonl
 """
 
@@ -14,13 +16,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import statistics
 import subprocess
+import sys
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import llama_cpp
 import numpy as np
+from measure_cpu import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -78,6 +85,37 @@ def _quiet(level, text, user_data):  # noqa: ANN001, ARG001
     pass
 
 
+def serve(path: str, threads: int, context: int) -> None:
+    """Answers lines of {"prompt": ids, "count": n} with what complete() returns."""
+    model = LlamaCpp(path, threads, context)
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps(model.complete(request["prompt"], request["count"])), flush=True)
+
+
+class LlamaProcess:
+    """LlamaCpp in a process that is stopped between calls."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        command = [sys.executable, __file__, "--gguf", args.gguf, "--model", args.model, "--serve",
+                   "--threads", str(args.threads), "--context", str(args.context)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env={**os.environ, "OMP_WAIT_POLICY": "active"})
+        self.complete([1, 2, 3], 2)
+
+    def complete(self, prompt: list[int], count: int) -> tuple[list[int], float, float]:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.stdin.write(json.dumps({"prompt": prompt, "count": count}) + "\n")
+        self.process.stdin.flush()
+        tokens, prefill, decoding = json.loads(self.process.stdout.readline())
+        self.process.send_signal(signal.SIGSTOP)
+        return tokens, prefill, decoding
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
 def forerun(args: argparse.Namespace, prompt: str, count: int, strategy: str) -> dict:
     command = [str(args.forerun), "generate", "--model", args.model, "--prompt", prompt,
                "--max-tokens", str(count), "--temperature", "0", "--ignore-eos", "--json",
@@ -94,7 +132,7 @@ def prompt_tokens(args: argparse.Namespace, prompt: str) -> list[int]:
 
 
 def measure(args: argparse.Namespace) -> dict:
-    llama = LlamaCpp(args.gguf, args.threads, args.context)
+    llama = LlamaProcess(args)
     lines = Path(args.prompts).read_text(encoding="utf-8").splitlines()[: args.limit]
     prompts = [json.loads(line)["prompt"] for line in lines]
     long_prompt = ("\n".join(prompts) + "\n") * 64
@@ -125,6 +163,7 @@ def measure(args: argparse.Namespace) -> dict:
         add("llama_prefill_tokens_per_s", count / prefill)
         first = forerun(args, text, 1, "autoregressive")["time_to_first_token_ms"]
         add("prefill_tokens_per_s", 1000.0 * count / first)
+    llama.close()
     medians = {name: statistics.median(values) for name, values in figures.items()}
     for name, base in (("autoregressive", "llama"), ("serial_tree", "llama")):
         ratios = [a / b for a, b in zip(figures[f"{name}_tokens_per_s"],
@@ -160,13 +199,31 @@ def main() -> None:
     parser.add_argument("--prefill", type=int, default=512, help="tokens of the prefill")
     parser.add_argument("--limit", type=int, default=8)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--out", help="write the figures to this JSON file")
+    parser.add_argument("--name", help="what to call this comparison in --out")
+    parser.add_argument("--out", help="put the figures into this JSON file")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.serve:
+        return serve(args.gguf, args.threads, args.context)
     figures = {key: round(value, 3) for key, value in measure(args).items()}
     for name, value in figures.items():
         print(f"{name:36} {value:12.3f}")
     if args.out:
-        Path(args.out).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        path = Path(args.out)
+        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        record[args.name or args.model] = {
+            "machine": machine(),
+            "commit": subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True,
+                                     capture_output=True, check=False).stdout.strip(),
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "command": " ".join(["bench/compare_llama_cpp.py", *sys.argv[1:]]),
+            "llama_cpp_python": llama_cpp.__version__,
+            "targets": {"autoregressive_over_llama": 1.0, "prefill_over_llama": 1.0,
+                        "serial_tree_over_llama": 1.3},
+            "figures": figures,
+        }
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return None
 
 
 if __name__ == "__main__":
