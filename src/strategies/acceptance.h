@@ -66,7 +66,7 @@ class SharedAcceptance {
  public:
   CalibrationTable table;
   DraftProfile profile;
-  float speedup = 1.1f;  // tokens in the time of a plain step, over the last requests
+  float speedup = 1.1f;    // tokens in the time of a plain step, over the last requests
   float allowance = 5.0f;  // for probing a draft that is thought not to pay, in plain steps
 };
 

@@ -8,13 +8,13 @@ namespace forerun {
 namespace {
 
 constexpr std::array<int32_t, 4> kWidths = {1, 2, 4, 8};
-constexpr int32_t kMaxSteps = 16;        // draft steps a round
-constexpr int32_t kStepsAhead = 6;       // that a plan looks
-constexpr int32_t kChildren = 8;         // guesses asked for at a leaf
-constexpr float kMinPlanned = 0.02f;     // the same in plans, which are looser anyway
-constexpr float kMinChance = 0.004f;     // guesses less likely than this to come out are dropped
-constexpr float kRoundMemory = 40.0f;    // rounds after which the rate forgets
-constexpr float kStartRounds = 6.0f;     // that the shared speed-up is worth at the start
+constexpr int32_t kMaxSteps = 16;      // draft steps a round
+constexpr int32_t kStepsAhead = 6;     // that a plan looks
+constexpr int32_t kChildren = 8;       // guesses asked for at a leaf
+constexpr float kMinPlanned = 0.02f;   // the same in plans, which are looser anyway
+constexpr float kMinChance = 0.004f;   // guesses less likely than this to come out are dropped
+constexpr float kRoundMemory = 40.0f;  // rounds after which the rate forgets
+constexpr float kStartRounds = 6.0f;   // that the shared speed-up is worth at the start
 // Catching up is spread over the rounds to come: a part of those that the request may still take,
 // since many requests end early.
 constexpr float kRoundsPerTokenLeft = 0.25f;

@@ -85,10 +85,9 @@ void SerialTree::begin_round(StrategyOutput& out) {
     return;
   }
   const bool expanded = tree_.expansion(Role::kDraft, tree_.root()) == Expansion::kExpanded;
-  growth_->begin_round(
-      tree_, {.draft_rows_behind = length() - 1 - draft_prefix_,
-              .root_expanded = expanded,
-              .tokens_left = max_tokens_ - length()});
+  growth_->begin_round(tree_, {.draft_rows_behind = length() - 1 - draft_prefix_,
+                               .root_expanded = expanded,
+                               .tokens_left = max_tokens_ - length()});
   continue_drafting(out);
 }
 
