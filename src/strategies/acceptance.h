@@ -67,7 +67,7 @@ class SharedAcceptance {
   CalibrationTable table;
   DraftProfile profile;
   float speedup = 1.1f;    // tokens in the time of a plain step, over the last requests
-  float allowance = 5.0f;  // for probing a draft that is thought not to pay, in plain steps
+  float allowance = 1.5f;  // for probing a draft that is thought not to pay, in plain steps
 };
 
 // One request's view: its own experience over the shared one. Updates both.
