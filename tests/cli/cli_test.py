@@ -59,6 +59,19 @@ class Output(unittest.TestCase):
             "Return the number of possible fibonacci numbers in the number\n"
             "    of ways of performing the operation."), done.stdout)
 
+    def test_checkpoints_written_by_transformers_continue_as_there(self):
+        # Every family: f32, since random weights leave near-ties to bf16.
+        for golden in sorted(ROOT.glob("tests/goldens/*/golden.json")):
+            with self.subTest(golden.parent.name):
+                wanted = json.loads(golden.read_text(encoding="utf-8"))["generate"]
+                done = generate("--prompt", wanted["prompt"], "--max-tokens", len(wanted["tokens"]),
+                                "--temperature", 0, "--activations", "f32", "--ignore-eos", "--json",
+                                model=golden.parent)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                reply = json.loads(done.stdout)
+                self.assertEqual(reply["prompt_tokens"], len(wanted["prompt_tokens"]))
+                self.assertEqual(reply["tokens"], wanted["tokens"])
+
     def test_streams_text_and_statistics_apart(self):
         done = generate("--prompt", "It was late", "--max-tokens", 8, "--temperature", 0.8)
         self.assertEqual(done.returncode, 0, done.stderr)
