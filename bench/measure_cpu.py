@@ -2,7 +2,7 @@
 """Measures the CPU figures that this project promises and records them with their targets.
 
     scripts/demo >/dev/null                      # builds
-    bench/measure_cpu.py linear demo memory host --out bench/results/cpu.json
+    bench/measure_cpu.py linear demo memory host text --out bench/results/cpu.json
     tools/grow_model.py models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b
     bench/measure_cpu.py grown --grown /tmp/1b --out bench/results/cpu.json
 
@@ -164,8 +164,16 @@ def measure_host(rec: Recorder) -> None:
                     "us", relative(shlex.join(command)), at_most=20)
 
 
+def measure_text(rec: Recorder) -> None:
+    command = [f"{rec.args.build}/src/text/tokenizer_bench", "--benchmark_filter=encode_novel",
+               "--benchmark_format=json"]
+    for bench in json.loads(rec.run(command))["benchmarks"]:
+        rec.add(f"tokenizer, {bench['name'].split('/')[1]}, a novel, 1 core",
+                bench["bytes_per_second"] / 1e6, "MB/s", relative(shlex.join(command)), at_least=5)
+
+
 SECTIONS = {"linear": measure_linear, "demo": measure_demo, "grown": measure_grown,
-            "memory": measure_memory, "host": measure_host}
+            "memory": measure_memory, "host": measure_host, "text": measure_text}
 
 
 def machine() -> dict:
