@@ -250,6 +250,15 @@ void AttentionCall::gather(const AttentionRow& row, int32_t kv_head, int32_t fir
   }
 }
 
+// With few queries a tile's arithmetic does not cover the wait for memory: its values and the next
+// tile's keys are asked for first. Demo target on two Zen 4 cores, context 500: the attention of 1
+// row takes 0.21 instead of 0.34 ms, of 4 rows 0.37 instead of 0.45; with 16 queries it only cost.
+constexpr int64_t kPrefetchQueries = 8;
+
+void prefetch(const std::byte* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+}
+
 void AttentionCall::reduce_tile(const AttentionPlan::Block& block, int32_t kv_head,
                                 int32_t tile_idx, const MemberScratch& mem) const {
   const int32_t start = tile_idx * kAttentionTile;
@@ -273,6 +282,13 @@ void AttentionCall::reduce_tile(const AttentionPlan::Block& block, int32_t kv_he
         if (std::max(lowest(next), start) > next_last || next_last >= next.boundary) break;
       }
       const int32_t physical = row.block_table[tile_idx];
+      const int64_t tile_bytes = kAttentionTile * kv.head_bytes();
+      if (num_rows * group <= kPrefetchQueries) {
+        prefetch(kv.value(physical, 0, kv_head), tile_bytes);
+        if (end + 1 < row.boundary && end < row.position) {
+          prefetch(kv.key(row.block_table[tile_idx + 1], 0, kv_head), tile_bytes);
+        }
+      }
       for (int32_t offset = 0; offset < kAttentionTile; ++offset) {
         values[static_cast<size_t>(offset)] = kv.value(physical, offset, kv_head);
       }
