@@ -1,5 +1,6 @@
 #include "checkpoint/json_fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -253,6 +254,27 @@ std::optional<std::vector<int64_t>> FieldReader::integers(std::string_view field
   return result;
 }
 
+std::optional<std::vector<float>> FieldReader::numbers(std::string_view field, double min,
+                                                       double max) {
+  if (!has(field)) return std::nullopt;
+  const json* value = find(field);
+  std::vector<float> result;
+  bool accepted = value->is_array();
+  if (accepted) {
+    for (const json& element : *value) {
+      const double number = element.is_number() ? element.get<double>() : NAN;
+      accepted = accepted && number >= min && number <= max;
+      result.push_back(static_cast<float>(number));
+    }
+  }
+  if (!accepted) {
+    refuse(StatusCode::kInvalidArgument, field,
+           "a list of numbers from " + plain_number(min) + " to " + plain_number(max));
+    return std::nullopt;
+  }
+  return result;
+}
+
 std::optional<FieldReader> FieldReader::object(std::string_view field) {
   if (!has(field)) return std::nullopt;
   const json* value = find(field);
@@ -261,6 +283,42 @@ std::optional<FieldReader> FieldReader::object(std::string_view field) {
     return std::nullopt;
   }
   return FieldReader(value, source_, path_ + std::string(field) + ".", status_);
+}
+
+std::optional<std::vector<FieldReader>> FieldReader::objects(std::string_view field) {
+  if (!has(field)) return std::nullopt;
+  const json* value = find(field);
+  std::vector<FieldReader> result;
+  bool all_objects = value->is_array();
+  if (all_objects) {
+    for (const json& element : *value) {
+      all_objects = all_objects && element.is_object();
+      const std::string index = "[" + std::to_string(result.size()) + "].";
+      result.push_back(FieldReader(&element, source_, path_ + std::string(field) + index, status_));
+    }
+  }
+  if (!all_objects) {
+    refuse(StatusCode::kInvalidArgument, field, "a list of objects");
+    return std::nullopt;
+  }
+  return result;
+}
+
+std::string FieldReader::required_string(std::string_view field) {
+  std::string value = string(field).value_or("");
+  if (value.empty()) refuse(StatusCode::kInvalidArgument, field, "a string that is not empty");
+  return value;
+}
+
+void FieldReader::accept_only(std::initializer_list<std::string_view> fields) {
+  for (auto it = node_->begin(); it != node_->end(); ++it) {
+    if (std::find(fields.begin(), fields.end(), it.key()) != fields.end()) continue;
+    std::string accepted = "only";
+    for (const std::string_view field : fields) {
+      accepted += (field == *fields.begin() ? " " : ", ") + std::string(field);
+    }
+    refuse(StatusCode::kInvalidArgument, it.key(), accepted);
+  }
 }
 
 std::vector<std::string> FieldReader::keys() const {

@@ -1,5 +1,5 @@
 // Fields of a JSON object, read to native types with errors that name the file, the field, what was
-// found and what is accepted. Internal to checkpoint/.
+// found and what is accepted. For the .cc files that read a format; no other header includes it.
 //
 // A reader remembers its first failure, and so do the readers of nested objects made from it: call
 // every getter, then look at status() once. An absent field and null are the same unless stated.
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -68,13 +69,21 @@ class FieldReader {
   std::optional<std::vector<std::string>> strings(std::string_view field);
   // One integer or a list of them.
   std::optional<std::vector<int64_t>> integers(std::string_view field, int64_t min, int64_t max);
+  std::optional<std::vector<float>> numbers(std::string_view field, double min, double max);
   std::optional<FieldReader> object(std::string_view field);
+  // A list of objects; their fields are named FIELD[0].NAME and so on.
+  std::optional<std::vector<FieldReader>> objects(std::string_view field);
 
   // As integer(), but records a failure if the field is absent or null; 1 then.
   int64_t required_integer(std::string_view field, int64_t min, int64_t max);
 
+  // As string(), but records a failure if the field is absent, null or empty; "" then.
+  std::string required_string(std::string_view field);
+
   // The keys of this object.
   std::vector<std::string> keys() const;
+  // Records a failure if there is any field but these.
+  void accept_only(std::initializer_list<std::string_view> fields);
 
   // Records: SOURCE: field "F": found FOUND; accepted: ACCEPTED. Without `found`, the field's own
   // value is described. Keeps only the first failure.

@@ -5,10 +5,11 @@
 #include <map>
 #include <vector>
 
+#include "step/row_seconds.h"
+
 namespace forerun {
 namespace {
 
-constexpr double kAssumedRowShare = 0.04;
 // An observation counts at most this far from the curve, and this much of it is taken over.
 constexpr double kMostSurprise = 0.5;
 constexpr double kRate = 0.05;
@@ -21,26 +22,6 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
-}
-
-// `measured`: at least one entry.
-double interpolate(const std::map<int32_t, double>& measured, int32_t rows) {
-  const auto above = measured.lower_bound(rows);
-  if (above != measured.end() && (above->first == rows || above == measured.begin())) {
-    return above->second;
-  }
-  const auto last = std::prev(measured.end());
-  double slope = kAssumedRowShare * measured.begin()->second;
-  if (above == measured.end()) {
-    if (measured.size() > 1) {
-      const auto before = std::prev(last);
-      slope = std::max(0.0, (last->second - before->second) / (last->first - before->first));
-    }
-    return last->second + slope * (rows - last->first);
-  }
-  const auto below = std::prev(above);
-  slope = (above->second - below->second) / (above->first - below->first);
-  return below->second + slope * (rows - below->first);
 }
 
 }  // namespace
@@ -56,7 +37,7 @@ void CostModel::fit(std::span<const CostPoint> points) {
     for (const auto& [rows, seconds] : by_rows) measured[rows] = median(seconds);
     Curve& curve = curves_[static_cast<size_t>(role)];
     for (size_t knot = 0; knot < kKnots.size(); ++knot) {
-      curve[knot] = interpolate(measured, kKnots[knot]);
+      curve[knot] = seconds_at_rows(measured, kKnots[knot]);
       if (knot > 0) curve[knot] = std::max(curve[knot], curve[knot - 1]);
     }
     fitted_[static_cast<size_t>(role)] = true;

@@ -1,0 +1,234 @@
+// The reader of profile files.
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "checkpoint/json_fields.h"
+#include "exec/step_profile.h"
+
+namespace forerun {
+namespace {
+
+constexpr int64_t kMaxFileBytes = 8 << 20;
+constexpr int64_t kMaxCount = 1 << 24;
+constexpr double kMaxTime = 1e7;  // ms or us: some hours
+constexpr double kLeast = 1e-9;
+
+struct Model {
+  std::string name;
+  std::string machine;
+  StepTimes times;
+  bool has_context = false;
+};
+
+// Positive, and there.
+double required_number(FieldReader& fields, std::string_view field, double max) {
+  if (!fields.has(field)) {
+    fields.refuse(StatusCode::kInvalidArgument, field, "a number above 0");
+    return 1.0;
+  }
+  return fields.number(field, kLeast, max).value_or(1.0f);
+}
+
+int32_t count(FieldReader& fields, std::string_view field, int32_t otherwise) {
+  return static_cast<int32_t>(fields.integer(field, 1, kMaxCount).value_or(otherwise));
+}
+
+int32_t required_count(FieldReader& fields, std::string_view field) {
+  return static_cast<int32_t>(fields.required_integer(field, 1, kMaxCount));
+}
+
+void read_steps(FieldReader& model_fields, Model& model) {
+  auto entries = model_fields.objects("steps");
+  if (!entries) return;
+  for (size_t index = 0; index < entries->size(); ++index) {
+    FieldReader& entry = (*entries)[index];
+    entry.accept_only({"rows", "sequences", "context", "ms", "tokens_per_s", "steps", "source"});
+    const int32_t rows = required_count(entry, "rows");
+    const int32_t sequences = count(entry, "sequences", 1);
+    if (rows < sequences) {
+      entry.refuse(StatusCode::kInvalidArgument, "rows",
+                   "at least as many as sequences, " + std::to_string(sequences));
+    }
+    const auto context = entry.integer("context", 1, kMaxCount);
+    if (index == 0) model.has_context = context.has_value();
+    if (context.has_value() != model.has_context) {
+      entry.refuse(StatusCode::kInvalidArgument, "context",
+                   "a context in all entries of a model or in none");
+    }
+    if (entry.has("ms") == entry.has("tokens_per_s")) {
+      entry.refuse(StatusCode::kInvalidArgument, "ms", "either ms or tokens_per_s",
+                   entry.has("ms") ? "both" : "neither");
+    }
+    double seconds = 0.0;
+    if (entry.has("ms")) {
+      seconds = 1e-3 * required_number(entry, "ms", kMaxTime) / count(entry, "steps", 1);
+    } else {
+      seconds = sequences / required_number(entry, "tokens_per_s", kMaxTime);
+    }
+    entry.required_string("source");
+    if (!entry.ok()) return;
+    model.times.add({rows, context.value_or(0) * sequences}, seconds);
+  }
+}
+
+void check_operators(FieldReader& model_fields) {
+  auto entries = model_fields.objects("operators");
+  if (!entries) return;
+  for (FieldReader& entry : *entries) {
+    entry.accept_only({"operator", "by", "context", "rows", "us", "source"});
+    entry.required_string("operator");
+    entry.required_string("by");
+    entry.required_string("source");
+    required_count(entry, "rows");
+    count(entry, "context", 1);
+    required_number(entry, "us", kMaxTime);
+  }
+}
+
+std::map<std::string, Model> read_models(FieldReader& top) {
+  std::map<std::string, Model> models;
+  auto all = top.object("models");
+  if (!all) {
+    top.refuse(StatusCode::kInvalidArgument, "models", "an object");
+    return models;
+  }
+  for (const std::string& id : all->keys()) {
+    auto fields = all->object(id);
+    if (!fields) {
+      all->refuse(StatusCode::kInvalidArgument, id, "an object");
+      break;
+    }
+    fields->accept_only({"model", "devices", "machine", "steps", "operators"});
+    Model model;
+    model.name = fields->required_string("model");
+    required_count(*fields, "devices");
+    model.machine = fields->string("machine").value_or("");
+    read_steps(*fields, model);
+    check_operators(*fields);
+    if (!fields->ok()) break;
+    models.emplace(id, std::move(model));
+  }
+  return models;
+}
+
+// A table's row, and the three times it tells.
+void read_round(FieldReader& fields, StepProfile& profile) {
+  fields.accept_only({"source", "task", "batch", "prefill", "gamma", "gamma_t_d_ms", "t_v_ms",
+                      "omega", "t_ar_ms", "t_sd_ms", "speedup"});
+  PublishedRound round;
+  round.source = fields.required_string("source");
+  fields.string("task");
+  round.batch = required_count(fields, "batch");
+  round.prefill = required_count(fields, "prefill");
+  round.gamma = required_count(fields, "gamma");
+  round.gamma_draft_seconds = 1e-3 * required_number(fields, "gamma_t_d_ms", kMaxTime);
+  round.verify_seconds = 1e-3 * required_number(fields, "t_v_ms", kMaxTime);
+  round.tokens_per_round = required_number(fields, "omega", kMaxTime);
+  round.plain_seconds = 1e-3 * required_number(fields, "t_ar_ms", kMaxTime);
+  round.speculative_seconds = 1e-3 * required_number(fields, "t_sd_ms", kMaxTime);
+  round.speedup = required_number(fields, "speedup", kMaxTime);
+  if (!fields.ok()) return;
+  const int64_t kv_tokens = int64_t{round.batch} * round.prefill;
+  auto& [target, draft] = profile.times;
+  target.add({round.batch, kv_tokens}, round.plain_seconds);
+  target.add({round.batch * (round.gamma + 1), kv_tokens}, round.verify_seconds);
+  draft.add({round.batch, kv_tokens}, round.gamma_draft_seconds / round.gamma);
+  profile.rounds.push_back(std::move(round));
+}
+
+// The model that a profile names for a role; its times go to the profile.
+void take_model(FieldReader& fields, const char* field, Role role,
+                const std::map<std::string, Model>& models, StepProfile& profile) {
+  const std::string id = fields.required_string(field);
+  if (!fields.ok()) return;
+  const auto found = models.find(id);
+  if (found == models.end()) {
+    fields.refuse(StatusCode::kInvalidArgument, field, "the id of one of the file's models");
+    return;
+  }
+  profile.models[static_cast<size_t>(role)] = found->second.name;
+  profile.times[static_cast<size_t>(role)] = found->second.times;
+  if (profile.machine.empty() && role == Role::kTarget) profile.machine = found->second.machine;
+}
+
+StepProfile read_profile(FieldReader& fields, const std::map<std::string, Model>& models) {
+  StepProfile profile;
+  fields.accept_only({"devices", "machine", "target", "draft", "rounds", "notes"});
+  const std::string devices = fields.required_string("devices");
+  if (devices != "shared" && devices != "separate") {
+    fields.refuse(StatusCode::kInvalidArgument, "devices", "\"shared\" or \"separate\"");
+  }
+  profile.separate_devices = devices == "separate";
+  profile.machine = fields.string("machine").value_or("");
+  take_model(fields, "target", Role::kTarget, models, profile);
+  if (fields.has("draft")) take_model(fields, "draft", Role::kDraft, models, profile);
+  profile.notes = fields.strings("notes").value_or(std::vector<std::string>{});
+  if (auto rounds = fields.objects("rounds")) {
+    if (!rounds->empty() && (profile.has(Role::kTarget) || profile.has(Role::kDraft))) {
+      fields.refuse(StatusCode::kInvalidArgument, "rounds",
+                    "no rounds where the profile's models have steps of their own");
+    }
+    for (FieldReader& round : *rounds) {
+      if (fields.ok()) read_round(round, profile);
+    }
+  }
+  if (!profile.has(Role::kTarget)) {
+    fields.refuse(StatusCode::kInvalidArgument, "target", "a model with steps, or rounds");
+  }
+  if (fields.has("draft") && !profile.has(Role::kDraft)) {
+    fields.refuse(StatusCode::kInvalidArgument, "draft", "a model with steps, or rounds");
+  }
+  return profile;
+}
+
+}  // namespace
+
+Result<std::vector<StepProfile>> read_step_profiles(const std::filesystem::path& file) {
+  FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
+                           JsonDocument::read(file, kMaxFileBytes, /*refuse_repeated_keys=*/true));
+  FieldReader top(document);
+  top.accept_only({"forerun_profiles", "source", "machine", "models", "profiles"});
+  top.required_integer("forerun_profiles", 1, 1);
+  const std::string source = top.required_string("source");
+  const std::string machine = top.required_string("machine");
+  const std::map<std::string, Model> models = read_models(top);
+  std::vector<StepProfile> profiles;
+  auto all = top.object("profiles");
+  if (!all || all->keys().empty()) {
+    top.refuse(StatusCode::kInvalidArgument, "profiles", "an object with at least one profile");
+  }
+  FORERUN_RETURN_IF_ERROR(top.status());
+  for (const std::string& name : all->keys()) {
+    auto fields = all->object(name);
+    if (!fields) all->refuse(StatusCode::kInvalidArgument, name, "an object");
+    FORERUN_RETURN_IF_ERROR(top.status());
+    StepProfile profile = read_profile(*fields, models);
+    FORERUN_RETURN_IF_ERROR(top.status());
+    profile.name = name;
+    profile.source = source;
+    if (profile.machine.empty()) profile.machine = machine;
+    profiles.push_back(std::move(profile));
+  }
+  return profiles;
+}
+
+Result<StepProfile> load_step_profile(const std::string& spec) {
+  const size_t hash = spec.rfind('#');
+  const std::string file = spec.substr(0, hash);
+  FORERUN_ASSIGN_OR_RETURN(std::vector<StepProfile> profiles, read_step_profiles(file));
+  if (hash == std::string::npos && profiles.size() == 1) return std::move(profiles.front());
+  std::string names;
+  for (StepProfile& profile : profiles) {
+    if (hash != std::string::npos && profile.name == spec.substr(hash + 1)) {
+      return std::move(profile);
+    }
+    names += (names.empty() ? "" : ", ") + profile.name;
+  }
+  return Status(StatusCode::kInvalidArgument,
+                file + ": found " +
+                    (hash == std::string::npos ? "no #NAME" : in_quotes(spec.substr(hash + 1))) +
+                    "; accepted after #: " + names);
+}
+
+}  // namespace forerun
