@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "flags.h"
+#include "run_request.h"
 #include "runner/machine.h"
 #include "runner/runner.h"
 #include "runner/workload.h"
@@ -97,7 +98,15 @@ Status run_bench(const BenchFlags& flags) {
       table.push_back(row_cells(stem_of(file), row));
     }
   }
-  std::cout << engine->info().planner_report << format_table(table) << std::flush;
+  std::cout << engine->info().planner_report << format_table(table) << describe_emulation(*engine)
+            << std::flush;
+  if (!engine->info().emulated.empty()) {
+    const EmulationStats stats = engine->emulation();
+    json["emulated"] = {{"profile", engine->info().emulated},
+                        {"steps", stats.steps},
+                        {"late_steps", stats.late_steps},
+                        {"late_ms", 1000.0 * stats.late_seconds}};
+  }
   if (flags.json_path.empty()) return Status();
   std::ofstream out(flags.json_path);
   out << json.dump(2) << '\n';

@@ -36,6 +36,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                    "Let the draft sample without the target's noise");
   command.add_option("--target-devices,--devices", options.devices,
                      "Processors, e.g. cpu:0,cpu:1 (default: all)");
+  command.add_option("--emulate", options.emulate,
+                     "Steps last what they take on another machine: FILE#NAME of bench/profiles");
   command.add_option("--weights", options.weights, "as_stored, bf16, f32 or int8")
       ->capture_default_str();
   command

@@ -76,6 +76,13 @@ void print_json(const Engine& engine, const Completion& completion,
   json["text"] = completion.text;
   json.update(stats_json(completion));
   json["numeric_fingerprint"] = engine.info().numeric_fingerprint;
+  if (!engine.info().emulated.empty()) {
+    const EmulationStats stats = engine.emulation();
+    json["emulated"] = {{"profile", engine.info().emulated},
+                        {"steps", stats.steps},
+                        {"late_steps", stats.late_steps},
+                        {"late_ms", 1000.0 * stats.late_seconds}};
+  }
   if (!logprobs.empty()) {
     json["logprobs"] = nlohmann::ordered_json::array();
     for (const auto& entry : logprobs) json["logprobs"].push_back(logprobs_json(engine, entry));
@@ -133,6 +140,7 @@ Status run_generate(const GenerateFlags& flags) {
     FORERUN_ASSIGN_OR_RETURN(plain, run_request(*engine, request, [](const Event&) {}));
     if (streams) std::cout << "\n" << compare(completion, *plain) << std::flush;
   }
+  if (streams) std::cerr << paint(stderr, Colour::kDim, describe_emulation(*engine));
   if (flags.json) print_json(*engine, completion, logprobs, plain ? &*plain : nullptr);
   if (plain && flags.engine.speculation.accept == "match" && plain->tokens != completion.tokens &&
       plain->reason != FinishReason::kCancelled) {

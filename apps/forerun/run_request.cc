@@ -43,6 +43,18 @@ std::string describe(const RequestStats& stats) {
   return line;
 }
 
+std::string describe_emulation(const Engine& engine) {
+  if (engine.info().emulated.empty()) return "";
+  const EmulationStats stats = engine.emulation();
+  std::string line = "emulated " + engine.info().emulated + ": ";
+  if (stats.late_steps == 0) {
+    return line + "all " + std::to_string(stats.steps) + " Steps took the profile's time\n";
+  }
+  return line + std::to_string(stats.late_steps) + " of " + std::to_string(stats.steps) +
+         " Steps were late, for their arithmetic alone takes longer here: by " +
+         format_fixed(1000.0 * stats.late_seconds, 1) + " ms in all\n";
+}
+
 std::string compare(const Completion& speculative, const Completion& plain) {
   const auto row = [&](const std::string& name, const RequestStats& stats) {
     const double base = plain.stats.tokens_per_s();

@@ -23,6 +23,9 @@ Result<Completion> run_request(Engine& engine, Request request,
 // One line: tokens, tokens/s, acceptance, tokens a target step.
 std::string describe(const RequestStats& stats);
 
+// One line with a line break: what --emulate emulated, and how many Steps were late. Empty without.
+std::string describe_emulation(const Engine& engine);
+
 // The table of --compare, and whether the tokens are the same.
 std::string compare(const Completion& speculative, const Completion& plain);
 

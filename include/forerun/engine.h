@@ -25,6 +25,7 @@
 
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
+#include "forerun/trace.h"
 
 namespace forerun {
 
@@ -66,6 +67,12 @@ struct EngineOptions {
   // Room for the KV cache of target and draft together; 0: what max_context_tokens needs for one
   // request, at most half of the free memory.
   int64_t kv_memory_bytes = 0;
+
+  // Makes every Step last what it takes on another machine: "FILE#NAME" of bench/profiles, or
+  // "FILE" where the file holds one profile. Tokens stay what they are. Empty: no emulation.
+  std::string emulate;
+  // Record Steps and turns for Engine::take_trace().
+  bool trace = false;
 
   // Called while weights load, from the creating thread: what is loading and how far it is, [0, 1].
   std::function<void(const std::string& what, double fraction)> on_progress;
@@ -168,6 +175,7 @@ class RequestStream {
 struct EngineInfo {
   std::string model_name;
   std::string numeric_fingerprint;  // output is bit-identical among strategies that share it
+  std::string emulated;             // the machine of EngineOptions::emulate, with its source
   std::string planner_report;       // what was measured and chosen, a readable table
   int32_t max_context_tokens = 0;
   int64_t weight_bytes = 0;
@@ -194,6 +202,11 @@ class Engine {
   // Renders messages (JSON: [{"role": ..., "content": ...}, ...]) by the checkpoint's own chat
   // template, with the generation prompt.
   virtual Result<std::string> apply_chat_template(const std::string& messages_json) const = 0;
+
+  // How Steps have kept to the profile of EngineOptions::emulate; all zero without one.
+  virtual EmulationStats emulation() const = 0;
+  // What has been recorded since the last call; empty without EngineOptions::trace.
+  virtual Trace take_trace() = 0;
 
   // Blocks of KV in use by running requests, target and draft.
   virtual int64_t kv_blocks_in_use() const = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "engine/opened_model.h"
 #include "exec/cpu_step_runner.h"
 #include "exec/real_executor.h"
+#include "exec/step_emulator.h"
 #include "kernels/isa.h"
 #include "model/cpu_decoder.h"
 #include "planner/choose_strategy.h"
@@ -77,6 +79,10 @@ class EngineImpl : public Engine {
     return target_->opened.tokenizer.decode(tokens, /*skip_special=*/false);
   }
   Result<std::string> apply_chat_template(const std::string& messages_json) const override;
+  EmulationStats emulation() const override {
+    return emulator_ ? emulator_->stats() : EmulationStats{};
+  }
+  Trace take_trace() override { return recorder_.take(); }
   int64_t kv_blocks_in_use() const override { return loop_->kv_blocks_in_use(); }
 
  private:
@@ -86,6 +92,9 @@ class EngineImpl : public Engine {
   Status load(Loaded& model, const char* what, int64_t kv_blocks, Activation activation,
               WeightOverride weights);
   Status start();
+  Status emulate();
+  void observe(const StepRecord& record);
+  CostTable cost_table() const;
   void fill_info();
   // The options as a strategy takes them; "auto" becomes what fits this engine.
   StrategyOptions strategy_options(const Request& request) const;
@@ -97,7 +106,10 @@ class EngineImpl : public Engine {
   std::unique_ptr<CpuDevice> device_;
   std::unique_ptr<Loaded> target_, draft_;
   KvPlan kv_plan_;
-  CostModel costs_;        // from start() on, the loop's thread only
+  std::unique_ptr<StepEmulator> emulator_;
+  TraceRecorder recorder_;
+  mutable std::mutex costs_mutex_;
+  CostModel costs_;        // from start() on, under the mutex: roles may have threads of their own
   StrategyChoice choice_;  // what "auto" means
   std::shared_ptr<SharedAcceptance> shared_acceptance_;
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
@@ -109,6 +121,7 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
   Request probe;
   // Names and numbers are checked before gigabytes are read.
   FORERUN_RETURN_IF_ERROR(check_strategy_options(engine->strategy_options(probe)));
+  FORERUN_RETURN_IF_ERROR(engine->emulate());
   FORERUN_RETURN_IF_ERROR(engine->open());
   FORERUN_RETURN_IF_ERROR(engine->start());
   return std::unique_ptr<Engine>(std::move(engine));
@@ -172,34 +185,65 @@ Status EngineImpl::load(Loaded& model, const char* what, int64_t kv_blocks, Acti
   return Status();
 }
 
+Status EngineImpl::emulate() {
+  if (options_.emulate.empty()) return Status();
+  auto profile = load_step_profile(options_.emulate);
+  if (!profile.ok()) return profile.status().with_context("emulate");
+  if (!options_.draft.empty() && !profile->has(Role::kDraft)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "emulate: profile " + profile->name +
+                      " has no times for a draft; accepted are profiles that do, or no draft");
+  }
+  // Both models compute on the same processors; only their sleeps overlap.
+  emulator_ = std::make_unique<StepEmulator>(std::move(*profile), /*one_step_at_a_time=*/true);
+  return Status();
+}
+
+void EngineImpl::observe(const StepRecord& record) {
+  if (options_.trace) recorder_.add_step(record);
+  if (record.sequences != 1) return;
+  const std::lock_guard lock(costs_mutex_);
+  costs_.observe({record.role, record.rows, record.seconds + record.host_seconds});
+}
+
+CostTable EngineImpl::cost_table() const {
+  const std::lock_guard lock(costs_mutex_);
+  return costs_.table();
+}
+
 Status EngineImpl::start() {
   const auto runner_of = [&](const std::unique_ptr<Loaded>& model) -> std::unique_ptr<StepRunner> {
     if (!model) return nullptr;
-    return std::make_unique<CpuStepRunner>(model->decoder.get(), device_.get(),
-                                           model->opened.live_vocab());
+    auto runner = std::make_unique<CpuStepRunner>(model->decoder.get(), device_.get(),
+                                                  model->opened.live_vocab());
+    if (!emulator_) return runner;
+    return emulator_->wrap(model == target_ ? Role::kTarget : Role::kDraft, std::move(runner));
   };
   RealExecutorOptions executor_options;
   executor_options.runners[static_cast<size_t>(Role::kTarget)] = runner_of(target_);
   executor_options.runners[static_cast<size_t>(Role::kDraft)] = runner_of(draft_);
-  executor_options.on_step = [this](const StepRecord& record) {
-    if (record.sequences != 1) return;
-    costs_.observe({record.role, record.rows, record.seconds + record.host_seconds});
-  };
+  if (emulator_ && emulator_->profile().separate_devices) executor_options.threaded.fill(true);
+  executor_options.on_step = [this](const StepRecord& record) { observe(record); };
+  executor_options.trace = options_.trace;
   auto executor = std::make_unique<RealExecutor>(std::move(executor_options));
-  FORERUN_ASSIGN_OR_RETURN(costs_,
-                           measure_costs(*executor, draft_ != nullptr, kv_plan_.max_context_tokens,
-                                         options_.on_progress));
+  if (emulator_) {
+    costs_ = costs_of(emulator_->profile());
+  } else {
+    FORERUN_ASSIGN_OR_RETURN(
+        costs_, measure_costs(*executor, draft_ != nullptr, kv_plan_.max_context_tokens,
+                              options_.on_progress));
+  }
   choice_ = choose_strategy(
       {.costs = costs_.table(), .has_draft_model = draft_ != nullptr, .rank_chances = {}});
   shared_acceptance_ = std::make_shared<SharedAcceptance>();
   fill_info();
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
-                          .shared_noise = options_.speculation.shared_noise},
+                          .shared_noise = options_.speculation.shared_noise,
+                          .recorder = options_.trace ? &recorder_ : nullptr},
       std::move(executor), [this](const Request& request) {
         // Submission has checked the options, so this cannot fail.
-        return std::move(
-                   make_strategy(strategy_options(request), shared_acceptance_, costs_.table()))
+        return std::move(make_strategy(strategy_options(request), shared_acceptance_, cost_table()))
             .value();
       });
   return Status();
@@ -214,6 +258,10 @@ void EngineImpl::fill_info() {
                                    ? "awq-int4"
                                    : std::string(dtype_name(config.dtype))) +
                               " activations=" + options_.activations;
+  if (emulator_) {
+    const StepProfile& profile = emulator_->profile();
+    info_.emulated = profile.name + ": " + profile.machine + " (" + profile.source + ")";
+  }
   info_.planner_report = describe_costs(costs_.table(), draft_ != nullptr) + choice_.report;
   info_.max_context_tokens = kv_plan_.max_context_tokens;
   info_.kv_bytes = kv_plan_.target_blocks * target_->decoder->kv_block_bytes();
@@ -239,7 +287,7 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   options.has_draft_model = !options_.draft.empty();
   if (target_) options.target_vocab = target_->opened.live_vocab();
   if (draft_) options.draft_vocab = draft_->opened.live_vocab();
-  options.record_rounds = request.record_rounds;
+  options.record_rounds = request.record_rounds || options_.trace;
   return options;
 }
 

@@ -177,9 +177,13 @@ void EngineLoop::handle(const WorkResult& result) {
     handle_failure(running, result.status);
     return;
   }
+  TurnTimer timer(options_.recorder, result);
   out_.clear();
   running.strategy->on_result(result, out_);
+  timer.note(out_);
+  if (!running.request->request().record_rounds) out_.rounds.clear();  // made for the trace
   deliver(running);
+  timer.finish();
 }
 
 bool EngineLoop::deliver(Running& running) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/active_request.h"
+#include "engine/trace_recorder.h"
 #include "exec/executor.h"
 #include "strategies/strategy.h"
 
@@ -41,6 +42,7 @@ class EngineLoop {
   struct Options {
     int32_t max_active = 64;
     bool shared_noise = true;
+    TraceRecorder* recorder = nullptr;  // null: turns are not traced
   };
 
   EngineLoop(Options options, std::unique_ptr<Executor> executor, StrategyFactory factory);

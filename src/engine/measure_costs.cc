@@ -63,6 +63,19 @@ Result<CostModel> measure_costs(RealExecutor& executor, bool has_draft, int32_t 
   return model;
 }
 
+CostModel costs_of(const StepProfile& profile) {
+  std::vector<CostPoint> points;
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    if (!profile.has(role)) continue;
+    for (const int32_t rows : CostModel::kKnots) {
+      points.push_back({role, rows, profile.seconds(role, {rows, kContextTokens})});
+    }
+  }
+  CostModel model;
+  model.fit(points);
+  return model;
+}
+
 std::string describe_costs(const CostTable& costs, bool has_draft) {
   std::string out = "ms a step at rows   ";
   const auto number = [&](const char* format, double value) {

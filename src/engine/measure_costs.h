@@ -5,6 +5,7 @@
 #include <string>
 
 #include "exec/real_executor.h"
+#include "exec/step_profile.h"
 #include "forerun/status.h"
 #include "planner/cost_model.h"
 #include "step/cost_table.h"
@@ -18,6 +19,9 @@ using ProgressCallback = std::function<void(const std::string& what, double frac
 // empty. Call before any sequence is open.
 Result<CostModel> measure_costs(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                                 const ProgressCallback& on_progress);
+
+// The same from a profile, for an emulated machine.
+CostModel costs_of(const StepProfile& profile);
 
 // The table as people read it.
 std::string describe_costs(const CostTable& costs, bool has_draft);

@@ -40,7 +40,7 @@ class RealExecutor::Outbox {
 class RealExecutor::RoleThread {
  public:
   RoleThread(Role role, StepRunner* runner, const RealExecutorOptions& options, Outbox* outbox)
-      : worker_(role, runner, options.row_budget, options.on_step),
+      : worker_(role, runner, options.row_budget, options.on_step, options.trace),
         outbox_(outbox),
         threaded_(options.threaded[static_cast<size_t>(role)]) {
     if (threaded_) thread_ = std::thread([this] { run(); });
@@ -205,6 +205,8 @@ void RealExecutor::submit(WorkItem item) {
   }
   PendingItem pending;
   pending.item = std::move(item);
+  pending.submit_ns =
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   if (pending.item.verify_by_rejection) attach_distributions(sequence, pending);
   roles_[role]->submit(std::move(pending));
 }

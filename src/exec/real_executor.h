@@ -31,8 +31,10 @@ struct RealExecutorOptions {
   std::array<bool, kNumRoles> threaded{};
   // Rows that a Step takes at most, a role.
   int32_t row_budget = 512;
-  // Called after every Step on the thread that ran it; may be empty.
+  // Called after every Step on the thread that ran it; may be empty. With `trace` the records carry
+  // items and CPU time.
   std::function<void(const StepRecord&)> on_step;
+  bool trace = false;
 };
 
 class RealExecutor : public Executor {

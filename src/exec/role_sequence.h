@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "forerun/status.h"
+#include "forerun/trace.h"
 #include "kv/sequence_kv.h"
 #include "sampling/logits_processor.h"
 #include "sampling/sampler.h"
@@ -26,6 +27,8 @@ struct PendingItem {
   WorkItem item;
   // verify_by_rejection: what each row's children were drawn from, or null; as many as rows.
   std::vector<std::shared_ptr<const DraftDistribution>> drafts;
+
+  int64_t submit_ns = 0;
 
   // How far it has come.
   bool edits_done = false;
@@ -50,8 +53,9 @@ struct RoleSequence {
   const SequenceSpec spec;
   const bool penalized;  // its sampler looks at the history
   SequenceKv kv;
-  TokenCounts counts;  // of the prefix; kept only if `penalized`
-  Status failed;       // not ok: every further item fails with it
+  TokenCounts counts;             // of the prefix; kept only if `penalized`
+  Status failed;                  // not ok: every further item fails with it
+  Reroot reroot = Reroot::kNone;  // by edits since its last Step
   std::deque<PendingItem> queue;
 
   void count_token(TokenId token, int32_t position) {

@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <string>
 #include <utility>
 
 namespace forerun {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+int64_t now_ns() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 constexpr SequenceId kScratchSequence = ~SequenceId{0};
@@ -19,13 +18,22 @@ constexpr SequenceId kScratchSequence = ~SequenceId{0};
 }  // namespace
 
 RoleWorker::RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
-                       std::function<void(const StepRecord&)> on_step)
+                       std::function<void(const StepRecord&)> on_step, bool trace)
     : role_(role),
       runner_(runner),
       row_budget_(std::max(1, row_budget)),
       on_step_(std::move(on_step)),
+      trace_(trace),
       pool_(runner->kv_blocks()),
       builder_(runner->config().vocab_size) {}
+
+// What reading it costs, a system call, is only spent on traces.
+int64_t RoleWorker::cpu_ns() const {
+  if (!trace_) return 0;
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
   sequences_.emplace(sequence, std::make_unique<RoleSequence>(sequence, spec, &pool_));
@@ -99,6 +107,9 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
     FORERUN_RETURN_IF_ERROR(runner_->move_kv(view, moves_));
   }
   sequence.kv.release_unused();
+  if (role_ == Role::kDraft && !edits.empty()) {
+    sequence.reroot = sequence.kv.tree_rows().empty() ? Reroot::kMiss : Reroot::kHit;
+  }
   return {};
 }
 
@@ -167,16 +178,19 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       continue;
     }
     pieces_.push_back(&sequence);
+    if (trace_) items_.push_back({sequence.id, count, item.submit_ns, sequence.reroot});
+    sequence.reroot = Reroot::kNone;
     return true;
   }
   return false;
 }
 
 void RoleWorker::step(std::vector<FinishedItem>& finished) {
-  const auto start = Clock::now();
+  const int64_t start_ns = now_ns();
+  const int64_t start_cpu_ns = cpu_ns();
   builder_.clear();
   pieces_.clear();
-  run_seconds_ = 0.0;
+  items_.clear();
   turn_.swap(ready_);
   ready_.clear();
   // Those that get no room keep their place; those that are served go to the back.
@@ -197,16 +211,22 @@ void RoleWorker::step(std::vector<FinishedItem>& finished) {
   record.rows = rows;
   record.sequences = static_cast<int32_t>(pieces_.size());
   record.context_tokens = context_tokens;
-  record.seconds = run_seconds_;
-  record.host_seconds = seconds_since(start) - run_seconds_;
+  record.seconds = 1e-9 * static_cast<double>(run_end_ns_ - run_start_ns_);
+  record.host_seconds = 1e-9 * static_cast<double>(now_ns() - start_ns) - record.seconds;
+  record.start_ns = run_start_ns_;
+  record.end_ns = run_end_ns_;
+  record.host_cpu_ns = cpu_ns() - start_cpu_ns - run_cpu_ns_;
+  record.items = items_;
   on_step_(record);
 }
 
 void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
   const StepBuilder::Built built = builder_.finish();
-  const auto start = Clock::now();
+  const int64_t start_cpu_ns = cpu_ns();
+  run_start_ns_ = now_ns();
   const Status status = runner_->run(*built.step, built.tasks, built.rejections);
-  run_seconds_ = seconds_since(start);
+  run_end_ns_ = now_ns();
+  run_cpu_ns_ = cpu_ns() - start_cpu_ns;
   // Tasks and pieces are in the same order.
   size_t task = 0;
   size_t rejection = 0;
@@ -254,7 +274,10 @@ Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens) {
 
   auto callback = std::exchange(on_step_, nullptr);
   StepRecord last;
-  on_step_ = [&last](const StepRecord& record) { last = record; };
+  on_step_ = [&last](const StepRecord& record) {
+    last = record;
+    last.items = {};
+  };
   // Rows form a binary tree: about what drafts look like.
   PendingItem item;
   item.item.sequence = kScratchSequence;

@@ -27,9 +27,10 @@ namespace forerun {
 class RoleWorker {
  public:
   // `runner` must outlive the worker. `row_budget`: rows a Step takes at most; at least 1.
-  // `on_step` may be empty; it is called after every Step on the worker's thread.
+  // `on_step` may be empty; it is called after every Step on the worker's thread, with items and
+  // CPU time if `trace`.
   RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
-             std::function<void(const StepRecord&)> on_step);
+             std::function<void(const StepRecord&)> on_step, bool trace = false);
 
   // `sequence` is not open.
   void open(SequenceId sequence, const SequenceSpec& spec);
@@ -55,20 +56,26 @@ class RoleWorker {
   Status apply_edits(RoleSequence& sequence, const std::vector<Edit>& edits);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item) const;
   void run_step(std::vector<FinishedItem>& finished);
+  int64_t cpu_ns() const;
   std::string describe(const RoleSequence& sequence) const;
 
   const Role role_;
   StepRunner* runner_;
   const int32_t row_budget_;
   std::function<void(const StepRecord&)> on_step_;
+  const bool trace_;
   BlockPool pool_;
   std::unordered_map<SequenceId, std::unique_ptr<RoleSequence>> sequences_;
   std::vector<RoleSequence*> ready_;   // with items, in the order of their turns
   std::vector<RoleSequence*> turn_;    // scratch: ready_ while a Step is built
   std::vector<RoleSequence*> pieces_;  // whose front items the Step runs
+  std::vector<TraceItem> items_;       // as many, where it traces
   StepBuilder builder_;
   std::vector<KvMove> moves_;
-  double run_seconds_ = 0.0;
+  // Of the Step being run.
+  int64_t run_start_ns_ = 0;
+  int64_t run_end_ns_ = 0;
+  int64_t run_cpu_ns_ = 0;
 };
 
 }  // namespace forerun

@@ -1,8 +1,10 @@
-// How long a Step took: what executors publish for the planner and for traces.
+// How long a Step took and whose it was: what executors publish for the planner and for traces.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "forerun/trace.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -14,6 +16,14 @@ struct StepRecord {
   int32_t context_tokens = 0;  // what the row that sees most sees
   double seconds = 0.0;        // forward and sampling
   double host_seconds = 0.0;   // the rest: edits, building the Step, collecting results
+
+  // Of the forward and sampling, by the executor's clock.
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  // Where the executor traces: the host's share in thread CPU time, and whose rows these were
+  // (valid during the call).
+  int64_t host_cpu_ns = 0;
+  std::span<const TraceItem> items;
 };
 
 }  // namespace forerun

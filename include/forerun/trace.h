@@ -1,0 +1,65 @@
+// What an engine tells of its Steps: a trace for timelines, and how well an emulation kept its
+// times.
+//
+// Plain data. Times are nanoseconds of the machine's steady clock, or of the simulated executor's
+// virtual one; only differences mean anything.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace forerun {
+
+// What became of the draft's tree when a verification had moved its root (SwiftSpec §3.2).
+enum class Reroot : uint8_t {
+  kNone,  // the root did not move
+  kHit,   // nodes below the new root kept their KV
+  kMiss,  // nothing of the tree was of use
+};
+
+// One request's share of a Step.
+struct TraceItem {
+  uint64_t request = 0;  // a request that is rebuilt after a preemption gets a new number
+  int32_t rows = 0;
+  int64_t submit_ns = 0;
+  Reroot reroot = Reroot::kNone;  // by the item's KV edits, before its rows ran; draft only
+};
+
+// A Step of one model.
+struct TraceStep {
+  bool draft = false;
+  int32_t rows = 0;
+  int32_t context_tokens = 0;  // what the row that sees most sees
+  int64_t start_ns = 0;        // forward and sampling
+  int64_t end_ns = 0;
+  int64_t host_ns = 0;  // edits, building the Step, collecting results: thread CPU time
+  std::vector<TraceItem> items;
+};
+
+// The engine's work between a result and the next work of its request.
+struct TraceTurn {
+  uint64_t request = 0;
+  bool draft = false;  // whose result it was
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  int64_t cpu_ns = 0;          // the same in thread CPU time
+  int32_t submitted = 0;       // work items
+  int32_t tokens = 0;          // that came out
+  int32_t verified_rows = 0;   // of the verification that ended here; 0: none did
+  int32_t accepted_nodes = 0;  // of its nodes, the root aside
+};
+
+struct Trace {
+  std::vector<TraceStep> steps;
+  std::vector<TraceTurn> turns;
+  int64_t dropped = 0;  // Steps and turns beyond the recorder's capacity
+};
+
+// How Steps kept to the profile of EngineOptions::emulate.
+struct EmulationStats {
+  int64_t steps = 0;
+  int64_t late_steps = 0;     // whose arithmetic alone took longer than the profile says
+  double late_seconds = 0.0;  // by how much, in all
+};
+
+}  // namespace forerun

@@ -1,0 +1,46 @@
+// Collects what executors and the loop tell of Steps and turns, for Engine::take_trace(). Any
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "exec/step_record.h"
+#include "forerun/trace.h"
+#include "step/work.h"
+#include "strategies/strategy.h"
+
+namespace forerun {
+
+class TraceRecorder {
+ public:
+  // Keeps at most so many Steps and as many turns; the rest is counted as dropped.
+  explicit TraceRecorder(size_t capacity = size_t{1} << 19) : capacity_(capacity) {}
+
+  void add_step(const StepRecord& record);
+  void add_turn(const TraceTurn& turn);
+  // What has come since the last call.
+  Trace take();
+
+ private:
+  const size_t capacity_;
+  std::mutex mutex_;
+  Trace trace_;
+};
+
+// Times one turn of the loop, from construction to finish(); does nothing without a recorder.
+class TurnTimer {
+ public:
+  TurnTimer(TraceRecorder* recorder, const WorkResult& result);
+  // What the strategy answered, before it is handed on.
+  void note(const StrategyOutput& out);
+  void finish();
+
+ private:
+  TraceRecorder* recorder_;
+  TraceTurn turn_;
+};
+
+}  // namespace forerun

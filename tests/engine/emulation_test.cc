@@ -1,0 +1,151 @@
+// The engine on an emulated machine, and its traces.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "checkpoint/testing.h"
+#include "forerun/engine.h"
+#include "support/toy_model.h"
+
+namespace forerun::testing {
+namespace {
+
+constexpr const char* kProfiles = R"({
+  "forerun_profiles": 1, "source": "a test", "machine": "no machine",
+  "models": {
+    "target": {"model": "T", "devices": 1, "steps": [{"rows": 8, "ms": 4, "source": "-"}]},
+    "draft": {"model": "D", "devices": 1, "steps": [{"rows": 8, "ms": 1, "source": "-"}]},
+    "instant": {"model": "I", "devices": 1, "steps": [{"rows": 8, "ms": 0.00001, "source": "-"}]}},
+  "profiles": {
+    "serial": {"devices": "shared", "target": "target", "draft": "draft"},
+    "side-by-side": {"devices": "separate", "target": "target", "draft": "draft"},
+    "too-fast": {"devices": "shared", "target": "instant", "draft": "instant"},
+    "alone": {"devices": "shared", "target": "target"}}})";
+
+class EmulationTest : public ::testing::Test {
+ protected:
+  EmulationTest() : pair_(toy()) {
+    EXPECT_TRUE(write_text(dir_.path() / "profiles.json", kProfiles).ok());
+  }
+  static ToySpec toy() {
+    ToySpec spec;
+    spec.dtype = DType::kBf16;
+    spec.logit_std = 3.0f;
+    return spec;
+  }
+  EngineOptions options(const std::string& profile) const {
+    EngineOptions options;
+    options.model = pair_.target();
+    options.draft = pair_.draft();
+    options.devices = "cpu:0";
+    if (!profile.empty()) options.emulate = (dir_.path() / "profiles.json").string() + profile;
+    return options;
+  }
+  static Request request() {
+    Request request;
+    request.prompt_tokens = {11, 22, 33, 44};
+    request.max_new_tokens = 24;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0.8f;
+    request.sampling.seed = 5;
+    request.speculation = SpeculationOptions{.strategy = "serial_tree", .shape = "best"};
+    return request;
+  }
+  static Output run(const EngineOptions& options) {
+    const auto engine = Engine::create(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return engine.ok() ? complete(**engine, request()) : Output{};
+  }
+
+  ToyPair pair_;
+  TempDir dir_;
+};
+
+TEST_F(EmulationTest, TokensStayWhatTheyAreAndTimeBecomesTheProfiles) {
+  const Output real = run(options(""));
+  ASSERT_EQ(real.tokens.size(), 24u);
+  for (const std::string profile : {"#serial", "#side-by-side"}) {
+    const auto engine = Engine::create(options(profile));
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    EXPECT_EQ((*engine)->info().emulated, profile.substr(1) + ": no machine (a test)");
+    const Output emulated = complete(**engine, request());
+    EXPECT_EQ(emulated.tokens, real.tokens);
+    // No less than the profile's: sleeping ends late, never early.
+    EXPECT_GE(
+        emulated.stats.decode_s,
+        0.004 * static_cast<double>(emulated.stats.target_steps) +
+            0.001 * static_cast<double>(emulated.stats.draft_steps - emulated.stats.target_steps));
+    const EmulationStats stats = (*engine)->emulation();
+    EXPECT_GE(stats.steps, emulated.stats.target_steps + emulated.stats.draft_steps);
+    EXPECT_LE(stats.late_steps, stats.steps);
+  }
+}
+
+TEST_F(EmulationTest, StepsThatCannotKeepUpAreReported) {
+  const auto engine = Engine::create(options("#too-fast"));
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  complete(**engine, request());
+  const EmulationStats stats = (*engine)->emulation();
+  EXPECT_GT(stats.steps, 0);
+  EXPECT_EQ(stats.late_steps, stats.steps);
+  EXPECT_GT(stats.late_seconds, 0.0);
+}
+
+TEST_F(EmulationTest, ARefusalNamesTheProfile) {
+  const auto refusal = [](const EngineOptions& options) {
+    const auto engine = Engine::create(options);
+    EXPECT_FALSE(engine.ok());
+    return engine.status().message();
+  };
+  EXPECT_NE(refusal(options("#nobody")).find("accepted after #: alone, serial"), std::string::npos);
+  EXPECT_NE(refusal(options("#alone")).find("no times for a draft"), std::string::npos);
+  EngineOptions missing = options("");
+  missing.emulate = "/nowhere.json";
+  EXPECT_NE(refusal(missing).find("/nowhere.json: no such file"), std::string::npos);
+  EngineOptions plain = options("#alone");
+  plain.draft.clear();
+  EXPECT_TRUE(Engine::create(plain).ok());
+}
+
+TEST_F(EmulationTest, ATraceHoldsEveryStepAndRound) {
+  EngineOptions traced = options("#side-by-side");
+  traced.trace = true;
+  const auto engine = Engine::create(traced);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const Output output = complete(**engine, request());
+  const Trace trace = (*engine)->take_trace();
+  const auto drafts = std::count_if(trace.steps.begin(), trace.steps.end(),
+                                    [](const TraceStep& step) { return step.draft; });
+  // The prefill of each model is a Step too; the draft may have one in flight at the end.
+  EXPECT_EQ(static_cast<int64_t>(trace.steps.size()) - drafts, output.stats.target_steps + 1);
+  EXPECT_GE(drafts, output.stats.draft_steps);
+  int64_t tokens = 0;
+  int64_t accepted = 0;
+  for (const TraceTurn& turn : trace.turns) {
+    tokens += turn.tokens;
+    accepted += turn.accepted_nodes;
+    EXPECT_LE(turn.start_ns, turn.end_ns);
+    EXPECT_GE(turn.cpu_ns, 0);
+  }
+  EXPECT_GE(tokens, 24);
+  EXPECT_EQ(accepted, output.stats.accepted_tokens);
+  const bool rerooted = std::any_of(
+      trace.steps.begin(), trace.steps.end(),
+      [](const TraceStep& step) { return step.draft && step.items.at(0).reroot != Reroot::kNone; });
+  EXPECT_TRUE(rerooted);
+  for (const TraceStep& step : trace.steps) {
+    EXPECT_GE(step.end_ns - step.start_ns, step.draft ? 1'000'000 : 4'000'000);
+    EXPECT_LE(step.items.at(0).submit_ns, step.start_ns);
+  }
+  EXPECT_TRUE((*engine)->take_trace().steps.empty());
+  EXPECT_EQ(trace.dropped, 0);
+
+  const auto quiet = Engine::create(options(""));
+  ASSERT_TRUE(quiet.ok());
+  complete(**quiet, request());
+  EXPECT_TRUE((*quiet)->take_trace().turns.empty());
+}
+
+}  // namespace
+}  // namespace forerun::testing
