@@ -19,77 +19,13 @@
 #include <utility>
 #include <vector>
 
+#include "step/acceptance_model.h"
 #include "step/cost_table.h"
 #include "step/work.h"
 
 namespace forerun {
 
-inline uint64_t mix_hash(uint64_t hash, uint64_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
-  hash *= 0xbf58476d1ce4e5b9u;
-  return hash ^ hash >> 31;
-}
-
-// Target and draft as functions of a history's hash.
-struct FakeModels {
-  uint64_t seed = 1;
-  int32_t vocab = 50;
-  int32_t draft_vocab = 50;
-  // rank_hit[r]: how often the target's token is the draft's r-th guess, on average. A history's
-  // own chances vary around it by `spread` (0 to 1), and the draft's log-probabilities tell, off by
-  // the factor `honesty` (1: calibrated; above 1: it believes too much in its best guess).
-  std::vector<double> rank_hit = {0.6, 0.1, 0.06, 0.04, 0.02, 0.02, 0.01, 0.01};
-  double spread = 0.5;
-  double honesty = 1.0;
-  // Not empty: rank_hit of the next `phase_tokens` positions, then the next entry's, and so on.
-  std::vector<std::vector<double>> phases;
-  int32_t phase_tokens = 0;
-
-  static double uniform(uint64_t hash) {
-    return static_cast<double>(mix_hash(hash, 77) >> 11) * 0x1p-53;
-  }
-  TokenId target_token(uint64_t history) const {
-    return static_cast<TokenId>(mix_hash(history, seed) % static_cast<uint64_t>(vocab));
-  }
-  // Chance that the first guess is right after this history.
-  double top_chance(uint64_t history, double mean) const {
-    const double u = uniform(mix_hash(history, seed + 1));
-    // Between the mean and certainty, or between nothing and the mean; the mean stays.
-    const double reach = u < 1.0 - mean ? -mean : 1.0 - mean;
-    return mean + spread * reach;
-  }
-  std::vector<Candidate> draft_top(uint64_t history, int32_t count, int32_t position) const {
-    const std::vector<double>& hits =
-        phases.empty() ? rank_hit
-                       : phases[static_cast<size_t>(position / phase_tokens) % phases.size()];
-    const double mean = hits.empty() ? 0.0 : hits[0];
-    const double top = top_chance(history, mean);
-    std::vector<double> chances;
-    for (size_t r = 0; r < hits.size(); ++r) {
-      chances.push_back(r == 0 || mean >= 1.0 ? top : hits[r] * (1.0 - top) / (1.0 - mean));
-    }
-    double u = uniform(mix_hash(history, seed + 2));
-    size_t hit = 0;
-    while (hit < chances.size() && u >= chances[hit]) u -= chances[hit++];
-    const TokenId right = target_token(history);
-    std::vector<Candidate> result;
-    for (size_t r = 0; static_cast<int32_t>(result.size()) < count && r < 64; ++r) {
-      auto token = static_cast<TokenId>((static_cast<size_t>(right) + 1 + r * 7) %
-                                        static_cast<size_t>(draft_vocab));
-      if (r == hit && hit < chances.size()) token = right;
-      const auto same = std::find_if(result.begin(), result.end(),
-                                     [&](const Candidate& c) { return c.token == token; });
-      if (token >= draft_vocab || same != result.end() || (r != hit && token == right)) {
-        continue;
-      }
-      const double chance = r < chances.size() ? chances[r] : 0.001;
-      const double told =
-          r == 0 ? std::pow(std::max(chance, 1e-4), 1.0 / honesty) : chance / honesty;
-      result.push_back({token, static_cast<float>(std::log(std::max(told, 1e-6)))});
-    }
-    return result;
-  }
-};
+using FakeModels = AcceptanceModel;
 
 class FakeExecutor {
  public:

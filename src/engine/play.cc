@@ -1,0 +1,133 @@
+#include "engine/play.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};
+
+struct Active {
+  size_t index = 0;
+  std::unique_ptr<Strategy> strategy;
+};
+
+class Player {
+ public:
+  Player(Executor& executor, std::span<const PlayRequest> requests, const PlayOptions& options)
+      : executor_(executor), requests_(requests), options_(options), played_(requests.size()) {}
+  ~Player() {
+    for (const auto& [sequence, active] : active_) executor_.close(sequence);
+  }
+
+  Status run() {
+    FORERUN_RETURN_IF_ERROR(admit());
+    while (!active_.empty()) {
+      const std::optional<WorkResult> result = executor_.next(kPatience);
+      if (!result) {
+        return Status(StatusCode::kInternal,
+                      "play: " + std::to_string(active_.size()) +
+                          " requests wait, and the executor has nothing to do");
+      }
+      FORERUN_RETURN_IF_ERROR(result->status);
+      const auto found = active_.find(result->sequence);
+      if (found == active_.end()) continue;
+      out_.clear();
+      found->second.strategy->on_result(*result, out_);
+      deliver(found->first, found->second);
+      FORERUN_RETURN_IF_ERROR(admit());
+    }
+    return {};
+  }
+  std::vector<PlayedRequest> take() { return std::move(played_); }
+
+ private:
+  Status admit() {
+    while (next_ < requests_.size() &&
+           static_cast<int32_t>(active_.size()) < std::max(options_.max_active, 1)) {
+      const size_t index = next_++;
+      const PlayRequest& request = requests_[index];
+      SequenceSpec spec;
+      spec.sampling = request.sampling;
+      spec.prompt_tokens = static_cast<int32_t>(request.prompt.size());
+      spec.max_tokens = spec.prompt_tokens + request.new_tokens;
+      spec.shared_noise = request.shared_noise;
+      const SequenceId sequence = index + 1;
+      FORERUN_RETURN_IF_ERROR(executor_.open(sequence, spec));
+      Active& active = active_[sequence];
+      active.index = index;
+      active.strategy = options_.make_strategy(index);
+      played_[index].start_seconds = options_.clock();
+      out_.clear();
+      active.strategy->start({.sequence = sequence,
+                              .tokens = request.prompt,
+                              .max_tokens = spec.max_tokens,
+                              .sampling = spec.sampling},
+                             out_);
+      deliver(sequence, active);
+    }
+    return {};
+  }
+
+  void deliver(SequenceId sequence, Active& active) {
+    PlayedRequest& played = played_[active.index];
+    const auto wanted = static_cast<size_t>(requests_[active.index].new_tokens);
+    if (!out_.tokens.empty()) {
+      const double now = options_.clock();
+      if (played.tokens.empty()) played.first_token_seconds = now;
+      played.last_token_seconds = now;
+    }
+    for (const EmittedToken& token : out_.tokens) {
+      if (played.tokens.size() < wanted) played.tokens.push_back(token.token);
+    }
+    if (played.tokens.size() < wanted) {
+      for (WorkItem& item : out_.work) executor_.submit(std::move(item));
+      return;
+    }
+    played.stats = active.strategy->stats();
+    executor_.close(sequence);
+    active_.erase(sequence);
+  }
+
+  Executor& executor_;
+  const std::span<const PlayRequest> requests_;
+  const PlayOptions& options_;
+  std::vector<PlayedRequest> played_;
+  std::map<SequenceId, Active> active_;
+  size_t next_ = 0;
+  StrategyOutput out_;
+};
+
+}  // namespace
+
+double PlayedRequest::tokens_per_s() const {
+  const double seconds = last_token_seconds - first_token_seconds;
+  return seconds > 0.0 ? static_cast<double>(tokens.size() - 1) / seconds : 0.0;
+}
+
+double PlayedRequest::tokens_per_step() const {
+  return stats.target_steps > 0
+             ? static_cast<double>(tokens.size() - 1) / static_cast<double>(stats.target_steps)
+             : 0.0;
+}
+
+Result<std::vector<PlayedRequest>> play(Executor& executor, std::span<const PlayRequest> requests,
+                                        const PlayOptions& options) {
+  for (const PlayRequest& request : requests) {
+    if (request.prompt.empty() || request.new_tokens < 1) {
+      return Status(StatusCode::kInvalidArgument,
+                    "play: found a request of " + std::to_string(request.prompt.size()) +
+                        " prompt tokens and " + std::to_string(request.new_tokens) +
+                        " new ones; accepted are 1 and more");
+    }
+  }
+  Player player(executor, requests, options);
+  FORERUN_RETURN_IF_ERROR(player.run());
+  return player.take();
+}
+
+}  // namespace forerun

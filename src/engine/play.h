@@ -1,0 +1,52 @@
+// Plays requests on any executor, by any clock, on the calling thread: how strategies are measured
+// on simulated machines and compared with emulated ones. No text, no events, no preemption; the
+// engine's loop is engine_loop.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/executor.h"
+#include "forerun/sampling_params.h"
+#include "forerun/status.h"
+#include "strategies/strategy.h"
+
+namespace forerun {
+
+struct PlayRequest {
+  std::vector<TokenId> prompt;  // not empty
+  int32_t new_tokens = 1;       // at least 1; ends there and nowhere else
+  SamplingParams sampling;
+  bool shared_noise = true;
+};
+
+struct PlayedRequest {
+  std::vector<TokenId> tokens;  // the output
+  StrategyStats stats;
+  double start_seconds = 0.0;  // by the clock given
+  double first_token_seconds = 0.0;
+  double last_token_seconds = 0.0;
+
+  // Output tokens but the first, a second, after the first.
+  double tokens_per_s() const;
+  // The first token comes from the prefill.
+  double tokens_per_step() const;
+};
+
+struct PlayOptions {
+  int32_t max_active = 1;         // requests at a time; others wait in order
+  std::function<double()> clock;  // seconds
+  // Makes the strategy of requests[index].
+  std::function<std::unique_ptr<Strategy>(size_t index)> make_strategy;
+};
+
+// In the order of `requests`. Fails with the first request's failure, and where the executor has
+// nothing left to do before a request has its tokens (kInternal). Sequences are closed either way;
+// none of `executor` may be open.
+Result<std::vector<PlayedRequest>> play(Executor& executor, std::span<const PlayRequest> requests,
+                                        const PlayOptions& options);
+
+}  // namespace forerun

@@ -1,0 +1,274 @@
+// Strategies on the simulated executor, alone and against the emulated one.
+#include "engine/play.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/testing.h"
+#include "exec/cpu_step_runner.h"
+#include "exec/real_executor.h"
+#include "exec/recorded_acceptance.h"
+#include "exec/simulated_executor.h"
+#include "exec/step_emulator.h"
+#include "model/cpu_decoder.h"
+#include "strategies/make_strategy.h"
+
+namespace forerun {
+namespace {
+
+StepProfile profile_of(double target_ms, double draft_ms, bool separate) {
+  StepProfile profile;
+  profile.name = "test";
+  profile.separate_devices = separate;
+  profile.times[0].add({8, 0}, 1e-3 * target_ms);
+  profile.times[0].add({16, 0}, 1.3e-3 * target_ms);
+  profile.times[1].add({8, 0}, 1e-3 * draft_ms);
+  return profile;
+}
+
+std::vector<PlayRequest> requests_of(size_t count, int32_t new_tokens) {
+  std::vector<PlayRequest> requests(count);
+  for (size_t index = 0; index < count; ++index) {
+    requests[index].prompt.resize(5 + 3 * index);
+    std::iota(requests[index].prompt.begin(), requests[index].prompt.end(),
+              static_cast<TokenId>(10 + index));
+    requests[index].new_tokens = new_tokens;
+    requests[index].sampling.temperature = 0.0f;
+  }
+  return requests;
+}
+
+StrategyOptions best_tree() {
+  StrategyOptions options;
+  options.shape = "best";
+  options.verify_tokens = 8;
+  options.draft_width = 8;
+  options.draft_depth = 3;
+  return options;
+}
+
+PlayOptions play_options(const StrategyOptions& strategy, std::function<double()> clock,
+                         int32_t max_active = 1) {
+  return {.max_active = max_active, .clock = std::move(clock), .make_strategy = [strategy](size_t) {
+            return std::move(make_strategy(strategy)).value();
+          }};
+}
+
+class SimulatedPlay : public ::testing::Test {
+ protected:
+  SimulatedExecutor& make(const StepProfile& profile, double host_seconds = 0.0) {
+    AcceptanceModel model;
+    model.vocab = model.draft_vocab = 5000;
+    SimulatedExecutorOptions options;
+    options.profile = profile;
+    options.acceptance = std::make_shared<ModelledAcceptance>(model);
+    options.host_seconds = host_seconds;
+    options.trace = true;
+    options.on_step = [this](const StepRecord& record) { records_.push_back(record); };
+    executor_ = std::make_unique<SimulatedExecutor>(std::move(options));
+    return *executor_;
+  }
+  std::vector<PlayedRequest> run(const StrategyOptions& strategy,
+                                 const std::vector<PlayRequest>& requests, int32_t max_active = 1) {
+    auto played = play(*executor_, requests,
+                       play_options(
+                           strategy, [this] { return executor_->now_seconds(); }, max_active));
+    EXPECT_TRUE(played.ok()) << played.status().message();
+    return played.ok() ? std::move(*played) : std::vector<PlayedRequest>{};
+  }
+  std::unique_ptr<SimulatedExecutor> executor_;
+  std::vector<StepRecord> records_;
+};
+
+TEST_F(SimulatedPlay, PlainDecodingTakesAStepAToken) {
+  make(profile_of(10, 3, false), 0.5e-3);
+  StrategyOptions plain;
+  plain.name = "autoregressive";
+  const auto played = run(plain, requests_of(1, 41));
+  ASSERT_EQ(played.size(), 1u);
+  EXPECT_EQ(played[0].tokens.size(), 41u);
+  EXPECT_NEAR(played[0].last_token_seconds - played[0].first_token_seconds, 40 * 10.5e-3, 1e-9);
+  EXPECT_EQ(executor_->kv_usage(Role::kTarget).used_blocks, 0);
+}
+
+TEST_F(SimulatedPlay, TreesGiveThePlainTokensAndTheirStepsAddUp) {
+  const auto requests = requests_of(3, 100);
+  make(profile_of(10, 3, false));
+  StrategyOptions plain;
+  plain.name = "autoregressive";
+  const auto expected = run(plain, requests);
+  make(profile_of(10, 3, false));
+  records_.clear();
+  const auto played = run(best_tree(), requests);
+  ASSERT_EQ(played.size(), 3u);
+  for (size_t index = 0; index < played.size(); ++index) {
+    EXPECT_EQ(played[index].tokens, expected[index].tokens);
+    EXPECT_GT(played[index].tokens_per_step(), 1.5);
+  }
+  // On shared devices one Step runs at a time.
+  int64_t end_ns = 0;
+  double seconds = 0.0;
+  for (const StepRecord& record : records_) {
+    EXPECT_GE(record.start_ns, end_ns);
+    end_ns = record.end_ns;
+    seconds += record.seconds;
+  }
+  EXPECT_NEAR(seconds, executor_->now_seconds(), 1e-6);
+}
+
+TEST_F(SimulatedPlay, RequestsShareStepsAndFinishSoonerTogether) {
+  const auto requests = requests_of(8, 60);
+  make(profile_of(10, 3, false));
+  const auto alone = run(best_tree(), requests);
+  const double alone_seconds = executor_->now_seconds();
+  make(profile_of(10, 3, false));
+  const auto together = run(best_tree(), requests, 8);
+  ASSERT_EQ(together.size(), alone.size());
+  for (size_t index = 0; index < alone.size(); ++index) {
+    EXPECT_EQ(together[index].tokens, alone[index].tokens);
+  }
+  EXPECT_LT(executor_->now_seconds(), 0.7 * alone_seconds);
+  EXPECT_EQ(executor_->kv_usage(Role::kTarget).used_blocks, 0);
+  EXPECT_EQ(executor_->kv_usage(Role::kDraft).used_blocks, 0);
+}
+
+TEST_F(SimulatedPlay, SeparateDevicesRunSideBySide) {
+  make(profile_of(10, 3, true));
+  ASSERT_TRUE(executor_->open(1, {.sampling = {}, .prompt_tokens = 1, .max_tokens = 50}).ok());
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    WorkItem item;
+    item.sequence = 1;
+    item.role = role;
+    item.rows.resize(1);
+    item.rows[0].want = Want::kSample;
+    executor_->submit(std::move(item));
+  }
+  const auto first = executor_->next({});
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->role, Role::kDraft);
+  EXPECT_EQ(executor_->now_ns(), 3'000'000);
+  const auto second = executor_->next({});
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(executor_->now_ns(), 10'000'000);
+  EXPECT_FALSE(executor_->next({}).has_value());
+}
+
+TEST_F(SimulatedPlay, AFailureIsReportedAndLeavesNothingOpen) {
+  StepProfile profile = profile_of(10, 3, false);
+  profile.times[1] = {};
+  make(profile);
+  const auto requests = requests_of(1, 10);
+  const auto played = play(*executor_, requests,
+                           play_options(best_tree(), [this] { return executor_->now_seconds(); }));
+  ASSERT_FALSE(played.ok());
+  EXPECT_NE(played.status().message().find("draft, which has no model"), std::string::npos);
+  EXPECT_EQ(executor_->kv_usage(Role::kTarget).used_blocks, 0);
+  EXPECT_FALSE(play(*executor_, std::vector<PlayRequest>(1), {}).ok());
+}
+
+// A toy pair behind a real executor, its Steps stretched by an emulator where there is one.
+struct ToyMachine {
+  ToyMachine() {
+    ToySpec spec;
+    spec.dtype = DType::kBf16;
+    spec.logit_std = 3.0f;
+    load(Role::kTarget, spec);
+    spec.perturbation = 0.15f;
+    load(Role::kDraft, spec);
+  }
+  void load(Role role, const ToySpec& spec) {
+    const auto index = static_cast<size_t>(role);
+    const auto path = dir.path() / role_name(role);
+    EXPECT_TRUE(write_toy_checkpoint(path, spec).ok());
+    checkpoints[index] = std::make_unique<Checkpoint>(Checkpoint::open(path).value());
+    CpuDecoderOptions options;
+    options.kv_blocks = 64;
+    decoders[index] =
+        CpuDecoder::load(*checkpoints[index], device.get(), std::move(options)).value();
+  }
+  std::unique_ptr<RealExecutor> executor(StepEmulator* emulator) {
+    RealExecutorOptions options;
+    for (const Role role : {Role::kTarget, Role::kDraft}) {
+      const auto index = static_cast<size_t>(role);
+      std::unique_ptr<StepRunner> runner = std::make_unique<CpuStepRunner>(
+          decoders[index].get(), device.get(), decoders[index]->config().vocab_size);
+      if (emulator != nullptr) runner = emulator->wrap(role, std::move(runner));
+      options.runners[index] = std::move(runner);
+    }
+    if (emulator != nullptr) options.threaded.fill(emulator->profile().separate_devices);
+    return std::make_unique<RealExecutor>(std::move(options));
+  }
+
+  TempDir dir;
+  std::unique_ptr<CpuDevice> device = CpuDevice::create({}, 1).value();
+  std::array<std::unique_ptr<Checkpoint>, kNumRoles> checkpoints;
+  std::array<std::unique_ptr<Decoder>, kNumRoles> decoders;
+};
+
+double machine_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The same requests, once in real time with real models, once in virtual time with what these
+// models were recorded to say.
+TEST(SimulatedAndEmulated, AgreeWithinFivePercentAndOnEveryToken) {
+  const StepProfile profile = profile_of(10.48, 3.25, false);
+  const auto requests = requests_of(2, 60);
+  ToyMachine machine;
+
+  RecordedAcceptance recorded(machine.decoders[0]->config().vocab_size);
+  const auto real = machine.executor(nullptr);
+  StrategyOptions plain;
+  plain.name = "autoregressive";
+  const auto texts = play(*real, requests, play_options(plain, machine_seconds));
+  ASSERT_TRUE(texts.ok()) << texts.status().message();
+  for (size_t index = 0; index < requests.size(); ++index) {
+    std::vector<TokenId> tokens = requests[index].prompt;
+    tokens.insert(tokens.end(), (*texts)[index].tokens.begin(), (*texts)[index].tokens.end());
+    SequenceSpec spec;
+    spec.sampling = requests[index].sampling;
+    spec.max_tokens = 200;
+    auto text = record_acceptance(*real, 1, spec, tokens,
+                                  static_cast<int32_t>(requests[index].prompt.size()));
+    ASSERT_TRUE(text.ok()) << text.status().message();
+    ASSERT_TRUE(recorded.add(std::move(*text)).ok());
+  }
+
+  SimulatedExecutorOptions options;
+  options.profile = profile;
+  options.acceptance = std::make_shared<RecordedAcceptance>(recorded);
+  SimulatedExecutor simulated(std::move(options));
+  const double before = machine_seconds();
+  const auto virtual_run =
+      play(simulated, requests, play_options(best_tree(), [&] { return simulated.now_seconds(); }));
+  const double taken = machine_seconds() - before;
+  ASSERT_TRUE(virtual_run.ok()) << virtual_run.status().message();
+  RecordProperty("times_faster_than_simulated", static_cast<int>(simulated.now_seconds() / taken));
+
+  // Real time: a neighbour on the machine can only slow the emulated run down, so the best of
+  // three.
+  double closest = 1e9;
+  for (int attempt = 0; attempt < 3 && closest > 0.05; ++attempt) {
+    StepEmulator emulator(profile, true);
+    const auto executor = machine.executor(&emulator);
+    const auto emulated = play(*executor, requests, play_options(best_tree(), machine_seconds));
+    ASSERT_TRUE(emulated.ok()) << emulated.status().message();
+    double worst = 0.0;
+    for (size_t index = 0; index < requests.size(); ++index) {
+      EXPECT_EQ((*emulated)[index].tokens, (*virtual_run)[index].tokens);
+      EXPECT_GT((*emulated)[index].tokens_per_step(), 1.2);
+      worst = std::max(
+          worst,
+          std::abs((*virtual_run)[index].tokens_per_s() / (*emulated)[index].tokens_per_s() - 1.0));
+    }
+    closest = std::min(closest, worst);
+  }
+  EXPECT_LE(closest, 0.05);
+}
+
+}  // namespace
+}  // namespace forerun

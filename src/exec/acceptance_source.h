@@ -1,0 +1,45 @@
+// What the simulated executor's models say: a token for every history, and the draft's guesses for
+// it. A history is told by its hash, mix_hash() over its tokens from 0 on
+// (step/acceptance_model.h).
+//
+// Pure: any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "step/acceptance_model.h"
+#include "step/types.h"
+
+namespace forerun {
+
+class AcceptanceSource {
+ public:
+  virtual ~AcceptanceSource() = default;
+  virtual int32_t vocab() const = 0;
+  // The target's token after a history whose last token stands at `position`.
+  virtual TokenId target_token(uint64_t history, int32_t position) const = 0;
+  // The draft's best `count` guesses at it (or fewer), best first. Replaces `out`.
+  virtual void draft_guesses(uint64_t history, int32_t position, int32_t count,
+                             std::vector<Candidate>* out) const = 0;
+};
+
+// By a model's chances.
+class ModelledAcceptance : public AcceptanceSource {
+ public:
+  explicit ModelledAcceptance(AcceptanceModel model) : model_(std::move(model)) {}
+  int32_t vocab() const override { return model_.vocab; }
+  TokenId target_token(uint64_t history, int32_t) const override {
+    return model_.target_token(history);
+  }
+  void draft_guesses(uint64_t history, int32_t position, int32_t count,
+                     std::vector<Candidate>* out) const override {
+    *out = model_.draft_top(history, count, position);
+  }
+
+ private:
+  AcceptanceModel model_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,65 @@
+// Acceptance as it was: the text that a target wrote and, at every position of it, what a draft
+// guessed. Made by record_acceptance() on a real executor, kept in a JSON file, played by the
+// simulated one.
+//
+// Along a recorded text every answer is the recorded one. Off it (below a wrong guess, where the
+// target never goes) the draft answers with the guesses of a recorded position that the history's
+// hash picks, so trees grow as wide and as deep as they would.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/acceptance_source.h"
+#include "exec/executor.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+struct RecordedText {
+  std::vector<TokenId> tokens;  // prompt and output
+  int32_t prompt_tokens = 0;    // at least 1, fewer than tokens
+  // Per output token: the draft's guesses at it, best first.
+  std::vector<std::vector<Candidate>> guesses;
+};
+
+class RecordedAcceptance : public AcceptanceSource {
+ public:
+  explicit RecordedAcceptance(int32_t vocab) : vocab_(vocab) {}
+
+  // kInvalidArgument where the sizes disagree or a token is outside the vocabulary.
+  Status add(RecordedText text);
+  std::span<const RecordedText> texts() const { return texts_; }
+
+  int32_t vocab() const override { return vocab_; }
+  TokenId target_token(uint64_t history, int32_t position) const override;
+  void draft_guesses(uint64_t history, int32_t position, int32_t count,
+                     std::vector<Candidate>* out) const override;
+
+  Status save(const std::filesystem::path& file) const;
+  static Result<RecordedAcceptance> load(const std::filesystem::path& file);
+
+ private:
+  struct Place {
+    int32_t text = 0;
+    int32_t output = 0;  // index of the token that follows the history
+  };
+
+  int32_t vocab_;
+  std::vector<RecordedText> texts_;
+  std::unordered_map<uint64_t, Place> places_;  // by history
+  std::vector<Place> all_places_;
+};
+
+// Asks the draft of `executor` for its best `count` guesses at every output token of `tokens`.
+// `spec` is the request's. No other sequence may be open under `sequence`; waits for the result.
+// The draft's failure is returned.
+Result<RecordedText> record_acceptance(Executor& executor, SequenceId sequence,
+                                       const SequenceSpec& spec, std::span<const TokenId> tokens,
+                                       int32_t prompt_tokens, int32_t count = 16);
+
+}  // namespace forerun

@@ -1,0 +1,119 @@
+#include "exec/recorded_acceptance.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "checkpoint/testing.h"
+#include "exec/exec_rig_test.h"
+
+namespace forerun {
+namespace {
+
+RecordedText small_text() {
+  RecordedText text;
+  text.tokens = {5, 6, 7, 8};
+  text.prompt_tokens = 2;
+  text.guesses = {{{7, -0.1f}, {9, -2.5f}}, {{3, -0.5f}}};
+  return text;
+}
+
+uint64_t history_of(const std::vector<TokenId>& tokens) {
+  uint64_t history = 0;
+  for (const TokenId token : tokens) history = mix_hash(history, static_cast<uint64_t>(token));
+  return history;
+}
+
+TEST(RecordedAcceptance, AnswersAlongTheTextWithWhatWasRecorded) {
+  RecordedAcceptance recorded(20);
+  ASSERT_TRUE(recorded.add(small_text()).ok());
+  EXPECT_EQ(recorded.target_token(history_of({5, 6}), 1), 7);
+  EXPECT_EQ(recorded.target_token(history_of({5, 6, 7}), 2), 8);
+  std::vector<Candidate> guesses;
+  recorded.draft_guesses(history_of({5, 6}), 1, 16, &guesses);
+  ASSERT_EQ(guesses.size(), 2u);
+  EXPECT_EQ(guesses[1].token, 9);
+  recorded.draft_guesses(history_of({5, 6}), 1, 1, &guesses);
+  EXPECT_EQ(guesses.size(), 1u);
+  // Off it: somebody's guesses, and always the same.
+  std::vector<Candidate> again;
+  recorded.draft_guesses(history_of({5, 6, 9}), 2, 16, &guesses);
+  recorded.draft_guesses(history_of({5, 6, 9}), 2, 16, &again);
+  ASSERT_FALSE(guesses.empty());
+  EXPECT_EQ(guesses.size(), again.size());
+  EXPECT_LT(recorded.target_token(history_of({5, 6, 9}), 2), 20);
+}
+
+TEST(RecordedAcceptance, SurvivesItsFile) {
+  TempDir dir;
+  const auto file = dir.path() / "acceptance.json";
+  RecordedAcceptance recorded(20);
+  ASSERT_TRUE(recorded.add(small_text()).ok());
+  ASSERT_TRUE(recorded.save(file).ok());
+  const auto loaded = RecordedAcceptance::load(file);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(loaded->vocab(), 20);
+  ASSERT_EQ(loaded->texts().size(), 1u);
+  const RecordedText& text = loaded->texts()[0];
+  EXPECT_EQ(text.tokens, small_text().tokens);
+  ASSERT_EQ(text.guesses.size(), 2u);
+  EXPECT_EQ(text.guesses[0][1].token, 9);
+  EXPECT_NEAR(text.guesses[0][1].logprob, -2.5f, 1e-5);
+}
+
+TEST(RecordedAcceptance, RefusesWhatDoesNotFit) {
+  RecordedAcceptance recorded(8);
+  EXPECT_FALSE(recorded.add(small_text()).ok());  // tokens 8 and 9
+  RecordedAcceptance larger(20);
+  RecordedText text = small_text();
+  text.guesses.pop_back();
+  EXPECT_FALSE(larger.add(text).ok());
+  text = small_text();
+  text.prompt_tokens = 4;
+  EXPECT_FALSE(larger.add(text).ok());
+
+  TempDir dir;
+  const auto file = dir.path() / "acceptance.json";
+  const auto refusal = [&](const std::string& content) {
+    EXPECT_TRUE(write_text(file, content).ok());
+    const auto loaded = RecordedAcceptance::load(file);
+    EXPECT_FALSE(loaded.ok()) << content;
+    return loaded.status().message();
+  };
+  const std::string head = R"({"forerun_acceptance": 1, "vocab": 20, "texts": [{)";
+  const std::string good = R"("prompt_tokens": 1, "tokens": [1, 2], )";
+  EXPECT_NE(refusal(head + good + R"("guess_counts": [1], "guesses": [3, 4], "logprobs": [-1]}]})")
+                .find("texts[0].logprobs"),
+            std::string::npos);
+  EXPECT_NE(refusal(head + good + R"("guess_counts": [1], "guesses": [20], "logprobs": [-1]}]})")
+                .find("texts[0].guesses"),
+            std::string::npos);
+  EXPECT_NE(refusal(head + good + R"("guess_counts": [2], "guesses": [2], "logprobs": [-1]}]})")
+                .find("guess_counts"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"({"forerun_acceptance": 1, "texts": []})").find("vocab"), std::string::npos);
+}
+
+TEST(RecordedAcceptance, ARecordingHoldsWhatTheDraftSays) {
+  Rig rig(Rig::Options{});
+  const std::vector<TokenId> tokens = {4, 8, 15, 16, 23, 42};
+  const auto text = record_acceptance(*rig.executor, 3, plain_spec(), tokens, 2, 5);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  ASSERT_EQ(text->guesses.size(), 4u);
+  for (size_t output = 0; output < 4; ++output) {
+    std::vector<float> logits(kVocab);
+    fake_logits(fake_history({tokens.begin(), tokens.begin() + 2 + static_cast<int>(output)}, 2),
+                kVocab, logits.data());
+    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    ASSERT_EQ(text->guesses[output].size(), 5u);
+    EXPECT_EQ(text->guesses[output][0].token, static_cast<TokenId>(best));
+  }
+  EXPECT_EQ(rig.executor->kv_usage(Role::kDraft).used_blocks, 0);
+  // Nothing is left behind that a failure would show by.
+  rig.draft.fail = true;
+  EXPECT_FALSE(record_acceptance(*rig.executor, 3, plain_spec(), tokens, 2, 5).ok());
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,136 @@
+#include "exec/simulated_executor.h"
+
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+int64_t to_ns(double seconds) { return std::llround(1e9 * seconds); }
+
+}  // namespace
+
+SimulatedExecutor::SimulatedExecutor(SimulatedExecutorOptions options)
+    : options_(std::move(options)) {
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    if (!options_.profile.has(role)) continue;
+    RoleState& state = roles_[static_cast<size_t>(role)];
+    state.runner =
+        std::make_unique<SimulatedRunner>(role, &options_.profile, options_.acceptance.get(),
+                                          options_.kv_blocks[static_cast<size_t>(role)]);
+    state.worker = std::make_unique<RoleWorker>(
+        role, state.runner.get(), options_.row_budget,
+        [this](const StepRecord& record) { occupy(record); }, options_.trace);
+  }
+}
+
+Status SimulatedExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
+  if (spec.max_tokens <= 0) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "max_tokens: found " + std::to_string(spec.max_tokens) + ", accepted are positive numbers");
+  }
+  if (!open_.try_emplace(sequence, spec).second) {
+    return Status(StatusCode::kInvalidArgument,
+                  "sequence " + std::to_string(sequence) + " is open already");
+  }
+  for (RoleState& role : roles_) {
+    if (role.worker) role.worker->open(sequence, spec);
+  }
+  return {};
+}
+
+void SimulatedExecutor::submit(WorkItem item) {
+  if (!open_.contains(item.sequence)) return;
+  RoleState& role = roles_[static_cast<size_t>(item.role)];
+  if (role.worker) {
+    PendingItem pending;
+    pending.item = std::move(item);
+    pending.submit_ns = now_ns_;
+    role.worker->submit(std::move(pending));
+    return;
+  }
+  if (item.rows.empty()) return;
+  FinishedItem failed;
+  failed.result.sequence = item.sequence;
+  failed.result.role = item.role;
+  failed.result.tag = item.tag;
+  failed.result.status =
+      Status(StatusCode::kInternal,
+             std::string("work for the ") + role_name(item.role) + ", which has no model");
+  finished_.push_back(std::move(failed));
+}
+
+std::optional<WorkResult> SimulatedExecutor::pop_finished() {
+  while (!finished_.empty()) {
+    WorkResult result = std::move(finished_.front().result);
+    finished_.pop_front();
+    if (open_.contains(result.sequence)) return result;  // else closed meanwhile
+  }
+  return std::nullopt;
+}
+
+// A Step has been answered; its devices are busy for as long as the profile says.
+void SimulatedExecutor::occupy(StepRecord record) {
+  RoleState& role = roles_[static_cast<size_t>(record.role)];
+  record.seconds = role.runner->take_seconds();
+  record.host_seconds = options_.host_seconds;
+  record.start_ns = now_ns_;
+  record.end_ns = now_ns_ + to_ns(record.seconds);
+  role.busy = true;
+  role.done_ns = record.end_ns + to_ns(record.host_seconds);
+  if (options_.on_step) options_.on_step(record);
+}
+
+bool SimulatedExecutor::start_step(RoleState& role) {
+  while (role.worker && !role.busy && role.worker->ready()) {
+    role.worker->step(role.held);
+    if (role.busy) return true;
+    std::move(role.held.begin(), role.held.end(), std::back_inserter(finished_));
+    role.held.clear();
+  }
+  return false;
+}
+
+void SimulatedExecutor::start_steps() {
+  auto& [target, draft] = roles_;
+  if (options_.profile.separate_devices) {
+    start_step(draft);
+    start_step(target);
+  } else if (!draft.busy && !target.busy) {
+    if (!start_step(draft)) start_step(target);
+  }
+}
+
+std::optional<WorkResult> SimulatedExecutor::next(std::chrono::microseconds) {
+  while (true) {
+    if (auto result = pop_finished()) return result;
+    start_steps();
+    if (!finished_.empty()) continue;
+    RoleState* first = nullptr;
+    for (RoleState& role : roles_) {
+      if (role.busy && (first == nullptr || role.done_ns < first->done_ns)) first = &role;
+    }
+    if (first == nullptr) return std::nullopt;
+    now_ns_ = first->done_ns;
+    first->busy = false;
+    std::move(first->held.begin(), first->held.end(), std::back_inserter(finished_));
+    first->held.clear();
+  }
+}
+
+void SimulatedExecutor::close(SequenceId sequence) {
+  if (open_.erase(sequence) == 0) return;
+  for (RoleState& role : roles_) {
+    if (role.worker) role.worker->close(sequence);
+  }
+}
+
+KvUsage SimulatedExecutor::kv_usage(Role role) const {
+  const auto& worker = roles_[static_cast<size_t>(role)].worker;
+  return worker ? worker->usage() : KvUsage{};
+}
+
+}  // namespace forerun

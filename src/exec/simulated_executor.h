@@ -1,0 +1,82 @@
+// Runs work in virtual time: no model, no waiting. Steps are built, merged and split by the real
+// executor's RoleWorker, last what a profile says, and are answered by an AcceptanceSource; so a
+// strategy's speed on a machine that is not here comes out in a small part of the time it would
+// take.
+//
+// A discrete-event loop: next() hands out results of the present moment one by one; when none is
+// left it starts a Step of every role whose devices are free and has work, and moves the clock to
+// the end of the earliest one. Where a profile's roles share devices, one Step runs at a time, the
+// draft's before the target's, as in RealExecutor.
+//
+// One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/acceptance_source.h"
+#include "exec/executor.h"
+#include "exec/role_worker.h"
+#include "exec/simulated_runner.h"
+#include "exec/step_profile.h"
+#include "exec/step_record.h"
+
+namespace forerun {
+
+struct SimulatedExecutorOptions {
+  StepProfile profile;  // roles without times have no model
+  std::shared_ptr<const AcceptanceSource> acceptance;
+  std::array<int64_t, kNumRoles> kv_blocks = {1 << 14, 1 << 14};
+  int32_t row_budget = 512;
+  double host_seconds = 0.0;  // of every Step, on top of the profile's time
+  // As RealExecutorOptions', with virtual times and this thread's real CPU time.
+  std::function<void(const StepRecord&)> on_step;
+  bool trace = false;
+};
+
+class SimulatedExecutor : public Executor {
+ public:
+  explicit SimulatedExecutor(SimulatedExecutorOptions options);
+
+  // Since construction.
+  int64_t now_ns() const { return now_ns_; }
+  double now_seconds() const { return 1e-9 * static_cast<double>(now_ns_); }
+
+  Status open(SequenceId sequence, const SequenceSpec& spec) override;
+  // An item for a role without a model fails (kInternal).
+  void submit(WorkItem item) override;
+  // Never waits: `timeout` is not looked at.
+  std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
+  // Blocks return at once; the Step in flight still lasts as long as it does.
+  void close(SequenceId sequence) override;
+  KvUsage kv_usage(Role role) const override;
+
+ private:
+  struct RoleState {
+    std::unique_ptr<SimulatedRunner> runner;
+    std::unique_ptr<RoleWorker> worker;
+    bool busy = false;
+    int64_t done_ns = 0;
+    std::vector<FinishedItem> held;  // results of the Step in flight
+  };
+
+  std::optional<WorkResult> pop_finished();
+  void start_steps();
+  // True if it started a Step; work that needs none is done at once.
+  bool start_step(RoleState& role);
+  void occupy(StepRecord record);
+
+  const SimulatedExecutorOptions options_;
+  std::array<RoleState, kNumRoles> roles_;
+  std::unordered_map<SequenceId, SequenceSpec> open_;
+  std::deque<FinishedItem> finished_;
+  int64_t now_ns_ = 0;
+};
+
+}  // namespace forerun

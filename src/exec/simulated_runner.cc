@@ -1,0 +1,85 @@
+#include "exec/simulated_runner.h"
+
+#include <utility>
+
+namespace forerun {
+
+SimulatedRunner::SimulatedRunner(Role role, const StepProfile* profile,
+                                 const AcceptanceSource* acceptance, int64_t kv_blocks)
+    : role_(role),
+      profile_(profile),
+      acceptance_(acceptance),
+      histories_(static_cast<size_t>(kv_blocks * kKvBlockTokens)) {
+  config_.vocab_size = acceptance->vocab();
+}
+
+uint64_t& SimulatedRunner::history_at(const StepSequence& sequence, int32_t slot) {
+  const int64_t block = sequence.block_table[slot / kKvBlockTokens];
+  return histories_[static_cast<size_t>(block * kKvBlockTokens + slot % kKvBlockTokens)];
+}
+
+Status SimulatedRunner::run(const Step& step, std::span<RowTask> tasks,
+                            std::span<RejectionTask> rejections) {
+  wanted_.clear();
+  for (const StepRow& row : step.rows) {
+    const StepSequence& sequence = step.sequences[static_cast<size_t>(row.sequence_idx)];
+    uint64_t history = 0;
+    if (row.position > 0) {
+      const int32_t before = row.position - 1;
+      const int32_t slot =
+          before < row.boundary
+              ? before
+              : step.ancestors[static_cast<size_t>(row.ancestor_begin + before - row.boundary)];
+      history = history_at(sequence, slot);
+    }
+    history = mix_hash(history, static_cast<uint64_t>(row.token));
+    history_at(sequence, row.slot) = history;
+    if (row.wants_logits) wanted_.push_back(history);
+  }
+  for (RowTask& task : tasks) perform(task);
+  for (RejectionTask& task : rejections) perform(task);
+  seconds_ += profile_->seconds(role_, load_of(step));
+  return {};
+}
+
+void SimulatedRunner::perform(RowTask& task) const {
+  const uint64_t history = wanted_[static_cast<size_t>(task.logits_row)];
+  const int32_t position = task.context.position - 1;
+  if (task.want == Want::kSample) {
+    task.result->token = acceptance_->target_token(history, position);
+  } else if (task.want != Want::kNothing) {
+    acceptance_->draft_guesses(history, position, task.count, &task.result->top);
+  }
+}
+
+// Guesses are accepted where they are the target's token, as under rule `match`: at most as many as
+// the rule would take.
+void SimulatedRunner::perform(RejectionTask& task) const {
+  size_t current = 0;
+  while (true) {
+    const RejectionRow& row = task.rows[current];
+    task.result->bonus = acceptance_->target_token(wanted_[static_cast<size_t>(row.logits_row)],
+                                                   row.context.position - 1);
+    size_t child = current + 1;
+    while (child < task.rows.size() &&
+           (task.rows[child].parent_idx != static_cast<int32_t>(current) ||
+            task.rows[child].token != task.result->bonus)) {
+      ++child;
+    }
+    if (child == task.rows.size()) return;
+    task.result->accepted.push_back(task.rows[child].node);
+    current = child;
+  }
+}
+
+Status SimulatedRunner::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
+  // Both columns ascend and every move goes down, so no source is overwritten before it is read.
+  for (const KvMove& move : moves) {
+    history_at(sequence, move.to_slot) = history_at(sequence, move.from_slot);
+  }
+  return {};
+}
+
+double SimulatedRunner::take_seconds() { return std::exchange(seconds_, 0.0); }
+
+}  // namespace forerun
