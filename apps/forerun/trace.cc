@@ -1,0 +1,118 @@
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "commands.h"
+#include "exec/chrome_trace.h"
+#include "exec/timeline_svg.h"
+#include "exec/trace_view.h"
+#include "flags.h"
+#include "interrupt.h"
+#include "run_request.h"
+#include "terminal.h"
+
+namespace forerun::app {
+namespace {
+
+struct TraceFlags {
+  EngineOptions engine;
+  SamplingFlags sampling;
+  std::string prompt;
+  int32_t max_tokens = 64;
+  int requests = 1;
+  std::string json_path, svg_path;
+  double from_ms = 0.0;
+  double length_ms = 0.0;
+};
+
+Status write_file(const char* flag, const std::string& path, const std::string& text) {
+  if (path.empty()) return Status();
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (out) return Status();
+  return Status(StatusCode::kInvalidArgument, std::string(flag) + ": cannot write '" + path + "'");
+}
+
+// Runs all requests side by side, seeds ascending; the statistics of the first.
+Result<RequestStats> run_requests(Engine& engine, const Request& request, int count) {
+  std::vector<std::shared_ptr<RequestStream>> others;
+  for (int index = 1; index < count; ++index) {
+    Request other = request;
+    other.sampling.seed += static_cast<uint64_t>(index);
+    FORERUN_ASSIGN_OR_RETURN(std::shared_ptr<RequestStream> stream,
+                             engine.submit(std::move(other)));
+    others.push_back(std::move(stream));
+  }
+  FORERUN_ASSIGN_OR_RETURN(Completion completion,
+                           run_request(engine, request, [](const Event&) {}));
+  for (const auto& stream : others) {
+    while (const std::optional<Event> event = stream->next()) {
+      if (event->finished && event->reason == FinishReason::kError) return event->error;
+    }
+  }
+  return std::move(completion.stats);
+}
+
+Status run_trace(const TraceFlags& flags) {
+  if (flags.requests < 1) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "--requests: found " + std::to_string(flags.requests) + ", accepted are 1 and more");
+  }
+  EngineOptions options = flags.engine;
+  options.trace = true;
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(std::move(options)));
+  Request request;
+  request.prompt = flags.prompt;
+  FORERUN_ASSIGN_OR_RETURN(request.sampling, resolve_sampling(flags.sampling, engine->info()));
+  request.max_new_tokens = flags.max_tokens;
+  request.ignore_eos = true;
+  InterruptGuard guard;
+  FORERUN_ASSIGN_OR_RETURN(const RequestStats stats,
+                           run_requests(*engine, request, flags.requests));
+  const Trace trace = engine->take_trace();
+  TimelineOptions timeline;
+  // Its name alone; the machine and its source are printed.
+  const std::string emulated = engine->info().emulated.substr(0, engine->info().emulated.find(':'));
+  timeline.title = engine->info().model_name + (emulated.empty() ? "" : " as " + emulated) + ": " +
+                   stats.strategy + ", " + format_fixed(stats.tokens_per_s(), 1) + " tokens/s, " +
+                   format_fixed(stats.tokens_per_step(), 2) + " tokens a target step";
+  timeline.from_ms = flags.from_ms;
+  timeline.length_ms = flags.length_ms;
+  FORERUN_RETURN_IF_ERROR(write_file("--json", flags.json_path, chrome_trace(trace)));
+  FORERUN_RETURN_IF_ERROR(write_file("--svg", flags.svg_path, timeline_svg(trace, timeline)));
+  std::cout << describe(stats) << "\n"
+            << summarize(trace) << describe_emulation(*engine) << std::flush;
+  return Status();
+}
+
+}  // namespace
+
+Command add_trace(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("trace", "Run a prompt and write a timeline of target, draft and host");
+  auto flags = std::make_shared<TraceFlags>();
+  add_engine_flags(*command, flags->engine);
+  add_sampling_flags(*command, flags->sampling);
+  command->add_option("-p,--prompt", flags->prompt, "The text to continue")->required();
+  command->add_option("-n,--max-tokens", flags->max_tokens, "Tokens to write")
+      ->capture_default_str();
+  command->add_option("--requests", flags->requests, "So many at once, seeds ascending")
+      ->capture_default_str();
+  command->add_option("--json", flags->json_path,
+                      "Write the trace for chrome://tracing or Perfetto to this file");
+  command->add_option("--svg", flags->svg_path, "Draw the timeline into this file");
+  command->add_option("--from-ms", flags->from_ms, "The drawing starts here")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--length-ms", flags->length_ms, "and shows so much (default: to the end)")
+      ->check(CLI::NonNegativeNumber);
+  command->footer(
+      "Example:\n  forerun trace --model models/demo-target --draft models/demo-draft \\\n"
+      "    --emulate bench/profiles/swiftspec.json#qwen2-72b-serial --strategy serial_tree \\\n"
+      "    --prompt 'def fibonacci(n):' --json trace.json --svg trace.svg --length-ms 150");
+  return {command, [flags] { return run_trace(*flags); }};
+}
+
+}  // namespace forerun::app

@@ -1,0 +1,127 @@
+#include "exec/chrome_trace.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+
+#include "exec/trace_view.h"
+
+namespace forerun {
+namespace {
+
+// Lanes; a request's rounds have one of their own from kRounds on, since requests overlap.
+constexpr int kTarget = 1;
+constexpr int kDraft = 2;
+constexpr int kHost = 3;
+constexpr int kRounds = 10;
+
+const char* reroot_name(Reroot reroot) {
+  switch (reroot) {
+    case Reroot::kHit:
+      return "hit";
+    case Reroot::kMiss:
+      return "miss";
+    case Reroot::kNone:
+      break;
+  }
+  return "none";
+}
+
+class Writer {
+ public:
+  explicit Writer(int64_t origin_ns) : origin_ns_(origin_ns) {}
+
+  void name_lane(int lane, const std::string& name) {
+    begin_event();
+    out_ += R"("name":"thread_name","ph":"M","pid":1,"tid":)" + std::to_string(lane) +
+            R"(,"args":{"name":")" + name + "\"}}";
+    begin_event();
+    out_ += R"("name":"thread_sort_index","ph":"M","pid":1,"tid":)" + std::to_string(lane) +
+            R"(,"args":{"sort_index":)" + std::to_string(lane) + "}}";
+  }
+  // `colour`: one of the format's reserved names. `args`: the inside of a JSON object.
+  void slice(int lane, const std::string& name, const char* colour, int64_t start_ns,
+             int64_t end_ns, const std::string& args) {
+    begin_event();
+    char times[96];
+    std::snprintf(times, sizeof times, R"(,"ts":%.3f,"dur":%.3f)", microseconds(start_ns),
+                  1e-3 * static_cast<double>(end_ns - start_ns));
+    out_ += "\"name\":\"" + name + R"(","ph":"X","pid":1,"tid":)" + std::to_string(lane) + times +
+            ",\"cname\":\"" + colour + R"(","args":{)" + args + "}}";
+  }
+  std::string finish() { return out_ + "\n],\"displayTimeUnit\":\"ms\"}\n"; }
+
+ private:
+  void begin_event() {
+    out_ += first_ ? "\n{" : ",\n{";
+    first_ = false;
+  }
+  double microseconds(int64_t ns) const { return 1e-3 * static_cast<double>(ns - origin_ns_); }
+
+  const int64_t origin_ns_;
+  bool first_ = true;
+  std::string out_ = "{\"traceEvents\":[";
+};
+
+std::string field(const char* name, int64_t value) {
+  return "\"" + std::string(name) + "\":" + std::to_string(value);
+}
+
+void write_step(const TraceStep& step, Writer& writer) {
+  std::string args = field("rows", step.rows) + "," + field("context", step.context_tokens) + "," +
+                     field("host_cpu_ns", step.host_ns) + ",\"items\":[";
+  Reroot reroot = Reroot::kNone;
+  for (const TraceItem& item : step.items) {
+    if (&item != step.items.data()) args += ",";
+    args += "{" + field("request", static_cast<int64_t>(item.request)) + "," +
+            field("rows", item.rows) + "," + field("queued_ns", step.start_ns - item.submit_ns) +
+            ",\"tree\":\"" + reroot_name(item.reroot) + "\"}";
+    if (item.reroot != Reroot::kNone) reroot = item.reroot;
+  }
+  const char* colour = !step.draft               ? "thread_state_running"
+                       : reroot == Reroot::kMiss ? "terrible"
+                       : reroot == Reroot::kHit  ? "good"
+                                                 : "rail_response";
+  writer.slice(step.draft ? kDraft : kTarget, std::to_string(step.rows) + " rows", colour,
+               step.start_ns, step.end_ns, args + "]");
+}
+
+}  // namespace
+
+std::string chrome_trace(const Trace& trace) {
+  Writer writer(span_of(trace).start_ns);
+  writer.name_lane(kTarget, "target");
+  writer.name_lane(kDraft, "draft");
+  writer.name_lane(kHost, "host: policy");
+  std::map<uint64_t, int> lanes;
+  for (const TraceRound& round : rounds_of(trace)) {
+    const auto [lane, is_new] =
+        lanes.try_emplace(round.request, kRounds + static_cast<int>(lanes.size()));
+    if (is_new) {
+      writer.name_lane(lane->second, "rounds of request " + std::to_string(round.request));
+    }
+    writer.slice(lane->second, std::string("round, ") + reroot_name(round.reroot),
+                 round.reroot == Reroot::kMiss ? "terrible" : "good", round.start_ns, round.end_ns,
+                 field("request", static_cast<int64_t>(round.request)) + "," +
+                     field("tokens", round.tokens) + "," +
+                     field("verified_rows", round.verified_rows) + "," +
+                     field("accepted", round.accepted_nodes) + "," +
+                     field("host_cpu_ns", round.host_cpu_ns));
+  }
+  for (const TraceStep& step : trace.steps) write_step(step, writer);
+  for (const TraceGap& gap : gaps_of(trace)) {
+    if (gap.host_ns() == 0) continue;
+    writer.slice(gap.draft ? kDraft : kTarget, "host gap", "grey", gap.ready_ns, gap.end_ns,
+                 field("idle_before_ns", gap.ready_ns - gap.start_ns));
+  }
+  for (const TraceTurn& turn : trace.turns) {
+    writer.slice(kHost, turn.draft ? "after draft" : "after target", "generic_work", turn.start_ns,
+                 turn.end_ns,
+                 field("request", static_cast<int64_t>(turn.request)) + "," +
+                     field("cpu_ns", turn.cpu_ns) + "," + field("submitted", turn.submitted) + "," +
+                     field("tokens", turn.tokens));
+  }
+  return writer.finish();
+}
+
+}  // namespace forerun
