@@ -1,0 +1,112 @@
+// Records what a draft guesses along a target's own greedy text, for simulated machines.
+//
+//   record_acceptance MODEL DRAFT PROMPTS.jsonl OUT.json [PROMPTS] [TOKENS]
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/opened_model.h"
+#include "engine/play.h"
+#include "exec/cpu_step_runner.h"
+#include "exec/real_executor.h"
+#include "exec/recorded_acceptance.h"
+#include "model/cpu_decoder.h"
+#include "runner/workload.h"
+#include "strategies/make_strategy.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kGuesses = 16;
+constexpr int64_t kKvBlocks = 64;
+
+struct Pair {
+  std::array<std::unique_ptr<OpenedModel>, kNumRoles> models;
+  std::array<std::unique_ptr<Decoder>, kNumRoles> decoders;
+  std::unique_ptr<CpuDevice> device;
+  int32_t live_vocab = 0;
+};
+
+Result<Pair> open_pair(const std::string& target, const std::string& draft) {
+  Pair pair;
+  FORERUN_ASSIGN_OR_RETURN(pair.device, CpuDevice::create(available_cores()));
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    const auto index = static_cast<size_t>(role);
+    FORERUN_ASSIGN_OR_RETURN(OpenedModel model, open_model(role == Role::kTarget ? target : draft));
+    pair.models[index] = std::make_unique<OpenedModel>(std::move(model));
+    CpuDecoderOptions options;
+    options.kv_blocks = kKvBlocks;
+    options.live_vocab = pair.models[index]->live_vocab();
+    FORERUN_ASSIGN_OR_RETURN(
+        pair.decoders[index],
+        CpuDecoder::load(pair.models[index]->checkpoint, pair.device.get(), std::move(options)));
+  }
+  FORERUN_RETURN_IF_ERROR(
+      check_same_tokenizer(pair.models[0]->tokenizer, pair.models[1]->tokenizer));
+  pair.live_vocab = std::min(pair.models[0]->live_vocab(), pair.models[1]->live_vocab());
+  return pair;
+}
+
+Result<RecordedText> record(Pair& pair, Executor& executor, const std::string& prompt,
+                            int32_t new_tokens) {
+  PlayRequest request;
+  FORERUN_ASSIGN_OR_RETURN(request.prompt,
+                           pair.models[0]->tokenizer.encode(prompt, {.add_special_tokens = true}));
+  request.new_tokens = new_tokens;
+  request.sampling.temperature = 0.0f;
+  PlayOptions options;
+  options.clock = [] { return 0.0; };
+  options.make_strategy = [](size_t) {
+    StrategyOptions plain;
+    plain.name = "autoregressive";
+    return std::move(make_strategy(plain)).value();
+  };
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
+                           play(executor, {&request, 1}, options));
+  std::vector<TokenId> tokens = request.prompt;
+  tokens.insert(tokens.end(), played[0].tokens.begin(), played[0].tokens.end());
+  SequenceSpec spec;
+  spec.sampling = request.sampling;
+  spec.prompt_tokens = static_cast<int32_t>(request.prompt.size());
+  spec.max_tokens = static_cast<int32_t>(tokens.size());
+  return record_acceptance(executor, 1, spec, tokens, spec.prompt_tokens, kGuesses);
+}
+
+Status run(int argc, char** argv) {
+  if (argc < 5) {
+    return Status(StatusCode::kInvalidArgument,
+                  "usage: record_acceptance MODEL DRAFT PROMPTS.jsonl OUT.json [PROMPTS] [TOKENS]");
+  }
+  const int prompts = argc > 5 ? std::atoi(argv[5]) : 4;
+  const int32_t new_tokens = argc > 6 ? std::max(2, std::atoi(argv[6])) : 128;
+  FORERUN_ASSIGN_OR_RETURN(Pair pair, open_pair(argv[1], argv[2]));
+  RealExecutorOptions options;
+  for (size_t role = 0; role < kNumRoles; ++role) {
+    options.runners[role] = std::make_unique<CpuStepRunner>(pair.decoders[role].get(),
+                                                            pair.device.get(), pair.live_vocab);
+  }
+  RealExecutor executor(std::move(options));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                           bench::read_prompts(argv[3], prompts));
+  RecordedAcceptance recorded(pair.live_vocab);
+  for (const std::string& text : texts) {
+    FORERUN_ASSIGN_OR_RETURN(RecordedText one, record(pair, executor, text, new_tokens));
+    FORERUN_RETURN_IF_ERROR(recorded.add(std::move(one)));
+  }
+  return recorded.save(argv[4]);
+}
+
+}  // namespace
+}  // namespace forerun
+
+int main(int argc, char** argv) {
+  const forerun::Status status = forerun::run(argc, argv);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "record_acceptance: %s\n", status.message().c_str());
+  return 1;
+}

@@ -1,0 +1,144 @@
+// Strategies on a simulated machine: tokens a second on a profile, and how much faster than the
+// time it simulates that comes out.
+//
+//   simulate_strategies FILE#PROFILE [ACCEPTANCE.json] [TOKENS]
+//
+// ACCEPTANCE.json is what record_acceptance wrote; without it, or with "-", texts as in
+// strategies/simulate.h.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/play.h"
+#include "exec/recorded_acceptance.h"
+#include "exec/simulated_executor.h"
+#include "strategies/make_strategy.h"
+#include "strategies/simulate.h"
+
+namespace forerun {
+namespace {
+
+struct Text {
+  std::string name;
+  std::shared_ptr<const AcceptanceSource> acceptance;
+  std::vector<PlayRequest> requests;
+};
+
+std::vector<Text> modelled_texts(int32_t tokens) {
+  std::vector<Text> texts;
+  for (const SimulatedText& each : simulated_texts()) {
+    Text text{each.name, std::make_shared<ModelledAcceptance>(each.models(42)), {}};
+    PlayRequest request;
+    request.prompt = {1, 2, 3, 4, 5};
+    request.new_tokens = tokens;
+    text.requests.push_back(std::move(request));
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+Result<std::vector<Text>> recorded_texts(const std::string& file, int32_t tokens) {
+  FORERUN_ASSIGN_OR_RETURN(RecordedAcceptance recorded, RecordedAcceptance::load(file));
+  Text text{"recorded", nullptr, {}};
+  for (const RecordedText& each : recorded.texts()) {
+    PlayRequest request;
+    request.prompt.assign(each.tokens.begin(), each.tokens.begin() + each.prompt_tokens);
+    request.new_tokens =
+        std::min(tokens, static_cast<int32_t>(each.tokens.size()) - each.prompt_tokens);
+    text.requests.push_back(std::move(request));
+  }
+  text.acceptance = std::make_shared<RecordedAcceptance>(std::move(recorded));
+  return std::vector<Text>{std::move(text)};
+}
+
+struct Setting {
+  std::string name;
+  StrategyOptions options;
+};
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  all.push_back({"autoregressive", {}});
+  all.back().options.name = "autoregressive";
+  all.push_back({"serial adaptive", {}});
+  for (const int32_t depth : {2, 3, 4, 5, 6}) {
+    Setting setting{"serial bs8 w8 d" + std::to_string(depth), {}};
+    setting.options.shape = "best";
+    setting.options.verify_tokens = setting.options.draft_width = 8;
+    setting.options.draft_depth = depth;
+    all.push_back(std::move(setting));
+  }
+  return all;
+}
+
+// As `forerun bench` sums up a file of prompts.
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Status print_row(const StepProfile& profile, const Text& text, const Setting& setting) {
+  SimulatedExecutorOptions options;
+  options.profile = profile;
+  options.acceptance = text.acceptance;
+  SimulatedExecutor executor(std::move(options));
+  constexpr int32_t kContextTokens = 256;
+  const CostTable costs = profile.cost_table(kContextTokens);
+  PlayOptions play_options;
+  play_options.clock = [&executor] { return executor.now_seconds(); };
+  play_options.make_strategy = [&](size_t) {
+    return std::move(make_strategy(setting.options, nullptr, costs)).value();
+  };
+  const auto start = std::chrono::steady_clock::now();
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
+                           play(executor, text.requests, play_options));
+  const double taken =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::vector<double> rates, per_step;
+  for (const PlayedRequest& request : played) {
+    rates.push_back(request.tokens_per_s());
+    per_step.push_back(request.tokens_per_step());
+  }
+  std::printf("%-14s %-18s %9.1f tokens/s %6.2f tokens/step %8.3f s simulated %7.0fx faster\n",
+              text.name.c_str(), setting.name.c_str(), median(rates), median(per_step),
+              executor.now_seconds(), executor.now_seconds() / taken);
+  return {};
+}
+
+Status run(int argc, char** argv) {
+  if (argc < 2) {
+    return Status(StatusCode::kInvalidArgument,
+                  "usage: simulate_strategies FILE#PROFILE [ACCEPTANCE.json|-] [TOKENS]");
+  }
+  const int32_t tokens = argc > 3 ? std::max(2, std::atoi(argv[3])) : 1000;
+  FORERUN_ASSIGN_OR_RETURN(const StepProfile profile, load_step_profile(argv[1]));
+  std::vector<Text> texts = modelled_texts(tokens);
+  if (argc > 2 && std::string(argv[2]) != "-") {
+    FORERUN_ASSIGN_OR_RETURN(texts, recorded_texts(argv[2], tokens));
+  }
+  std::printf("%s: %s (%s)\n", profile.name.c_str(), profile.machine.c_str(),
+              profile.source.c_str());
+  for (const Text& text : texts) {
+    for (const Setting& setting : settings()) {
+      if (!profile.has(Role::kDraft) && setting.options.name != "autoregressive") continue;
+      FORERUN_RETURN_IF_ERROR(print_row(profile, text, setting));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace forerun
+
+int main(int argc, char** argv) {
+  const forerun::Status status = forerun::run(argc, argv);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "simulate_strategies: %s\n", status.message().c_str());
+  return 1;
+}
