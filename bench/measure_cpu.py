@@ -16,6 +16,7 @@ import json
 import re
 import shlex
 import subprocess
+import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -172,8 +173,41 @@ def measure_text(rec: Recorder) -> None:
                 bench["bytes_per_second"] / 1e6, "MB/s", relative(shlex.join(command)), at_least=5)
 
 
+def measure_emulated(rec: Recorder) -> None:
+    """The simulated executor against the emulated one, on a machine of SwiftSpec's."""
+    profile = "bench/profiles/swiftspec.json#qwen2-72b-serial"
+    prompts, tokens = 4, 96
+    for workload in ("code", "prose"):
+        simulate = [f"{rec.args.build}/bench/simulate_strategies", profile,
+                    f"bench/acceptance/demo-{workload}.json", str(tokens)]
+        simulated = rec.run(simulate)
+        slowest = min(float(x) for x in re.findall(r"(\d+)x faster", simulated))
+        rec.add(f"simulated time over the time it takes, {workload}, slowest setting", slowest,
+                "ratio", relative(shlex.join(simulate)), at_least=100)
+        for depth in (2, 4):
+            out = str(Path(tempfile.gettempdir()) / "forerun-bench.json")
+            command = [rec.args.forerun, "bench", "--model", "models/demo-target", "--draft",
+                       "models/demo-draft", "--emulate", profile, "--prompts",
+                       f"bench/workloads/{workload}.jsonl", "--strategies",
+                       "autoregressive,serial_tree", "--shape", "best", "--verify-tokens", "8",
+                       "--draft-width", "8", "--draft-depth", str(depth), "--temperatures", "0",
+                       "--limit", str(prompts), "--repeat", "2", "--max-tokens", str(tokens)]
+            rec.run([*command, "--json", out])
+            reply = json.loads(Path(out).read_text())
+            row = next(r for r in reply["workloads"][workload] if r["strategy"] == "serial_tree")
+            found = re.search(rf"serial bs8 w8 d{depth} +([\d.]+) tokens/s +([\d.]+)", simulated)
+            rate, per_step = float(found.group(1)), float(found.group(2))
+            late = reply["emulated"]
+            rec.add(f"simulated over emulated tokens/s, {workload}, d {depth}, off by",
+                    abs(rate / row["tokens_per_s"] - 1.0), "ratio", relative(shlex.join(command)),
+                    at_most=0.05,
+                    note=f"simulated {rate:.1f} tokens/s, {per_step:.2f} tokens a step; emulated "
+                         f"{row['tokens_per_s']:.1f}, {row['tokens_per_step']:.2f}; "
+                         f"{late['late_steps']} of {late['steps']} Steps late")
+
+
 SECTIONS = {"linear": measure_linear, "demo": measure_demo, "grown": measure_grown,
-            "memory": measure_memory, "host": measure_host, "text": measure_text}
+            "memory": measure_memory, "host": measure_host, "text": measure_text, "emulated": measure_emulated}
 
 
 def machine() -> dict:

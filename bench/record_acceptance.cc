@@ -42,6 +42,11 @@ Result<Pair> open_pair(const std::string& target, const std::string& draft) {
     CpuDecoderOptions options;
     options.kv_blocks = kKvBlocks;
     options.live_vocab = pair.models[index]->live_vocab();
+    // As the engine loads drafts.
+    const auto& stored = pair.models[index]->checkpoint.config().quantization;
+    if (role == Role::kDraft && stored.kind == QuantizationConfig::Kind::kNone) {
+      options.weights = WeightOverride::kInt8;
+    }
     FORERUN_ASSIGN_OR_RETURN(
         pair.decoders[index],
         CpuDecoder::load(pair.models[index]->checkpoint, pair.device.get(), std::move(options)));

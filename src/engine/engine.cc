@@ -94,7 +94,7 @@ class EngineImpl : public Engine {
   Status start();
   Status emulate();
   void observe(const StepRecord& record);
-  CostTable cost_table() const;
+  CostTable costs() const;
   void fill_info();
   // The options as a strategy takes them; "auto" becomes what fits this engine.
   StrategyOptions strategy_options(const Request& request) const;
@@ -109,7 +109,7 @@ class EngineImpl : public Engine {
   std::unique_ptr<StepEmulator> emulator_;
   TraceRecorder recorder_;
   mutable std::mutex costs_mutex_;
-  CostModel costs_;        // from start() on, under the mutex: roles may have threads of their own
+  CostModel costs_;        // under the mutex: Steps of either model report to it
   StrategyChoice choice_;  // what "auto" means
   std::shared_ptr<SharedAcceptance> shared_acceptance_;
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
@@ -206,7 +206,7 @@ void EngineImpl::observe(const StepRecord& record) {
   costs_.observe({record.role, record.rows, record.seconds + record.host_seconds});
 }
 
-CostTable EngineImpl::cost_table() const {
+CostTable EngineImpl::costs() const {
   const std::lock_guard lock(costs_mutex_);
   return costs_.table();
 }
@@ -243,7 +243,7 @@ Status EngineImpl::start() {
                           .recorder = options_.trace ? &recorder_ : nullptr},
       std::move(executor), [this](const Request& request) {
         // Submission has checked the options, so this cannot fail.
-        return std::move(make_strategy(strategy_options(request), shared_acceptance_, cost_table()))
+        return std::move(make_strategy(strategy_options(request), shared_acceptance_, costs()))
             .value();
       });
   return Status();
