@@ -176,7 +176,7 @@ def measure_text(rec: Recorder) -> None:
 def measure_emulated(rec: Recorder) -> None:
     """The simulated executor against the emulated one, on a machine of SwiftSpec's."""
     profile = "bench/profiles/swiftspec.json#qwen2-72b-serial"
-    prompts, tokens = 4, 96
+    prompts, tokens = 4, 64
     for workload in ("code", "prose"):
         simulate = [f"{rec.args.build}/bench/simulate_strategies", profile,
                     f"bench/acceptance/demo-{workload}.json", str(tokens)]

@@ -1,4 +1,5 @@
-// Records what a draft guesses along a target's own greedy text, for simulated machines.
+// Records what a draft guesses along a target's own greedy text, and beside it where a wide tree
+// would go, for simulated machines.
 //
 //   record_acceptance MODEL DRAFT PROMPTS.jsonl OUT.json [PROMPTS] [TOKENS]
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "exec/cpu_step_runner.h"
 #include "exec/real_executor.h"
 #include "exec/recorded_acceptance.h"
+#include "exec/recording_runner.h"
 #include "model/cpu_decoder.h"
 #include "runner/workload.h"
 #include "strategies/make_strategy.h"
@@ -23,6 +25,7 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kGuesses = 16;
+constexpr int32_t kBranchGuesses = 8;
 constexpr int64_t kKvBlocks = 64;
 
 struct Pair {
@@ -57,29 +60,48 @@ Result<Pair> open_pair(const std::string& target, const std::string& draft) {
   return pair;
 }
 
-Result<RecordedText> record(Pair& pair, Executor& executor, const std::string& prompt,
-                            int32_t new_tokens) {
+PlayOptions play_options(const StrategyOptions& strategy) {
+  return {
+      .max_active = 1,
+      .clock = [] { return 0.0; },
+      .make_strategy = [strategy](size_t) { return std::move(make_strategy(strategy)).value(); }};
+}
+
+// As wide and deep as strategies are simulated with.
+StrategyOptions wide_tree() {
+  StrategyOptions options;
+  options.shape = "best";
+  options.verify_tokens = options.draft_width = 8;
+  options.draft_depth = 6;
+  return options;
+}
+
+Result<RecordedText> record(Pair& pair, Executor& executor, RecordingRunner& draft,
+                            const std::string& prompt, int32_t new_tokens) {
   PlayRequest request;
   FORERUN_ASSIGN_OR_RETURN(request.prompt,
                            pair.models[0]->tokenizer.encode(prompt, {.add_special_tokens = true}));
   request.new_tokens = new_tokens;
   request.sampling.temperature = 0.0f;
-  PlayOptions options;
-  options.clock = [] { return 0.0; };
-  options.make_strategy = [](size_t) {
-    StrategyOptions plain;
-    plain.name = "autoregressive";
-    return std::move(make_strategy(plain)).value();
-  };
+  StrategyOptions plain;
+  plain.name = "autoregressive";
   FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
-                           play(executor, {&request, 1}, options));
+                           play(executor, {&request, 1}, play_options(plain)));
   std::vector<TokenId> tokens = request.prompt;
   tokens.insert(tokens.end(), played[0].tokens.begin(), played[0].tokens.end());
   SequenceSpec spec;
   spec.sampling = request.sampling;
   spec.prompt_tokens = static_cast<int32_t>(request.prompt.size());
   spec.max_tokens = static_cast<int32_t>(tokens.size());
-  return record_acceptance(executor, 1, spec, tokens, spec.prompt_tokens, kGuesses);
+  FORERUN_ASSIGN_OR_RETURN(RecordedText text, record_acceptance(executor, 1, spec, tokens,
+                                                                spec.prompt_tokens, kGuesses));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> again,
+                           play(executor, {&request, 1}, play_options(wide_tree())));
+  if (again[0].tokens != played[0].tokens) {
+    return Status(StatusCode::kInternal, "speculation changed the output");
+  }
+  draft.take_branches(kBranchGuesses, text);
+  return text;
 }
 
 Status run(int argc, char** argv) {
@@ -91,16 +113,18 @@ Status run(int argc, char** argv) {
   const int32_t new_tokens = argc > 6 ? std::max(2, std::atoi(argv[6])) : 128;
   FORERUN_ASSIGN_OR_RETURN(Pair pair, open_pair(argv[1], argv[2]));
   RealExecutorOptions options;
-  for (size_t role = 0; role < kNumRoles; ++role) {
-    options.runners[role] = std::make_unique<CpuStepRunner>(pair.decoders[role].get(),
-                                                            pair.device.get(), pair.live_vocab);
-  }
+  auto [target, draft] = std::array{
+      std::make_unique<CpuStepRunner>(pair.decoders[0].get(), pair.device.get(), pair.live_vocab),
+      std::make_unique<CpuStepRunner>(pair.decoders[1].get(), pair.device.get(), pair.live_vocab)};
+  auto recording = std::make_unique<RecordingRunner>(std::move(draft));
+  RecordingRunner& heard = *recording;
+  options.runners = {std::move(target), std::move(recording)};
   RealExecutor executor(std::move(options));
   FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                            bench::read_prompts(argv[3], prompts));
   RecordedAcceptance recorded(pair.live_vocab);
   for (const std::string& text : texts) {
-    FORERUN_ASSIGN_OR_RETURN(RecordedText one, record(pair, executor, text, new_tokens));
+    FORERUN_ASSIGN_OR_RETURN(RecordedText one, record(pair, executor, heard, text, new_tokens));
     FORERUN_RETURN_IF_ERROR(recorded.add(std::move(one)));
   }
   return recorded.save(argv[4]);

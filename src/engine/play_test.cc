@@ -12,6 +12,7 @@
 #include "exec/cpu_step_runner.h"
 #include "exec/real_executor.h"
 #include "exec/recorded_acceptance.h"
+#include "exec/recording_runner.h"
 #include "exec/simulated_executor.h"
 #include "exec/step_emulator.h"
 #include "model/cpu_decoder.h"
@@ -190,13 +191,19 @@ struct ToyMachine {
     decoders[index] =
         CpuDecoder::load(*checkpoints[index], device.get(), std::move(options)).value();
   }
-  std::unique_ptr<RealExecutor> executor(StepEmulator* emulator) {
+  // `recording`: where to leave a listener to the draft; may be null.
+  std::unique_ptr<RealExecutor> executor(StepEmulator* emulator, RecordingRunner** recording) {
     RealExecutorOptions options;
     for (const Role role : {Role::kTarget, Role::kDraft}) {
       const auto index = static_cast<size_t>(role);
       std::unique_ptr<StepRunner> runner = std::make_unique<CpuStepRunner>(
           decoders[index].get(), device.get(), decoders[index]->config().vocab_size);
       if (emulator != nullptr) runner = emulator->wrap(role, std::move(runner));
+      if (recording != nullptr && role == Role::kDraft) {
+        auto listener = std::make_unique<RecordingRunner>(std::move(runner));
+        *recording = listener.get();
+        runner = std::move(listener);
+      }
       options.runners[index] = std::move(runner);
     }
     if (emulator != nullptr) options.threaded.fill(emulator->profile().separate_devices);
@@ -221,7 +228,8 @@ TEST(SimulatedAndEmulated, AgreeWithinFivePercentAndOnEveryToken) {
   ToyMachine machine;
 
   RecordedAcceptance recorded(machine.decoders[0]->config().vocab_size);
-  const auto real = machine.executor(nullptr);
+  RecordingRunner* recording = nullptr;
+  const auto real = machine.executor(nullptr, &recording);
   StrategyOptions plain;
   plain.name = "autoregressive";
   const auto texts = play(*real, requests, play_options(plain, machine_seconds));
@@ -235,6 +243,10 @@ TEST(SimulatedAndEmulated, AgreeWithinFivePercentAndOnEveryToken) {
     auto text = record_acceptance(*real, 1, spec, tokens,
                                   static_cast<int32_t>(requests[index].prompt.size()));
     ASSERT_TRUE(text.ok()) << text.status().message();
+    ASSERT_TRUE(
+        play(*real, {&requests[index], 1}, play_options(best_tree(), machine_seconds)).ok());
+    recording->take_branches(16, *text);
+    ASSERT_FALSE(text->branches.empty());
     ASSERT_TRUE(recorded.add(std::move(*text)).ok());
   }
 
@@ -254,12 +266,13 @@ TEST(SimulatedAndEmulated, AgreeWithinFivePercentAndOnEveryToken) {
   double closest = 1e9;
   for (int attempt = 0; attempt < 3 && closest > 0.05; ++attempt) {
     StepEmulator emulator(profile, true);
-    const auto executor = machine.executor(&emulator);
+    const auto executor = machine.executor(&emulator, nullptr);
     const auto emulated = play(*executor, requests, play_options(best_tree(), machine_seconds));
     ASSERT_TRUE(emulated.ok()) << emulated.status().message();
     double worst = 0.0;
     for (size_t index = 0; index < requests.size(); ++index) {
       EXPECT_EQ((*emulated)[index].tokens, (*virtual_run)[index].tokens);
+      EXPECT_EQ((*emulated)[index].stats.target_steps, (*virtual_run)[index].stats.target_steps);
       EXPECT_GT((*emulated)[index].tokens_per_step(), 1.2);
       worst = std::max(
           worst,

@@ -6,7 +6,7 @@
 
 namespace forerun {
 
-Status RecordedAcceptance::add(RecordedText text) {
+Status RecordedAcceptance::check(const RecordedText& text) const {
   const auto size = static_cast<int32_t>(text.tokens.size());
   if (text.prompt_tokens < 1 || text.prompt_tokens >= size ||
       text.guesses.size() != static_cast<size_t>(size - text.prompt_tokens)) {
@@ -16,30 +16,68 @@ Status RecordedAcceptance::add(RecordedText text) {
                       std::to_string(text.guesses.size()) +
                       "; accepted: a prompt, an output, and guesses at each token of it");
   }
-  const auto unknown = [this](TokenId token) { return token < 0 || token >= vocab_; };
-  bool all_known = std::none_of(text.tokens.begin(), text.tokens.end(), unknown);
-  for (const auto& guesses : text.guesses) {
-    for (const Candidate& guess : guesses) all_known = all_known && !unknown(guess.token);
+  const auto known = [this](TokenId token) { return token >= 0 && token < vocab_; };
+  const auto all_known = [&](const std::vector<Candidate>& guesses) {
+    return std::all_of(guesses.begin(), guesses.end(),
+                       [&](const Candidate& guess) { return known(guess.token); });
+  };
+  bool good = std::all_of(text.tokens.begin(), text.tokens.end(), known) &&
+              std::all_of(text.guesses.begin(), text.guesses.end(), all_known);
+  for (const RecordedBranch& branch : text.branches) {
+    good = good && known(branch.token) && all_known(branch.guesses);
   }
-  if (!all_known) {
+  if (!good) {
     return Status(StatusCode::kInvalidArgument,
                   "recorded text: accepted are tokens 0 to " + std::to_string(vocab_ - 1));
   }
+  for (size_t index = 0; index < text.branches.size(); ++index) {
+    const int32_t parent = text.branches[index].parent;
+    if (parent < static_cast<int32_t>(index) && parent >= text.prompt_tokens - size) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  "recorded text: branch " + std::to_string(index) + " continues " +
+                      std::to_string(parent) + "; accepted are " +
+                      std::to_string(text.prompt_tokens - size) + " to " +
+                      std::to_string(static_cast<int64_t>(index) - 1));
+  }
+  return {};
+}
+
+Status RecordedAcceptance::add(RecordedText text) {
+  FORERUN_RETURN_IF_ERROR(check(text));
+  const auto text_idx = static_cast<int32_t>(texts_.size());
+  std::vector<uint64_t> before_output, of_branch;
   uint64_t history = 0;
-  for (int32_t position = 0; position + 1 < size; ++position) {
-    history = mix_hash(history, static_cast<uint64_t>(text.tokens[static_cast<size_t>(position)]));
-    if (position + 1 < text.prompt_tokens) continue;
-    const Place place{static_cast<int32_t>(texts_.size()), position + 1 - text.prompt_tokens};
+  for (size_t position = 0; position + 1 < text.tokens.size(); ++position) {
+    history = mix_hash(history, static_cast<uint64_t>(text.tokens[position]));
+    const int32_t output = static_cast<int32_t>(position) + 1 - text.prompt_tokens;
+    if (output < 0) continue;
+    const Place place{.text = text_idx, .output = output};
     places_.try_emplace(history, place);
-    all_places_.push_back(place);
+    on_text_.push_back(place);
+    before_output.push_back(history);
+  }
+  for (const RecordedBranch& branch : text.branches) {
+    const uint64_t parent = branch.parent < 0
+                                ? before_output[static_cast<size_t>(-1 - branch.parent)]
+                                : of_branch[static_cast<size_t>(branch.parent)];
+    history = mix_hash(parent, static_cast<uint64_t>(branch.token));
+    places_.try_emplace(history,
+                        Place{.text = text_idx, .branch = static_cast<int32_t>(of_branch.size())});
+    of_branch.push_back(history);
   }
   texts_.push_back(std::move(text));
   return {};
 }
 
+const std::vector<Candidate>& RecordedAcceptance::guesses_at(const Place& place) const {
+  const RecordedText& text = texts_[static_cast<size_t>(place.text)];
+  return place.output >= 0 ? text.guesses[static_cast<size_t>(place.output)]
+                           : text.branches[static_cast<size_t>(place.branch)].guesses;
+}
+
 TokenId RecordedAcceptance::target_token(uint64_t history, int32_t) const {
   const auto found = places_.find(history);
-  if (found == places_.end()) {
+  if (found == places_.end() || found->second.output < 0) {
     return static_cast<TokenId>(history % static_cast<uint64_t>(vocab_));
   }
   const RecordedText& text = texts_[static_cast<size_t>(found->second.text)];
@@ -49,12 +87,10 @@ TokenId RecordedAcceptance::target_token(uint64_t history, int32_t) const {
 void RecordedAcceptance::draft_guesses(uint64_t history, int32_t, int32_t count,
                                        std::vector<Candidate>* out) const {
   out->clear();
-  if (all_places_.empty()) return;
+  if (on_text_.empty()) return;
   const auto found = places_.find(history);
-  const Place place =
-      found != places_.end() ? found->second : all_places_[history % all_places_.size()];
   const auto& guesses =
-      texts_[static_cast<size_t>(place.text)].guesses[static_cast<size_t>(place.output)];
+      guesses_at(found != places_.end() ? found->second : on_text_[history % on_text_.size()]);
   const size_t taken = std::min(guesses.size(), static_cast<size_t>(std::max(count, 0)));
   out->assign(guesses.begin(), guesses.begin() + static_cast<std::ptrdiff_t>(taken));
 }

@@ -2,9 +2,10 @@
 // guessed. Made by record_acceptance() on a real executor, kept in a JSON file, played by the
 // simulated one.
 //
-// Along a recorded text every answer is the recorded one. Off it (below a wrong guess, where the
-// target never goes) the draft answers with the guesses of a recorded position that the history's
-// hash picks, so trees grow as wide and as deep as they would.
+// Along a recorded text every answer is the recorded one, and so are the draft's answers below
+// wrong guesses, where the target never goes, as far as they have been recorded (branches).
+// Elsewhere it answers with the guesses of a recorded position that the history's hash picks, so
+// trees still grow about as wide and as deep as they would.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +21,29 @@
 
 namespace forerun {
 
+// The draft's guesses after a wrong guess.
+struct RecordedBranch {
+  // The history that it continues: that of an earlier branch of the text, or, where negative, that
+  // before output token -1 - parent.
+  int32_t parent = -1;
+  TokenId token = 0;
+  std::vector<Candidate> guesses;
+};
+
 struct RecordedText {
   std::vector<TokenId> tokens;  // prompt and output
   int32_t prompt_tokens = 0;    // at least 1, fewer than tokens
   // Per output token: the draft's guesses at it, best first.
   std::vector<std::vector<Candidate>> guesses;
+  std::vector<RecordedBranch> branches;
 };
 
 class RecordedAcceptance : public AcceptanceSource {
  public:
   explicit RecordedAcceptance(int32_t vocab) : vocab_(vocab) {}
 
-  // kInvalidArgument where the sizes disagree or a token is outside the vocabulary.
+  // kInvalidArgument where the sizes disagree, a token is outside the vocabulary or a branch
+  // continues what is not there.
   Status add(RecordedText text);
   std::span<const RecordedText> texts() const { return texts_; }
 
@@ -46,13 +58,16 @@ class RecordedAcceptance : public AcceptanceSource {
  private:
   struct Place {
     int32_t text = 0;
-    int32_t output = 0;  // index of the token that follows the history
+    int32_t output = -1;  // index of the token that follows the history
+    int32_t branch = -1;  // or of the branch that ends it
   };
+  Status check(const RecordedText& text) const;
+  const std::vector<Candidate>& guesses_at(const Place& place) const;
 
   int32_t vocab_;
   std::vector<RecordedText> texts_;
   std::unordered_map<uint64_t, Place> places_;  // by history
-  std::vector<Place> all_places_;
+  std::vector<Place> on_text_;
 };
 
 // Asks the draft of `executor` for its best `count` guesses at every output token of `tokens`.

@@ -7,6 +7,7 @@
 
 #include "checkpoint/testing.h"
 #include "exec/exec_rig_test.h"
+#include "exec/recording_runner.h"
 
 namespace forerun {
 namespace {
@@ -16,6 +17,8 @@ RecordedText small_text() {
   text.tokens = {5, 6, 7, 8};
   text.prompt_tokens = 2;
   text.guesses = {{{7, -0.1f}, {9, -2.5f}}, {{3, -0.5f}}};
+  // 9 instead of 7, then 4; and 3 instead of 8.
+  text.branches = {{-1, 9, {{4, -0.7f}}}, {0, 4, {{1, -0.2f}, {2, -1.7f}}}, {-2, 3, {}}};
   return text;
 }
 
@@ -36,13 +39,19 @@ TEST(RecordedAcceptance, AnswersAlongTheTextWithWhatWasRecorded) {
   EXPECT_EQ(guesses[1].token, 9);
   recorded.draft_guesses(history_of({5, 6}), 1, 1, &guesses);
   EXPECT_EQ(guesses.size(), 1u);
-  // Off it: somebody's guesses, and always the same.
+  // Off it, on a branch.
+  recorded.draft_guesses(history_of({5, 6, 9, 4}), 3, 16, &guesses);
+  ASSERT_EQ(guesses.size(), 2u);
+  EXPECT_EQ(guesses[1].token, 2);
+  recorded.draft_guesses(history_of({5, 6, 7, 3}), 3, 16, &guesses);
+  EXPECT_TRUE(guesses.empty());
+  EXPECT_LT(recorded.target_token(history_of({5, 6, 9}), 2), 20);
+  // Where nobody has been: somebody's guesses, and always the same.
   std::vector<Candidate> again;
-  recorded.draft_guesses(history_of({5, 6, 9}), 2, 16, &guesses);
-  recorded.draft_guesses(history_of({5, 6, 9}), 2, 16, &again);
+  recorded.draft_guesses(history_of({5, 6, 11}), 2, 16, &guesses);
+  recorded.draft_guesses(history_of({5, 6, 11}), 2, 16, &again);
   ASSERT_FALSE(guesses.empty());
   EXPECT_EQ(guesses.size(), again.size());
-  EXPECT_LT(recorded.target_token(history_of({5, 6, 9}), 2), 20);
 }
 
 TEST(RecordedAcceptance, SurvivesItsFile) {
@@ -60,6 +69,11 @@ TEST(RecordedAcceptance, SurvivesItsFile) {
   ASSERT_EQ(text.guesses.size(), 2u);
   EXPECT_EQ(text.guesses[0][1].token, 9);
   EXPECT_NEAR(text.guesses[0][1].logprob, -2.5f, 1e-5);
+  ASSERT_EQ(text.branches.size(), 3u);
+  EXPECT_EQ(text.branches[2].parent, -2);
+  EXPECT_EQ(text.branches[1].token, 4);
+  ASSERT_EQ(text.branches[1].guesses.size(), 2u);
+  EXPECT_EQ(text.branches[1].guesses[1].token, 2);
 }
 
 TEST(RecordedAcceptance, RefusesWhatDoesNotFit) {
@@ -72,6 +86,11 @@ TEST(RecordedAcceptance, RefusesWhatDoesNotFit) {
   text = small_text();
   text.prompt_tokens = 4;
   EXPECT_FALSE(larger.add(text).ok());
+  for (const int32_t parent : {1, -3}) {
+    text = small_text();
+    text.branches[1].parent = parent;
+    EXPECT_FALSE(larger.add(text).ok()) << parent;
+  }
 
   TempDir dir;
   const auto file = dir.path() / "acceptance.json";
@@ -83,7 +102,7 @@ TEST(RecordedAcceptance, RefusesWhatDoesNotFit) {
   };
   const std::string head = R"({"forerun_acceptance": 1, "vocab": 20, "texts": [{)";
   const std::string good = R"("prompt_tokens": 1, "tokens": [1, 2], )";
-  EXPECT_NE(refusal(head + good + R"("guess_counts": [1], "guesses": [3, 4], "logprobs": [-1]}]})")
+  EXPECT_NE(refusal(head + good + R"("guess_counts": [1], "guesses": [3], "logprobs": [-1, -2]}]})")
                 .find("texts[0].logprobs"),
             std::string::npos);
   EXPECT_NE(refusal(head + good + R"("guess_counts": [1], "guesses": [20], "logprobs": [-1]}]})")
@@ -92,6 +111,11 @@ TEST(RecordedAcceptance, RefusesWhatDoesNotFit) {
   EXPECT_NE(refusal(head + good + R"("guess_counts": [2], "guesses": [2], "logprobs": [-1]}]})")
                 .find("guess_counts"),
             std::string::npos);
+  EXPECT_NE(
+      refusal(head + good +
+              R"("branch_parents": [-1], "guess_counts": [], "guesses": [], "logprobs": []}]})")
+          .find("texts[0].branch_tokens"),
+      std::string::npos);
   EXPECT_NE(refusal(R"({"forerun_acceptance": 1, "texts": []})").find("vocab"), std::string::npos);
 }
 
@@ -113,6 +137,64 @@ TEST(RecordedAcceptance, ARecordingHoldsWhatTheDraftSays) {
   // Nothing is left behind that a failure would show by.
   rig.draft.fail = true;
   EXPECT_FALSE(record_acceptance(*rig.executor, 3, plain_spec(), tokens, 2, 5).ok());
+}
+
+// A draft behind a listener: what it says is passed on, and what hangs beside the text is kept.
+TEST(RecordingRunner, KeepsTheBranchesOfAText) {
+  FakeDecoder decoder(kVocab, 16, 2);
+  const auto device = CpuDevice::create({}, 1).value();
+  auto runner = std::make_unique<RecordingRunner>(
+      std::make_unique<CpuStepRunner>(&decoder, device.get(), kVocab));
+  RecordingRunner& recording = *runner;
+  RealExecutorOptions options;
+  options.runners[static_cast<size_t>(Role::kDraft)] = std::move(runner);
+  RealExecutor executor(std::move(options));
+  ASSERT_TRUE(executor.open(1, plain_spec()).ok());
+  const auto run = [&](WorkItem item) {
+    item.sequence = 1;
+    item.role = Role::kDraft;
+    for (WorkRow& row : item.rows) {
+      row.want = Want::kTopK;
+      row.count = 3;
+    }
+    executor.submit(std::move(item));
+    const auto result = executor.next(kPatience);
+    EXPECT_TRUE(result && result->status.ok());
+    return result->rows;
+  };
+  run(prefix_item(1, Role::kDraft, {4, 8}));
+  // 15 is the text's next token, 16 a wrong guess, 17 and 18 hang below each.
+  WorkItem tree;
+  tree.rows = {{.token = 15, .position = 2, .node = 0},
+               {.token = 16, .position = 2, .node = 1},
+               {.token = 17, .position = 3, .node = 2, .parent = 0},
+               {.token = 18, .position = 3, .node = 3, .parent = 1}};
+  run(std::move(tree));
+  // The path 15, 17 moves down; a branch below it still has the right history.
+  WorkItem below;
+  below.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = {0}});
+  below.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {2}});
+  below.rows = {{.token = 19, .position = 4, .node = 4, .parent = 2}};
+  const std::vector<RowResult> last = run(std::move(below));
+
+  RecordedText text;
+  text.tokens = {4, 8, 15, 23};
+  text.prompt_tokens = 2;
+  text.guesses.resize(2);
+  recording.take_branches(2, text);
+  ASSERT_EQ(text.branches.size(), 4u);
+  EXPECT_EQ(text.branches[0].token, 16);
+  EXPECT_EQ(text.branches[0].parent, -1);
+  EXPECT_EQ(text.branches[1].token, 17);
+  EXPECT_EQ(text.branches[1].parent, -2);
+  EXPECT_EQ(text.branches[2].token, 18);
+  EXPECT_EQ(text.branches[2].parent, 0);
+  EXPECT_EQ(text.branches[3].token, 19);
+  EXPECT_EQ(text.branches[3].parent, 1);
+  ASSERT_EQ(text.branches[3].guesses.size(), 2u);
+  EXPECT_EQ(text.branches[3].guesses[0].token, last.at(0).top.at(0).token);
+  RecordedAcceptance recorded(kVocab);
+  EXPECT_TRUE(recorded.add(text).ok());
 }
 
 }  // namespace

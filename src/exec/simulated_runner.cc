@@ -6,34 +6,15 @@ namespace forerun {
 
 SimulatedRunner::SimulatedRunner(Role role, const StepProfile* profile,
                                  const AcceptanceSource* acceptance, int64_t kv_blocks)
-    : role_(role),
-      profile_(profile),
-      acceptance_(acceptance),
-      histories_(static_cast<size_t>(kv_blocks * kKvBlockTokens)) {
+    : role_(role), profile_(profile), acceptance_(acceptance), histories_(kv_blocks) {
   config_.vocab_size = acceptance->vocab();
-}
-
-uint64_t& SimulatedRunner::history_at(const StepSequence& sequence, int32_t slot) {
-  const int64_t block = sequence.block_table[slot / kKvBlockTokens];
-  return histories_[static_cast<size_t>(block * kKvBlockTokens + slot % kKvBlockTokens)];
 }
 
 Status SimulatedRunner::run(const Step& step, std::span<RowTask> tasks,
                             std::span<RejectionTask> rejections) {
   wanted_.clear();
   for (const StepRow& row : step.rows) {
-    const StepSequence& sequence = step.sequences[static_cast<size_t>(row.sequence_idx)];
-    uint64_t history = 0;
-    if (row.position > 0) {
-      const int32_t before = row.position - 1;
-      const int32_t slot =
-          before < row.boundary
-              ? before
-              : step.ancestors[static_cast<size_t>(row.ancestor_begin + before - row.boundary)];
-      history = history_at(sequence, slot);
-    }
-    history = mix_hash(history, static_cast<uint64_t>(row.token));
-    history_at(sequence, row.slot) = history;
+    const uint64_t history = histories_.append(step, row);
     if (row.wants_logits) wanted_.push_back(history);
   }
   for (RowTask& task : tasks) perform(task);
@@ -70,14 +51,6 @@ void SimulatedRunner::perform(RejectionTask& task) const {
     task.result->accepted.push_back(task.rows[child].node);
     current = child;
   }
-}
-
-Status SimulatedRunner::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
-  // Both columns ascend and every move goes down, so no source is overwritten before it is read.
-  for (const KvMove& move : moves) {
-    history_at(sequence, move.to_slot) = history_at(sequence, move.from_slot);
-  }
-  return {};
 }
 
 double SimulatedRunner::take_seconds() { return std::exchange(seconds_, 0.0); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/acceptance_source.h"
+#include "exec/slot_histories.h"
 #include "exec/step_profile.h"
 #include "exec/step_runner.h"
 
@@ -20,19 +21,19 @@ class SimulatedRunner : public StepRunner {
 
   const ModelConfig& config() const override { return config_; }
   int32_t live_vocab() const override { return config_.vocab_size; }
-  int64_t kv_blocks() const override {
-    return static_cast<int64_t>(histories_.size()) / kKvBlockTokens;
-  }
+  int64_t kv_blocks() const override { return histories_.kv_blocks(); }
   int64_t kv_block_bytes() const override { return 0; }
   Status run(const Step& step, std::span<RowTask> tasks,
              std::span<RejectionTask> rejections) override;
-  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
+    histories_.move(sequence, moves);
+    return {};
+  }
 
   // What the profile says for the Steps since the last call; 0: there was none.
   double take_seconds();
 
  private:
-  uint64_t& history_at(const StepSequence& sequence, int32_t slot);
   void perform(RowTask& task) const;
   void perform(RejectionTask& task) const;
 
@@ -40,8 +41,8 @@ class SimulatedRunner : public StepRunner {
   const StepProfile* profile_;
   const AcceptanceSource* acceptance_;
   ModelConfig config_;
-  std::vector<uint64_t> histories_;  // by physical slot
-  std::vector<uint64_t> wanted_;     // of the Step's rows that want logits
+  SlotHistories histories_;
+  std::vector<uint64_t> wanted_;  // of the Step's rows that want logits
   double seconds_ = 0.0;
 };
 

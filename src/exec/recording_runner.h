@@ -1,0 +1,46 @@
+// A draft that is listened to: keeps the guesses of every row that its Steps run, by history, so
+// that a recorded text gets the branches that strategies grow beside it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "exec/recorded_acceptance.h"
+#include "exec/slot_histories.h"
+#include "exec/step_runner.h"
+
+namespace forerun {
+
+class RecordingRunner : public StepRunner {
+ public:
+  explicit RecordingRunner(std::unique_ptr<StepRunner> runner);
+
+  const ModelConfig& config() const override { return runner_->config(); }
+  int32_t live_vocab() const override { return runner_->live_vocab(); }
+  int64_t kv_blocks() const override { return runner_->kv_blocks(); }
+  int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
+  Status run(const Step& step, std::span<RowTask> tasks,
+             std::span<RejectionTask> rejections) override;
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
+
+  // Adds to `text` the branches heard since the last call, at most `count` guesses each. Called
+  // while no Step runs. What hangs from no output token of the text is dropped.
+  void take_branches(int32_t count, RecordedText& text);
+
+ private:
+  struct Heard {
+    uint64_t before = 0;
+    uint64_t history = 0;
+    TokenId token = 0;
+    std::vector<Candidate> guesses;
+  };
+
+  std::unique_ptr<StepRunner> runner_;
+  SlotHistories histories_;
+  std::vector<Heard> heard_;  // parents before children
+  std::unordered_set<uint64_t> known_;
+};
+
+}  // namespace forerun
