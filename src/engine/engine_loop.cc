@@ -182,16 +182,17 @@ void EngineLoop::handle(const WorkResult& result) {
   running.strategy->on_result(result, out_);
   timer.note(out_);
   if (!running.request->request().record_rounds) out_.rounds.clear();  // made for the trace
-  deliver(running);
-  timer.finish();
+  deliver(running, timer);
 }
 
-bool EngineLoop::deliver(Running& running) {
+bool EngineLoop::deliver(Running& running, TurnTimer timer) {
   if (running.request->accept(out_)) {
+    timer.finish();
     end(running.sequence, running.request->reason(), Status());
     return true;
   }
   for (WorkItem& item : out_.work) executor_->submit(std::move(item));
+  timer.finish();
   return false;
 }
 

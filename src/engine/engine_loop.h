@@ -70,8 +70,9 @@ class EngineLoop {
   bool has_room_for(const ActiveRequest& request) const;
   void start(Running running);
   void handle(const WorkResult& result);
-  // Submits work and hands on tokens; ends the request where it is over. True if it ended.
-  bool deliver(Running& running);
+  // Submits work and hands on tokens; ends the request where it is over. True if it ended. `timer`
+  // is finished before a reader could see the end.
+  bool deliver(Running& running, TurnTimer timer = {});
   void handle_failure(Running& running, const Status& status);
   void end(SequenceId sequence, FinishReason reason, Status error);
   static StrategyStats total_stats(const Running& running);

@@ -33,13 +33,14 @@ class TraceRecorder {
 // Times one turn of the loop, from construction to finish(); does nothing without a recorder.
 class TurnTimer {
  public:
+  TurnTimer() = default;
   TurnTimer(TraceRecorder* recorder, const WorkResult& result);
   // What the strategy answered, before it is handed on.
   void note(const StrategyOutput& out);
   void finish();
 
  private:
-  TraceRecorder* recorder_;
+  TraceRecorder* recorder_ = nullptr;
   TraceTurn turn_;
 };
 
