@@ -40,7 +40,8 @@ class StepEmulator::Runner : public StepRunner {
     const auto end = clock.now() + std::chrono::duration_cast<SleepClock::time_point::duration>(
                                        std::chrono::duration<double>(seconds));
     {
-      const auto lock = compute();
+      const auto lock = emulator_.one_step_at_a_time_ ? std::unique_lock(emulator_.computing_)
+                                                      : std::unique_lock<std::mutex>();
       FORERUN_RETURN_IF_ERROR(runner_->run(step, tasks, rejections));
     }
     emulator_.steps_.fetch_add(1, std::memory_order_relaxed);
@@ -54,17 +55,12 @@ class StepEmulator::Runner : public StepRunner {
     return {};
   }
 
+  // On the caller's thread alone, so beside whatever the other model computes.
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
-    const auto lock = compute();
     return runner_->move_kv(sequence, moves);
   }
 
  private:
-  std::unique_lock<std::mutex> compute() {
-    return emulator_.one_step_at_a_time_ ? std::unique_lock(emulator_.computing_)
-                                         : std::unique_lock<std::mutex>();
-  }
-
   const Role role_;
   std::unique_ptr<StepRunner> runner_;
   StepEmulator& emulator_;
