@@ -1,10 +1,10 @@
 // Strategies on a simulated machine: tokens a second on a profile, and how much faster than the
 // time it simulates that comes out.
 //
-//   simulate_strategies FILE#PROFILE [ACCEPTANCE.json] [TOKENS]
+//   simulate_strategies FILE#PROFILE [ACCEPTANCE.json] [TOKENS] [HOST_US]
 //
 // ACCEPTANCE.json is what record_acceptance wrote; without it, or with "-", texts as in
-// strategies/simulate.h.
+// strategies/simulate.h. HOST_US microseconds are added to every Step.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -83,10 +83,12 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Status print_row(const StepProfile& profile, const Text& text, const Setting& setting) {
+Status print_row(const StepProfile& profile, const Text& text, const Setting& setting,
+                 double host_seconds) {
   SimulatedExecutorOptions options;
   options.profile = profile;
   options.acceptance = text.acceptance;
+  options.host_seconds = host_seconds;
   SimulatedExecutor executor(std::move(options));
   constexpr int32_t kContextTokens = 256;
   const CostTable costs = profile.cost_table(kContextTokens);
@@ -114,9 +116,10 @@ Status print_row(const StepProfile& profile, const Text& text, const Setting& se
 Status run(int argc, char** argv) {
   if (argc < 2) {
     return Status(StatusCode::kInvalidArgument,
-                  "usage: simulate_strategies FILE#PROFILE [ACCEPTANCE.json|-] [TOKENS]");
+                  "usage: simulate_strategies FILE#PROFILE [ACCEPTANCE.json|-] [TOKENS] [HOST_US]");
   }
   const int32_t tokens = argc > 3 ? std::max(2, std::atoi(argv[3])) : 1000;
+  const double host_seconds = argc > 4 ? 1e-6 * std::max(0.0, std::atof(argv[4])) : 0.0;
   FORERUN_ASSIGN_OR_RETURN(const StepProfile profile, load_step_profile(argv[1]));
   std::vector<Text> texts = modelled_texts(tokens);
   if (argc > 2 && std::string(argv[2]) != "-") {
@@ -127,7 +130,7 @@ Status run(int argc, char** argv) {
   for (const Text& text : texts) {
     for (const Setting& setting : settings()) {
       if (!profile.has(Role::kDraft) && setting.options.name != "autoregressive") continue;
-      FORERUN_RETURN_IF_ERROR(print_row(profile, text, setting));
+      FORERUN_RETURN_IF_ERROR(print_row(profile, text, setting, host_seconds));
     }
   }
   return {};
