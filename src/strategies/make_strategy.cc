@@ -136,13 +136,14 @@ Status check_parallel_tree(const StrategyOptions& options) {
 
 std::unique_ptr<TreeGrowth> make_growth(const StrategyOptions& options, bool model,
                                         std::shared_ptr<SharedAcceptance> shared) {
+  const bool parallel = options.name == "parallel_tree";
   if (options.shape == "adaptive") {
     return std::make_unique<AdaptiveGrowth>(
         AdaptiveGrowth::Params{.children_per_leaf = options.children_per_leaf,
-                               .has_draft_model = model},
+                               .has_draft_model = model,
+                               .runs_beside = parallel},
         std::move(shared));
   }
-  const bool parallel = options.name == "parallel_tree";
   return std::make_unique<BestGrowth>(
       BestGrowth::Params{.verify_tokens = options.verify_tokens,
                          .draft_width = options.draft_width,

@@ -9,7 +9,7 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kTreeCapacity = 4096;
-constexpr int32_t kMaxDepth = 64;
+constexpr float kMaxDepth = 64.0f;
 
 }  // namespace
 
@@ -24,7 +24,9 @@ ParallelTree::ParallelTree(const ParallelTreeConfig& config, std::unique_ptr<Dra
   on_costs({});
 }
 
-// SwiftSpec §3.1, "Setting the number of tree expansions": r = t_target / t_draft, d = r + 1.
+// SwiftSpec §3.1, "Setting the number of tree expansions": as many as fit into a verification. Of
+// the paper's r and r + 1 the former: a step in flight when the target's tokens arrive holds up the
+// top-up after a miss, which costs more than the step brings (parallel_tree_sim_bench).
 void ParallelTree::on_costs(const CostTable& costs) {
   growth_->on_costs(costs);
   depth_ = config_.draft_depth;
@@ -33,7 +35,7 @@ void ParallelTree::on_costs(const CostTable& costs) {
   const float target = costs.at(Role::kTarget, config_.verify_tokens);
   constexpr float kUnmeasuredRatio = 4.0f;
   const float ratio = costs.measured() && draft > 0.0f ? target / draft : kUnmeasuredRatio;
-  depth_ = 1 + static_cast<int32_t>(std::min(ratio, static_cast<float>(kMaxDepth - 1)));
+  depth_ = static_cast<int32_t>(std::clamp(ratio, 1.0f, kMaxDepth));
 }
 
 void ParallelTree::start(const RequestView& request, StrategyOutput& out) {

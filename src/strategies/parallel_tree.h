@@ -34,7 +34,7 @@ namespace forerun {
 struct ParallelTreeConfig {
   int32_t verify_tokens = 8;  // bs: fewer nodes than this wait for a draft step in flight
   int32_t draft_width = 8;    // w: leaves that a draft step runs while the target verifies
-  // d: draft steps while one verification runs. 0: one more than fit into it by the costs told.
+  // d: draft steps while one verification runs. 0: as many as fit into it by the costs told.
   int32_t draft_depth = 4;
   int32_t children_per_leaf = 0;  // as in StrategyOptions
   int32_t target_vocab = 0;
