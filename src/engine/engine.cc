@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -60,6 +61,7 @@ Result<WeightOverride> parse_weights(const char* option, const std::string& name
 // A model with everything it runs on.
 struct Loaded {
   OpenedModel opened;
+  CpuDevice* device = nullptr;
   std::unique_ptr<Decoder> decoder;
 };
 
@@ -87,6 +89,9 @@ class EngineImpl : public Engine {
               WeightOverride weights);
   Status start();
   void fill_info();
+  // Each model on a thread and processors of its own.
+  bool side_by_side() const { return draft_device_ != nullptr; }
+  CostTable costs() const;
   // The options as a strategy takes them; "auto" becomes what fits this engine.
   StrategyOptions strategy_options(const Request& request) const;
   Status check_request(Request& request) const;
@@ -94,10 +99,12 @@ class EngineImpl : public Engine {
 
   EngineOptions options_;
   EngineInfo info_;
-  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<CpuDevice> device_;        // the target's
+  std::unique_ptr<CpuDevice> draft_device_;  // null: the target's, in turn
   std::unique_ptr<Loaded> target_, draft_;
   KvPlan kv_plan_;
-  CostModel costs_;        // from start() on, the loop's thread only
+  mutable std::mutex costs_mutex_;
+  CostModel costs_;        // under the mutex: Steps of either model report to it
   StrategyChoice choice_;  // what "auto" means
   std::shared_ptr<SharedAcceptance> shared_acceptance_;
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
@@ -122,18 +129,27 @@ Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(
       WeightOverride draft_weights,
       parse_weights("draft_weights", draft_weights_given ? options_.draft_weights : "as_stored"));
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> cores, parse_cpu_devices(options_.devices));
+  FORERUN_ASSIGN_OR_RETURN(const CpuSplit cores,
+                           split_cpu_devices(options_.devices, options_.draft_devices));
+  if (!cores.draft.empty() && options_.draft.empty()) {
+    return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options_.draft_devices +
+                                                    "', but there is no draft model");
+  }
   if (options_.max_active_requests < 1) {
     return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
                                                     std::to_string(options_.max_active_requests) +
                                                     ", accepted are 1 and more");
   }
-  FORERUN_ASSIGN_OR_RETURN(device_, CpuDevice::create(cores));
+  FORERUN_ASSIGN_OR_RETURN(device_, CpuDevice::create(cores.target));
+  if (!cores.draft.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(draft_device_, CpuDevice::create(cores.draft));
+  }
   FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options_.model));
-  target_ = std::make_unique<Loaded>(Loaded{std::move(target), nullptr});
+  target_ = std::make_unique<Loaded>(Loaded{std::move(target), device_.get(), nullptr});
   if (!options_.draft.empty()) {
     FORERUN_ASSIGN_OR_RETURN(OpenedModel draft, open_model(options_.draft));
-    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), nullptr});
+    CpuDevice* device = side_by_side() ? draft_device_.get() : device_.get();
+    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), device, nullptr});
     const Status same = check_same_tokenizer(target_->opened.tokenizer, draft_->opened.tokenizer);
     if (!same.ok()) {
       return same.with_context("draft " + options_.draft + " has another tokenizer than " +
@@ -168,21 +184,26 @@ Status EngineImpl::load(Loaded& model, const char* what, int64_t kv_blocks, Acti
     };
   }
   FORERUN_ASSIGN_OR_RETURN(
-      model.decoder, CpuDecoder::load(model.opened.checkpoint, device_.get(), std::move(options)));
+      model.decoder, CpuDecoder::load(model.opened.checkpoint, model.device, std::move(options)));
   return Status();
 }
 
 Status EngineImpl::start() {
   const auto runner_of = [&](const std::unique_ptr<Loaded>& model) -> std::unique_ptr<StepRunner> {
     if (!model) return nullptr;
-    return std::make_unique<CpuStepRunner>(model->decoder.get(), device_.get(),
+    return std::make_unique<CpuStepRunner>(model->decoder.get(), model->device,
                                            model->opened.live_vocab());
   };
   RealExecutorOptions executor_options;
   executor_options.runners[static_cast<size_t>(Role::kTarget)] = runner_of(target_);
   executor_options.runners[static_cast<size_t>(Role::kDraft)] = runner_of(draft_);
+  executor_options.threaded.fill(side_by_side());
+  executor_options.on_thread_start = [this](Role role) {
+    (role == Role::kTarget ? target_ : draft_)->device->pin_caller();
+  };
   executor_options.on_step = [this](const StepRecord& record) {
     if (record.sequences != 1) return;
+    const std::lock_guard lock(costs_mutex_);
     costs_.observe({record.role, record.rows, record.seconds + record.host_seconds});
   };
   auto executor = std::make_unique<RealExecutor>(std::move(executor_options));
@@ -198,11 +219,15 @@ Status EngineImpl::start() {
                           .shared_noise = options_.speculation.shared_noise},
       std::move(executor), [this](const Request& request) {
         // Submission has checked the options, so this cannot fail.
-        return std::move(
-                   make_strategy(strategy_options(request), shared_acceptance_, costs_.table()))
+        return std::move(make_strategy(strategy_options(request), shared_acceptance_, costs()))
             .value();
       });
   return Status();
+}
+
+CostTable EngineImpl::costs() const {
+  const std::lock_guard lock(costs_mutex_);
+  return costs_.table();
 }
 
 void EngineImpl::fill_info() {
@@ -215,6 +240,7 @@ void EngineImpl::fill_info() {
                                    : std::string(dtype_name(config.dtype))) +
                               " activations=" + options_.activations;
   info_.planner_report = describe_costs(costs_.table(), draft_ != nullptr) + choice_.report;
+  if (side_by_side()) info_.planner_report += "the draft has its own processors: parallel_tree\n";
   info_.max_context_tokens = kv_plan_.max_context_tokens;
   info_.kv_bytes = kv_plan_.target_blocks * target_->decoder->kv_block_bytes();
   if (draft_) info_.kv_bytes += kv_plan_.draft_blocks * draft_->decoder->kv_block_bytes();
@@ -229,6 +255,7 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   if (wanted.strategy == "auto") {
     // Guesses from the text so far cost nothing; the adaptive shape decides whether they pay.
     options.name = draft_ && wanted.source.empty() ? choice_.name : "serial_tree";
+    if (side_by_side()) options.name = "parallel_tree";
   }
   options.shape = wanted.shape;
   options.source = wanted.source;
@@ -240,6 +267,11 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   if (target_) options.target_vocab = target_->opened.live_vocab();
   if (draft_) options.draft_vocab = draft_->opened.live_vocab();
   options.record_rounds = request.record_rounds;
+  // What parallel_tree does not take is serial_tree's.
+  if (wanted.strategy == "auto" && options.name == "parallel_tree" &&
+      !check_strategy_options(options).ok()) {
+    options.name = "serial_tree";
+  }
   return options;
 }
 

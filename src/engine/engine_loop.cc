@@ -71,7 +71,6 @@ void EngineLoop::run() {
     end_cancelled_and_late();
     admit();
     if (std::optional<WorkResult> result = executor_->next(kPatience)) handle(*result);
-    publish_usage();
   }
   take_submissions();
   while (!running_.empty()) {
@@ -217,14 +216,12 @@ void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
   Running running = std::move(found->second);
   running_.erase(found);
   executor_->close(sequence);
-  publish_usage();
   running.request->finish(reason, std::move(error), total_stats(running), running.strategy->name());
 }
 
-void EngineLoop::publish_usage() {
-  kv_blocks_in_use_.store(executor_->kv_usage(Role::kTarget).used_blocks +
-                              executor_->kv_usage(Role::kDraft).used_blocks,
-                          std::memory_order_relaxed);
+int64_t EngineLoop::kv_blocks_in_use() const {
+  return executor_->kv_usage(Role::kTarget).used_blocks +
+         executor_->kv_usage(Role::kDraft).used_blocks;
 }
 
 }  // namespace forerun
