@@ -32,8 +32,9 @@ TEST(DeviceSpec, SplitsProcessorsBetweenTheModels) {
   const std::vector<int32_t> all = *parse_cpu_devices("");
   const std::string first = "cpu:" + std::to_string(all.front());
   const auto rest = split_cpu_devices("", first);
-  EXPECT_EQ(rest.ok(), all.size() > 1);
-  if (rest.ok()) EXPECT_EQ(rest->target, std::vector<int32_t>(all.begin() + 1, all.end()));
+  ASSERT_EQ(rest.ok(), all.size() > 1);
+  if (!rest.ok()) return;
+  EXPECT_EQ(rest->target, std::vector<int32_t>(all.begin() + 1, all.end()));
 }
 
 TEST(DeviceSpec, RefusesAProcessorForBothAndNoneForTheTarget) {

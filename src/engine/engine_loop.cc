@@ -133,6 +133,7 @@ bool EngineLoop::has_room_for(const ActiveRequest& request) const {
 }
 
 void EngineLoop::admit() {
+  if (memory_is_short_ && !running_.empty()) return;
   while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < options_.max_active &&
          has_room_for(*waiting_.front().request)) {
     Running running = std::move(waiting_.front());
@@ -199,6 +200,7 @@ void EngineLoop::handle_failure(Running& running, const Status& status) {
   }
   // Preemption by recompute: the request's whole state is its tokens; it starts again from them
   // once others have given blocks back.
+  memory_is_short_ = true;
   executor_->close(sequence);
   Running preempted = std::move(running);
   running_.erase(sequence);
@@ -215,6 +217,7 @@ void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
   const auto found = running_.find(sequence);
   Running running = std::move(found->second);
   running_.erase(found);
+  memory_is_short_ = false;
   executor_->close(sequence);
   running.request->finish(reason, std::move(error), total_stats(running), running.strategy->name());
 }

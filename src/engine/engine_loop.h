@@ -88,6 +88,9 @@ class EngineLoop {
   std::deque<Running> waiting_;  // front first; preempted ones come back to the front
   std::map<SequenceId, Running> running_;
   SequenceId next_sequence_ = 1;
+  // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer
+  // until one can end, and none starts over again and again.
+  bool memory_is_short_ = false;
   StrategyOutput out_;
 
   std::thread thread_;
