@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <deque>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "strategies/play_strategy_test.h"
+#include "strategies/simulate.h"
 
 namespace forerun {
 namespace {
@@ -190,6 +190,32 @@ TEST(ParallelTree, ResultsOfAFailedItemAndUnknownTagsChangeNothing) {
   (*strategy)->on_result(unknown, out);
   EXPECT_TRUE(out.work.empty());
   EXPECT_TRUE(out.tokens.empty());
+}
+
+// In virtual time, at the times of SwiftSpec's Table 6 and the demo pair's acceptance.
+TEST(ParallelTree, DraftingBesideTheTargetBeatsDraftingInTurn) {
+  const CostTable in_turn = flat_costs(10.34, 3.73);
+  const CostTable beside = flat_costs(10.48, 3.25);
+  const std::vector<SimulatedText> texts = simulated_texts();
+  for (size_t text = 0; text < 2; ++text) {  // greedy code and prose
+    SCOPED_TRACE(texts[text].name);
+    const FakeModels models = texts[text].models(42);
+    StrategyOptions options;
+    options.shape = "best";
+    options.draft_width = 8;
+    double serial = 0.0;
+    for (int32_t depth = 1; depth <= 6; ++depth) {
+      options.draft_depth = depth;
+      serial = std::max(serial, simulate(options, models, in_turn, 1000).speedup);
+    }
+    options.name = "parallel_tree";
+    options.draft_depth = 3;
+    for (const std::string& shape : kShapes) {
+      options.shape = shape;
+      const Simulated parallel = simulate_side_by_side(options, models, beside, 1000);
+      EXPECT_GT(parallel.speedup, 1.25 * serial) << shape;
+    }
+  }
 }
 
 TEST(ParallelTree, LogprobsComeFromTheRowThatDrewTheToken) {

@@ -54,6 +54,17 @@ inline CostTable simulated_costs(double draft_ratio, double eight_rows) {
   return costs;
 }
 
+// Milliseconds of a Step of up to 8 rows; further rows cost 3% each.
+inline CostTable flat_costs(double target_ms, double draft_ms) {
+  CostTable costs;
+  for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
+    const double more = rows <= 8 ? 1.0 : 1.0 + 0.03 * (rows - 8);
+    costs.seconds[0][static_cast<size_t>(rows)] = static_cast<float>(1e-3 * target_ms * more);
+    costs.seconds[1][static_cast<size_t>(rows)] = static_cast<float>(1e-3 * draft_ms * more);
+  }
+  return costs;
+}
+
 struct Simulated {
   double speedup = 0.0;          // over plain decoding at the same costs
   double tokens_per_step = 0.0;  // of the target
