@@ -113,9 +113,10 @@ void ParallelTree::move_root() {
 }
 
 void ParallelTree::begin_round() {
+  const bool root_expanded = tree_.expansion(Role::kDraft, tree_.root()) != Expansion::kUnexpanded;
   growth_->begin_round(tree_, {.draft_rows_behind = length() - 1 - draft_kv_.prefix(),
-                               .root_expanded = tree_.expansion(Role::kDraft, tree_.root()) !=
-                                                Expansion::kUnexpanded});
+                               .root_expanded = root_expanded,
+                               .tokens_left = max_tokens_ - length()});
 }
 
 void ParallelTree::go_on(StrategyOutput& out) {
