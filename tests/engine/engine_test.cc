@@ -128,6 +128,30 @@ TEST_F(EngineTest, AndSoTheyDoWhereTheModelsRunSideBySide) {
   play_many(processors);
 }
 
+// Each of these fills most of the cache with guesses before its first token.
+TEST_F(EngineTest, RequestsThatDraftFarAheadDoNotStartOverForEver) {
+  const int64_t token_bytes = 2 * 2 * 2 * 16 * 2;
+  const auto engine = make(/*kv_memory_bytes=*/2 * 26 * 64 * token_bytes);
+  ASSERT_NE(engine, nullptr);
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Request request = request_of(seed);
+    request.prompt_tokens.resize(40, 1);
+    request.max_new_tokens = 30;
+    request.speculation = SpeculationOptions{.strategy = "parallel_tree",
+                                             .source = "model",
+                                             .shape = "best",
+                                             .draft_width = 12,
+                                             .draft_depth = 16};
+    streams.push_back(*engine->submit(request));
+  }
+  for (const auto& stream : streams) {
+    const Output output = drain(*stream);
+    EXPECT_TRUE(output.error.ok()) << output.error.message();
+    EXPECT_EQ(output.tokens.size(), 30u);
+  }
+}
+
 TEST_F(EngineTest, AutoMeansParallelTreeWhereTheDraftHasItsOwnProcessors) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
