@@ -40,7 +40,7 @@ struct SpeculationOptions {
   std::string shape = "adaptive";
   std::string accept = "match";  // or "rejection": exact in distribution only
   int32_t verify_tokens = 8;     // bs: rows of a verification, the root included
-  int32_t draft_width = 4;       // w: leaves expanded a draft step
+  int32_t draft_width = 4;       // w: leaves expanded a draft step, "best"
   int32_t draft_depth = 4;       // d: draft steps a round, "best" and "chain"
   bool shared_noise = true;      // the draft ranks by the target's noise
 };

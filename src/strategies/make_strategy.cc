@@ -187,14 +187,14 @@ Result<std::unique_ptr<Strategy>> make_strategy(const StrategyOptions& options,
     growth = make_growth(options, sources.model, std::move(shared));
   }
   if (options.name == "parallel_tree") {
-    const ParallelTreeConfig config{
-        .verify_tokens = options.verify_tokens,
-        .draft_width = options.draft_width,
-        .draft_depth = options.shape == "adaptive" ? 0 : options.draft_depth,
-        .children_per_leaf = options.children_per_leaf,
-        .target_vocab = options.target_vocab,
-        .draft_vocab = options.draft_vocab,
-        .record_rounds = options.record_rounds};
+    const ParallelTreeConfig config{.verify_tokens = options.verify_tokens,
+                                    .draft_width = options.draft_width,
+                                    .draft_depth = options.draft_depth,
+                                    .sizes_from_costs = options.shape == "adaptive",
+                                    .children_per_leaf = options.children_per_leaf,
+                                    .target_vocab = options.target_vocab,
+                                    .draft_vocab = options.draft_vocab,
+                                    .record_rounds = options.record_rounds};
     auto strategy =
         std::make_unique<ParallelTree>(config, std::move(sources.source), std::move(growth));
     strategy->on_costs(costs);

@@ -27,8 +27,7 @@ struct StrategyOptions {
   std::string accept = "match";
 
   int32_t verify_tokens = 8;  // bs of "best": rows of a verification, the root included; 1 to 128
-  // w of "best", and of parallel_tree's draft beside a verification: leaves run a draft step; 1 to
-  // 128.
+  // w of "best": leaves run a draft step; 1 to 128.
   int32_t draft_width = 4;
   // d: draft steps a round of "best" (parallel_tree: while a verification runs), length of "chain";
   // 1 to 64.

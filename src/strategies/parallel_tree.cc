@@ -10,6 +10,9 @@ namespace {
 
 constexpr int32_t kTreeCapacity = 4096;
 constexpr float kMaxDepth = 64.0f;
+// Widths taken from costs.
+constexpr int32_t kMinWidth = 2;
+constexpr int32_t kMaxWidth = 16;
 
 }  // namespace
 
@@ -20,22 +23,27 @@ ParallelTree::ParallelTree(const ParallelTreeConfig& config, std::unique_ptr<Dra
       growth_(std::move(growth)),
       tree_(kTreeCapacity),
       draft_kv_(config.draft_vocab),
-      verification_(AcceptRule::kMatch) {
-  on_costs({});
-}
+      width_(config.draft_width),
+      depth_(config.draft_depth),
+      verification_(AcceptRule::kMatch) {}
 
-// SwiftSpec §3.1, "Setting the number of tree expansions": as many as fit into a verification. Of
-// the paper's r and r + 1 the former: a step in flight when the target's tokens arrive holds up the
-// top-up after a miss, which costs more than the step brings (parallel_tree_sim_bench).
+// SwiftSpec §3.1: d is as many steps as fit into a verification. Of the paper's r and r + 1 the
+// former: a step in flight when the target's tokens arrive holds up the top-up after a miss, which
+// costs more than the step brings. w: wider steps reach more of the nodes that the text may go on
+// from, fewer steps leave the tree flatter; twice the width is worth less than a quarter of the
+// steps. Both by parallel_tree_sim_bench.
 void ParallelTree::on_costs(const CostTable& costs) {
   growth_->on_costs(costs);
-  depth_ = config_.draft_depth;
-  if (depth_ > 0) return;
-  const float draft = costs.at(Role::kDraft, config_.draft_width) + costs.at(Role::kDraft, 0);
-  const float target = costs.at(Role::kTarget, config_.verify_tokens);
-  constexpr float kUnmeasuredRatio = 4.0f;
-  const float ratio = costs.measured() && draft > 0.0f ? target / draft : kUnmeasuredRatio;
-  depth_ = static_cast<int32_t>(std::clamp(ratio, 1.0f, kMaxDepth));
+  const bool known = costs.measured() && costs.at(Role::kDraft, 1) > 0.0f;
+  if (!config_.sizes_from_costs || !known) return;
+  const auto steps_of = [&](int32_t width) {
+    const float step = costs.at(Role::kDraft, width) + costs.at(Role::kDraft, 0);
+    const float target = costs.at(Role::kTarget, config_.verify_tokens);
+    return static_cast<int32_t>(std::clamp(target / step, 1.0f, kMaxDepth));
+  };
+  width_ = kMinWidth;
+  while (width_ < kMaxWidth && 4 * steps_of(2 * width_) > 3 * steps_of(width_)) width_ *= 2;
+  depth_ = steps_of(width_);
 }
 
 void ParallelTree::start(const RequestView& request, StrategyOutput& out) {
@@ -129,7 +137,7 @@ void ParallelTree::top_up_or_verify(StrategyOutput& out) {
   if (tree_is_growing()) {
     if (tree_.size() < config_.verify_tokens) return;
   } else if (DraftStep* step = idle_step();
-             step != nullptr && draft_nodes_ + config_.draft_width <= kMaxDraftNodes) {
+             step != nullptr && draft_nodes_ + width_ <= kMaxDraftNodes) {
     growth_->next_leaves(tree_, step->leaves);
     if (!step->leaves.empty()) return submit_draft_step(*step, out);
   }
@@ -138,7 +146,7 @@ void ParallelTree::top_up_or_verify(StrategyOutput& out) {
 
 void ParallelTree::draft_ahead(StrategyOutput& out) {
   DraftStep* step = idle_step();
-  const int32_t width = std::min(config_.draft_width, kMaxDraftNodes - draft_nodes_);
+  const int32_t width = std::min(width_, kMaxDraftNodes - draft_nodes_);
   if (step == nullptr || steps_ahead_ >= depth_ || width <= 0 || tree_is_growing()) return;
   tree_.best_leaves(width, nodes_);
   if (nodes_.empty()) return;

@@ -32,10 +32,10 @@
 namespace forerun {
 
 struct ParallelTreeConfig {
-  int32_t verify_tokens = 8;  // bs: fewer nodes than this wait for a draft step in flight
-  int32_t draft_width = 8;    // w: leaves that a draft step runs while the target verifies
-  // d: draft steps while one verification runs. 0: as many as fit into it by the costs told.
-  int32_t draft_depth = 4;
+  int32_t verify_tokens = 8;      // bs: fewer nodes than this wait for a draft step in flight
+  int32_t draft_width = 8;        // w: leaves that a draft step runs while the target verifies
+  int32_t draft_depth = 4;        // d: such steps a verification
+  bool sizes_from_costs = false;  // w and d follow from the costs told, once they are measured
   int32_t children_per_leaf = 0;  // as in StrategyOptions
   int32_t target_vocab = 0;
   int32_t draft_vocab = 0;
@@ -86,7 +86,6 @@ class ParallelTree : public Strategy {
   const ParallelTreeConfig config_;
   GuessList guesses_;
   std::unique_ptr<TreeGrowth> growth_;
-  int32_t depth_ = 1;
 
   SequenceId sequence_ = 0;
   int32_t max_tokens_ = 0;
@@ -95,6 +94,8 @@ class ParallelTree : public Strategy {
   DraftKv draft_kv_;
   int32_t draft_nodes_ = 0;  // of the tree, run or being run by the draft
 
+  int32_t width_;
+  int32_t depth_;
   Verification verification_;
   uint64_t verification_tag_ = 0;   // 0: the target has nothing to do
   std::vector<Edit> target_edits_;  // to travel with the target's next item

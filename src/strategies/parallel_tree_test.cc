@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strategies/play_strategy_test.h"
@@ -190,6 +191,40 @@ TEST(ParallelTree, ResultsOfAFailedItemAndUnknownTagsChangeNothing) {
   (*strategy)->on_result(unknown, out);
   EXPECT_TRUE(out.work.empty());
   EXPECT_TRUE(out.tokens.empty());
+}
+
+// Rows of the widest draft step, and draft steps before the first verification's result.
+std::pair<int32_t, int32_t> sizes_at(const CostTable& costs) {
+  Case c = simple(0.5, 300);
+  c.models.rank_hit = {0.5, 0.2, 0.1};
+  c.options.shape = "adaptive";
+  auto strategy = make_strategy(c.options, nullptr, costs).value();
+  FakeExecutor executor(c.models, {.max_tokens = c.max_tokens});
+  StrategyOutput out;
+  strategy->start({.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}},
+                  out);
+  int32_t first_steps = 0;
+  while (true) {
+    for (WorkItem& item : out.work) executor.submit(std::move(item));
+    out.clear();
+    if (executor.idle()) break;
+    const Role role = executor.has_work(Role::kDraft) ? Role::kDraft : Role::kTarget;
+    if (role == Role::kTarget && first_steps == 0) {
+      first_steps = 1 + static_cast<int32_t>(executor.steps().size());
+    }
+    strategy->on_result(*executor.run(role), out);
+  }
+  int32_t widest = 0;
+  for (const auto& [role, rows] : executor.steps()) {
+    if (role == Role::kDraft) widest = std::max(widest, rows);
+  }
+  return {widest, first_steps};
+}
+
+TEST(ParallelTree, AdaptiveSizesFollowFromCosts) {
+  EXPECT_EQ(sizes_at(simulated_costs(0.1, 1.0)), std::pair(16, 10)) << "rows are free";
+  EXPECT_EQ(sizes_at(simulated_costs(0.5, 1.0)), std::pair(16, 2)) << "a dear draft";
+  EXPECT_EQ(sizes_at(simulated_costs(0.1, 8.0)), std::pair(2, 40)) << "rows are dear";
 }
 
 // In virtual time, at the times of SwiftSpec's Table 6 and the demo pair's acceptance.
