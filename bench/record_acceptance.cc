@@ -67,9 +67,11 @@ PlayOptions play_options(const StrategyOptions& strategy) {
       .make_strategy = [strategy](size_t) { return std::move(make_strategy(strategy)).value(); }};
 }
 
-// As wide and deep as strategies are simulated with.
-StrategyOptions wide_tree() {
+// As wide and deep as strategies are simulated with; what else one of them would ask is borrowed
+// from another place of the text.
+StrategyOptions wide_tree(const char* strategy) {
   StrategyOptions options;
+  options.name = strategy;
   options.shape = "best";
   options.verify_tokens = options.draft_width = 8;
   options.draft_depth = 6;
@@ -95,10 +97,12 @@ Result<RecordedText> record(Pair& pair, Executor& executor, RecordingRunner& dra
   spec.max_tokens = static_cast<int32_t>(tokens.size());
   FORERUN_ASSIGN_OR_RETURN(RecordedText text, record_acceptance(executor, 1, spec, tokens,
                                                                 spec.prompt_tokens, kGuesses));
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> again,
-                           play(executor, {&request, 1}, play_options(wide_tree())));
-  if (again[0].tokens != played[0].tokens) {
-    return Status(StatusCode::kInternal, "speculation changed the output");
+  for (const char* strategy : {"serial_tree", "parallel_tree"}) {
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> again,
+                             play(executor, {&request, 1}, play_options(wide_tree(strategy))));
+    if (again[0].tokens != played[0].tokens) {
+      return Status(StatusCode::kInternal, "speculation changed the output");
+    }
   }
   draft.take_branches(kBranchGuesses, text);
   return text;

@@ -65,13 +65,17 @@ std::vector<Setting> settings() {
   std::vector<Setting> all;
   all.push_back({"autoregressive", {}});
   all.back().options.name = "autoregressive";
-  all.push_back({"serial adaptive", {}});
-  for (const int32_t depth : {2, 3, 4, 5, 6}) {
-    Setting setting{"serial bs8 w8 d" + std::to_string(depth), {}};
-    setting.options.shape = "best";
-    setting.options.verify_tokens = setting.options.draft_width = 8;
-    setting.options.draft_depth = depth;
-    all.push_back(std::move(setting));
+  for (const char* name : {"serial", "parallel"}) {
+    for (const int32_t depth : {2, 3, 4, 5, 6}) {
+      Setting setting{std::string(name) + " bs8 w8 d" + std::to_string(depth), {}};
+      setting.options.name = std::string(name) + "_tree";
+      setting.options.shape = "best";
+      setting.options.verify_tokens = setting.options.draft_width = 8;
+      setting.options.draft_depth = depth;
+      all.push_back(std::move(setting));
+    }
+    all.push_back({std::string(name) + " adaptive", {}});
+    all.back().options.name = std::string(name) + "_tree";
   }
   return all;
 }

@@ -13,7 +13,9 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                   "Checkpoint directory, or org/name in the local Hugging Face cache")
       ->required();
   command.add_option("-d,--draft", options.draft, "Draft model's checkpoint (same tokenizer)");
-  command.add_option("--strategy", speculation.strategy, "auto, autoregressive or serial_tree")
+  command
+      .add_option("--strategy", speculation.strategy,
+                  "auto, autoregressive, serial_tree or parallel_tree")
       ->capture_default_str();
   command.add_option("--source", speculation.source,
                      "Where drafts come from: model, ngram, suffix, or a union: model+suffix "
@@ -36,6 +38,9 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
                    "Let the draft sample without the target's noise");
   command.add_option("--target-devices,--devices", options.devices,
                      "Processors, e.g. cpu:0,cpu:1 (default: all)");
+  command.add_option("--draft-devices", options.draft_devices,
+                     "Processors of the draft alone, which then runs beside the target (default: "
+                     "both models in turn on the target's)");
   command.add_option("--emulate", options.emulate,
                      "Steps last what they take on another machine: FILE#NAME of bench/profiles");
   command.add_option("--weights", options.weights, "as_stored, bf16, f32 or int8")

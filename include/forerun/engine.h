@@ -31,17 +31,18 @@ namespace forerun {
 
 // How drafts are made and verified. None of it changes which tokens come out (rule "match").
 struct SpeculationOptions {
-  // "auto" (the planner chooses from what it measures), "autoregressive", "serial_tree".
+  // "auto" (the planner chooses from what it measures), "autoregressive", "serial_tree" (drafting
+  // and verification in turn), "parallel_tree" (at the same time; worth it with draft_devices).
   std::string strategy = "auto";
   // "model", "ngram", "suffix", or a union such as "model+suffix". Empty: "model" where there is a
   // draft model, else "suffix".
   std::string source = {};
-  // serial_tree: "adaptive", "chain", "best", or a static expansion such as "1,1,3,1,1".
+  // "adaptive" or "best"; serial_tree also: "chain", or a static expansion such as "1,1,3,1,1".
   std::string shape = "adaptive";
   std::string accept = "match";  // or "rejection": exact in distribution only
   int32_t verify_tokens = 8;     // bs: rows of a verification, the root included
-  int32_t draft_width = 4;       // w: leaves expanded a draft step
-  int32_t draft_depth = 4;       // d: draft steps a round
+  int32_t draft_width = 4;       // w: leaves expanded a draft step, "best"
+  int32_t draft_depth = 4;       // d: draft steps a round, "best" and "chain"
   bool shared_noise = true;      // the draft ranks by the target's noise
 };
 
@@ -50,8 +51,12 @@ struct EngineOptions {
   std::string draft;  // the draft model's; empty: none
   SpeculationOptions speculation;
 
-  // Processors, e.g. "cpu:0,cpu:1"; empty: all that this process may use.
+  // Processors of the target, e.g. "cpu:0,cpu:1"; empty: all that this process may use and
+  // draft_devices does not name.
   std::string devices;
+  // Processors of the draft alone, none of the target's: both models then run at the same time,
+  // each on a thread of its own. Empty: both models run on `devices`, in turn.
+  std::string draft_devices;
   // "as_stored", "bf16", "f32", "int8".
   std::string weights = "as_stored";
   // The same for the draft model, or "auto": int8 where the checkpoint is not quantized. It changes

@@ -50,4 +50,28 @@ Result<std::vector<int32_t>> parse_cpu_devices(std::string_view spec) {
   return cores;
 }
 
+Result<CpuSplit> split_cpu_devices(std::string_view target_spec, std::string_view draft_spec) {
+  CpuSplit split;
+  FORERUN_ASSIGN_OR_RETURN(split.target, parse_cpu_devices(target_spec));
+  if (draft_spec.empty()) return split;
+  FORERUN_ASSIGN_OR_RETURN(split.draft, parse_cpu_devices(draft_spec));
+  const auto is_drafts = [&](int32_t core) {
+    return std::binary_search(split.draft.begin(), split.draft.end(), core);
+  };
+  if (target_spec.empty()) {
+    std::erase_if(split.target, is_drafts);
+    if (!split.target.empty()) return split;
+    return Status(StatusCode::kInvalidArgument,
+                  "draft devices: '" + std::string(draft_spec) +
+                      "' leaves no processor for the target; without draft devices both models run "
+                      "on the same ones in turn");
+  }
+  const auto shared = std::find_if(split.target.begin(), split.target.end(), is_drafts);
+  if (shared == split.target.end()) return split;
+  return Status(StatusCode::kInvalidArgument,
+                "devices: cpu:" + std::to_string(*shared) +
+                    " is named for the target and for the draft; without draft devices both models "
+                    "run on the same processors in turn");
+}
+
 }  // namespace forerun

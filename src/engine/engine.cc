@@ -62,6 +62,7 @@ Result<WeightOverride> parse_weights(const char* option, const std::string& name
 // A model with everything it runs on.
 struct Loaded {
   OpenedModel opened;
+  CpuDevice* device = nullptr;
   std::unique_ptr<Decoder> decoder;
 };
 
@@ -94,8 +95,12 @@ class EngineImpl : public Engine {
   Status start();
   Status emulate();
   void observe(const StepRecord& record);
-  CostTable costs() const;
   void fill_info();
+  // Each model on a thread of its own: it has its own processors, or an emulated machine's.
+  bool side_by_side() const {
+    return draft_device_ || (draft_ && emulator_ && emulator_->profile().separate_devices);
+  }
+  CostTable costs() const;
   // The options as a strategy takes them; "auto" becomes what fits this engine.
   StrategyOptions strategy_options(const Request& request) const;
   Status check_request(Request& request) const;
@@ -103,7 +108,8 @@ class EngineImpl : public Engine {
 
   EngineOptions options_;
   EngineInfo info_;
-  std::unique_ptr<CpuDevice> device_;
+  std::unique_ptr<CpuDevice> device_;        // the target's
+  std::unique_ptr<CpuDevice> draft_device_;  // null: the target's, in turn
   std::unique_ptr<Loaded> target_, draft_;
   KvPlan kv_plan_;
   std::unique_ptr<StepEmulator> emulator_;
@@ -135,18 +141,27 @@ Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(
       WeightOverride draft_weights,
       parse_weights("draft_weights", draft_weights_given ? options_.draft_weights : "as_stored"));
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> cores, parse_cpu_devices(options_.devices));
+  FORERUN_ASSIGN_OR_RETURN(const CpuSplit cores,
+                           split_cpu_devices(options_.devices, options_.draft_devices));
+  if (!cores.draft.empty() && options_.draft.empty()) {
+    return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options_.draft_devices +
+                                                    "', but there is no draft model");
+  }
   if (options_.max_active_requests < 1) {
     return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
                                                     std::to_string(options_.max_active_requests) +
                                                     ", accepted are 1 and more");
   }
-  FORERUN_ASSIGN_OR_RETURN(device_, CpuDevice::create(cores));
+  FORERUN_ASSIGN_OR_RETURN(device_, CpuDevice::create(cores.target));
+  if (!cores.draft.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(draft_device_, CpuDevice::create(cores.draft));
+  }
   FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options_.model));
-  target_ = std::make_unique<Loaded>(Loaded{std::move(target), nullptr});
+  target_ = std::make_unique<Loaded>(Loaded{std::move(target), device_.get(), nullptr});
   if (!options_.draft.empty()) {
     FORERUN_ASSIGN_OR_RETURN(OpenedModel draft, open_model(options_.draft));
-    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), nullptr});
+    CpuDevice* device = draft_device_ ? draft_device_.get() : device_.get();
+    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), device, nullptr});
     const Status same = check_same_tokenizer(target_->opened.tokenizer, draft_->opened.tokenizer);
     if (!same.ok()) {
       return same.with_context("draft " + options_.draft + " has another tokenizer than " +
@@ -181,7 +196,7 @@ Status EngineImpl::load(Loaded& model, const char* what, int64_t kv_blocks, Acti
     };
   }
   FORERUN_ASSIGN_OR_RETURN(
-      model.decoder, CpuDecoder::load(model.opened.checkpoint, device_.get(), std::move(options)));
+      model.decoder, CpuDecoder::load(model.opened.checkpoint, model.device, std::move(options)));
   return Status();
 }
 
@@ -194,8 +209,15 @@ Status EngineImpl::emulate() {
                   "emulate: profile " + profile->name +
                       " has no times for a draft; accepted are profiles that do, or no draft");
   }
-  // Both models compute on the same processors; only their sleeps overlap.
-  emulator_ = std::make_unique<StepEmulator>(std::move(*profile), /*one_step_at_a_time=*/true);
+  if (!options_.draft_devices.empty() && !profile->separate_devices) {
+    return Status(StatusCode::kInvalidArgument,
+                  "draft devices: found '" + options_.draft_devices + "', but profile " +
+                      profile->name +
+                      " runs both models on the same devices in turn; accepted beside it: none");
+  }
+  // Where both models compute on the same processors, only their sleeps overlap.
+  const bool one_step_at_a_time = options_.draft_devices.empty();
+  emulator_ = std::make_unique<StepEmulator>(std::move(*profile), one_step_at_a_time);
   return Status();
 }
 
@@ -214,7 +236,7 @@ CostTable EngineImpl::costs() const {
 Status EngineImpl::start() {
   const auto runner_of = [&](const std::unique_ptr<Loaded>& model) -> std::unique_ptr<StepRunner> {
     if (!model) return nullptr;
-    auto runner = std::make_unique<CpuStepRunner>(model->decoder.get(), device_.get(),
+    auto runner = std::make_unique<CpuStepRunner>(model->decoder.get(), model->device,
                                                   model->opened.live_vocab());
     if (!emulator_) return runner;
     return emulator_->wrap(model == target_ ? Role::kTarget : Role::kDraft, std::move(runner));
@@ -222,7 +244,12 @@ Status EngineImpl::start() {
   RealExecutorOptions executor_options;
   executor_options.runners[static_cast<size_t>(Role::kTarget)] = runner_of(target_);
   executor_options.runners[static_cast<size_t>(Role::kDraft)] = runner_of(draft_);
-  if (emulator_ && emulator_->profile().separate_devices) executor_options.threaded.fill(true);
+  executor_options.threaded.fill(side_by_side());
+  if (draft_device_) {
+    executor_options.on_thread_start = [this](Role role) {
+      (role == Role::kTarget ? target_ : draft_)->device->pin_caller();
+    };
+  }
   executor_options.on_step = [this](const StepRecord& record) { observe(record); };
   executor_options.trace = options_.trace;
   auto executor = std::make_unique<RealExecutor>(std::move(executor_options));
@@ -263,6 +290,7 @@ void EngineImpl::fill_info() {
     info_.emulated = profile.name + ": " + profile.machine + " (" + profile.source + ")";
   }
   info_.planner_report = describe_costs(costs_.table(), draft_ != nullptr) + choice_.report;
+  if (side_by_side()) info_.planner_report += "the draft has its own processors: parallel_tree\n";
   info_.max_context_tokens = kv_plan_.max_context_tokens;
   info_.kv_bytes = kv_plan_.target_blocks * target_->decoder->kv_block_bytes();
   if (draft_) info_.kv_bytes += kv_plan_.draft_blocks * draft_->decoder->kv_block_bytes();
@@ -277,6 +305,7 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   if (wanted.strategy == "auto") {
     // Guesses from the text so far cost nothing; the adaptive shape decides whether they pay.
     options.name = draft_ && wanted.source.empty() ? choice_.name : "serial_tree";
+    if (side_by_side()) options.name = "parallel_tree";
   }
   options.shape = wanted.shape;
   options.source = wanted.source;
@@ -288,6 +317,11 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   if (target_) options.target_vocab = target_->opened.live_vocab();
   if (draft_) options.draft_vocab = draft_->opened.live_vocab();
   options.record_rounds = request.record_rounds || options_.trace;
+  // What parallel_tree does not take is serial_tree's.
+  if (wanted.strategy == "auto" && options.name == "parallel_tree" &&
+      !check_strategy_options(options).ok()) {
+    options.name = "serial_tree";
+  }
   return options;
 }
 

@@ -71,7 +71,6 @@ void EngineLoop::run() {
     end_cancelled_and_late();
     admit();
     if (std::optional<WorkResult> result = executor_->next(kPatience)) handle(*result);
-    publish_usage();
   }
   take_submissions();
   while (!running_.empty()) {
@@ -134,6 +133,7 @@ bool EngineLoop::has_room_for(const ActiveRequest& request) const {
 }
 
 void EngineLoop::admit() {
+  if (memory_is_short_ && !running_.empty()) return;
   while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < options_.max_active &&
          has_room_for(*waiting_.front().request)) {
     Running running = std::move(waiting_.front());
@@ -205,6 +205,7 @@ void EngineLoop::handle_failure(Running& running, const Status& status) {
   }
   // Preemption by recompute: the request's whole state is its tokens; it starts again from them
   // once others have given blocks back.
+  memory_is_short_ = true;
   executor_->close(sequence);
   Running preempted = std::move(running);
   running_.erase(sequence);
@@ -221,15 +222,14 @@ void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
   const auto found = running_.find(sequence);
   Running running = std::move(found->second);
   running_.erase(found);
+  memory_is_short_ = false;
   executor_->close(sequence);
-  publish_usage();
   running.request->finish(reason, std::move(error), total_stats(running), running.strategy->name());
 }
 
-void EngineLoop::publish_usage() {
-  kv_blocks_in_use_.store(executor_->kv_usage(Role::kTarget).used_blocks +
-                              executor_->kv_usage(Role::kDraft).used_blocks,
-                          std::memory_order_relaxed);
+int64_t EngineLoop::kv_blocks_in_use() const {
+  return executor_->kv_usage(Role::kTarget).used_blocks +
+         executor_->kv_usage(Role::kDraft).used_blocks;
 }
 
 }  // namespace forerun

@@ -51,8 +51,9 @@ class EngineLoop {
 
   void submit(std::unique_ptr<ActiveRequest> request);
   const std::shared_ptr<LoopWaker>& waker() const { return waker_; }
-  // Blocks in use, target and draft; as of the last iteration.
-  int64_t kv_blocks_in_use() const { return kv_blocks_in_use_.load(std::memory_order_relaxed); }
+  // Blocks in use, target and draft. Where a model runs on a thread of its own, those of a request
+  // that has ended return after the Step in flight.
+  int64_t kv_blocks_in_use() const;
 
  private:
   // A request with its strategy; `sequence` changes when it is rebuilt.
@@ -76,7 +77,6 @@ class EngineLoop {
   void handle_failure(Running& running, const Status& status);
   void end(SequenceId sequence, FinishReason reason, Status error);
   static StrategyStats total_stats(const Running& running);
-  void publish_usage();
 
   const Options options_;
   std::unique_ptr<Executor> executor_;
@@ -91,9 +91,11 @@ class EngineLoop {
   std::deque<Running> waiting_;  // front first; preempted ones come back to the front
   std::map<SequenceId, Running> running_;
   SequenceId next_sequence_ = 1;
+  // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer
+  // until one can end, and none starts over again and again.
+  bool memory_is_short_ = false;
   StrategyOutput out_;
 
-  std::atomic<int64_t> kv_blocks_in_use_{0};
   std::thread thread_;
 };
 

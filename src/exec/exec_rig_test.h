@@ -26,10 +26,14 @@ struct Rig {
     bool threaded = false;
     int32_t row_budget = 512;
     int64_t blocks = 64;
+    // The draft says what the target says, but after one history in so many; 0: nothing in common.
+    uint64_t draft_astray_one_in = 0;
     std::function<void(const StepRecord&)> on_step;
   };
   explicit Rig(const Options& options)
-      : target(kVocab + 4, options.blocks, 1), draft(kVocab, options.blocks, 2) {
+      : target(kVocab + 4, options.blocks, 1),
+        draft(kVocab, options.blocks, options.draft_astray_one_in > 0 ? 1 : 2) {
+    draft.astray_one_in = options.draft_astray_one_in;
     RealExecutorOptions setup;
     for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
       auto device = CpuDevice::create({}, options.threaded ? 1 : 2);

@@ -37,6 +37,7 @@ class Executor {
   // Forgets a sequence: queued items are dropped, its blocks return when nothing in flight can
   // touch them. No result of it is reported afterwards.
   virtual void close(SequenceId sequence) = 0;
+  // May be called from any thread.
   virtual KvUsage kv_usage(Role role) const = 0;
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -63,6 +64,7 @@ class FakeDecoder : public Decoder {
         hash = fake_mix(hash, static_cast<uint64_t>(seen.token) + 1);
       }
       if (!row.wants_logits) continue;
+      if (astray_one_in > 0 && hash % astray_one_in == 0) hash = fake_mix(hash, 5);
       logits_.resize(logits_.size() + static_cast<size_t>(config_.vocab_size));
       fake_logits(hash, config_.vocab_size, &logits_[logits_.size()] - config_.vocab_size);
       if (poison_position == row.position) logits_.back() = 0.0f / zero_;
@@ -87,7 +89,9 @@ class FakeDecoder : public Decoder {
   int64_t violations = 0;
   int32_t largest_step = 0;
   int32_t poison_position = -1;  // logits after this position hold NaN
-  bool fail = false;
+  std::atomic<bool> fail = false;
+  // One history in so many has other logits than a decoder of the same seed gives it; 0: none.
+  uint64_t astray_one_in = 0;
 
  private:
   struct Cell {

@@ -43,7 +43,11 @@ class RealExecutor::RoleThread {
       : worker_(role, runner, options.row_budget, options.on_step, options.trace),
         outbox_(outbox),
         threaded_(options.threaded[static_cast<size_t>(role)]) {
-    if (threaded_) thread_ = std::thread([this] { run(); });
+    if (!threaded_) return;
+    thread_ = std::thread([this, role, start = options.on_thread_start] {
+      if (start) start(role);
+      run();
+    });
   }
 
   ~RoleThread() {

@@ -29,6 +29,8 @@ struct RealExecutorOptions {
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners;
   // Which roles run on a thread of their own, concurrently with the other and with the caller.
   std::array<bool, kNumRoles> threaded{};
+  // Called once on each such thread before anything else runs there; may be empty.
+  std::function<void(Role)> on_thread_start;
   // Rows that a Step takes at most, a role.
   int32_t row_budget = 512;
   // Called after every Step on the thread that ran it; may be empty. With `trace` the records carry

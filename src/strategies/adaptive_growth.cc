@@ -24,6 +24,11 @@ constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
 
+// Where the draft runs beside the target: what a draft step's time is charged at, and the least
+// chance of a guess. Both found by parallel_tree_sim_bench.
+constexpr float kPriceBeside = 1.3f;
+constexpr float kMinChanceBeside = 1e-4f;
+
 // Ratios that stand for costs not yet measured.
 constexpr float kUnmeasuredDraft = 0.2f;
 constexpr float kUnmeasuredRow = 0.04f;  // of a further row, relative to the first
@@ -137,6 +142,7 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
   const float cost = rate();
   const float catch_up_rounds = std::clamp(
       kRoundsPerTokenLeft * static_cast<float>(start_.tokens_left), 1.0f, kMaxCatchUpRounds);
+  const float price = params_.runs_beside ? kPriceBeside : 1.0f;
   for (int32_t width : kWidths) {
     // Wider than what is open is no other plan; and where the last width was worse than the one
     // before, wider ones are worse still.
@@ -155,7 +161,7 @@ AdaptiveGrowth::Plan AdaptiveGrowth::best_plan(bool root_first, int32_t rows_beh
         spent += (draft_time(1 + rows_behind) - draft_time(1)) / catch_up_rounds;
       }
       imagine_step(rows);
-      const float value = best_choice(planned_chances_).value - cost * spent;
+      const float value = best_choice(planned_chances_).value - cost * price * spent;
       if (value > best.value) {
         best = {value, root_first ? 1 : width};
         best_width = width;
@@ -233,7 +239,8 @@ void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Gue
         DraftProfile::context_of(parent == tree.root(), std::exp(tree.logprob(parent))), chances);
   }
   // The best guess stays whatever its chance, so that it can prove itself.
-  while (guesses.size() > 1 && parent_chance * std::exp(guesses.back().logprob) < kMinChance) {
+  const float least = params_.runs_beside ? kMinChanceBeside : kMinChance;
+  while (guesses.size() > 1 && parent_chance * std::exp(guesses.back().logprob) < least) {
     guesses.pop_back();
   }
 }

@@ -38,6 +38,10 @@ class AdaptiveGrowth : public TreeGrowth {
   struct Params {
     int32_t children_per_leaf = 0;  // 0: 8
     bool has_draft_model = true;
+    // The draft also grows the tree while the target runs (parallel_tree): a step that the target
+    // waits for brings less than it seems, since part of that would have come for nothing, and
+    // every guess may get its turn.
+    bool runs_beside = false;
   };
   // `shared` may be null.
   AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAcceptance> shared);

@@ -35,20 +35,24 @@ void StaticGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess
   if (guesses.size() > count) guesses.resize(count);
 }
 
+int32_t children_wanted(const TokenTree& tree, NodeId leaf, int32_t children_per_leaf,
+                        int32_t draft_width, int32_t verify_tokens) {
+  if (children_per_leaf > 0) return children_per_leaf;
+  const int32_t count = std::max(draft_width, 8);
+  return leaf == tree.root() ? std::max(count, verify_tokens - 1) : count;
+}
+
 void BestGrowth::begin_round(const TokenTree&, const RoundStart&) { steps_ = 0; }
 
 void BestGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) {
   out.clear();
   if (!params_.has_draft_model || steps_ >= params_.draft_depth) return;
+  if (params_.tops_up && tree.size() >= params_.verify_tokens) return;
   ++steps_;
   tree.best_leaves(params_.draft_width, leaves_);
   for (NodeId leaf : leaves_) {
-    int32_t count = params_.children_per_leaf;
-    if (count == 0) {
-      count = std::max(params_.draft_width, 8);
-      if (leaf == tree.root()) count = std::max(count, params_.verify_tokens - 1);
-    }
-    out.push_back({leaf, count});
+    out.push_back({leaf, children_wanted(tree, leaf, params_.children_per_leaf, params_.draft_width,
+                                         params_.verify_tokens)});
   }
 }
 

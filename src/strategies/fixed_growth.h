@@ -26,15 +26,23 @@ class StaticGrowth : public TreeGrowth {
   std::vector<int32_t> children_;
 };
 
-// SwiftSpec's maximum-likelihood expansion (§3.1), one side at a time.
+// Guesses worth asking for below `leaf`. children_per_leaf 0: as many as may be of use, the larger
+// of the width and 8, and at the root enough for a verification of its own (after a miss it is all
+// there is).
+int32_t children_wanted(const TokenTree& tree, NodeId leaf, int32_t children_per_leaf,
+                        int32_t draft_width, int32_t verify_tokens);
+
+// SwiftSpec's maximum-likelihood expansion (§3.1): the draft_width best leaves a draft step.
 class BestGrowth : public TreeGrowth {
  public:
   struct Params {
     int32_t verify_tokens = 8;
     int32_t draft_width = 4;
-    int32_t draft_depth = 4;
-    int32_t children_per_leaf = 0;  // 0: the larger of the width and 8, the root's bs - 1 at least
+    int32_t draft_depth = 4;        // steps a round
+    int32_t children_per_leaf = 0;  // as children_wanted() takes it
     bool has_draft_model = true;
+    // Steps only as long as fewer than verify_tokens nodes are there (Algorithm 1's top-up).
+    bool tops_up = false;
   };
   explicit BestGrowth(Params params) : params_(params) {}
 

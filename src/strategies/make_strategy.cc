@@ -8,6 +8,7 @@
 #include "strategies/adaptive_growth.h"
 #include "strategies/autoregressive.h"
 #include "strategies/fixed_growth.h"
+#include "strategies/parallel_tree.h"
 #include "strategies/serial_tree.h"
 
 namespace forerun {
@@ -71,13 +72,13 @@ Result<std::vector<int32_t>> static_children(const StrategyOptions& options) {
   return parse_static_shape(options.shape);
 }
 
-Status check_serial_tree(const StrategyOptions& options) {
+// What every strategy that speculates has in common.
+Status check_sizes_and_source(const StrategyOptions& options) {
   FORERUN_RETURN_IF_ERROR(check_range("verify_tokens", options.verify_tokens, 1, kMaxVerifyTokens));
   FORERUN_RETURN_IF_ERROR(check_range("draft_width", options.draft_width, 1, kMaxVerifyTokens));
   FORERUN_RETURN_IF_ERROR(check_range("draft_depth", options.draft_depth, 1, kMaxDepth));
   FORERUN_RETURN_IF_ERROR(
       check_range("children_per_leaf", options.children_per_leaf, 0, kMaxChildren));
-  if (is_static(options.shape)) FORERUN_RETURN_IF_ERROR(static_children(options).status());
   auto sources = make_draft_source(source_of(options));
   if (!sources.ok()) return sources.status();
   if (sources->model && !options.has_draft_model) {
@@ -85,10 +86,16 @@ Status check_serial_tree(const StrategyOptions& options) {
                    "' needs a draft model, and none is loaded; accepted without one: ngram, "
                    "suffix, ngram+suffix");
   }
-  if (options.accept == "match") return Status();
-  if (options.accept != "rejection") {
+  if (options.accept != "match" && options.accept != "rejection") {
     return invalid("accept rule '" + options.accept + "'; accepted: match, rejection");
   }
+  return Status();
+}
+
+Status check_serial_tree(const StrategyOptions& options) {
+  FORERUN_RETURN_IF_ERROR(check_sizes_and_source(options));
+  if (is_static(options.shape)) FORERUN_RETURN_IF_ERROR(static_children(options).status());
+  if (options.accept == "match") return Status();
   if (!is_static(options.shape)) {
     return invalid("accept rule 'rejection' is not exact for shape '" + options.shape +
                    "', which picks guesses by weight; accepted with it: chain, or children per "
@@ -103,16 +110,60 @@ Status check_serial_tree(const StrategyOptions& options) {
   return Status();
 }
 
+Status check_parallel_tree(const StrategyOptions& options) {
+  FORERUN_RETURN_IF_ERROR(check_sizes_and_source(options));
+  if (is_static(options.shape)) {
+    return invalid("shape '" + options.shape +
+                   "' with strategy parallel_tree, whose tree grows on while it is verified; "
+                   "accepted with it: adaptive, best");
+  }
+  if (options.accept != "match") {
+    return invalid(
+        "accept rule 'rejection' is not exact for strategy parallel_tree, which picks guesses by "
+        "weight; accepted with it: match");
+  }
+  FORERUN_ASSIGN_OR_RETURN(const DraftSources sources, make_draft_source(source_of(options)));
+  if (!sources.model) {
+    return invalid("strategy parallel_tree needs a draft model" +
+                   (options.has_draft_model ? ", but the draft source is '" + options.source +
+                                                  "'; accepted with it: model, model+ngram, "
+                                                  "model+suffix"
+                                            : ", and none is loaded; accepted without one: "
+                                              "autoregressive, serial_tree"));
+  }
+  return Status();
+}
+
+std::unique_ptr<TreeGrowth> make_growth(const StrategyOptions& options, bool model,
+                                        std::shared_ptr<SharedAcceptance> shared) {
+  const bool parallel = options.name == "parallel_tree";
+  if (options.shape == "adaptive") {
+    return std::make_unique<AdaptiveGrowth>(
+        AdaptiveGrowth::Params{.children_per_leaf = options.children_per_leaf,
+                               .has_draft_model = model,
+                               .runs_beside = parallel},
+        std::move(shared));
+  }
+  return std::make_unique<BestGrowth>(
+      BestGrowth::Params{.verify_tokens = options.verify_tokens,
+                         .draft_width = options.draft_width,
+                         .draft_depth = parallel ? kMaxVerifyTokens : options.draft_depth,
+                         .children_per_leaf = options.children_per_leaf,
+                         .has_draft_model = model,
+                         .tops_up = parallel});
+}
+
 }  // namespace
 
 const std::vector<std::string>& strategy_names() {
-  static const std::vector<std::string> names = {"autoregressive", "serial_tree"};
+  static const std::vector<std::string> names = {"autoregressive", "serial_tree", "parallel_tree"};
   return names;
 }
 
 Status check_strategy_options(const StrategyOptions& options) {
   if (options.name == "autoregressive") return Status();
   if (options.name == "serial_tree") return check_serial_tree(options);
+  if (options.name == "parallel_tree") return check_parallel_tree(options);
   std::string accepted;
   for (const std::string& name : strategy_names()) {
     accepted += (accepted.empty() ? "" : ", ") + name;
@@ -132,18 +183,22 @@ Result<std::unique_ptr<Strategy>> make_strategy(const StrategyOptions& options,
   if (is_static(options.shape)) {
     FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> children, static_children(options));
     growth = std::make_unique<StaticGrowth>(std::move(children));
-  } else if (options.shape == "adaptive") {
-    growth = std::make_unique<AdaptiveGrowth>(
-        AdaptiveGrowth::Params{.children_per_leaf = options.children_per_leaf,
-                               .has_draft_model = sources.model},
-        std::move(shared));
   } else {
-    growth = std::make_unique<BestGrowth>(
-        BestGrowth::Params{.verify_tokens = options.verify_tokens,
-                           .draft_width = options.draft_width,
-                           .draft_depth = options.draft_depth,
-                           .children_per_leaf = options.children_per_leaf,
-                           .has_draft_model = sources.model});
+    growth = make_growth(options, sources.model, std::move(shared));
+  }
+  if (options.name == "parallel_tree") {
+    const ParallelTreeConfig config{.verify_tokens = options.verify_tokens,
+                                    .draft_width = options.draft_width,
+                                    .draft_depth = options.draft_depth,
+                                    .sizes_from_costs = options.shape == "adaptive",
+                                    .children_per_leaf = options.children_per_leaf,
+                                    .target_vocab = options.target_vocab,
+                                    .draft_vocab = options.draft_vocab,
+                                    .record_rounds = options.record_rounds};
+    auto strategy =
+        std::make_unique<ParallelTree>(config, std::move(sources.source), std::move(growth));
+    strategy->on_costs(costs);
+    return std::unique_ptr<Strategy>(std::move(strategy));
   }
   growth->on_costs(costs);
   const SerialTreeConfig config{

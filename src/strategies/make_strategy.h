@@ -16,16 +16,22 @@ class SharedAcceptance;
 
 struct StrategyOptions {
   std::string name = "serial_tree";  // one of strategy_names()
-  // serial_tree: "adaptive", "best", "chain", or a static expansion such as "1,1,3,1,1" (children
-  // of every node, level by level; "<1,1,3>" is the same).
+  // "adaptive" (what is drafted and verified follows from measured costs and acceptance) or "best"
+  // (best-first, of the sizes below); serial_tree also takes "chain" and a static expansion such as
+  // "1,1,3,1,1" (children of every node, level by level; "<1,1,3>" is the same).
   std::string shape = "adaptive";
   // As make_draft_source() takes it. Empty: "model" where there is a draft model, else "suffix".
+  // parallel_tree needs "model" or a union with it.
   std::string source;
-  std::string accept = "match";  // or "rejection": only "chain" and static shapes, source "model"
+  // Or "rejection": only serial_tree's "chain" and static shapes, source "model".
+  std::string accept = "match";
 
   int32_t verify_tokens = 8;  // bs of "best": rows of a verification, the root included; 1 to 128
-  int32_t draft_width = 4;    // w of "best": leaves run a draft step; 1 to 128
-  int32_t draft_depth = 4;    // d: draft steps a round of "best", length of "chain"; 1 to 64
+  // w of "best": leaves run a draft step; 1 to 128.
+  int32_t draft_width = 4;
+  // d: draft steps a round of "best" (parallel_tree: while a verification runs), length of "chain";
+  // 1 to 64.
+  int32_t draft_depth = 4;
   // Guesses asked for at each node run by the draft, "best" and "adaptive"; 1 to 64. 0: as many as
   // may be of use.
   int32_t children_per_leaf = 0;
@@ -39,7 +45,7 @@ struct StrategyOptions {
   bool record_rounds = false;  // fill StrategyOutput::rounds
 };
 
-// "autoregressive", "serial_tree".
+// "autoregressive", "serial_tree", "parallel_tree".
 const std::vector<std::string>& strategy_names();
 
 // Checks options without making anything: kInvalidArgument names the parameter, what was found and

@@ -66,6 +66,31 @@ TEST(MakeStrategy, RefusesWithTheParameterTheValueAndWhatIsAccepted) {
          o.source = "model+ngram";
        },
        {"model+ngram", "needs a draft model"}},
+      {[](auto& o) {
+         o.name = "parallel_tree";
+         o.shape = "chain";
+       },
+       {"parallel_tree", "chain", "adaptive, best"}},
+      {[](auto& o) {
+         o.name = "parallel_tree";
+         o.accept = "rejection";
+       },
+       {"parallel_tree", "rejection", "match"}},
+      {[](auto& o) {
+         o.name = "parallel_tree";
+         o.has_draft_model = false;
+       },
+       {"parallel_tree", "draft model", "autoregressive, serial_tree"}},
+      {[](auto& o) {
+         o.name = "parallel_tree";
+         o.source = "suffix";
+       },
+       {"parallel_tree", "suffix", "model+suffix"}},
+      {[](auto& o) {
+         o.name = "parallel_tree";
+         o.draft_width = 0;
+       },
+       {"draft_width", "0"}},
   };
   for (const Refusal& refusal : refusals) {
     StrategyOptions options;

@@ -15,23 +15,23 @@ constexpr int32_t kSourceWidth = 3;
 
 SerialTree::SerialTree(const SerialTreeConfig& config, std::unique_ptr<DraftSource> source,
                        std::unique_ptr<TreeGrowth> growth)
-    : config_(config), source_(std::move(source)), growth_(std::move(growth)) {}
-
-TokenId SerialTree::draft_token(TokenId token) const {
-  return config_.draft_vocab > 0 ? std::min(token, config_.draft_vocab - 1) : token;
-}
+    : config_(config),
+      guesses_(std::move(source), config.accept, config.target_vocab),
+      growth_(std::move(growth)),
+      draft_kv_(config.draft_vocab),
+      verification_(config.accept) {}
 
 WorkItem SerialTree::make_item(Role role) {
   WorkItem item;
   item.sequence = sequence_;
   item.role = role;
   item.tag = next_tag_++;
-  item.edits = std::exchange(edits_[static_cast<size_t>(role)], {});
+  if (role == Role::kTarget) {
+    item.edits = std::exchange(target_edits_, {});
+  } else {
+    draft_kv_.take_edits(item);
+  }
   return item;
-}
-
-void SerialTree::add_edit(std::vector<Edit>& edits, Edit::Kind kind, std::vector<NodeId> nodes) {
-  edits.push_back({.kind = kind, .nodes = std::move(nodes)});
 }
 
 void SerialTree::start(const RequestView& request, StrategyOutput& out) {
@@ -40,7 +40,7 @@ void SerialTree::start(const RequestView& request, StrategyOutput& out) {
   tokens_.assign(request.tokens.begin(), request.tokens.end());
   if (tokens_.empty() || length() >= max_tokens_) return;
   tokens_.reserve(static_cast<size_t>(max_tokens_));
-  if (source_) source_->observe(tokens_);
+  guesses_.observe(tokens_);
 
   WorkItem target = make_item(Role::kTarget);
   target.rows.reserve(tokens_.size());
@@ -60,7 +60,10 @@ void SerialTree::on_result(const WorkResult& result, StrategyOutput& out) {
       return;
     case Phase::kPrefill:
       if (result.rows.empty()) return;
-      emit(result.rows.back().token, false, &result.rows.back(), out);
+      out.tokens.push_back({.token = result.rows.back().token,
+                            .logprob = result.rows.back().logprob,
+                            .top = result.rows.back().top});
+      take_emitted(out, out.tokens.size() - 1);
       place_root(tokens_.back());
       begin_round(out);
       return;
@@ -85,7 +88,7 @@ void SerialTree::begin_round(StrategyOutput& out) {
     return;
   }
   const bool expanded = tree_.expansion(Role::kDraft, tree_.root()) == Expansion::kExpanded;
-  growth_->begin_round(tree_, {.draft_rows_behind = length() - 1 - draft_prefix_,
+  growth_->begin_round(tree_, {.draft_rows_behind = length() - 1 - draft_kv_.prefix(),
                                .root_expanded = expanded,
                                .tokens_left = max_tokens_ - length()});
   continue_drafting(out);
@@ -113,13 +116,10 @@ void SerialTree::submit_draft_item(StrategyOutput& out) {
   WorkItem item = make_item(Role::kDraft);
   const Want want = config_.accept == AcceptRule::kRejection ? Want::kDraw : Want::kTopK;
   if (requests_.front().node == tree_.root()) {
-    for (int32_t& position = draft_prefix_; position < length() - 1; ++position) {
-      item.rows.push_back(
-          {.token = draft_token(tokens_[static_cast<size_t>(position)]), .position = position});
-    }
+    draft_kv_.add_missing_rows(tokens_, length() - 1, item);
   }
   for (const LeafRequest& request : requests_) {
-    item.rows.push_back({.token = draft_token(tree_.token(request.node)),
+    item.rows.push_back({.token = draft_kv_.token(tree_.token(request.node)),
                          .position = tree_.position(request.node),
                          .node = request.node,
                          .parent = tree_.parent(request.node),
@@ -145,50 +145,8 @@ void SerialTree::on_drafted(const WorkResult& result, StrategyOutput& out) {
   continue_drafting(out);
 }
 
-void SerialTree::propose(NodeId node, int32_t count) {
-  proposals_.clear();
-  if (!source_ || count <= 0) return;
-  tree_.path_tokens(node, path_tokens_);
-  source_->propose(path_tokens_, count, proposals_);
-}
-
-void SerialTree::add_guesses(NodeId node, std::span<const Candidate> candidates, int32_t count) {
-  guesses_.clear();
-  for (const Candidate& candidate : candidates) {
-    guesses_.push_back({candidate.token, candidate.logprob, Guess::Origin::kModel, 0});
-  }
-  propose(node, count);
-  for (const Candidate& proposal : proposals_) {
-    const auto same = std::find_if(guesses_.begin(), guesses_.end(), [&](const Guess& guess) {
-      return guess.token == proposal.token;
-    });
-    if (same == guesses_.end()) {
-      guesses_.push_back({proposal.token, proposal.logprob, Guess::Origin::kSource, 0});
-    } else {
-      same->origin = Guess::Origin::kBoth;
-      same->logprob = std::max(same->logprob, proposal.logprob);
-    }
-  }
-  if (config_.target_vocab > 0) {
-    std::erase_if(guesses_,
-                  [&](const Guess& guess) { return guess.token >= config_.target_vocab; });
-  }
-  // Draws keep their order: the rule tries them in it.
-  if (config_.accept == AcceptRule::kMatch && !proposals_.empty()) {
-    std::stable_sort(guesses_.begin(), guesses_.end(),
-                     [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
-  }
-  growth_->weigh(tree_, node, guesses_);
-  candidates_.clear();
-  for (const Guess& guess : guesses_) candidates_.push_back({guess.token, guess.logprob});
-  const NodeId first = tree_.add_children(node, candidates_);
-  for (size_t i = 0; first != kNoNode && i < guesses_.size(); ++i) {
-    tree_.set_note(first + static_cast<NodeId>(i), guesses_[i].note);
-  }
-}
-
 void SerialTree::hang_source_nodes() {
-  int32_t budget = source_ ? growth_->source_nodes() : 0;
+  int32_t budget = guesses_.has_source() ? growth_->source_nodes() : 0;
   if (budget <= 0) return;
   const auto lighter = [&](int32_t a, int32_t b) {
     const float wa = tree_.weight(tree_.node_at(a));

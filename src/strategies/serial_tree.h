@@ -20,9 +20,11 @@
 #include <memory>
 #include <vector>
 
-#include "drafts/draft_source.h"
+#include "strategies/draft_kv.h"
+#include "strategies/guess_list.h"
 #include "strategies/strategy.h"
 #include "strategies/tree_growth.h"
+#include "strategies/verification.h"
 #include "tree/token_tree.h"
 
 namespace forerun {
@@ -51,60 +53,50 @@ class SerialTree : public Strategy {
   enum class Phase : uint8_t { kIdle, kPrefill, kDrafting, kVerifying };
 
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
-  TokenId draft_token(TokenId token) const;
 
   // Drafting.
   void begin_round(StrategyOutput& out);
   void continue_drafting(StrategyOutput& out);
   void submit_draft_item(StrategyOutput& out);
   void on_drafted(const WorkResult& result, StrategyOutput& out);
-  // Adds the guesses of the model (`candidates`, may be empty) and of the source below `node`.
-  void add_guesses(NodeId node, std::span<const Candidate> candidates, int32_t count);
-  void propose(NodeId node, int32_t count);
+  void add_guesses(NodeId node, std::span<const Candidate> candidates, int32_t count) {
+    guesses_.add_children(tree_, node, candidates, count, *growth_);
+  }
   void drop_source_nodes() { tree_.truncate(model_size_); }
   void hang_source_nodes();
 
   // Verification.
   void submit_verification(StrategyOutput& out);
   void on_verified(const WorkResult& result, StrategyOutput& out);
-  void follow_samples(const WorkResult& result, StrategyOutput& out);
-  void follow_rejection(const WorkResult& result, StrategyOutput& out);
-  void emit(TokenId token, bool drafted, const RowResult* row, StrategyOutput& out);
-  void record_round(StrategyOutput& out) const;
-  bool is_verified(NodeId node) const;
+  // Takes what `out` has gained since it had `before` tokens for verified.
+  void take_emitted(const StrategyOutput& out, size_t before);
 
   // Moves the root to the last token; the draft's KV follows.
   void advance();
   void place_root(TokenId token);
 
   WorkItem make_item(Role role);
-  static void add_edit(std::vector<Edit>& edits, Edit::Kind kind, std::vector<NodeId> nodes);
 
   const SerialTreeConfig config_;
-  std::unique_ptr<DraftSource> source_;
+  GuessList guesses_;
   std::unique_ptr<TreeGrowth> growth_;
 
   SequenceId sequence_ = 0;
   int32_t max_tokens_ = 0;
   std::vector<TokenId> tokens_;  // verified; the last one is the root
   TokenTree tree_;
-  int32_t model_size_ = 1;    // rows of the tree below which nodes came from (or with) the model
-  int32_t draft_prefix_ = 0;  // verified tokens that lie in the draft's prefix
-  std::vector<Edit> edits_[kNumRoles];  // to travel with the role's next item
+  int32_t model_size_ = 1;  // rows of the tree below which nodes came from (or with) the model
+  DraftKv draft_kv_;
+  std::vector<Edit> target_edits_;  // to travel with the target's next item
 
   Phase phase_ = Phase::kIdle;
   uint64_t next_tag_ = 1;
   uint64_t awaited_tag_ = 0;
   std::vector<LeafRequest> requests_;  // leaves of the draft item in flight
-  std::vector<NodeId> verifying_;      // nodes of the target item in flight, in order of rows
-  std::vector<NodeId> path_;           // what the target took of it, the root first
-  std::vector<TokenId> sampled_;       // what it drew after each of path_
+  Verification verification_;          // in flight, or the last one
   StrategyStats stats_;
 
   // Scratch.
-  std::vector<Guess> guesses_;
-  std::vector<Candidate> candidates_, proposals_;
-  std::vector<TokenId> path_tokens_;
   std::vector<NodeId> nodes_;
   std::vector<int32_t> open_rows_;
 };

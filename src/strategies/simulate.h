@@ -2,6 +2,7 @@
 // tuned with.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +54,17 @@ inline CostTable simulated_costs(double draft_ratio, double eight_rows) {
   return costs;
 }
 
+// Milliseconds of a Step of up to 8 rows; further rows cost 3% each.
+inline CostTable flat_costs(double target_ms, double draft_ms) {
+  CostTable costs;
+  for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
+    const double more = rows <= 8 ? 1.0 : 1.0 + 0.03 * (rows - 8);
+    costs.seconds[0][static_cast<size_t>(rows)] = static_cast<float>(1e-3 * target_ms * more);
+    costs.seconds[1][static_cast<size_t>(rows)] = static_cast<float>(1e-3 * draft_ms * more);
+  }
+  return costs;
+}
+
 struct Simulated {
   double speedup = 0.0;          // over plain decoding at the same costs
   double tokens_per_step = 0.0;  // of the target
@@ -85,6 +97,57 @@ inline Simulated simulate(const StrategyOptions& options, const FakeModels& mode
   return {
       decoded * (costs.at(Role::kTarget, 1) + costs.at(Role::kTarget, 0)) / executor.seconds(costs),
       decoded / static_cast<double>(stats.target_steps)};
+}
+
+// As simulate(), but target and draft run side by side, each on devices of its own: a Step of
+// either takes its time, and its result reaches the strategy when it ends. A strategy that waits
+// pays for it.
+inline Simulated simulate_side_by_side(const StrategyOptions& options, const FakeModels& models,
+                                       const CostTable& costs, int32_t tokens,
+                                       std::shared_ptr<SharedAcceptance> shared = nullptr) {
+  const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
+  const auto max_tokens = static_cast<int32_t>(prompt.size()) + tokens;
+  auto strategy = make_strategy(options, std::move(shared), costs);
+  FakeExecutor executor(models, {.max_tokens = max_tokens});
+  StrategyOutput out;
+  (*strategy)->start({.sequence = 1, .tokens = prompt, .max_tokens = max_tokens, .sampling = {}},
+                     out);
+  int64_t emitted = 0;
+  double now = 0.0;
+  struct Running {
+    double ends = 0.0;
+    WorkResult result;
+  };
+  std::optional<Running> running[kNumRoles];
+  while (true) {
+    for (WorkItem& item : out.work) executor.submit(std::move(item));
+    emitted += static_cast<int64_t>(out.tokens.size());
+    out.clear();
+    if (emitted >= tokens) break;
+    for (Role role : {Role::kTarget, Role::kDraft}) {
+      auto& lane = running[static_cast<size_t>(role)];
+      while (!lane && executor.has_work(role)) {
+        const size_t before = executor.steps().size();
+        auto result = executor.run(role);
+        const bool counts = executor.steps().size() > before;  // prefill is free, as in simulate()
+        const double seconds =
+            counts ? costs.at(role, executor.steps().back().second) + costs.at(role, 0) : 0.0;
+        if (result) lane = Running{now + seconds, std::move(*result)};
+      }
+    }
+    std::optional<Running>* next = nullptr;
+    for (auto& lane : running) {
+      if (lane && (next == nullptr || lane->ends < (*next)->ends)) next = &lane;
+    }
+    if (next == nullptr) break;
+    now = (*next)->ends;
+    const WorkResult result = std::move((*next)->result);
+    next->reset();
+    (*strategy)->on_result(result, out);
+  }
+  const auto decoded = static_cast<double>(emitted - 1);
+  return {decoded * (costs.at(Role::kTarget, 1) + costs.at(Role::kTarget, 0)) / now,
+          decoded / static_cast<double>((*strategy)->stats().target_steps)};
 }
 
 // Settings chosen by hand that the adaptive rule is compared with.

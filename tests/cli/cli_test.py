@@ -86,6 +86,17 @@ class Output(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("identical: yes", done.stdout)
 
+    def test_draft_devices_run_the_models_side_by_side(self):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2:
+            self.skipTest("one processor")
+        done = generate("--draft", DRAFT, "--prompt", "class Stack:\n", "--max-tokens", 60,
+                        "--temperature", 0.8, "--strategy", "parallel_tree", "--compare",
+                        "--target-devices", f"cpu:{cores[0]}", "--draft-devices", f"cpu:{cores[1]}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("parallel_tree", done.stdout)
+        self.assertIn("identical: yes", done.stdout)
+
     def test_show_tree_marks_accepted_and_rejected(self):
         done = generate("--draft", DRAFT, "--prompt", "import os\n", "--max-tokens", 60,
                         "--strategy", "serial_tree", "--shape", "best", "--temperature", 0,
@@ -289,6 +300,12 @@ class Refusals(unittest.TestCase):
         self.refused(generate("--prompt", "x", "--accept", "hope"), "hope", "match")
         self.refused(generate("--prompt", "x", "--source", "oracle"), "oracle", "suffix")
         self.refused(generate("--prompt", "x", "--devices", "cuda:0"), "cuda:0")
+        self.refused(generate("--prompt", "x", "--draft", DRAFT, "--devices", "cpu:0",
+                              "--draft-devices", "cpu:0"), "cpu:0", "draft")
+        self.refused(generate("--prompt", "x", "--devices", "cpu:0", "--draft-devices", "cpu:1"),
+                     "draft devices", "no draft model")
+        self.refused(generate("--prompt", "x", "--strategy", "parallel_tree"),
+                     "parallel_tree", "draft model")
         self.refused(generate("--prompt", "x", "--weights", "int3"), "int3", "int8")
         self.refused(generate("--prompt", "x", "--draft", DRAFT, "--strategy", "serial_tree",
                               "--accept", "rejection", "--shape", "best"), "rejection", "best")

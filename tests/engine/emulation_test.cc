@@ -103,6 +103,9 @@ TEST_F(EmulationTest, ARefusalNamesTheProfile) {
   EngineOptions missing = options("");
   missing.emulate = "/nowhere.json";
   EXPECT_NE(refusal(missing).find("/nowhere.json: no such file"), std::string::npos);
+  EngineOptions apart = options("#serial");
+  apart.draft_devices = "cpu:1";
+  EXPECT_NE(refusal(apart).find("in turn"), std::string::npos);
   EngineOptions plain = options("#alone");
   plain.draft.clear();
   EXPECT_TRUE(Engine::create(plain).ok());

@@ -28,11 +28,13 @@ class EngineTest : public ::testing::Test {
     pair_ = nullptr;
   }
 
-  static std::unique_ptr<Engine> make(int64_t kv_memory_bytes = 0, int32_t max_active = 64) {
+  static std::unique_ptr<Engine> make(int64_t kv_memory_bytes = 0, int32_t max_active = 64,
+                                      const std::vector<std::string>& devices = {"cpu:0", ""}) {
     EngineOptions options;
     options.model = pair_->target();
     options.draft = pair_->draft();
-    options.devices = "cpu:0";
+    options.devices = devices[0];
+    options.draft_devices = devices[1];
     options.kv_memory_bytes = kv_memory_bytes;
     options.max_active_requests = max_active;
     auto engine = Engine::create(options);
@@ -55,15 +57,23 @@ class EngineTest : public ::testing::Test {
         SpeculationOptions{.strategy = seed % 4 == 0 ? "autoregressive" : "serial_tree",
                            .source = seed % 5 == 0 ? "suffix" : "model",
                            .shape = shapes[seed % 4]};
+    if (seed % 3 == 1) {
+      request.speculation = SpeculationOptions{.strategy = "parallel_tree",
+                                               .source = seed % 2 == 0 ? "model" : "model+suffix",
+                                               .shape = seed % 4 < 2 ? "adaptive" : "best"};
+    }
     return request;
   }
+
+  // Solo runs, and then all at once on little memory, a fifth of them cancelled.
+  static void play_many(const std::vector<std::string>& devices);
 
   static ToyPair* pair_;
 };
 
 ToyPair* EngineTest::pair_ = nullptr;
 
-TEST_F(EngineTest, ManyRequestsWithCancellationsAndPreemptionEqualTheirSoloRuns) {
+void EngineTest::play_many(const std::vector<std::string>& devices) {
   constexpr uint64_t kRequests = 120;
   std::vector<Output> solo;
   {
@@ -76,7 +86,8 @@ TEST_F(EngineTest, ManyRequestsWithCancellationsAndPreemptionEqualTheirSoloRuns)
   }
   // Room for some requests only, so that others wait and some are preempted.
   const int64_t token_bytes = 2 * 2 * 2 * 16 * 2;  // K and V, layers, KV heads, width, bf16
-  const auto engine = make(/*kv_memory_bytes=*/2 * 40 * 64 * token_bytes, /*max_active=*/32);
+  const auto engine =
+      make(/*kv_memory_bytes=*/2 * 40 * 64 * token_bytes, /*max_active=*/32, devices);
   ASSERT_NE(engine, nullptr);
   std::vector<std::shared_ptr<RequestStream>> streams;
   for (uint64_t seed = 0; seed < kRequests; ++seed) {
@@ -104,7 +115,72 @@ TEST_F(EngineTest, ManyRequestsWithCancellationsAndPreemptionEqualTheirSoloRuns)
     }
   }
   canceller.join();
-  EXPECT_EQ(engine->kv_blocks_in_use(), 0);
+  EXPECT_TRUE(releases_its_kv(*engine));
+}
+
+TEST_F(EngineTest, ManyRequestsWithCancellationsAndPreemptionEqualTheirSoloRuns) {
+  play_many({"cpu:0", ""});
+}
+
+TEST_F(EngineTest, AndSoTheyDoWhereTheModelsRunSideBySide) {
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  play_many(processors);
+}
+
+// Each of these fills most of the cache with guesses before its first token.
+TEST_F(EngineTest, RequestsThatDraftFarAheadDoNotStartOverForEver) {
+  const int64_t token_bytes = 2 * 2 * 2 * 16 * 2;
+  const auto engine = make(/*kv_memory_bytes=*/2 * 26 * 64 * token_bytes);
+  ASSERT_NE(engine, nullptr);
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Request request = request_of(seed);
+    request.prompt_tokens.resize(40, 1);
+    request.max_new_tokens = 30;
+    request.speculation = SpeculationOptions{.strategy = "parallel_tree",
+                                             .source = "model",
+                                             .shape = "best",
+                                             .draft_width = 12,
+                                             .draft_depth = 16};
+    streams.push_back(*engine->submit(request));
+  }
+  for (const auto& stream : streams) {
+    const Output output = drain(*stream);
+    EXPECT_TRUE(output.error.ok()) << output.error.message();
+    EXPECT_EQ(output.tokens.size(), 30u);
+  }
+}
+
+TEST_F(EngineTest, AutoMeansParallelTreeWhereTheDraftHasItsOwnProcessors) {
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  const auto engine = make(0, 64, processors);
+  ASSERT_NE(engine, nullptr);
+  Request request = request_of(5);
+  request.speculation = SpeculationOptions{};
+  EXPECT_EQ(complete(*engine, request).stats.strategy, "parallel_tree");
+  request.speculation->shape = "chain";
+  EXPECT_EQ(complete(*engine, request).stats.strategy, "serial_tree");
+  EXPECT_NE(engine->info().planner_report.find("parallel_tree"), std::string::npos);
+}
+
+TEST_F(EngineTest, DraftDevicesNeedADraftAndProcessorsOfTheirOwn) {
+  EngineOptions options;
+  options.model = pair_->target();
+  options.devices = "cpu:0";
+  options.draft_devices = "cpu:0";
+  const auto expect_refused = [&](const std::string& word) {
+    const auto engine = Engine::create(options);
+    ASSERT_FALSE(engine.ok()) << word;
+    EXPECT_EQ(engine.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(engine.status().message().find(word), std::string::npos) << engine.status().message();
+  };
+  expect_refused("cpu:0");
+  options.draft_devices = "cpu:1";
+  expect_refused("no draft model");
+  options.draft_devices = "cuda:0";
+  expect_refused("cuda:0");
 }
 
 TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {

@@ -5,6 +5,7 @@
 // Whoever adds a strategy, source, shape or precision adds it to these lists.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ namespace {
 const std::vector<std::string> kShapes = {"adaptive", "chain", "best", "1,1,3,1,1", "2,2"};
 const std::vector<std::string> kSources = {"model", "ngram", "suffix", "model+ngram",
                                            "model+suffix"};
+
+// What parallel_tree takes of them.
+const std::vector<std::string> kParallelShapes = {"adaptive", "best"};
+const std::vector<std::string> kParallelSources = {"model", "model+ngram", "model+suffix"};
 
 struct Precision {
   std::string name;
@@ -57,13 +62,16 @@ std::vector<Precision> precisions() {
 }
 
 std::unique_ptr<Engine> make_engine(const std::string& target, const std::string& draft,
-                                    const Precision& precision, int threads = 1) {
+                                    const Precision& precision, int threads = 1,
+                                    const std::string& draft_devices = "") {
   EngineOptions options;
   options.model = target;
   options.draft = draft;
   options.weights = precision.weights;
   options.activations = precision.activations;
   options.devices = threads == 1 ? "cpu:0" : "";
+  options.draft_devices = draft_devices;
+  if (!draft_devices.empty()) options.devices = two_processors().front();
   auto engine = Engine::create(options);
   if (!engine.ok()) ADD_FAILURE() << engine.status().message();
   return engine.ok() ? std::move(*engine) : nullptr;
@@ -93,9 +101,9 @@ Request request_of(uint64_t seed, bool sampled) {
 }
 
 std::string describe(const Request& request) {
-  return request.speculation->shape + " " + request.speculation->source + " seed " +
-         std::to_string(request.sampling.seed) + " temperature " +
-         std::to_string(request.sampling.temperature);
+  return request.speculation->strategy + " " + request.speculation->shape + " " +
+         request.speculation->source + " seed " + std::to_string(request.sampling.seed) +
+         " temperature " + std::to_string(request.sampling.temperature);
 }
 
 // All requests at once: they share Steps.
@@ -129,6 +137,24 @@ void expect_same(const Output& plain, const Output& output, const std::string& w
   }
 }
 
+// Every shape and source of parallel_tree.
+std::vector<Request> parallel_requests(Request request) {
+  std::vector<Request> requests;
+  for (const std::string& shape : kParallelShapes) {
+    for (const std::string& source : kParallelSources) {
+      request.speculation = SpeculationOptions{.strategy = "parallel_tree",
+                                               .source = source,
+                                               .shape = shape,
+                                               .verify_tokens = 6,
+                                               .draft_width = 3,
+                                               .draft_depth = 2,
+                                               .shared_noise = request.sampling.seed % 2 == 0};
+      requests.push_back(request);
+    }
+  }
+  return requests;
+}
+
 class Lossless : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(Lossless, EveryShapeAndSourceEqualsPlainDecoding) {
@@ -158,6 +184,7 @@ TEST_P(Lossless, EveryShapeAndSourceEqualsPlainDecoding) {
         requests.push_back(request);
       }
     }
+    for (Request& parallel : parallel_requests(request)) requests.push_back(std::move(parallel));
     const std::vector<Output> outputs = complete_together(*engine, requests);
     ASSERT_EQ(outputs.size(), requests.size());
     for (size_t idx = 0; idx < outputs.size(); ++idx) {
@@ -170,6 +197,46 @@ TEST_P(Lossless, EveryShapeAndSourceEqualsPlainDecoding) {
   EXPECT_GT(accepted, 2000);
   EXPECT_GT(rejected, 2000);
   EXPECT_EQ(engine->kv_blocks_in_use(), 0);
+}
+
+// Each model on a processor and a thread of its own, one, two and four requests at a time.
+TEST_P(Lossless, SideBySideEqualsPlainDecoding) {
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  const Precision precision = precisions()[GetParam()];
+  const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
+  const ToyPair pair(precision.spec, is_int4 ? 0.04f : 0.15f);
+  const auto plain_engine = make_engine(pair.target(), pair.draft(), precision);
+  const auto engine = make_engine(pair.target(), pair.draft(), precision, 1, processors.back());
+  ASSERT_NE(plain_engine, nullptr);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(engine->info().numeric_fingerprint, plain_engine->info().numeric_fingerprint);
+  int64_t accepted = 0;
+  for (uint64_t seed = 0; seed <= 20; ++seed) {
+    Request request = request_of(seed, seed > 0);
+    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+    const Output plain = complete(*plain_engine, request);
+    std::vector<Request> requests = parallel_requests(request);
+    // The other strategies run on split devices as well, beside these.
+    request.speculation = SpeculationOptions{.strategy = "serial_tree", .source = "model"};
+    requests.push_back(request);
+    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+    requests.push_back(request);
+    const size_t at_once = size_t{1} << seed % 3;
+    for (size_t begin = 0; begin < requests.size(); begin += at_once) {
+      const size_t end = std::min(begin + at_once, requests.size());
+      const std::vector<Request> group(requests.begin() + static_cast<std::ptrdiff_t>(begin),
+                                       requests.begin() + static_cast<std::ptrdiff_t>(end));
+      const std::vector<Output> outputs = complete_together(*engine, group);
+      ASSERT_EQ(outputs.size(), group.size());
+      for (size_t idx = 0; idx < group.size(); ++idx) {
+        expect_same(plain, outputs[idx], precision.name + " " + describe(group[idx]));
+        accepted += outputs[idx].stats.accepted_tokens;
+      }
+    }
+  }
+  EXPECT_GT(accepted, 500);
+  EXPECT_TRUE(releases_its_kv(*engine));
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, Lossless, ::testing::Range(size_t{0}, precisions().size()),
@@ -198,6 +265,9 @@ TEST(LosslessEnds, StopStringsEndTokensAndLengthCutAlike) {
           SpeculationOptions{.strategy = "serial_tree", .source = "model+suffix", .shape = shape};
       expect_same(plain, complete(*engine, request), describe(request));
     }
+    for (const Request& parallel : parallel_requests(request)) {
+      expect_same(plain, complete(*engine, parallel), describe(parallel));
+    }
   }
 }
 
@@ -215,6 +285,9 @@ TEST(LosslessEnds, TheWholeContextCanBeFilled) {
     request.speculation =
         SpeculationOptions{.strategy = "serial_tree", .source = "model", .shape = shape};
     expect_same(plain, complete(*engine, request), describe(request));
+  }
+  for (const Request& parallel : parallel_requests(request)) {
+    expect_same(plain, complete(*engine, parallel), describe(parallel));
   }
 }
 
@@ -259,6 +332,31 @@ TEST(LosslessDemoPair, ASliceOfTheProduct) {
             SpeculationOptions{.strategy = "serial_tree", .source = "model+suffix", .shape = shape};
         expect_same(plain, complete(*engine, request), describe(request));
       }
+    }
+  }
+}
+
+TEST(LosslessDemoPair, SideBySide) {
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  const std::filesystem::path models = std::filesystem::path(FORERUN_SOURCE_DIR) / "models";
+  const auto engine =
+      make_engine((models / "demo-target").string(), (models / "demo-draft").string(), Precision{},
+                  1, processors.back());
+  ASSERT_NE(engine, nullptr);
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    Request request;
+    request.prompt = "def merge_sorted(left, right):\n    \"\"\"Merge two sorted lists.\"\"\"\n";
+    request.max_new_tokens = 64;
+    request.ignore_eos = true;
+    request.sampling.temperature = seed == 0 ? 0.0f : 0.8f;
+    request.sampling.seed = seed;
+    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+    const Output plain = complete(*engine, request);
+    for (const Request& parallel : parallel_requests(request)) {
+      const Output output = complete(*engine, parallel);
+      expect_same(plain, output, describe(parallel));
+      EXPECT_LT(output.stats.target_steps, 60);
     }
   }
 }

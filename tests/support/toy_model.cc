@@ -1,8 +1,12 @@
 #include "support/toy_model.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <utility>
+
+#include "device/cpu/team.h"
 
 namespace forerun::testing {
 namespace {
@@ -60,6 +64,22 @@ ToyPair::ToyPair(const ToySpec& target, float perturbation) {
   ToySpec draft = target;
   draft.perturbation = perturbation;
   must(write_toy_model(dir_.path() / "draft", draft));
+}
+
+std::vector<std::string> two_processors() {
+  std::vector<std::string> names;
+  for (const int32_t core : available_cores()) {
+    if (names.size() < 2) names.push_back("cpu:" + std::to_string(core));
+  }
+  return names.size() == 2 ? names : std::vector<std::string>{};
+}
+
+bool releases_its_kv(const Engine& engine) {
+  for (int tries = 0; tries < 20000; ++tries) {
+    if (engine.kv_blocks_in_use() == 0) return true;
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  return false;
 }
 
 Output drain(RequestStream& stream) {

@@ -25,6 +25,12 @@ class ToyPair {
   TempDir dir_;
 };
 
+// Two processors that this process may use, as device names; empty where it has only one.
+std::vector<std::string> two_processors();
+// Waits until an engine holds no KV: where models have threads of their own, a request's blocks
+// return after the Step in flight. Whether it came to that within some seconds.
+bool releases_its_kv(const Engine& engine);
+
 struct Output {
   std::vector<int32_t> tokens;
   std::string text;

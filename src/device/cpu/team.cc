@@ -63,7 +63,8 @@ WorkRange Team::share(int64_t count, int64_t grain) const {
 }
 
 struct CpuDevice::Impl {
-  explicit Impl(int32_t team_size) : size(team_size), done(team_size) {}
+  Impl(int32_t team_size, int32_t the_first_core)
+      : size(team_size), first_core(the_first_core), done(team_size) {}
 
   void worker(int32_t rank, int32_t core) {
     if (core >= 0) pin_to_core(core);
@@ -81,6 +82,7 @@ struct CpuDevice::Impl {
   TeamBarrier& barrier() { return inner; }
 
   const int32_t size;
+  const int32_t first_core;  // -1: unpinned
   std::atomic<uint32_t> epoch{0};
   bool stopping = false;                                   // published by `epoch`
   const std::function<void(const Team&)>* work = nullptr;  // published by `epoch`
@@ -124,7 +126,7 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(std::span<const int32_t> co
                         std::to_string(usable.front()) + " to " + std::to_string(usable.back()));
     }
   }
-  auto impl = std::make_unique<Impl>(size);
+  auto impl = std::make_unique<Impl>(size, cores.empty() ? -1 : cores.front());
   Impl* shared = impl.get();
   for (int32_t rank = 1; rank < size; ++rank) {
     const int32_t core = cores.empty() ? -1 : cores[static_cast<size_t>(rank)];
@@ -141,6 +143,10 @@ CpuDevice::~CpuDevice() {
 }
 
 int32_t CpuDevice::size() const { return impl_->size; }
+
+void CpuDevice::pin_caller() const {
+  if (impl_->first_core >= 0) pin_to_core(impl_->first_core);
+}
 
 void CpuDevice::run(const std::function<void(const Team&)>& work) {
   const Team team(0, impl_->size, &impl_->barrier());

@@ -69,6 +69,9 @@ class CpuDevice {
   CpuDevice& operator=(const CpuDevice&) = delete;
 
   int32_t size() const;
+  // Pins the calling thread to member 0's core, where the device was made of cores: for a thread
+  // that does nothing but run() this device.
+  void pin_caller() const;
   // Runs `work` on every member and returns when all are done. `work` must not throw.
   void run(const std::function<void(const Team&)>& work);
 

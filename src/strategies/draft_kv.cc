@@ -1,0 +1,48 @@
+#include "strategies/draft_kv.h"
+
+#include <utility>
+
+namespace forerun {
+
+void DraftKv::add_missing_rows(std::span<const TokenId> verified, int32_t end, WorkItem& item) {
+  for (; prefix_ < end; ++prefix_) {
+    item.rows.push_back(
+        {.token = token(verified[static_cast<size_t>(prefix_)]), .position = prefix_});
+  }
+}
+
+void DraftKv::nodes_with_kv(const TokenTree& tree, std::vector<NodeId>& out) const {
+  out.clear();
+  for (int32_t row = 0; row < tree.size(); ++row) {
+    const NodeId node = tree.node_at(row);
+    if (tree.expansion(Role::kDraft, node) != Expansion::kUnexpanded) out.push_back(node);
+  }
+}
+
+void DraftKv::move_root(TokenTree& tree, std::span<const NodeId> path, NodeId next, TokenId token,
+                        int32_t position, std::vector<NodeId>& kept) {
+  nodes_with_kv(tree, kept);
+  const size_t had_kv = kept.size();
+  std::vector<NodeId> committed;
+  // KV is closed under parents: the part of the path that has it comes first.
+  for (NodeId node : path) {
+    if (tree.expansion(Role::kDraft, node) != Expansion::kUnexpanded) committed.push_back(node);
+  }
+  prefix_ += static_cast<int32_t>(committed.size());
+  if (next == kNoNode) {
+    tree.reset(token, position, tree.max_position());
+    kept.clear();
+  } else {
+    tree.reroot(next, scratch_);
+    nodes_with_kv(tree, kept);
+  }
+  const bool drops = had_kv > committed.size() + kept.size();
+  if (!committed.empty()) {
+    edits_.push_back({.kind = Edit::Kind::kCommit, .nodes = std::move(committed)});
+  }
+  if (drops) edits_.push_back({.kind = Edit::Kind::kKeep, .nodes = kept});
+}
+
+void DraftKv::take_edits(WorkItem& item) { item.edits = std::exchange(edits_, {}); }
+
+}  // namespace forerun

@@ -1,0 +1,49 @@
+// The draft's KV as a policy sees it (SwiftSpec §3.2): the verified text in the prefix, the nodes
+// that the draft has run right behind it. Names no slots; the edits it collects travel with the
+// draft's next item and take effect after whatever is in flight. Pure; one object a request.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "step/work.h"
+#include "tree/token_tree.h"
+
+namespace forerun {
+
+class DraftKv {
+ public:
+  // `draft_vocab`: tokens at or past it are fed as the last known one; 0: none are.
+  explicit DraftKv(int32_t draft_vocab) : draft_vocab_(draft_vocab) {}
+
+  TokenId token(TokenId token) const {
+    return draft_vocab_ > 0 && token >= draft_vocab_ ? draft_vocab_ - 1 : token;
+  }
+  // Verified tokens that lie in the draft's prefix, or will once what is in flight has run.
+  int32_t prefix() const { return prefix_; }
+
+  // Appends, as prefix rows, the tokens of the verified text that the prefix lacks, up to `end`.
+  // Only where the tree region is empty: before a root that the draft has not run.
+  void add_missing_rows(std::span<const TokenId> verified, int32_t end, WorkItem& item);
+
+  // The root moves down `path` (the root first) to `next`, the last node's child that carries the
+  // newly verified token, or, where the tree has none, to a new root at `position`. What the draft
+  // has run (or is running) of the path becomes prefix, of next's subtree stays, of the rest goes.
+  // Replaces `kept` by the nodes that stay in the draft's KV.
+  void move_root(TokenTree& tree, std::span<const NodeId> path, NodeId next, TokenId token,
+                 int32_t position, std::vector<NodeId>& kept);
+
+  // Gives the edits that are due to an item of the draft.
+  void take_edits(WorkItem& item);
+
+ private:
+  void nodes_with_kv(const TokenTree& tree, std::vector<NodeId>& out) const;
+
+  const int32_t draft_vocab_;
+  int32_t prefix_ = 0;
+  std::vector<Edit> edits_;
+  std::vector<NodeId> scratch_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,57 @@
+#include "strategies/guess_list.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+
+GuessList::GuessList(std::unique_ptr<DraftSource> source, AcceptRule accept, int32_t target_vocab)
+    : source_(std::move(source)), accept_(accept), target_vocab_(target_vocab) {}
+
+void GuessList::observe(std::span<const TokenId> tokens) {
+  if (source_) source_->observe(tokens);
+}
+
+void GuessList::merge_proposals(const TokenTree& tree, NodeId node, int32_t count) {
+  proposals_.clear();
+  if (!source_ || count <= 0) return;
+  tree.path_tokens(node, path_tokens_);
+  source_->propose(path_tokens_, count, proposals_);
+  for (const Candidate& proposal : proposals_) {
+    const auto same = std::find_if(guesses_.begin(), guesses_.end(), [&](const Guess& guess) {
+      return guess.token == proposal.token;
+    });
+    if (same == guesses_.end()) {
+      guesses_.push_back({proposal.token, proposal.logprob, Guess::Origin::kSource, 0});
+    } else {
+      same->origin = Guess::Origin::kBoth;
+      same->logprob = std::max(same->logprob, proposal.logprob);
+    }
+  }
+}
+
+void GuessList::add_children(TokenTree& tree, NodeId node, std::span<const Candidate> candidates,
+                             int32_t count, TreeGrowth& growth) {
+  guesses_.clear();
+  for (const Candidate& candidate : candidates) {
+    guesses_.push_back({candidate.token, candidate.logprob, Guess::Origin::kModel, 0});
+  }
+  merge_proposals(tree, node, count);
+  if (target_vocab_ > 0) {
+    std::erase_if(guesses_, [&](const Guess& guess) { return guess.token >= target_vocab_; });
+  }
+  // Draws keep their order: rule `rejection` tries them in it.
+  if (accept_ == AcceptRule::kMatch && !proposals_.empty()) {
+    std::stable_sort(guesses_.begin(), guesses_.end(),
+                     [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
+  }
+  growth.weigh(tree, node, guesses_);
+  candidates_.clear();
+  for (const Guess& guess : guesses_) candidates_.push_back({guess.token, guess.logprob});
+  const NodeId first = tree.add_children(node, candidates_);
+  for (size_t i = 0; first != kNoNode && i < guesses_.size(); ++i) {
+    tree.set_note(first + static_cast<NodeId>(i), guesses_[i].note);
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,44 @@
+// What may follow a node: the draft model's candidates and a model-free source's proposals, merged
+// into one list and hung into the tree. Pure; one object a request.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "drafts/draft_source.h"
+#include "step/work.h"
+#include "strategies/tree_growth.h"
+#include "tree/token_tree.h"
+
+namespace forerun {
+
+class GuessList {
+ public:
+  // `source` may be null. `target_vocab`: guesses at or past it are dropped; 0: none are.
+  GuessList(std::unique_ptr<DraftSource> source, AcceptRule accept, int32_t target_vocab);
+
+  bool has_source() const { return source_ != nullptr; }
+  // Tells the source what has been verified.
+  void observe(std::span<const TokenId> tokens);
+
+  // Adds children to `node`: `candidates` (the model's, best first; may be empty) and up to `count`
+  // proposals of the source, as `growth` weighs them. The source has observed everything up to the
+  // tree's root.
+  void add_children(TokenTree& tree, NodeId node, std::span<const Candidate> candidates,
+                    int32_t count, TreeGrowth& growth);
+
+ private:
+  void merge_proposals(const TokenTree& tree, NodeId node, int32_t count);
+
+  std::unique_ptr<DraftSource> source_;
+  const AcceptRule accept_;
+  const int32_t target_vocab_;
+  // Scratch.
+  std::vector<Guess> guesses_;
+  std::vector<Candidate> candidates_, proposals_;
+  std::vector<TokenId> path_tokens_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,218 @@
+#include "strategies/parallel_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "strategies/fixed_growth.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kTreeCapacity = 4096;
+constexpr float kMaxDepth = 64.0f;
+// Widths taken from costs.
+constexpr int32_t kMinWidth = 2;
+constexpr int32_t kMaxWidth = 16;
+
+}  // namespace
+
+ParallelTree::ParallelTree(const ParallelTreeConfig& config, std::unique_ptr<DraftSource> source,
+                           std::unique_ptr<TreeGrowth> growth)
+    : config_(config),
+      guesses_(std::move(source), AcceptRule::kMatch, config.target_vocab),
+      growth_(std::move(growth)),
+      tree_(kTreeCapacity),
+      draft_kv_(config.draft_vocab),
+      width_(config.draft_width),
+      depth_(config.draft_depth),
+      verification_(AcceptRule::kMatch) {}
+
+// SwiftSpec §3.1: d is as many steps as fit into a verification. Of the paper's r and r + 1 the
+// former: a step in flight when the target's tokens arrive holds up the top-up after a miss, which
+// costs more than the step brings. w: wider steps reach more of the nodes that the text may go on
+// from, fewer steps leave the tree flatter; twice the width is worth less than a quarter of the
+// steps. Both by parallel_tree_sim_bench.
+void ParallelTree::on_costs(const CostTable& costs) {
+  growth_->on_costs(costs);
+  const bool known = costs.measured() && costs.at(Role::kDraft, 1) > 0.0f;
+  if (!config_.sizes_from_costs || !known) return;
+  const auto steps_of = [&](int32_t width) {
+    const float step = costs.at(Role::kDraft, width) + costs.at(Role::kDraft, 0);
+    const float target = costs.at(Role::kTarget, config_.verify_tokens);
+    return static_cast<int32_t>(std::clamp(target / step, 1.0f, kMaxDepth));
+  };
+  width_ = kMinWidth;
+  while (width_ < kMaxWidth && 4 * steps_of(2 * width_) > 3 * steps_of(width_)) width_ *= 2;
+  depth_ = steps_of(width_);
+}
+
+void ParallelTree::start(const RequestView& request, StrategyOutput& out) {
+  sequence_ = request.sequence;
+  max_tokens_ = request.max_tokens;
+  tokens_.assign(request.tokens.begin(), request.tokens.end());
+  if (tokens_.empty() || length() >= max_tokens_) return;
+  tokens_.reserve(static_cast<size_t>(max_tokens_));
+  guesses_.observe(tokens_);
+  // The token after a row must come before max_tokens.
+  tree_.reset(tokens_.back(), length() - 1, max_tokens_ - 2);
+
+  WorkItem item;
+  item.sequence = sequence_;
+  item.role = Role::kTarget;
+  item.tag = verification_tag_ = next_tag_++;
+  item.rows.reserve(tokens_.size());
+  for (int32_t position = 0; position + 1 < length(); ++position) {
+    item.rows.push_back({.token = tokens_[static_cast<size_t>(position)], .position = position});
+  }
+  verification_.nodes().assign(1, tree_.root());
+  verification_.add_rows(tree_, item);
+  out.work.push_back(std::move(item));
+  go_on(out);
+}
+
+void ParallelTree::on_result(const WorkResult& result, StrategyOutput& out) {
+  if (!result.status.ok() || result.tag == 0) return;
+  if (result.tag == verification_tag_) {
+    on_verified(result, out);
+  } else {
+    for (DraftStep& step : steps_) {
+      if (step.tag == result.tag) on_drafted(step, result);
+    }
+  }
+  go_on(out);
+}
+
+void ParallelTree::on_drafted(DraftStep& step, const WorkResult& result) {
+  step.tag = 0;
+  for (size_t i = 0; i < step.leaves.size(); ++i) {
+    const LeafRequest& leaf = step.leaves[i];
+    if (!tree_.contains(leaf.node)) continue;
+    tree_.set_expansion(Role::kDraft, leaf.node, Expansion::kExpanded);
+    if (i >= result.rows.size()) continue;
+    guesses_.add_children(tree_, leaf.node, result.rows[i].top, leaf.count, *growth_);
+  }
+}
+
+void ParallelTree::on_verified(const WorkResult& result, StrategyOutput& out) {
+  const size_t emitted = out.tokens.size();
+  if (!verification_.follow(tree_, result, out)) return;
+  verification_tag_ = 0;
+  const auto first = static_cast<size_t>(length());
+  for (size_t i = emitted; i < out.tokens.size(); ++i) tokens_.push_back(out.tokens[i].token);
+  guesses_.observe(std::span(tokens_).subspan(first));
+  stats_.emitted_tokens += static_cast<int64_t>(tokens_.size() - first);
+  stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
+  if (target_prefilled_) {
+    if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_));
+    growth_->on_verified(tree_, verification_.path(), verification_.sampled());
+  }
+  target_prefilled_ = true;
+  verification_.add_edits(target_edits_);
+  if (length() >= max_tokens_) return;
+  move_root();
+  begin_round();
+}
+
+void ParallelTree::move_root() {
+  const TokenId token = tokens_.back();
+  const NodeId next = tree_.child(verification_.path().back(), token);
+  draft_kv_.move_root(tree_, verification_.path(), next, token, length() - 1, nodes_);
+  draft_nodes_ = static_cast<int32_t>(nodes_.size());
+}
+
+void ParallelTree::begin_round() {
+  const bool root_expanded = tree_.expansion(Role::kDraft, tree_.root()) != Expansion::kUnexpanded;
+  growth_->begin_round(tree_, {.draft_rows_behind = length() - 1 - draft_kv_.prefix(),
+                               .root_expanded = root_expanded,
+                               .tokens_left = max_tokens_ - length()});
+}
+
+void ParallelTree::go_on(StrategyOutput& out) {
+  if (length() >= max_tokens_) return;
+  if (verification_tag_ == 0) top_up_or_verify(out);
+  if (verification_tag_ != 0) draft_ahead(out);
+}
+
+void ParallelTree::top_up_or_verify(StrategyOutput& out) {
+  if (tree_is_growing()) {
+    if (tree_.size() < config_.verify_tokens) return;
+  } else if (DraftStep* step = idle_step();
+             step != nullptr && draft_nodes_ + width_ <= kMaxDraftNodes) {
+    growth_->next_leaves(tree_, step->leaves);
+    if (!step->leaves.empty()) return submit_draft_step(*step, out);
+  }
+  submit_verification(out);
+}
+
+void ParallelTree::draft_ahead(StrategyOutput& out) {
+  DraftStep* step = idle_step();
+  const int32_t width = std::min(width_, kMaxDraftNodes - draft_nodes_);
+  if (step == nullptr || steps_ahead_ >= depth_ || width <= 0 || tree_is_growing()) return;
+  tree_.best_leaves(width, nodes_);
+  if (nodes_.empty()) return;
+  step->leaves.clear();
+  for (NodeId node : nodes_) {
+    step->leaves.push_back({node, children_wanted(tree_, node, config_.children_per_leaf,
+                                                  config_.draft_width, config_.verify_tokens)});
+  }
+  ++steps_ahead_;
+  submit_draft_step(*step, out);
+}
+
+ParallelTree::DraftStep* ParallelTree::idle_step() {
+  for (DraftStep& step : steps_) {
+    if (step.tag == 0) return &step;
+  }
+  return nullptr;
+}
+
+bool ParallelTree::tree_is_growing() const {
+  for (const DraftStep& step : steps_) {
+    if (step.tag == 0) continue;
+    for (const LeafRequest& leaf : step.leaves) {
+      if (tree_.contains(leaf.node)) return true;
+    }
+  }
+  return false;
+}
+
+void ParallelTree::submit_verification(StrategyOutput& out) {
+  growth_->choose(tree_, verification_.nodes());
+  WorkItem item;
+  item.sequence = sequence_;
+  item.role = Role::kTarget;
+  item.tag = verification_tag_ = next_tag_++;
+  item.edits = std::exchange(target_edits_, {});
+  verification_.add_rows(tree_, item);
+  ++stats_.target_steps;
+  stats_.drafted_tokens += verification_.guesses();
+  steps_ahead_ = 0;
+  out.work.push_back(std::move(item));
+}
+
+void ParallelTree::submit_draft_step(DraftStep& step, StrategyOutput& out) {
+  WorkItem item;
+  item.sequence = sequence_;
+  item.role = Role::kDraft;
+  item.tag = step.tag = next_tag_++;
+  draft_kv_.take_edits(item);
+  if (draft_prefilled_) ++stats_.draft_steps;
+  draft_prefilled_ = true;
+  // An unrun root has nothing but the verified text before it.
+  if (step.leaves.front().node == tree_.root()) {
+    draft_kv_.add_missing_rows(tokens_, length() - 1, item);
+  }
+  for (const LeafRequest& leaf : step.leaves) {
+    item.rows.push_back({.token = draft_kv_.token(tree_.token(leaf.node)),
+                         .position = tree_.position(leaf.node),
+                         .node = leaf.node,
+                         .parent = tree_.parent(leaf.node),
+                         .want = Want::kTopK,
+                         .count = leaf.count});
+    tree_.set_expansion(Role::kDraft, leaf.node, Expansion::kInFlight);
+  }
+  draft_nodes_ += static_cast<int32_t>(step.leaves.size());
+  out.work.push_back(std::move(item));
+}
+
+}  // namespace forerun

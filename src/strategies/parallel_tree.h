@@ -1,0 +1,112 @@
+// Parallel tree generation (SwiftSpec §3.1-3.2, Algorithm 1): the draft goes on growing the tree
+// while the target verifies part of it. The tokens are those of plain decoding, one for one,
+// whatever the tree and whichever side is late. docs/parallel-tree.md draws a round.
+//
+// The target has one verification in flight; the draft runs the best leaves, a step after the
+// other, at most `draft_depth` steps a verification. Results may come in any order:
+// - The target's: its tokens are followed down the tree, which has grown meanwhile. If the last one
+//   is a node, the tree is rerooted there and keeps what lies below it, together with its KV in the
+//   draft (a hit); if not, the tree starts again from that token (a miss). Where the growth finds
+//   too little left to verify, the draft is asked for more first; else the next verification
+//   leaves at once, whatever the draft is doing.
+// - The draft's: guesses below nodes that are still in the tree join it. What a reroot has dropped
+//   while it was being run is dropped from the KV by the draft's next item, which takes effect
+//   after it; what the reroot kept counts as there already.
+// The prompt is the first verification, of its last token alone: the draft guesses during the
+// prefill as well.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "drafts/draft_source.h"
+#include "strategies/draft_kv.h"
+#include "strategies/guess_list.h"
+#include "strategies/strategy.h"
+#include "strategies/tree_growth.h"
+#include "strategies/verification.h"
+#include "tree/token_tree.h"
+
+namespace forerun {
+
+struct ParallelTreeConfig {
+  int32_t verify_tokens = 8;      // bs: fewer nodes than this wait for a draft step in flight
+  int32_t draft_width = 8;        // w: leaves that a draft step runs while the target verifies
+  int32_t draft_depth = 4;        // d: such steps a verification
+  bool sizes_from_costs = false;  // w and d follow from the costs told, once they are measured
+  int32_t children_per_leaf = 0;  // as in StrategyOptions
+  int32_t target_vocab = 0;
+  int32_t draft_vocab = 0;
+  bool record_rounds = false;
+};
+
+class ParallelTree : public Strategy {
+ public:
+  // Nodes that the draft runs ahead of the verified text at most: what its KV has room for.
+  static constexpr int32_t kMaxDraftNodes = 192;
+
+  // `source` adds guesses at the nodes that the draft runs; may be null. `growth` decides how a
+  // tree that is short of nodes is topped up, and what is verified.
+  ParallelTree(const ParallelTreeConfig& config, std::unique_ptr<DraftSource> source,
+               std::unique_ptr<TreeGrowth> growth);
+
+  void start(const RequestView& request, StrategyOutput& out) override;
+  void on_result(const WorkResult& result, StrategyOutput& out) override;
+  void on_costs(const CostTable& costs) override;
+  StrategyStats stats() const override { return stats_; }
+  const char* name() const override { return "parallel_tree"; }
+  // For tests: nodes in the tree.
+  int32_t tree_size() const { return tree_.size(); }
+
+ private:
+  // A draft step without its result.
+  struct DraftStep {
+    uint64_t tag = 0;  // 0: none
+    std::vector<LeafRequest> leaves;
+  };
+
+  int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
+  void on_drafted(DraftStep& step, const WorkResult& result);
+  void on_verified(const WorkResult& result, StrategyOutput& out);
+  void move_root();
+  void begin_round();
+
+  // Submits whatever can be submitted.
+  void go_on(StrategyOutput& out);
+  void top_up_or_verify(StrategyOutput& out);
+  void draft_ahead(StrategyOutput& out);
+  void submit_verification(StrategyOutput& out);
+  void submit_draft_step(DraftStep& step, StrategyOutput& out);
+  DraftStep* idle_step();
+  // Whether a draft step is in flight that will add to the tree as it is now.
+  bool tree_is_growing() const;
+
+  const ParallelTreeConfig config_;
+  GuessList guesses_;
+  std::unique_ptr<TreeGrowth> growth_;
+
+  SequenceId sequence_ = 0;
+  int32_t max_tokens_ = 0;
+  std::vector<TokenId> tokens_;  // verified; the last one is the root
+  TokenTree tree_;
+  DraftKv draft_kv_;
+  int32_t draft_nodes_ = 0;  // of the tree, run or being run by the draft
+
+  int32_t width_;
+  int32_t depth_;
+  Verification verification_;
+  uint64_t verification_tag_ = 0;   // 0: the target has nothing to do
+  std::vector<Edit> target_edits_;  // to travel with the target's next item
+  // A second step may follow one that a reroot has made useless.
+  std::array<DraftStep, 2> steps_;
+  int32_t steps_ahead_ = 0;  // draft steps since the verification in flight was submitted
+  bool target_prefilled_ = false;
+  bool draft_prefilled_ = false;
+  uint64_t next_tag_ = 1;
+  StrategyStats stats_;
+  std::vector<NodeId> nodes_;  // scratch
+};
+
+}  // namespace forerun

@@ -1,0 +1,267 @@
+// Parallel tree generation on the strict executor: whichever side is late, the tokens are plain
+// decoding's, nothing is computed twice and nobody waits for ever.
+#include "strategies/parallel_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strategies/play_strategy_test.h"
+#include "strategies/simulate.h"
+
+namespace forerun {
+namespace {
+
+const std::vector<std::string> kShapes = {"adaptive", "best"};
+const std::vector<std::string> kSources = {"model", "model+suffix", "model+ngram"};
+
+Case random_parallel(std::mt19937& rng) {
+  Case c = random_case(rng, "parallel_tree", kShapes, kSources);
+  c.options.draft_width = 1 + static_cast<int32_t>(rng() % 12);
+  return c;
+}
+
+void expect_bounded(const Case& c, const Outcome& run) {
+  EXPECT_LE(run.largest_region[1], ParallelTree::kMaxDraftNodes);
+  if (c.options.shape == "best") {
+    EXPECT_LE(run.largest_region[0], c.options.verify_tokens);
+  }
+}
+
+class RandomRounds : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(RandomRounds, EmitPlainDecodingsTokensAndKeepTheRules) {
+  std::mt19937 rng(GetParam());
+  for (int i = 0; i < 40; ++i) {
+    const Case c = random_parallel(rng);
+    SCOPED_TRACE(c.options.shape + " " + c.options.source + " case " + std::to_string(i));
+    const Outcome run = play(c);
+    expect_lossless(c, run);
+    expect_bounded(c, run);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(RandomRounds, MayBeCancelledAnywhere) {
+  std::mt19937 rng(GetParam() + 1000);
+  for (int i = 0; i < 10; ++i) {
+    Case c = random_parallel(rng);
+    c.stop_after = static_cast<int32_t>(rng() % 20);
+    SCOPED_TRACE(c.options.shape + " " + c.options.source);
+    expect_lossless(c, play(c));
+  }
+}
+
+TEST_P(RandomRounds, ASmallerDraftVocabularyChangesNothing) {
+  std::mt19937 rng(GetParam() + 2000);
+  for (int i = 0; i < 10; ++i) {
+    Case c = random_parallel(rng);
+    c.models.draft_vocab = 1 + static_cast<int32_t>(rng() % static_cast<uint32_t>(c.models.vocab));
+    c.options.draft_vocab = c.models.draft_vocab;
+    c.options.target_vocab = c.models.vocab;
+    SCOPED_TRACE(c.options.shape + " " + c.options.source);
+    expect_lossless(c, play(c));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomRounds, ::testing::Range(0u, 25u));
+
+Case simple(double agreement, int32_t tokens = 600) {
+  Case c;
+  c.options.name = "parallel_tree";
+  c.options.shape = "best";
+  c.options.draft_width = 4;
+  c.options.draft_depth = 3;
+  c.models.rank_hit = {agreement};
+  c.models.spread = 0.0;
+  c.prompt = {1, 2, 3};
+  c.max_tokens = 3 + tokens;
+  return c;
+}
+
+// Whatever the shares of hits and misses, a long text leaves the tree where it was.
+TEST(ParallelTree, TheTreeStaysBoundedOverLongTexts) {
+  for (const double agreement : {0.0, 0.5, 0.9, 1.0}) {
+    for (const std::string& shape : kShapes) {
+      for (uint32_t delays = 0; delays < 6; ++delays) {
+        Case c = simple(agreement, 1500);
+        c.options.shape = shape;
+        c.options.draft_depth = 16;  // faster than the target takes
+        c.delays = delays;
+        SCOPED_TRACE(shape + " " + std::to_string(agreement));
+        const Outcome run = play(c);
+        expect_lossless(c, run);
+        expect_bounded(c, run);
+      }
+    }
+  }
+}
+
+TEST(ParallelTree, APerfectDraftFillsEveryVerification) {
+  Case c = simple(1.0);
+  c.options.draft_depth = 8;
+  c.options.record_rounds = true;
+  const Outcome run = play(c);
+  expect_lossless(c, run);
+  // Between verifications the draft runs ahead by 8 and more nodes now and then.
+  EXPECT_LT(run.stats.target_steps, 600 / 3);
+  for (const RoundRecord& round : run.rounds) {
+    EXPECT_EQ(round.nodes.front().parent, -1);
+    EXPECT_TRUE(round.nodes.front().accepted);
+  }
+}
+
+TEST(ParallelTree, AUselessDraftStillEmitsATokenARound) {
+  Case c = simple(0.0);
+  const Outcome run = play(c);
+  expect_lossless(c, run);
+  EXPECT_EQ(run.stats.target_steps, 599);
+  EXPECT_EQ(run.stats.accepted_tokens, 0);
+}
+
+TEST(ParallelTree, ShortOutputsEndWithoutWaiting) {
+  for (const std::string& shape : kShapes) {
+    for (int32_t output = 0; output <= 6; ++output) {
+      for (uint32_t delays = 0; delays < 4; ++delays) {
+        Case c = simple(1.0, output);
+        c.options.shape = shape;
+        c.delays = delays;
+        SCOPED_TRACE(shape + " " + std::to_string(output));
+        const Outcome run = play(c);
+        expect_lossless(c, run);
+        if (output == 0) {
+          EXPECT_EQ(run.target_items + run.draft_items, 0);
+        } else if (output == 1) {
+          EXPECT_EQ(run.draft_items, 0) << "nothing may be guessed";
+        }
+      }
+    }
+  }
+}
+
+// With one row a verification the tree never needs topping up: a draft that never answers costs
+// nothing but its guesses.
+TEST(ParallelTree, ADraftThatNeverAnswersDelaysNothingThatNeedsNoGuesses) {
+  Case c = simple(1.0, 50);
+  c.options.verify_tokens = 1;
+  auto strategy = make_strategy(c.options);
+  ASSERT_TRUE(strategy.ok());
+  FakeExecutor target(c.models, {.max_tokens = c.max_tokens});
+  StrategyOutput out;
+  (*strategy)->start(
+      {.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}}, out);
+  std::vector<TokenId> tokens;
+  size_t draft_items = 0;
+  while (true) {
+    for (WorkItem& item : out.work) {
+      if (item.role == Role::kTarget) {
+        target.submit(std::move(item));
+      } else {
+        ++draft_items;
+      }
+    }
+    for (const EmittedToken& token : out.tokens) tokens.push_back(token.token);
+    out.clear();
+    if (target.idle()) break;
+    if (const auto result = target.run(Role::kTarget)) (*strategy)->on_result(*result, out);
+  }
+  EXPECT_EQ(tokens, plain(c.models, c.prompt, c.max_tokens));
+  EXPECT_LE(draft_items, 2u) << "work piles up on a side that does not answer";
+}
+
+TEST(ParallelTree, ResultsOfAFailedItemAndUnknownTagsChangeNothing) {
+  const Case c = simple(1.0, 50);
+  auto strategy = make_strategy(c.options);
+  ASSERT_TRUE(strategy.ok());
+  StrategyOutput out;
+  (*strategy)->start(
+      {.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}}, out);
+  ASSERT_EQ(out.work.size(), 2u);
+  WorkResult failed;
+  failed.tag = out.work[0].tag;
+  failed.status = Status(StatusCode::kInternal, "lost");
+  out.clear();
+  (*strategy)->on_result(failed, out);
+  WorkResult unknown;
+  unknown.tag = 12345;
+  (*strategy)->on_result(unknown, out);
+  EXPECT_TRUE(out.work.empty());
+  EXPECT_TRUE(out.tokens.empty());
+}
+
+// Rows of the widest draft step, and draft steps before the first verification's result.
+std::pair<int32_t, int32_t> sizes_at(const CostTable& costs) {
+  Case c = simple(0.5, 300);
+  c.models.rank_hit = {0.5, 0.2, 0.1};
+  c.options.shape = "adaptive";
+  auto strategy = make_strategy(c.options, nullptr, costs).value();
+  FakeExecutor executor(c.models, {.max_tokens = c.max_tokens});
+  StrategyOutput out;
+  strategy->start({.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}},
+                  out);
+  int32_t first_steps = 0;
+  while (true) {
+    for (WorkItem& item : out.work) executor.submit(std::move(item));
+    out.clear();
+    if (executor.idle()) break;
+    const Role role = executor.has_work(Role::kDraft) ? Role::kDraft : Role::kTarget;
+    if (role == Role::kTarget && first_steps == 0) {
+      first_steps = 1 + static_cast<int32_t>(executor.steps().size());
+    }
+    strategy->on_result(*executor.run(role), out);
+  }
+  int32_t widest = 0;
+  for (const auto& [role, rows] : executor.steps()) {
+    if (role == Role::kDraft) widest = std::max(widest, rows);
+  }
+  return {widest, first_steps};
+}
+
+TEST(ParallelTree, AdaptiveSizesFollowFromCosts) {
+  EXPECT_EQ(sizes_at(simulated_costs(0.1, 1.0)), std::pair(16, 10)) << "rows are free";
+  EXPECT_EQ(sizes_at(simulated_costs(0.5, 1.0)), std::pair(16, 2)) << "a dear draft";
+  EXPECT_EQ(sizes_at(simulated_costs(0.1, 8.0)), std::pair(2, 40)) << "rows are dear";
+}
+
+// In virtual time, at the times of SwiftSpec's Table 6 and the demo pair's acceptance.
+TEST(ParallelTree, DraftingBesideTheTargetBeatsDraftingInTurn) {
+  const CostTable in_turn = flat_costs(10.34, 3.73);
+  const CostTable beside = flat_costs(10.48, 3.25);
+  const std::vector<SimulatedText> texts = simulated_texts();
+  for (size_t text = 0; text < 2; ++text) {  // greedy code and prose
+    SCOPED_TRACE(texts[text].name);
+    const FakeModels models = texts[text].models(42);
+    StrategyOptions options;
+    options.shape = "best";
+    options.draft_width = 8;
+    double serial = 0.0;
+    for (int32_t depth = 1; depth <= 6; ++depth) {
+      options.draft_depth = depth;
+      serial = std::max(serial, simulate(options, models, in_turn, 1000).speedup);
+    }
+    options.name = "parallel_tree";
+    options.draft_depth = 3;
+    for (const std::string& shape : kShapes) {
+      options.shape = shape;
+      const Simulated parallel = simulate_side_by_side(options, models, beside, 1000);
+      EXPECT_GT(parallel.speedup, 1.25 * serial) << shape;
+    }
+  }
+}
+
+TEST(ParallelTree, LogprobsComeFromTheRowThatDrewTheToken) {
+  const Outcome run = play(simple(0.6));
+  std::vector<TokenId> text = {1, 2, 3};
+  for (const EmittedToken& token : run.tokens) {
+    const uint64_t history = FakeExecutor::hash_of(text);
+    EXPECT_FLOAT_EQ(token.logprob, -static_cast<float>(FakeModels::uniform(history)));
+    text.push_back(token.token);
+  }
+}
+
+}  // namespace
+}  // namespace forerun

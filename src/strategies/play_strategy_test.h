@@ -1,0 +1,176 @@
+// What the tests of strategies share: a strategy played against the strict executor, results of
+// either role delayed and reordered at random, and what must then hold.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "strategies/fake_executor.h"
+#include "strategies/make_strategy.h"
+
+namespace forerun {
+
+struct Outcome {
+  std::vector<EmittedToken> tokens;
+  std::vector<RoundRecord> rounds;
+  StrategyStats stats;
+  std::vector<std::string> breaches;
+  std::vector<TokenId> draft_prefix;
+  int64_t target_items = 0;
+  int64_t draft_items = 0;
+  int32_t largest_region[kNumRoles] = {0, 0};  // rows in the role's tree region
+};
+
+struct Case {
+  StrategyOptions options;
+  FakeModels models;
+  std::vector<TokenId> prompt;
+  int32_t max_tokens = 0;
+  CostTable costs;
+  uint32_t delays = 0;           // seed of the order in which roles run and results arrive
+  int32_t stop_after = 1 << 30;  // results handed over before the request is cancelled
+};
+
+// Neither role waits for the other: a coin decides which one runs, another when a result arrives.
+// Every third time one of them is far slower.
+inline Outcome play(const Case& c) {
+  Outcome run;
+  auto made = make_strategy(c.options, nullptr, c.costs);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  if (!made.ok()) return run;
+  Strategy& strategy = **made;
+  std::mt19937 rng(c.delays);
+  FakeExecutor executor(
+      c.models, {.max_tokens = c.max_tokens,
+                 .report_silent_items = rng() % 2 == 0,
+                 .allow_twins = c.options.accept == "rejection" || c.options.draft_vocab > 0});
+  RequestView request{
+      .sequence = 3, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}};
+  StrategyOutput out;
+  const auto deliver = [&] {
+    for (WorkItem& item : out.work) {
+      EXPECT_EQ(item.sequence, 3u);
+      (item.role == Role::kTarget ? run.target_items : run.draft_items) += 1;
+      executor.submit(std::move(item));
+    }
+    run.tokens.insert(run.tokens.end(), out.tokens.begin(), out.tokens.end());
+    run.rounds.insert(run.rounds.end(), out.rounds.begin(), out.rounds.end());
+    out.clear();
+  };
+  strategy.start(request, out);
+  deliver();
+  const uint32_t target_chance = std::vector<uint32_t>{1, 8, 15}[rng() % 3];  // of 16
+  const auto target_next = [&] { return rng() % 16 < target_chance; };
+  std::vector<WorkResult> late;
+  int32_t handed = 0;
+  while ((!executor.idle() || !late.empty()) && handed < c.stop_after) {
+    const Role role =
+        executor.has_work(Role::kTarget) && (!executor.has_work(Role::kDraft) || target_next())
+            ? Role::kTarget
+            : Role::kDraft;
+    if (executor.has_work(role)) {
+      if (auto result = executor.run(role)) late.push_back(std::move(*result));
+      int32_t& largest = run.largest_region[static_cast<size_t>(role)];
+      largest = std::max(largest, executor.tree_region(role));
+    }
+    // Results may wait while other work runs; of one role they keep their order.
+    if (late.empty() || (!executor.idle() && rng() % 2 == 0)) continue;
+    const Role wanted = target_next() ? Role::kTarget : Role::kDraft;
+    size_t pick = 0;
+    for (size_t i = late.size(); i-- > 0;) {
+      if (late[i].role == wanted) pick = i;
+    }
+    const WorkResult result = std::move(late[pick]);
+    late.erase(late.begin() + static_cast<std::ptrdiff_t>(pick));
+    strategy.on_result(result, out);
+    ++handed;
+    deliver();
+  }
+  run.stats = strategy.stats();
+  run.breaches = executor.breaches();
+  run.draft_prefix = executor.prefix(Role::kDraft);
+  return run;
+}
+
+inline std::vector<TokenId> plain(const FakeModels& models, const std::vector<TokenId>& prompt,
+                                  int32_t max_tokens) {
+  std::vector<TokenId> tokens = prompt;
+  while (static_cast<int32_t>(tokens.size()) < max_tokens) {
+    tokens.push_back(models.target_token(FakeExecutor::hash_of(tokens)));
+  }
+  return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
+}
+
+inline void expect_lossless(const Case& c, const Outcome& run) {
+  const std::vector<TokenId> expected = plain(c.models, c.prompt, c.max_tokens);
+  std::vector<TokenId> tokens;
+  for (const EmittedToken& token : run.tokens) tokens.push_back(token.token);
+  if (c.stop_after == 1 << 30) {
+    ASSERT_EQ(tokens, expected);
+  } else {
+    ASSERT_LE(tokens.size(), expected.size());
+    ASSERT_TRUE(std::equal(tokens.begin(), tokens.end(), expected.begin()));
+  }
+  for (const std::string& breach : run.breaches) ADD_FAILURE() << breach;
+  int64_t drafted = 0;
+  for (const EmittedToken& token : run.tokens) drafted += token.drafted ? 1 : 0;
+  EXPECT_EQ(run.stats.emitted_tokens, static_cast<int64_t>(tokens.size()));
+  EXPECT_EQ(run.stats.accepted_tokens, drafted);
+  EXPECT_LE(run.stats.accepted_tokens, run.stats.drafted_tokens);
+  if (c.options.draft_vocab == 0 && c.options.accept == "match") {
+    // Whatever the draft holds as prefix is the beginning of the verified text.
+    std::vector<TokenId> text = c.prompt;
+    text.insert(text.end(), expected.begin(), expected.end());
+    ASSERT_LE(run.draft_prefix.size(), text.size());
+    EXPECT_TRUE(std::equal(run.draft_prefix.begin(), run.draft_prefix.end(), text.begin()));
+  }
+}
+
+// A target that falls into loops, so that sources without a model have something to find.
+inline FakeModels random_models(std::mt19937& rng) {
+  FakeModels models;
+  models.seed = rng();
+  models.vocab = 2 + static_cast<int32_t>(rng() % 60);
+  models.draft_vocab = models.vocab;
+  const double top = 0.1 * static_cast<double>(rng() % 11);
+  models.rank_hit = {top, (1 - top) * 0.4, (1 - top) * 0.2, (1 - top) * 0.1};
+  models.spread = 0.25 * static_cast<double>(rng() % 5);
+  models.honesty = 0.5 + 0.5 * static_cast<double>(rng() % 4);
+  return models;
+}
+
+inline Case random_case(std::mt19937& rng, const std::string& strategy,
+                        const std::vector<std::string>& shapes,
+                        const std::vector<std::string>& sources) {
+  Case c;
+  c.models = random_models(rng);
+  c.options.name = strategy;
+  c.options.shape = shapes[rng() % shapes.size()];
+  c.options.source = sources[rng() % sources.size()];
+  c.options.verify_tokens = 1 + static_cast<int32_t>(rng() % 24);
+  c.options.draft_width = 1 + static_cast<int32_t>(rng() % 6);
+  c.options.draft_depth = 1 + static_cast<int32_t>(rng() % 6);
+  c.options.children_per_leaf = static_cast<int32_t>(rng() % 5);
+  c.options.record_rounds = rng() % 2 == 0;
+  c.delays = static_cast<uint32_t>(rng());
+  for (auto i = 1 + rng() % 20; i > 0; --i) {
+    c.prompt.push_back(static_cast<TokenId>(rng() % static_cast<uint32_t>(c.models.vocab)));
+  }
+  c.max_tokens = static_cast<int32_t>(c.prompt.size() + 1 + rng() % 60);
+  if (rng() % 3 == 0) {
+    const bool slow_draft = rng() % 2 == 0;
+    for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
+      const auto n = static_cast<float>(rows);
+      c.costs.seconds[0][static_cast<size_t>(rows)] = 1e-3f * (1.0f + 0.05f * n);
+      c.costs.seconds[1][static_cast<size_t>(rows)] =
+          (slow_draft ? 8e-4f : 1e-4f) * (1.0f + 0.02f * n);
+    }
+  }
+  return c;
+}
+
+}  // namespace forerun

@@ -1,0 +1,91 @@
+#include "strategies/verification.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+
+void Verification::add_rows(const TokenTree& tree, WorkItem& item) const {
+  if (nodes_.size() == 1) {
+    item.rows.push_back({.token = tree.token(nodes_[0]),
+                         .position = tree.position(nodes_[0]),
+                         .want = Want::kSample});
+    return;
+  }
+  item.verify_by_rejection = by_rejection();
+  item.rows.reserve(item.rows.size() + nodes_.size());
+  for (NodeId node : nodes_) {
+    item.rows.push_back({.token = tree.token(node),
+                         .position = tree.position(node),
+                         .node = node,
+                         .parent = tree.parent(node),
+                         .want = by_rejection() ? Want::kNothing : Want::kSample});
+  }
+}
+
+// Ids grow with rows.
+size_t Verification::place_of(NodeId node) const {
+  const auto place = std::lower_bound(nodes_.begin(), nodes_.end(), node);
+  if (place == nodes_.end() || *place != node) return nodes_.size();
+  return static_cast<size_t>(place - nodes_.begin());
+}
+
+bool Verification::follow(const TokenTree& tree, const WorkResult& result, StrategyOutput& out) {
+  if (!by_rejection() && result.rows.size() != nodes_.size()) return false;
+  path_.clear();
+  sampled_.clear();
+  by_rejection() ? follow_rejection(tree, result, out) : follow_samples(tree, result, out);
+  return true;
+}
+
+void Verification::follow_samples(const TokenTree& tree, const WorkResult& result,
+                                  StrategyOutput& out) {
+  NodeId node = nodes_[0];
+  while (node != kNoNode) {
+    const RowResult& drawn = result.rows[place_of(node)];
+    NodeId next = tree.child(node, drawn.token);
+    if (next != kNoNode && place_of(next) == nodes_.size()) next = kNoNode;
+    path_.push_back(node);
+    sampled_.push_back(drawn.token);
+    out.tokens.push_back({.token = drawn.token,
+                          .logprob = drawn.logprob,
+                          .top = drawn.top,
+                          .drafted = next != kNoNode});
+    node = next;
+  }
+}
+
+void Verification::follow_rejection(const TokenTree& tree, const WorkResult& result,
+                                    StrategyOutput& out) {
+  path_.push_back(nodes_[0]);
+  for (NodeId node : result.accepted) {
+    sampled_.push_back(tree.token(node));
+    path_.push_back(node);
+    out.tokens.push_back({.token = tree.token(node), .top = {}, .drafted = true});
+  }
+  sampled_.push_back(result.bonus);
+  out.tokens.push_back({.token = result.bonus, .top = {}});
+}
+
+void Verification::add_edits(std::vector<Edit>& edits) const {
+  if (nodes_.size() == 1) return;
+  edits.push_back({.kind = Edit::Kind::kCommit, .nodes = path_});
+  edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
+}
+
+RoundRecord Verification::record(const TokenTree& tree) const {
+  RoundRecord record;
+  for (NodeId node : nodes_) {
+    const NodeId parent = tree.parent(node);
+    RoundRecord::Node entry;
+    entry.token = tree.token(node);
+    entry.parent = parent == kNoNode ? -1 : static_cast<int32_t>(place_of(parent));
+    entry.logprob = tree.logprob(node);
+    entry.accepted = std::find(path_.begin(), path_.end(), node) != path_.end();
+    record.nodes.push_back(entry);
+  }
+  record.bonus = sampled_.back();
+  return record;
+}
+
+}  // namespace forerun

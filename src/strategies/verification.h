@@ -1,0 +1,51 @@
+// One verification: which nodes of a tree the target runs, and the tokens that come of it. Pure;
+// one object a request, reused round after round.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "strategies/strategy.h"
+#include "tree/token_tree.h"
+
+namespace forerun {
+
+class Verification {
+ public:
+  explicit Verification(AcceptRule rule) : rule_(rule) {}
+
+  // The nodes to run, in order of rows, closed under parents, the root first: filled by the caller
+  // before add_rows(). They must stay in the tree until follow().
+  std::vector<NodeId>& nodes() { return nodes_; }
+  // Nodes beside the root.
+  int64_t guesses() const { return static_cast<int64_t>(nodes_.size()) - 1; }
+
+  // Appends a row a node. The root alone becomes a prefix row: plain decoding.
+  void add_rows(const TokenTree& tree, WorkItem& item) const;
+
+  // Follows the target's tokens from the root down as far as they were verified, and emits them:
+  // those of path() that lie below the root, and the one after its last node. False, and nothing
+  // done, where the result lacks rows.
+  bool follow(const TokenTree& tree, const WorkResult& result, StrategyOutput& out);
+  // The nodes taken, the root first, and what was drawn after each of them; as of follow().
+  std::span<const NodeId> path() const { return path_; }
+  std::span<const TokenId> sampled() const { return sampled_; }
+
+  // What the target's KV becomes: path() prefix, all else dropped.
+  void add_edits(std::vector<Edit>& edits) const;
+  // For --show-tree and traces; the tree is still the one that was verified.
+  RoundRecord record(const TokenTree& tree) const;
+
+ private:
+  bool by_rejection() const { return rule_ == AcceptRule::kRejection && nodes_.size() > 1; }
+  size_t place_of(NodeId node) const;
+  void follow_samples(const TokenTree& tree, const WorkResult& result, StrategyOutput& out);
+  void follow_rejection(const TokenTree& tree, const WorkResult& result, StrategyOutput& out);
+
+  const AcceptRule rule_;
+  std::vector<NodeId> nodes_;
+  std::vector<NodeId> path_;
+  std::vector<TokenId> sampled_;
+};
+
+}  // namespace forerun

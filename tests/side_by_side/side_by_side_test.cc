@@ -1,0 +1,209 @@
+// parallel_tree on the real executor with a thread for each model, either of which may be late or
+// fail at any Step. The decoders are fakes that check every slot and ancestor list; what is real is
+// the concurrency.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exec/exec_rig_test.h"
+#include "strategies/make_strategy.h"
+
+namespace forerun {
+namespace {
+
+struct Wanted {
+  StrategyOptions options;
+  SequenceSpec spec;
+  std::vector<TokenId> prompt;
+};
+
+struct Played {
+  std::vector<TokenId> tokens;
+  Status status;
+  StrategyStats stats;
+};
+
+// All requests at once, as the engine's loop does it; a failed one is closed. `cancel_after`: each
+// is closed once it has so many tokens; 0: never.
+std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t cancel_after = 0) {
+  std::vector<Played> played(requests.size());
+  std::map<SequenceId, std::unique_ptr<Strategy>> running;
+  StrategyOutput out;
+  const auto close = [&](SequenceId id) {
+    played[id].stats = running.at(id)->stats();
+    running.erase(id);
+    rig.executor->close(id);
+  };
+  const auto deliver = [&](SequenceId id) {
+    for (WorkItem& item : out.work) rig.executor->submit(std::move(item));
+    for (const EmittedToken& token : out.tokens) played[id].tokens.push_back(token.token);
+    out.clear();
+    const size_t length = requests[id].prompt.size() + played[id].tokens.size();
+    const bool whole = static_cast<int32_t>(length) >= requests[id].spec.max_tokens;
+    if (whole || (cancel_after > 0 && played[id].tokens.size() >= cancel_after)) close(id);
+  };
+  for (SequenceId id = 0; id < requests.size(); ++id) {
+    const Wanted& wanted = requests[id];
+    EXPECT_TRUE(rig.executor->open(id, wanted.spec).ok());
+    running[id] = make_strategy(wanted.options).value();
+    running[id]->start({.sequence = id,
+                        .tokens = wanted.prompt,
+                        .max_tokens = wanted.spec.max_tokens,
+                        .sampling = wanted.spec.sampling},
+                       out);
+    deliver(id);
+  }
+  while (!running.empty()) {
+    const auto result = rig.next();
+    if (!result) {
+      ADD_FAILURE() << running.size() << " requests wait for ever";
+      break;
+    }
+    const auto found = running.find(result->sequence);
+    if (found == running.end()) {
+      ADD_FAILURE() << "a result of a closed sequence";
+      break;
+    }
+    if (!result->status.ok()) {
+      played[result->sequence].status = result->status;
+      close(result->sequence);
+      continue;
+    }
+    found->second->on_result(*result, out);
+    deliver(result->sequence);
+  }
+  return played;
+}
+
+Wanted random_request(std::mt19937& rng) {
+  Wanted wanted;
+  wanted.options.name = "parallel_tree";
+  wanted.options.shape = rng() % 2 == 0 ? "adaptive" : "best";
+  wanted.options.source = rng() % 3 == 0 ? "model+suffix" : "model";
+  wanted.options.verify_tokens = 1 + static_cast<int32_t>(rng() % 12);
+  wanted.options.draft_width = 1 + static_cast<int32_t>(rng() % 8);
+  wanted.options.draft_depth = 1 + static_cast<int32_t>(rng() % 6);
+  wanted.options.target_vocab = kVocab;
+  wanted.options.draft_vocab = kVocab;
+  wanted.spec.sampling.temperature = rng() % 3 == 0 ? 0.0f : 0.9f;
+  wanted.spec.sampling.seed = rng();
+  if (rng() % 4 == 0) wanted.spec.sampling.repetition_penalty = 1.2f;
+  wanted.spec.shared_noise = rng() % 4 != 0;
+  for (auto count = 1 + rng() % 40; count > 0; --count) {
+    wanted.prompt.push_back(static_cast<TokenId>(rng() % kVocab));
+  }
+  wanted.spec.prompt_tokens = static_cast<int32_t>(wanted.prompt.size());
+  wanted.spec.max_tokens = wanted.spec.prompt_tokens + 1 + static_cast<int32_t>(rng() % 90);
+  return wanted;
+}
+
+std::vector<Wanted> random_requests(std::mt19937& rng, size_t count) {
+  std::vector<Wanted> requests;
+  while (requests.size() < count) requests.push_back(random_request(rng));
+  return requests;
+}
+
+// Makes one side, or none, slow: a Step's results are held back for up to so many microseconds.
+std::function<void(const StepRecord&)> random_delays(std::mt19937& rng) {
+  std::array<uint32_t, kNumRoles> most_us{};
+  for (uint32_t& us : most_us) us = std::array<uint32_t, 4>{0, 30, 100, 400}[rng() % 4];
+  return [most_us, seed = rng()](const StepRecord& record) {
+    thread_local std::mt19937 delays(static_cast<uint32_t>(seed) +
+                                     static_cast<uint32_t>(record.role));
+    const uint32_t most = most_us[static_cast<size_t>(record.role)];
+    if (most > 0) std::this_thread::sleep_for(std::chrono::microseconds(delays() % most));
+  };
+}
+
+void expect_clean(Rig& rig) {
+  rig.wait_until_kv_is_free();
+  rig.executor.reset();
+  EXPECT_EQ(rig.target.violations, 0);
+  EXPECT_EQ(rig.draft.violations, 0);
+}
+
+// Rounds (Steps of the target) that were played.
+int64_t play_against_plain(uint32_t seed) {
+  std::mt19937 rng(seed);
+  const std::vector<Wanted> requests =
+      random_requests(rng, std::array<size_t, 3>{1, 2, 4}[rng() % 3]);
+  std::vector<Wanted> plain = requests;
+  for (Wanted& request : plain) request.options.name = "autoregressive";
+  Rig inline_rig({.on_step = {}});
+  const std::vector<Played> expected = play(inline_rig, plain);
+  Rig rig({.threaded = true,
+           .row_budget = rng() % 4 == 0 ? 16 : 512,
+           .draft_astray_one_in = 2 + rng() % 8,
+           .on_step = random_delays(rng)});
+  const std::vector<Played> played = play(rig, requests);
+  int64_t rounds = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_TRUE(played[i].status.ok()) << played[i].status.message();
+    EXPECT_EQ(played[i].tokens, expected[i].tokens) << requests[i].options.shape;
+    rounds += played[i].stats.target_steps;
+  }
+  expect_clean(rig);
+  return rounds;
+}
+
+void play_rounds(int64_t wanted_rounds, uint32_t first_seed) {
+  int64_t rounds = 0;
+  for (uint32_t seed = first_seed; rounds < wanted_rounds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    rounds += play_against_plain(seed);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(SideBySide, AFewHundredRandomRoundsUnderRandomDelays) { play_rounds(600, 1); }
+
+TEST(SideBySideLong, TenThousandRandomRoundsUnderRandomDelays) { play_rounds(10'000, 1000); }
+
+TEST(SideBySide, CancellationLeavesNothingBehind) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    std::mt19937 rng(seed);
+    const std::vector<Wanted> requests = random_requests(rng, 3);
+    Rig rig({.threaded = true, .draft_astray_one_in = 4, .on_step = random_delays(rng)});
+    for (const Played& played : play(rig, requests, 1 + rng() % 20)) {
+      EXPECT_TRUE(played.status.ok());
+    }
+    expect_clean(rig);
+    if (HasFailure()) return;
+  }
+}
+
+// Either device is lost after some Steps: every request ends, with an error that says where.
+TEST(SideBySide, AFailingSideEndsTheRequestsWithAnError) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    std::mt19937 rng(seed);
+    const Role failing = seed % 2 == 0 ? Role::kTarget : Role::kDraft;
+    std::vector<Wanted> requests = random_requests(rng, 2);
+    for (Wanted& request : requests) {
+      request.spec.max_tokens = 400;
+      request.options.verify_tokens = 4;  // so that the target needs the draft
+    }
+    std::atomic<int32_t> steps_left = static_cast<int32_t>(rng() % 30);
+    FakeDecoder* decoder = nullptr;
+    Rig rig({.threaded = true, .draft_astray_one_in = 4, .on_step = [&](const StepRecord& record) {
+               if (record.role == failing && --steps_left < 0) decoder->fail = true;
+             }});
+    decoder = &rig.decoder(failing);
+    for (const Played& played : play(rig, requests)) {
+      EXPECT_EQ(played.status.code(), StatusCode::kInternal);
+      EXPECT_NE(played.status.message().find(role_name(failing)), std::string::npos)
+          << played.status.message();
+    }
+    expect_clean(rig);
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace forerun
