@@ -14,30 +14,50 @@ constexpr int32_t kContextTokens = 256;
 // A forward slower than this is timed at fewer row counts and fewer times.
 constexpr double kSlowSeconds = 0.02;
 
-// Times Steps of every role in turn, as serving does: a small model's weights that would stay in
-// the caches between Steps of its own are read anew after a Step of the other model.
-struct Measurement {
-  RealExecutor& executor;
-  std::vector<Role> roles;
-  int32_t context_tokens;
+// The fastest of some runs counts: what else the machine does can only make a Step slower.
+class Measurement {
+ public:
+  Measurement(RealExecutor& executor, bool has_draft, int32_t context_tokens)
+      : executor_(executor), has_draft_(has_draft), context_tokens_(context_tokens) {}
 
-  // Adds the fastest of some runs of each role: what else the machine does can only make a Step
-  // slower. Returns the slowest role's.
-  Result<double> add(int32_t rows, int32_t runs, std::vector<CostPoint>& points) const {
-    std::array<double, kNumRoles> fastest{};
-    for (int32_t run = 0; run < runs; ++run) {
-      for (const Role role : roles) {
-        FORERUN_ASSIGN_OR_RETURN(const StepRecord record,
-                                 executor.profile(role, rows, context_tokens));
-        const double seconds = record.seconds + record.host_seconds;
-        double& best = fastest[static_cast<size_t>(role)];
-        best = run == 0 ? seconds : std::min(best, seconds);
-      }
+  // Adds what Steps of `rows` rows take; returns the slower role's seconds. Roles take turns, as in
+  // serving: a small model's weights that would stay in the caches between Steps of its own are
+  // read anew after a Step of the other model. Only the target's Steps of one row follow each
+  // other: that is plain decoding.
+  Result<double> add(int32_t rows, int32_t runs) {
+    double target = 0.0;
+    double draft = 0.0;
+    const bool plain = rows == 1;
+    if (plain) FORERUN_RETURN_IF_ERROR(run(Role::kTarget, rows, runs, target));
+    for (int32_t turn = 0; turn < runs; ++turn) {
+      double after_draft = plain ? 0.0 : target;
+      FORERUN_RETURN_IF_ERROR(run(Role::kTarget, rows, 1, after_draft));
+      if (!plain) target = after_draft;
+      if (has_draft_) FORERUN_RETURN_IF_ERROR(run(Role::kDraft, rows, 1, draft));
     }
-    for (const Role role : roles)
-      points.push_back({role, rows, fastest[static_cast<size_t>(role)]});
-    return *std::max_element(fastest.begin(), fastest.end());
+    points_.push_back({Role::kTarget, rows, target});
+    if (has_draft_) points_.push_back({Role::kDraft, rows, draft});
+    return std::max(target, draft);
   }
+
+  const std::vector<CostPoint>& points() const { return points_; }
+
+ private:
+  // Lowers `fastest` (0: none yet) to the fastest of `runs`.
+  Status run(Role role, int32_t rows, int32_t runs, double& fastest) {
+    for (int32_t i = 0; i < runs; ++i) {
+      FORERUN_ASSIGN_OR_RETURN(const StepRecord record,
+                               executor_.profile(role, rows, context_tokens_));
+      const double seconds = record.seconds + record.host_seconds;
+      fastest = fastest > 0.0 ? std::min(fastest, seconds) : seconds;
+    }
+    return {};
+  }
+
+  RealExecutor& executor_;
+  const bool has_draft_;
+  const int32_t context_tokens_;
+  std::vector<CostPoint> points_;
 };
 
 }  // namespace
@@ -45,9 +65,7 @@ struct Measurement {
 Result<CostModel> measure_costs(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                                 const ProgressCallback& on_progress) {
   const int32_t context = std::clamp(max_context_tokens - kRows.back() - 1, 0, kContextTokens);
-  Measurement measurement{executor, {Role::kTarget}, context};
-  if (has_draft) measurement.roles.push_back(Role::kDraft);
-  std::vector<CostPoint> points;
+  Measurement measurement(executor, has_draft, context);
   bool slow = false;
   for (size_t i = 0; i < kRows.size(); ++i) {
     const int32_t rows = kRows[i];
@@ -55,11 +73,11 @@ Result<CostModel> measure_costs(RealExecutor& executor, bool has_draft, int32_t 
     if (on_progress) {
       on_progress("measuring", static_cast<double>(i) / static_cast<double>(kRows.size()));
     }
-    FORERUN_ASSIGN_OR_RETURN(const double seconds, measurement.add(rows, slow ? 3 : 9, points));
+    FORERUN_ASSIGN_OR_RETURN(const double seconds, measurement.add(rows, slow ? 3 : 9));
     slow = slow || seconds > kSlowSeconds;
   }
   CostModel model;
-  model.fit(points);
+  model.fit(measurement.points());
   return model;
 }
 
