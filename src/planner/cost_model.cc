@@ -13,6 +13,9 @@ namespace {
 // An observation counts at most this far from the curve, and this much of it is taken over.
 constexpr double kMostSurprise = 0.5;
 constexpr double kRate = 0.05;
+// Where all but this many of the last observations are off by more than kLasting, that is no noise.
+constexpr size_t kExceptions = 2;
+constexpr double kLasting = 1.25;
 
 bool usable(const CostPoint& point) {
   return point.rows >= 1 && std::isfinite(point.seconds) && point.seconds > 0.0;
@@ -57,11 +60,32 @@ double CostModel::at(const Curve& curve, double rows) {
   return curve[upper - 1] + (curve[upper] - curve[upper - 1]) * (rows - low) / (high - low);
 }
 
+double CostModel::lasting_change(Role role, double ratio) {
+  Recent& recent = recent_[static_cast<size_t>(role)];
+  recent.ratios[recent.count++] = ratio;
+  if (recent.count < recent.ratios.size()) return 1.0;
+  recent.count = 0;
+  std::array<double, Recent::kSize> sorted = recent.ratios;
+  std::sort(sorted.begin(), sorted.end());
+  const double low = sorted[kExceptions];
+  const double high = sorted[sorted.size() - 1 - kExceptions];
+  if (low > kLasting) return low;
+  if (high < 1.0 / kLasting) return high;
+  return 1.0;
+}
+
 void CostModel::observe(const CostPoint& point) {
   if (!usable(point) || !fitted(point.role)) return;
   Curve& curve = curves_[static_cast<size_t>(point.role)];
   const double rows = point.rows;
   const double ratio = point.seconds / at(curve, rows);
+  if (const double change = lasting_change(point.role, ratio); change != 1.0) {
+    for (Curve& each : curves_) {
+      const double factor = &each == &curve ? change : std::sqrt(change);
+      for (double& seconds : each) seconds *= factor;
+    }
+    return;
+  }
   const double step = kRate * std::clamp(ratio - 1.0, -kMostSurprise, kMostSurprise);
   for (size_t knot = 0; knot < kKnots.size(); ++knot) {
     // The nearer in rows, the more the knot learns; far ones still follow a machine that has become

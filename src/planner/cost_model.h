@@ -32,8 +32,9 @@ class CostModel {
   // Host cost of a Step that runs alone; index 0 of the table.
   void set_host_seconds(Role role, double seconds);
   // One Step while serving. An observation moves the curve by at most 2.5%, so a preempted Step
-  // that took ten times as long does no harm, and a lasting change is followed within some tens of
-  // Steps. Ignored for a role that was never fitted.
+  // that took ten times as long does no harm. A change by more than a quarter that lasts for eight
+  // Steps of a role, two exceptions allowed, is followed at once (a neighbour has come or gone, or
+  // start-up was measured beside one). Ignored for a role that was never fitted.
   void observe(const CostPoint& point);
 
   bool fitted(Role role) const { return fitted_[static_cast<size_t>(role)]; }
@@ -45,7 +46,17 @@ class CostModel {
 
   static double at(const Curve& curve, double rows);
 
+  // The last observations of a role, relative to what was expected.
+  struct Recent {
+    static constexpr size_t kSize = 8;
+    std::array<double, kSize> ratios{};
+    size_t count = 0;
+  };
+  // The factor by which a role has changed for good; 1: as far as one can tell, it has not.
+  double lasting_change(Role role, double ratio);
+
   std::array<Curve, kNumRoles> curves_{};
+  std::array<Recent, kNumRoles> recent_{};
   std::array<bool, kNumRoles> fitted_{};
   std::array<double, kNumRoles> host_seconds_{};
 };

@@ -82,5 +82,23 @@ TEST(CostModel, FollowsALastingChangeAndShrugsOffOutliers) {
   EXPECT_NEAR(model.table().at(kTarget, 8), 1.68e-3, 3.5e-5);
 }
 
+TEST(CostModel, FollowsALargeChangeWithinEightSteps) {
+  const std::vector<CostPoint> points = {{kTarget, 1, 1e-3}, {kTarget, 8, 2e-3}, {kDraft, 1, 1e-4}};
+  CostModel model;
+  model.fit(points);
+  // Five times as slow, but for two moments of grace.
+  for (int i = 0; i < 8; ++i) model.observe({kTarget, 8, i % 4 == 0 ? 2e-3 : 1e-2});
+  EXPECT_GT(model.table().at(kTarget, 8), 8e-3);
+  EXPECT_GT(model.table().at(kTarget, 1), 4e-3);
+  EXPECT_GT(model.table().at(kDraft, 1), 2e-4);  // it has the same neighbours
+  for (int i = 0; i < 16; ++i) model.observe({kTarget, 8, 2e-3});
+  EXPECT_NEAR(model.table().at(kTarget, 8), 2e-3, 3e-4);
+  // Every other Step late is what the machine is like, not a change.
+  CostModel noisy;
+  noisy.fit(points);
+  for (int i = 0; i < 80; ++i) noisy.observe({kTarget, 1, i % 2 == 0 ? 1e-3 : 5e-3});
+  EXPECT_LT(noisy.table().at(kTarget, 1), 3e-3);
+}
+
 }  // namespace
 }  // namespace forerun
