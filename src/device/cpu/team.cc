@@ -46,7 +46,9 @@ void TeamBarrier::wait() {
   const uint32_t generation = generation_.load(std::memory_order_acquire);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
     arrived_.store(0, std::memory_order_relaxed);
-    generation_.store(generation + 1, std::memory_order_release);
+    // Sequentially consistent: notify_all() first looks whether anybody sleeps, and on x86 that
+    // look may overtake a plain store. A neighbour that went to sleep in between would never wake.
+    generation_.store(generation + 1, std::memory_order_seq_cst);
     generation_.notify_all();
     return;
   }
