@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "engine/play.h"
-#include "exec/recorded_acceptance.h"
-#include "exec/simulated_executor.h"
+#include "exec/simulated/recorded_acceptance.h"
+#include "exec/simulated/simulated_executor.h"
 #include "strategies/make_strategy.h"
 #include "strategies/simulate.h"
 

@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "commands.h"
-#include "exec/chrome_trace.h"
-#include "exec/timeline_svg.h"
-#include "exec/trace_view.h"
+#include "exec/trace/chrome_trace.h"
+#include "exec/trace/timeline_svg.h"
+#include "exec/trace/trace_view.h"
 #include "flags.h"
 #include "interrupt.h"
 #include "run_request.h"

@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "exec/emulated/step_profile.h"
 #include "exec/real_executor.h"
-#include "exec/step_profile.h"
 #include "forerun/status.h"
 #include "planner/cost_model.h"
 #include "step/cost_table.h"

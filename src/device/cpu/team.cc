@@ -139,7 +139,7 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(std::span<const int32_t> co
 
 CpuDevice::~CpuDevice() {
   impl_->stopping = true;
-  impl_->epoch.fetch_add(1, std::memory_order_release);
+  impl_->epoch.fetch_add(1, std::memory_order_seq_cst);
   impl_->epoch.notify_all();
   for (std::thread& thread : impl_->threads) thread.join();
 }
@@ -157,7 +157,7 @@ void CpuDevice::run(const std::function<void(const Team&)>& work) {
     return;
   }
   impl_->work = &work;
-  impl_->epoch.fetch_add(1, std::memory_order_release);
+  impl_->epoch.fetch_add(1, std::memory_order_seq_cst);
   impl_->epoch.notify_all();
   work(team);
   impl_->done.wait();

@@ -20,11 +20,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "exec/acceptance_source.h"
+#include "exec/emulated/step_profile.h"
 #include "exec/executor.h"
 #include "exec/role_worker.h"
-#include "exec/simulated_runner.h"
-#include "exec/step_profile.h"
+#include "exec/simulated/acceptance_source.h"
+#include "exec/simulated/simulated_runner.h"
 #include "exec/step_record.h"
 
 namespace forerun {

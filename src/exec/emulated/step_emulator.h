@@ -11,7 +11,7 @@
 #include <memory>
 #include <mutex>
 
-#include "exec/step_profile.h"
+#include "exec/emulated/step_profile.h"
 #include "exec/step_runner.h"
 #include "forerun/trace.h"
 

@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "exec/acceptance_source.h"
 #include "exec/executor.h"
+#include "exec/simulated/acceptance_source.h"
 #include "forerun/status.h"
 
 namespace forerun {

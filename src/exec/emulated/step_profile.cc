@@ -1,4 +1,4 @@
-#include "exec/step_profile.h"
+#include "exec/emulated/step_profile.h"
 
 #include <algorithm>
 #include <iterator>

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "exec/recorded_acceptance.h"
-#include "exec/slot_histories.h"
+#include "exec/simulated/recorded_acceptance.h"
+#include "exec/simulated/slot_histories.h"
 #include "exec/step_runner.h"
 
 namespace forerun {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "checkpoint/json_fields.h"
-#include "exec/step_profile.h"
+#include "exec/emulated/step_profile.h"
 
 namespace forerun {
 namespace {

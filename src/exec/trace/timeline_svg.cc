@@ -1,4 +1,4 @@
-#include "exec/timeline_svg.h"
+#include "exec/trace/timeline_svg.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "exec/trace_view.h"
+#include "exec/trace/trace_view.h"
 
 namespace forerun {
 namespace {

@@ -1,4 +1,4 @@
-#include "exec/step_emulator.h"
+#include "exec/emulated/step_emulator.h"
 
 #include <sys/prctl.h>
 

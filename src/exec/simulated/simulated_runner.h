@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "exec/acceptance_source.h"
-#include "exec/slot_histories.h"
-#include "exec/step_profile.h"
+#include "exec/emulated/step_profile.h"
+#include "exec/simulated/acceptance_source.h"
+#include "exec/simulated/slot_histories.h"
 #include "exec/step_runner.h"
 
 namespace forerun {

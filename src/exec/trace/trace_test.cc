@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/chrome_trace.h"
-#include "exec/timeline_svg.h"
-#include "exec/trace_view.h"
+#include "exec/trace/chrome_trace.h"
+#include "exec/trace/timeline_svg.h"
+#include "exec/trace/trace_view.h"
 
 namespace forerun {
 namespace {

@@ -1,4 +1,4 @@
-#include "exec/trace_view.h"
+#include "exec/trace/trace_view.h"
 
 #include <algorithm>
 #include <cmath>

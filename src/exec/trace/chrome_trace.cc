@@ -1,10 +1,10 @@
-#include "exec/chrome_trace.h"
+#include "exec/trace/chrome_trace.h"
 
 #include <cstdint>
 #include <cstdio>
 #include <map>
 
-#include "exec/trace_view.h"
+#include "exec/trace/trace_view.h"
 
 namespace forerun {
 namespace {
