@@ -74,6 +74,10 @@ struct StepProfile {
   CostTable cost_table(int32_t context_tokens) const;
 };
 
+// All profiles of a text; `name` begins every message.
+Result<std::vector<StepProfile>> parse_step_profiles(std::string_view text,
+                                                     const std::string& name);
+
 // All profiles of a file, by name. kNotFound where there is no such file, kCorrupt where it is no
 // JSON, kInvalidArgument with the field, what was found and what is accepted otherwise.
 Result<std::vector<StepProfile>> read_step_profiles(const std::filesystem::path& file);

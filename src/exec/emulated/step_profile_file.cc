@@ -182,11 +182,7 @@ StepProfile read_profile(FieldReader& fields, const std::map<std::string, Model>
   return profile;
 }
 
-}  // namespace
-
-Result<std::vector<StepProfile>> read_step_profiles(const std::filesystem::path& file) {
-  FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
-                           JsonDocument::read(file, kMaxFileBytes, /*refuse_repeated_keys=*/true));
+Result<std::vector<StepProfile>> profiles_of(const JsonDocument& document) {
   FieldReader top(document);
   top.accept_only({"forerun_profiles", "source", "machine", "models", "profiles"});
   top.required_integer("forerun_profiles", 1, 1);
@@ -211,6 +207,21 @@ Result<std::vector<StepProfile>> read_step_profiles(const std::filesystem::path&
     profiles.push_back(std::move(profile));
   }
   return profiles;
+}
+
+}  // namespace
+
+Result<std::vector<StepProfile>> parse_step_profiles(std::string_view text,
+                                                     const std::string& name) {
+  FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
+                           JsonDocument::parse(text, name, /*refuse_repeated_keys=*/true));
+  return profiles_of(document);
+}
+
+Result<std::vector<StepProfile>> read_step_profiles(const std::filesystem::path& file) {
+  FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
+                           JsonDocument::read(file, kMaxFileBytes, /*refuse_repeated_keys=*/true));
+  return profiles_of(document);
 }
 
 Result<StepProfile> load_step_profile(const std::string& spec) {
