@@ -113,11 +113,9 @@ class Chat {
     std::cerr << paint(stderr, Colour::kDim, "— " + describe(completion.stats)) << std::endl;
     messages_.push_back({{"role", "assistant"}, {"content", completion.text}});
     if (!flags_.compare || InterruptGuard::interrupted()) return Status();
-    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
-    request.record_rounds = false;
-    FORERUN_ASSIGN_OR_RETURN(const Completion plain,
-                             run_request(engine_, request, [](const Event&) {}));
-    std::cout << compare(completion, plain) << std::flush;
+    FORERUN_ASSIGN_OR_RETURN(const Comparison comparison,
+                             compare_with_plain(engine_, request, completion));
+    std::cout << describe(comparison) << std::flush;
     return Status();
   }
 

@@ -71,7 +71,8 @@ nlohmann::ordered_json logprobs_json(const Engine& engine, const std::vector<Tok
 }
 
 void print_json(const Engine& engine, const Completion& completion,
-                const std::vector<std::vector<TokenLogprob>>& logprobs, const Completion* plain) {
+                const std::vector<std::vector<TokenLogprob>>& logprobs,
+                const Comparison* comparison) {
   nlohmann::ordered_json json;
   json["text"] = completion.text;
   json.update(stats_json(completion));
@@ -87,9 +88,9 @@ void print_json(const Engine& engine, const Completion& completion,
     json["logprobs"] = nlohmann::ordered_json::array();
     for (const auto& entry : logprobs) json["logprobs"].push_back(logprobs_json(engine, entry));
   }
-  if (plain != nullptr) {
-    json["plain"] = stats_json(*plain);
-    json["identical"] = plain->tokens == completion.tokens;
+  if (comparison != nullptr) {
+    json["plain"] = stats_json(comparison->plain);
+    json["identical"] = comparison->identical;
   }
   // Byte-level models may emit bytes that are no UTF-8; JSON gets the replacement character.
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
@@ -133,17 +134,14 @@ Status run_generate(const GenerateFlags& flags) {
     std::cerr << paint(stderr, Colour::kDim, "— " + describe(completion.stats)) << std::endl;
   }
 
-  std::optional<Completion> plain;
+  std::optional<Comparison> comparison;
   if (flags.compare && !InterruptGuard::interrupted()) {
-    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
-    request.record_rounds = false;
-    FORERUN_ASSIGN_OR_RETURN(plain, run_request(*engine, request, [](const Event&) {}));
-    if (streams) std::cout << "\n" << compare(completion, *plain) << std::flush;
+    FORERUN_ASSIGN_OR_RETURN(comparison, compare_with_plain(*engine, request, completion));
+    if (streams) std::cout << "\n" << describe(*comparison) << std::flush;
   }
   if (streams) std::cerr << paint(stderr, Colour::kDim, describe_emulation(*engine));
-  if (flags.json) print_json(*engine, completion, logprobs, plain ? &*plain : nullptr);
-  if (plain && flags.engine.speculation.accept == "match" && plain->tokens != completion.tokens &&
-      plain->reason != FinishReason::kCancelled) {
+  if (flags.json) print_json(*engine, completion, logprobs, comparison ? &*comparison : nullptr);
+  if (comparison && flags.engine.speculation.accept == "match" && !comparison->identical) {
     return Status(StatusCode::kInternal, "speculation changed the output; please report this");
   }
   return Status();

@@ -26,7 +26,17 @@ std::string describe(const RequestStats& stats);
 // One line with a line break: what --emulate emulated, and how many Steps were late. Empty without.
 std::string describe_emulation(const Engine& engine);
 
-// The table of --compare, and whether the tokens are the same.
-std::string compare(const Completion& speculative, const Completion& plain);
+// What --compare shows: the request decoded plainly beside what has been shown of it. A text that
+// took less than two seconds is timed twice each way, in turn, since printing it and touching
+// memory for the first time would tell; the faster runs stay.
+struct Comparison {
+  Completion speculative;
+  Completion plain;
+  bool identical = true;  // the tokens of all runs that came to their end
+};
+Result<Comparison> compare_with_plain(Engine& engine, Request request, const Completion& shown);
+
+// Its table, and whether the tokens are the same.
+std::string describe(const Comparison& comparison);
 
 }  // namespace forerun::app

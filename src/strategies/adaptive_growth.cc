@@ -19,6 +19,9 @@ constexpr float kStartRounds = 6.0f;   // that the shared speed-up is worth at t
 // since many requests end early.
 constexpr float kRoundsPerTokenLeft = 0.25f;
 constexpr float kMaxCatchUpRounds = 64.0f;
+// What a round that drafts must promise beyond a plain one, in tokens: costs are known to some
+// percent, and what a plain step takes is not seen while all rounds draft.
+constexpr float kMargin = 0.05f;
 constexpr float kAllowanceShare = 0.008f;
 constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
@@ -199,7 +202,8 @@ void AdaptiveGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out)
   const int32_t behind = root_first ? start_.draft_rows_behind : 0;
   const float now = best_choice(chances_).value;
   const Plan plan = best_plan(root_first, behind);
-  if (plan.value <= now && !(root_first && worth_probing(now - plan.value, behind))) return;
+  const float needed = root_first ? now + kMargin : now;
+  if (plan.value <= needed && !(root_first && worth_probing(needed - plan.value, behind))) return;
   const int32_t width = root_first ? 1 : std::max(plan.width, 1);
   tree.best_leaves(width, nodes_);
   for (NodeId node : nodes_) out.push_back({node, params_.children_per_leaf});
