@@ -96,7 +96,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   return {};
 }
 
-Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out) {
+Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out) const {
   if (!sequence.kv.tree_rows().empty()) {
     return internal("prefix row at position " + std::to_string(row.position) +
                     " while the tree region holds " +

@@ -60,7 +60,7 @@ class StepBuilder {
   };
 
   Status add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx);
-  Status add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out);
+  Status add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out) const;
   Status add_tree_row(RoleSequence& sequence, const WorkRow& row, StepRow& out, int32_t* tree_idx);
   PathRange add_path(const RoleSequence& sequence, int32_t tree_idx);
   RowContext context_of(const RoleSequence& sequence, const WorkRow& row) const;

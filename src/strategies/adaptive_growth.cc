@@ -55,7 +55,7 @@ AdaptiveGrowth::AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAccep
       recent_tokens_(kStartRounds * acceptance_.shared().speedup),
       recent_time_(kStartRounds) {
   if (params_.children_per_leaf == 0) params_.children_per_leaf = kChildren;
-  on_costs({});
+  AdaptiveGrowth::on_costs({});
 }
 
 void AdaptiveGrowth::on_costs(const CostTable& costs) {
