@@ -13,6 +13,22 @@ ARCHITECTURES = {
 }
 
 
+def shape_fields(config: dict) -> dict:
+    """The sizes in a config.json by ModelShape's names, defaults as transformers has them."""
+    heads = config["num_attention_heads"]
+    return {
+        "model_type": config["model_type"],
+        "hidden_size": config["hidden_size"],
+        "intermediate_size": config["intermediate_size"],
+        "num_layers": config["num_hidden_layers"],
+        "num_heads": heads,
+        "num_kv_heads": config.get("num_key_value_heads") or heads,
+        "head_dim": config.get("head_dim") or config["hidden_size"] // heads,
+        "vocab_size": config["vocab_size"],
+        "tied": bool(config.get("tie_word_embeddings", False)),
+    }
+
+
 @dataclass(frozen=True)
 class ModelShape:
     """Sizes of a decoder-only model; biases on q, k and v go with the model type qwen2."""
@@ -46,18 +62,7 @@ class ModelShape:
         for flag in ("attention_bias", "mlp_bias"):
             if config.get(flag):
                 raise ValueError(f"{where}: {flag} is set, only Qwen2's biases are supported")
-        heads = config["num_attention_heads"]
-        return ModelShape(
-            model_type=model_type,
-            hidden_size=config["hidden_size"],
-            intermediate_size=config["intermediate_size"],
-            num_layers=config["num_hidden_layers"],
-            num_heads=heads,
-            num_kv_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-            vocab_size=config["vocab_size"],
-            tied=bool(config.get("tie_word_embeddings", False)),
-        )
+        return ModelShape(**shape_fields(config))
 
 
 PUBLISHED: dict[str, ModelShape] = {

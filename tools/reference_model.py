@@ -19,6 +19,7 @@ import numpy as np
 
 import awq_format
 from byte_bpe import ByteBpe
+from model_shapes import shape_fields
 from safetensors_io import Checkpoint, round_to_bf16
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -55,7 +56,6 @@ class ModelConfig:
         model_type = config.get("model_type", "")
         if model_type not in MODEL_TYPES:
             raise ValueError(f"model_type {model_type!r}, expected one of {', '.join(MODEL_TYPES)}")
-        heads = config["num_attention_heads"]
         rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
         rope.setdefault("rope_theta", config.get("rope_theta", 10000.0))
         rope["rope_type"] = rope.get("rope_type", rope.get("type", "default"))
@@ -63,16 +63,8 @@ class ModelConfig:
         if model_type != "mistral" and not config.get("use_sliding_window", False):
             window = None
         return ModelConfig(
-            model_type=model_type,
-            hidden_size=config["hidden_size"],
-            intermediate_size=config["intermediate_size"],
-            num_layers=config["num_hidden_layers"],
-            num_heads=heads,
-            num_kv_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-            vocab_size=config["vocab_size"],
+            **shape_fields(config),
             rms_eps=config["rms_norm_eps"],
-            tied=bool(config.get("tie_word_embeddings", False)),
             rope=rope,
             max_positions=config.get("max_position_embeddings", 2048),
             window=window,

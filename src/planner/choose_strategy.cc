@@ -25,11 +25,6 @@ struct Setting {
   double rate() const { return tokens / seconds; }
 };
 
-double step_seconds(const CostTable& costs, Role role, int32_t rows) {
-  return static_cast<double>(costs.at(role, rows)) +
-         static_cast<double>(costs.seconds[static_cast<size_t>(role)][0]);
-}
-
 // The tree's chances after each draft step: chances[d] for depth d, descending, the root first.
 std::vector<std::vector<double>> grow(const std::vector<double>& rank_chances, int32_t width,
                                       int32_t depth) {
@@ -66,10 +61,10 @@ std::vector<Setting> predict(const CostTable& costs, const std::vector<double>& 
     // The first step runs the root alone.
     double drafting = 0.0;
     for (int32_t depth = 1; depth <= kMaxDepth; ++depth) {
-      drafting += step_seconds(costs, Role::kDraft, depth == 1 ? 1 : width);
+      drafting += costs.at(Role::kDraft, depth == 1 ? 1 : width);
       for (int32_t rows : kVerifyTokens) {
         settings.push_back({rows, width, depth, best_sum(trees[static_cast<size_t>(depth)], rows),
-                            drafting + step_seconds(costs, Role::kTarget, rows)});
+                            drafting + costs.at(Role::kTarget, rows)});
       }
     }
   }
@@ -117,7 +112,7 @@ StrategyChoice choose_strategy(const PlannerInput& input) {
     choice.report = "no costs measured: " + choice.name + "\n";
     return choice;
   }
-  const Setting plain{1, 0, 0, 1.0, step_seconds(costs, Role::kTarget, 1)};
+  const Setting plain{1, 0, 0, 1.0, costs.at(Role::kTarget, 1)};
   choice.seconds_per_round = plain.seconds;
   choice.report = line("autoregressive", plain, plain.rate());
   if (!input.has_draft_model) {

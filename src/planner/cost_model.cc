@@ -47,10 +47,6 @@ void CostModel::fit(std::span<const CostPoint> points) {
   }
 }
 
-void CostModel::set_host_seconds(Role role, double seconds) {
-  host_seconds_[static_cast<size_t>(role)] = std::max(0.0, seconds);
-}
-
 double CostModel::at(const Curve& curve, double rows) {
   size_t upper = 1;
   while (upper + 1 < kKnots.size() && static_cast<double>(kKnots[upper]) < rows) ++upper;
@@ -108,7 +104,6 @@ CostTable CostModel::table() const {
   CostTable table;
   for (size_t role = 0; role < curves_.size(); ++role) {
     if (!fitted_[role]) continue;
-    table.seconds[role][0] = static_cast<float>(host_seconds_[role]);
     for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
       table.seconds[role][static_cast<size_t>(rows)] = static_cast<float>(at(curves_[role], rows));
     }

@@ -29,8 +29,6 @@ class CostModel {
   // smallest; above the largest: along the last two, or 4% of the first row a row if there is only
   // one. Points with rows < 1 or seconds that are not positive and finite are ignored.
   void fit(std::span<const CostPoint> points);
-  // Host cost of a Step that runs alone; index 0 of the table.
-  void set_host_seconds(Role role, double seconds);
   // One Step while serving. An observation moves the curve by at most 2.5%, so a preempted Step
   // that took ten times as long does no harm. A change by more than a quarter that lasts for eight
   // Steps of a role, two exceptions allowed, is followed at once (a neighbour has come or gone, or
@@ -58,7 +56,6 @@ class CostModel {
   std::array<Curve, kNumRoles> curves_{};
   std::array<Recent, kNumRoles> recent_{};
   std::array<bool, kNumRoles> fitted_{};
-  std::array<double, kNumRoles> host_seconds_{};
 };
 
 }  // namespace forerun

@@ -59,14 +59,12 @@ AdaptiveGrowth::AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAccep
 }
 
 void AdaptiveGrowth::on_costs(const CostTable& costs) {
-  const float plain = costs.at(Role::kTarget, 1) + costs.at(Role::kTarget, 0);
+  const float plain = costs.at(Role::kTarget, 1);
   for (size_t rows = 1; rows < target_time_.size(); ++rows) {
     const auto n = static_cast<int32_t>(rows);
     if (costs.measured()) {
-      const float target_host = costs.seconds[static_cast<size_t>(Role::kTarget)][0];
-      const float draft_host = costs.seconds[static_cast<size_t>(Role::kDraft)][0];
-      target_time_[rows] = (costs.at(Role::kTarget, n) + target_host) / (plain + target_host);
-      draft_time_[rows] = (costs.at(Role::kDraft, n) + draft_host) / (plain + target_host);
+      target_time_[rows] = costs.at(Role::kTarget, n) / plain;
+      draft_time_[rows] = costs.at(Role::kDraft, n) / plain;
     } else {
       target_time_[rows] = 1.0f + kUnmeasuredRow * static_cast<float>(n - 1);
       draft_time_[rows] = kUnmeasuredDraft * target_time_[rows];

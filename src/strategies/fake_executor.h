@@ -52,7 +52,7 @@ class FakeExecutor {
   // Virtual seconds spent so far by these costs, prefill excluded.
   double seconds(const CostTable& costs) const {
     double sum = 0.0;
-    for (const auto& [role, rows] : steps_) sum += costs.at(role, rows) + costs.at(role, 0);
+    for (const auto& [role, rows] : steps_) sum += costs.at(role, rows);
     return sum;
   }
   const std::vector<std::pair<Role, int32_t>>& steps() const { return steps_; }

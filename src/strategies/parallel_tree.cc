@@ -37,7 +37,7 @@ void ParallelTree::on_costs(const CostTable& costs) {
   const bool known = costs.measured() && costs.at(Role::kDraft, 1) > 0.0f;
   if (!config_.sizes_from_costs || !known) return;
   const auto steps_of = [&](int32_t width) {
-    const float step = costs.at(Role::kDraft, width) + costs.at(Role::kDraft, 0);
+    const float step = costs.at(Role::kDraft, width);
     const float target = costs.at(Role::kTarget, config_.verify_tokens);
     return static_cast<int32_t>(std::clamp(target / step, 1.0f, kMaxDepth));
   };

@@ -94,9 +94,8 @@ inline Simulated simulate(const StrategyOptions& options, const FakeModels& mode
   }
   const auto decoded = static_cast<double>(emitted - 1);
   const StrategyStats stats = (*strategy)->stats();
-  return {
-      decoded * (costs.at(Role::kTarget, 1) + costs.at(Role::kTarget, 0)) / executor.seconds(costs),
-      decoded / static_cast<double>(stats.target_steps)};
+  return {decoded * costs.at(Role::kTarget, 1) / executor.seconds(costs),
+          decoded / static_cast<double>(stats.target_steps)};
 }
 
 // As simulate(), but target and draft run side by side, each on devices of its own: a Step of
@@ -130,8 +129,7 @@ inline Simulated simulate_side_by_side(const StrategyOptions& options, const Fak
         const size_t before = executor.steps().size();
         auto result = executor.run(role);
         const bool counts = executor.steps().size() > before;  // prefill is free, as in simulate()
-        const double seconds =
-            counts ? costs.at(role, executor.steps().back().second) + costs.at(role, 0) : 0.0;
+        const double seconds = counts ? costs.at(role, executor.steps().back().second) : 0.0;
         if (result) lane = Running{now + seconds, std::move(*result)};
       }
     }
@@ -146,7 +144,7 @@ inline Simulated simulate_side_by_side(const StrategyOptions& options, const Fak
     (*strategy)->on_result(result, out);
   }
   const auto decoded = static_cast<double>(emitted - 1);
-  return {decoded * (costs.at(Role::kTarget, 1) + costs.at(Role::kTarget, 0)) / now,
+  return {decoded * costs.at(Role::kTarget, 1) / now,
           decoded / static_cast<double>((*strategy)->stats().target_steps)};
 }
 

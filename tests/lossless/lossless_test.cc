@@ -155,6 +155,19 @@ std::vector<Request> parallel_requests(Request request) {
   return requests;
 }
 
+// serial_tree in every shape with guesses from `source`, and every parallel_tree.
+void expect_every_tree_gives(const Output& plain, Engine& engine, Request request,
+                             const std::string& source) {
+  for (const std::string& shape : kShapes) {
+    request.speculation =
+        SpeculationOptions{.strategy = "serial_tree", .source = source, .shape = shape};
+    expect_same(plain, complete(engine, request), describe(request));
+  }
+  for (const Request& parallel : parallel_requests(request)) {
+    expect_same(plain, complete(engine, parallel), describe(parallel));
+  }
+}
+
 class Lossless : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(Lossless, EveryShapeAndSourceEqualsPlainDecoding) {
@@ -260,14 +273,7 @@ TEST(LosslessEnds, StopStringsEndTokensAndLengthCutAlike) {
       request.stop = {whole.text.substr(whole.text.size() / 2, 2)};
     }
     const Output plain = complete(*engine, request);
-    for (const std::string& shape : kShapes) {
-      request.speculation =
-          SpeculationOptions{.strategy = "serial_tree", .source = "model+suffix", .shape = shape};
-      expect_same(plain, complete(*engine, request), describe(request));
-    }
-    for (const Request& parallel : parallel_requests(request)) {
-      expect_same(plain, complete(*engine, parallel), describe(parallel));
-    }
+    expect_every_tree_gives(plain, *engine, request, "model+suffix");
   }
 }
 
@@ -281,14 +287,7 @@ TEST(LosslessEnds, TheWholeContextCanBeFilled) {
   request.speculation = SpeculationOptions{.strategy = "autoregressive"};
   const Output plain = complete(*engine, request);
   ASSERT_TRUE(plain.error.ok()) << plain.error.message();
-  for (const std::string& shape : kShapes) {
-    request.speculation =
-        SpeculationOptions{.strategy = "serial_tree", .source = "model", .shape = shape};
-    expect_same(plain, complete(*engine, request), describe(request));
-  }
-  for (const Request& parallel : parallel_requests(request)) {
-    expect_same(plain, complete(*engine, parallel), describe(parallel));
-  }
+  expect_every_tree_gives(plain, *engine, request, "model");
 }
 
 // Rule `rejection` at temperature 0 has nothing to draw: it must equal plain decoding too.

@@ -69,6 +69,9 @@ class LinearWeight {
   const Storage& storage() const { return *storage_; }
 
  private:
+  template <class T>
+  static LinearWeight view_as(WeightFormat format, MatrixView<const T> w);
+
   int64_t out_ = 0;
   int64_t in_ = 0;
   WeightFormat format_ = WeightFormat::kF32;

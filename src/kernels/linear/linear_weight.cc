@@ -96,35 +96,24 @@ const char* weight_format_name(WeightFormat format) {
   return "?";
 }
 
+template <class T>
+LinearWeight LinearWeight::view_as(WeightFormat format, MatrixView<const T> w) {
+  LinearWeight weight;
+  weight.out_ = w.dim(0);
+  weight.in_ = w.dim(1);
+  weight.format_ = format;
+  weight.bytes_ = static_cast<size_t>(w.size()) * sizeof(T);
+  weight.storage_ = view_storage(w);
+  return weight;
+}
+
 LinearWeight LinearWeight::view(MatrixView<const float> w) {
-  LinearWeight weight;
-  weight.out_ = w.dim(0);
-  weight.in_ = w.dim(1);
-  weight.format_ = WeightFormat::kF32;
-  weight.bytes_ = static_cast<size_t>(w.size()) * sizeof(float);
-  weight.storage_ = view_storage(w);
-  return weight;
+  return view_as(WeightFormat::kF32, w);
 }
-
 LinearWeight LinearWeight::view(MatrixView<const bf16> w) {
-  LinearWeight weight;
-  weight.out_ = w.dim(0);
-  weight.in_ = w.dim(1);
-  weight.format_ = WeightFormat::kBf16;
-  weight.bytes_ = static_cast<size_t>(w.size()) * sizeof(bf16);
-  weight.storage_ = view_storage(w);
-  return weight;
+  return view_as(WeightFormat::kBf16, w);
 }
-
-LinearWeight LinearWeight::view(MatrixView<const f16> w) {
-  LinearWeight weight;
-  weight.out_ = w.dim(0);
-  weight.in_ = w.dim(1);
-  weight.format_ = WeightFormat::kF16;
-  weight.bytes_ = static_cast<size_t>(w.size()) * sizeof(f16);
-  weight.storage_ = view_storage(w);
-  return weight;
-}
+LinearWeight LinearWeight::view(MatrixView<const f16> w) { return view_as(WeightFormat::kF16, w); }
 
 namespace {
 
