@@ -12,8 +12,8 @@ namespace forerun {
 // Seconds that a Step of a role takes at a number of rows, at the context the table was made for.
 struct CostTable {
   static constexpr int32_t kMaxRows = 128;
-  // seconds[role][rows], rows in [1, kMaxRows], the host's work for the Step included; index 0 stays
-  // zero. All zero: nothing has been measured.
+  // seconds[role][rows], rows in [1, kMaxRows], the host's work for the Step included; index 0
+  // stays zero. All zero: nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
 
   bool measured() const { return at(Role::kTarget, 1) > 0.0f; }
