@@ -13,10 +13,18 @@ if(FORERUN_BENCHES)
   target_link_libraries(linear_cuda_bench PRIVATE forerun_linear_cuda)
 endif()
 
+forerun_library(attention_cuda
+  SOURCES attention/attention_plan_cuda.cc attention/attention_cuda.cu attention/kv_rows_cuda.cu
+  DEPS device_cuda base attention linear_cuda)
+forerun_test(attention_plan_cuda_test SOURCES attention/attention_plan_cuda_test.cc
+  DEPS attention_cuda LABELS fast)
+forerun_library(rms_norm_cuda SOURCES rms_norm/rms_norm_cuda.cu DEPS device_cuda base)
+forerun_library(embedding_cuda SOURCES embedding/embedding_cuda.cu DEPS device_cuda base)
+
 # All code that only a CUDA compiler sees: what a machine without a GPU can still check.
 add_custom_target(cuda_code)
 add_dependencies(cuda_code forerun_linear_cuda)
-foreach(program linear_plan_cuda_test linear_cuda_test linear_cuda_bench)
+foreach(program linear_plan_cuda_test linear_cuda_test linear_cuda_bench attention_plan_cuda_test)
   if(TARGET ${program})
     add_dependencies(cuda_code ${program})
   endif()

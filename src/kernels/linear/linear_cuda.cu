@@ -45,10 +45,6 @@ __device__ __forceinline__ void add(float4& a, const float4& b) {
 __device__ __forceinline__ float silu_times(float gate, float up) {
   return gate / (1.0f + __expf(-gate)) * up;
 }
-__device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
-  const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&v);
-}
 
 // Outputs 4g .. 4g + 3 of a tile, of two rows: v[half] holds {output 2 half, row}, {same, row + 1},
 // {output 2 half + 1, row}, {same, row + 1}.
@@ -72,7 +68,11 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, int ti
         if (i < count) y[i] += __bfloat162float(args.residual[at + i]);
       }
     }
-    if (count == 4) {
+    if (args.output_f32 != nullptr) {
+      for (int i = 0; i < 4; ++i) {
+        if (i < count) args.output_f32[at + i] = y[i];
+      }
+    } else if (count == 4) {
       *reinterpret_cast<uint2*>(args.output + at) =
           make_uint2(pack_bf16x2(y[0], y[1]), pack_bf16x2(y[2], y[3]));
     } else {
@@ -404,7 +404,12 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
     return Status(StatusCode::kInvalidArgument, std::string("linear on a GPU: ") + what);
   };
   if (call.rows < 1) return refuse("rows must be at least 1");
-  if (call.input == nullptr || call.output == nullptr) return refuse("input or output is missing");
+  if (call.input == nullptr || (call.output == nullptr) == (call.output_f32 == nullptr)) {
+    return refuse("an input and one of the two outputs are needed");
+  }
+  if (call.output_f32 != nullptr && (call.gated || call.residual != nullptr)) {
+    return refuse("a gated layer and one with a residual have bf16 outputs");
+  }
   if (call.input_stride < plan.in_features || call.input_stride % 8 != 0) {
     return refuse("input_stride must be a multiple of 8 and hold a row");
   }
@@ -429,6 +434,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.weight = weight.data();
   args.input = call.input;
   args.output = call.output;
+  args.output_f32 = call.output_f32;
   args.bias = call.bias;
   args.residual = call.residual;
   args.input_stride = call.input_stride;

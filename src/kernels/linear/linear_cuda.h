@@ -60,6 +60,7 @@ struct LinearCall {
   const __nv_bfloat16* input = nullptr;  // [rows][input_stride], input_stride a multiple of 8
   int64_t input_stride = 0;
   __nv_bfloat16* output = nullptr;  // [rows][output_stride], output_stride a multiple of 4
+  float* output_f32 = nullptr;      // in place of `output`: unrounded; no residual, not gated
   int64_t output_stride = 0;
   int rows = 0;
   const __nv_bfloat16* bias = nullptr;      // [out] or null; not with `gated`

@@ -17,6 +17,7 @@ struct LinearKernelArgs {
   const std::byte* weight;
   const __nv_bfloat16* input;
   __nv_bfloat16* output;
+  float* output_f32;
   const __nv_bfloat16* bias;
   const __nv_bfloat16* residual;
   int64_t input_stride, output_stride;

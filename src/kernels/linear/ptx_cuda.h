@@ -136,4 +136,61 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0,%1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// A row-major 8 x 8 matrix of 16-bit elements, two of a row in each lane, to its transpose.
+__device__ __forceinline__ uint32_t transpose_8x8(uint32_t v) {
+  uint32_t r;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0,%1;" : "=r"(r) : "r"(v));
+  return r;
+}
+// Four 8 x 8 matrices, transposed; lane i gives the address of row i % 8 of matrix i / 8.
+__device__ __forceinline__ void load_matrices_transposed(uint32_t (&a)[4], uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(row)
+               : "memory");
+}
+// 16 bytes from global to shared memory by the lane itself; zeros where not `valid`.
+__device__ __forceinline__ void copy_16_async(uint32_t target, const void* source, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(target), "l"(source),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;"); }
+// Returns once the lane's own copies have landed.
+__device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+__device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
+  const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&v);
+}
+
+// Data that blocks of one launch exchange does not pass through an SM's own cache.
+__device__ __forceinline__ void store_through_l2(float* target, float4 v) {
+  asm volatile("st.global.cg.v4.f32 [%0],{%1,%2,%3,%4};" ::"l"(target), "f"(v.x), "f"(v.y),
+               "f"(v.z), "f"(v.w)
+               : "memory");
+}
+__device__ __forceinline__ float4 load_through_l2(const float* source) {
+  float4 v;
+  asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3},[%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(source)
+               : "memory");
+  return v;
+}
+// Counts one arrival, after everything that this block's threads wrote before a __syncthreads().
+__device__ __forceinline__ void arrive_release(uint32_t* counter) {
+  __threadfence();
+  asm volatile("red.release.gpu.global.add.u32 [%0],1;" ::"l"(counter) : "memory");
+}
+// Waits for `count` arrivals; false after about a second, when something is broken.
+__device__ __forceinline__ bool wait_acquire(const uint32_t* counter, uint32_t count) {
+  for (int polls = 0; polls < 1 << 21; ++polls) {
+    uint32_t arrived;
+    asm volatile("ld.acquire.gpu.global.u32 %0,[%1];" : "=r"(arrived) : "l"(counter) : "memory");
+    if (arrived >= count) return true;
+  }
+  return false;
+}
+
 }  // namespace forerun::cuda

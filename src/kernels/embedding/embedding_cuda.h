@@ -1,0 +1,36 @@
+// The first kernel of a forward on a GPU: brings the step's data from mapped host memory into the
+// device's, so that later kernels do not cross the bus for it, and looks up the rows' tokens.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "forerun/status.h"
+
+namespace forerun::cuda {
+
+struct EmbeddingCallCuda {
+  // Mapped host memory: at `bytes_offset` an int32, how many bytes to copy to `target` (a multiple
+  // of 16); at `tokens_offset` the rows' tokens, int32 [rows].
+  const std::byte* source = nullptr;
+  std::byte* target = nullptr;
+  int32_t bytes_offset = 0;
+  int32_t tokens_offset = 0;
+  // [table_tokens][dim], of the tokens from `first_token` on; others give zeros.
+  const __nv_bfloat16* table = nullptr;
+  int32_t first_token = 0;
+  int32_t table_tokens = 0;
+  int64_t dim = 0;                  // a multiple of 8
+  __nv_bfloat16* output = nullptr;  // [rows][dim]
+  int32_t rows = 0;
+  uint32_t* to_clear = nullptr;  // [clear_count] set to zero
+  int32_t clear_count = 0;
+};
+
+// Submits one launch that waits for everything before it in the stream.
+Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream);
+
+}  // namespace forerun::cuda

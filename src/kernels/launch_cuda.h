@@ -1,0 +1,32 @@
+// Launches a kernel that takes part in programmatic dependent launch: it may start before the
+// stream's previous kernel has ended, and itself waits (wait_for_previous_kernel) before it touches
+// what that one writes.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "device/cuda/cuda_error.h"
+#include "forerun/status.h"
+
+namespace forerun::cuda {
+
+template <class... Parameters, class... Arguments>
+Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                        cudaStream_t stream, const char* doing, Arguments... arguments) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, arguments...), doing);
+  return {};
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,79 @@
+// A decoder on one GPU: weights and a paged cache in its memory, forwards as replays of graphs.
+//
+// forward(), move_kv() and logits() from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_stream.h"
+#include "model/cuda/decoder_weights_cuda.h"
+#include "model/cuda/load_decoder_cuda.h"
+#include "model/cuda/step_block_cuda.h"
+#include "model/decoder.h"
+
+namespace forerun::cuda {
+
+class DecoderCuda : public Decoder {
+ public:
+  static Result<std::unique_ptr<DecoderCuda>> load(const Checkpoint& checkpoint,
+                                                   const DecoderCudaOptions& options);
+
+  const ModelConfig& config() const override { return config_; }
+  int64_t kv_blocks() const override { return kv_blocks_; }
+  int64_t kv_block_bytes() const override { return kv_block_stride(); }
+  Status forward(const Step& step) override;
+  MatrixView<const float> logits() const override;
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
+
+  // For measuring: submits the graph of the last pass again, `times` in a row.
+  Status replay(int times);
+  const Stream& stream() const { return stream_; }
+
+ private:
+  // Rows rounded up to what a graph is made for, logits' rows likewise, and whether attention is
+  // whole (AttentionPlanCuda).
+  using GraphKey = std::tuple<int32_t, int32_t, bool>;
+
+  DecoderCuda(const ModelConfig& config, int32_t device, Stream stream)
+      : config_(config), device_(device), stream_(std::move(stream)) {}
+  Status allocate(int64_t kv_blocks);
+  Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row);
+  // Submits all kernels of a pass.
+  Status submit(GraphKey key);
+  Status submit_layer(size_t layer_idx, int32_t rows, bool whole);
+  PagedKvCuda layer_kv(size_t layer_idx) const;
+  int64_t kv_block_stride() const { return int64_t{config_.num_layers} * layer_kv_bytes_; }
+  Status reserve_logits(int64_t rows);
+
+  ModelConfig config_;
+  int32_t device_;
+  Stream stream_;
+  DecoderWeightsCuda weights_;
+  QkvLayout qkv_;
+  RopeTable rope_;
+  StepShapeCuda shape_;
+  StepBlockCuda block_;
+  std::map<GraphKey, Graph> graphs_;
+  const Graph* last_graph_ = nullptr;
+
+  int64_t kv_blocks_ = 0;
+  int64_t layer_kv_bytes_ = 0;
+  DeviceBuffer kv_;
+  PinnedBuffer pinned_step_;
+  DeviceBuffer step_;
+  // Activations of a pass, bf16: [kMostPassRows][..].
+  DeviceBuffer hidden_, normalized_, qkv_out_, q_, attended_, mlp_;
+  DeviceBuffer partials_, arrivals_, failed_;
+  DeviceBuffer device_logits_;  // f32 [kMostPassRows][live vocabulary]
+  PinnedBuffer logits_;         // f32 [logits_capacity_][live vocabulary]
+  int64_t logits_rows_ = 0;
+  int64_t logits_capacity_ = 0;
+};
+
+}  // namespace forerun::cuda

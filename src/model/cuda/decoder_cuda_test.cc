@@ -1,0 +1,220 @@
+// A whole decoder on a GPU: logits against the CPU's, and bits that do not depend on how a Step is
+// cut, on slots, companions or trees. Toy models of every family and format.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/testing.h"
+#include "device/cuda/cuda_devices.h"
+#include "model/cuda/load_decoder_cuda.h"
+#include "model/testing.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kVocab = 96;
+constexpr int32_t kTokens = 1100;
+constexpr int64_t kKvBlocks = 40;
+
+struct Case {
+  const char* name;
+  const char* family;
+  int32_t hidden, intermediate, heads, kv_heads, head_dim;
+  int32_t window;
+  ToySpec::Quantization quantization;
+  int32_t group;
+  DType dtype;
+  bool tied;
+};
+
+constexpr auto kPlain = ToySpec::Quantization::kNone;
+constexpr auto kAwq = ToySpec::Quantization::kAwq;
+constexpr Case kCases[] = {
+    {"llama_bf16", "llama", 256, 512, 8, 2, 32, 0, kPlain, 0, DType::kBf16, false},
+    {"llama_f16_tied", "llama", 64, 96, 4, 4, 16, 0, kPlain, 0, DType::kF16, true},
+    {"llama_int4", "llama", 256, 384, 4, 2, 64, 0, kAwq, 128, DType::kF16, false},
+    {"llama_int4_group32", "llama", 128, 256, 4, 2, 32, 0, kAwq, 32, DType::kF16, false},
+    {"qwen2_int4_wide", "qwen2", 1024, 2048, 8, 2, 128, 0, kAwq, 128, DType::kF16, false},
+    {"qwen3_bf16", "qwen3", 256, 512, 4, 1, 128, 0, kPlain, 0, DType::kBf16, true},
+    {"mistral_window", "mistral", 128, 256, 8, 2, 64, 600, kPlain, 0, DType::kBf16, false},
+    {"mistral_head80", "mistral", 320, 512, 4, 2, 80, 100, kPlain, 0, DType::kBf16, false},
+    {"llama_head256", "llama", 256, 256, 2, 1, 256, 0, kPlain, 0, DType::kBf16, false},
+    {"llama_group16", "llama", 256, 256, 16, 1, 64, 0, kPlain, 0, DType::kBf16, false},
+    {"llama_f32", "llama", 96, 160, 3, 1, 32, 0, kPlain, 0, DType::kF32, false},
+};
+
+class DecoderCuda : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const auto devices = cuda::list_devices();
+    ASSERT_TRUE(devices.ok()) << devices.status().message();
+    if (devices->empty()) GTEST_SKIP() << "no GPU";
+    const Case& the = GetParam();
+    ToySpec spec;
+    spec.family = the.family;
+    spec.hidden_size = the.hidden;
+    spec.intermediate_size = the.intermediate;
+    spec.num_heads = the.heads;
+    spec.num_kv_heads = the.kv_heads;
+    spec.head_dim = the.head_dim;
+    spec.vocab_size = kVocab;
+    spec.max_position = 2048;
+    spec.sliding_window = the.window;
+    spec.quantization = the.quantization;
+    spec.awq_group_size = the.group > 0 ? the.group : 32;
+    spec.dtype = the.dtype;
+    spec.tied = the.tied;
+    const Status written = write_toy_checkpoint(dir_.path(), spec);
+    ASSERT_TRUE(written.ok()) << written.message();
+    for (int32_t index = 0; index < kTokens; ++index) {
+      tokens_.push_back((index * index * 7 + index * 31 + 5) % kVocab);
+    }
+    auto checkpoint = Checkpoint::open(dir_.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
+    cuda::DecoderCudaOptions options;
+    options.kv_blocks = kKvBlocks;
+    auto decoder = cuda::load_decoder_cuda(*checkpoint_, options);
+    ASSERT_TRUE(decoder.ok()) << decoder.status().message();
+    decoder_ = std::move(*decoder);
+  }
+  std::span<const int32_t> tokens(int32_t begin, int32_t end) const {
+    return std::span<const int32_t>(tokens_).subspan(static_cast<size_t>(begin),
+                                                     static_cast<size_t>(end - begin));
+  }
+  static std::vector<float> run(Decoder& decoder, std::span<const int32_t> part, int32_t begin,
+                                int64_t rows_per_step, std::vector<int32_t> blocks) {
+    auto logits = SequenceDriver(&decoder, std::move(blocks)).run(part, begin, rows_per_step);
+    EXPECT_TRUE(logits.ok()) << logits.status().message();
+    return logits.ok() ? std::move(*logits) : std::vector<float>();
+  }
+  static std::vector<float> row(const std::vector<float>& logits, int64_t row_idx) {
+    return {logits.begin() + row_idx * kVocab, logits.begin() + (row_idx + 1) * kVocab};
+  }
+  static std::vector<int32_t> blocks() { return SequenceDriver::blocks_for(kTokens); }
+
+  TempDir dir_;
+  std::vector<int32_t> tokens_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<Decoder> decoder_;
+};
+
+TEST_P(DecoderCuda, LogitsAreTheCpus) {
+  CpuDecoderOptions options;
+  options.kv_blocks = kKvBlocks;
+  auto cpu = LoadedDecoder::open(dir_.path(), 2, options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const std::vector<float> expected = run(*cpu->decoder, tokens_, 0, 256, blocks());
+  const std::vector<float> found = run(*decoder_, tokens_, 0, 256, blocks());
+  ASSERT_EQ(found.size(), expected.size());
+  double square = 0;
+  double norm = 0;
+  double worst = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double difference = static_cast<double>(found[i]) - expected[i];
+    square += difference * difference;
+    norm += static_cast<double>(expected[i]) * expected[i];
+    worst = std::max(worst, std::abs(difference));
+    ASSERT_TRUE(std::isfinite(found[i])) << "logit " << i;
+  }
+  EXPECT_LT(std::sqrt(square / norm), 2e-2) << "largest difference " << worst;
+}
+
+TEST_P(DecoderCuda, RowsPerStepAndBlocks) {
+  const std::vector<float> expected = run(*decoder_, tokens_, 0, 1, blocks());
+  std::vector<int32_t> scattered = SequenceDriver::blocks_for(kTokens, 20);
+  std::reverse(scattered.begin(), scattered.end());
+  for (const int64_t rows : {2, 8, 9, 33, 64, 1024}) {
+    EXPECT_TRUE(run(*decoder_, tokens_, 0, rows, scattered) == expected) << rows << " rows";
+  }
+}
+
+// A tree behind a prefix of 250 tokens: one path continues the sequence, the siblings do not.
+TEST_P(DecoderCuda, TreesAndCommits) {
+  constexpr int32_t kPrefix = 250;
+  constexpr int32_t kDepth = 25;  // into the next tile
+  Decoder& decoder = *decoder_;
+  const std::vector<float> expected = run(decoder, tokens(0, 300), 0, 1, blocks());
+  const std::vector<int32_t> table = SequenceDriver::blocks_for(kTokens, 20);
+  run(decoder, tokens(0, kPrefix), 0, kPrefix, table);
+  Step step;
+  step.sequences.push_back({table.data()});
+  std::vector<int32_t> path;
+  for (int32_t depth = 0; depth < kDepth; ++depth) {
+    const int32_t right = tokens_[static_cast<size_t>(kPrefix + depth)];
+    for (const bool on_path : {false, true}) {
+      StepRow node;
+      node.token = on_path ? right : (right + 1) % kVocab;
+      node.position = kPrefix + depth;
+      node.slot = kPrefix + 2 * depth + (on_path ? 1 : 0);
+      node.boundary = kPrefix;
+      node.ancestor_begin = static_cast<int32_t>(step.ancestors.size());
+      node.wants_logits = true;
+      step.ancestors.insert(step.ancestors.end(), path.begin(), path.end());
+      step.ancestors.push_back(node.slot);
+      step.rows.push_back(node);
+      if (on_path) path.push_back(node.slot);
+    }
+  }
+  const Status ran = decoder.forward(step);
+  ASSERT_TRUE(ran.ok()) << ran.message();
+  const std::vector<float> tree = copy_logits(decoder);
+  for (int32_t depth = 0; depth < kDepth; ++depth) {
+    EXPECT_TRUE(row(tree, 2 * depth + 1) == row(expected, kPrefix + depth)) << "depth " << depth;
+    EXPECT_FALSE(row(tree, 2 * depth) == row(expected, kPrefix + depth)) << "depth " << depth;
+  }
+  // The path becomes prefix, and the sequence goes on from it.
+  std::vector<KvMove> moves;
+  for (int32_t depth = 0; depth < kDepth; ++depth) {
+    moves.push_back({path[static_cast<size_t>(depth)], kPrefix + depth});
+  }
+  ASSERT_TRUE(decoder.move_kv({table.data()}, moves).ok());
+  const std::vector<float> rest =
+      run(decoder, tokens(kPrefix + kDepth, 300), kPrefix + kDepth, 5, table);
+  EXPECT_TRUE(rest ==
+              std::vector<float>(expected.begin() + (kPrefix + kDepth) * kVocab, expected.end()));
+}
+
+TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
+  Decoder& decoder = *decoder_;
+  const std::vector<float> expected = run(decoder, tokens(0, 330), 0, 1, blocks());
+  const std::vector<int32_t> first = SequenceDriver::blocks_for(kTokens, 20);
+  const std::vector<int32_t> second = {0, 1, 2, 3, 4, 5};
+  for (const int32_t wanted_from : {0, 299, 300}) {
+    Step step;
+    step.sequences.push_back({second.data()});
+    step.sequences.push_back({first.data()});
+    SequenceDriver::add_prefix_rows(step, 0, tokens(40, 43), 0, true);
+    SequenceDriver::add_prefix_rows(step, 1, tokens(0, wanted_from), 0, false);
+    SequenceDriver::add_prefix_rows(step, 1, tokens(wanted_from, 300), wanted_from, true);
+    ASSERT_TRUE(decoder.forward(step).ok());
+    const std::vector<float> found = copy_logits(decoder);
+    ASSERT_EQ(found.size(), static_cast<size_t>((3 + 300 - wanted_from) * kVocab));
+    EXPECT_TRUE(std::equal(found.begin() + 3 * kVocab, found.end(),
+                           expected.begin() + wanted_from * kVocab))
+        << "wanted from " << wanted_from;
+  }
+}
+
+TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
+  cuda::DecoderCudaOptions options;
+  options.kv_blocks = int64_t{1} << 24;
+  const auto refused = cuda::load_decoder_cuda(*checkpoint_, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  Step step;
+  const std::vector<int32_t> table = blocks();
+  step.sequences.push_back({table.data()});
+  step.rows.push_back({.token = kVocab, .boundary = 1});
+  EXPECT_EQ(decoder_->forward(step).code(), StatusCode::kInvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecoderCuda, testing::ValuesIn(kCases),
+                         [](const testing::TestParamInfo<Case>& the) { return the.param.name; });
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,40 @@
+// Loads a decoder onto a GPU. Free of CUDA's own headers, for those who only use it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "checkpoint/checkpoint.h"
+#include "forerun/status.h"
+#include "model/decoder.h"
+
+namespace forerun::cuda {
+
+struct DecoderCudaOptions {
+  int32_t device = 0;
+  int64_t kv_blocks = 0;  // capacity, in blocks of kKvBlockTokens
+  // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
+  // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
+  std::optional<int32_t> live_vocab;
+  // Told the fraction of the weights that is loaded, in [0, 1], on the calling thread.
+  std::function<void(double)> progress;
+};
+
+// A decoder with bf16 activations: AWQ int4 layers of group 128 as they are, every other format as
+// bf16. Weights and cache are the GPU's; logits() is host memory. `checkpoint` is not needed
+// afterwards. Use from one thread at a time. Fails with the figures where the memory does not
+// suffice (kResourceExhausted), and on layers that the kernels do not take (kUnsupported).
+Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
+                                                   DecoderCudaOptions options);
+
+// What the decoder takes of the GPU beside the cache, in bytes, and a block of the cache.
+struct DecoderCudaMemory {
+  int64_t weight_bytes = 0;
+  int64_t buffer_bytes = 0;
+  int64_t kv_block_bytes = 0;
+};
+DecoderCudaMemory estimate_decoder_cuda_memory(const Checkpoint& checkpoint);
+
+}  // namespace forerun::cuda

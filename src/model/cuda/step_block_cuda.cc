@@ -1,0 +1,89 @@
+#include "model/cuda/step_block_cuda.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace forerun::cuda {
+namespace {
+
+// Appends what the kernels read at 16-byte boundaries.
+class Writer {
+ public:
+  explicit Writer(std::vector<std::byte>* bytes) : bytes_(bytes) {}
+  template <class T>
+  int32_t append(std::span<const T> values) {
+    const size_t offset = bytes_->size();
+    bytes_->resize(offset + (values.size_bytes() + 15) / 16 * 16);
+    if (!values.empty()) std::memcpy(bytes_->data() + offset, values.data(), values.size_bytes());
+    return static_cast<int32_t>(offset);
+  }
+  // Room for `count` values, to be written by place().
+  template <class T>
+  int32_t reserve(size_t count) {
+    const size_t offset = bytes_->size();
+    bytes_->resize(offset + (count * sizeof(T) + 15) / 16 * 16);
+    return static_cast<int32_t>(offset);
+  }
+  template <class T>
+  T* place(int32_t offset) {
+    return reinterpret_cast<T*>(bytes_->data() + offset);
+  }
+
+ private:
+  std::vector<std::byte>* bytes_;
+};
+
+}  // namespace
+
+void StepBlockCuda::build(const Step& step, size_t begin, size_t end, const StepShapeCuda& shape,
+                          RopeTable& rope) {
+  rows_.clear();
+  num_wanted_ = 0;
+  bytes_.assign(sizeof(StepHeaderCuda), std::byte{});
+  StepHeaderCuda header;
+  for (size_t row_idx = begin; row_idx < end; ++row_idx) {
+    const StepRow& from = step.rows[row_idx];
+    const auto local = static_cast<int32_t>(row_idx - begin);
+    rows_.push_back(
+        {.position = from.position,
+         .boundary = from.boundary,
+         .slot = from.slot,
+         .block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table,
+         .ancestors = from.boundary > from.position ? nullptr
+                                                    : step.ancestors.data() + from.ancestor_begin});
+    header.tokens[local] = from.token;
+    if (from.wants_logits) header.wanted[num_wanted_++] = local;
+  }
+  plan_.build(rows_, shape.kv_parts, shape.multiprocessors, shape.most_partials);
+
+  Writer writer(&bytes_);
+  AttentionStepCuda& attention = header.attention;
+  attention.num_rows = num_rows();
+  attention.num_items = static_cast<int32_t>(plan_.items.size());
+  attention.num_groups = plan_.num_groups;
+  attention.rows_offset = writer.append(std::span<const AttentionRowCuda>(plan_.rows));
+  attention.items_offset = writer.append(std::span<const AttentionItemCuda>(plan_.items));
+  attention.tables_offset = writer.append(std::span<const int32_t>(plan_.tables));
+  attention.ancestors_offset = writer.append(std::span<const int32_t>(plan_.ancestors));
+  attention.kv_slots_offset = writer.reserve<int32_t>(rows_.size());
+  auto* const kv_slots = writer.place<int32_t>(attention.kv_slots_offset);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const AttentionRow& row = rows_[i];
+    kv_slots[i] =
+        row.block_table[row.slot / kTilePositions] * kTilePositions + row.slot % kTilePositions;
+  }
+  const auto angles_of_row = static_cast<size_t>(shape.head_dim);
+  attention.angles_offset = writer.reserve<float>(rows_.size() * angles_of_row);
+  auto* const angles = writer.place<float>(attention.angles_offset);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    rope.prepare(rows_[i].position);
+    const size_t half = angles_of_row / 2;
+    std::copy_n(rope.cosines(rows_[i].position), half, angles + i * angles_of_row);
+    std::copy_n(rope.sines(rows_[i].position), half, angles + i * angles_of_row + half);
+  }
+  header.num_wanted = num_wanted_;
+  header.bytes = static_cast<int32_t>(bytes_.size());
+  std::memcpy(bytes_.data(), &header, sizeof(header));
+}
+
+}  // namespace forerun::cuda

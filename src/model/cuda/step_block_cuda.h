@@ -1,0 +1,58 @@
+// The data of one pass over a Step's rows as a GPU's kernels read it: one block of bytes, written
+// by the host into mapped memory and copied to the device by the pass's first kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "forerun/status.h"
+#include "kernels/attention/attention_cuda.h"
+#include "kernels/attention/attention_plan_cuda.h"
+#include "kernels/rope/rope.h"
+#include "step/step.h"
+
+namespace forerun::cuda {
+
+// A Step's rows pass through the layers in chunks of this many.
+inline constexpr int32_t kMostPassRows = 256;
+
+// What lies at fixed places; the rest follows, where `attention` says.
+struct alignas(16) StepHeaderCuda {
+  AttentionStepCuda attention;
+  int32_t bytes = 0;  // of the whole block, a multiple of 16
+  int32_t num_wanted = 0;
+  int32_t unused[2] = {};
+  int32_t tokens[kMostPassRows] = {};
+  int32_t wanted[kMostPassRows] = {};  // rows that want logits, ascending
+};
+
+// Shapes that the plan and the rotation need.
+struct StepShapeCuda {
+  int32_t kv_parts = 1;  // key/value heads times query_parts()
+  int32_t head_dim = 0;
+  int32_t multiprocessors = 132;
+  int32_t most_partials = 0;
+};
+
+// Reusable: keeps its memory.
+class StepBlockCuda {
+ public:
+  // Rows [begin, end) of `step`, at most kMostPassRows. `rope` is prepared for their positions.
+  void build(const Step& step, size_t begin, size_t end, const StepShapeCuda& shape,
+             RopeTable& rope);
+
+  int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
+  int32_t num_wanted() const { return num_wanted_; }
+  bool whole() const { return plan_.whole; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<AttentionRow> rows_;
+  AttentionPlanCuda plan_;
+  int32_t num_wanted_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace forerun::cuda

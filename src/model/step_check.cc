@@ -1,0 +1,63 @@
+#include "model/step_check.h"
+
+#include <string>
+
+namespace forerun {
+namespace {
+
+Status out_of_range(size_t row_idx, const char* what, int64_t found, int64_t first, int64_t last) {
+  return Status(StatusCode::kInvalidArgument,
+                "step row " + std::to_string(row_idx) + ": " + what + " " + std::to_string(found) +
+                    ", accepted are " + std::to_string(first) + " to " + std::to_string(last));
+}
+
+}  // namespace
+
+Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks) {
+  const auto num_sequences = static_cast<int32_t>(step.sequences.size());
+  for (size_t row_idx = 0; row_idx < step.rows.size(); ++row_idx) {
+    const StepRow& row = step.rows[row_idx];
+    if (row.token < 0 || row.token >= config.vocab_size) {
+      return out_of_range(row_idx, "token", row.token, 0, config.vocab_size - 1);
+    }
+    if (row.position < 0 || row.position >= config.max_position) {
+      return out_of_range(row_idx, "position", row.position, 0, config.max_position - 1);
+    }
+    if (row.sequence_idx < 0 || row.sequence_idx >= num_sequences) {
+      return out_of_range(row_idx, "sequence", row.sequence_idx, 0, num_sequences - 1);
+    }
+    if (row.boundary < 0 || row.boundary > row.position + 1) {
+      return out_of_range(row_idx, "boundary", row.boundary, 0, row.position + 1);
+    }
+    const int64_t listed = row.position + 1 - row.boundary;
+    const auto num_ancestors = static_cast<int64_t>(step.ancestors.size());
+    if (listed > 0 && (row.ancestor_begin < 0 || row.ancestor_begin + listed > num_ancestors)) {
+      return out_of_range(row_idx, "ancestor list at", row.ancestor_begin, 0,
+                          num_ancestors - listed);
+    }
+    const int32_t* table = step.sequences[static_cast<size_t>(row.sequence_idx)].block_table;
+    if (row.slot < 0 || table == nullptr) return out_of_range(row_idx, "slot", row.slot, 0, 0);
+    const int32_t block = table[row.slot / kKvBlockTokens];
+    if (block < 0 || block >= kv_blocks) {
+      return out_of_range(row_idx, "KV block", block, 0, kv_blocks - 1);
+    }
+  }
+  return {};
+}
+
+Status check_kv_moves(std::span<const KvMove> moves) {
+  for (size_t move_idx = 0; move_idx < moves.size(); ++move_idx) {
+    const KvMove& move = moves[move_idx];
+    const bool ascends = move_idx == 0 || (moves[move_idx - 1].from_slot < move.from_slot &&
+                                           moves[move_idx - 1].to_slot < move.to_slot);
+    if (move.to_slot < 0 || move.from_slot < move.to_slot || !ascends) {
+      return Status(StatusCode::kInvalidArgument,
+                    "KV move " + std::to_string(move_idx) + " from slot " +
+                        std::to_string(move.from_slot) + " to " + std::to_string(move.to_slot) +
+                        ": moves go down and both lists ascend");
+    }
+  }
+  return {};
+}
+
+}  // namespace forerun
