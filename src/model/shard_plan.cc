@@ -65,7 +65,10 @@ Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int
   const int64_t group = config.num_heads / config.num_kv_heads;
   const int64_t heads = head_unit(config, degree);
   const int64_t mlp = mlp_unit(config, degree);
+  const int64_t rows = vocab_unit(vocab, degree);
   ShardPlan plan;
+  plan.padded_mlp = largest_part(config.intermediate_size, mlp, degree);
+  plan.padded_vocab = largest_part(vocab, rows, degree);
   for (int64_t rank = 0; rank < degree; ++rank) {
     DeviceShard shard;
     shard.heads = part_of(config.num_heads, heads, degree, rank);
@@ -74,7 +77,7 @@ Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int
       shard.first_slot = shard.heads.begin - shard.kv_heads.begin * group;
     }
     shard.mlp = part_of(config.intermediate_size, mlp, degree, rank);
-    shard.vocab = part_of(vocab, vocab_unit(vocab, degree), degree, rank);
+    shard.vocab = part_of(vocab, rows, degree, rank);
     if (shard.heads.size() == 0 && shard.mlp.size() == 0) {
       return Status(StatusCode::kInvalidArgument,
                     "tensor parallelism: device " + std::to_string(rank) + " of " +
@@ -86,10 +89,6 @@ Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int
     }
     plan.padded_heads = std::max(plan.padded_heads, shard.heads.size());
     plan.padded_kv_heads = std::max(plan.padded_kv_heads, shard.kv_heads.size());
-    plan.padded_mlp =
-        std::max(plan.padded_mlp, largest_part(config.intermediate_size, mlp, degree));
-    plan.padded_vocab =
-        std::max(plan.padded_vocab, largest_part(vocab, vocab_unit(vocab, degree), degree));
     plan.devices.push_back(shard);
   }
   return plan;
