@@ -28,7 +28,7 @@ struct CpuGroupOptions {
   std::chrono::milliseconds patience{60000};
   // For tests: called before each device's collectives, on the thread of its first member. What is
   // not ok is a failure of that device; returning late is a delay.
-  std::function<Status(int32_t rank)> before_collective;
+  std::function<Status(int32_t rank)> before_collective = {};
 };
 
 // A member of a device's team while its group runs.
