@@ -31,13 +31,14 @@ constexpr int64_t kKvBlocks = 64;
 struct Pair {
   std::array<std::unique_ptr<OpenedModel>, kNumRoles> models;
   std::array<std::unique_ptr<Decoder>, kNumRoles> decoders;
-  std::unique_ptr<CpuDevice> device;
+  std::unique_ptr<CpuDeviceGroup> devices;
   int32_t live_vocab = 0;
 };
 
 Result<Pair> open_pair(const std::string& target, const std::string& draft) {
   Pair pair;
-  FORERUN_ASSIGN_OR_RETURN(pair.device, CpuDevice::create(available_cores()));
+  FORERUN_ASSIGN_OR_RETURN(pair.devices,
+                           CpuDeviceGroup::create({.devices = {{available_cores(), 0}}}));
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     const auto index = static_cast<size_t>(role);
     FORERUN_ASSIGN_OR_RETURN(OpenedModel model, open_model(role == Role::kTarget ? target : draft));
@@ -52,7 +53,7 @@ Result<Pair> open_pair(const std::string& target, const std::string& draft) {
     }
     FORERUN_ASSIGN_OR_RETURN(
         pair.decoders[index],
-        CpuDecoder::load(pair.models[index]->checkpoint, pair.device.get(), std::move(options)));
+        CpuDecoder::load(pair.models[index]->checkpoint, pair.devices.get(), std::move(options)));
   }
   FORERUN_RETURN_IF_ERROR(
       check_same_tokenizer(pair.models[0]->tokenizer, pair.models[1]->tokenizer));
@@ -118,8 +119,8 @@ Status run(int argc, char** argv) {
   FORERUN_ASSIGN_OR_RETURN(Pair pair, open_pair(argv[1], argv[2]));
   RealExecutorOptions options;
   auto [target, draft] = std::array{
-      std::make_unique<CpuStepRunner>(pair.decoders[0].get(), pair.device.get(), pair.live_vocab),
-      std::make_unique<CpuStepRunner>(pair.decoders[1].get(), pair.device.get(), pair.live_vocab)};
+      std::make_unique<CpuStepRunner>(pair.decoders[0].get(), pair.devices.get(), pair.live_vocab),
+      std::make_unique<CpuStepRunner>(pair.decoders[1].get(), pair.devices.get(), pair.live_vocab)};
   auto recording = std::make_unique<RecordingRunner>(std::move(draft));
   RecordingRunner& heard = *recording;
   options.runners = {std::move(target), std::move(recording)};

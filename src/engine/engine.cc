@@ -62,7 +62,7 @@ Result<WeightOverride> parse_weights(const char* option, const std::string& name
 // A model with everything it runs on.
 struct Loaded {
   OpenedModel opened;
-  CpuDevice* device = nullptr;
+  CpuDeviceGroup* devices = nullptr;
   std::unique_ptr<Decoder> decoder;
 };
 
@@ -98,7 +98,7 @@ class EngineImpl : public Engine {
   void fill_info();
   // Each model on a thread of its own: it has its own processors, or an emulated machine's.
   bool side_by_side() const {
-    return draft_device_ || (draft_ && emulator_ && emulator_->profile().separate_devices);
+    return draft_devices_ || (draft_ && emulator_ && emulator_->profile().separate_devices);
   }
   CostTable costs() const;
   // The options as a strategy takes them; "auto" becomes what fits this engine.
@@ -108,8 +108,8 @@ class EngineImpl : public Engine {
 
   EngineOptions options_;
   EngineInfo info_;
-  std::unique_ptr<CpuDevice> device_;        // the target's
-  std::unique_ptr<CpuDevice> draft_device_;  // null: the target's, in turn
+  std::unique_ptr<CpuDeviceGroup> devices_;        // the target's
+  std::unique_ptr<CpuDeviceGroup> draft_devices_;  // null: the target's, in turn
   std::unique_ptr<Loaded> target_, draft_;
   KvPlan kv_plan_;
   std::unique_ptr<StepEmulator> emulator_;
@@ -152,16 +152,17 @@ Status EngineImpl::open() {
                                                     std::to_string(options_.max_active_requests) +
                                                     ", accepted are 1 and more");
   }
-  FORERUN_ASSIGN_OR_RETURN(device_, CpuDevice::create(cores.target));
+  FORERUN_ASSIGN_OR_RETURN(devices_, CpuDeviceGroup::create({.devices = {{cores.target, 0}}}));
   if (!cores.draft.empty()) {
-    FORERUN_ASSIGN_OR_RETURN(draft_device_, CpuDevice::create(cores.draft));
+    FORERUN_ASSIGN_OR_RETURN(draft_devices_,
+                             CpuDeviceGroup::create({.devices = {{cores.draft, 0}}}));
   }
   FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options_.model));
-  target_ = std::make_unique<Loaded>(Loaded{std::move(target), device_.get(), nullptr});
+  target_ = std::make_unique<Loaded>(Loaded{std::move(target), devices_.get(), nullptr});
   if (!options_.draft.empty()) {
     FORERUN_ASSIGN_OR_RETURN(OpenedModel draft, open_model(options_.draft));
-    CpuDevice* device = draft_device_ ? draft_device_.get() : device_.get();
-    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), device, nullptr});
+    CpuDeviceGroup* devices = draft_devices_ ? draft_devices_.get() : devices_.get();
+    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), devices, nullptr});
     const Status same = check_same_tokenizer(target_->opened.tokenizer, draft_->opened.tokenizer);
     if (!same.ok()) {
       return same.with_context("draft " + options_.draft + " has another tokenizer than " +
@@ -196,7 +197,7 @@ Status EngineImpl::load(Loaded& model, const char* what, int64_t kv_blocks, Acti
     };
   }
   FORERUN_ASSIGN_OR_RETURN(
-      model.decoder, CpuDecoder::load(model.opened.checkpoint, model.device, std::move(options)));
+      model.decoder, CpuDecoder::load(model.opened.checkpoint, model.devices, std::move(options)));
   return Status();
 }
 
@@ -236,7 +237,7 @@ CostTable EngineImpl::costs() const {
 Status EngineImpl::start() {
   const auto runner_of = [&](const std::unique_ptr<Loaded>& model) -> std::unique_ptr<StepRunner> {
     if (!model) return nullptr;
-    auto runner = std::make_unique<CpuStepRunner>(model->decoder.get(), model->device,
+    auto runner = std::make_unique<CpuStepRunner>(model->decoder.get(), model->devices,
                                                   model->opened.live_vocab());
     if (!emulator_) return runner;
     return emulator_->wrap(model == target_ ? Role::kTarget : Role::kDraft, std::move(runner));
@@ -245,9 +246,9 @@ Status EngineImpl::start() {
   executor_options.runners[static_cast<size_t>(Role::kTarget)] = runner_of(target_);
   executor_options.runners[static_cast<size_t>(Role::kDraft)] = runner_of(draft_);
   executor_options.threaded.fill(side_by_side());
-  if (draft_device_) {
+  if (draft_devices_) {
     executor_options.on_thread_start = [this](Role role) {
-      (role == Role::kTarget ? target_ : draft_)->device->pin_caller();
+      (role == Role::kTarget ? target_ : draft_)->devices->pin_caller();
     };
   }
   executor_options.on_step = [this](const StepRecord& record) { observe(record); };

@@ -211,7 +211,7 @@ struct ToyMachine {
   }
 
   TempDir dir;
-  std::unique_ptr<CpuDevice> device = CpuDevice::create({}, 1).value();
+  std::unique_ptr<CpuDeviceGroup> device = CpuDeviceGroup::create_unpinned({1}).value();
   std::array<std::unique_ptr<Checkpoint>, kNumRoles> checkpoints;
   std::array<std::unique_ptr<Decoder>, kNumRoles> decoders;
 };

@@ -4,15 +4,15 @@
 
 namespace forerun {
 
-CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDevice* device, int32_t live_vocab)
+CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab)
     : decoder_(decoder),
-      device_(device),
+      devices_(devices),
       live_vocab_(std::min(live_vocab, decoder->config().vocab_size)),
-      workers_(static_cast<size_t>(device->size())) {}
+      workers_(static_cast<size_t>(devices->team_size(0))) {}
 
 void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
                             std::span<RejectionTask> rejections, Worker& worker) {
-  const MatrixView<const float> logits = decoder_->logits();
+  const MatrixView<const float> logits = decoder_->logits(0).values;
   if (index < tasks.size()) {
     RowTask& task = tasks[index];
     perform_task({logits.row(task.logits_row), static_cast<size_t>(live_vocab_)}, worker.scratch,
@@ -32,13 +32,13 @@ Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
     perform(0, tasks, rejections, workers_[0]);  // waking the team costs more than it saves
     return {};
   }
-  device_->run([&](const Team& team) {
+  return devices_->run([&](const GroupMember& member) {
+    const Team& team = member.team;
     const auto rank = static_cast<size_t>(team.rank());
     for (size_t index = rank; index < count; index += static_cast<size_t>(team.size())) {
       perform(index, tasks, rejections, workers_[rank]);
     }
   });
-  return {};
 }
 
 int32_t common_live_vocab(const ModelConfig& target, const ModelConfig* draft) {

@@ -1,10 +1,10 @@
-// Runs Steps on a CPU device: the decoder's forward, then the wanted rows, shared among the
-// device's threads.
+// Runs Steps on a group of CPU devices: the decoder's forward, then the wanted rows, shared among
+// the devices' threads.
 #pragma once
 
 #include <vector>
 
-#include "device/cpu/team.h"
+#include "device/cpu/device_group.h"
 #include "exec/step_runner.h"
 #include "model/decoder.h"
 
@@ -12,10 +12,11 @@ namespace forerun {
 
 class CpuStepRunner : public StepRunner {
  public:
-  // `decoder` keeps its logits in host memory. Both must outlive the runner; `device` may serve
+  // `decoder` keeps its logits in host memory and has the group's degree. Both must outlive the
+  // runner; `devices` may serve
   // other runners as long as only one runs at a time. `live_vocab`: at most the decoder's
   // vocabulary.
-  CpuStepRunner(Decoder* decoder, CpuDevice* device, int32_t live_vocab);
+  CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab);
 
   const ModelConfig& config() const override { return decoder_->config(); }
   int32_t live_vocab() const override { return live_vocab_; }
@@ -36,7 +37,7 @@ class CpuStepRunner : public StepRunner {
                Worker& worker);
 
   Decoder* decoder_;
-  CpuDevice* device_;
+  CpuDeviceGroup* devices_;
   int32_t live_vocab_;
   std::vector<Worker> workers_;  // one a member of the device's team
 };

@@ -25,7 +25,7 @@ class IdleDecoder : public Decoder {
     rows_ = static_cast<int64_t>(step.rows.size());
     return {};
   }
-  MatrixView<const float> logits() const override { return {logits_.data(), {rows_, 64}}; }
+  LogitsPart logits(int32_t) const override { return {{logits_.data(), {rows_, 64}}, 0}; }
   Status move_kv(const StepSequence&, std::span<const KvMove>) override { return {}; }
 
  private:
@@ -52,7 +52,7 @@ WorkItem tree_item(int32_t rows, int32_t context, NodeId first_node) {
 void submit_to_result(benchmark::State& state) {
   const auto rows = static_cast<int32_t>(state.range(0));
   IdleDecoder decoder;
-  auto device = CpuDevice::create({}, 1);
+  auto device = CpuDeviceGroup::create_unpinned({1});
   RealExecutorOptions options;
   options.runners[0] = std::make_unique<CpuStepRunner>(&decoder, device.value().get(), 64);
   RealExecutor executor(std::move(options));

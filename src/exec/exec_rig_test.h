@@ -36,7 +36,7 @@ struct Rig {
     draft.astray_one_in = options.draft_astray_one_in;
     RealExecutorOptions setup;
     for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
-      auto device = CpuDevice::create({}, options.threaded ? 1 : 2);
+      auto device = CpuDeviceGroup::create_unpinned({options.threaded ? 1 : 2});
       EXPECT_TRUE(device.ok());
       devices.push_back(std::move(device).value());
       FakeDecoder* decoder = role_idx == 0 ? &target : &draft;
@@ -63,7 +63,7 @@ struct Rig {
   }
 
   FakeDecoder target, draft;
-  std::vector<std::unique_ptr<CpuDevice>> devices;
+  std::vector<std::unique_ptr<CpuDeviceGroup>> devices;
   std::unique_ptr<RealExecutor> executor;
 };
 

@@ -72,9 +72,10 @@ class FakeDecoder : public Decoder {
     return fail ? Status(StatusCode::kInternal, "the device is gone") : Status();
   }
 
-  MatrixView<const float> logits() const override {
-    return {logits_.data(),
-            {static_cast<int64_t>(logits_.size()) / config_.vocab_size, config_.vocab_size}};
+  LogitsPart logits(int32_t) const override {
+    return {{logits_.data(),
+             {static_cast<int64_t>(logits_.size()) / config_.vocab_size, config_.vocab_size}},
+            0};
   }
 
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {

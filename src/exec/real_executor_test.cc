@@ -125,7 +125,7 @@ TEST(RealExecutor, ADeviceErrorReachesEveryItemOfTheStep) {
 
 TEST(RealExecutor, ARoleWithoutAModelFailsItsItems) {
   FakeDecoder target(kVocab, 4, 1);
-  auto device = CpuDevice::create({}, 1);
+  auto device = CpuDeviceGroup::create_unpinned({1});
   ASSERT_TRUE(device.ok());
   RealExecutorOptions options;
   options.runners[0] = std::make_unique<CpuStepRunner>(&target, device.value().get(), kVocab);
@@ -181,8 +181,8 @@ TEST(RealExecutor, ThreadedRolesOverlap) {
   };
   std::atomic<int> arrived{0};
   Meeting target(1, &arrived), draft(2, &arrived);
-  auto device0 = CpuDevice::create({}, 1);
-  auto device1 = CpuDevice::create({}, 1);
+  auto device0 = CpuDeviceGroup::create_unpinned({1});
+  auto device1 = CpuDeviceGroup::create_unpinned({1});
   ASSERT_TRUE(device0.ok() && device1.ok());
   RealExecutorOptions options;
   options.runners[0] = std::make_unique<CpuStepRunner>(&target, device0.value().get(), kVocab);

@@ -29,4 +29,15 @@ Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, si
   return {};
 }
 
+// An SM changes its division between L1 and shared memory only while it is empty: kernels that are
+// to overlap with linear layers all ask for the most shared memory. Once a kernel and device.
+template <class... Parameters>
+Status prefer_shared_memory(void (*kernel)(Parameters...), const char* doing) {
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                           cudaSharedmemCarveoutMaxShared),
+      doing);
+  return {};
+}
+
 }  // namespace forerun::cuda

@@ -1,4 +1,3 @@
-// Loading, checks and the pass over a Step's rows; the layers are in cpu_decoder_layers.cc.
 #include "model/cpu_decoder.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "model/decoder_memory.h"
 #include "model/memory_limit.h"
 #include "model/rope_frequencies.h"
+#include "model/step_check.h"
 
 namespace forerun {
 namespace {
@@ -17,42 +17,42 @@ static_assert(kAttentionTile == kKvBlockTokens);
 
 std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
 
-Status check_memory(const DecoderMemory& memory, int64_t kv_blocks) {
+// What every device will hold, by rank.
+std::vector<DecoderMemory> memory_of(const Checkpoint& checkpoint, const CpuDecoderOptions& options,
+                                     const ShardPlan& plan) {
+  std::vector<DecoderMemory> all;
+  for (const DeviceShard& shard : plan.devices) {
+    all.push_back(estimate_device_memory(checkpoint, options.weights, options.activation, shard));
+  }
+  return all;
+}
+
+// CPU devices share the host's memory.
+Status check_memory(const std::vector<DecoderMemory>& devices, int64_t kv_blocks) {
+  const DecoderMemory memory = total_memory(devices);
   const MemoryLimit limit = memory_limit();
   const int64_t room = std::max<int64_t>(limit.available_bytes - memory.weight_bytes, 0);
   if (kv_blocks <= room / memory.kv_block_bytes) return {};
+  std::string parts;
+  for (size_t rank = 0; devices.size() > 1 && rank < devices.size(); ++rank) {
+    parts += (rank == 0 ? " (" : ", ") + ("device " + std::to_string(rank)) + ": " +
+             megabytes(devices[rank].weight_bytes) + " of weights and " +
+             megabytes(kv_blocks * devices[rank].kv_block_bytes) + " of KV";
+  }
+  if (!parts.empty()) parts += ")";
   return Status(StatusCode::kResourceExhausted,
                 "KV cache of " + std::to_string(kv_blocks * kKvBlockTokens) + " tokens needs " +
                     megabytes(kv_blocks * memory.kv_block_bytes) + " beside " +
-                    megabytes(memory.weight_bytes) + " of weights; " +
+                    megabytes(memory.weight_bytes) + " of weights" + parts + "; " +
                     megabytes(limit.available_bytes) + " are available (" + limit.source +
                     "), which leaves room for " +
                     std::to_string(room / memory.kv_block_bytes * kKvBlockTokens) + " tokens");
 }
 
-Status out_of_range(size_t row_idx, const char* what, int64_t found, int64_t first, int64_t last) {
-  return Status(StatusCode::kInvalidArgument,
-                "step row " + std::to_string(row_idx) + ": " + what + " " + std::to_string(found) +
-                    ", accepted are " + std::to_string(first) + " to " + std::to_string(last));
-}
-
 }  // namespace
 
-CpuDecoder::CpuDecoder(const ModelConfig& config, CpuDevice* device,
-                       const CpuDecoderOptions& options)
-    : config_(config), device_(device), activation_(options.activation) {
-  buffers_.reserve(config_, activation_, device->size());
-  attention_scratch_.reserve(device->size(), config_.num_heads, config_.num_kv_heads,
-                             config_.head_dim);
-  chunk_.tokens.reserve(kMaxChunkRows);
-  chunk_.rows.reserve(kMaxChunkRows);
-  chunk_.wanted.reserve(kMaxChunkRows);
-  chunk_.wanted_rows.reserve(kMaxChunkRows);
-  chunk_.plan.blocks.reserve(kMaxChunkRows);
-  chunk_.wanted_plan.blocks.reserve(kMaxChunkRows);
-}
-
-Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint, CpuDevice* device,
+Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
+                                                  CpuDeviceGroup* group,
                                                   CpuDecoderOptions options) {
   const ModelConfig& config = checkpoint.config();
   if (options.kv_blocks < 1 || options.kv_blocks > std::numeric_limits<int32_t>::max()) {
@@ -61,61 +61,47 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint, 
                       " blocks; at least 1 and at most " +
                       std::to_string(std::numeric_limits<int32_t>::max()) + " are accepted");
   }
-  FORERUN_RETURN_IF_ERROR(
-      check_memory(estimate_decoder_memory(checkpoint, options.weights, options.activation),
-                   options.kv_blocks)
-          .with_context(checkpoint.dir().string()));
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
+  auto plan = make_shard_plan(config, group->degree(), live_vocab);
+  if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+  FORERUN_RETURN_IF_ERROR(check_memory(memory_of(checkpoint, options, *plan), options.kv_blocks)
+                              .with_context(checkpoint.dir().string()));
 
-  std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, device, options));
-  FORERUN_ASSIGN_OR_RETURN(decoder->weights_, load_decoder_weights(checkpoint, options.weights,
-                                                                   live_vocab, options.progress));
-  const DType kv_dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
-  FORERUN_ASSIGN_OR_RETURN(decoder->kv_, KvStorage::create(config, kv_dtype, options.kv_blocks));
+  std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, group));
+  decoder->kv_blocks_ = options.kv_blocks;
+  decoder->chunk_.reserve();
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));
+  const auto degree = static_cast<double>(group->degree());
+  for (int32_t rank = 0; rank < group->degree(); ++rank) {
+    CpuShardOptions part;
+    part.part = plan->devices[static_cast<size_t>(rank)];
+    part.degree = group->degree();
+    part.team_size = group->team_size(rank);
+    part.activation = options.activation;
+    part.weights = options.weights;
+    part.kv_blocks = options.kv_blocks;
+    std::function<void(double)> progress;
+    if (options.progress) {
+      progress = [&](double fraction) { options.progress((rank + fraction) / degree); };
+    }
+    FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<CpuShard> shard,
+                             CpuShard::load(checkpoint, part, &decoder->rope_, progress));
+    decoder->shards_.push_back(std::move(shard));
+  }
   return std::unique_ptr<Decoder>(std::move(decoder));
 }
 
-Status CpuDecoder::check(const Step& step) const {
-  const auto num_sequences = static_cast<int32_t>(step.sequences.size());
-  for (size_t row_idx = 0; row_idx < step.rows.size(); ++row_idx) {
-    const StepRow& row = step.rows[row_idx];
-    if (row.token < 0 || row.token >= config_.vocab_size) {
-      return out_of_range(row_idx, "token", row.token, 0, config_.vocab_size - 1);
-    }
-    if (row.position < 0 || row.position >= config_.max_position) {
-      return out_of_range(row_idx, "position", row.position, 0, config_.max_position - 1);
-    }
-    if (row.sequence_idx < 0 || row.sequence_idx >= num_sequences) {
-      return out_of_range(row_idx, "sequence", row.sequence_idx, 0, num_sequences - 1);
-    }
-    if (row.boundary < 0 || row.boundary > row.position + 1) {
-      return out_of_range(row_idx, "boundary", row.boundary, 0, row.position + 1);
-    }
-    const int64_t listed = row.position + 1 - row.boundary;
-    const auto num_ancestors = static_cast<int64_t>(step.ancestors.size());
-    if (listed > 0 && (row.ancestor_begin < 0 || row.ancestor_begin + listed > num_ancestors)) {
-      return out_of_range(row_idx, "ancestor list at", row.ancestor_begin, 0,
-                          num_ancestors - listed);
-    }
-    const int32_t* table = step.sequences[static_cast<size_t>(row.sequence_idx)].block_table;
-    if (row.slot < 0 || table == nullptr) return out_of_range(row_idx, "slot", row.slot, 0, 0);
-    const int32_t block = table[row.slot / kKvBlockTokens];
-    if (block < 0 || block >= kv_blocks()) {
-      return out_of_range(row_idx, "KV block", block, 0, kv_blocks() - 1);
-    }
-  }
-  return {};
+int64_t CpuDecoder::kv_block_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& shard : shards_) bytes += shard->kv().block_bytes();
+  return bytes;
 }
 
-void CpuDecoder::plan_chunk(const Step& step, size_t begin, size_t end) {
-  chunk_.tokens.clear();
-  chunk_.rows.clear();
-  chunk_.wanted.clear();
-  chunk_.wanted_rows.clear();
+void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
+  chunk_.clear();
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
     AttentionRow row;
@@ -133,64 +119,39 @@ void CpuDecoder::plan_chunk(const Step& step, size_t begin, size_t end) {
       chunk_.wanted_rows.push_back(row);
     }
   }
-  chunk_.plan.build(chunk_.rows, config_.num_heads, config_.num_kv_heads, device_->size());
-  attention_scratch_.reserve_partials(chunk_.plan, static_cast<int64_t>(chunk_.rows.size()),
-                                      config_.num_heads, config_.head_dim);
-  chunk_.wanted_plan.build(chunk_.wanted_rows, config_.num_heads, config_.num_kv_heads,
-                           device_->size());
-  attention_scratch_.reserve_partials(chunk_.wanted_plan,
-                                      static_cast<int64_t>(chunk_.wanted_rows.size()),
-                                      config_.num_heads, config_.head_dim);
-}
-
-void CpuDecoder::reserve_logits(int64_t rows) {
-  if (rows <= logits_capacity_) return;
-  logits_capacity_ = std::max(rows, std::min<int64_t>(2 * logits_capacity_, kMaxChunkRows));
-  const int64_t width = config_.vocab_size;
-  logits_ = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(logits_capacity_ * width));
-  // The head writes the live columns only; the others stay impossible.
-  for (int64_t row = 0; row < logits_capacity_; ++row) {
-    std::fill(logits_.get() + row * width + weights_.head.out_features(),
-              logits_.get() + (row + 1) * width, -std::numeric_limits<float>::infinity());
-  }
 }
 
 Status CpuDecoder::forward(const Step& step) {
-  FORERUN_RETURN_IF_ERROR(check(step));
+  FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks()));
   logits_rows_ = std::count_if(step.rows.begin(), step.rows.end(),
                                [](const StepRow& row) { return row.wants_logits; });
-  reserve_logits(logits_rows_);
+  for (const auto& shard : shards_) shard->reserve_logits(logits_rows_);
   chunk_.first_logits_row = 0;
   for (size_t begin = 0; begin < step.rows.size(); begin += kMaxChunkRows) {
-    plan_chunk(step, begin, std::min(step.rows.size(), begin + kMaxChunkRows));
-    device_->run([this](const Team& team) { run_chunk(team); });
+    fill_chunk(step, begin, std::min(step.rows.size(), begin + kMaxChunkRows));
+    for (const auto& shard : shards_) shard->plan(chunk_);
+    FORERUN_RETURN_IF_ERROR(group_->run([this](const GroupMember& member) {
+      shards_[static_cast<size_t>(member.peers.rank())]->run(member.team, member.peers, chunk_);
+    }));
     chunk_.first_logits_row += static_cast<int64_t>(chunk_.wanted.size());
   }
   return {};
 }
 
-MatrixView<const float> CpuDecoder::logits() const {
-  return {logits_.get(), {logits_rows_, config_.vocab_size}};
+LogitsPart CpuDecoder::logits(int32_t rank) const {
+  return shards_[static_cast<size_t>(rank)]->logits(logits_rows_);
 }
 
 Status CpuDecoder::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
-  for (size_t move_idx = 0; move_idx < moves.size(); ++move_idx) {
-    const KvMove& move = moves[move_idx];
-    const bool ascends = move_idx == 0 || (moves[move_idx - 1].from_slot < move.from_slot &&
-                                           moves[move_idx - 1].to_slot < move.to_slot);
-    if (move.to_slot < 0 || move.from_slot < move.to_slot || !ascends) {
-      return Status(StatusCode::kInvalidArgument,
-                    "KV move " + std::to_string(move_idx) + " from slot " +
-                        std::to_string(move.from_slot) + " to " + std::to_string(move.to_slot) +
-                        ": moves go down and both lists ascend");
-    }
-  }
+  FORERUN_RETURN_IF_ERROR(check_kv_moves(moves));
   // In order, no move overwrites what a later one reads: targets lie at or below their sources.
   for (const KvMove& move : moves) {
     if (move.from_slot == move.to_slot) continue;
-    kv_.copy_slot(
-        sequence.block_table[move.from_slot / kKvBlockTokens], move.from_slot % kKvBlockTokens,
-        sequence.block_table[move.to_slot / kKvBlockTokens], move.to_slot % kKvBlockTokens);
+    for (const auto& shard : shards_) {
+      shard->kv().copy_slot(
+          sequence.block_table[move.from_slot / kKvBlockTokens], move.from_slot % kKvBlockTokens,
+          sequence.block_table[move.to_slot / kKvBlockTokens], move.to_slot % kKvBlockTokens);
+    }
   }
   return {};
 }

@@ -1,6 +1,7 @@
-// A decoder on one CPU device: weights in host memory, a paged KV cache, the forward pass.
+// A decoder on a group of CPU devices, one or several: weights in host memory, a paged KV cache,
+// the forward pass. What one device does is CpuShard's.
 //
-// forward(), move_kv() and logits() from one thread at a time, the one that runs the device.
+// forward(), move_kv() and logits() from one thread at a time, the one that runs the group.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,13 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "device/cpu/team.h"
+#include "device/cpu/device_group.h"
 #include "forerun/status.h"
-#include "kernels/attention/attention.h"
 #include "kernels/precision.h"
 #include "kernels/rope/rope.h"
+#include "model/cpu_shard.h"
 #include "model/decoder.h"
 #include "model/decoder_weights.h"
-#include "model/forward_buffers.h"
-#include "model/kv_storage.h"
 #include "step/step.h"
 
 namespace forerun {
@@ -37,64 +36,33 @@ struct CpuDecoderOptions {
 
 class CpuDecoder : public Decoder {
  public:
-  // `checkpoint` and `device` must outlive the decoder. Refuses a KV cache that does not fit into
-  // memory beside the weights, with the figures (kResourceExhausted).
-  static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, CpuDevice* device,
+  // `checkpoint` and `group` must outlive the decoder. Its parts go by the shard plan of the
+  // group's degree; fails as make_shard_plan. Refuses a KV cache that does not fit into memory
+  // beside the weights, with the figures (kResourceExhausted).
+  static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, CpuDeviceGroup* group,
                                                CpuDecoderOptions options);
 
   const ModelConfig& config() const override { return config_; }
-  int64_t kv_blocks() const override { return kv_.num_blocks(); }
-  int64_t kv_block_bytes() const override { return kv_.block_bytes(); }
-  // Fails (kInvalidArgument) on a token, position, slot or block out of range, with nothing run.
+  int64_t kv_blocks() const override { return kv_blocks_; }
+  int64_t kv_block_bytes() const override;  // on all devices together
+  // Fails (kInvalidArgument) on a token, position, slot or block out of range, with nothing run;
+  // and as CpuDeviceGroup::run, with the KV of the Step's rows undefined.
   Status forward(const Step& step) override;
-  MatrixView<const float> logits() const override;
+  int32_t degree() const override { return static_cast<int32_t>(shards_.size()); }
+  LogitsPart logits(int32_t rank) const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
  private:
-  // The rows that one pass through the layers works on.
-  struct Chunk {
-    std::vector<int32_t> tokens;
-    std::vector<AttentionRow> rows;
-    std::vector<int32_t> wanted;  // rows that want logits, ascending
-    std::vector<AttentionRow> wanted_rows;
-    AttentionPlan plan, wanted_plan;
-    int64_t first_logits_row = 0;
-  };
-
-  CpuDecoder(const ModelConfig& config, CpuDevice* device, const CpuDecoderOptions& options);
-  Status check(const Step& step) const;
-  void plan_chunk(const Step& step, size_t begin, size_t end);
-  void reserve_logits(int64_t rows);
-
-  // Collective, in the order of a pass.
-  void run_chunk(const Team& team);
-  void run_layer(const Team& team, int32_t layer_idx);
-  void keep_wanted_rows(const Team& team, int64_t num_rows);
-  void rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
-                         std::span<const AttentionRow> kv_rows,
-                         std::span<const AttentionRow> q_rows);
-  void run_mlp(const Team& team, const LayerWeights& layer, int64_t num_rows);
-  void run_head(const Team& team);
-  // The packed input of the layers that follow: x, or its normalization. Synced where it must be.
-  const LinearInput& pack(const Team& team, MatrixView<const float> x, WeightFormats formats);
-  const LinearInput& pack_normalized(const Team& team, int64_t num_rows,
-                                     std::span<const float> weight, WeightFormats formats);
-
-  MatrixView<float> hidden(int64_t rows) { return buffers_.hidden(rows); }
-  bool rounds() const { return activation_ != Activation::kF32; }
+  CpuDecoder(const ModelConfig& config, CpuDeviceGroup* group) : config_(config), group_(group) {}
+  void fill_chunk(const Step& step, size_t begin, size_t end);
 
   ModelConfig config_;
-  CpuDevice* device_;
-  Activation activation_;
-  DecoderWeights weights_;
-  KvStorage kv_;
+  CpuDeviceGroup* group_;
+  int64_t kv_blocks_ = 0;
   RopeTable rope_;
-  AttentionScratch attention_scratch_;
-  ForwardBuffers buffers_;
-  Chunk chunk_;
-  std::unique_ptr<float[]> logits_;
+  std::vector<std::unique_ptr<CpuShard>> shards_;  // by rank
+  ForwardChunk chunk_;
   int64_t logits_rows_ = 0;
-  int64_t logits_capacity_ = 0;
 };
 
 }  // namespace forerun

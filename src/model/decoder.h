@@ -12,6 +12,12 @@
 
 namespace forerun {
 
+// Logits of the tokens that one device of a group answers for.
+struct LogitsPart {
+  MatrixView<const float> values;  // f32 [rows that want][tokens], in the device's memory
+  TokenId first_token = 0;         // token of column 0
+};
+
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -22,9 +28,11 @@ class Decoder {
   // Runs `step`: writes every row's KV to its slot, and leaves the logits of rows that want them,
   // in row order. Rows may be any number; the result of a row does not depend on the others.
   virtual Status forward(const Step& step) = 0;
-  // f32 logits of the last forward, [rows that want][vocab_size], in device memory; valid until the
-  // next forward.
-  virtual MatrixView<const float> logits() const = 0;
+  // Devices that hold a part of the model each.
+  virtual int32_t degree() const { return 1; }
+  // Of the last forward, which went well; valid until the next one. The parts of ranks 0 to
+  // degree() - 1 follow each other; tokens past the last one are never sampled. Parts may be empty.
+  virtual LogitsPart logits(int32_t rank) const = 0;
   // Copies KV rows within a sequence, all layers at once. `from_slot` >= `to_slot` in every move
   // and both lists ascend.
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;

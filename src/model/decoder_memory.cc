@@ -33,29 +33,66 @@ int64_t linear_bytes(const Checkpoint& checkpoint, const std::string& name, int6
          stored_bytes(checkpoint, module + ".qzeros") * 8;
 }
 
+// How much of a linear layer is the device's.
+double share_of(const ModelConfig& config, const DeviceShard& shard, const std::string& name) {
+  const auto names = [&name](const char* module) { return name.find(module) != std::string::npos; };
+  const auto part = [](ShardRange range, int64_t whole) {
+    return static_cast<double>(range.size()) / static_cast<double>(whole);
+  };
+  if (names(".k_proj.") || names(".v_proj.")) return part(shard.kv_heads, config.num_kv_heads);
+  if (names(".q_proj.") || names(".o_proj.")) return part(shard.heads, config.num_heads);
+  return part(shard.mlp, config.intermediate_size);
+}
+
+int64_t scaled(int64_t bytes, double share) {
+  return static_cast<int64_t>(static_cast<double>(bytes) * share);
+}
+
 }  // namespace
 
 DecoderMemory estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                       Activation activation) {
+  const ShardPlan plan =
+      make_shard_plan(checkpoint.config(), 1, checkpoint.config().vocab_size).value();
+  return estimate_device_memory(checkpoint, weights, activation, plan.devices.front());
+}
+
+DecoderMemory estimate_device_memory(const Checkpoint& checkpoint, WeightOverride weights,
+                                     Activation activation, const DeviceShard& shard) {
   const ModelConfig& config = checkpoint.config();
+  const double head_share =
+      static_cast<double>(shard.vocab.size()) / static_cast<double>(config.vocab_size);
   DecoderMemory memory;
   for (const DecoderTensor& tensor : decoder_tensors(config)) {
     if (tensor.role == TensorRole::kLinear || tensor.role == TensorRole::kHead) {
-      memory.weight_bytes +=
-          linear_bytes(checkpoint, tensor.name, tensor.shape[0], tensor.shape[1], weights);
-    } else {
+      const double share =
+          tensor.role == TensorRole::kHead ? head_share : share_of(config, shard, tensor.name);
+      memory.weight_bytes += scaled(
+          linear_bytes(checkpoint, tensor.name, tensor.shape[0], tensor.shape[1], weights), share);
+    } else if (tensor.role != TensorRole::kEmbedding || shard.vocab.begin == 0) {
       memory.weight_bytes += stored_bytes(checkpoint, tensor.name);
     }
   }
   const bool converted_head = config.tied_embeddings && weights != WeightOverride::kAsStored;
   if (converted_head) {
-    memory.weight_bytes += linear_bytes(checkpoint, "model.embed_tokens.weight", config.vocab_size,
-                                        config.hidden_size, weights);
+    memory.weight_bytes += scaled(linear_bytes(checkpoint, "model.embed_tokens.weight",
+                                               config.vocab_size, config.hidden_size, weights),
+                                  head_share);
   }
   const DType kv_dtype = activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
-  memory.kv_block_bytes = kv_block_bytes(config, kv_dtype);
+  memory.kv_block_bytes = kv_block_bytes(config, shard.kv_heads.size(), kv_dtype);
   memory.kv_bytes_per_token = memory.kv_block_bytes / kKvBlockTokens;
   return memory;
+}
+
+DecoderMemory total_memory(std::span<const DecoderMemory> devices) {
+  DecoderMemory total;
+  for (const DecoderMemory& device : devices) {
+    total.weight_bytes += device.weight_bytes;
+    total.kv_bytes_per_token += device.kv_bytes_per_token;
+    total.kv_block_bytes += device.kv_block_bytes;
+  }
+  return total;
 }
 
 }  // namespace forerun

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "checkpoint/checkpoint.h"
 #include "kernels/precision.h"
 #include "model/decoder_weights.h"
+#include "model/shard_plan.h"
 
 namespace forerun {
 
@@ -15,7 +17,14 @@ struct DecoderMemory {
   int64_t kv_block_bytes = 0;      // the same for a block of kKvBlockTokens
 };
 
+// On one device.
 DecoderMemory estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                       Activation activation);
+// The part of one device of a group. The embedding, which all devices read where the checkpoint
+// maps it, counts for the one that holds vocabulary row 0.
+DecoderMemory estimate_device_memory(const Checkpoint& checkpoint, WeightOverride weights,
+                                     Activation activation, const DeviceShard& shard);
+// Of all devices together, where they share the host's memory.
+DecoderMemory total_memory(std::span<const DecoderMemory> devices);
 
 }  // namespace forerun

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/dtype.h"
@@ -45,6 +46,12 @@ void widen(const RawTensor& tensor, int64_t first, int64_t count, float* to) {
 
 using FillRows = std::function<void(int64_t first, MatrixView<float> rows)>;
 
+// The part of a [out][in] weight that a device holds.
+struct Part {
+  ShardRange out;
+  ShardRange in;
+};
+
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, WeightOverride weights,
@@ -55,14 +62,15 @@ class Loader {
     }
   }
 
-  Result<DecoderWeights> run(int32_t live_vocab);
+  Result<DecoderWeights> run(const DeviceShard& shard);
 
  private:
-  Status load_layer(int32_t layer_idx, LayerWeights& layer);
+  Status load_layer(int32_t layer_idx, const DeviceShard& shard, LayerWeights& layer);
   Status load_vector(const std::string& name, std::vector<float>& to);
-  Status load_linear(const std::string& module, LinearWeight& to);
-  Status load_plain(const RawTensor& tensor, int64_t rows, LinearWeight& to);
-  Status load_awq(const AwqTensors& awq, LinearWeight& to);
+  Status load_vector(const std::string& name, ShardRange range, std::vector<float>& to);
+  Status load_linear(const std::string& module, const Part& part, LinearWeight& to);
+  Status load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to);
+  Status load_awq(const AwqTensors& awq, const Part& part, LinearWeight& to);
   Status load_embedding(const RawTensor& tensor);
   // The overridden form of a weight; `fill(first, w)` writes rows from `first` on as f32.
   void convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
@@ -71,16 +79,23 @@ class Loader {
     done_bytes_ += static_cast<double>(tensor.bytes.size());
     if (progress_ && total_bytes_ > 0) progress_(std::min(1.0, done_bytes_ / total_bytes_));
   }
-  // The tensor's elements where they lie, or an aligned copy.
+  // Rows and columns of a tensor of two dimensions where they lie, or an aligned copy of them.
   template <class T>
-  const T* elements(const RawTensor& tensor) {
-    const std::byte* data = tensor.bytes.data();
-    if (reinterpret_cast<uintptr_t>(data) % alignof(T) != 0) {
-      std::byte* copy = own(tensor.bytes.size());
-      std::memcpy(copy, data, tensor.bytes.size());
-      data = copy;
+  MatrixView<const T> elements(const RawTensor& tensor, const Part& part) {
+    const int64_t width = tensor.shape[1];
+    const std::byte* data =
+        tensor.bytes.data() + (part.out.begin * width + part.in.begin) * int64_t{sizeof(T)};
+    const std::array<int64_t, 2> shape{part.out.size(), part.in.size()};
+    if (reinterpret_cast<uintptr_t>(data) % alignof(T) == 0) {
+      return {reinterpret_cast<const T*>(data), shape, width};
     }
-    return reinterpret_cast<const T*>(data);
+    const size_t row_bytes = static_cast<size_t>(part.in.size()) * sizeof(T);
+    std::byte* copy = own(static_cast<size_t>(part.out.size()) * row_bytes);
+    for (int64_t row = 0; row < part.out.size(); ++row) {
+      std::memcpy(copy + static_cast<size_t>(row) * row_bytes,
+                  data + row * width * int64_t{sizeof(T)}, row_bytes);
+    }
+    return {reinterpret_cast<const T*>(copy), shape};
   }
   std::byte* own(size_t bytes) {
     out_.owned.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
@@ -106,9 +121,14 @@ Result<const RawTensor*> Loader::find(const std::string& name) const {
 
 Status Loader::load_vector(const std::string& name, std::vector<float>& to) {
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, find(name));
-  to.resize(static_cast<size_t>(tensor->shape[0]));
+  return load_vector(name, {0, tensor->shape[0]}, to);
+}
+
+Status Loader::load_vector(const std::string& name, ShardRange range, std::vector<float>& to) {
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, find(name));
+  to.resize(static_cast<size_t>(range.size()));
   FORERUN_RETURN_IF_ERROR(check_float(*tensor));
-  widen(*tensor, 0, tensor->shape[0], to.data());
+  widen(*tensor, range.begin, range.size(), to.data());
   done(*tensor);
   return {};
 }
@@ -138,42 +158,56 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
   to = LinearWeight::view(MatrixView<const bf16>(narrow, {rows, in}));
 }
 
-Status Loader::load_plain(const RawTensor& tensor, int64_t rows, LinearWeight& to) {
+Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to) {
   FORERUN_RETURN_IF_ERROR(check_float(tensor));
-  const int64_t in = tensor.shape[1];
+  const int64_t width = tensor.shape[1];
   const bool in_place = override_ == WeightOverride::kAsStored ||
                         (override_ == WeightOverride::kBf16 && tensor.dtype == DType::kBf16) ||
                         (override_ == WeightOverride::kF32 && tensor.dtype == DType::kF32);
   if (!in_place) {
     convert(
-        rows, in,
-        [&](int64_t first, MatrixView<float> w) { widen(tensor, first * in, w.size(), w.data()); },
+        part.out.size(), part.in.size(),
+        [&](int64_t first, MatrixView<float> w) {
+          for (int64_t row = 0; row < w.dim(0); ++row) {
+            widen(tensor, (part.out.begin + first + row) * width + part.in.begin, w.dim(1),
+                  w.row(row));
+          }
+        },
         to);
-    checkpoint_.release_pages(tensor);
     return {};
   }
   if (tensor.dtype == DType::kF32) {
-    to = LinearWeight::view(MatrixView<const float>(elements<float>(tensor), {rows, in}));
+    to = LinearWeight::view(elements<float>(tensor, part));
   } else if (tensor.dtype == DType::kBf16) {
-    to = LinearWeight::view(MatrixView<const bf16>(elements<bf16>(tensor), {rows, in}));
+    to = LinearWeight::view(elements<bf16>(tensor, part));
   } else {
-    to = LinearWeight::view(MatrixView<const f16>(elements<f16>(tensor), {rows, in}));
+    to = LinearWeight::view(elements<f16>(tensor, part));
   }
   checkpoint_.prefetch_pages(tensor);
   return {};
 }
 
-Status Loader::load_awq(const AwqTensors& awq, LinearWeight& to) {
-  const int64_t groups = awq.in_features / awq.group_size;
-  std::vector<float> scales(static_cast<size_t>(groups * awq.out_features));
+Status Loader::load_awq(const AwqTensors& awq, const Part& part, LinearWeight& to) {
   FORERUN_RETURN_IF_ERROR(check_float(*awq.scales));
-  widen(*awq.scales, 0, groups * awq.out_features, scales.data());
+  // The part's inputs may begin or end within a group: its scale then serves smaller groups.
+  const int64_t group = std::gcd(awq.group_size, std::gcd(part.in.begin, part.in.size()));
+  const int64_t groups = group == 0 ? 0 : part.in.size() / group;
+  const int64_t out = part.out.size();
+  std::vector<float> scales(static_cast<size_t>(groups * out));
+  std::vector<int32_t> zeros(static_cast<size_t>(groups * out / 8));
   const size_t owned_before = out_.owned.size();
+  const MatrixView<const int32_t> stored_zeros = elements<int32_t>(
+      *awq.qzeros, {{0, awq.in_features / awq.group_size}, {0, awq.out_features / 8}});
+  for (int64_t index = 0; index < groups; ++index) {
+    const int64_t stored = (part.in.begin + index * group) / awq.group_size;
+    widen(*awq.scales, stored * awq.out_features + part.out.begin, out,
+          scales.data() + index * out);
+    std::copy_n(stored_zeros.row(stored) + part.out.begin / 8, out / 8,
+                zeros.data() + index * out / 8);
+  }
   LinearWeight repacked = LinearWeight::from_awq(
-      MatrixView<const int32_t>(elements<int32_t>(*awq.qweight),
-                                {awq.in_features, awq.out_features / 8}),
-      MatrixView<const int32_t>(elements<int32_t>(*awq.qzeros), {groups, awq.out_features / 8}),
-      MatrixView<const float>(scales.data(), {groups, awq.out_features}), awq.group_size);
+      elements<int32_t>(*awq.qweight, {part.in, {part.out.begin / 8, part.out.end / 8}}),
+      {zeros.data(), {groups, out / 8}}, {scales.data(), {groups, out}}, group);
   out_.owned.resize(owned_before);  // aligned copies of the sources, if any, are done with
   for (const RawTensor* source : {awq.qweight, awq.qzeros, awq.scales}) {
     checkpoint_.release_pages(*source);
@@ -184,24 +218,25 @@ Status Loader::load_awq(const AwqTensors& awq, LinearWeight& to) {
     return {};
   }
   convert(
-      awq.out_features, awq.in_features,
+      out, part.in.size(),
       [&repacked](int64_t first, MatrixView<float> w) { repacked.dequantize(first, w); }, to);
   return {};
 }
 
-Status Loader::load_linear(const std::string& module, LinearWeight& to) {
+Status Loader::load_linear(const std::string& module, const Part& part, LinearWeight& to) {
+  if (part.out.size() == 0 || part.in.size() == 0) return {};  // nothing is asked of it
   if (checkpoint_.config().quantization.kind == QuantizationConfig::Kind::kAwq) {
     auto awq = find_awq_tensors(checkpoint_, module);
-    if (awq.ok()) return load_awq(*awq, to).with_context(module);
+    if (awq.ok()) return load_awq(*awq, part, to).with_context(module);
     if (awq.status().code() != StatusCode::kNotFound) return awq.status();
   }
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, find(module + ".weight"));
-  FORERUN_RETURN_IF_ERROR(load_plain(*tensor, tensor->shape[0], to));
+  FORERUN_RETURN_IF_ERROR(load_plain(*tensor, part, to));
   done(*tensor);
   return {};
 }
 
-Status Loader::load_layer(int32_t layer_idx, LayerWeights& layer) {
+Status Loader::load_layer(int32_t layer_idx, const DeviceShard& shard, LayerWeights& layer) {
   const ModelConfig& config = checkpoint_.config();
   const std::string prefix = "model.layers." + std::to_string(layer_idx) + ".";
   const std::string attention = prefix + "self_attn.";
@@ -209,23 +244,25 @@ Status Loader::load_layer(int32_t layer_idx, LayerWeights& layer) {
   FORERUN_RETURN_IF_ERROR(load_vector(prefix + "input_layernorm.weight", layer.input_norm));
   FORERUN_RETURN_IF_ERROR(
       load_vector(prefix + "post_attention_layernorm.weight", layer.post_attention_norm));
-  const std::pair<std::string, LinearWeight*> modules[] = {
-      {attention + "q_proj", &layer.q}, {attention + "k_proj", &layer.k},
-      {attention + "v_proj", &layer.v}, {attention + "o_proj", &layer.o},
-      {mlp + "gate_proj", &layer.gate}, {mlp + "up_proj", &layer.up},
-      {mlp + "down_proj", &layer.down}};
-  for (const auto& module : modules) {
-    FORERUN_RETURN_IF_ERROR(load_linear(module.first, *module.second));
-  }
+  const ShardRange hidden{0, config.hidden_size};
+  const ShardRange q{shard.heads.begin * config.head_dim, shard.heads.end * config.head_dim};
+  const ShardRange kv{shard.kv_heads.begin * config.head_dim, shard.kv_heads.end * config.head_dim};
+  FORERUN_RETURN_IF_ERROR(load_linear(attention + "q_proj", {q, hidden}, layer.q));
+  FORERUN_RETURN_IF_ERROR(load_linear(attention + "k_proj", {kv, hidden}, layer.k));
+  FORERUN_RETURN_IF_ERROR(load_linear(attention + "v_proj", {kv, hidden}, layer.v));
+  FORERUN_RETURN_IF_ERROR(load_linear(attention + "o_proj", {hidden, q}, layer.o));
+  FORERUN_RETURN_IF_ERROR(load_linear(mlp + "gate_proj", {shard.mlp, hidden}, layer.gate));
+  FORERUN_RETURN_IF_ERROR(load_linear(mlp + "up_proj", {shard.mlp, hidden}, layer.up));
+  FORERUN_RETURN_IF_ERROR(load_linear(mlp + "down_proj", {hidden, shard.mlp}, layer.down));
   if (config.qkv_bias) {
-    FORERUN_RETURN_IF_ERROR(load_vector(attention + "q_proj.bias", layer.q_bias));
-    FORERUN_RETURN_IF_ERROR(load_vector(attention + "k_proj.bias", layer.k_bias));
-    FORERUN_RETURN_IF_ERROR(load_vector(attention + "v_proj.bias", layer.v_bias));
+    FORERUN_RETURN_IF_ERROR(load_vector(attention + "q_proj.bias", q, layer.q_bias));
+    FORERUN_RETURN_IF_ERROR(load_vector(attention + "k_proj.bias", kv, layer.k_bias));
+    FORERUN_RETURN_IF_ERROR(load_vector(attention + "v_proj.bias", kv, layer.v_bias));
   }
   if (config.o_bias) FORERUN_RETURN_IF_ERROR(load_vector(attention + "o_proj.bias", layer.o_bias));
   if (config.mlp_bias) {
-    FORERUN_RETURN_IF_ERROR(load_vector(mlp + "gate_proj.bias", layer.gate_bias));
-    FORERUN_RETURN_IF_ERROR(load_vector(mlp + "up_proj.bias", layer.up_bias));
+    FORERUN_RETURN_IF_ERROR(load_vector(mlp + "gate_proj.bias", shard.mlp, layer.gate_bias));
+    FORERUN_RETURN_IF_ERROR(load_vector(mlp + "up_proj.bias", shard.mlp, layer.up_bias));
     FORERUN_RETURN_IF_ERROR(load_vector(mlp + "down_proj.bias", layer.down_bias));
   }
   if (config.qk_norm) {
@@ -237,40 +274,36 @@ Status Loader::load_layer(int32_t layer_idx, LayerWeights& layer) {
 
 Status Loader::load_embedding(const RawTensor& tensor) {
   FORERUN_RETURN_IF_ERROR(check_float(tensor));
-  const std::array<int64_t, 2> shape{tensor.shape[0], tensor.shape[1]};
+  const Part all{{0, tensor.shape[0]}, {0, tensor.shape[1]}};
   if (tensor.dtype == DType::kF32) {
-    out_.embedding = MatrixView<const float>(elements<float>(tensor), shape);
+    out_.embedding = elements<float>(tensor, all);
   } else if (tensor.dtype == DType::kBf16) {
-    out_.embedding = MatrixView<const bf16>(elements<bf16>(tensor), shape);
+    out_.embedding = elements<bf16>(tensor, all);
   } else {
-    out_.embedding = MatrixView<const f16>(elements<f16>(tensor), shape);
+    out_.embedding = elements<f16>(tensor, all);
   }
   return {};
 }
 
-Result<DecoderWeights> Loader::run(int32_t live_vocab) {
+Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   const ModelConfig& config = checkpoint_.config();
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding, find("model.embed_tokens.weight"));
+  Part head{shard.vocab, {0, config.hidden_size}};
+  if (config.quantization.kind == QuantizationConfig::Kind::kAwq) {
+    head.out.end = std::min<int64_t>((head.out.end + 7) / 8 * 8, config.vocab_size);
+  }
   // The head first: converting it takes the most memory of all tensors for a moment.
-  if (config.tied_embeddings) {
-    FORERUN_RETURN_IF_ERROR(load_plain(*embedding, live_vocab, out_.head));
-  } else {
-    auto awq = config.quantization.kind == QuantizationConfig::Kind::kAwq
-                   ? find_awq_tensors(checkpoint_, "lm_head")
-                   : Result<AwqTensors>(Status(StatusCode::kNotFound, "not quantized"));
-    if (awq.ok()) {
-      FORERUN_RETURN_IF_ERROR(load_awq(*awq, out_.head).with_context("lm_head"));
-    } else {
-      FORERUN_ASSIGN_OR_RETURN(const RawTensor* head, find("lm_head.weight"));
-      FORERUN_RETURN_IF_ERROR(load_plain(*head, live_vocab, out_.head));
-      done(*head);
-    }
+  if (!config.tied_embeddings) {
+    FORERUN_RETURN_IF_ERROR(load_linear("lm_head", head, out_.head));
+  } else if (shard.vocab.size() > 0) {
+    FORERUN_RETURN_IF_ERROR(load_plain(*embedding, head, out_.head));
   }
   FORERUN_RETURN_IF_ERROR(load_embedding(*embedding));
   done(*embedding);
   out_.layers.resize(static_cast<size_t>(config.num_layers));
   for (int32_t layer_idx = 0; layer_idx < config.num_layers; ++layer_idx) {
-    FORERUN_RETURN_IF_ERROR(load_layer(layer_idx, out_.layers[static_cast<size_t>(layer_idx)]));
+    FORERUN_RETURN_IF_ERROR(
+        load_layer(layer_idx, shard, out_.layers[static_cast<size_t>(layer_idx)]));
   }
   FORERUN_RETURN_IF_ERROR(load_vector("model.norm.weight", out_.final_norm));
   if (progress_) progress_(1.0);
@@ -294,9 +327,9 @@ const char* weight_override_name(WeightOverride weights) {
 }
 
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
-                                            int32_t live_vocab,
+                                            const DeviceShard& shard,
                                             const std::function<void(double)>& progress) {
-  return Loader(checkpoint, weights, progress).run(live_vocab);
+  return Loader(checkpoint, weights, progress).run(shard);
 }
 
 }  // namespace forerun

@@ -1,4 +1,5 @@
-// The weights of a decoder on the host, in the formats its kernels read.
+// The weights of a decoder on the host, in the formats its kernels read; of one device of a group,
+// its part of each.
 //
 // Plain formats are used where the checkpoint maps them; AWQ and requantized layers are repacked
 // one tensor at a time, and the pages of each source are let go afterwards.
@@ -15,6 +16,7 @@
 #include "forerun/status.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
+#include "model/shard_plan.h"
 
 namespace forerun {
 
@@ -26,23 +28,27 @@ const char* weight_override_name(WeightOverride weights);
 struct LayerWeights {
   std::vector<float> input_norm, post_attention_norm;  // [hidden]
   std::vector<float> q_norm, k_norm;                   // [head_dim], or empty
+  // Rows of q are the device's query heads, those of k and v its KV heads, those of gate and up its
+  // MLP columns; o and down have all rows, and as inputs what the device's q and gate put out.
   LinearWeight q, k, v, o, gate, up, down;
-  std::vector<float> q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;  // or empty
+  // Or empty. Those of o and down are whole on every device, for the sum of all.
+  std::vector<float> q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
 };
 
 struct DecoderWeights {
-  EmbeddingTable embedding;
+  EmbeddingTable embedding;  // all rows, where the checkpoint maps them: devices share the host
   std::vector<LayerWeights> layers;
   std::vector<float> final_norm;  // [hidden]
-  // [live vocabulary][hidden]; all rows where the head is stored quantized.
+  // [the device's rows][hidden]; of an AWQ checkpoint up to 7 more, since words hold 8.
   LinearWeight head;
   std::vector<std::unique_ptr<std::byte[]>> owned;  // converted tensors that the above look into
 };
 
-// `live_vocab`: rows of the head that are ever needed, at most vocab_size. `progress` gets the
-// fraction done, in [0, 1], from the calling thread. The checkpoint must outlive the weights.
+// The part of device `shard`. Weights used in place are views of the mapped rows and columns; int8
+// and repacked int4 parts are the device's own. `progress` gets the fraction done, in [0, 1], from
+// the calling thread. The checkpoint must outlive the weights.
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
-                                            int32_t live_vocab,
+                                            const DeviceShard& shard,
                                             const std::function<void(double)>& progress);
 
 }  // namespace forerun

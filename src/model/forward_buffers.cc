@@ -4,21 +4,29 @@
 
 namespace forerun {
 
-void ForwardBuffers::reserve(const ModelConfig& config, Activation activation, int32_t team_size) {
+void ForwardBuffers::reserve(const ModelConfig& config, const DeviceShard& shard, int32_t degree,
+                             Activation activation, int32_t team_size) {
+  const int64_t group = config.num_heads / config.num_kv_heads;
   hidden_size_ = config.hidden_size;
-  q_size_ = static_cast<int64_t>(config.num_heads) * config.head_dim;
-  kv_size_ = static_cast<int64_t>(config.num_kv_heads) * config.head_dim;
-  mlp_size_ = config.intermediate_size;
+  q_size_ = shard.kv_heads.size() * group * config.head_dim;
+  own_begin_ = shard.first_slot * config.head_dim;
+  own_size_ = shard.heads.size() * config.head_dim;
+  kv_size_ = shard.kv_heads.size() * config.head_dim;
+  mlp_size_ = shard.mlp.size();
   const auto floats = [](int64_t rows, int64_t width) {
     return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(rows * width));
   };
   hidden_ = floats(kMaxChunkRows, hidden_size_);
   normalized_ = floats(kMaxChunkRows, hidden_size_);
   q_ = floats(kMaxChunkRows, q_size_);
+  if (own_size_ < q_size_) std::fill_n(q_.get(), kMaxChunkRows * q_size_, 0.0f);
   k_ = floats(kMaxChunkRows, kv_size_);
   v_ = floats(kMaxChunkRows, kv_size_);
   attended_ = floats(kMaxChunkRows, q_size_);
   mlp_ = floats(kMaxChunkRows, mlp_size_);
+  if (degree > 1) {
+    for (Floats& partial : partials_) partial = floats(kMaxChunkRows, hidden_size_);
+  }
   const int64_t widest = std::max({hidden_size_, q_size_, mlp_size_});
   shared_input_.reserve(kMaxChunkRows, widest, activation);
   members_.resize(static_cast<size_t>(team_size));

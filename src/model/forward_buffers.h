@@ -1,7 +1,8 @@
-// Activations of a forward pass on the CPU, for up to kMaxChunkRows rows; pages are taken as rows
-// are used.
+// Activations of a forward pass on one CPU device, for up to kMaxChunkRows rows; pages are taken as
+// rows are used.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "checkpoint/model_config.h"
 #include "kernels/linear/linear.h"
 #include "kernels/precision.h"
+#include "model/shard_plan.h"
 
 namespace forerun {
 
@@ -21,15 +23,30 @@ inline constexpr int64_t kMaxOwnRows = 8;
 
 class ForwardBuffers {
  public:
-  void reserve(const ModelConfig& config, Activation activation, int32_t team_size);
+  // For the part `shard` of the model; `degree` devices add up their parts.
+  void reserve(const ModelConfig& config, const DeviceShard& shard, int32_t degree,
+               Activation activation, int32_t team_size);
 
   MatrixView<float> hidden(int64_t rows) const { return view(hidden_, rows, hidden_size_); }
   MatrixView<float> normalized(int64_t rows) const { return view(normalized_, rows, hidden_size_); }
+  // All query heads that the device's KV heads serve; what is not the device's stays zero.
   MatrixView<float> q(int64_t rows) const { return view(q_, rows, q_size_); }
   MatrixView<float> k(int64_t rows) const { return view(k_, rows, kv_size_); }
   MatrixView<float> v(int64_t rows) const { return view(v_, rows, kv_size_); }
   MatrixView<float> attended(int64_t rows) const { return view(attended_, rows, q_size_); }
   MatrixView<float> mlp(int64_t rows) const { return view(mlp_, rows, mlp_size_); }
+  // The device's own query heads of q or attended.
+  MatrixView<float> own_heads(MatrixView<float> all) const {
+    return {all.data() + own_begin_, {all.dim(0), own_size_}, all.outer_stride()};
+  }
+  // What the device adds to the sum after attention and after the MLP. Two, because the other
+  // devices may still read one while the next is written.
+  MatrixView<float> attention_partial(int64_t rows) const {
+    return view(partials_[0], rows, hidden_size_);
+  }
+  MatrixView<float> mlp_partial(int64_t rows) const {
+    return view(partials_[1], rows, hidden_size_);
+  }
 
   LinearInput& shared_input() { return shared_input_; }
   // A member's own, for up to kMaxOwnRows rows.
@@ -49,7 +66,9 @@ class ForwardBuffers {
   }
 
   int64_t hidden_size_ = 0, q_size_ = 0, kv_size_ = 0, mlp_size_ = 0;
+  int64_t own_begin_ = 0, own_size_ = 0;  // in q
   Floats hidden_, normalized_, q_, k_, v_, attended_, mlp_;
+  std::array<Floats, 2> partials_;
   LinearInput shared_input_;
   std::vector<Member> members_;
 };

@@ -8,18 +8,18 @@
 namespace forerun {
 namespace {
 
-PagedKv layer_shape(const ModelConfig& config, DType dtype) {
+PagedKv layer_shape(const ModelConfig& config, int64_t num_kv_heads, DType dtype) {
   PagedKv kv;
   kv.dtype = dtype;
-  kv.num_kv_heads = config.num_kv_heads;
+  kv.num_kv_heads = static_cast<int32_t>(num_kv_heads);
   kv.head_dim = config.head_dim;
   return kv;
 }
 
 }  // namespace
 
-int64_t kv_block_bytes(const ModelConfig& config, DType dtype) {
-  return config.num_layers * layer_shape(config, dtype).layer_bytes();
+int64_t kv_block_bytes(const ModelConfig& config, int64_t num_kv_heads, DType dtype) {
+  return config.num_layers * layer_shape(config, num_kv_heads, dtype).layer_bytes();
 }
 
 KvStorage::~KvStorage() {
@@ -38,12 +38,15 @@ KvStorage& KvStorage::operator=(KvStorage&& other) noexcept {
   return *this;
 }
 
-Result<KvStorage> KvStorage::create(const ModelConfig& config, DType dtype, int64_t num_blocks) {
+Result<KvStorage> KvStorage::create(const ModelConfig& config, int64_t num_kv_heads, DType dtype,
+                                    int64_t num_blocks) {
   KvStorage storage;
   storage.num_blocks_ = num_blocks;
   storage.num_layers_ = config.num_layers;
-  storage.block_bytes_ = kv_block_bytes(config, dtype);
+  storage.block_bytes_ = kv_block_bytes(config, num_kv_heads, dtype);
   storage.reserved_bytes_ = static_cast<size_t>(storage.block_bytes_ * num_blocks);
+  storage.first_layer_ = layer_shape(config, num_kv_heads, dtype);
+  if (storage.reserved_bytes_ == 0) return storage;
   void* memory = mmap(nullptr, storage.reserved_bytes_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -55,7 +58,6 @@ Result<KvStorage> KvStorage::create(const ModelConfig& config, DType dtype, int6
   storage.data_ = static_cast<std::byte*>(memory);
   // A head's tile takes 16 KiB: in 4 KiB pages a long context is a walk through the page tables.
   madvise(memory, storage.reserved_bytes_, MADV_HUGEPAGE);
-  storage.first_layer_ = layer_shape(config, dtype);
   storage.first_layer_.data = storage.data_;
   storage.first_layer_.block_stride_bytes = storage.block_bytes_;
   return storage;

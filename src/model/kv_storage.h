@@ -11,8 +11,9 @@
 
 namespace forerun {
 
-// Bytes of one block, K and V of all layers, for elements of `dtype` (kBf16 or kF32).
-int64_t kv_block_bytes(const ModelConfig& config, DType dtype);
+// Bytes of one block, K and V of all layers, for `num_kv_heads` heads with elements of `dtype`
+// (kBf16 or kF32).
+int64_t kv_block_bytes(const ModelConfig& config, int64_t num_kv_heads, DType dtype);
 
 // Blocks lie one after another, each with all its layers, so that a sequence touches memory in the
 // order in which its blocks were handed out. Movable; not thread-safe beyond what PagedKv is.
@@ -23,8 +24,10 @@ class KvStorage {
   KvStorage(KvStorage&& other) noexcept;
   KvStorage& operator=(KvStorage&& other) noexcept;
 
-  // Reserves address space only; fails where even that is refused.
-  static Result<KvStorage> create(const ModelConfig& config, DType dtype, int64_t num_blocks);
+  // For `num_kv_heads` of the model's KV heads; may be none. Reserves address space only; fails
+  // where even that is refused.
+  static Result<KvStorage> create(const ModelConfig& config, int64_t num_kv_heads, DType dtype,
+                                  int64_t num_blocks);
 
   int64_t num_blocks() const { return num_blocks_; }
   int64_t block_bytes() const { return block_bytes_; }

@@ -39,8 +39,10 @@ Model* model(const std::string& name, int32_t threads) {
   entry = std::make_unique<Model>();
   entry->loaded = std::move(*loaded);
   const Checkpoint& checkpoint = *entry->loaded.checkpoint;
-  auto weights = load_decoder_weights(checkpoint, WeightOverride::kAsStored,
-                                      checkpoint.config().vocab_size, {});
+  const ShardPlan whole =
+      make_shard_plan(checkpoint.config(), 1, checkpoint.config().vocab_size).value();
+  auto weights =
+      load_decoder_weights(checkpoint, WeightOverride::kAsStored, whole.devices.front(), {});
   if (weights.ok()) entry->weights = std::move(*weights);
   return entry.get();
 }
@@ -75,7 +77,7 @@ void linears(benchmark::State& state, const std::string& name, int32_t threads, 
   Model* bench_model = model(name, threads);
   if (bench_model == nullptr) return state.SkipWithError("no such model");
   const ModelConfig& config = bench_model->loaded.checkpoint->config();
-  CpuDevice& device = *bench_model->loaded.device;
+  CpuDeviceGroup& devices = *bench_model->loaded.devices;
   const auto buffer = [rows](int64_t width) {
     return std::vector<float>(static_cast<size_t>(rows * width), 0.5f);
   };
@@ -94,7 +96,8 @@ void linears(benchmark::State& state, const std::string& name, int32_t threads, 
     return MatrixView<float>(data.data(), {rows, width});
   };
   for (auto iteration : state) {
-    device.run([&](const Team& team) {
+    const Status status = devices.run([&](const GroupMember& member) {
+      const Team& team = member.team;
       for (const LayerWeights& layer : bench_model->weights.layers) {
         linear(team, layer.q, x, view(q));
         linear(team, layer.k, x, narrow(k, layer.k.out_features()));
@@ -105,6 +108,7 @@ void linears(benchmark::State& state, const std::string& name, int32_t threads, 
       }
       linear(team, bench_model->weights.head, x, view(logits));
     });
+    if (!status.ok()) return state.SkipWithError("run failed");
   }
 }
 

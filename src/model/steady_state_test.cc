@@ -25,7 +25,9 @@ std::atomic<int64_t> allocations{0};
 namespace forerun {
 namespace {
 
-TEST(SteadyState, ForwardAllocatesNothing) {
+class SteadyState : public testing::TestWithParam<std::vector<int32_t>> {};
+
+TEST_P(SteadyState, ForwardAllocatesNothing) {
   for (const Activation activation : {Activation::kF32, Activation::kBf16, Activation::kInt8}) {
     const TempDir dir;
     ToySpec spec;
@@ -35,7 +37,7 @@ TEST(SteadyState, ForwardAllocatesNothing) {
     CpuDecoderOptions options;
     options.activation = activation;
     options.kv_blocks = 8;
-    auto loaded = LoadedDecoder::open(dir.path(), 3, options);
+    auto loaded = LoadedDecoder::open(dir.path(), GetParam(), options);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     Decoder& decoder = *loaded->decoder;
     SequenceDriver sequence(&decoder, SequenceDriver::blocks_for(512));
@@ -59,6 +61,10 @@ TEST(SteadyState, ForwardAllocatesNothing) {
   }
   EXPECT_GT(allocations.load(), 0);  // the counter counts
 }
+
+// Threads of the devices.
+INSTANTIATE_TEST_SUITE_P(Devices, SteadyState,
+                         testing::Values(std::vector<int32_t>{3}, std::vector<int32_t>{2, 1}));
 
 }  // namespace
 }  // namespace forerun

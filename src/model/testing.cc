@@ -1,18 +1,26 @@
 #include "model/testing.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace forerun {
 
 Result<LoadedDecoder> LoadedDecoder::open(const std::filesystem::path& dir, int32_t num_threads,
                                           CpuDecoderOptions options) {
+  return open(dir, std::vector<int32_t>{num_threads}, std::move(options));
+}
+
+Result<LoadedDecoder> LoadedDecoder::open(const std::filesystem::path& dir,
+                                          std::vector<int32_t> team_sizes,
+                                          CpuDecoderOptions options) {
   LoadedDecoder loaded;
   FORERUN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(dir));
   loaded.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
-  FORERUN_ASSIGN_OR_RETURN(loaded.device, CpuDevice::create({}, num_threads));
-  FORERUN_ASSIGN_OR_RETURN(loaded.decoder, CpuDecoder::load(*loaded.checkpoint, loaded.device.get(),
-                                                            std::move(options)));
+  FORERUN_ASSIGN_OR_RETURN(loaded.devices, CpuDeviceGroup::create_unpinned(std::move(team_sizes)));
+  FORERUN_ASSIGN_OR_RETURN(
+      loaded.decoder,
+      CpuDecoder::load(*loaded.checkpoint, loaded.devices.get(), std::move(options)));
   return loaded;
 }
 
@@ -58,8 +66,18 @@ Result<std::vector<float>> SequenceDriver::run(std::span<const int32_t> tokens, 
 }
 
 std::vector<float> copy_logits(const Decoder& decoder) {
-  const MatrixView<const float> view = decoder.logits();
-  return {view.data(), view.data() + view.size()};
+  const int64_t vocab = decoder.config().vocab_size;
+  const int64_t rows = decoder.logits(0).values.dim(0);
+  std::vector<float> all(static_cast<size_t>(rows * vocab),
+                         -std::numeric_limits<float>::infinity());
+  for (int32_t rank = 0; rank < decoder.degree(); ++rank) {
+    const LogitsPart part = decoder.logits(rank);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* from = part.values.row(row);
+      std::copy(from, from + part.values.dim(1), all.data() + row * vocab + part.first_token);
+    }
+  }
+  return all;
 }
 
 }  // namespace forerun

@@ -8,21 +8,24 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "device/cpu/team.h"
+#include "device/cpu/device_group.h"
 #include "model/cpu_decoder.h"
 #include "model/decoder.h"
 #include "step/step.h"
 
 namespace forerun {
 
-// A checkpoint, a device and a CPU decoder on it, opened together.
+// A checkpoint, CPU devices and a decoder on them, opened together.
 struct LoadedDecoder {
   std::unique_ptr<Checkpoint> checkpoint;
-  std::unique_ptr<CpuDevice> device;
+  std::unique_ptr<CpuDeviceGroup> devices;
   std::unique_ptr<Decoder> decoder;
 
   static Result<LoadedDecoder> open(const std::filesystem::path& dir, int32_t num_threads,
                                     CpuDecoderOptions options);
+  // A device of so many threads for each entry.
+  static Result<LoadedDecoder> open(const std::filesystem::path& dir,
+                                    std::vector<int32_t> team_sizes, CpuDecoderOptions options);
 };
 
 // One sequence of a decoder: tokens in order of position, a block table, rows as they are built.
@@ -49,7 +52,8 @@ class SequenceDriver {
   std::vector<int32_t> blocks_;
 };
 
-// Copies the logits of the last forward.
+// Copies the logits of the last forward, [rows that want][vocab_size]; -infinity where no device
+// has any.
 std::vector<float> copy_logits(const Decoder& decoder);
 
 }  // namespace forerun

@@ -4,32 +4,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <thread>
 
 namespace forerun {
 namespace {
-
-// About 20-50 us of polling: longer than the gap between two kernels of a forward, shorter than
-// what a sleeping neighbour would notice.
-constexpr int kSpins = 2000;
-
-inline void cpu_relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// Waits until `value` differs from `old`.
-void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    cpu_relax();
-  }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
-}
 
 void pin_to_core([[maybe_unused]] int32_t core) {
 #if defined(__linux__)
@@ -42,19 +22,6 @@ void pin_to_core([[maybe_unused]] int32_t core) {
 
 }  // namespace
 
-void TeamBarrier::wait() {
-  const uint32_t generation = generation_.load(std::memory_order_acquire);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    // Sequentially consistent: notify_all() first looks whether anybody sleeps, and on x86 that
-    // look may overtake a plain store. A neighbour that went to sleep in between would never wake.
-    generation_.store(generation + 1, std::memory_order_seq_cst);
-    generation_.notify_all();
-    return;
-  }
-  wait_for_change(generation_, generation);
-}
-
 WorkRange Team::share(int64_t count, int64_t grain) const {
   const int64_t units = (count + grain - 1) / grain;
   const int64_t base = units / size_;
@@ -65,15 +32,19 @@ WorkRange Team::share(int64_t count, int64_t grain) const {
 }
 
 struct CpuDevice::Impl {
-  Impl(int32_t team_size, int32_t the_first_core)
-      : size(team_size), first_core(the_first_core), done(team_size) {}
+  Impl(int32_t team_size, int32_t the_first_core, int the_spins)
+      : size(team_size),
+        first_core(the_first_core),
+        spins(the_spins),
+        inner(team_size, the_spins),
+        done(team_size, the_spins) {}
 
   void worker(int32_t rank, int32_t core) {
     if (core >= 0) pin_to_core(core);
-    const Team team(rank, size, &barrier());
+    const Team team(rank, size, &inner);
     uint32_t seen = 0;
     while (true) {
-      wait_for_change(epoch, seen);
+      wait_for_change(epoch, seen, spins);
       ++seen;
       if (stopping) return;
       (*work)(team);
@@ -81,15 +52,14 @@ struct CpuDevice::Impl {
     }
   }
 
-  TeamBarrier& barrier() { return inner; }
-
   const int32_t size;
   const int32_t first_core;  // -1: unpinned
+  const int spins;
   std::atomic<uint32_t> epoch{0};
   bool stopping = false;                                   // published by `epoch`
   const std::function<void(const Team&)>* work = nullptr;  // published by `epoch`
-  TeamBarrier inner{size};
-  TeamBarrier done;
+  Barrier inner;
+  Barrier done;
   std::vector<std::thread> threads;
 };
 
@@ -128,7 +98,13 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(std::span<const int32_t> co
                         std::to_string(usable.front()) + " to " + std::to_string(usable.back()));
     }
   }
-  auto impl = std::make_unique<Impl>(size, cores.empty() ? -1 : cores.front());
+  std::vector<int32_t> distinct(cores.begin(), cores.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  const size_t processors = cores.empty() ? usable.size() : distinct.size();
+  const bool crowded = static_cast<size_t>(size) > processors;
+  auto impl = std::make_unique<Impl>(size, cores.empty() ? -1 : cores.front(),
+                                     crowded ? kSharedCoreSpins : kPatientSpins);
   Impl* shared = impl.get();
   for (int32_t rank = 1; rank < size; ++rank) {
     const int32_t core = cores.empty() ? -1 : cores[static_cast<size_t>(rank)];
@@ -146,12 +122,14 @@ CpuDevice::~CpuDevice() {
 
 int32_t CpuDevice::size() const { return impl_->size; }
 
+int CpuDevice::spins() const { return impl_->spins; }
+
 void CpuDevice::pin_caller() const {
   if (impl_->first_core >= 0) pin_to_core(impl_->first_core);
 }
 
 void CpuDevice::run(const std::function<void(const Team&)>& work) {
-  const Team team(0, impl_->size, &impl_->barrier());
+  const Team team(0, impl_->size, &impl_->inner);
   if (impl_->size == 1) {
     work(team);
     return;

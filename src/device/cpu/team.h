@@ -5,13 +5,13 @@
 // kernel reads what another member wrote. A whole forward pass is one `CpuDevice::run`.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "device/cpu/barrier.h"
 #include "forerun/status.h"
 
 namespace forerun {
@@ -22,30 +22,20 @@ struct WorkRange {
   int64_t end = 0;
 };
 
-// Barrier for a fixed number of threads. Spins for some microseconds, then sleeps, so that more
-// threads than cores stay correct and bearable.
-class TeamBarrier {
- public:
-  explicit TeamBarrier(int32_t size) : size_(size) {}
-  // Everything written before by any member is seen after by every member.
-  void wait();
-
- private:
-  const int32_t size_;
-  alignas(64) std::atomic<int32_t> arrived_{0};
-  alignas(64) std::atomic<uint32_t> generation_{0};
-};
+// Leaves a run whose devices have given up waiting for each other. Thrown by Team::sync() and
+// collectives, caught by CpuDeviceGroup::run().
+struct RunGivenUp {};
 
 // One member's view of its team; passed to every CPU kernel.
 class Team {
  public:
-  Team(int32_t rank, int32_t size, TeamBarrier* barrier)
+  Team(int32_t rank, int32_t size, Barrier* barrier)
       : rank_(rank), size_(size), barrier_(barrier) {}
 
   int32_t rank() const { return rank_; }  // in [0, size)
   int32_t size() const { return size_; }
   void sync() const {
-    if (size_ > 1) barrier_->wait();
+    if (size_ > 1 && !barrier_->wait()) throw RunGivenUp{};
   }
   // This member's contiguous share of [0, count), in whole multiples of `grain` (the last one may
   // be shorter). Shares differ by one grain at most.
@@ -54,14 +44,15 @@ class Team {
  private:
   int32_t rank_;
   int32_t size_;
-  TeamBarrier* barrier_;
+  Barrier* barrier_;
 };
 
 // Owns the threads. run() is called from one thread at a time; the caller works as member 0.
 class CpuDevice {
  public:
   // `cores`: the processors to pin to, one member each; an empty list means `num_threads` unpinned
-  // members. Fails if a core does not exist or may not be used by this process.
+  // members. Members may share a core. Fails if a core does not exist or may not be used by this
+  // process.
   static Result<std::unique_ptr<CpuDevice>> create(std::span<const int32_t> cores,
                                                    int32_t num_threads = 0);
   ~CpuDevice();
@@ -69,6 +60,8 @@ class CpuDevice {
   CpuDevice& operator=(const CpuDevice&) = delete;
 
   int32_t size() const;
+  // How long the members should poll for each other: little where there are more than cores.
+  int spins() const;
   // Pins the calling thread to member 0's core, where the device was made of cores: for a thread
   // that does nothing but run() this device.
   void pin_caller() const;

@@ -42,7 +42,7 @@ StepProfile profile_of(double target_ms, double draft_ms) {
 // A runner over a fake model, without an executor.
 struct Wrapped {
   explicit Wrapped(StepEmulator& emulator, Role role)
-      : decoder(kVocab, 8, 1), device(CpuDevice::create({}, 1).value()) {
+      : decoder(kVocab, 8, 1), device(CpuDeviceGroup::create_unpinned({1}).value()) {
     runner = emulator.wrap(role, std::make_unique<CpuStepRunner>(&decoder, device.get(), kVocab));
   }
   Status run(int32_t rows) {
@@ -59,7 +59,7 @@ struct Wrapped {
     return runner->run(step, {}, {});
   }
   FakeDecoder decoder;
-  std::unique_ptr<CpuDevice> device;
+  std::unique_ptr<CpuDeviceGroup> device;
   std::unique_ptr<StepRunner> runner;
 };
 
@@ -111,7 +111,7 @@ TEST(StepEmulator, ResultsAreTheRealOnesAndRolesSleepSideBySide) {
   Rig bare(Rig::Options{});
   FakeDecoder target(kVocab + 4, 64, 1);
   FakeDecoder draft(kVocab, 64, 2);
-  auto device = CpuDevice::create({}, 1).value();
+  auto device = CpuDeviceGroup::create_unpinned({1}).value();
   StepEmulator emulator(profile_of(60, 60), true);
   std::vector<StepRecord> records;
   std::mutex mutex;

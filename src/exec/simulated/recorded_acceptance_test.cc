@@ -142,7 +142,7 @@ TEST(RecordedAcceptance, ARecordingHoldsWhatTheDraftSays) {
 // A draft behind a listener: what it says is passed on, and what hangs beside the text is kept.
 TEST(RecordingRunner, KeepsTheBranchesOfAText) {
   FakeDecoder decoder(kVocab, 16, 2);
-  const auto device = CpuDevice::create({}, 1).value();
+  const auto device = CpuDeviceGroup::create_unpinned({1}).value();
   auto runner = std::make_unique<RecordingRunner>(
       std::make_unique<CpuStepRunner>(&decoder, device.get(), kVocab));
   RecordingRunner& recording = *runner;

@@ -627,11 +627,8 @@ Status prepare_attention_cuda() {
           cudaFuncSetAttribute(kernel_for(dim, whole), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                shared_bytes(dim)),
           "loading the attention kernels");
-      FORERUN_CUDA_RETURN_IF_ERROR(
-          cudaFuncSetAttribute(kernel_for(dim, whole),
-                               cudaFuncAttributePreferredSharedMemoryCarveout,
-                               cudaSharedmemCarveoutMaxShared),
-          "loading the attention kernels");
+      FORERUN_RETURN_IF_ERROR(
+          prefer_shared_memory(kernel_for(dim, whole), "loading the attention kernels"));
     }
   }
   return {};

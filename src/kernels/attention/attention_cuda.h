@@ -115,5 +115,6 @@ Status move_kv_cuda(const PagedKvCuda& first_layer, int32_t num_layers, int64_t 
 
 // Loads the kernels on the current device: once a device, before any graph is captured.
 Status prepare_attention_cuda();
+Status prepare_rope_append_cuda();
 
 }  // namespace forerun::cuda

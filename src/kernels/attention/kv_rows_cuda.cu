@@ -159,6 +159,10 @@ int64_t blocks_for(int64_t units, int64_t a_block) { return (units + a_block - 1
 
 }  // namespace
 
+Status prepare_rope_append_cuda() {
+  return prefer_shared_memory(rope_append_kernel, "loading the rotation");
+}
+
 Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream) {
   if (call.kv.head_dim % 4 != 0 || call.kv.head_dim > 256 || call.k_offset % 2 != 0 ||
       call.v_offset % 2 != 0) {

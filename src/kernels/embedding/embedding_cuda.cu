@@ -5,6 +5,7 @@
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
+#include "kernels/launch_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 
 namespace forerun::cuda {
@@ -40,6 +41,10 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
 }
 
 }  // namespace
+
+Status prepare_embedding_cuda() {
+  return prefer_shared_memory(embedding_kernel, "loading the embedding");
+}
 
 Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream) {
   embedding_kernel<<<static_cast<unsigned>(std::max(call.rows, kFewestBlocks)), kThreads, 0,

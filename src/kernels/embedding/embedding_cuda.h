@@ -33,4 +33,7 @@ struct EmbeddingCallCuda {
 // Submits one launch that waits for everything before it in the stream.
 Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream);
 
+// Loads the kernel on the current device: once a device, before any graph is captured.
+Status prepare_embedding_cuda();
+
 }  // namespace forerun::cuda

@@ -28,4 +28,7 @@ struct RmsNormCall {
 // Submits one launch, a member of a chain of dependent launches (LinearCall::dependent).
 Status rms_norm_cuda(const RmsNormCall& call, cudaStream_t stream);
 
+// Loads the kernel on the current device: once a device, before any graph is captured.
+Status prepare_rms_norm_cuda();
+
 }  // namespace forerun::cuda

@@ -75,6 +75,9 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
 
   FORERUN_RETURN_IF_ERROR(prepare_linear_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_attention_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_rope_append_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_rms_norm_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options.device, std::move(stream)));
   FORERUN_ASSIGN_OR_RETURN(decoder->weights_,
@@ -140,16 +143,12 @@ Status DecoderCuda::allocate(int64_t kv_blocks) {
 
 Status DecoderCuda::reserve_logits(int64_t rows) {
   if (rows <= logits_capacity_) return {};
-  const auto width = static_cast<size_t>(config_.vocab_size);
   const int64_t capacity = std::max(rows, 2 * logits_capacity_);
-  FORERUN_ASSIGN_OR_RETURN(
-      PinnedBuffer larger,
-      PinnedBuffer::allocate(static_cast<size_t>(capacity) * width * sizeof(float),
-                             "logits on the host"));
-  // The head gives the live columns only; the others stay impossible.
-  std::fill_n(larger.as<float>(), static_cast<size_t>(capacity) * width,
-              -std::numeric_limits<float>::infinity());
-  if (logits_capacity_ > 0) std::memcpy(larger.data(), logits_.data(), logits_.bytes());
+  const auto bytes =
+      static_cast<size_t>(capacity * whole_tiles(weights_.head.plan().out_features)) *
+      sizeof(float);
+  FORERUN_ASSIGN_OR_RETURN(PinnedBuffer larger,
+                           PinnedBuffer::allocate(bytes, "logits on the host"));
   logits_ = std::move(larger);
   logits_capacity_ = capacity;
   return {};
@@ -296,15 +295,11 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   last_graph_ = &graph->second;
   FORERUN_RETURN_IF_ERROR(graph->second.launch(stream_));
   if (wanted > 0) {
-    const auto live = static_cast<size_t>(weights_.head.plan().out_features);
-    const auto width = static_cast<size_t>(config_.vocab_size);
+    const int64_t width = whole_tiles(weights_.head.plan().out_features);
     FORERUN_CUDA_RETURN_IF_ERROR(
-        cudaMemcpy2DAsync(
-            logits_.as<float>() + static_cast<size_t>(first_logits_row) * width,
-            width * sizeof(float), device_logits_.data(),
-            static_cast<size_t>(whole_tiles(static_cast<int64_t>(live))) * sizeof(float),
-            std::min(live, width) * sizeof(float), static_cast<size_t>(wanted),
-            cudaMemcpyDeviceToHost, stream_.get()),
+        cudaMemcpyAsync(logits_.as<float>() + first_logits_row * width, device_logits_.data(),
+                        static_cast<size_t>(wanted * width) * sizeof(float), cudaMemcpyDeviceToHost,
+                        stream_.get()),
         "copying logits");
   }
   FORERUN_RETURN_IF_ERROR(stream_.synchronize());
@@ -332,8 +327,9 @@ Status DecoderCuda::forward(const Step& step) {
   return {};
 }
 
-MatrixView<const float> DecoderCuda::logits() const {
-  return {logits_.as<float>(), {logits_rows_, config_.vocab_size}};
+LogitsPart DecoderCuda::logits(int32_t /*rank*/) const {
+  const int64_t tokens = weights_.head.plan().out_features;
+  return {.values = {logits_.as<float>(), {logits_rows_, tokens}, whole_tiles(tokens)}};
 }
 
 Status DecoderCuda::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {

@@ -28,7 +28,7 @@ class DecoderCuda : public Decoder {
   int64_t kv_blocks() const override { return kv_blocks_; }
   int64_t kv_block_bytes() const override { return kv_block_stride(); }
   Status forward(const Step& step) override;
-  MatrixView<const float> logits() const override;
+  LogitsPart logits(int32_t rank) const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
   // For measuring: submits the graph of the last pass again, `times` in a row.
@@ -70,8 +70,9 @@ class DecoderCuda : public Decoder {
   // Activations of a pass, bf16: [kMostPassRows][..].
   DeviceBuffer hidden_, normalized_, qkv_out_, q_, attended_, mlp_;
   DeviceBuffer partials_, arrivals_, failed_;
-  DeviceBuffer device_logits_;  // f32 [kMostPassRows][live vocabulary]
-  PinnedBuffer logits_;         // f32 [logits_capacity_][live vocabulary]
+  // f32 [rows][live vocabulary, in whole tiles]
+  DeviceBuffer device_logits_;
+  PinnedBuffer logits_;
   int64_t logits_rows_ = 0;
   int64_t logits_capacity_ = 0;
 };

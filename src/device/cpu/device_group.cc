@@ -1,0 +1,107 @@
+#include "device/cpu/device_group.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "device/cpu/cpu_collectives.h"
+
+namespace forerun {
+
+struct CpuDeviceGroup::Impl {
+  std::unique_ptr<CpuDevice> threads;  // of all devices, in the order of their ranks
+  CpuGroupShared shared;
+  std::vector<int32_t> team_sizes;
+  std::vector<std::unique_ptr<CpuCollectives>> members;  // one a thread
+};
+
+CpuDeviceGroup::CpuDeviceGroup(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CpuDeviceGroup::~CpuDeviceGroup() = default;
+
+Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions options) {
+  if (options.devices.empty()) {
+    return Status(StatusCode::kInvalidArgument, "a device group needs at least 1 device, found 0");
+  }
+  auto impl = std::make_unique<Impl>();
+  std::vector<int32_t> cores;
+  int32_t num_threads = 0;
+  for (const CpuCores& device : options.devices) {
+    const auto size =
+        device.cores.empty() ? device.num_threads : static_cast<int32_t>(device.cores.size());
+    if (size < 1 || device.cores.empty() != options.devices.front().cores.empty()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "device " + std::to_string(impl->team_sizes.size()) + " of a group has " +
+                        std::to_string(size) +
+                        " threads; accepted are 1 and more, pinned on every device or on none");
+    }
+    cores.insert(cores.end(), device.cores.begin(), device.cores.end());
+    impl->team_sizes.push_back(size);
+    num_threads += size;
+  }
+  FORERUN_ASSIGN_OR_RETURN(impl->threads, CpuDevice::create(cores, num_threads));
+
+  const int spins = impl->threads->spins();
+  const auto degree = static_cast<int32_t>(impl->team_sizes.size());
+  CpuGroupShared& shared = impl->shared;
+  shared.patience = options.patience;
+  shared.before_collective = std::move(options.before_collective);
+  shared.everybody = std::make_unique<Barrier>(num_threads, spins);
+  for (auto& partials : shared.partials) partials.resize(static_cast<size_t>(degree));
+  const int32_t smallest = *std::min_element(impl->team_sizes.begin(), impl->team_sizes.end());
+  for (int32_t column = 0; column < smallest; ++column) {
+    shared.columns.push_back(std::make_unique<Barrier>(degree, spins));
+  }
+  for (int32_t rank = 0; rank < degree; ++rank) {
+    const int32_t size = impl->team_sizes[static_cast<size_t>(rank)];
+    shared.teams.push_back(std::make_unique<Barrier>(size, spins));
+    std::vector<CpuCollectives*>& device = shared.participants.emplace_back();
+    for (int32_t member = 0; member < size; ++member) {
+      impl->members.push_back(std::make_unique<CpuCollectives>(
+          rank, degree, Team(member, size, shared.teams.back().get()), &shared));
+      device.push_back(impl->members.back().get());
+    }
+  }
+  return std::unique_ptr<CpuDeviceGroup>(new CpuDeviceGroup(std::move(impl)));
+}
+
+Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create_unpinned(
+    std::vector<int32_t> team_sizes) {
+  CpuGroupOptions options;
+  for (const int32_t size : team_sizes) options.devices.push_back({{}, size});
+  return create(std::move(options));
+}
+
+int32_t CpuDeviceGroup::degree() const { return static_cast<int32_t>(impl_->team_sizes.size()); }
+
+int32_t CpuDeviceGroup::team_size(int32_t rank) const {
+  return impl_->team_sizes[static_cast<size_t>(rank)];
+}
+
+int32_t CpuDeviceGroup::smallest_team() const {
+  return static_cast<int32_t>(impl_->shared.columns.size());
+}
+
+void CpuDeviceGroup::pin_caller() const { impl_->threads->pin_caller(); }
+
+Status CpuDeviceGroup::run(const std::function<void(const GroupMember&)>& work) {
+  impl_->threads->run([&](const Team& all) {
+    CpuCollectives& member = *impl_->members[static_cast<size_t>(all.rank())];
+    const auto failed = [&](StatusCode code, const std::string& what) {
+      impl_->shared.give_up(Status(code, "device " + std::to_string(member.rank()) + ": " + what));
+    };
+    try {
+      work({member.team(), member});
+    } catch (const RunGivenUp&) {
+      // Whoever gave it up has said why.
+    } catch (const std::bad_alloc&) {
+      failed(StatusCode::kResourceExhausted, "out of memory");
+    } catch (const std::exception& error) {
+      failed(StatusCode::kInternal, error.what());
+    }
+  });
+  return impl_->shared.take_failure();
+}
+
+}  // namespace forerun

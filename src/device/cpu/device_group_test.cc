@@ -1,0 +1,227 @@
+#include "device/cpu/device_group.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace forerun {
+namespace {
+
+// The partial sums of a device, some of them odd.
+float partial_of(int32_t rank, int64_t row, int64_t column) {
+  if (column == 5 && rank == 1) return std::numeric_limits<float>::quiet_NaN();
+  const float scale = column % 7 == 0 ? 1e8f : 1.0f;
+  return scale * std::sin(static_cast<float>(rank * 977 + row * 131 + column));
+}
+
+float start_of(int64_t row, int64_t column) {
+  return std::cos(static_cast<float>(row * 17 + column));
+}
+
+TEST(CpuDeviceGroup, SumsInRankOrderWithTheSameBitsOnEveryDevice) {
+  constexpr int64_t kWidth = 1100;  // more than a piece, no multiple of anything
+  for (const std::vector<int32_t>& sizes : std::vector<std::vector<int32_t>>{
+           {1}, {1, 1}, {2, 1}, {1, 1, 1}, {2, 2, 2}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
+    const auto degree = static_cast<int32_t>(sizes.size());
+    auto group = CpuDeviceGroup::create_unpinned(sizes);
+    ASSERT_TRUE(group.ok()) << group.status().message();
+    ASSERT_EQ((*group)->degree(), degree);
+    std::vector<float> bias(kWidth);
+    for (int64_t column = 0; column < kWidth; ++column) {
+      bias[static_cast<size_t>(column)] = 0.25f * static_cast<float>(column % 11);
+    }
+    for (const bool rounds : {false, true}) {
+      for (const int64_t rows : {1, 3}) {
+        const auto count = static_cast<size_t>(rows * kWidth);
+        std::vector<std::vector<float>> x(static_cast<size_t>(degree), std::vector<float>(count));
+        std::vector<std::vector<float>> partials = x;
+        for (int32_t rank = 0; rank < degree; ++rank) {
+          for (int64_t row = 0; row < rows; ++row) {
+            for (int64_t column = 0; column < kWidth; ++column) {
+              const auto at = static_cast<size_t>(row * kWidth + column);
+              partials[static_cast<size_t>(rank)][at] = partial_of(rank, row, column);
+              x[static_cast<size_t>(rank)][at] = start_of(row, column);
+            }
+          }
+        }
+        const Status status = (*group)->run([&](const GroupMember& member) {
+          const auto rank = static_cast<size_t>(member.peers.rank());
+          member.peers.add_partials({partials[rank].data(), {rows, kWidth}}, bias, rounds,
+                                    {x[rank].data(), {rows, kWidth}});
+        });
+        ASSERT_TRUE(status.ok()) << status.message();
+        for (int64_t at = 0; at < rows * kWidth; ++at) {
+          float sum = partial_of(0, at / kWidth, at % kWidth);
+          for (int32_t rank = 1; rank < degree; ++rank) {
+            sum += partial_of(rank, at / kWidth, at % kWidth);
+          }
+          float expected =
+              start_of(at / kWidth, at % kWidth) + (sum + bias[static_cast<size_t>(at % kWidth)]);
+          if (rounds) expected = round_to_bf16(expected);
+          for (const std::vector<float>& replica : x) {
+            const float found = replica[static_cast<size_t>(at)];
+            if (std::isnan(expected)) {
+              ASSERT_TRUE(std::isnan(found)) << at;
+            } else {
+              ASSERT_EQ(found, expected) << at;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Two buffers in turn are enough, whoever is ahead.
+TEST(CpuDeviceGroup, PartialsOfTwoBuffersInTurnAreNeverOverwrittenTooEarly) {
+  auto group = CpuDeviceGroup::create_unpinned({1, 2, 1});
+  ASSERT_TRUE(group.ok());
+  constexpr int kRounds = 400;
+  constexpr int64_t kWidth = 48;
+  std::vector<std::vector<float>> x(3, std::vector<float>(kWidth, 0.0f));
+  std::vector<std::vector<float>> buffers(6, std::vector<float>(kWidth));
+  const Status status = (*group)->run([&](const GroupMember& member) {
+    const auto rank = static_cast<size_t>(member.peers.rank());
+    for (int round = 0; round < kRounds; ++round) {
+      std::vector<float>& partial = buffers[2 * rank + static_cast<size_t>(round % 2)];
+      const WorkRange share = member.team.share(kWidth, 16);
+      for (int64_t at = share.begin; at < share.end; ++at) {
+        partial[static_cast<size_t>(at)] = static_cast<float>(round % 5);
+      }
+      member.peers.add_partials({partial.data(), {1, kWidth}}, {}, false,
+                                {x[rank].data(), {1, kWidth}});
+    }
+  });
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (const std::vector<float>& replica : x) {
+    for (const float value : replica) EXPECT_EQ(value, 3.0f * 2.0f * kRounds);
+  }
+}
+
+TEST(CpuDeviceGroup, GathersPartsOfAnySizeByRank) {
+  auto group = CpuDeviceGroup::create_unpinned({2, 3, 2, 2});
+  ASSERT_TRUE(group.ok());
+  ASSERT_EQ((*group)->smallest_team(), 2);
+  std::atomic<int> checked{0};
+  const Status status = (*group)->run([&](const GroupMember& member) {
+    const int32_t column = member.team.rank();
+    if (column >= 2) return;
+    // The columns need not gather equally often.
+    for (int32_t round = 0; round < 50 + column; ++round) {
+      const std::vector<int32_t> mine(static_cast<size_t>(member.peers.rank() * 3),
+                                      1000 * round + member.peers.rank());
+      std::vector<int32_t> all;
+      gather_records<int32_t>(member.peers, mine, all);
+      std::vector<int32_t> expected;
+      for (int32_t rank = 0; rank < 4; ++rank) {
+        expected.insert(expected.end(), static_cast<size_t>(rank * 3), 1000 * round + rank);
+      }
+      if (all == expected) ++checked;
+    }
+  });
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(checked, 4 * (50 + 51));
+}
+
+CpuGroupOptions faulty(int32_t degree, std::function<Status(int32_t)> fault) {
+  CpuGroupOptions options;
+  options.devices.resize(static_cast<size_t>(degree), {{}, 2});
+  options.patience = std::chrono::milliseconds(200);
+  options.before_collective = std::move(fault);
+  return options;
+}
+
+// Every device adds up a few times and syncs its team in between.
+Status exercise(CpuDeviceGroup& group, float* outcome) {
+  std::vector<std::vector<float>> x(static_cast<size_t>(group.degree()), std::vector<float>(32));
+  const std::vector<float> one(32, 1.0f);
+  const Status status = group.run([&](const GroupMember& member) {
+    std::vector<float>& mine = x[static_cast<size_t>(member.peers.rank())];
+    for (int round = 0; round < 4; ++round) {
+      member.peers.add_partials({one.data(), {1, 32}}, {}, false, {mine.data(), {1, 32}});
+      member.team.sync();
+    }
+  });
+  *outcome = x.back().back();
+  return status;
+}
+
+TEST(CpuDeviceGroup, AFailingDeviceEndsTheRunAndNotTheGroup) {
+  for (int32_t failing = 0; failing < 3; ++failing) {
+    std::atomic<int> calls{0};
+    auto group = CpuDeviceGroup::create(faulty(3, [&](int32_t rank) {
+      return rank == failing && ++calls == 3 ? Status(StatusCode::kInternal, "it broke") : Status();
+    }));
+    ASSERT_TRUE(group.ok());
+    float outcome = 0.0f;
+    const Status status = exercise(**group, &outcome);
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_EQ(status.message(), "device " + std::to_string(failing) + ": it broke");
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_TRUE(exercise(**group, &outcome).ok());
+      EXPECT_EQ(outcome, 12.0f);
+    }
+  }
+}
+
+TEST(CpuDeviceGroup, AnExceptionOfAMemberEndsTheRun) {
+  auto group = CpuDeviceGroup::create_unpinned({2, 2});
+  ASSERT_TRUE(group.ok());
+  for (int32_t culprit = 0; culprit < 2; ++culprit) {
+    const Status status = (*group)->run([&](const GroupMember& member) {
+      if (member.peers.rank() == 1 && member.team.rank() == culprit) throw std::bad_alloc();
+      member.team.sync();
+      member.peers.gather({});
+    });
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(status.message().find("device 1"), std::string::npos) << status.message();
+  }
+  float outcome = 0.0f;
+  EXPECT_TRUE(exercise(**group, &outcome).ok());
+}
+
+TEST(CpuDeviceGroup, ALateDeviceIsNamedAndTheGroupRunsAgain) {
+  std::atomic<bool> late{true};
+  auto group = CpuDeviceGroup::create(faulty(3, [&](int32_t rank) {
+    if (rank == 1 && late.exchange(false)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    }
+    return Status();
+  }));
+  ASSERT_TRUE(group.ok());
+  float outcome = 0.0f;
+  const Status status = exercise(**group, &outcome);
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("device 1 of 3"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("200 ms"), std::string::npos) << status.message();
+  EXPECT_TRUE(exercise(**group, &outcome).ok());
+  EXPECT_EQ(outcome, 12.0f);
+}
+
+TEST(CpuDeviceGroup, DevicesMayShareCoresAndUnknownOnesAreRefused) {
+  const int32_t core = available_cores().front();
+  CpuGroupOptions options;
+  options.devices.resize(5, {{core}, 0});
+  auto group = CpuDeviceGroup::create(options);
+  ASSERT_TRUE(group.ok()) << group.status().message();
+  float outcome = 0.0f;
+  EXPECT_TRUE(exercise(**group, &outcome).ok());
+  EXPECT_EQ(outcome, 20.0f);
+  options.devices.back().cores = {100000};
+  EXPECT_EQ(CpuDeviceGroup::create(options).status().code(), StatusCode::kInvalidArgument);
+  options.devices.back() = {{}, 2};  // not pinned beside pinned ones
+  EXPECT_EQ(CpuDeviceGroup::create(options).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(CpuDeviceGroup::create(CpuGroupOptions{}).ok());
+  EXPECT_FALSE(CpuDeviceGroup::create_unpinned({1, 0}).ok());
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,262 @@
+// The passes are collective functions that every member of the team runs. A comment at each barrier
+// says what it waits for.
+#include "model/cpu_shard.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/embedding/embedding.h"
+#include "kernels/linear/linear.h"
+#include "kernels/rms_norm/rms_norm.h"
+
+namespace forerun {
+namespace {
+
+template <class... Weights>
+WeightFormats formats_of(const Weights&... weights) {
+  return (weight_formats(weights.format()) | ...);
+}
+
+}  // namespace
+
+void ForwardChunk::reserve() {
+  tokens.reserve(kMaxChunkRows);
+  rows.reserve(kMaxChunkRows);
+  wanted.reserve(kMaxChunkRows);
+  wanted_rows.reserve(kMaxChunkRows);
+}
+
+void ForwardChunk::clear() {
+  tokens.clear();
+  rows.clear();
+  wanted.clear();
+  wanted_rows.clear();
+}
+
+CpuShard::CpuShard(const ModelConfig& config, const CpuShardOptions& options, const RopeTable* rope)
+    : config_(config),
+      part_(options.part),
+      group_(config.num_heads / config.num_kv_heads),
+      num_kv_heads_(static_cast<int32_t>(options.part.kv_heads.size())),
+      activation_(options.activation),
+      team_size_(options.team_size),
+      rope_(rope) {
+  buffers_.reserve(config_, part_, options.degree, activation_, team_size_);
+  if (num_kv_heads_ > 0) {
+    attention_scratch_.reserve(team_size_, num_slots(), num_kv_heads_, config_.head_dim);
+  }
+  plan_.blocks.reserve(kMaxChunkRows);
+  wanted_plan_.blocks.reserve(kMaxChunkRows);
+}
+
+Result<std::unique_ptr<CpuShard>> CpuShard::load(const Checkpoint& checkpoint,
+                                                 const CpuShardOptions& options,
+                                                 const RopeTable* rope,
+                                                 const std::function<void(double)>& progress) {
+  const ModelConfig& config = checkpoint.config();
+  std::unique_ptr<CpuShard> shard(new CpuShard(config, options, rope));
+  FORERUN_ASSIGN_OR_RETURN(
+      shard->weights_, load_decoder_weights(checkpoint, options.weights, options.part, progress));
+  const DType kv_dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
+  FORERUN_ASSIGN_OR_RETURN(shard->kv_, KvStorage::create(config, options.part.kv_heads.size(),
+                                                         kv_dtype, options.kv_blocks));
+  return shard;
+}
+
+void CpuShard::reserve_logits(int64_t rows) {
+  if (rows <= logits_capacity_) return;
+  logits_capacity_ = std::max(rows, std::min<int64_t>(2 * logits_capacity_, kMaxChunkRows));
+  logits_ = std::make_unique_for_overwrite<float[]>(
+      static_cast<size_t>(logits_capacity_ * weights_.head.out_features()));
+}
+
+LogitsPart CpuShard::logits(int64_t rows) const {
+  // A quantized head may have a few rows more than the part, in whole words.
+  return {MatrixView<const float>(logits_.get(), {rows, part_.vocab.size()},
+                                  weights_.head.out_features()),
+          static_cast<TokenId>(part_.vocab.begin)};
+}
+
+void CpuShard::plan(const ForwardChunk& chunk) {
+  if (num_kv_heads_ == 0) return;
+  plan_.build(chunk.rows, num_slots(), num_kv_heads_, team_size_);
+  attention_scratch_.reserve_partials(plan_, static_cast<int64_t>(chunk.rows.size()), num_slots(),
+                                      config_.head_dim);
+  wanted_plan_.build(chunk.wanted_rows, num_slots(), num_kv_heads_, team_size_);
+  attention_scratch_.reserve_partials(wanted_plan_, static_cast<int64_t>(chunk.wanted_rows.size()),
+                                      num_slots(), config_.head_dim);
+}
+
+const LinearInput& CpuShard::pack(const Team& team, MatrixView<const float> x,
+                                  WeightFormats formats) {
+  if (x.dim(0) <= kMaxOwnRows) {
+    const Team alone(0, 1, nullptr);
+    LinearInput& own = buffers_.own_input(team.rank());
+    own.pack(alone, x, activation_, formats);
+    return own;
+  }
+  LinearInput& shared = buffers_.shared_input();
+  shared.pack(team, x, activation_, formats);
+  team.sync();  // all rows packed
+  return shared;
+}
+
+const LinearInput& CpuShard::pack_normalized(const Team& team, int64_t num_rows,
+                                             std::span<const float> weight, WeightFormats formats) {
+  const MatrixView<const float> x = hidden(num_rows);
+  if (num_rows <= kMaxOwnRows) {
+    const MatrixView<float> own = buffers_.own_normalized(team.rank(), num_rows);
+    rms_norm(Team(0, 1, nullptr), x, weight, config_.rms_norm_eps, own);
+    return pack(team, own, formats);
+  }
+  const MatrixView<float> shared = buffers_.normalized(num_rows);
+  rms_norm(team, x, weight, config_.rms_norm_eps, shared);
+  team.sync();  // all rows normalized
+  return pack(team, shared, formats);
+}
+
+void CpuShard::add_product(const Team& team, Collectives& peers, const LinearWeight& weight,
+                           MatrixView<const float> inputs, std::span<const float> bias,
+                           MatrixView<float> partial, MatrixView<float> x) {
+  if (peers.degree() == 1) {
+    linear(team, weight, pack(team, inputs, formats_of(weight)), x, {bias, x.data(), rounds()});
+  } else {
+    if (weight.in_features() > 0) {
+      linear(team, weight, pack(team, inputs, formats_of(weight)), partial);
+    } else {
+      const WorkRange columns = team.share(partial.dim(1), 16);
+      for (int64_t row = 0; row < partial.dim(0); ++row) {
+        std::fill(partial.row(row) + columns.begin, partial.row(row) + columns.end, 0.0f);
+      }
+    }
+    peers.add_partials(partial, bias, rounds(), x);
+  }
+  team.sync();  // x complete
+}
+
+void CpuShard::keep_wanted_rows(const Team& team, const ForwardChunk& chunk) {
+  // Members move columns of their own, so rows may slide over one another.
+  const WorkRange columns = team.share(config_.hidden_size, 16);
+  const MatrixView<float> x = hidden(static_cast<int64_t>(chunk.rows.size()));
+  for (size_t to = 0; to < chunk.wanted.size(); ++to) {
+    const float* from = x.row(chunk.wanted[to]);
+    std::copy(from + columns.begin, from + columns.end,
+              x.row(static_cast<int64_t>(to)) + columns.begin);
+  }
+}
+
+void CpuShard::rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
+                                 std::span<const AttentionRow> kv_rows,
+                                 std::span<const AttentionRow> q_rows) {
+  const int64_t head_dim = config_.head_dim;
+  const int64_t num_heads = part_.heads.size();
+  const auto finish = [&](float* head, const AttentionRow& row, std::span<const float> norm) {
+    if (!norm.empty()) rms_norm_row(head, norm, config_.rms_norm_eps, head);
+    rope_head(head, rope_->cosines(row.position), rope_->sines(row.position), head_dim / 2);
+  };
+  const WorkRange q_share = team.share(static_cast<int64_t>(q_rows.size()) * num_heads);
+  for (int64_t unit = q_share.begin; unit < q_share.end; ++unit) {
+    const int64_t row_idx = unit / num_heads;
+    const MatrixView<float> heads = buffers_.own_heads(buffers_.q(row_idx + 1));
+    finish(heads.row(row_idx) + unit % num_heads * head_dim, q_rows[static_cast<size_t>(row_idx)],
+           layer.q_norm);
+  }
+  const WorkRange kv_share = team.share(static_cast<int64_t>(kv_rows.size()) * num_kv_heads_);
+  for (int64_t unit = kv_share.begin; unit < kv_share.end; ++unit) {
+    const int64_t row_idx = unit / num_kv_heads_;
+    const auto kv_head = static_cast<int32_t>(unit % num_kv_heads_);
+    float* k = buffers_.k(row_idx + 1).row(row_idx);
+    const AttentionRow& row = kv_rows[static_cast<size_t>(row_idx)];
+    finish(k + kv_head * head_dim, row, layer.k_norm);
+    append_kv_head(k, buffers_.v(row_idx + 1).row(row_idx), row, kv_head, kv);
+  }
+}
+
+void CpuShard::run_mlp(const Team& team, Collectives& peers, const LayerWeights& layer,
+                       int64_t num_rows) {
+  const MatrixView<float> mlp = buffers_.mlp(num_rows);
+  if (part_.mlp.size() > 0) {
+    const LinearInput& input = pack_normalized(team, num_rows, layer.post_attention_norm,
+                                               formats_of(layer.gate, layer.up));
+    gate_up_swiglu(team, layer.gate, layer.up, input, layer.gate_bias, layer.up_bias, mlp);
+  }
+  team.sync();  // all of mlp written; nobody reads x or the packed input any more
+  add_product(team, peers, layer.down, mlp, layer.down_bias, buffers_.mlp_partial(num_rows),
+              hidden(num_rows));
+}
+
+// Rows that want nothing leave their KV in the last layer and go no further: where it `narrows`,
+// the rows of x that follow are the wanted ones.
+void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_t layer_idx,
+                             bool narrows) {
+  const LayerWeights& layer = weights_.layers[static_cast<size_t>(layer_idx)];
+  const PagedKv kv = kv_.layer(layer_idx);
+  const auto num_rows = static_cast<int64_t>(chunk.rows.size());
+  const std::span<const AttentionRow> q_rows = narrows ? chunk.wanted_rows : chunk.rows;
+  const auto num_q = static_cast<int64_t>(q_rows.size());
+  const bool has_heads = part_.heads.size() > 0;
+
+  const LinearInput* input = nullptr;
+  if (has_heads) {
+    input =
+        &pack_normalized(team, num_rows, layer.input_norm, formats_of(layer.q, layer.k, layer.v));
+    linear(team, layer.k, *input, buffers_.k(num_rows), {layer.k_bias});
+    linear(team, layer.v, *input, buffers_.v(num_rows), {layer.v_bias});
+  }
+  if (narrows) {
+    team.sync();  // nobody reads x or the packed input any more
+    keep_wanted_rows(team, chunk);
+    team.sync();  // x holds the wanted rows
+    if (num_q > 0 && has_heads) {
+      input = &pack_normalized(team, num_q, layer.input_norm, formats_of(layer.q));
+    }
+  }
+  if (!has_heads) return;
+  if (num_q > 0) {
+    linear(team, layer.q, *input, buffers_.own_heads(buffers_.q(num_q)), {layer.q_bias});
+  }
+  team.sync();  // q, k, v complete
+  rotate_and_append(team, layer, kv, chunk.rows, q_rows);
+  team.sync();  // q rotated, K and V of all rows in the cache
+  if (num_q == 0) return;
+  attention(team, buffers_.q(num_q), q_rows, kv,
+            config_.sliding_window[static_cast<size_t>(layer_idx)], narrows ? wanted_plan_ : plan_,
+            &attention_scratch_, buffers_.attended(num_q));
+  team.sync();  // attended complete
+}
+
+void CpuShard::run_layer(const Team& team, Collectives& peers, const ForwardChunk& chunk,
+                         int32_t layer_idx) {
+  const LayerWeights& layer = weights_.layers[static_cast<size_t>(layer_idx)];
+  const auto num_rows = static_cast<int64_t>(chunk.rows.size());
+  const auto num_wanted = static_cast<int64_t>(chunk.wanted.size());
+  const bool narrows = layer_idx + 1 == config_.num_layers && num_wanted < num_rows;
+  const int64_t num_q = narrows ? num_wanted : num_rows;
+  run_attention(team, chunk, layer_idx, narrows);
+  if (num_q == 0) return;
+  add_product(team, peers, layer.o, buffers_.own_heads(buffers_.attended(num_q)), layer.o_bias,
+              buffers_.attention_partial(num_q), hidden(num_q));
+  run_mlp(team, peers, layer, num_q);
+}
+
+void CpuShard::run_head(const Team& team, const ForwardChunk& chunk) {
+  const auto num_wanted = static_cast<int64_t>(chunk.wanted.size());
+  const int64_t width = weights_.head.out_features();
+  if (num_wanted == 0 || width == 0) return;
+  const LinearInput& input =
+      pack_normalized(team, num_wanted, weights_.final_norm, formats_of(weights_.head));
+  linear(team, weights_.head, input,
+         {logits_.get() + chunk.first_logits_row * width, {num_wanted, width}});
+}
+
+void CpuShard::run(const Team& team, Collectives& peers, const ForwardChunk& chunk) {
+  embedding(team, weights_.embedding, chunk.tokens, rounds(),
+            hidden(static_cast<int64_t>(chunk.rows.size())));
+  team.sync();  // x complete
+  for (int32_t layer_idx = 0; layer_idx < config_.num_layers; ++layer_idx) {
+    run_layer(team, peers, chunk, layer_idx);
+  }
+  run_head(team, chunk);
+}
+
+}  // namespace forerun

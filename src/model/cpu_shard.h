@@ -1,0 +1,117 @@
+// One CPU device's part of a decoder: its weights, its KV heads, its pass through the layers. At
+// degree 1 that is the whole decoder.
+//
+// Between the layers every device of a group holds the same residual stream; each adds its heads'
+// and its MLP columns' part to it (Collectives::add_partials), and ends with the logits of its part
+// of the vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "device/collectives.h"
+#include "device/cpu/team.h"
+#include "forerun/status.h"
+#include "kernels/attention/attention.h"
+#include "kernels/precision.h"
+#include "kernels/rope/rope.h"
+#include "model/decoder.h"
+#include "model/decoder_weights.h"
+#include "model/forward_buffers.h"
+#include "model/kv_storage.h"
+#include "model/shard_plan.h"
+
+namespace forerun {
+
+// The rows that one pass through the layers works on, up to kMaxChunkRows; the same for all
+// devices.
+struct ForwardChunk {
+  std::vector<int32_t> tokens;
+  std::vector<AttentionRow> rows;
+  std::vector<int32_t> wanted;  // rows that want logits, ascending
+  std::vector<AttentionRow> wanted_rows;
+  int64_t first_logits_row = 0;
+
+  void reserve();
+  void clear();
+};
+
+struct CpuShardOptions {
+  DeviceShard part;
+  int32_t degree = 1;
+  int32_t team_size = 1;
+  Activation activation = Activation::kBf16;
+  WeightOverride weights = WeightOverride::kAsStored;
+  int64_t kv_blocks = 0;
+};
+
+class CpuShard {
+ public:
+  // `checkpoint` and `rope` must outlive the shard. `progress` as load_decoder_weights.
+  static Result<std::unique_ptr<CpuShard>> load(const Checkpoint& checkpoint,
+                                                const CpuShardOptions& options,
+                                                const RopeTable* rope,
+                                                const std::function<void(double)>& progress);
+
+  KvStorage& kv() { return kv_; }
+  const KvStorage& kv() const { return kv_; }
+
+  // Before the passes of a Step, on one thread: room for the logits of so many rows.
+  void reserve_logits(int64_t rows);
+  // Before each pass, on one thread.
+  void plan(const ForwardChunk& chunk);
+  // The pass: called by every member of the device's team, on all devices at once. `chunk` is the
+  // one planned last.
+  void run(const Team& team, Collectives& peers, const ForwardChunk& chunk);
+  // Of the first `rows` rows.
+  LogitsPart logits(int64_t rows) const;
+
+ private:
+  CpuShard(const ModelConfig& config, const CpuShardOptions& options, const RopeTable* rope);
+
+  // Collective, in the order of a pass.
+  void run_layer(const Team& team, Collectives& peers, const ForwardChunk& chunk,
+                 int32_t layer_idx);
+  // Leaves the heads' outputs in buffers_.attended.
+  void run_attention(const Team& team, const ForwardChunk& chunk, int32_t layer_idx, bool narrows);
+  void keep_wanted_rows(const Team& team, const ForwardChunk& chunk);
+  void rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
+                         std::span<const AttentionRow> kv_rows,
+                         std::span<const AttentionRow> q_rows);
+  void run_mlp(const Team& team, Collectives& peers, const LayerWeights& layer, int64_t num_rows);
+  void run_head(const Team& team, const ForwardChunk& chunk);
+  // x += inputs · weightᵀ of all devices + bias. `partial`: where this device leaves its own part.
+  void add_product(const Team& team, Collectives& peers, const LinearWeight& weight,
+                   MatrixView<const float> inputs, std::span<const float> bias,
+                   MatrixView<float> partial, MatrixView<float> x);
+  // The packed input of the layers that follow: x, or its normalization. Synced where it must be.
+  const LinearInput& pack(const Team& team, MatrixView<const float> x, WeightFormats formats);
+  const LinearInput& pack_normalized(const Team& team, int64_t num_rows,
+                                     std::span<const float> weight, WeightFormats formats);
+
+  MatrixView<float> hidden(int64_t rows) { return buffers_.hidden(rows); }
+  bool rounds() const { return activation_ != Activation::kF32; }
+  // Query heads that the device's KV heads serve, its own and padding.
+  int32_t num_slots() const { return num_kv_heads_ * group_; }
+
+  const ModelConfig& config_;  // the checkpoint's
+  const DeviceShard part_;
+  const int32_t group_;  // query heads a KV head
+  const int32_t num_kv_heads_;
+  const Activation activation_;
+  const int32_t team_size_;
+  const RopeTable* rope_;
+  DecoderWeights weights_;
+  KvStorage kv_;
+  AttentionScratch attention_scratch_;
+  AttentionPlan plan_, wanted_plan_;
+  ForwardBuffers buffers_;
+  std::unique_ptr<float[]> logits_;  // [rows][rows of the head]
+  int64_t logits_capacity_ = 0;
+};
+
+}  // namespace forerun

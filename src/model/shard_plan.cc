@@ -1,0 +1,97 @@
+#include "model/shard_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+namespace forerun {
+namespace {
+
+int64_t ceil_div(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+
+// Of the fullest device where `count` things are dealt in whole units.
+int64_t largest_part(int64_t count, int64_t unit, int64_t degree) {
+  return ceil_div(ceil_div(count, unit), degree) * unit;
+}
+
+// Contiguous, in whole units (the last one may be cut short), sizes one unit apart at most.
+ShardRange part_of(int64_t count, int64_t unit, int64_t degree, int64_t rank) {
+  const int64_t units = ceil_div(count, unit);
+  const int64_t base = units / degree;
+  const int64_t extra = units % degree;
+  const int64_t first = rank * base + std::min(rank, extra);
+  const int64_t last = first + base + (rank < extra ? 1 : 0);
+  return {std::min(first * unit, count), std::min(last * unit, count)};
+}
+
+// Inputs that an int4 weight may be cut at multiples of; 1 where weights are plain.
+int64_t input_unit(const ModelConfig& config) {
+  if (config.quantization.kind != QuantizationConfig::Kind::kAwq) return 1;
+  // One scale for all inputs can be repeated; kernels take them 32 at a time.
+  if (config.quantization.group_size < 0) return 32;
+  return std::gcd(int64_t{config.quantization.group_size}, int64_t{128});
+}
+
+// The coarsest unit that pads little.
+int64_t mlp_unit(const ModelConfig& config, int64_t degree) {
+  const int64_t finest = std::max<int64_t>(16, input_unit(config));
+  const int64_t count = config.intermediate_size;
+  for (int64_t unit = 128; unit > finest; unit /= 2) {
+    if (8 * degree * largest_part(count, unit, degree) <= 9 * count) return unit;
+  }
+  return finest;
+}
+
+int64_t head_unit(const ModelConfig& config, int64_t degree) {
+  const int64_t group = config.num_heads / config.num_kv_heads;
+  const int64_t inputs = input_unit(config);
+  const int64_t finest = inputs / std::gcd(inputs, int64_t{config.head_dim});
+  // Whole KV heads, where their inputs can be cut there.
+  const int64_t aligned = std::lcm(group, finest);
+  const int64_t even = largest_part(config.num_heads, finest, degree);
+  return 8 * largest_part(config.num_heads, aligned, degree) <= 9 * even ? aligned : finest;
+}
+
+int64_t vocab_unit(int64_t vocab, int64_t degree) { return vocab >= 128 * 16 * degree ? 128 : 16; }
+
+}  // namespace
+
+Result<ShardPlan> make_shard_plan(const ModelConfig& config, int32_t degree, int64_t vocab) {
+  if (degree < 1 || degree > kMaxDegree) {
+    return Status(StatusCode::kInvalidArgument,
+                  "tensor parallelism: found " + std::to_string(degree) +
+                      " devices, accepted are 1 to " + std::to_string(kMaxDegree));
+  }
+  const int64_t group = config.num_heads / config.num_kv_heads;
+  const int64_t heads = head_unit(config, degree);
+  const int64_t mlp = mlp_unit(config, degree);
+  const int64_t rows = vocab_unit(vocab, degree);
+  ShardPlan plan;
+  plan.padded_mlp = largest_part(config.intermediate_size, mlp, degree);
+  plan.padded_vocab = largest_part(vocab, rows, degree);
+  for (int64_t rank = 0; rank < degree; ++rank) {
+    DeviceShard shard;
+    shard.heads = part_of(config.num_heads, heads, degree, rank);
+    if (shard.heads.size() > 0) {
+      shard.kv_heads = {shard.heads.begin / group, ceil_div(shard.heads.end, group)};
+      shard.first_slot = shard.heads.begin - shard.kv_heads.begin * group;
+    }
+    shard.mlp = part_of(config.intermediate_size, mlp, degree, rank);
+    shard.vocab = part_of(vocab, rows, degree, rank);
+    if (shard.heads.size() == 0 && shard.mlp.size() == 0) {
+      return Status(StatusCode::kInvalidArgument,
+                    "tensor parallelism: device " + std::to_string(rank) + " of " +
+                        std::to_string(degree) + " would hold nothing of the layers (" +
+                        std::to_string(config.num_heads) + " heads in units of " +
+                        std::to_string(heads) + ", " + std::to_string(config.intermediate_size) +
+                        " MLP columns in units of " + std::to_string(mlp) +
+                        "); fewer devices are accepted");
+    }
+    plan.padded_heads = std::max(plan.padded_heads, shard.heads.size());
+    plan.padded_kv_heads = std::max(plan.padded_kv_heads, shard.kv_heads.size());
+    plan.devices.push_back(shard);
+  }
+  return plan;
+}
+
+}  // namespace forerun
