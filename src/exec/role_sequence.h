@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "forerun/trace.h"
 #include "kv/sequence_kv.h"
 #include "sampling/logits_processor.h"
 #include "sampling/sampler.h"
@@ -53,9 +52,8 @@ struct RoleSequence {
   const SequenceSpec spec;
   const bool penalized;  // its sampler looks at the history
   SequenceKv kv;
-  TokenCounts counts;             // of the prefix; kept only if `penalized`
-  Status failed;                  // not ok: every further item fails with it
-  Reroot reroot = Reroot::kNone;  // by edits since its last Step
+  TokenCounts counts;  // of the prefix; kept only if `penalized`
+  Status failed;       // not ok: every further item fails with it
   std::deque<PendingItem> queue;
 
   void count_token(TokenId token, int32_t position) {

@@ -107,9 +107,6 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
     FORERUN_RETURN_IF_ERROR(runner_->move_kv(view, moves_));
   }
   sequence.kv.release_unused();
-  if (role_ == Role::kDraft && !edits.empty()) {
-    sequence.reroot = sequence.kv.tree_rows().empty() ? Reroot::kMiss : Reroot::kHit;
-  }
   return {};
 }
 
@@ -178,8 +175,7 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       continue;
     }
     pieces_.push_back(&sequence);
-    if (trace_) items_.push_back({sequence.id, count, item.submit_ns, sequence.reroot});
-    sequence.reroot = Reroot::kNone;
+    if (trace_) items_.push_back({sequence.id, count, item.submit_ns});
     return true;
   }
   return false;
