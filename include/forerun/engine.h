@@ -130,6 +130,7 @@ struct RequestStats {
   int64_t draft_steps = 0;
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
+  int32_t preemptions = 0;  // times it was set aside for lack of KV memory and started again
   double time_to_first_token_s = 0.0;  // from submission
   double decode_s = 0.0;               // from the first token to the last
   std::string strategy;

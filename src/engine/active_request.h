@@ -41,6 +41,7 @@ class ActiveRequest {
   void finish(FinishReason reason, Status error, const StrategyStats& stats,
               const std::string& strategy_name);
   FinishReason reason() const { return reason_; }
+  void note_preemption() { ++preemptions_; }
 
  private:
   // Adds one token to the event; true if it ends the request.
@@ -53,6 +54,7 @@ class ActiveRequest {
   StopMatcher stop_matcher_;
   std::vector<TokenId> tokens_;
   int32_t prompt_size_;
+  int32_t preemptions_ = 0;
   FinishReason reason_ = FinishReason::kLength;
 
   Clock::time_point submitted_;

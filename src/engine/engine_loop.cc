@@ -123,8 +123,11 @@ void EngineLoop::end_cancelled_and_late() {
 
 bool EngineLoop::has_room_for(const ActiveRequest& request) const {
   if (running_.empty()) return true;  // as much room as there will ever be
+  // Its tokens, and one block more for it and for each that runs: without that room to grow, what is
+  // admitted is set aside again before it has done much.
   const int64_t blocks =
-      (static_cast<int64_t>(request.tokens().size()) + kKvBlockTokens - 1) / kKvBlockTokens + 1;
+      (static_cast<int64_t>(request.tokens().size()) + kKvBlockTokens - 1) / kKvBlockTokens + 1 +
+      static_cast<int64_t>(running_.size());
   for (Role role : {Role::kTarget, Role::kDraft}) {
     const KvUsage usage = executor_->kv_usage(role);
     if (usage.total_blocks > 0 && usage.total_blocks - usage.used_blocks < blocks) return false;
@@ -211,6 +214,7 @@ void EngineLoop::handle_failure(Running& running, const Status& status) {
   running_.erase(sequence);
   preempted.earlier = preempted.earlier + preempted.strategy->stats();
   preempted.strategy.reset();
+  preempted.request->note_preemption();
   waiting_.push_front(std::move(preempted));
 }
 

@@ -1,11 +1,10 @@
-// The engine through its public interface: many requests at once, cancellation, deadlines,
-// preemption, refusals.
+// The engine through its public interface: deadlines, refusals, preemption, its end. Many requests
+// at once: many_requests_test.cc.
 #include "forerun/engine.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
-#include <thread>
 
 #include "support/toy_model.h"
 
@@ -65,68 +64,10 @@ class EngineTest : public ::testing::Test {
     return request;
   }
 
-  // Solo runs, and then all at once on little memory, a fifth of them cancelled.
-  static void play_many(const std::vector<std::string>& devices);
-
   static ToyPair* pair_;
 };
 
 ToyPair* EngineTest::pair_ = nullptr;
-
-void EngineTest::play_many(const std::vector<std::string>& devices) {
-  constexpr uint64_t kRequests = 120;
-  std::vector<Output> solo;
-  {
-    const auto engine = make();
-    ASSERT_NE(engine, nullptr);
-    for (uint64_t seed = 0; seed < kRequests; ++seed) {
-      solo.push_back(complete(*engine, request_of(seed)));
-      ASSERT_TRUE(solo.back().error.ok()) << solo.back().error.message();
-    }
-  }
-  // Room for some requests only, so that others wait and some are preempted.
-  const int64_t token_bytes = 2 * 2 * 2 * 16 * 2;  // K and V, layers, KV heads, width, bf16
-  const auto engine =
-      make(/*kv_memory_bytes=*/2 * 40 * 64 * token_bytes, /*max_active=*/32, devices);
-  ASSERT_NE(engine, nullptr);
-  std::vector<std::shared_ptr<RequestStream>> streams;
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
-    auto stream = engine->submit(request_of(seed));
-    ASSERT_TRUE(stream.ok()) << stream.status().message();
-    streams.push_back(*stream);
-  }
-  std::thread canceller([&] {
-    std::mt19937 random(3);
-    for (uint64_t seed = 0; seed < kRequests; seed += 5) {
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
-      streams[seed]->cancel();
-    }
-  });
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
-    const Output output = drain(*streams[seed]);
-    EXPECT_TRUE(output.error.ok()) << seed << ": " << output.error.message();
-    if (output.reason == FinishReason::kCancelled) {
-      EXPECT_EQ(seed % 5, 0u);
-      ASSERT_LE(output.tokens.size(), solo[seed].tokens.size());
-      EXPECT_TRUE(
-          std::equal(output.tokens.begin(), output.tokens.end(), solo[seed].tokens.begin()));
-    } else {
-      EXPECT_EQ(output.tokens, solo[seed].tokens) << seed;
-    }
-  }
-  canceller.join();
-  EXPECT_TRUE(releases_its_kv(*engine));
-}
-
-TEST_F(EngineTest, ManyRequestsWithCancellationsAndPreemptionEqualTheirSoloRuns) {
-  play_many({"cpu:0", ""});
-}
-
-TEST_F(EngineTest, AndSoTheyDoWhereTheModelsRunSideBySide) {
-  const std::vector<std::string> processors = two_processors();
-  if (processors.empty()) GTEST_SKIP() << "one processor";
-  play_many(processors);
-}
 
 // Each of these fills most of the cache with guesses before its first token.
 TEST_F(EngineTest, RequestsThatDraftFarAheadDoNotStartOverForEver) {
