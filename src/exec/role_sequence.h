@@ -42,11 +42,12 @@ struct FinishedItem {
 };
 
 struct RoleSequence {
-  RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool)
+  RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool,
+               PrefixCache* cache)
       : id(sequence),
         spec(the_spec),
         penalized(needs_history(the_spec.sampling)),
-        kv(pool, the_spec.max_tokens) {}
+        kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr) {}
 
   const SequenceId id;
   const SequenceSpec spec;
