@@ -27,7 +27,7 @@ from pathlib import Path
 
 import llama_cpp
 import numpy as np
-from measure_cpu import machine
+from recorder import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -24,6 +24,7 @@ struct BenchFlags {
   int warmups = 2;
   int repeats = 3;
   int32_t max_tokens = 128;
+  bool reuse_prompts = false;
   std::string json_path;
 };
 
@@ -73,6 +74,7 @@ Status run_bench(const BenchFlags& flags) {
   options.warmups = flags.warmups;
   options.repeats = flags.repeats;
   options.first_seed = flags.sampling.seed;
+  options.reuse_prompts = flags.reuse_prompts;
 
   const bench::MachineFacts machine = bench::machine_facts();
   nlohmann::ordered_json json = {
@@ -141,6 +143,8 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str();
   command->add_option("-n,--max-tokens", flags->max_tokens, "Tokens a request")
       ->capture_default_str();
+  command->add_flag("--reuse-prompts", flags->reuse_prompts,
+                    "Send every prompt once before it counts, and share its KV");
   command->add_option("--json", flags->json_path, "Write the results to this file too");
   command->footer(
       "Example:\n  forerun bench --model models/demo-target --draft models/demo-draft \\\n"

@@ -57,6 +57,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option("--kv-memory", options.kv_memory_bytes,
                   "Bytes for the KV cache, with suffix: 512MB, 4GB")
       ->transform(CLI::AsSizeValue(true));
+  command.add_flag("!--no-shared-prefixes", options.share_prefixes,
+                   "Compute the KV of every prompt anew, also where requests begin alike");
 }
 
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {

@@ -56,6 +56,9 @@ nlohmann::ordered_json stats_json(const Completion& completion) {
   json["accepted_tokens"] = stats.accepted_tokens;
   json["target_steps"] = stats.target_steps;
   json["draft_steps"] = stats.draft_steps;
+  json["preemptions"] = stats.preemptions;
+  json["reused_tokens"] = stats.reused_tokens;
+  json["draft_reused_tokens"] = stats.draft_reused_tokens;
   json["time_to_first_token_ms"] = 1000.0 * stats.time_to_first_token_s;
   return json;
 }

@@ -39,6 +39,9 @@ std::string describe(const RequestStats& stats) {
     line += ", acceptance " + format_fixed(100.0 * stats.acceptance(), 0) + "%, " +
             format_fixed(stats.tokens_per_step(), 2) + " tokens a target step";
   }
+  if (stats.reused_tokens > 0) {
+    line += ", KV of " + std::to_string(stats.reused_tokens) + " tokens reused";
+  }
   line += ", first token after " + format_fixed(1000.0 * stats.time_to_first_token_s, 1) + " ms";
   return line;
 }
@@ -58,6 +61,7 @@ std::string describe_emulation(const Engine& engine) {
 Result<Comparison> compare_with_plain(Engine& engine, Request request, const Completion& shown) {
   constexpr double kShortSeconds = 2.0;
   request.record_rounds = false;
+  request.share_prefix = false;  // each reads its own prompt
   Request plainly = request;
   plainly.speculation = SpeculationOptions{.strategy = "autoregressive"};
   Comparison comparison{shown, {}, true};

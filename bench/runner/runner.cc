@@ -91,6 +91,7 @@ Result<std::vector<RunnerRow>> run(Engine& engine, const RunnerOptions& options)
     request.sampling.seed = options.first_seed + prompt_idx;
     request.max_new_tokens = options.max_new_tokens;
     request.ignore_eos = true;
+    request.share_prefix = options.reuse_prompts;
     request.speculation = options.speculation;
     request.speculation->strategy = options.strategies[strategy_idx];
     return request;
@@ -107,6 +108,10 @@ Result<std::vector<RunnerRow>> run(Engine& engine, const RunnerOptions& options)
     std::vector<std::vector<Sample>> samples(num_strategies);
     for (size_t prompt_idx = 0; prompt_idx < options.prompts.size(); ++prompt_idx) {
       std::vector<Sample> best(num_strategies);
+      if (options.reuse_prompts) {
+        const auto sent = run_once(engine, request_for(prompt_idx, 0, temperature));
+        if (!sent.ok()) return sent.status();
+      }
       for (int repeat = 0; repeat < options.repeats; ++repeat) {
         for (size_t strategy_idx = 0; strategy_idx < num_strategies; ++strategy_idx) {
           progress();

@@ -21,6 +21,9 @@ struct RunnerOptions {
   int32_t max_new_tokens = 128;
   int warmups = 1;  // requests before anything is counted
   int repeats = 3;  // the fastest of so many counts, per prompt
+  // Every prompt is sent once before it counts, and its KV is shared with those that do. Otherwise
+  // each request reads its prompt itself.
+  bool reuse_prompts = false;
   // Called before each request: done so far and in all.
   std::function<void(int done, int total)> on_progress;
 };

@@ -72,6 +72,9 @@ struct EngineOptions {
   // Room for the KV cache of target and draft together; 0: what max_context_tokens needs for one
   // request, at most half of the free memory.
   int64_t kv_memory_bytes = 0;
+  // Requests with the same beginning share its KV, with those that run and, until memory is needed,
+  // with those that have ended. Never changes a token.
+  bool share_prefixes = true;
 
   // Makes every Step last what it takes on another machine: "FILE#NAME" of bench/profiles, or
   // "FILE" where the file holds one profile. Tokens stay what they are. Empty: no emulation.
@@ -104,6 +107,7 @@ struct Request {
   // Instead of the engine's own: requests with different strategies run side by side.
   std::optional<SpeculationOptions> speculation;
   bool record_rounds = false;  // fill Event::rounds
+  bool share_prefix = true;    // false: neither takes KV of other requests nor offers its own
 };
 
 struct TokenLogprob {
@@ -126,10 +130,14 @@ struct SpeculationRound {
 struct RequestStats {
   int32_t prompt_tokens = 0;
   int32_t output_tokens = 0;
+  // Prompt tokens (and, after a preemption, output) whose KV was there already: not computed again.
+  int32_t reused_tokens = 0;
+  int32_t draft_reused_tokens = 0;
   int64_t target_steps = 0;  // after the prefill
   int64_t draft_steps = 0;
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
+  int32_t preemptions = 0;  // times it was set aside for lack of KV memory and started again
   double time_to_first_token_s = 0.0;  // from submission
   double decode_s = 0.0;               // from the first token to the last
   std::string strategy;

@@ -10,11 +10,11 @@
 
 namespace forerun {
 
-// What became of the draft's tree when a verification had moved its root (SwiftSpec §3.2).
+// What became of the draft's tree at the end of a round (SwiftSpec §3.2).
 enum class Reroot : uint8_t {
-  kNone,  // the root did not move
-  kHit,   // nodes below the new root kept their KV
-  kMiss,  // nothing of the tree was of use
+  kNone,  // nothing had been guessed
+  kHit,   // the last token was a node of the tree, which goes on from there
+  kMiss,  // it was none: the tree starts again
 };
 
 // One request's share of a Step.
@@ -22,7 +22,6 @@ struct TraceItem {
   uint64_t request = 0;  // a request that is rebuilt after a preemption gets a new number
   int32_t rows = 0;
   int64_t submit_ns = 0;
-  Reroot reroot = Reroot::kNone;  // by the item's KV edits, before its rows ran; draft only
 };
 
 // A Step of one model.
@@ -42,11 +41,12 @@ struct TraceTurn {
   bool draft = false;  // whose result it was
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  int64_t cpu_ns = 0;          // the same in thread CPU time
-  int32_t submitted = 0;       // work items
-  int32_t tokens = 0;          // that came out
-  int32_t verified_rows = 0;   // of the verification that ended here; 0: none did
-  int32_t accepted_nodes = 0;  // of its nodes, the root aside
+  int64_t cpu_ns = 0;             // the same in thread CPU time
+  int32_t submitted = 0;          // work items
+  int32_t tokens = 0;             // that came out
+  int32_t verified_rows = 0;      // of the verification that ended here; 0: none did
+  int32_t accepted_nodes = 0;     // of its nodes, the root aside
+  Reroot reroot = Reroot::kNone;  // how it ended for the tree
 };
 
 struct Trace {

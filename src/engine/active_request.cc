@@ -103,6 +103,9 @@ void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStat
   out.draft_steps = stats.draft_steps;
   out.drafted_tokens = stats.drafted_tokens;
   out.accepted_tokens = stats.accepted_tokens;
+  out.preemptions = preemptions_;
+  out.reused_tokens = reused_;
+  out.draft_reused_tokens = draft_reused_;
   if (first_token_) {
     out.time_to_first_token_s = seconds_between(submitted_, *first_token_);
     out.decode_s = seconds_between(*first_token_, *last_token_);

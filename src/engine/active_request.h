@@ -41,6 +41,11 @@ class ActiveRequest {
   void finish(FinishReason reason, Status error, const StrategyStats& stats,
               const std::string& strategy_name);
   FinishReason reason() const { return reason_; }
+  void note_preemption() { ++preemptions_; }
+  // Of rows that a result says were not run.
+  void note_reused(const WorkResult& result) {
+    (result.role == Role::kTarget ? reused_ : draft_reused_) += result.reused_rows;
+  }
 
  private:
   // Adds one token to the event; true if it ends the request.
@@ -53,6 +58,9 @@ class ActiveRequest {
   StopMatcher stop_matcher_;
   std::vector<TokenId> tokens_;
   int32_t prompt_size_;
+  int32_t preemptions_ = 0;
+  int32_t reused_ = 0;
+  int32_t draft_reused_ = 0;
   FinishReason reason_ = FinishReason::kLength;
 
   Clock::time_point submitted_;

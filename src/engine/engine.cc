@@ -268,6 +268,7 @@ Status EngineImpl::start() {
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
                           .shared_noise = options_.speculation.shared_noise,
+                          .share_prefixes = options_.share_prefixes,
                           .recorder = options_.trace ? &recorder_ : nullptr},
       std::move(executor), [this](const Request& request) {
         // Submission has checked the options, so this cannot fail.

@@ -123,8 +123,11 @@ void EngineLoop::end_cancelled_and_late() {
 
 bool EngineLoop::has_room_for(const ActiveRequest& request) const {
   if (running_.empty()) return true;  // as much room as there will ever be
+  // Its tokens, and one block more for it and for each that runs: without that room to grow, what
+  // is admitted is set aside again before it has done much.
   const int64_t blocks =
-      (static_cast<int64_t>(request.tokens().size()) + kKvBlockTokens - 1) / kKvBlockTokens + 1;
+      (static_cast<int64_t>(request.tokens().size()) + kKvBlockTokens - 1) / kKvBlockTokens + 1 +
+      static_cast<int64_t>(running_.size());
   for (Role role : {Role::kTarget, Role::kDraft}) {
     const KvUsage usage = executor_->kv_usage(role);
     if (usage.total_blocks > 0 && usage.total_blocks - usage.used_blocks < blocks) return false;
@@ -153,6 +156,7 @@ void EngineLoop::start(Running running) {
   spec.max_tokens = request.max_tokens();
   spec.shared_noise = request.request().speculation ? request.request().speculation->shared_noise
                                                     : options_.shared_noise;
+  spec.share_prefix = options_.share_prefixes && request.request().share_prefix;
   const SequenceId sequence = running.sequence;
   const Status opened = executor_->open(sequence, spec);
   Running& placed = running_.emplace(sequence, std::move(running)).first->second;
@@ -177,6 +181,7 @@ void EngineLoop::handle(const WorkResult& result) {
     handle_failure(running, result.status);
     return;
   }
+  running.request->note_reused(result);
   TurnTimer timer(options_.recorder, result);
   out_.clear();
   running.strategy->on_result(result, out_);
@@ -211,6 +216,7 @@ void EngineLoop::handle_failure(Running& running, const Status& status) {
   running_.erase(sequence);
   preempted.earlier = preempted.earlier + preempted.strategy->stats();
   preempted.strategy.reset();
+  preempted.request->note_preemption();
   waiting_.push_front(std::move(preempted));
 }
 

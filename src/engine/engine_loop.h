@@ -42,6 +42,7 @@ class EngineLoop {
   struct Options {
     int32_t max_active = 64;
     bool shared_noise = true;
+    bool share_prefixes = true;
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
   };
 

@@ -228,7 +228,7 @@ class SleptClock : public SleepClock {
 };
 
 // The same requests, once with real models whose Steps sleep out their time, once in virtual time
-// with what these models were recorded to say. (On a real clock: bench/measure_cpu.py emulated.)
+// with what these models were recorded to say. (On a real clock: bench/measure_engine.py emulated.)
 TEST(SimulatedAndEmulated, AgreeOnEveryTokenStepAndRate) {
   const StepProfile profile = profile_of(10.48, 3.25, false);
   const auto requests = requests_of(2, 60);

@@ -88,9 +88,9 @@ void build_step(benchmark::State& state) {
   BlockPool pool(256);
   SequenceSpec spec;
   spec.max_tokens = 2000;
-  RoleSequence sequence(1, spec, &pool);
+  RoleSequence sequence(1, spec, &pool, nullptr);
   if (!sequence.kv.reserve(1500).ok()) state.SkipWithError("reserve");
-  for (int32_t position = 0; position < 1000; ++position) sequence.kv.append_prefix();
+  for (int32_t position = 0; position < 1000; ++position) sequence.kv.append_prefix(0);
   StepBuilder builder(64);
   PendingItem item;
   item.item = tree_item(rows, 1000, 0);

@@ -15,7 +15,10 @@ namespace {
 // The truth about one (role, sequence), kept as token lists; predicts every result.
 class Mirror {
  public:
-  Mirror(SequenceId id, Role role, const SequenceSpec& spec) : id_(id), role_(role), spec_(spec) {}
+  // Sequences that share prefixes begin with the first `common` tokens of one text, long prompts in
+  // one go.
+  Mirror(SequenceId id, Role role, const SequenceSpec& spec, int32_t common)
+      : id_(id), role_(role), spec_(spec), common_(common) {}
 
   WorkItem random_item(std::mt19937& rng, uint64_t tag) {
     WorkItem item;
@@ -25,7 +28,7 @@ class Mirror {
     if (!nodes_.empty() && rng() % 2 == 0) add_edits(rng, item);
     if (rng() % 8 == 0) return item;
     if (nodes_.empty() && (prefix_.empty() || rng() % 3 == 0)) {
-      const auto rows = 1 + rng() % 40;
+      const auto rows = 1 + rng() % (spec_.share_prefix ? 200 : 40);
       for (size_t row = 0; row < rows && length() + 1 < spec_.max_tokens; ++row) {
         add_row(rng, item, kNoNode, kNoNode);
       }
@@ -89,6 +92,9 @@ class Mirror {
   void add_row(std::mt19937& rng, WorkItem& item, NodeId node, NodeId parent) {
     WorkRow row;
     row.token = static_cast<TokenId>(rng() % kVocab);
+    if (node == kNoNode && static_cast<int32_t>(prefix_.size()) < common_) {
+      row.token = static_cast<TokenId>(prefix_.size() * prefix_.size() % kVocab);
+    }
     row.node = node;
     row.parent = parent;
     if (node == kNoNode) {
@@ -99,7 +105,7 @@ class Mirror {
       nodes_[node] = {row.token, parent};
     }
     const Want wants[] = {Want::kNothing, Want::kSample, Want::kTopK, Want::kDraw};
-    row.want = wants[rng() % 4];
+    row.want = wants[spec_.share_prefix && node == kNoNode && rng() % 100 > 0 ? 0 : rng() % 4];
     row.count = static_cast<int32_t>(1 + rng() % 5);
     item.rows.push_back(row);
     if (row.want != Want::kNothing) predict(item.tag, row, history(node));
@@ -136,6 +142,7 @@ class Mirror {
   SequenceId id_;
   Role role_;
   SequenceSpec spec_;
+  int32_t common_;
   std::vector<TokenId> prefix_;
   std::map<NodeId, Node> nodes_;
   NodeId next_node_ = 0;
@@ -176,6 +183,7 @@ void expect_same(const WorkResult& result, const std::vector<RowResult>& expecte
 struct Variant {
   bool threaded;
   int32_t row_budget;
+  bool share = false;
 };
 
 class Interleavings : public ::testing::TestWithParam<Variant> {};
@@ -183,6 +191,7 @@ class Interleavings : public ::testing::TestWithParam<Variant> {};
 // Several sequences, items of both roles in flight, closed at any time: every result must be what
 // the sequence's own tokens give.
 TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
+  int64_t reused = 0;
   for (uint32_t seed = 0; seed < 12; ++seed) {
     std::mt19937 rng(seed);
     Rig rig({.threaded = GetParam().threaded, .row_budget = GetParam().row_budget, .on_step = {}});
@@ -199,11 +208,13 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
     const auto open = [&] {
       auto sequence = std::make_unique<Live>();
       sequence->id = next_id++;
-      const SequenceSpec spec = random_spec(rng);
+      SequenceSpec spec = random_spec(rng);
+      spec.share_prefix = GetParam().share && rng() % 8 != 0;
+      const auto common = static_cast<int32_t>(GetParam().share ? rng() % 300 : 0);
       ASSERT_TRUE(rig.executor->open(sequence->id, spec).ok());
       for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
         sequence->roles[role_idx] =
-            std::make_unique<Mirror>(sequence->id, static_cast<Role>(role_idx), spec);
+            std::make_unique<Mirror>(sequence->id, static_cast<Role>(role_idx), spec, common);
       }
       live.push_back(std::move(sequence));
     };
@@ -225,6 +236,7 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
       const auto found = expected.find(result->tag);
       expect_same(*result, found == expected.end() ? std::vector<RowResult>{} : found->second);
       ++checked;
+      reused += result->reused_rows;
       return true;
     };
     for (int index = 0; index < 4; ++index) open();
@@ -252,19 +264,21 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
     }
     EXPECT_FALSE(rig.next().has_value());
     rig.wait_until_kv_is_free();
-    EXPECT_GT(checked, 40);
+    EXPECT_GT(checked, GetParam().share ? 20 : 40);
     rig.executor.reset();
     EXPECT_EQ(rig.target.violations, 0);
     EXPECT_EQ(rig.draft.violations, 0);
     EXPECT_LE(rig.target.largest_step, GetParam().row_budget);
     if (HasFailure()) return;
   }
+  EXPECT_EQ(reused > 1000, GetParam().share) << reused;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Interleavings,
                          ::testing::Values(Variant{false, 512}, Variant{false, 7},
-                                           Variant{false, 1}, Variant{true, 512},
-                                           Variant{true, 7}));
+                                           Variant{false, 1}, Variant{true, 512}, Variant{true, 7},
+                                           Variant{false, 512, true}, Variant{false, 70, true},
+                                           Variant{true, 512, true}));
 
 }  // namespace
 }  // namespace forerun

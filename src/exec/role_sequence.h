@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "forerun/trace.h"
 #include "kv/sequence_kv.h"
 #include "sampling/logits_processor.h"
 #include "sampling/sampler.h"
@@ -43,19 +42,19 @@ struct FinishedItem {
 };
 
 struct RoleSequence {
-  RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool)
+  RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool,
+               PrefixCache* cache)
       : id(sequence),
         spec(the_spec),
         penalized(needs_history(the_spec.sampling)),
-        kv(pool, the_spec.max_tokens) {}
+        kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr) {}
 
   const SequenceId id;
   const SequenceSpec spec;
   const bool penalized;  // its sampler looks at the history
   SequenceKv kv;
-  TokenCounts counts;             // of the prefix; kept only if `penalized`
-  Status failed;                  // not ok: every further item fails with it
-  Reroot reroot = Reroot::kNone;  // by edits since its last Step
+  TokenCounts counts;  // of the prefix; kept only if `penalized`
+  Status failed;       // not ok: every further item fails with it
   std::deque<PendingItem> queue;
 
   void count_token(TokenId token, int32_t position) {

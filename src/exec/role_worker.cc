@@ -25,6 +25,7 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
       on_step_(std::move(on_step)),
       trace_(trace),
       pool_(runner->kv_blocks()),
+      prefix_cache_(&pool_),
       builder_(runner->config().vocab_size) {}
 
 // What reading it costs, a system call, is only spent on traces.
@@ -36,7 +37,8 @@ int64_t RoleWorker::cpu_ns() const {
 }
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
-  sequences_.emplace(sequence, std::make_unique<RoleSequence>(sequence, spec, &pool_));
+  sequences_.emplace(sequence,
+                     std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_));
 }
 
 void RoleWorker::submit(PendingItem item) {
@@ -106,11 +108,43 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
     const StepSequence view{sequence.kv.block_table().data()};
     FORERUN_RETURN_IF_ERROR(runner_->move_kv(view, moves_));
   }
+  sequence.kv.publish();
   sequence.kv.release_unused();
-  if (role_ == Role::kDraft && !edits.empty()) {
-    sequence.reroot = sequence.kv.tree_rows().empty() ? Reroot::kMiss : Reroot::kHit;
-  }
   return {};
+}
+
+bool RoleWorker::reuse_prefix(RoleSequence& sequence, PendingItem& item) {
+  const std::vector<WorkRow>& rows = item.item.rows;
+  const auto is_shareable = [](const WorkRow& row) {
+    return row.node == kNoNode && row.want == Want::kNothing;
+  };
+  // At least one row is run, so that the item's turn gives a result.
+  const size_t last = rows.size() - 1;
+  if (!sequence.kv.can_adopt() || item.rows_done + kKvBlockTokens > last ||
+      rows[item.rows_done].position != sequence.kv.prefix_length()) {
+    return false;
+  }
+  tokens_.clear();
+  for (size_t row = item.rows_done; row < last && is_shareable(rows[row]); ++row) {
+    tokens_.push_back(rows[row].token);
+  }
+  const int32_t adopted = sequence.kv.adopt(tokens_);
+  for (int32_t row = 0; row < adopted; ++row, ++item.rows_done) {
+    sequence.count_token(rows[item.rows_done].token, rows[item.rows_done].position);
+  }
+  item.result.reused_rows += adopted;
+  if (tokens_.size() - static_cast<size_t>(adopted) < kKvBlockTokens) return false;
+  const std::span<const TokenId> next =
+      std::span(tokens_).subspan(static_cast<size_t>(adopted), kKvBlockTokens);
+  for (const BlockInWork& block : blocks_in_work_) {
+    const bool same =
+        block.before == sequence.kv.published_text() &&
+        std::equal(next.begin(), next.end(), block.rows,
+                   [](TokenId token, const WorkRow& row) { return token == row.token; });
+    if (same) return true;
+  }
+  next_block_ = {sequence.kv.published_text(), &rows[item.rows_done]};
+  return false;
 }
 
 // Rows of the item that fit into the Step being built: all that are left, or, where the item is
@@ -162,6 +196,8 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       sequence.queue.pop_front();
       continue;
     }
+    next_block_ = {};
+    if (reuse_prefix(sequence, item)) return true;
     const auto left = static_cast<int32_t>(item.item.rows.size() - item.rows_done);
     const int32_t count = piece_rows(sequence, item);
     if (count == 0) {
@@ -178,8 +214,10 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       continue;
     }
     pieces_.push_back(&sequence);
-    if (trace_) items_.push_back({sequence.id, count, item.submit_ns, sequence.reroot});
-    sequence.reroot = Reroot::kNone;
+    if (next_block_.rows != nullptr && count >= kKvBlockTokens) {
+      blocks_in_work_.push_back(next_block_);
+    }
+    if (trace_) items_.push_back({sequence.id, count, item.submit_ns});
     return true;
   }
   return false;
@@ -191,6 +229,7 @@ void RoleWorker::step(std::vector<FinishedItem>& finished) {
   builder_.clear();
   pieces_.clear();
   items_.clear();
+  blocks_in_work_.clear();
   turn_.swap(ready_);
   ready_.clear();
   // Those that get no room keep their place; those that are served go to the back.
@@ -249,6 +288,7 @@ void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
          ++rejection) {
       note(built.rejections[rejection].status);
     }
+    if (outcome.ok()) sequence->kv.publish();
     if (!outcome.ok()) {
       fail_front(*sequence, outcome, finished);
     } else if (item.rows_done == item.item.rows.size()) {
@@ -270,7 +310,7 @@ Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens) {
     close(kScratchSequence);
     return reserved;
   }
-  for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix();
+  for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix(0);
 
   auto callback = std::exchange(on_step_, nullptr);
   StepRecord last;

@@ -5,6 +5,10 @@
 // others by one Step at a time; an item with more rows than the row budget runs in consecutive
 // pieces.
 //
+// Sequences that share prefixes (SequenceSpec) take over what full blocks of their beginning are
+// cached, running or ended: those rows are not run. Where the next block is just being computed for
+// another sequence of the Step, a sequence waits for it.
+//
 // Used by one thread at a time, except usage().
 #pragma once
 
@@ -20,6 +24,7 @@
 #include "exec/step_record.h"
 #include "exec/step_runner.h"
 #include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
 #include "step/work.h"
 
 namespace forerun {
@@ -54,6 +59,9 @@ class RoleWorker {
   void fail_front(RoleSequence& sequence, const Status& status,
                   std::vector<FinishedItem>& finished);
   Status apply_edits(RoleSequence& sequence, const std::vector<Edit>& edits);
+  // Skips prefix rows at the front of the item whose KV is cached. True if the next block will be
+  // after this Step.
+  bool reuse_prefix(RoleSequence& sequence, PendingItem& item);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item) const;
   void run_step(std::vector<FinishedItem>& finished);
   int64_t cpu_ns() const;
@@ -65,11 +73,21 @@ class RoleWorker {
   std::function<void(const StepRecord&)> on_step_;
   const bool trace_;
   BlockPool pool_;
+  PrefixCache prefix_cache_;
   std::unordered_map<SequenceId, std::unique_ptr<RoleSequence>> sequences_;
   std::vector<RoleSequence*> ready_;   // with items, in the order of their turns
   std::vector<RoleSequence*> turn_;    // scratch: ready_ while a Step is built
   std::vector<RoleSequence*> pieces_;  // whose front items the Step runs
   std::vector<TraceItem> items_;       // as many, where it traces
+  // A block of a shared prefix that the Step being built computes: its text's first row, and the
+  // text before.
+  struct BlockInWork {
+    uint64_t before = 0;
+    const WorkRow* rows = nullptr;
+  };
+  std::vector<BlockInWork> blocks_in_work_;
+  BlockInWork next_block_;  // of the item whose turn it is; no rows: not at a block of a prompt
+  std::vector<TokenId> tokens_;  // scratch
   StepBuilder builder_;
   std::vector<KvMove> moves_;
   // Of the Step being run.

@@ -106,7 +106,7 @@ Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, S
     return internal("prefix row at position " + std::to_string(row.position) +
                     "; the prefix continues at " + std::to_string(sequence.kv.prefix_length()));
   }
-  out.slot = sequence.kv.append_prefix();
+  out.slot = sequence.kv.append_prefix(row.token);
   out.boundary = row.position + 1;
   out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
   sequence.count_token(row.token, row.position);

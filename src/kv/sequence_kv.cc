@@ -10,12 +10,14 @@ int32_t blocks_for(int32_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvB
 
 }  // namespace
 
-SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens) : pool_(pool) {
+SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache)
+    : pool_(pool), cache_(cache) {
   blocks_.reserve(static_cast<size_t>(blocks_for(max_tokens)));
 }
 
 SequenceKv::~SequenceKv() {
-  for (int32_t block : blocks_) pool_->release(block);
+  // The beginning of the text is let go last, so that what is forgotten first is the end of a text.
+  for (size_t block_idx = blocks_.size(); block_idx-- > 0;) pool_->release(blocks_[block_idx]);
 }
 
 Status SequenceKv::reserve(int32_t rows) {
@@ -33,9 +35,10 @@ Status SequenceKv::reserve(int32_t rows) {
   return {};
 }
 
-int32_t SequenceKv::append_prefix() {
+int32_t SequenceKv::append_prefix(TokenId token) {
   assert(tree_.empty() && pending_.empty());
   assert(blocks_for(prefix_length_ + 1) <= static_cast<int32_t>(blocks_.size()));
+  if (cache_ != nullptr) unpublished_.push_back(token);
   return prefix_length_++;
 }
 
@@ -52,6 +55,9 @@ int32_t SequenceKv::append_tree(NodeId node, int32_t parent_idx, TokenId token) 
 
 void SequenceKv::truncate(int32_t prefix_length, int32_t tree_size) {
   assert(prefix_length <= prefix_length_ && tree_size <= static_cast<int32_t>(tree_.size()));
+  if (cache_ != nullptr) {
+    unpublished_.resize(unpublished_.size() - static_cast<size_t>(prefix_length_ - prefix_length));
+  }
   prefix_length_ = prefix_length;
   tree_.resize(static_cast<size_t>(tree_size));
   rebuild_index();
@@ -80,6 +86,7 @@ Status SequenceKv::commit(std::span<const NodeId> nodes) {
   for (NodeId node : nodes) {
     const TreeRow& row = tree_[static_cast<size_t>(index_.find(node))];
     pending_.push_back({row.stored_slot, prefix_length_++});
+    if (cache_ != nullptr) unpublished_.push_back(row.token);
   }
   // Descendants of the last node stay, now as children of the prefix. Parents come first.
   new_index_.assign(tree_.size(), -1);
@@ -155,16 +162,43 @@ void SequenceKv::release_unused() {
   }
 }
 
-int32_t SequenceKv::share_prefix(const SequenceKv& other, int32_t tokens) {
-  assert(blocks_.empty() && pool_ == other.pool_ && other.pending_.empty());
-  const int32_t count = std::max(0, std::min(tokens, other.prefix_length_)) / kKvBlockTokens;
-  for (int32_t block_idx = 0; block_idx < count; ++block_idx) {
-    const int32_t block = other.blocks_[static_cast<size_t>(block_idx)];
-    pool_->share(block);
-    blocks_.push_back(block);
+int32_t SequenceKv::adopt(std::span<const TokenId> tokens) {
+  assert(can_adopt());
+  int32_t adopted = 0;
+  while (tokens.size() >= kKvBlockTokens) {
+    const PrefixCache::Page page = cache_->find(published_text_, tokens.first(kKvBlockTokens));
+    if (page.block < 0) break;
+    pool_->share(page.block);
+    blocks_.push_back(page.block);
+    published_text_ = page.text;
+    tokens = tokens.subspan(kKvBlockTokens);
+    adopted += kKvBlockTokens;
   }
-  prefix_length_ = count * kKvBlockTokens;
-  return prefix_length_;
+  prefix_length_ += adopted;
+  return adopted;
+}
+
+void SequenceKv::publish() {
+  assert(pending_.empty());
+  while (unpublished_.size() >= kKvBlockTokens) {
+    const size_t block_idx =
+        (static_cast<size_t>(prefix_length_) - unpublished_.size()) / kKvBlockTokens;
+    int32_t& block = blocks_[block_idx];
+    const PrefixCache::Page page =
+        cache_->remember(published_text_, std::span(unpublished_).first(kKvBlockTokens), block);
+    if (page.block < 0) {
+      cache_ = nullptr;
+      unpublished_.clear();
+      return;
+    }
+    if (page.block != block) {
+      pool_->share(page.block);
+      pool_->release(block);
+      block = page.block;
+    }
+    published_text_ = page.text;
+    unpublished_.erase(unpublished_.begin(), unpublished_.begin() + kKvBlockTokens);
+  }
 }
 
 }  // namespace forerun

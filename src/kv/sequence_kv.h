@@ -15,6 +15,7 @@
 #include "forerun/status.h"
 #include "kv/block_pool.h"
 #include "kv/node_index.h"
+#include "kv/prefix_cache.h"
 #include "step/step.h"
 #include "step/types.h"
 
@@ -30,8 +31,9 @@ class SequenceKv {
     int32_t stored_slot = 0;  // where its KV lies until take_moves()
   };
 
-  // `pool` must outlive the object. `max_tokens`: the block table's capacity is reserved for it.
-  SequenceKv(BlockPool* pool, int32_t max_tokens);
+  // `pool` and `cache` must outlive the object. `max_tokens`: the block table's capacity is
+  // reserved for it. `cache` null: the sequence neither takes nor offers blocks of its prefix.
+  SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache = nullptr);
   ~SequenceKv();  // releases every block
   SequenceKv(const SequenceKv&) = delete;
   SequenceKv& operator=(const SequenceKv&) = delete;
@@ -48,7 +50,7 @@ class SequenceKv {
   // then holds what it held.
   Status reserve(int32_t rows);
   // Appends one prefix row and returns its slot. Needs an empty tree region and reserve()d room.
-  int32_t append_prefix();
+  int32_t append_prefix(TokenId token);
   // Appends a tree row behind the others and returns its index. `node` is new; `parent_idx` as in
   // TreeRow. Needs reserve()d room.
   int32_t append_tree(NodeId node, int32_t parent_idx, TokenId token);
@@ -70,15 +72,29 @@ class SequenceKv {
   // Returns the blocks behind the last slot to the pool.
   void release_unused();
 
-  // Starts this empty sequence with the first full blocks of another one's prefix, at most `tokens`
-  // tokens, and returns how many it took. Nobody writes to a full prefix block again, so sharing it
-  // needs no copy.
-  int32_t share_prefix(const SequenceKv& other, int32_t tokens);
+  // Sharing. Nobody writes to a full prefix block again, so it needs no copy.
+  //
+  // Whether adopt() may find anything: the prefix ends with a block, nothing lies behind it.
+  bool can_adopt() const {
+    return cache_ != nullptr && unpublished_.empty() && tree_.empty() &&
+           prefix_length_ == static_cast<int32_t>(blocks_.size()) * kKvBlockTokens;
+  }
+  // Extends the prefix by cached blocks as long as they hold `tokens`, the text behind it, and
+  // returns by how many tokens: full blocks only. Needs can_adopt().
+  int32_t adopt(std::span<const TokenId> tokens);
+  // Offers the full blocks of the prefix to others; where one of them has been offered already,
+  // that one takes the place of this sequence's own. Their KV must be there, moves carried out.
+  void publish();
+  // The text up to the end of the last block that was adopted or published.
+  uint64_t published_text() const { return published_text_; }
 
  private:
   void rebuild_index();
 
   BlockPool* pool_;
+  PrefixCache* cache_;
+  std::vector<TokenId> unpublished_;  // tokens of the prefix behind that block
+  uint64_t published_text_ = 0;
   std::vector<int32_t> blocks_;
   std::vector<TreeRow> tree_;
   NodeIndex index_;

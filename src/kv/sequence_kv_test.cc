@@ -25,7 +25,7 @@ class Model {
 
   void append_prefix(int64_t content) {
     ASSERT_TRUE(kv.reserve(1).ok());
-    const int32_t slot = kv.append_prefix();
+    const int32_t slot = kv.append_prefix(0);
     ASSERT_EQ(slot, static_cast<int32_t>(prefix.size()));
     cell(slot) = content;
     prefix.push_back(content);
@@ -218,7 +218,7 @@ TEST(SequenceKv, AFullPoolIsReportedWithItsFigures) {
   BlockPool pool(2);
   SequenceKv kv(&pool, 1000);
   ASSERT_TRUE(kv.reserve(100).ok());
-  for (int row = 0; row < 100; ++row) kv.append_prefix();
+  for (int row = 0; row < 100; ++row) kv.append_prefix(0);
   const Status status = kv.reserve(100);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("200 tokens need 4 blocks"), std::string::npos)
@@ -231,7 +231,7 @@ TEST(SequenceKv, TruncateTakesRowsBack) {
   BlockPool pool(2);
   SequenceKv kv(&pool, 100);
   ASSERT_TRUE(kv.reserve(10).ok());
-  for (int row = 0; row < 4; ++row) kv.append_prefix();
+  for (int row = 0; row < 4; ++row) kv.append_prefix(0);
   kv.append_tree(1, -1, 5);
   kv.append_tree(2, 0, 6);
   kv.truncate(4, 1);
@@ -239,25 +239,6 @@ TEST(SequenceKv, TruncateTakesRowsBack) {
   EXPECT_EQ(kv.find(1), 0);
   kv.truncate(2, 0);
   EXPECT_EQ(kv.length(), 2);
-}
-
-TEST(SequenceKv, FullPrefixBlocksAreShared) {
-  BlockPool pool(8);
-  std::vector<int64_t> memory(8 * kKvBlockTokens);
-  auto first = std::make_unique<Model>(&pool, &memory);
-  for (int row = 0; row < 150; ++row) first->append_prefix(row);
-  Model second(&pool, &memory);
-  EXPECT_EQ(second.kv.share_prefix(first->kv, 140), 128);
-  EXPECT_EQ(pool.used_blocks(), 3);
-  for (int row = 0; row < 128; ++row) second.prefix.push_back(row);
-  second.append_prefix(1000);
-  second.append_tree(1, kNoNode, 1001);
-  second.check();
-  first->check();
-  EXPECT_EQ(pool.used_blocks(), 4);
-  first.reset();
-  EXPECT_EQ(pool.used_blocks(), 3);
-  second.check();
 }
 
 TEST(BlockPool, CountsHolders) {

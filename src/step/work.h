@@ -85,6 +85,8 @@ struct WorkResult {
   uint64_t tag = 0;
   Status status;                // not ok: no row ran; the sequence must be dropped
   std::vector<RowResult> rows;  // in the item's order, only rows that wanted something
+  int32_t reused_rows =
+      0;  // prefix rows that were not run, since their KV was there (share_prefix)
   // verify_by_rejection: nodes accepted below the first tree row, in order, and the token drawn
   // after the last of them.
   std::vector<NodeId> accepted;
@@ -97,6 +99,7 @@ struct SequenceSpec {
   int32_t prompt_tokens = 0;  // positions below it are prompt, for the penalties
   int32_t max_tokens = 0;     // longest length the sequence may reach, drafts included
   bool shared_noise = true;   // the draft ranks by the target's noise
+  bool share_prefix = false;  // takes KV of others with the same beginning, and offers its own
 };
 
 }  // namespace forerun

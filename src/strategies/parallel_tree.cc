@@ -102,21 +102,20 @@ void ParallelTree::on_verified(const WorkResult& result, StrategyOutput& out) {
   guesses_.observe(std::span(tokens_).subspan(first));
   stats_.emitted_tokens += static_cast<int64_t>(tokens_.size() - first);
   stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
+  const NodeId next = tree_.child(verification_.path().back(), tokens_.back());
   if (target_prefilled_) {
-    if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_));
+    if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, next));
     growth_->on_verified(tree_, verification_.path(), verification_.sampled());
   }
   target_prefilled_ = true;
   verification_.add_edits(target_edits_);
   if (length() >= max_tokens_) return;
-  move_root();
+  move_root(next);
   begin_round();
 }
 
-void ParallelTree::move_root() {
-  const TokenId token = tokens_.back();
-  const NodeId next = tree_.child(verification_.path().back(), token);
-  draft_kv_.move_root(tree_, verification_.path(), next, token, length() - 1, nodes_);
+void ParallelTree::move_root(NodeId next) {
+  draft_kv_.move_root(tree_, verification_.path(), next, tokens_.back(), length() - 1, nodes_);
   draft_nodes_ = static_cast<int32_t>(nodes_.size());
 }
 

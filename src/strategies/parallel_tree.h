@@ -70,7 +70,8 @@ class ParallelTree : public Strategy {
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
   void on_drafted(DraftStep& step, const WorkResult& result);
   void on_verified(const WorkResult& result, StrategyOutput& out);
-  void move_root();
+  // To the node that carries the last token, or to none: a new tree.
+  void move_root(NodeId next);
   void begin_round();
 
   // Submits whatever can be submitted.

@@ -79,6 +79,7 @@ class WorkedExample : public ::testing::Test {
     options.verify_tokens = 4;
     options.draft_width = 2;
     options.draft_depth = 3;
+    options.record_rounds = true;
     strategy_ = make_strategy(options).value();
     const Tokens prompt = {0};
     strategy_->start({.sequence = 1, .tokens = prompt, .max_tokens = 100, .sampling = {}}, out_);
@@ -91,6 +92,7 @@ class WorkedExample : public ::testing::Test {
       (item.role == Role::kTarget ? target_ : draft_) = std::move(item);
     }
     for (const EmittedToken& token : out_.tokens) text_.push_back(token.token);
+    for (const RoundRecord& round : out_.rounds) reroots_.push_back(round.reroot);
     out_.clear();
   }
   KvSlots& slots(Role role) { return kv_[static_cast<size_t>(role)]; }
@@ -180,6 +182,7 @@ class WorkedExample : public ::testing::Test {
   WorkItem target_, draft_;  // in flight; no rows: none
   KvSlots kv_[kNumRoles];
   Tokens text_;
+  std::vector<Reroot> reroots_;  // how each round ended, the prefill aside
 };
 
 TEST_F(WorkedExample, TheDraftGuessesDuringThePrefill) {
@@ -196,6 +199,7 @@ TEST_F(WorkedExample, AHitRerootsAndKeepsTheSubtreesKv) {
   play_prefill();
   play_first_iteration();
   EXPECT_EQ(text_, (Tokens{1, 3, 6}));
+  EXPECT_EQ(reroots_, (std::vector<Reroot>{Reroot::kHit}));
   ASSERT_TRUE(target_is_busy()) << "enough nodes remain: the next verification leaves at once";
   EXPECT_EQ(slots(Role::kTarget).prefix(), (Tokens{0, 1, 3}));
   EXPECT_EQ(slots(Role::kTarget).region(), (Tokens{6, 9, 10, 11}));
@@ -209,6 +213,7 @@ TEST_F(WorkedExample, AMissStartsAgainAndTopsUp) {
   play_first_iteration();
   play_second_iteration();
   EXPECT_EQ(text_, (Tokens{1, 3, 6, 9, 16}));
+  EXPECT_EQ(reroots_, (std::vector<Reroot>{Reroot::kHit, Reroot::kMiss}));
   EXPECT_FALSE(target_is_busy()) << "one node is too few";
   EXPECT_EQ(slots(Role::kDraft).prefix(), (Tokens{0, 1, 3, 6, 9}));
   EXPECT_EQ(slots(Role::kDraft).region(), (Tokens{16}));

@@ -71,8 +71,10 @@ class SerialTree : public Strategy {
   // Takes what `out` has gained since it had `before` tokens for verified.
   void take_emitted(const StrategyOutput& out, size_t before);
 
-  // Moves the root to the last token; the draft's KV follows.
-  void advance();
+  // The node that carries the last token and has the draft's word for it, else kNoNode.
+  NodeId next_root() const;
+  // Moves the root there, or to a new tree of the last token; the draft's KV follows.
+  void advance(NodeId next);
   void place_root(TokenId token);
 
   WorkItem make_item(Role role);

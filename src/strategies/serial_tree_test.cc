@@ -96,10 +96,31 @@ TEST(SerialTree, APerfectDraftFillsEveryChain) {
   EXPECT_FALSE(run.tokens[5].drafted);
 }
 
-TEST(SerialTree, AUselessDraftStillEmitsATokenARound) {
-  const Case c = simple("chain", 0.0);
+// Two nodes are verified, the third is drawn: a guess that the draft has not run itself.
+TEST(SerialTree, ARootThatTheDraftHasNotRunIsAHit) {
+  Case c = simple("best", 1.0);
+  c.options.verify_tokens = 2;
+  c.options.draft_width = 1;
+  c.options.draft_depth = 2;
+  c.options.record_rounds = true;
   const Outcome run = play(c);
   expect_lossless(c, run);
+  ASSERT_GT(run.rounds.size(), 10u);
+  for (size_t i = 0; i + 2 < run.rounds.size(); ++i) {
+    EXPECT_EQ(run.rounds[i].reroot, Reroot::kHit) << i;
+  }
+}
+
+TEST(SerialTree, AUselessDraftStillEmitsATokenARound) {
+  Case c = simple("chain", 0.0);
+  c.options.record_rounds = true;
+  const Outcome run = play(c);
+  expect_lossless(c, run);
+  // The last round has no room for a guess.
+  for (size_t i = 0; i + 1 < run.rounds.size(); ++i) {
+    EXPECT_EQ(run.rounds[i].reroot, Reroot::kMiss) << i;
+  }
+  EXPECT_EQ(run.rounds.back().reroot, Reroot::kNone);
   EXPECT_EQ(run.stats.target_steps, 59);
   EXPECT_EQ(run.stats.accepted_tokens, 0);
 }

@@ -28,29 +28,32 @@ void SerialTree::on_verified(const WorkResult& result, StrategyOutput& out) {
   if (!verification_.follow(tree_, result, out)) return;
   take_emitted(out, before);
   stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
-  if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_));
+  const NodeId next = next_root();
+  if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, next));
   growth_->on_verified(tree_, verification_.path(), verification_.sampled());
   verification_.add_edits(target_edits_);
-  advance();
+  advance(next);
   begin_round(out);
 }
 
-void SerialTree::advance() {
+// A source's nodes have no KV and end a path. A draw that was refused or never tried says nothing
+// of fresh draws: rule `rejection` starts over from a new root.
+NodeId SerialTree::next_root() const {
+  if (!config_.has_draft_model || config_.accept != AcceptRule::kMatch) return kNoNode;
+  const NodeId last = verification_.path().back();
+  if (tree_.row(last) >= model_size_) return kNoNode;
+  const NodeId next = tree_.child(last, tokens_.back());
+  return next == kNoNode || tree_.row(next) >= model_size_ ? kNoNode : next;
+}
+
+void SerialTree::advance(NodeId next) {
   const TokenId token = tokens_.back();
   if (!config_.has_draft_model) {
     place_root(token);
     return;
   }
-  // A source's nodes have no KV and end a path.
   std::span<const NodeId> path = verification_.path();
   while (!path.empty() && tree_.row(path.back()) >= model_size_) path = path.first(path.size() - 1);
-  // A draw that was refused or never tried says nothing of fresh draws: rule `rejection` starts
-  // over from a new root.
-  NodeId next = kNoNode;
-  if (config_.accept == AcceptRule::kMatch && path.size() == verification_.path().size()) {
-    next = tree_.child(path.back(), token);
-    if (next != kNoNode && tree_.row(next) >= model_size_) next = kNoNode;
-  }
   drop_source_nodes();
   draft_kv_.move_root(tree_, path, next, token, length() - 1, nodes_);
   model_size_ = tree_.size();

@@ -15,6 +15,7 @@
 
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
+#include "forerun/trace.h"
 #include "step/cost_table.h"
 #include "step/work.h"
 
@@ -46,6 +47,7 @@ struct RoundRecord {
   };
   std::vector<Node> nodes;  // what was verified, parents before children
   TokenId bonus = -1;
+  Reroot reroot = Reroot::kNone;
 };
 
 struct StrategyOutput {

@@ -73,7 +73,7 @@ void Verification::add_edits(std::vector<Edit>& edits) const {
   edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
 }
 
-RoundRecord Verification::record(const TokenTree& tree) const {
+RoundRecord Verification::record(const TokenTree& tree, NodeId next) const {
   RoundRecord record;
   for (NodeId node : nodes_) {
     const NodeId parent = tree.parent(node);
@@ -85,6 +85,7 @@ RoundRecord Verification::record(const TokenTree& tree) const {
     record.nodes.push_back(entry);
   }
   record.bonus = sampled_.back();
+  record.reroot = next != kNoNode ? Reroot::kHit : tree.size() > 1 ? Reroot::kMiss : Reroot::kNone;
   return record;
 }
 

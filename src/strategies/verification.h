@@ -33,8 +33,9 @@ class Verification {
 
   // What the target's KV becomes: path() prefix, all else dropped.
   void add_edits(std::vector<Edit>& edits) const;
-  // For --show-tree and traces; the tree is still the one that was verified.
-  RoundRecord record(const TokenTree& tree) const;
+  // For --show-tree and traces; the tree is still the one that was verified. `next`: the node that
+  // becomes its root, or kNoNode.
+  RoundRecord record(const TokenTree& tree, NodeId next) const;
 
  private:
   bool by_rejection() const { return rule_ == AcceptRule::kRejection && nodes_.size() > 1; }

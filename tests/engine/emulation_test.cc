@@ -133,10 +133,12 @@ TEST_F(EmulationTest, ATraceHoldsEveryStepAndRound) {
   }
   EXPECT_GE(tokens, 24);
   EXPECT_EQ(accepted, output.stats.accepted_tokens);
-  const bool rerooted = std::any_of(
-      trace.steps.begin(), trace.steps.end(),
-      [](const TraceStep& step) { return step.draft && step.items.at(0).reroot != Reroot::kNone; });
-  EXPECT_TRUE(rerooted);
+  const auto ended = [&](Reroot reroot) {
+    return std::count_if(trace.turns.begin(), trace.turns.end(),
+                         [&](const TraceTurn& turn) { return turn.reroot == reroot; });
+  };
+  EXPECT_GT(ended(Reroot::kHit) + ended(Reroot::kMiss), 0);
+  EXPECT_LE(ended(Reroot::kHit) + ended(Reroot::kMiss), output.stats.target_steps);
   for (const TraceStep& step : trace.steps) {
     EXPECT_GE(step.end_ns - step.start_ns, step.draft ? 1'000'000 : 4'000'000);
     EXPECT_LE(step.items.at(0).submit_ns, step.start_ns);

@@ -1,11 +1,10 @@
-// The engine through its public interface: many requests at once, cancellation, deadlines,
-// preemption, refusals.
+// The engine through its public interface: deadlines, refusals, preemption, its end. Many requests
+// at once: many_requests_test.cc.
 #include "forerun/engine.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
-#include <thread>
 
 #include "support/toy_model.h"
 
@@ -28,15 +27,10 @@ class EngineTest : public ::testing::Test {
     pair_ = nullptr;
   }
 
-  static std::unique_ptr<Engine> make(int64_t kv_memory_bytes = 0, int32_t max_active = 64,
-                                      const std::vector<std::string>& devices = {"cpu:0", ""}) {
-    EngineOptions options;
+  static std::unique_ptr<Engine> make(EngineOptions options) {
     options.model = pair_->target();
     options.draft = pair_->draft();
-    options.devices = devices[0];
-    options.draft_devices = devices[1];
-    options.kv_memory_bytes = kv_memory_bytes;
-    options.max_active_requests = max_active;
+    if (options.devices.empty()) options.devices = "cpu:0";
     auto engine = Engine::create(options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     return engine.ok() ? std::move(*engine) : nullptr;
@@ -65,73 +59,17 @@ class EngineTest : public ::testing::Test {
     return request;
   }
 
-  // Solo runs, and then all at once on little memory, a fifth of them cancelled.
-  static void play_many(const std::vector<std::string>& devices);
-
   static ToyPair* pair_;
 };
 
 ToyPair* EngineTest::pair_ = nullptr;
 
-void EngineTest::play_many(const std::vector<std::string>& devices) {
-  constexpr uint64_t kRequests = 120;
-  std::vector<Output> solo;
-  {
-    const auto engine = make();
-    ASSERT_NE(engine, nullptr);
-    for (uint64_t seed = 0; seed < kRequests; ++seed) {
-      solo.push_back(complete(*engine, request_of(seed)));
-      ASSERT_TRUE(solo.back().error.ok()) << solo.back().error.message();
-    }
-  }
-  // Room for some requests only, so that others wait and some are preempted.
-  const int64_t token_bytes = 2 * 2 * 2 * 16 * 2;  // K and V, layers, KV heads, width, bf16
-  const auto engine =
-      make(/*kv_memory_bytes=*/2 * 40 * 64 * token_bytes, /*max_active=*/32, devices);
-  ASSERT_NE(engine, nullptr);
-  std::vector<std::shared_ptr<RequestStream>> streams;
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
-    auto stream = engine->submit(request_of(seed));
-    ASSERT_TRUE(stream.ok()) << stream.status().message();
-    streams.push_back(*stream);
-  }
-  std::thread canceller([&] {
-    std::mt19937 random(3);
-    for (uint64_t seed = 0; seed < kRequests; seed += 5) {
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
-      streams[seed]->cancel();
-    }
-  });
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
-    const Output output = drain(*streams[seed]);
-    EXPECT_TRUE(output.error.ok()) << seed << ": " << output.error.message();
-    if (output.reason == FinishReason::kCancelled) {
-      EXPECT_EQ(seed % 5, 0u);
-      ASSERT_LE(output.tokens.size(), solo[seed].tokens.size());
-      EXPECT_TRUE(
-          std::equal(output.tokens.begin(), output.tokens.end(), solo[seed].tokens.begin()));
-    } else {
-      EXPECT_EQ(output.tokens, solo[seed].tokens) << seed;
-    }
-  }
-  canceller.join();
-  EXPECT_TRUE(releases_its_kv(*engine));
-}
-
-TEST_F(EngineTest, ManyRequestsWithCancellationsAndPreemptionEqualTheirSoloRuns) {
-  play_many({"cpu:0", ""});
-}
-
-TEST_F(EngineTest, AndSoTheyDoWhereTheModelsRunSideBySide) {
-  const std::vector<std::string> processors = two_processors();
-  if (processors.empty()) GTEST_SKIP() << "one processor";
-  play_many(processors);
-}
-
 // Each of these fills most of the cache with guesses before its first token.
 TEST_F(EngineTest, RequestsThatDraftFarAheadDoNotStartOverForEver) {
   const int64_t token_bytes = 2 * 2 * 2 * 16 * 2;
-  const auto engine = make(/*kv_memory_bytes=*/2 * 26 * 64 * token_bytes);
+  EngineOptions options;
+  options.kv_memory_bytes = 2 * 26 * 64 * token_bytes;
+  const auto engine = make(options);
   ASSERT_NE(engine, nullptr);
   std::vector<std::shared_ptr<RequestStream>> streams;
   for (uint64_t seed = 0; seed < 12; ++seed) {
@@ -155,7 +93,10 @@ TEST_F(EngineTest, RequestsThatDraftFarAheadDoNotStartOverForEver) {
 TEST_F(EngineTest, AutoMeansParallelTreeWhereTheDraftHasItsOwnProcessors) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
-  const auto engine = make(0, 64, processors);
+  EngineOptions options;
+  options.devices = processors[0];
+  options.draft_devices = processors[1];
+  const auto engine = make(options);
   ASSERT_NE(engine, nullptr);
   Request request = request_of(5);
   request.speculation = SpeculationOptions{};
@@ -184,7 +125,7 @@ TEST_F(EngineTest, DraftDevicesNeedADraftAndProcessorsOfTheirOwn) {
 }
 
 TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {
-  const auto engine = make();
+  const auto engine = make({});
   ASSERT_NE(engine, nullptr);
   Request request = request_of(4);
   request.max_new_tokens = 400;
@@ -203,7 +144,7 @@ TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {
 }
 
 TEST_F(EngineTest, RefusedRequestsDisturbNobody) {
-  const auto engine = make();
+  const auto engine = make({});
   ASSERT_NE(engine, nullptr);
   const auto running = engine->submit(request_of(1));
   ASSERT_TRUE(running.ok());
@@ -234,10 +175,58 @@ TEST_F(EngineTest, RefusedRequestsDisturbNobody) {
   EXPECT_TRUE(drain(**running).error.ok());
 }
 
+// Several prompts with one beginning, several samples of one prompt, the same prompt again later:
+// the tokens of requests that share nothing, with less computed.
+TEST_F(EngineTest, RequestsThatBeginAlikeShareItsKv) {
+  const auto play = [](Engine& engine, bool share) {
+    std::vector<std::shared_ptr<RequestStream>> streams;
+    for (uint64_t seed = 0; seed < 24; ++seed) {
+      Request request = request_of(seed % 8);
+      for (int32_t token = 0; token < 200; ++token) {
+        request.prompt_tokens.insert(
+            request.prompt_tokens.begin(),
+            static_cast<int32_t>(static_cast<uint64_t>(token) * (seed % 3 + 5) % 256));
+      }
+      request.sampling.seed = seed;
+      request.share_prefix = share;
+      streams.push_back(*engine.submit(request));
+    }
+    std::vector<Output> outputs;
+    for (const auto& stream : streams) outputs.push_back(drain(*stream));
+    return outputs;
+  };
+  EngineOptions options;
+  options.share_prefixes = false;
+  const auto apart = make(options);
+  const auto sharing = make({});
+  ASSERT_TRUE(apart && sharing);
+  const std::vector<Output> expected = play(*apart, true);
+  // At once; again, when all have ended; and by requests that refuse.
+  int64_t prompt_tokens = 0;
+  int64_t reused[3] = {};
+  int64_t draft_reused[3] = {};
+  for (int turn = 0; turn < 3; ++turn) {
+    const std::vector<Output> outputs = play(*sharing, turn < 2);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(outputs[i].tokens, expected[i].tokens) << i;
+      EXPECT_EQ(expected[i].stats.reused_tokens, 0);
+      reused[turn] += outputs[i].stats.reused_tokens;
+      draft_reused[turn] += outputs[i].stats.draft_reused_tokens;
+      if (turn == 0) prompt_tokens += outputs[i].stats.prompt_tokens;
+    }
+  }
+  EXPECT_GT(2 * reused[0], prompt_tokens);
+  EXPECT_GT(reused[1], reused[0]);
+  EXPECT_GT(draft_reused[0], 0);
+  EXPECT_GT(draft_reused[1], draft_reused[0]);
+  EXPECT_EQ(reused[2] + draft_reused[2], 0);
+  EXPECT_TRUE(releases_its_kv(*sharing));
+}
+
 TEST_F(EngineTest, StreamsOutliveTheEngine) {
   std::shared_ptr<RequestStream> stream;
   {
-    const auto engine = make();
+    const auto engine = make({});
     ASSERT_NE(engine, nullptr);
     Request request = request_of(7);
     request.max_new_tokens = 400;

@@ -27,6 +27,18 @@ const char* reroot_name(Reroot reroot) {
   return "none";
 }
 
+const char* colour_of(Reroot reroot) {
+  switch (reroot) {
+    case Reroot::kHit:
+      return "good";
+    case Reroot::kMiss:
+      return "terrible";
+    case Reroot::kNone:
+      break;
+  }
+  return "grey";
+}
+
 class Writer {
  public:
   explicit Writer(int64_t origin_ns) : origin_ns_(origin_ns) {}
@@ -70,18 +82,13 @@ std::string field(const char* name, int64_t value) {
 void write_step(const TraceStep& step, Writer& writer) {
   std::string args = field("rows", step.rows) + "," + field("context", step.context_tokens) + "," +
                      field("host_cpu_ns", step.host_ns) + ",\"items\":[";
-  Reroot reroot = Reroot::kNone;
   for (const TraceItem& item : step.items) {
     if (&item != step.items.data()) args += ",";
     args += "{" + field("request", static_cast<int64_t>(item.request)) + "," +
             field("rows", item.rows) + "," + field("queued_ns", step.start_ns - item.submit_ns) +
-            ",\"tree\":\"" + reroot_name(item.reroot) + "\"}";
-    if (item.reroot != Reroot::kNone) reroot = item.reroot;
+            "}";
   }
-  const char* colour = !step.draft               ? "thread_state_running"
-                       : reroot == Reroot::kMiss ? "terrible"
-                       : reroot == Reroot::kHit  ? "good"
-                                                 : "rail_response";
+  const char* colour = step.draft ? "rail_response" : "thread_state_running";
   writer.slice(step.draft ? kDraft : kTarget, std::to_string(step.rows) + " rows", colour,
                step.start_ns, step.end_ns, args + "]");
 }
@@ -101,7 +108,7 @@ std::string chrome_trace(const Trace& trace) {
       writer.name_lane(lane->second, "rounds of request " + std::to_string(round.request));
     }
     writer.slice(lane->second, std::string("round, ") + reroot_name(round.reroot),
-                 round.reroot == Reroot::kMiss ? "terrible" : "good", round.start_ns, round.end_ns,
+                 colour_of(round.reroot), round.start_ns, round.end_ns,
                  field("request", static_cast<int64_t>(round.request)) + "," +
                      field("tokens", round.tokens) + "," +
                      field("verified_rows", round.verified_rows) + "," +

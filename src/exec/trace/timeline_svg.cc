@@ -151,8 +151,8 @@ void draw_legend(Drawing& drawing, double y) {
        {kDraftColour, "draft Step (rows)"},
        {kHostColour, "policy"},
        {kGapColour, "host gap"},
-       {kHitColour, "round ends: +tokens, draft tree kept"},
-       {kMissColour, "draft tree lost"}}};
+       {kHitColour, "round ends, +tokens: hit"},
+       {kMissColour, "miss"}}};
   double x = kLeft;
   for (const auto& [colour, label] : entries) {
     drawing.text(x, y, "start", colour, "■");

@@ -16,21 +16,20 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kUs = 1'000;
 
-TraceStep step_of(bool draft, int64_t submit_ns, int64_t start_ns, int64_t end_ns,
-                  Reroot reroot = Reroot::kNone, uint64_t request = 1) {
+TraceStep step_of(bool draft, int64_t submit_ns, int64_t start_ns, int64_t end_ns) {
   TraceStep step;
   step.draft = draft;
   step.rows = draft ? 4 : 8;
   step.start_ns = start_ns;
   step.end_ns = end_ns;
   step.host_ns = 5 * kUs;
-  step.items.push_back({request, step.rows, submit_ns, reroot});
+  step.items.push_back({.request = 1, .rows = step.rows, .submit_ns = submit_ns});
   return step;
 }
 
-TraceTurn turn_of(bool draft, int64_t start_ns, int32_t tokens, uint64_t request = 1) {
+TraceTurn turn_of(bool draft, int64_t start_ns, int32_t tokens, Reroot reroot = Reroot::kNone) {
   TraceTurn turn;
-  turn.request = request;
+  turn.request = 1;
   turn.draft = draft;
   turn.start_ns = start_ns;
   turn.end_ns = start_ns + 10 * kUs;
@@ -39,10 +38,11 @@ TraceTurn turn_of(bool draft, int64_t start_ns, int32_t tokens, uint64_t request
   turn.tokens = tokens;
   turn.verified_rows = tokens > 0 ? 8 : 0;
   turn.accepted_nodes = tokens > 0 ? tokens - 1 : 0;
+  turn.reroot = reroot;
   return turn;
 }
 
-// A prefill and two serial rounds, the first of which keeps its draft tree; times from 7 s on.
+// A prefill and two serial rounds, a hit and a miss; times from 7 s on.
 Trace small_trace() {
   const int64_t t = 7'000 * kMs;
   Trace trace;
@@ -53,15 +53,15 @@ Trace small_trace() {
   trace.turns.push_back(turn_of(true, t + 13 * kMs, 0));
   trace.steps.push_back(
       step_of(false, t + 13 * kMs + 5 * kUs, t + 13 * kMs + 25 * kUs, t + 23 * kMs));
-  trace.turns.push_back(turn_of(false, t + 23 * kMs, 3));
+  trace.turns.push_back(turn_of(false, t + 23 * kMs, 3, Reroot::kHit));
   trace.steps.push_back(
-      step_of(true, t + 23 * kMs + 5 * kUs, t + 23 * kMs + 35 * kUs, t + 26 * kMs, Reroot::kHit));
+      step_of(true, t + 23 * kMs + 5 * kUs, t + 23 * kMs + 35 * kUs, t + 26 * kMs));
   trace.turns.push_back(turn_of(true, t + 26 * kMs, 0));
   trace.steps.push_back(
       step_of(false, t + 26 * kMs + 5 * kUs, t + 26 * kMs + 15 * kUs, t + 36 * kMs));
-  trace.turns.push_back(turn_of(false, t + 36 * kMs, 1));
+  trace.turns.push_back(turn_of(false, t + 36 * kMs, 1, Reroot::kMiss));
   trace.steps.push_back(
-      step_of(true, t + 36 * kMs + 5 * kUs, t + 36 * kMs + 25 * kUs, t + 39 * kMs, Reroot::kMiss));
+      step_of(true, t + 36 * kMs + 5 * kUs, t + 36 * kMs + 25 * kUs, t + 39 * kMs));
   return trace;
 }
 
@@ -86,10 +86,10 @@ TEST(TraceView, RequestsKeepTheirRoundsApart) {
     step.start_ns += kMs;
     step.end_ns += kMs;
     step.items[0].submit_ns += kMs;
-    if (step.items[0].reroot == Reroot::kHit) step.items[0].reroot = Reroot::kMiss;
   }
   for (TraceTurn& turn : other.turns) {
     turn.request = 2;
+    if (turn.reroot == Reroot::kHit) turn.reroot = Reroot::kMiss;
     turn.start_ns += kMs;
   }
   trace.steps.insert(trace.steps.end(), other.steps.begin(), other.steps.end());
@@ -123,8 +123,7 @@ TEST(TraceView, GapsTellWaitingFromTheHost) {
 TEST(TraceView, TheSummaryHoldsTheFigures) {
   const std::string text = summarize(small_trace());
   EXPECT_NE(text.find("target       3 Steps"), std::string::npos) << text;
-  EXPECT_NE(text.find("2.00 tokens each  draft tree kept after 1, lost after 1"), std::string::npos)
-      << text;
+  EXPECT_NE(text.find("2.00 tokens each  1 hits, 1 misses"), std::string::npos) << text;
   EXPECT_NE(text.find("host    26.0 us a round median"), std::string::npos) << text;
   EXPECT_NE(text.find("8.0 us median, 8.0 us p99 from a draft's result"), std::string::npos)
       << text;

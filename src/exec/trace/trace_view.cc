@@ -78,15 +78,6 @@ class RoundIndex {
         [](const TraceRound* each, int64_t value) { return each->end_ns < value; });
     return round != found->second.end() && (*round)->start_ns < ns ? *round : nullptr;
   }
-  // The last round that had ended by then.
-  TraceRound* before(uint64_t request, int64_t ns) {
-    const auto found = by_request_.find(request);
-    if (found == by_request_.end()) return nullptr;
-    const auto round = std::upper_bound(
-        found->second.begin(), found->second.end(), ns,
-        [](int64_t value, const TraceRound* each) { return value < each->end_ns; });
-    return round == found->second.begin() ? nullptr : *std::prev(round);
-  }
 
  private:
   std::vector<TraceRound>& rounds_;
@@ -112,6 +103,7 @@ std::vector<TraceRound> rounds_of(const Trace& trace) {
       round.tokens = turn.tokens;
       round.verified_rows = turn.verified_rows;
       round.accepted_nodes = turn.accepted_nodes;
+      round.reroot = turn.reroot;
       rounds.push_back(round);
       last->second = turn.start_ns;
     }
@@ -128,9 +120,6 @@ std::vector<TraceRound> rounds_of(const Trace& trace) {
       if (TraceRound* round = index.containing(item.request, step.end_ns)) {
         round->host_cpu_ns += step.host_ns / static_cast<int64_t>(step.items.size());
       }
-      if (!step.draft || item.reroot == Reroot::kNone) continue;
-      TraceRound* round = index.before(item.request, item.submit_ns);
-      if (round != nullptr && round->reroot == Reroot::kNone) round->reroot = item.reroot;
     }
   }
   return rounds;
@@ -182,8 +171,8 @@ std::string summarize(const Trace& trace) {
     misses += round.reroot == Reroot::kMiss ? 1.0 : 0.0;
   }
   const auto count = static_cast<double>(rounds.size());
-  out += line("rounds  %6.0f  %8.2f tokens each  draft tree kept after %.0f, lost after %.0f\n",
-              count, count > 0.0 ? tokens / count : 0.0, hits, misses);
+  out += line("rounds  %6.0f  %8.2f tokens each  %.0f hits, %.0f misses\n", count,
+              count > 0.0 ? tokens / count : 0.0, hits, misses);
   std::vector<double> draft_turns_us;
   for (const TraceTurn& turn : trace.turns) {
     if (turn.draft && turn.submitted > 0) {

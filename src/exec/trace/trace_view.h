@@ -18,7 +18,6 @@ struct TraceRound {
   int32_t tokens = 0;
   int32_t verified_rows = 0;
   int32_t accepted_nodes = 0;
-  // What became of the draft's tree; kNone where the draft did nothing afterwards.
   Reroot reroot = Reroot::kNone;
   // Thread CPU time of the request's turns, and its share of the host's time of Steps.
   int64_t host_cpu_ns = 0;

@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "kernels/isa.h"
 #include "kernels/linear/linear_kernels.h"
 
@@ -32,18 +33,6 @@ constexpr Activation kActivations[] = {Activation::kF32, Activation::kBf16, Acti
 
 // Sanitizers slow the kernels' unoptimized vectors some tens of times: they see every code path,
 // but not every size.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
-
 std::vector<int64_t> sizes(std::vector<int64_t> all, std::vector<int64_t> sanitized) {
   return kSanitized ? sanitized : all;
 }

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Measures speculation in whole engines, emulated and simulated machines among them, and records it.
+
+    scripts/demo >/dev/null                      # builds
+    bench/measure_engine.py table6 two_cores prefix --out bench/results/engine.json
+
+Sections given are replaced in --out; the others stay. Run it on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tempfile
+from pathlib import Path
+
+from recorder import ROOT, Recorder, record_sections, relative
+
+
+def measure_emulated(rec: Recorder) -> None:
+    """The simulated executor against the emulated one, on machines of SwiftSpec's."""
+    prompts, tokens = 4, 64
+    # Side by side, each model computes on a processor of its own, as on the emulated machine.
+    cases = [("serial", 2, []), ("serial", 4, []),
+             ("parallel", 3, ["--target-devices", "cpu:0", "--draft-devices", "cpu:1"])]
+    for workload in ("code", "prose"):
+        for kind, depth, devices in cases:
+            profile = f"bench/profiles/swiftspec.json#qwen2-72b-{kind}"
+            simulate = [f"{rec.args.build}/bench/simulate_strategies", profile,
+                        f"bench/acceptance/demo-{workload}.json", str(tokens)]
+            simulated = rec.run(simulate)
+            slowest = min(float(x) for x in re.findall(r"(\d+)x faster", simulated))
+            out = str(Path(tempfile.gettempdir()) / "forerun-bench.json")
+            command = [rec.args.forerun, "bench", "--model", "models/demo-target", "--draft",
+                       "models/demo-draft", "--emulate", profile, *devices, "--prompts",
+                       f"bench/workloads/{workload}.jsonl", "--strategies",
+                       f"autoregressive,{kind}_tree", "--shape", "best", "--verify-tokens", "8",
+                       "--draft-width", "8", "--draft-depth", str(depth), "--temperatures", "0",
+                       "--limit", str(prompts), "--repeat", "3", "--max-tokens", str(tokens)]
+            rec.run([*command, "--json", out])
+            reply = json.loads(Path(out).read_text())
+            row = reply["workloads"][workload][1]
+            found = re.search(rf"{kind} bs8 w8 d{depth} +([\d.]+) tokens/s +([\d.]+)", simulated)
+            rate, per_step = float(found.group(1)), float(found.group(2))
+            late = reply["emulated"]
+            name = f"{kind}_tree, {workload}, d {depth}"
+            rec.add(f"simulated over emulated tokens/s, {name}, off by",
+                    abs(rate / row["tokens_per_s"] - 1.0), "ratio", relative(shlex.join(command)),
+                    at_most=0.05,
+                    note=f"simulated {rate:.1f} tokens/s, {per_step:.2f} tokens a step; emulated "
+                         f"{row['tokens_per_s']:.1f}, {row['tokens_per_step']:.2f}; "
+                         f"{late['late_steps']} of {late['steps']} Steps late; simulation at least "
+                         f"{slowest:.0f} times faster than what it simulates")
+            rec.add(f"simulated time over the time it takes, {name}", slowest, "ratio",
+                    relative(shlex.join(simulate)), at_least=100)
+
+
+def measure_table6(rec: Recorder) -> None:
+    """parallel_tree against the best serial_tree at SwiftSpec's Table 6 times, real acceptance."""
+
+    def play(kind: str, depth: int, workload: str, temperature: float, extra: list[str]) -> dict:
+        out = str(Path(tempfile.gettempdir()) / "forerun-bench.json")
+        # Side by side, each model computes on a processor of its own, as on the emulated machine.
+        devices = ["--target-devices", "cpu:0", "--draft-devices", "cpu:1"]
+        command = [rec.args.forerun, "bench", "--model", "models/demo-target", "--draft",
+                   "models/demo-draft", "--emulate",
+                   f"bench/profiles/swiftspec.json#qwen2-72b-{kind}",
+                   *(devices if kind == "parallel" else []), "--prompts",
+                   f"bench/workloads/{workload}.jsonl", "--strategies", f"{kind}_tree", "--shape",
+                   "best", "--verify-tokens", "8", "--draft-width", "8", "--draft-depth",
+                   str(depth), "--temperatures", str(temperature), "--limit", "4", "--repeat", "1",
+                   "--max-tokens", "96", *extra]
+        rec.run([*command, "--json", out])
+        row = json.loads(Path(out).read_text())["workloads"][workload][0]
+        return {**row, "depth": depth, "command": relative(shlex.join(command))}
+
+    for workload in ("code", "prose"):
+        for temperature, extra in ((0, []), (0.8, []), (0.8, ["--no-shared-noise"])):
+            serial = [play("serial", d, workload, temperature, extra) for d in (1, 2, 3, 4, 5)]
+            best = max(serial, key=lambda row: row["tokens_per_s"])
+            parallel = play("parallel", 3, workload, temperature, extra)
+            kind = ("greedy" if temperature == 0 else "temperature 0.8, shared noise" if not extra
+                    else "temperature 0.8, own noise")
+            note = (f"serial_tree d {best['depth']}: {best['tokens_per_s']:.1f} tokens/s, "
+                    f"{best['tokens_per_step']:.2f} tokens a step; parallel_tree d 3: "
+                    f"{parallel['tokens_per_s']:.1f}, {parallel['tokens_per_step']:.2f}")
+            rec.add(f"parallel_tree over the best serial_tree, Table 6's times, {workload}, {kind}",
+                    parallel["tokens_per_s"] / best["tokens_per_s"], "ratio", parallel["command"],
+                    at_least=1.35 if temperature == 0 else 1.1 if not extra else None, note=note)
+            if temperature == 0:
+                rec.add(f"tokens a step, parallel_tree over serial_tree at d 3, {workload}, {kind}",
+                        parallel["tokens_per_step"] / serial[2]["tokens_per_step"], "ratio",
+                        parallel["command"], at_least=0.75)
+
+
+def measure_two_cores(rec: Recorder) -> None:
+    """One core for each model, against both cores for each in turn."""
+    rows = {}
+    for name, extra in (("serial_tree", []),
+                        ("parallel_tree", ["--target-devices", "cpu:0", "--draft-devices", "cpu:1"])):
+        out = str(Path(tempfile.gettempdir()) / "forerun-bench.json")
+        command = [rec.args.forerun, "bench", "--model", "models/demo-target", "--draft",
+                   "models/demo-draft", *extra, "--prompts", "bench/workloads/code.jsonl",
+                   "bench/workloads/prose.jsonl", "--strategies", f"autoregressive,{name}",
+                   "--limit", "4", "--repeat", "3"]
+        rec.run([*command, "--json", out])
+        for workload, found in json.loads(Path(out).read_text())["workloads"].items():
+            for row in found:
+                if row["strategy"] == name:
+                    rows[name, workload, row["temperature"]] = (row, relative(shlex.join(command)))
+    for (name, workload, temperature), (row, command) in rows.items():
+        if name == "serial_tree":
+            continue
+        serial = rows["serial_tree", workload, temperature][0]
+        kind = "greedy" if temperature == 0 else f"temperature {temperature:g}"
+        rec.add(f"parallel_tree on 1 + 1 cores over serial_tree on 2 in turn, {workload}, {kind}",
+                row["tokens_per_s"] / serial["tokens_per_s"], "ratio", command,
+                note=f"{row['tokens_per_s']:.0f} against {serial['tokens_per_s']:.0f} tokens/s; "
+                     f"identical {row['identical']}/{row['prompts']}")
+
+
+def measure_prefix(rec: Recorder) -> None:
+    """Time to the first token where the prompt's KV is there already, against reading it."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    prompts = Path(tempfile.gettempdir()) / "forerun-prompts.jsonl"
+    out = str(Path(tempfile.gettempdir()) / "forerun-bench.json")
+    for length in (1000, 4000):
+        lines = [json.dumps({"prompt": text[:length] + f"\nQuestion {number}: "})
+                 for number in range(4)]
+        prompts.write_text("\n".join(lines) + "\n")
+        first_ms = {}
+        for extra in ([], ["--reuse-prompts"]):
+            command = [rec.args.forerun, "bench", "--model", "models/demo-target", "--draft",
+                       "models/demo-draft", "--prompts", str(prompts), "--strategies",
+                       "autoregressive,serial_tree", "--temperatures", "0", "--max-tokens", "16",
+                       *extra]
+            rec.run([*command, "--json", out])
+            for row in json.loads(Path(out).read_text())["workloads"]["forerun-prompts"]:
+                first_ms[row["strategy"], bool(extra)] = row["time_to_first_token_ms"]
+                assert row["identical"] == row["prompts"]
+        for strategy in ("autoregressive", "serial_tree"):
+            read, shared = first_ms[strategy, False], first_ms[strategy, True]
+            rec.add(f"time to the first token, prompt of {length} characters read over shared, {strategy}",
+                    read / shared, "ratio", relative(shlex.join(command)),
+                    note=f"{read:.2f} against {shared:.2f} ms; the prompts are the beginning of "
+                         "docs/architecture.md with a question each")
+
+
+SECTIONS = {"emulated": measure_emulated, "table6": measure_table6, "two_cores": measure_two_cores,
+            "prefix": measure_prefix}
+
+if __name__ == "__main__":
+    record_sections(__doc__, SECTIONS)

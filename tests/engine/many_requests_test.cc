@@ -1,0 +1,192 @@
+// Many requests of mixed lengths and policies, 64 at a time, on little memory: all of them end,
+// each as it would have alone, and nothing is left behind.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "base/sanitized.h"
+#include "forerun/engine.h"
+#include "support/toy_model.h"
+
+namespace forerun::testing {
+namespace {
+
+constexpr uint64_t kRequests = kSanitized ? 60 : 500;
+constexpr uint64_t kLongRequests = kSanitized ? 20 : 80;
+constexpr int64_t kBlocks = kSanitized ? 40 : 130;  // of either model
+constexpr int32_t kContext = 512;
+constexpr int64_t kTokenBytes = 2 * 2 * 2 * 16 * 2;  // K and V, layers, KV heads, width, bf16
+
+int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t total = 0;
+  int64_t resident = 0;
+  statm >> total >> resident;
+  return resident * 4096;
+}
+
+SpeculationOptions policy_of(std::mt19937_64& random) {
+  switch (random() % 6) {
+    case 0:
+      return {.strategy = "autoregressive"};
+    case 1:
+      return {.strategy = "serial_tree", .source = "suffix"};
+    case 2:
+      return {.strategy = "serial_tree", .source = "model", .shape = "chain"};
+    case 3:
+      return {.strategy = "serial_tree", .source = "model+ngram", .shape = "best"};
+    case 4:
+      return {.strategy = "parallel_tree", .source = "model", .shape = "adaptive"};
+    default:
+      return {.strategy = "parallel_tree", .source = "model+suffix", .shape = "best"};
+  }
+}
+
+// Prompts of 1 to 320 tokens, outputs of 1 to 199.
+Request mixed_request(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Request request;
+  const uint64_t longest = seed % 10 == 0 ? 250 : 60;
+  // Every third has the same beginning as others: a system prompt.
+  if (seed % 3 == 0) {
+    for (int32_t token = 0; token < 70; ++token) request.prompt_tokens.push_back(7 * token % 256);
+  }
+  for (uint64_t count = 1 + random() % longest; count > 0; --count) {
+    request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
+  }
+  // The first ones grow to three blocks and more each, which admission does not foresee.
+  request.max_new_tokens =
+      static_cast<int32_t>(seed < kLongRequests ? 150 + random() % 50 : 1 + random() % 90);
+  request.ignore_eos = true;
+  request.speculation = policy_of(random);
+  SamplingParams& sampling = request.sampling;
+  sampling.temperature = random() % 3 == 0 ? 0.0f : 0.9f;
+  sampling.seed = seed;
+  if (random() % 4 == 0) sampling.top_p = 0.9f;
+  if (random() % 5 == 0) sampling.repetition_penalty = 1.2f;
+  if (random() % 5 == 0) sampling.presence_penalty = 0.5f;
+  return request;
+}
+
+class ManyRequests : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ToySpec spec;
+    spec.dtype = DType::kBf16;
+    spec.logit_std = 3.0f;
+    spec.max_position = kContext;
+    pair_ = new ToyPair(spec);
+    solo_ = new std::vector<Output>;
+    const auto engine = make({});
+    ASSERT_NE(engine, nullptr);
+    for (uint64_t seed = 0; seed < kRequests; ++seed) {
+      solo_->push_back(complete(*engine, mixed_request(seed)));
+      ASSERT_TRUE(solo_->back().error.ok()) << solo_->back().error.message();
+    }
+  }
+  static void TearDownTestSuite() {
+    delete solo_;
+    delete pair_;
+  }
+
+  static std::unique_ptr<Engine> make(EngineOptions options) {
+    options.model = pair_->target();
+    options.draft = pair_->draft();
+    if (options.devices.empty()) options.devices = "cpu:0";
+    auto engine = Engine::create(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return engine.ok() ? std::move(*engine) : nullptr;
+  }
+  static EngineOptions on_little_memory(const std::vector<std::string>& devices) {
+    EngineOptions options;
+    options.devices = devices[0];
+    options.draft_devices = devices[1];
+    options.kv_memory_bytes = 2 * kBlocks * 64 * kTokenBytes;
+    options.max_active_requests = 64;
+    return options;
+  }
+
+  static void expect_as_alone(uint64_t seed, const Output& output) {
+    const std::vector<int32_t>& alone = (*solo_)[seed].tokens;
+    if (output.reason == FinishReason::kLength) {
+      EXPECT_EQ(output.tokens, alone) << seed;
+      return;
+    }
+    // Cut short: what came out is the beginning.
+    ASSERT_LE(output.tokens.size(), alone.size()) << seed;
+    EXPECT_TRUE(std::equal(output.tokens.begin(), output.tokens.end(), alone.begin())) << seed;
+  }
+
+  // All requests, a fifth of them cancelled at random moments and one in 25 with a deadline that
+  // may pass. Returns how often one was preempted.
+  static int64_t play_all(Engine& engine, uint32_t wave);
+  static void play_waves(const std::vector<std::string>& devices);
+
+  static ToyPair* pair_;
+  static std::vector<Output>* solo_;
+};
+
+ToyPair* ManyRequests::pair_ = nullptr;
+std::vector<Output>* ManyRequests::solo_ = nullptr;
+
+int64_t ManyRequests::play_all(Engine& engine, uint32_t wave) {
+  std::mt19937 random(wave);
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  const auto is_cancelled = [&](uint64_t seed) { return seed % 5 == wave % 5; };
+  const auto is_hurried = [&](uint64_t seed) { return seed % 25 == (wave + 1) % 25; };
+  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+    Request request = mixed_request(seed);
+    if (seed % 2 == 0) request.deadline = std::chrono::minutes(30);
+    if (is_hurried(seed)) request.deadline = std::chrono::milliseconds(1 + random() % 300);
+    auto stream = engine.submit(std::move(request));
+    EXPECT_TRUE(stream.ok()) << stream.status().message();
+    if (!stream.ok()) return 0;
+    streams.push_back(*stream);
+  }
+  std::thread canceller([&] {
+    std::mt19937 moments(wave + 100);
+    for (uint64_t seed = 0; seed < kRequests; ++seed) {
+      if (!is_cancelled(seed)) continue;
+      std::this_thread::sleep_for(std::chrono::microseconds(moments() % 8000));
+      streams[seed]->cancel();
+    }
+  });
+  int64_t preemptions = 0;
+  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+    const Output output = drain(*streams[seed]);
+    preemptions += output.stats.preemptions;
+    const bool late = output.error.code() == StatusCode::kDeadlineExceeded;
+    EXPECT_TRUE(output.error.ok() || (late && is_hurried(seed))) << output.error.message();
+    EXPECT_TRUE(output.reason == FinishReason::kLength || is_cancelled(seed) || late) << seed;
+    expect_as_alone(seed, output);
+  }
+  canceller.join();
+  EXPECT_TRUE(releases_its_kv(engine));
+  return preemptions;
+}
+
+void ManyRequests::play_waves(const std::vector<std::string>& devices) {
+  const auto engine = make(on_little_memory(devices));
+  ASSERT_NE(engine, nullptr);
+  EXPECT_GT(play_all(*engine, 0), 0) << "memory was to run short";
+  const int64_t warm = resident_bytes();
+  EXPECT_GT(play_all(*engine, 1), 0);
+  // The second time everything is there already; what malloc keeps varies a little.
+  if (!kSanitized) {
+    EXPECT_LT(resident_bytes() - warm, 4 << 20);
+  }
+}
+
+TEST_F(ManyRequests, EqualTheirSoloRunsOneModelAfterTheOther) { play_waves({"cpu:0", ""}); }
+
+TEST_F(ManyRequests, EqualTheirSoloRunsSideBySide) {
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  play_waves(processors);
+}
+
+}  // namespace
+}  // namespace forerun::testing
