@@ -37,7 +37,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command.add_flag("!--no-shared-noise", speculation.shared_noise,
                    "Let the draft sample without the target's noise");
   command.add_option("--target-devices,--devices", options.devices,
-                     "Processors, e.g. cpu:0,cpu:1 (default: all)");
+                     "Processors, e.g. cpu:0,cpu:1 (default: all), or a GPU: cuda:0");
   command.add_option("--draft-devices", options.draft_devices,
                      "Processors of the draft alone, which then runs beside the target (default: "
                      "both models in turn on the target's)");

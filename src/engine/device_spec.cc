@@ -50,28 +50,95 @@ Result<std::vector<int32_t>> parse_cpu_devices(std::string_view spec) {
   return cores;
 }
 
-Result<CpuSplit> split_cpu_devices(std::string_view target_spec, std::string_view draft_spec) {
-  CpuSplit split;
-  FORERUN_ASSIGN_OR_RETURN(split.target, parse_cpu_devices(target_spec));
+namespace {
+
+bool names_gpus(std::string_view spec) { return spec.starts_with("cuda"); }
+
+// "cuda" or "cuda:1".
+Result<int32_t> parse_gpu(std::string_view spec) {
+  if (spec == "cuda") return 0;
+  const auto number =
+      spec.starts_with("cuda:") ? parse_number(spec.substr(5)) : std::optional<int32_t>();
+  if (number) return *number;
+  if (spec.find(',') != std::string_view::npos) {
+    return Status(StatusCode::kUnsupported,
+                  "devices: found '" + std::string(spec) +
+                      "', but a model runs on one GPU as yet; accepted is one, such as cuda:0");
+  }
+  return Status(StatusCode::kInvalidArgument,
+                "devices: found '" + std::string(spec) + "', expected a GPU such as cuda:0");
+}
+
+// `cores` without `taken`; all of them where none would be left.
+std::vector<int32_t> others(std::vector<int32_t> cores, const std::vector<int32_t>& taken) {
+  std::vector<int32_t> rest = cores;
+  std::erase_if(rest, [&](int32_t core) {
+    return std::find(taken.begin(), taken.end(), core) != taken.end();
+  });
+  return rest.empty() ? cores : rest;
+}
+
+Result<Placement> split_cores(std::string_view target_spec, std::string_view draft_spec) {
+  Placement split;
+  std::vector<int32_t>& target = split.target.cores;
+  FORERUN_ASSIGN_OR_RETURN(target, parse_cpu_devices(target_spec));
   if (draft_spec.empty()) return split;
-  FORERUN_ASSIGN_OR_RETURN(split.draft, parse_cpu_devices(draft_spec));
+  split.draft.emplace();
+  const std::vector<int32_t>& draft = split.draft->cores;
+  FORERUN_ASSIGN_OR_RETURN(split.draft->cores, parse_cpu_devices(draft_spec));
   const auto is_drafts = [&](int32_t core) {
-    return std::binary_search(split.draft.begin(), split.draft.end(), core);
+    return std::binary_search(draft.begin(), draft.end(), core);
   };
   if (target_spec.empty()) {
-    std::erase_if(split.target, is_drafts);
-    if (!split.target.empty()) return split;
+    std::erase_if(target, is_drafts);
+    if (!target.empty()) return split;
     return Status(StatusCode::kInvalidArgument,
                   "draft devices: '" + std::string(draft_spec) +
                       "' leaves no processor for the target; without draft devices both models run "
                       "on the same ones in turn");
   }
-  const auto shared = std::find_if(split.target.begin(), split.target.end(), is_drafts);
-  if (shared == split.target.end()) return split;
+  const auto shared = std::find_if(target.begin(), target.end(), is_drafts);
+  if (shared == target.end()) return split;
   return Status(StatusCode::kInvalidArgument,
                 "devices: cpu:" + std::to_string(*shared) +
                     " is named for the target and for the draft; without draft devices both models "
                     "run on the same processors in turn");
+}
+
+}  // namespace
+
+Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec) {
+  const bool target_gpu = names_gpus(target_spec);
+  const bool draft_gpu = names_gpus(draft_spec);
+  if (!target_gpu && !draft_gpu) return split_cores(target_spec, draft_spec);
+  Placement split;
+  const std::vector<int32_t> all = available_cores();
+  if (target_gpu) {
+    FORERUN_ASSIGN_OR_RETURN(split.target.gpu, parse_gpu(target_spec));
+    split.target.cores = all;
+  } else {
+    FORERUN_ASSIGN_OR_RETURN(split.target.cores, parse_cpu_devices(target_spec));
+  }
+  if (draft_spec.empty()) return split;
+  ModelPlacement& draft = split.draft.emplace();
+  if (!draft_gpu) {
+    FORERUN_ASSIGN_OR_RETURN(draft.cores, parse_cpu_devices(draft_spec));
+    split.target.cores = others(all, draft.cores);
+    return split;
+  }
+  FORERUN_ASSIGN_OR_RETURN(draft.gpu, parse_gpu(draft_spec));
+  if (draft.gpu == split.target.gpu) {
+    return Status(StatusCode::kInvalidArgument,
+                  "devices: cuda:" + std::to_string(*draft.gpu) +
+                      " is named for the target and for the draft; without draft devices both "
+                      "models run on the same GPU in turn");
+  }
+  // The last half samples for the draft, or what the target's passes leave.
+  const std::vector<int32_t> half(all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2),
+                                  all.end());
+  draft.cores = target_gpu ? half : others(all, split.target.cores);
+  if (target_gpu || target_spec.empty()) split.target.cores = others(all, draft.cores);
+  return split;
 }
 
 }  // namespace forerun

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -13,14 +14,21 @@ namespace forerun {
 // spec means all that this process may use. Fails on anything else, naming the part.
 Result<std::vector<int32_t>> parse_cpu_devices(std::string_view spec);
 
-// Which processors each model runs on.
-struct CpuSplit {
-  std::vector<int32_t> target;
-  std::vector<int32_t> draft;  // empty: the target's, in turn
+// What one model runs on.
+struct ModelPlacement {
+  std::optional<int32_t> gpu;  // its passes; none: the cores' below
+  std::vector<int32_t> cores;  // everything else
 };
 
-// `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means all but
-// the draft's. Fails where a processor would serve both, or none is left for the target.
-Result<CpuSplit> split_cpu_devices(std::string_view target_spec, std::string_view draft_spec);
+struct Placement {
+  ModelPlacement target;
+  std::optional<ModelPlacement> draft;  // none: the target's, in turn
+};
+
+// `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means all
+// processors but the draft's. "cuda:1" names a GPU: processors then only sample, and two models on
+// GPUs of their own share them out. Fails where a device would serve both models, or none is left
+// for the target.
+Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec);
 
 }  // namespace forerun

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -10,6 +11,8 @@
 #include "engine/active_request.h"
 #include "engine/device_spec.h"
 #include "engine/engine_loop.h"
+#include "engine/gpu.h"
+#include "engine/kv_plan.h"
 #include "engine/measure_costs.h"
 #include "engine/opened_model.h"
 #include "exec/cpu_step_runner.h"
@@ -17,6 +20,8 @@
 #include "exec/real_executor.h"
 #include "kernels/isa.h"
 #include "model/cpu_decoder.h"
+#include "model/decoder_memory.h"
+#include "model/memory_limit.h"
 #include "planner/choose_strategy.h"
 #include "planner/cost_model.h"
 #include "sampling/validate.h"
@@ -62,7 +67,8 @@ Result<WeightOverride> parse_weights(const char* option, const std::string& name
 // A model with everything it runs on.
 struct Loaded {
   OpenedModel opened;
-  CpuDeviceGroup* devices = nullptr;
+  CpuDeviceGroup* devices = nullptr;  // samples, and runs the passes where there is no gpu
+  std::optional<int32_t> gpu;
   std::unique_ptr<Decoder> decoder;
 };
 
@@ -90,6 +96,9 @@ class EngineImpl : public Engine {
   explicit EngineImpl(const EngineOptions& options) : options_(options) {}
 
   Status open();
+  // What the devices can compute with.
+  Status check_numerics(Activation activation, WeightOverride weights) const;
+  Status plan_memory(Activation activation);
   Status load(Loaded& model, const char* what, int64_t kv_blocks, Activation activation,
               WeightOverride weights);
   Status start();
@@ -141,9 +150,9 @@ Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(
       WeightOverride draft_weights,
       parse_weights("draft_weights", draft_weights_given ? options_.draft_weights : "as_stored"));
-  FORERUN_ASSIGN_OR_RETURN(const CpuSplit cores,
-                           split_cpu_devices(options_.devices, options_.draft_devices));
-  if (!cores.draft.empty() && options_.draft.empty()) {
+  FORERUN_ASSIGN_OR_RETURN(const Placement placement,
+                           place_models(options_.devices, options_.draft_devices));
+  if (placement.draft && options_.draft.empty()) {
     return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options_.draft_devices +
                                                     "', but there is no draft model");
   }
@@ -152,25 +161,28 @@ Status EngineImpl::open() {
                                                     std::to_string(options_.max_active_requests) +
                                                     ", accepted are 1 and more");
   }
-  FORERUN_ASSIGN_OR_RETURN(devices_, CpuDeviceGroup::create({.devices = {{cores.target, 0}}}));
-  if (!cores.draft.empty()) {
+  FORERUN_ASSIGN_OR_RETURN(devices_,
+                           CpuDeviceGroup::create({.devices = {{placement.target.cores, 0}}}));
+  if (placement.draft) {
     FORERUN_ASSIGN_OR_RETURN(draft_devices_,
-                             CpuDeviceGroup::create({.devices = {{cores.draft, 0}}}));
+                             CpuDeviceGroup::create({.devices = {{placement.draft->cores, 0}}}));
   }
   FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options_.model));
-  target_ = std::make_unique<Loaded>(Loaded{std::move(target), devices_.get(), nullptr});
+  target_ = std::make_unique<Loaded>(
+      Loaded{std::move(target), devices_.get(), placement.target.gpu, nullptr});
   if (!options_.draft.empty()) {
     FORERUN_ASSIGN_OR_RETURN(OpenedModel draft, open_model(options_.draft));
     CpuDeviceGroup* devices = draft_devices_ ? draft_devices_.get() : devices_.get();
-    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), devices, nullptr});
+    const ModelPlacement& at = placement.draft ? *placement.draft : placement.target;
+    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), devices, at.gpu, nullptr});
     const Status same = check_same_tokenizer(target_->opened.tokenizer, draft_->opened.tokenizer);
     if (!same.ok()) {
       return same.with_context("draft " + options_.draft + " has another tokenizer than " +
                                options_.model);
     }
   }
-  FORERUN_ASSIGN_OR_RETURN(kv_plan_, plan_kv(options_, activation, target_->opened.checkpoint,
-                                             draft_ ? &draft_->opened.checkpoint : nullptr));
+  FORERUN_RETURN_IF_ERROR(check_numerics(activation, weights));
+  FORERUN_RETURN_IF_ERROR(plan_memory(activation));
   FORERUN_RETURN_IF_ERROR(load(*target_, "target", kv_plan_.target_blocks, activation, weights));
   if (draft_) {
     const auto& stored = draft_->opened.checkpoint.config().quantization;
@@ -184,18 +196,74 @@ Status EngineImpl::open() {
   return Status();
 }
 
+Status EngineImpl::check_numerics(Activation activation, WeightOverride weights) const {
+  const bool any_gpu = target_->gpu || (draft_ && draft_->gpu);
+  if (!any_gpu) return Status();
+  if (activation != Activation::kBf16) {
+    return Status(StatusCode::kUnsupported,
+                  "activations: found '" + options_.activations + "'; on a GPU bf16 is accepted");
+  }
+  if (target_->gpu && weights != WeightOverride::kAsStored) {
+    return Status(StatusCode::kUnsupported,
+                  "weights: found '" + options_.weights + "'; on a GPU as_stored is accepted");
+  }
+  return Status();
+}
+
+Status EngineImpl::plan_memory(Activation activation) {
+  std::vector<KvMemory> memories;
+  int32_t longest_context = std::numeric_limits<int32_t>::max();
+  for (const Loaded* model : {target_.get(), draft_.get()}) {
+    if (model == nullptr) continue;
+    const Checkpoint& checkpoint = model->opened.checkpoint;
+    longest_context = std::min(longest_context, checkpoint.config().max_position);
+    const std::string name = model->gpu ? "cuda:" + std::to_string(*model->gpu) : "this machine";
+    auto memory = std::find_if(memories.begin(), memories.end(),
+                               [&](const KvMemory& other) { return other.name == name; });
+    if (memory == memories.end()) {
+      int64_t available = memory_limit().available_bytes;
+      if (model->gpu) {
+        FORERUN_ASSIGN_OR_RETURN(const GpuMemory gpu, gpu_memory(*model->gpu));
+        available = gpu.free_bytes;
+      }
+      memory = memories.insert(memories.end(), {name, available, 0, 0});
+    }
+    if (model->gpu) {
+      const GpuModelMemory needs = gpu_model_memory(checkpoint);
+      memory->available_bytes -= needs.weight_bytes + needs.buffer_bytes;
+      memory->block_bytes += needs.kv_block_bytes;
+      memory->default_bytes = memory->available_bytes / 10 * 9;
+    } else {
+      memory->block_bytes +=
+          estimate_decoder_memory(checkpoint, WeightOverride::kAsStored, activation).kv_block_bytes;
+      memory->default_bytes = memory->available_bytes / 2;
+    }
+  }
+  FORERUN_ASSIGN_OR_RETURN(kv_plan_,
+                           plan_kv(options_, longest_context, draft_ != nullptr, memories));
+  return Status();
+}
+
 Status EngineImpl::load(Loaded& model, const char* what, int64_t kv_blocks, Activation activation,
                         WeightOverride weights) {
+  std::function<void(double)> progress;
+  if (options_.on_progress) {
+    progress = [this, what](double fraction) {
+      options_.on_progress(std::string("loading ") + what, fraction);
+    };
+  }
+  if (model.gpu) {
+    FORERUN_ASSIGN_OR_RETURN(model.decoder,
+                             load_on_gpu(model.opened.checkpoint, *model.gpu, kv_blocks,
+                                         model.opened.live_vocab(), std::move(progress)));
+    return Status();
+  }
   CpuDecoderOptions options;
   options.activation = activation;
   options.weights = weights;
   options.kv_blocks = kv_blocks;
   options.live_vocab = model.opened.live_vocab();
-  if (options_.on_progress) {
-    options.progress = [this, what](double fraction) {
-      options_.on_progress(std::string("loading ") + what, fraction);
-    };
-  }
+  options.progress = std::move(progress);
   FORERUN_ASSIGN_OR_RETURN(
       model.decoder, CpuDecoder::load(model.opened.checkpoint, model.devices, std::move(options)));
   return Status();
@@ -281,7 +349,8 @@ Status EngineImpl::start() {
 void EngineImpl::fill_info() {
   const ModelConfig& config = target_->opened.checkpoint.config();
   info_.model_name = target_->opened.checkpoint.dir().filename().string();
-  info_.numeric_fingerprint = std::string("cpu ") + isa_name(current_isa()) + " tp1 weights=" +
+  const std::string backend = target_->gpu ? "cuda" : std::string("cpu ") + isa_name(current_isa());
+  info_.numeric_fingerprint = backend + " tp1 weights=" +
                               (options_.weights != "as_stored" ? options_.weights
                                : config.quantization.kind == QuantizationConfig::Kind::kAwq
                                    ? "awq-int4"

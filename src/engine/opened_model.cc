@@ -2,27 +2,7 @@
 
 #include <algorithm>
 
-#include "model/decoder_memory.h"
-#include "model/memory_limit.h"
-#include "step/step.h"
-
 namespace forerun {
-namespace {
-
-// Tree rows beside a sequence's own tokens.
-constexpr int32_t kTreeReserveTokens = 256;
-
-std::string megabytes(int64_t bytes) {
-  if (bytes >= int64_t{1'000'000'000'000}) {
-    return std::to_string(bytes / 1'000'000'000'000) + " TB";
-  }
-  if (bytes < 1'000'000) return std::to_string((bytes + 999) / 1000) + " KB";
-  return std::to_string(bytes / 1'000'000) + " MB";
-}
-
-int64_t blocks_for(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
-
-}  // namespace
 
 int32_t OpenedModel::live_vocab() const {
   const ModelConfig& config = checkpoint.config();
@@ -55,55 +35,6 @@ SamplingParams default_sampling(const GenerationDefaults& defaults) {
   params.min_p = defaults.min_p.value_or(params.min_p);
   params.repetition_penalty = defaults.repetition_penalty.value_or(params.repetition_penalty);
   return params;
-}
-
-Result<KvPlan> plan_kv(const EngineOptions& options, Activation activation,
-                       const Checkpoint& target, const Checkpoint* draft) {
-  int32_t longest = target.config().max_position;
-  if (draft != nullptr) longest = std::min(longest, draft->config().max_position);
-  if (options.max_context_tokens < 0 || options.max_context_tokens > longest) {
-    return Status(StatusCode::kInvalidArgument,
-                  "context: found " + std::to_string(options.max_context_tokens) +
-                      " tokens, accepted are 1 to " + std::to_string(longest) +
-                      ", what the checkpoint was made for");
-  }
-  const auto token_bytes_of = [&](const Checkpoint& checkpoint) {
-    return estimate_decoder_memory(checkpoint, WeightOverride::kAsStored, activation)
-        .kv_bytes_per_token;
-  };
-  const int64_t token_bytes =
-      token_bytes_of(target) + (draft != nullptr ? token_bytes_of(*draft) : 0);
-  const int64_t block_bytes = token_bytes * kKvBlockTokens;
-  const int64_t available = memory_limit().available_bytes;
-  if (options.kv_memory_bytes < 0 || options.kv_memory_bytes > available) {
-    return Status(StatusCode::kResourceExhausted,
-                  "KV memory: asked for " + megabytes(options.kv_memory_bytes) +
-                      ", this machine has " + megabytes(available) + " available");
-  }
-  const int64_t limit = options.kv_memory_bytes > 0 ? options.kv_memory_bytes : available / 2;
-  const int32_t context = options.max_context_tokens > 0 ? options.max_context_tokens : longest;
-  const int64_t needed_blocks = blocks_for(int64_t{context} + kTreeReserveTokens);
-  const int64_t limit_blocks = limit / block_bytes;
-
-  KvPlan plan;
-  plan.max_context_tokens = context;
-  if (needed_blocks > limit_blocks) {
-    const int64_t fits = limit_blocks * kKvBlockTokens - kTreeReserveTokens;
-    if (options.max_context_tokens > 0 || fits < kKvBlockTokens) {
-      return Status(StatusCode::kResourceExhausted,
-                    "KV cache: " + std::to_string(context) + " tokens of context need " +
-                        megabytes(needed_blocks * block_bytes) + " (" +
-                        std::to_string(token_bytes) + " bytes a token), the limit is " +
-                        megabytes(limit));
-    }
-    plan.max_context_tokens = static_cast<int32_t>(fits);
-  }
-  // Pages are committed when a token is written, so room for many requests costs nothing until
-  // they come.
-  const int64_t wanted = needed_blocks * std::max(1, options.max_active_requests);
-  plan.target_blocks = std::min(wanted, limit_blocks);
-  plan.draft_blocks = draft != nullptr ? plan.target_blocks : 0;
-  return plan;
 }
 
 }  // namespace forerun

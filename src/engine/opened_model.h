@@ -1,4 +1,4 @@
-// A checkpoint with its tokenizer and sampling defaults, and the room its KV gets.
+// A checkpoint with its tokenizer and sampling defaults.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,8 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
-#include "device/cpu/team.h"
 #include "forerun/engine.h"
 #include "forerun/status.h"
-#include "kernels/precision.h"
-#include "model/decoder.h"
 #include "text/tokenizer.h"
 
 namespace forerun {
@@ -33,17 +30,5 @@ Result<OpenedModel> open_model(const std::string& model);
 // The checkpoint's own sampling defaults over SamplingParams'. Greedy where it says nothing, or
 // do_sample is false.
 SamplingParams default_sampling(const GenerationDefaults& defaults);
-
-// How the memory for KV is divided.
-struct KvPlan {
-  int32_t max_context_tokens = 0;
-  int64_t target_blocks = 0;
-  int64_t draft_blocks = 0;  // 0 without a draft model
-};
-
-// `draft` may be null. Fails with the figures where the context asked for does not fit the memory
-// asked for, or that does not fit the machine.
-Result<KvPlan> plan_kv(const EngineOptions& options, Activation activation,
-                       const Checkpoint& target, const Checkpoint* draft);
 
 }  // namespace forerun

@@ -3,9 +3,13 @@
 // product runs on two-layer toys; a slice on the demo pair.
 //
 // Whoever adds a strategy, source, shape or precision adds it to these lists.
+//
+// FORERUN_TEST_DEVICES names the target's devices instead of processors (lossless_gpu_test:
+// cuda:0), FORERUN_TEST_DRAFT_DEVICES those of a draft beside it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -30,6 +34,13 @@ struct Precision {
   std::string weights = "as_stored";
   std::string activations = "bf16";
 };
+
+// Empty where processors are tested.
+std::string test_devices(const char* variable = "FORERUN_TEST_DEVICES") {
+  const char* devices = std::getenv(variable);
+  return devices == nullptr ? "" : devices;
+}
+bool on_gpu() { return test_devices().starts_with("cuda"); }
 
 ToySpec toy() {
   ToySpec spec;
@@ -58,6 +69,18 @@ std::vector<Precision> precisions() {
   window.family = "mistral";
   window.sliding_window = 24;
   all.push_back({.name = "int4_int8_activations_window", .spec = window, .activations = "int8"});
+  if (!on_gpu()) return all;
+  // GPUs have bf16 activations, and kernels of their own for int4 of group 128.
+  std::erase_if(all, [](const Precision& precision) {
+    return precision.activations != "bf16" || precision.weights != "as_stored";
+  });
+  ToySpec int4_group128 = int4;
+  int4_group128.hidden_size = 256;
+  int4_group128.intermediate_size = 384;
+  int4_group128.awq_group_size = 128;
+  all.push_back({.name = "int4_group128", .spec = int4_group128});
+  window.awq_group_size = 32;
+  all.push_back({.name = "window", .spec = window});
   return all;
 }
 
@@ -72,6 +95,7 @@ std::unique_ptr<Engine> make_engine(const std::string& target, const std::string
   options.devices = threads == 1 ? "cpu:0" : "";
   options.draft_devices = draft_devices;
   if (!draft_devices.empty()) options.devices = two_processors().front();
+  if (!test_devices().empty()) options.devices = test_devices();
   auto engine = Engine::create(options);
   if (!engine.ok()) ADD_FAILURE() << engine.status().message();
   return engine.ok() ? std::move(*engine) : nullptr;
@@ -220,7 +244,9 @@ TEST_P(Lossless, SideBySideEqualsPlainDecoding) {
   const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
   const ToyPair pair(precision.spec, is_int4 ? 0.04f : 0.15f);
   const auto plain_engine = make_engine(pair.target(), pair.draft(), precision);
-  const auto engine = make_engine(pair.target(), pair.draft(), precision, 1, processors.back());
+  const std::string draft_devices = test_devices("FORERUN_TEST_DRAFT_DEVICES");
+  const auto engine = make_engine(pair.target(), pair.draft(), precision, 1,
+                                  draft_devices.empty() ? processors.back() : draft_devices);
   ASSERT_NE(plain_engine, nullptr);
   ASSERT_NE(engine, nullptr);
   EXPECT_EQ(engine->info().numeric_fingerprint, plain_engine->info().numeric_fingerprint);

@@ -1,0 +1,36 @@
+// The GPU backend as the engine sees it. An engine built without it refuses GPUs by name.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "forerun/status.h"
+#include "model/decoder.h"
+
+namespace forerun {
+
+// Bytes of one GPU's memory.
+struct GpuMemory {
+  int64_t free_bytes = 0;
+};
+
+// What a model takes of a GPU.
+struct GpuModelMemory {
+  int64_t weight_bytes = 0;
+  int64_t buffer_bytes = 0;
+  int64_t kv_block_bytes = 0;  // of kKvBlockTokens tokens, all layers
+};
+
+// kUnsupported where this build has no GPU backend; kNotFound where there is no such GPU, with
+// those that there are.
+Result<GpuMemory> gpu_memory(int32_t gpu);
+GpuModelMemory gpu_model_memory(const Checkpoint& checkpoint);
+// `progress` gets the fraction of the weights that is loaded.
+Result<std::unique_ptr<Decoder>> load_on_gpu(const Checkpoint& checkpoint, int32_t gpu,
+                                             int64_t kv_blocks, int32_t live_vocab,
+                                             std::function<void(double)> progress);
+
+}  // namespace forerun

@@ -1,0 +1,27 @@
+// For builds without a GPU backend.
+#include <string>
+
+#include "engine/gpu.h"
+
+namespace forerun {
+namespace {
+
+Status refused(int32_t gpu) {
+  return {StatusCode::kUnsupported,
+          "devices: found cuda:" + std::to_string(gpu) +
+              ", but this build has no CUDA backend; configure with the preset cuda-release"};
+}
+
+}  // namespace
+
+Result<GpuMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
+
+GpuModelMemory gpu_model_memory(const Checkpoint& /*checkpoint*/) { return {}; }
+
+Result<std::unique_ptr<Decoder>> load_on_gpu(const Checkpoint& /*checkpoint*/, int32_t gpu,
+                                             int64_t /*kv_blocks*/, int32_t /*live_vocab*/,
+                                             std::function<void(double)> /*progress*/) {
+  return refused(gpu);
+}
+
+}  // namespace forerun
