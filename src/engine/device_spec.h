@@ -1,26 +1,33 @@
 // Device names as users write them.
+//
+// A device is a set of processors that work as one team: cpu:0, cpu:0-3 (a range), cpu:0+2+5, cpu
+// (all that this process may use). Devices with commas between them form a tensor-parallel group:
+// cpu:0,cpu:1 are two devices that hold half of a model each, cpu:0-1 is one device of two threads.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "device/cpu/device_group.h"
 #include "forerun/status.h"
 
 namespace forerun {
 
-// "cpu:0,cpu:2" or "cpu:0-3" or "cpu" (all) to processor numbers, ascending and distinct; an empty
-// spec means all that this process may use. Fails on anything else, naming the part.
-Result<std::vector<int32_t>> parse_cpu_devices(std::string_view spec);
+// The devices of a spec by rank, each with its processors ascending; an empty spec is one device of
+// all that this process may use. Fails on anything else, naming the part, and where a device names
+// a processor twice; several devices may share one (correct, and slow).
+Result<std::vector<CpuCores>> parse_cpu_devices(std::string_view spec);
 
-// Which processors each model runs on.
+// Which devices each model runs on.
 struct CpuSplit {
-  std::vector<int32_t> target;
-  std::vector<int32_t> draft;  // empty: the target's, in turn
+  std::vector<CpuCores> target;
+  std::vector<CpuCores> draft;  // empty: the target's, in turn
 };
 
-// `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means all but
-// the draft's. Fails where a processor would serve both, or none is left for the target.
+// `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means one device
+// of all but the draft's processors. Fails where a processor would serve both models, or none is
+// left for the target.
 Result<CpuSplit> split_cpu_devices(std::string_view target_spec, std::string_view draft_spec);
 
 }  // namespace forerun

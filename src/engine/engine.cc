@@ -141,7 +141,7 @@ Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(
       WeightOverride draft_weights,
       parse_weights("draft_weights", draft_weights_given ? options_.draft_weights : "as_stored"));
-  FORERUN_ASSIGN_OR_RETURN(const CpuSplit cores,
+  FORERUN_ASSIGN_OR_RETURN(CpuSplit cores,
                            split_cpu_devices(options_.devices, options_.draft_devices));
   if (!cores.draft.empty() && options_.draft.empty()) {
     return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options_.draft_devices +
@@ -152,10 +152,9 @@ Status EngineImpl::open() {
                                                     std::to_string(options_.max_active_requests) +
                                                     ", accepted are 1 and more");
   }
-  FORERUN_ASSIGN_OR_RETURN(devices_, CpuDeviceGroup::create({.devices = {{cores.target, 0}}}));
+  FORERUN_ASSIGN_OR_RETURN(devices_, CpuDeviceGroup::create({.devices = cores.target}));
   if (!cores.draft.empty()) {
-    FORERUN_ASSIGN_OR_RETURN(draft_devices_,
-                             CpuDeviceGroup::create({.devices = {{cores.draft, 0}}}));
+    FORERUN_ASSIGN_OR_RETURN(draft_devices_, CpuDeviceGroup::create({.devices = cores.draft}));
   }
   FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options_.model));
   target_ = std::make_unique<Loaded>(Loaded{std::move(target), devices_.get(), nullptr});
@@ -169,8 +168,10 @@ Status EngineImpl::open() {
                                options_.model);
     }
   }
-  FORERUN_ASSIGN_OR_RETURN(kv_plan_, plan_kv(options_, activation, target_->opened.checkpoint,
-                                             draft_ ? &draft_->opened.checkpoint : nullptr));
+  const ModelDevices target_devices{&target_->opened.checkpoint, devices_->degree()};
+  std::optional<ModelDevices> draft_devices;
+  if (draft_) draft_devices = {&draft_->opened.checkpoint, draft_->devices->degree()};
+  FORERUN_ASSIGN_OR_RETURN(kv_plan_, plan_kv(options_, activation, target_devices, draft_devices));
   FORERUN_RETURN_IF_ERROR(load(*target_, "target", kv_plan_.target_blocks, activation, weights));
   if (draft_) {
     const auto& stored = draft_->opened.checkpoint.config().quantization;
@@ -281,7 +282,8 @@ Status EngineImpl::start() {
 void EngineImpl::fill_info() {
   const ModelConfig& config = target_->opened.checkpoint.config();
   info_.model_name = target_->opened.checkpoint.dir().filename().string();
-  info_.numeric_fingerprint = std::string("cpu ") + isa_name(current_isa()) + " tp1 weights=" +
+  info_.numeric_fingerprint = std::string("cpu ") + isa_name(current_isa()) + " tp" +
+                              std::to_string(devices_->degree()) + " weights=" +
                               (options_.weights != "as_stored" ? options_.weights
                                : config.quantization.kind == QuantizationConfig::Kind::kAwq
                                    ? "awq-int4"

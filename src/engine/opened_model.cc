@@ -1,9 +1,11 @@
 #include "engine/opened_model.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "model/decoder_memory.h"
 #include "model/memory_limit.h"
+#include "model/shard_plan.h"
 #include "step/step.h"
 
 namespace forerun {
@@ -21,6 +23,30 @@ std::string megabytes(int64_t bytes) {
 }
 
 int64_t blocks_for(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
+
+// KV bytes a token takes on each of the model's devices.
+Result<std::vector<int64_t>> token_bytes_of_devices(const ModelDevices& model,
+                                                    Activation activation) {
+  const ModelConfig& config = model.checkpoint->config();
+  auto plan = make_shard_plan(config, model.degree, config.vocab_size);
+  if (!plan.ok()) return plan.status().with_context(model.checkpoint->dir().string());
+  std::vector<int64_t> bytes;
+  for (const DecoderMemory& device :
+       estimate_group_memory(*model.checkpoint, WeightOverride::kAsStored, activation, *plan)) {
+    bytes.push_back(device.kv_bytes_per_token);
+  }
+  return bytes;
+}
+
+// ": 4096 + 4096 + 2048 on its devices", where there are several.
+std::string listed(const std::vector<int64_t>& device_bytes) {
+  if (device_bytes.size() < 2) return "";
+  std::string text = ": ";
+  for (size_t index = 0; index < device_bytes.size(); ++index) {
+    text += (index == 0 ? "" : " + ") + std::to_string(device_bytes[index]);
+  }
+  return text + " on its devices";
+}
 
 }  // namespace
 
@@ -58,21 +84,23 @@ SamplingParams default_sampling(const GenerationDefaults& defaults) {
 }
 
 Result<KvPlan> plan_kv(const EngineOptions& options, Activation activation,
-                       const Checkpoint& target, const Checkpoint* draft) {
-  int32_t longest = target.config().max_position;
-  if (draft != nullptr) longest = std::min(longest, draft->config().max_position);
+                       const ModelDevices& target, const std::optional<ModelDevices>& draft) {
+  int32_t longest = target.checkpoint->config().max_position;
+  if (draft) longest = std::min(longest, draft->checkpoint->config().max_position);
   if (options.max_context_tokens < 0 || options.max_context_tokens > longest) {
     return Status(StatusCode::kInvalidArgument,
                   "context: found " + std::to_string(options.max_context_tokens) +
                       " tokens, accepted are 1 to " + std::to_string(longest) +
                       ", what the checkpoint was made for");
   }
-  const auto token_bytes_of = [&](const Checkpoint& checkpoint) {
-    return estimate_decoder_memory(checkpoint, WeightOverride::kAsStored, activation)
-        .kv_bytes_per_token;
-  };
-  const int64_t token_bytes =
-      token_bytes_of(target) + (draft != nullptr ? token_bytes_of(*draft) : 0);
+  FORERUN_ASSIGN_OR_RETURN(std::vector<int64_t> device_bytes,
+                           token_bytes_of_devices(target, activation));
+  if (draft) {
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<int64_t> of_draft,
+                             token_bytes_of_devices(*draft, activation));
+    device_bytes.insert(device_bytes.end(), of_draft.begin(), of_draft.end());
+  }
+  const int64_t token_bytes = std::accumulate(device_bytes.begin(), device_bytes.end(), int64_t{0});
   const int64_t block_bytes = token_bytes * kKvBlockTokens;
   const int64_t available = memory_limit().available_bytes;
   if (options.kv_memory_bytes < 0 || options.kv_memory_bytes > available) {
@@ -93,8 +121,8 @@ Result<KvPlan> plan_kv(const EngineOptions& options, Activation activation,
       return Status(StatusCode::kResourceExhausted,
                     "KV cache: " + std::to_string(context) + " tokens of context need " +
                         megabytes(needed_blocks * block_bytes) + " (" +
-                        std::to_string(token_bytes) + " bytes a token), the limit is " +
-                        megabytes(limit));
+                        std::to_string(token_bytes) + " bytes a token" + listed(device_bytes) +
+                        "), the limit is " + megabytes(limit));
     }
     plan.max_context_tokens = static_cast<int32_t>(fits);
   }
@@ -102,7 +130,7 @@ Result<KvPlan> plan_kv(const EngineOptions& options, Activation activation,
   // they come.
   const int64_t wanted = needed_blocks * std::max(1, options.max_active_requests);
   plan.target_blocks = std::min(wanted, limit_blocks);
-  plan.draft_blocks = draft != nullptr ? plan.target_blocks : 0;
+  plan.draft_blocks = draft ? plan.target_blocks : 0;
   return plan;
 }
 

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "checkpoint/checkpoint.h"
-#include "device/cpu/team.h"
 #include "forerun/engine.h"
 #include "forerun/status.h"
 #include "kernels/precision.h"
@@ -41,9 +41,15 @@ struct KvPlan {
   int64_t draft_blocks = 0;  // 0 without a draft model
 };
 
-// `draft` may be null. Fails with the figures where the context asked for does not fit the memory
-// asked for, or that does not fit the machine.
+// A model and how many devices it is cut for.
+struct ModelDevices {
+  const Checkpoint* checkpoint = nullptr;
+  int32_t degree = 1;
+};
+
+// Fails as make_shard_plan, and with the figures, of each device where there are several, where the
+// context asked for does not fit the memory asked for, or that does not fit the machine.
 Result<KvPlan> plan_kv(const EngineOptions& options, Activation activation,
-                       const Checkpoint& target, const Checkpoint* draft);
+                       const ModelDevices& target, const std::optional<ModelDevices>& draft);
 
 }  // namespace forerun
