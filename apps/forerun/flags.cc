@@ -36,11 +36,14 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->capture_default_str();
   command.add_flag("!--no-shared-noise", speculation.shared_noise,
                    "Let the draft sample without the target's noise");
-  command.add_option("--target-devices,--devices", options.devices,
-                     "Processors, e.g. cpu:0,cpu:1 (default: all), or a GPU: cuda:0");
+  command.add_option(
+      "--target-devices,--devices", options.devices,
+      "Devices of the target: cpu:0-3 or cpu:0+2 is one device of several threads; "
+      "cpu:0,cpu:1 are two, each with a half of the model; cuda:0 is a GPU (default: one of all "
+      "cores)");
   command.add_option("--draft-devices", options.draft_devices,
-                     "Processors of the draft alone, which then runs beside the target (default: "
-                     "both models in turn on the target's)");
+                     "Devices of the draft alone, which then runs beside the target (default: both "
+                     "models in turn on the target's)");
   command.add_option("--emulate", options.emulate,
                      "Steps last what they take on another machine: FILE#NAME of bench/profiles");
   command.add_option("--weights", options.weights, "as_stored, bf16, f32 or int8")

@@ -51,11 +51,12 @@ struct EngineOptions {
   std::string draft;  // the draft model's; empty: none
   SpeculationOptions speculation;
 
-  // Processors of the target, e.g. "cpu:0,cpu:1"; empty: all that this process may use and
-  // draft_devices does not name.
+  // Devices of the target. cpu:0, cpu:0-3 and cpu:0+2 are devices of one, four and two threads;
+  // devices with commas between them form a tensor-parallel group, cpu:0-1,cpu:2-3 one of degree 2.
+  // Empty: one device of all processors that this process may use and draft_devices does not name.
   std::string devices;
-  // Processors of the draft alone, none of the target's: both models then run at the same time,
-  // each on a thread of its own. Empty: both models run on `devices`, in turn.
+  // Devices of the draft alone, on none of the target's processors: both models then run at the
+  // same time. Empty: both models run on `devices`, in turn.
   std::string draft_devices;
   // "as_stored", "bf16", "f32", "int8".
   std::string weights = "as_stored";

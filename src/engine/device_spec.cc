@@ -4,8 +4,7 @@
 #include <charconv>
 #include <optional>
 #include <string>
-
-#include "device/cpu/team.h"
+#include <utility>
 
 namespace forerun {
 namespace {
@@ -20,34 +19,63 @@ std::optional<int32_t> parse_number(std::string_view text) {
 Status refused(std::string_view part) {
   return Status(StatusCode::kInvalidArgument,
                 "devices: found '" + std::string(part) +
-                    "', expected a list such as cpu:0,cpu:1 or cpu:0-3; this process may use " +
+                    "', expected devices such as cpu:0, cpu:0-3 or cpu:0+2, a comma between two of "
+                    "them; this process may use " +
                     std::to_string(available_cores().size()) + " processors");
+}
+
+// The text before the next `separator`, which is taken off `rest` with it.
+std::string_view take_part(std::string_view& rest, char separator, bool* last) {
+  const size_t end = rest.find(separator);
+  const std::string_view part = rest.substr(0, end);
+  *last = end == std::string_view::npos;
+  rest.remove_prefix(*last ? rest.size() : end + 1);
+  return part;
+}
+
+Result<CpuCores> parse_device(std::string_view text) {
+  CpuCores device;
+  if (text == "cpu") {
+    device.cores = available_cores();
+    return device;
+  }
+  if (!text.starts_with("cpu:")) return refused(text);
+  std::string_view rest = text.substr(4);
+  for (bool last = false; !last;) {
+    const std::string_view range = take_part(rest, '+', &last);
+    const size_t dash = range.find('-');
+    const auto first = parse_number(range.substr(0, dash));
+    const auto end = dash == std::string_view::npos ? first : parse_number(range.substr(dash + 1));
+    constexpr int32_t kMostCores = 4096;
+    if (!first || !end || *end < *first || *end >= kMostCores) return refused(text);
+    for (int32_t core = *first; core <= *end; ++core) device.cores.push_back(core);
+  }
+  std::sort(device.cores.begin(), device.cores.end());
+  const auto twice = std::adjacent_find(device.cores.begin(), device.cores.end());
+  if (twice != device.cores.end()) {
+    return Status(StatusCode::kInvalidArgument, "devices: '" + std::string(text) +
+                                                    "' names processor " + std::to_string(*twice) +
+                                                    " twice");
+  }
+  return device;
+}
+
+bool uses(const std::vector<CpuCores>& devices, int32_t core) {
+  return std::any_of(devices.begin(), devices.end(), [core](const CpuCores& device) {
+    return std::binary_search(device.cores.begin(), device.cores.end(), core);
+  });
 }
 
 }  // namespace
 
-Result<std::vector<int32_t>> parse_cpu_devices(std::string_view spec) {
-  if (spec.empty() || spec == "cpu") return available_cores();
-  std::vector<int32_t> cores;
-  while (true) {
-    const size_t comma = spec.find(',');
-    const std::string_view part = spec.substr(0, comma);
-    if (!part.starts_with("cpu:")) return refused(part);
-    const std::string_view range = part.substr(4);
-    const size_t dash = range.find('-');
-    const auto first = parse_number(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_number(range.substr(dash + 1));
-    constexpr int32_t kMostCores = 4096;
-    if (!first || !last || *last < *first || *last >= kMostCores) return refused(part);
-    for (int32_t core = *first; core <= *last; ++core) cores.push_back(core);
-    if (comma == std::string_view::npos) break;
-    spec.remove_prefix(comma + 1);
+Result<std::vector<CpuCores>> parse_cpu_devices(std::string_view spec) {
+  if (spec.empty()) spec = "cpu";
+  std::vector<CpuCores> devices;
+  for (bool last = false; !last;) {
+    FORERUN_ASSIGN_OR_RETURN(CpuCores device, parse_device(take_part(spec, ',', &last)));
+    devices.push_back(std::move(device));
   }
-  std::sort(cores.begin(), cores.end());
-  if (std::adjacent_find(cores.begin(), cores.end()) != cores.end()) {
-    return Status(StatusCode::kInvalidArgument, "devices: a processor is named twice");
-  }
-  return cores;
+  return devices;
 }
 
 namespace {
@@ -69,40 +97,40 @@ Result<int32_t> parse_gpu(std::string_view spec) {
                 "devices: found '" + std::string(spec) + "', expected a GPU such as cuda:0");
 }
 
-// `cores` without `taken`; all of them where none would be left.
-std::vector<int32_t> others(std::vector<int32_t> cores, const std::vector<int32_t>& taken) {
-  std::vector<int32_t> rest = cores;
-  std::erase_if(rest, [&](int32_t core) {
-    return std::find(taken.begin(), taken.end(), core) != taken.end();
-  });
-  return rest.empty() ? cores : rest;
+// One device of all processors but those; of all where none would be left.
+std::vector<CpuCores> all_but(const std::vector<CpuCores>& taken) {
+  const std::vector<int32_t> all = available_cores();
+  std::vector<int32_t> rest = all;
+  std::erase_if(rest, [&](int32_t core) { return uses(taken, core); });
+  return {CpuCores{.cores = rest.empty() ? all : rest}};
 }
 
-Result<Placement> split_cores(std::string_view target_spec, std::string_view draft_spec) {
+Result<Placement> split_processors(std::string_view target_spec, std::string_view draft_spec) {
   Placement split;
-  std::vector<int32_t>& target = split.target.cores;
+  std::vector<CpuCores>& target = split.target.devices;
   FORERUN_ASSIGN_OR_RETURN(target, parse_cpu_devices(target_spec));
   if (draft_spec.empty()) return split;
-  split.draft.emplace();
-  const std::vector<int32_t>& draft = split.draft->cores;
-  FORERUN_ASSIGN_OR_RETURN(split.draft->cores, parse_cpu_devices(draft_spec));
-  const auto is_drafts = [&](int32_t core) {
-    return std::binary_search(draft.begin(), draft.end(), core);
-  };
+  std::vector<CpuCores>& draft = split.draft.emplace().devices;
+  FORERUN_ASSIGN_OR_RETURN(draft, parse_cpu_devices(draft_spec));
   if (target_spec.empty()) {
-    std::erase_if(target, is_drafts);
-    if (!target.empty()) return split;
+    std::vector<int32_t>& cores = target.front().cores;
+    std::erase_if(cores, [&](int32_t core) { return uses(draft, core); });
+    if (!cores.empty()) return split;
     return Status(StatusCode::kInvalidArgument,
                   "draft devices: '" + std::string(draft_spec) +
                       "' leaves no processor for the target; without draft devices both models run "
                       "on the same ones in turn");
   }
-  const auto shared = std::find_if(target.begin(), target.end(), is_drafts);
-  if (shared == target.end()) return split;
-  return Status(StatusCode::kInvalidArgument,
-                "devices: cpu:" + std::to_string(*shared) +
-                    " is named for the target and for the draft; without draft devices both models "
-                    "run on the same processors in turn");
+  for (const CpuCores& device : target) {
+    for (const int32_t core : device.cores) {
+      if (!uses(draft, core)) continue;
+      return Status(StatusCode::kInvalidArgument,
+                    "devices: cpu:" + std::to_string(core) +
+                        " is named for the target and for the draft; without draft devices both "
+                        "models run on the same processors in turn");
+    }
+  }
+  return split;
 }
 
 }  // namespace
@@ -110,20 +138,19 @@ Result<Placement> split_cores(std::string_view target_spec, std::string_view dra
 Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec) {
   const bool target_gpu = names_gpus(target_spec);
   const bool draft_gpu = names_gpus(draft_spec);
-  if (!target_gpu && !draft_gpu) return split_cores(target_spec, draft_spec);
+  if (!target_gpu && !draft_gpu) return split_processors(target_spec, draft_spec);
   Placement split;
-  const std::vector<int32_t> all = available_cores();
   if (target_gpu) {
     FORERUN_ASSIGN_OR_RETURN(split.target.gpu, parse_gpu(target_spec));
-    split.target.cores = all;
+    split.target.devices = all_but({});
   } else {
-    FORERUN_ASSIGN_OR_RETURN(split.target.cores, parse_cpu_devices(target_spec));
+    FORERUN_ASSIGN_OR_RETURN(split.target.devices, parse_cpu_devices(target_spec));
   }
   if (draft_spec.empty()) return split;
   ModelPlacement& draft = split.draft.emplace();
   if (!draft_gpu) {
-    FORERUN_ASSIGN_OR_RETURN(draft.cores, parse_cpu_devices(draft_spec));
-    split.target.cores = others(all, draft.cores);
+    FORERUN_ASSIGN_OR_RETURN(draft.devices, parse_cpu_devices(draft_spec));
+    split.target.devices = all_but(draft.devices);
     return split;
   }
   FORERUN_ASSIGN_OR_RETURN(draft.gpu, parse_gpu(draft_spec));
@@ -133,11 +160,15 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
                       " is named for the target and for the draft; without draft devices both "
                       "models run on the same GPU in turn");
   }
-  // The last half samples for the draft, or what the target's passes leave.
-  const std::vector<int32_t> half(all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2),
-                                  all.end());
-  draft.cores = target_gpu ? half : others(all, split.target.cores);
-  if (target_gpu || target_spec.empty()) split.target.cores = others(all, draft.cores);
+  if (!target_gpu && !target_spec.empty()) {
+    draft.devices = all_but(split.target.devices);
+    return split;
+  }
+  // The last half samples for the draft.
+  const std::vector<int32_t> all = available_cores();
+  draft.devices = {
+      CpuCores{.cores = {all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end()}}};
+  split.target.devices = all_but(draft.devices);
   return split;
 }
 

@@ -1,4 +1,8 @@
 // Device names as users write them.
+//
+// A device is a set of processors that work as one team: cpu:0, cpu:0-3 (a range), cpu:0+2+5, cpu
+// (all that this process may use). Devices with commas between them form a tensor-parallel group:
+// cpu:0,cpu:1 are two devices that hold half of a model each, cpu:0-1 is one device of two threads.
 #pragma once
 
 #include <cstdint>
@@ -6,18 +10,21 @@
 #include <string_view>
 #include <vector>
 
+#include "device/cpu/device_group.h"
 #include "forerun/status.h"
 
 namespace forerun {
 
-// "cpu:0,cpu:2" or "cpu:0-3" or "cpu" (all) to processor numbers, ascending and distinct; an empty
-// spec means all that this process may use. Fails on anything else, naming the part.
-Result<std::vector<int32_t>> parse_cpu_devices(std::string_view spec);
+// The devices of a spec by rank, each with its processors ascending; an empty spec is one device of
+// all that this process may use. Fails on anything else, naming the part, and where a device names
+// a processor twice; several devices may share one (correct, and slow).
+Result<std::vector<CpuCores>> parse_cpu_devices(std::string_view spec);
 
 // What one model runs on.
 struct ModelPlacement {
-  std::optional<int32_t> gpu;  // its passes; none: the cores' below
-  std::vector<int32_t> cores;  // everything else
+  std::optional<int32_t> gpu;  // its passes; none: the devices below
+  // Everything else; with a GPU one device, which samples.
+  std::vector<CpuCores> devices;
 };
 
 struct Placement {
@@ -25,10 +32,10 @@ struct Placement {
   std::optional<ModelPlacement> draft;  // none: the target's, in turn
 };
 
-// `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means all
-// processors but the draft's. "cuda:1" names a GPU: processors then only sample, and two models on
-// GPUs of their own share them out. Fails where a device would serve both models, or none is left
-// for the target.
+// `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means one device
+// of all but the draft's processors. "cuda:1" names a GPU: processors then only sample, and two
+// models on GPUs of their own share them out. Fails where a device would serve both models, or none
+// is left for the target.
 Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec);
 
 }  // namespace forerun

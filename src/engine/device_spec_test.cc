@@ -9,15 +9,27 @@
 namespace forerun {
 namespace {
 
-TEST(DeviceSpec, ListsAndRanges) {
-  EXPECT_EQ(*parse_cpu_devices("cpu:1,cpu:0"), (std::vector<int32_t>{0, 1}));
-  EXPECT_EQ(*parse_cpu_devices("cpu:2-4"), (std::vector<int32_t>{2, 3, 4}));
-  EXPECT_FALSE((*parse_cpu_devices("")).empty());
+using Cores = std::vector<std::vector<int32_t>>;
+
+Cores cores_of(const std::vector<CpuCores>& devices) {
+  Cores cores;
+  for (const CpuCores& device : devices) cores.push_back(device.cores);
+  return cores;
+}
+
+TEST(DeviceSpec, CommasSeparateDevicesRangesAndSumsMakeTeams) {
+  EXPECT_EQ(cores_of(*parse_cpu_devices("cpu:0")), (Cores{{0}}));
+  EXPECT_EQ(cores_of(*parse_cpu_devices("cpu:1,cpu:0")), (Cores{{1}, {0}}));
+  EXPECT_EQ(cores_of(*parse_cpu_devices("cpu:2-4")), (Cores{{2, 3, 4}}));
+  EXPECT_EQ(cores_of(*parse_cpu_devices("cpu:5+1-2,cpu:3")), (Cores{{1, 2, 5}, {3}}));
+  EXPECT_EQ(cores_of(*parse_cpu_devices("cpu:0,cpu:0,cpu:0")), (Cores{{0}, {0}, {0}}));
+  EXPECT_EQ(cores_of(*parse_cpu_devices("")), (Cores{available_cores()}));
+  EXPECT_EQ(cores_of(*parse_cpu_devices("cpu,cpu")), (Cores{available_cores(), available_cores()}));
 }
 
 TEST(DeviceSpec, NamesWhatItRefuses) {
-  for (const char* spec : {"gpu", "cpu:", "cpu:x", "cpu:3-1", "cpu:0,", "cpu:-1", "cpu:0,cpu:0",
-                           "cpu:0-99999999", "cuda:0"}) {
+  for (const char* spec : {"gpu", "cpu:", "cpu:x", "cpu:3-1", "cpu:0,", "cpu:-1", "cpu:0+",
+                           "cpu:0+0", "cpu:0-2+1", "cpu:0-99999999", "cuda:0", ",", "cpu:0 "}) {
     const auto result = parse_cpu_devices(spec);
     ASSERT_FALSE(result.ok()) << spec;
     EXPECT_NE(result.status().message().find("devices:"), std::string::npos);
@@ -28,20 +40,20 @@ TEST(DeviceSpec, SplitsProcessorsBetweenTheModels) {
   EXPECT_FALSE(place_models("cpu:0,cpu:1", "")->draft.has_value());
   const auto split = place_models("cpu:0,cpu:2", "cpu:1");
   ASSERT_TRUE(split.ok());
-  EXPECT_EQ(split->target.cores, (std::vector<int32_t>{0, 2}));
-  EXPECT_EQ(split->draft->cores, (std::vector<int32_t>{1}));
-  EXPECT_FALSE(split->target.gpu || split->draft->gpu);
-  // The rest is the target's.
-  const std::vector<int32_t> all = *parse_cpu_devices("");
+  EXPECT_EQ(cores_of(split->target.devices), (Cores{{0}, {2}}));
+  EXPECT_EQ(cores_of(split->draft->devices), (Cores{{1}}));
+  // The rest is the target's, as one device.
+  const std::vector<int32_t> all = available_cores();
   const std::string first = "cpu:" + std::to_string(all.front());
-  const auto rest = place_models("", first);
+  const auto rest = place_models("", first + "," + first);
   ASSERT_EQ(rest.ok(), all.size() > 1);
   if (!rest.ok()) return;
-  EXPECT_EQ(rest->target.cores, std::vector<int32_t>(all.begin() + 1, all.end()));
+  EXPECT_EQ(cores_of(rest->target.devices), (Cores{{all.begin() + 1, all.end()}}));
+  EXPECT_EQ(cores_of(rest->draft->devices), (Cores{{all.front()}, {all.front()}}));
 }
 
 TEST(DeviceSpec, RefusesAProcessorForBothAndNoneForTheTarget) {
-  const auto both = place_models("cpu:0-3", "cpu:3,cpu:4");
+  const auto both = place_models("cpu:0-2,cpu:3", "cpu:3-4,cpu:5");
   ASSERT_FALSE(both.ok());
   EXPECT_NE(both.status().message().find("cpu:3"), std::string::npos);
   const auto none = place_models("", "cpu");
@@ -55,17 +67,17 @@ TEST(DeviceSpec, GpusRunModelsAndProcessorsSample) {
   const auto both = place_models("cuda:1", "");
   ASSERT_TRUE(both.ok()) << both.status().message();
   EXPECT_EQ(both->target.gpu, 1);
-  EXPECT_EQ(both->target.cores, *parse_cpu_devices(""));
+  EXPECT_EQ(cores_of(both->target.devices), (Cores{available_cores()}));
   EXPECT_FALSE(both->draft.has_value());
   const auto split = place_models("cuda", "cuda:2");
   ASSERT_TRUE(split.ok()) << split.status().message();
   EXPECT_EQ(split->target.gpu, 0);
   EXPECT_EQ(split->draft->gpu, 2);
-  EXPECT_FALSE(split->target.cores.empty() || split->draft->cores.empty());
+  EXPECT_FALSE(split->target.devices.empty() || split->draft->devices.empty());
   const auto mixed = place_models("cuda:0", "cpu:0");
   ASSERT_TRUE(mixed.ok()) << mixed.status().message();
   EXPECT_FALSE(mixed->draft->gpu);
-  EXPECT_EQ(mixed->draft->cores, std::vector<int32_t>{0});
+  EXPECT_EQ(cores_of(mixed->draft->devices), (Cores{{0}}));
   for (const auto& [target, draft] : {std::pair("cuda:0", "cuda:0"), std::pair("cuda:x", ""),
                                       std::pair("cuda:0,cuda:1", ""), std::pair("cuda0", "")}) {
     EXPECT_FALSE(place_models(target, draft).ok()) << target << " " << draft;

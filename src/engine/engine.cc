@@ -22,6 +22,7 @@
 #include "model/cpu_decoder.h"
 #include "model/decoder_memory.h"
 #include "model/memory_limit.h"
+#include "model/shard_plan.h"
 #include "planner/choose_strategy.h"
 #include "planner/cost_model.h"
 #include "sampling/validate.h"
@@ -161,11 +162,10 @@ Status EngineImpl::open() {
                                                     std::to_string(options_.max_active_requests) +
                                                     ", accepted are 1 and more");
   }
-  FORERUN_ASSIGN_OR_RETURN(devices_,
-                           CpuDeviceGroup::create({.devices = {{placement.target.cores, 0}}}));
+  FORERUN_ASSIGN_OR_RETURN(devices_, CpuDeviceGroup::create({.devices = placement.target.devices}));
   if (placement.draft) {
     FORERUN_ASSIGN_OR_RETURN(draft_devices_,
-                             CpuDeviceGroup::create({.devices = {{placement.draft->cores, 0}}}));
+                             CpuDeviceGroup::create({.devices = placement.draft->devices}));
   }
   FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options_.model));
   target_ = std::make_unique<Loaded>(
@@ -226,18 +226,23 @@ Status EngineImpl::plan_memory(Activation activation) {
         FORERUN_ASSIGN_OR_RETURN(const GpuMemory gpu, gpu_memory(*model->gpu));
         available = gpu.free_bytes;
       }
-      memory = memories.insert(memories.end(), {name, available, 0, 0});
+      memory = memories.insert(memories.end(), {name, available, 0, {}});
     }
     if (model->gpu) {
       const GpuModelMemory needs = gpu_model_memory(checkpoint);
       memory->available_bytes -= needs.weight_bytes + needs.buffer_bytes;
-      memory->block_bytes += needs.kv_block_bytes;
       memory->default_bytes = memory->available_bytes / 10 * 9;
-    } else {
-      memory->block_bytes +=
-          estimate_decoder_memory(checkpoint, WeightOverride::kAsStored, activation).kv_block_bytes;
-      memory->default_bytes = memory->available_bytes / 2;
+      memory->token_bytes.push_back(needs.kv_block_bytes / kKvBlockTokens);
+      continue;
     }
+    auto plan = make_shard_plan(checkpoint.config(), model->devices->degree(),
+                                checkpoint.config().vocab_size);
+    if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+    for (const DecoderMemory& device :
+         estimate_group_memory(checkpoint, WeightOverride::kAsStored, activation, *plan)) {
+      memory->token_bytes.push_back(device.kv_bytes_per_token);
+    }
+    memory->default_bytes = memory->available_bytes / 2;
   }
   FORERUN_ASSIGN_OR_RETURN(kv_plan_,
                            plan_kv(options_, longest_context, draft_ != nullptr, memories));
@@ -350,7 +355,7 @@ void EngineImpl::fill_info() {
   const ModelConfig& config = target_->opened.checkpoint.config();
   info_.model_name = target_->opened.checkpoint.dir().filename().string();
   const std::string backend = target_->gpu ? "cuda" : std::string("cpu ") + isa_name(current_isa());
-  info_.numeric_fingerprint = backend + " tp1 weights=" +
+  info_.numeric_fingerprint = backend + " tp" + std::to_string(devices_->degree()) + " weights=" +
                               (options_.weights != "as_stored" ? options_.weights
                                : config.quantization.kind == QuantizationConfig::Kind::kAwq
                                    ? "awq-int4"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "step/step.h"
 
@@ -19,6 +20,20 @@ std::string megabytes(int64_t bytes) {
   return std::to_string(bytes / 1'000'000) + " MB";
 }
 
+int64_t bytes_of_token(const KvMemory& memory) {
+  return std::accumulate(memory.token_bytes.begin(), memory.token_bytes.end(), int64_t{0});
+}
+
+// "1024 bytes a token: 512 + 512 on its devices"
+std::string describe_token(const KvMemory& memory) {
+  std::string text = std::to_string(bytes_of_token(memory)) + " bytes a token";
+  if (memory.token_bytes.size() < 2) return text;
+  for (size_t index = 0; index < memory.token_bytes.size(); ++index) {
+    text += (index == 0 ? ": " : " + ") + std::to_string(memory.token_bytes[index]);
+  }
+  return text + " on its devices";
+}
+
 int64_t blocks_for(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
 
 }  // namespace
@@ -32,10 +47,10 @@ Result<KvPlan> plan_kv(const EngineOptions& options, int32_t longest_context, bo
                       ", what the checkpoint was made for");
   }
   int64_t available = 0;
-  int64_t block_bytes = 0;
+  int64_t token_bytes = 0;
   for (const KvMemory& memory : memories) {
     available += memory.available_bytes;
-    block_bytes += memory.block_bytes;
+    token_bytes += bytes_of_token(memory);
   }
   if (options.kv_memory_bytes < 0 || options.kv_memory_bytes > available) {
     return Status(StatusCode::kResourceExhausted,
@@ -50,14 +65,14 @@ Result<KvPlan> plan_kv(const EngineOptions& options, int32_t longest_context, bo
     int64_t bytes = memory.default_bytes;
     if (options.kv_memory_bytes > 0) {
       const double share =
-          static_cast<double>(memory.block_bytes) / static_cast<double>(block_bytes);
+          static_cast<double>(bytes_of_token(memory)) / static_cast<double>(token_bytes);
       bytes = memories.size() == 1
                   ? options.kv_memory_bytes
                   : std::min(
                         memory.available_bytes,
                         static_cast<int64_t>(share * static_cast<double>(options.kv_memory_bytes)));
     }
-    const int64_t blocks = std::max<int64_t>(bytes, 0) / memory.block_bytes;
+    const int64_t blocks = std::max<int64_t>(bytes, 0) / (bytes_of_token(memory) * kKvBlockTokens);
     if (blocks >= limit_blocks) continue;
     limit_blocks = blocks;
     tightest = &memory;
@@ -74,9 +89,9 @@ Result<KvPlan> plan_kv(const EngineOptions& options, int32_t longest_context, bo
     if (options.max_context_tokens > 0 || fits < kKvBlockTokens) {
       return Status(StatusCode::kResourceExhausted,
                     "KV cache: " + std::to_string(context) + " tokens of context need " +
-                        megabytes(needed_blocks * tightest->block_bytes) + " of " + tightest->name +
-                        " (" + std::to_string(tightest->block_bytes / kKvBlockTokens) +
-                        " bytes a token), the limit is " + megabytes(limit));
+                        megabytes(needed_blocks * kKvBlockTokens * bytes_of_token(*tightest)) +
+                        " of " + tightest->name + " (" + describe_token(*tightest) +
+                        "), the limit is " + megabytes(limit));
     }
     plan.max_context_tokens = static_cast<int32_t>(fits);
   }

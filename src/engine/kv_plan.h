@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "forerun/engine.h"
 #include "forerun/status.h"
@@ -16,7 +17,8 @@ struct KvMemory {
   int64_t available_bytes = 0;  // beside the weights
   // Taken where the user names no limit.
   int64_t default_bytes = 0;
-  int64_t block_bytes = 0;  // of kKvBlockTokens tokens, of all models whose KV lies here
+  // Of a token, on each device of each model whose KV lies here.
+  std::vector<int64_t> token_bytes;
 };
 
 struct KvPlan {

@@ -7,20 +7,32 @@ namespace forerun {
 CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab)
     : decoder_(decoder),
       devices_(devices),
-      live_vocab_(std::min(live_vocab, decoder->config().vocab_size)),
-      workers_(static_cast<size_t>(devices->team_size(0))) {}
+      live_vocab_(std::min(live_vocab, decoder->config().vocab_size)) {
+  for (int32_t rank = 0; rank < devices->degree(); ++rank) {
+    workers_.emplace_back(static_cast<size_t>(devices->team_size(rank)));
+  }
+}
 
 void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
-                            std::span<RejectionTask> rejections, Worker& worker) {
-  const MatrixView<const float> logits = decoder_->logits(0).values;
+                            std::span<RejectionTask> rejections, Collectives* peers,
+                            Worker& worker) {
+  const int32_t rank = peers == nullptr ? 0 : peers->rank();
+  const LogitsPart part = decoder_->logits(rank);
+  const StepLogits logits{part.values, part.first_token, live_vocab_, peers};
   if (index < tasks.size()) {
-    RowTask& task = tasks[index];
-    perform_task({logits.row(task.logits_row), static_cast<size_t>(live_vocab_)}, worker.scratch,
-                 task);
-  } else {
-    perform_rejection(logits, live_vocab_, worker.scratch, worker.children,
-                      rejections[index - tasks.size()]);
+    if (rank == 0) return perform_task(logits, worker.scratch, tasks[index]);
+    RowTask task = tasks[index];
+    task.result = &worker.row_result;
+    worker.row_result.top.clear();
+    perform_task(logits, worker.scratch, task);
+    return;
   }
+  RejectionTask& asked = rejections[index - tasks.size()];
+  if (rank == 0) return perform_rejection(logits, worker.scratch, worker.children, asked);
+  RejectionTask task = asked;
+  task.result = &worker.result;
+  worker.result.accepted.clear();
+  perform_rejection(logits, worker.scratch, worker.children, task);
 }
 
 Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
@@ -28,15 +40,19 @@ Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
   FORERUN_RETURN_IF_ERROR(decoder_->forward(step));
   const size_t count = tasks.size() + rejections.size();
   if (count == 0) return {};
-  if (count == 1) {
-    perform(0, tasks, rejections, workers_[0]);  // waking the team costs more than it saves
+  const bool alone = devices_->degree() == 1;
+  if (count == 1 && alone) {
+    // Waking the team costs more than it saves.
+    perform(0, tasks, rejections, nullptr, workers_[0][0]);
     return {};
   }
+  const auto columns = static_cast<size_t>(devices_->smallest_team());
   return devices_->run([&](const GroupMember& member) {
-    const Team& team = member.team;
-    const auto rank = static_cast<size_t>(team.rank());
-    for (size_t index = rank; index < count; index += static_cast<size_t>(team.size())) {
-      perform(index, tasks, rejections, workers_[rank]);
+    const auto rank = static_cast<size_t>(member.team.rank());
+    Worker& worker = workers_[static_cast<size_t>(member.peers.rank())][rank];
+    // Members of one rank, one of each device, have the same rows.
+    for (size_t index = rank; rank < columns && index < count; index += columns) {
+      perform(index, tasks, rejections, alone ? nullptr : &member.peers, worker);
     }
   });
 }

@@ -1,5 +1,6 @@
 // Runs Steps on a group of CPU devices: the decoder's forward, then the wanted rows, shared among
-// the devices' threads.
+// the devices' threads; each row by one thread of every device, on the device's part of the
+// vocabulary.
 #pragma once
 
 #include <vector>
@@ -32,14 +33,18 @@ class CpuStepRunner : public StepRunner {
   struct alignas(64) Worker {
     SamplerScratch scratch;
     std::vector<TokenId> children;
+    // Every device finds every answer; those of rank 0 go out, the others' end here.
+    RowResult row_result;
+    WorkResult result;
   };
+  // `peers` null: on one device.
   void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
-               Worker& worker);
+               Collectives* peers, Worker& worker);
 
   Decoder* decoder_;
   CpuDeviceGroup* devices_;
   int32_t live_vocab_;
-  std::vector<Worker> workers_;  // one a member of the device's team
+  std::vector<std::vector<Worker>> workers_;  // [device][member of its team]
 };
 
 // Ids that both a draft and its target know: the smaller of their live vocabularies. `draft` may be

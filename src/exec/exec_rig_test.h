@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -28,6 +29,8 @@ struct Rig {
     int64_t blocks = 64;
     // The draft says what the target says, but after one history in so many; 0: nothing in common.
     uint64_t draft_astray_one_in = 0;
+    // Threads of each device, a role; none: one device.
+    std::array<std::vector<int32_t>, kNumRoles> teams = {};
     std::function<void(const StepRecord&)> on_step;
   };
   explicit Rig(const Options& options)
@@ -36,10 +39,13 @@ struct Rig {
     draft.astray_one_in = options.draft_astray_one_in;
     RealExecutorOptions setup;
     for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
-      auto device = CpuDeviceGroup::create_unpinned({options.threaded ? 1 : 2});
+      std::vector<int32_t> teams = options.teams[static_cast<size_t>(role_idx)];
+      if (teams.empty()) teams.push_back(options.threaded ? 1 : 2);
+      FakeDecoder* decoder = role_idx == 0 ? &target : &draft;
+      decoder->set_degree(static_cast<int32_t>(teams.size()));
+      auto device = CpuDeviceGroup::create_unpinned(std::move(teams));
       EXPECT_TRUE(device.ok());
       devices.push_back(std::move(device).value());
-      FakeDecoder* decoder = role_idx == 0 ? &target : &draft;
       setup.runners[static_cast<size_t>(role_idx)] = std::make_unique<CpuStepRunner>(
           decoder, devices.back().get(), common_live_vocab(target.config(), &draft.config()));
     }

@@ -72,10 +72,18 @@ class FakeDecoder : public Decoder {
     return fail ? Status(StatusCode::kInternal, "the device is gone") : Status();
   }
 
-  LogitsPart logits(int32_t) const override {
-    return {{logits_.data(),
-             {static_cast<int64_t>(logits_.size()) / config_.vocab_size, config_.vocab_size}},
-            0};
+  // Devices that the vocabulary is shared among, 16 tokens at a time.
+  void set_degree(int32_t degree) { degree_ = degree; }
+  int32_t degree() const override { return degree_; }
+  LogitsPart logits(int32_t rank) const override {
+    const int32_t vocab = config_.vocab_size;
+    const int32_t units = (vocab + 15) / 16;
+    const int32_t first = std::min(vocab, rank * units / degree_ * 16);
+    const int32_t last = std::min(vocab, (rank + 1) * units / degree_ * 16);
+    return {{logits_.data() + first,
+             {static_cast<int64_t>(logits_.size()) / vocab, last - first},
+             vocab},
+            first};
   }
 
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
@@ -105,6 +113,7 @@ class FakeDecoder : public Decoder {
   }
 
   const uint64_t seed_;
+  int32_t degree_ = 1;
   ModelConfig config_;
   std::vector<Cell> slots_;
   std::vector<float> logits_;

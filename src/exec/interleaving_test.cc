@@ -135,7 +135,7 @@ class Mirror {
     task.result = &result;
     task.distribution = &distribution;
     SamplerScratch scratch;
-    perform_task(logits, scratch, task);
+    perform_task({{logits.data(), {1, kVocab}}, 0, kVocab, nullptr}, scratch, task);
     expected_[tag].push_back(result);
   }
 
@@ -184,6 +184,7 @@ struct Variant {
   bool threaded;
   int32_t row_budget;
   bool share = false;
+  std::array<std::vector<int32_t>, kNumRoles> teams = {};  // threads of each device, a role
 };
 
 class Interleavings : public ::testing::TestWithParam<Variant> {};
@@ -194,7 +195,10 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   int64_t reused = 0;
   for (uint32_t seed = 0; seed < 12; ++seed) {
     std::mt19937 rng(seed);
-    Rig rig({.threaded = GetParam().threaded, .row_budget = GetParam().row_budget, .on_step = {}});
+    Rig rig({.threaded = GetParam().threaded,
+             .row_budget = GetParam().row_budget,
+             .teams = GetParam().teams,
+             .on_step = {}});
     struct Live {
       SequenceId id;
       std::unique_ptr<Mirror> roles[kNumRoles];
@@ -278,7 +282,9 @@ INSTANTIATE_TEST_SUITE_P(All, Interleavings,
                          ::testing::Values(Variant{false, 512}, Variant{false, 7},
                                            Variant{false, 1}, Variant{true, 512}, Variant{true, 7},
                                            Variant{false, 512, true}, Variant{false, 70, true},
-                                           Variant{true, 512, true}));
+                                           Variant{true, 512, true},
+                                           Variant{false, 512, false, {{{1, 1}, {2, 1, 2}}}},
+                                           Variant{true, 7, true, {{{1, 1, 1, 1}, {2, 2}}}}));
 
 }  // namespace
 }  // namespace forerun

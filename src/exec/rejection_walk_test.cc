@@ -1,6 +1,7 @@
 // Verification by rejection through the executor against the rule applied by hand.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "exec/exec_rig_test.h"
@@ -11,12 +12,17 @@ namespace {
 
 // The draft draws two children of the root and one of each of these; the executor's walk must be
 // the one that the rule takes by hand.
-class RejectionWalk : public ::testing::TestWithParam<bool> {};
+struct Variant {
+  bool threaded;
+  std::array<std::vector<int32_t>, kNumRoles> teams = {};
+};
+
+class RejectionWalk : public ::testing::TestWithParam<Variant> {};
 
 TEST_P(RejectionWalk, IsTheRuleAppliedNodeByNode) {
   int accepted_total = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    Rig rig({.threaded = GetParam(), .on_step = {}});
+    Rig rig({.threaded = GetParam().threaded, .teams = GetParam().teams, .on_step = {}});
     SequenceSpec spec = plain_spec();
     spec.sampling.temperature = 1.0f;
     spec.sampling.seed = seed;
@@ -125,7 +131,10 @@ TEST_P(RejectionWalk, IsTheRuleAppliedNodeByNode) {
   EXPECT_GT(accepted_total, 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, RejectionWalk, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(All, RejectionWalk,
+                         ::testing::Values(Variant{false}, Variant{true},
+                                           Variant{false, {{{1, 1, 1}, {1}}}},
+                                           Variant{true, {{{2, 1}, {1, 1, 1}}}}));
 
 TEST(RealExecutor, VerificationByRejectionWithoutADistributionIsReported) {
   Rig rig({.on_step = {}});

@@ -1,11 +1,21 @@
 #include "exec/step_runner.h"
 
+#include <algorithm>
+
 #include "sampling/rejection.h"
 
 namespace forerun {
 
-void perform_task(std::span<const float> logits, SamplerScratch& scratch, RowTask& task) {
+RowLogits StepLogits::row(int32_t logits_row) const {
+  const int64_t count = std::clamp<int64_t>(live_vocab - first_token, 0, part.dim(1));
+  const std::span<const float> values(part.row(logits_row), static_cast<size_t>(count));
+  if (peers == nullptr) return values;
+  return {values, first_token, live_vocab, peers};
+}
+
+void perform_task(const StepLogits& all, SamplerScratch& scratch, RowTask& task) {
   RowResult& result = *task.result;
+  const RowLogits logits = all.row(task.logits_row);
   switch (task.want) {
     case Want::kNothing:
       return;
@@ -27,7 +37,7 @@ void perform_task(std::span<const float> logits, SamplerScratch& scratch, RowTas
   }
 }
 
-void perform_rejection(MatrixView<const float> logits, int32_t live_vocab, SamplerScratch& scratch,
+void perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
                        std::vector<TokenId>& children, RejectionTask& task) {
   size_t current = 0;
   while (true) {
@@ -39,8 +49,8 @@ void perform_rejection(MatrixView<const float> logits, int32_t live_vocab, Sampl
       }
     }
     RejectionOutcome outcome;
-    task.status = accept_child({logits.row(row.logits_row), static_cast<size_t>(live_vocab)},
-                               row.context, children, row.draft, scratch, &outcome);
+    task.status = accept_child(logits.row(row.logits_row), row.context, children, row.draft,
+                               scratch, &outcome);
     if (!task.status.ok()) return;
     if (outcome.child_idx < 0) {
       task.result->bonus = outcome.token;

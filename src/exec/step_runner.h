@@ -9,7 +9,9 @@
 
 #include "base/tensor_view.h"
 #include "checkpoint/model_config.h"
+#include "device/collectives.h"
 #include "forerun/status.h"
+#include "sampling/row_logits.h"
 #include "sampling/sampler.h"
 #include "step/step.h"
 #include "step/work.h"
@@ -59,11 +61,21 @@ class StepRunner {
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
 };
 
-// Performs one task on its logits, [live vocabulary] in host memory; for backends that sample on
-// the host, and as the definition for those that do not.
-void perform_task(std::span<const float> logits, SamplerScratch& scratch, RowTask& task);
-// `logits` [rows that want][vocabulary].
-void perform_rejection(MatrixView<const float> logits, int32_t live_vocab, SamplerScratch& scratch,
+// The logits of a Step as one device of a group sees them, in host memory.
+struct StepLogits {
+  MatrixView<const float> part;  // [rows that want][tokens from first_token on]
+  TokenId first_token = 0;       // a multiple of 16
+  int32_t live_vocab = 0;        // tokens at or past it are never sampled
+  Collectives* peers = nullptr;  // null: the part is all
+
+  RowLogits row(int32_t logits_row) const;
+};
+
+// Perform one task; for backends that sample on the host, and as the definition for those that do
+// not. Where the logits are parts, every device calls them with the same task; `result` and
+// `status` must be each one's own.
+void perform_task(const StepLogits& logits, SamplerScratch& scratch, RowTask& task);
+void perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
                        std::vector<TokenId>& children, RejectionTask& task);
 
 }  // namespace forerun

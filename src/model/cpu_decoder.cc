@@ -17,16 +17,6 @@ static_assert(kAttentionTile == kKvBlockTokens);
 
 std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
 
-// What every device will hold, by rank.
-std::vector<DecoderMemory> memory_of(const Checkpoint& checkpoint, const CpuDecoderOptions& options,
-                                     const ShardPlan& plan) {
-  std::vector<DecoderMemory> all;
-  for (const DeviceShard& shard : plan.devices) {
-    all.push_back(estimate_device_memory(checkpoint, options.weights, options.activation, shard));
-  }
-  return all;
-}
-
 // CPU devices share the host's memory.
 Status check_memory(const std::vector<DecoderMemory>& devices, int64_t kv_blocks) {
   const DecoderMemory memory = total_memory(devices);
@@ -66,8 +56,10 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
   auto plan = make_shard_plan(config, group->degree(), live_vocab);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-  FORERUN_RETURN_IF_ERROR(check_memory(memory_of(checkpoint, options, *plan), options.kv_blocks)
-                              .with_context(checkpoint.dir().string()));
+  FORERUN_RETURN_IF_ERROR(
+      check_memory(estimate_group_memory(checkpoint, options.weights, options.activation, *plan),
+                   options.kv_blocks)
+          .with_context(checkpoint.dir().string()));
 
   std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, group));
   decoder->kv_blocks_ = options.kv_blocks;

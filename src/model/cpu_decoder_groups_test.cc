@@ -236,11 +236,11 @@ TEST(CpuDecoderGroups, AFaultEndsTheForwardAndTheNextOneRuns) {
     std::atomic<int> countdown{1 << 30};
     CpuGroupOptions group_options;
     group_options.devices.resize(3, {{}, 1});
-    group_options.patience = std::chrono::milliseconds(150);
+    group_options.patience = std::chrono::milliseconds(400);
     group_options.before_collective = [&](int32_t rank) {
       if (rank != 2 || --countdown != 0) return Status();
       if (!late) return Status(StatusCode::kInternal, "the device is gone");
-      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      std::this_thread::sleep_for(std::chrono::milliseconds(700));
       return Status();
     };
     auto group = CpuDeviceGroup::create(group_options);
@@ -252,7 +252,7 @@ TEST(CpuDecoderGroups, AFaultEndsTheForwardAndTheNextOneRuns) {
     SequenceDriver sequence(decoder->get(), {1});
     const auto expected = sequence.run(tokens, 0, 20);
     ASSERT_TRUE(expected.ok());
-    for (const int collective : {1, 2, 4}) {
+    for (const int collective : {1, 4}) {
       countdown = collective;
       const auto failed = sequence.run(tokens, 0, 20);
       ASSERT_FALSE(failed.ok()) << collective;

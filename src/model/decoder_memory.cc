@@ -85,6 +85,16 @@ DecoderMemory estimate_device_memory(const Checkpoint& checkpoint, WeightOverrid
   return memory;
 }
 
+std::vector<DecoderMemory> estimate_group_memory(const Checkpoint& checkpoint,
+                                                 WeightOverride weights, Activation activation,
+                                                 const ShardPlan& plan) {
+  std::vector<DecoderMemory> devices;
+  for (const DeviceShard& shard : plan.devices) {
+    devices.push_back(estimate_device_memory(checkpoint, weights, activation, shard));
+  }
+  return devices;
+}
+
 DecoderMemory total_memory(std::span<const DecoderMemory> devices) {
   DecoderMemory total;
   for (const DecoderMemory& device : devices) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "kernels/precision.h"
@@ -24,6 +25,9 @@ DecoderMemory estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverri
 // maps it, counts for the one that holds vocabulary row 0.
 DecoderMemory estimate_device_memory(const Checkpoint& checkpoint, WeightOverride weights,
                                      Activation activation, const DeviceShard& shard);
+std::vector<DecoderMemory> estimate_group_memory(const Checkpoint& checkpoint,
+                                                 WeightOverride weights, Activation activation,
+                                                 const ShardPlan& plan);
 // Of all devices together, where they share the host's memory.
 DecoderMemory total_memory(std::span<const DecoderMemory> devices);
 

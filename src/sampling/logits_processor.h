@@ -5,7 +5,8 @@
 // relative to the most likely token. Penalties come in vLLM's order, filters in that of Hugging
 // Face transformers. Tokens are ordered by (logit descending, id ascending), so every filter keeps
 // a prefix of one order. Probabilities are summed in fixed point, so no result depends on the order
-// of summation. -inf masks a token; NaN and +inf are errors.
+// of summation, nor on how a group of devices shares the vocabulary. -inf masks a token; NaN and
+// +inf are errors.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
+#include "sampling/row_logits.h"
 #include "sampling/scan.h"
 #include "sampling/token_counts.h"
 #include "step/types.h"
@@ -48,24 +50,30 @@ inline bool ranks_before(const RankedToken& a, const RankedToken& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// A row after bias, penalties and filters. Points into the logits and the scratch it was made from.
+// A row after bias, penalties and filters, or a part of one. Points into the logits and the scratch
+// it was made from.
 struct ProcessedRow {
-  std::span<const float> logits;  // after bias and penalties
+  RowLogits logits{std::span<const float>()};  // after bias and penalties
+  bool adjusted = false;                       // there were some
   std::span<const float> lane_max;
-  // Greedy requests have temperature 1 and no filters here.
+  // Of the whole row. Greedy requests have temperature 1 and no filters here.
   ScoreScale scale{0.0f, 1.0f};
   TokenId best_token = 0;
-  // If filtered, the tokens kept, in no order (at least one), and the last of them by rank.
+  // The best token of this part; -1 where it has none but masked ones.
+  RankedToken part_best{0.0f, -1};
+  // If filtered, the part's tokens that are kept, in no order (of a whole row at least one), and
+  // the last of them by rank.
   bool filtered = false;
   std::span<RankedToken> kept;
   RankedToken last_kept;
 
-  float score(TokenId token) const {
-    return (logits[static_cast<size_t>(token)] - scale.max_logit) * scale.inv_temperature;
+  float score_of(float logit) const { return (logit - scale.max_logit) * scale.inv_temperature; }
+  float score(TokenId token) const { return score_of(logits.at(token)); }  // that the part holds
+  bool keeps(TokenId token) const {                                        // that the part holds
+    return !filtered || (!kept.empty() && !ranks_before(last_kept, {logits.at(token), token}));
   }
-  bool keeps(TokenId token) const {
-    return !filtered || !ranks_before(last_kept, {logits[static_cast<size_t>(token)], token});
-  }
+  // Whether the part has anything to draw.
+  bool empty() const { return filtered ? kept.empty() : part_best.token < 0; }
 };
 
 // Working memory of one thread. Grows to what its rows need and is kept.
@@ -76,6 +84,7 @@ struct SamplerScratch {
   std::vector<int32_t> ids;
   std::vector<RankedToken> kept;
   std::vector<RankedToken> ranked;
+  std::vector<RankedToken> merged;  // of all parts
   std::vector<Survivor> survivors;
   std::vector<double> target;  // rejection: the target's distribution, then its residuals
   std::vector<float> weights;
@@ -83,19 +92,19 @@ struct SamplerScratch {
   std::vector<float> path_logits;
 };
 
-// `logits` [live vocabulary] in host memory. Fails with kInternal if one is NaN or +inf, or all are
-// -inf; the message names the position.
-Status process_logits(std::span<const float> logits, const RowContext& context,
-                      SamplerScratch& scratch, ProcessedRow* row);
+// `logits` in host memory, [live vocabulary] or a part of it. Fails with kInternal if one is NaN or
+// +inf, or all are -inf, in any part; the message names the position.
+Status process_logits(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
+                      ProcessedRow* row);
 
-// The `limit` best tokens that are not masked (fewer where there are fewer), best first if
-// `sorted`. `row_max` is the largest logit, `lane_max` as of scan.h.
-void best_tokens(std::span<const float> logits, std::span<const float> lane_max, float row_max,
-                 int32_t limit, bool sorted, std::vector<int32_t>& ids,
-                 std::vector<RankedToken>& out);
-
-// Sets `lane_max` and finds the best token, the lowest id among equals. Fails as process_logits.
-Status scan_row(std::span<const float> logits, int32_t position, std::vector<float>& lane_max,
-                RankedToken* best);
+// The best tokens of a row and of a part of it; the lowest id among equals, -1 if all of the part
+// are masked.
+struct BestTokens {
+  RankedToken row;
+  RankedToken part;
+};
+// Sets `lane_max` and finds them. Fails as process_logits.
+Status scan_row(const RowLogits& logits, int32_t position, std::vector<float>& lane_max,
+                BestTokens* best);
 
 }  // namespace forerun

@@ -8,17 +8,41 @@
 namespace forerun {
 namespace {
 
-// Draws from weights p that sum to `sum`.
-TokenId draw_from(std::span<const double> p, double sum, double uniform) {
-  double rest = uniform * sum;
-  TokenId last = 0;
-  for (size_t token = 0; token < p.size(); ++token) {
-    if (p[token] <= 0.0) continue;
-    last = static_cast<TokenId>(token);
-    rest -= p[token];
-    if (rest < 0.0) break;
+// Probabilities in fixed point, for sums that depend on no order: 2^62 is one.
+constexpr double kFixedOne = 0x1p62;
+// A residual below 2^-40 is what rounding leaves of none.
+constexpr uint64_t kNothing = uint64_t{1} << 22;
+
+uint64_t to_fixed_probability(double p) { return static_cast<uint64_t>(p * kFixedOne); }
+
+// Draws from weights p of a part, whose sum over all parts is `sum`; the same token on every
+// device.
+TokenId draw_from(const RowLogits& logits, std::span<const double> p, double sum, uint64_t random) {
+  uint64_t part = 0;
+  for (const double weight : p) part += to_fixed_probability(weight / sum);
+  uint64_t before = 0;
+  uint64_t total = 0;
+  int32_t rank = 0;
+  const int32_t my_rank = logits.peers == nullptr ? 0 : logits.peers->rank();
+  for_each_part(logits, part, [&](uint64_t other) {
+    if (rank++ < my_rank) before += other;
+    total += other;
+  });
+  uint64_t rest = scaled_random(random, total);
+  TokenId mine = -1;
+  if (rest >= before && rest - before < part) {
+    rest -= before;
+    size_t index = 0;
+    for (;; ++index) {
+      const uint64_t weight = to_fixed_probability(p[index] / sum);
+      if (rest < weight) break;
+      rest -= weight;
+    }
+    mine = logits.first_token + static_cast<TokenId>(index);
   }
-  return last;  // the last possible token where rounding left a little of `rest`
+  TokenId drawn = -1;
+  for_each_part(logits, mine, [&drawn](TokenId other) { drawn = std::max(drawn, other); });
+  return drawn;
 }
 
 RejectionOutcome accept_greedy(TokenId best, std::span<const TokenId> children) {
@@ -26,30 +50,17 @@ RejectionOutcome accept_greedy(TokenId best, std::span<const TokenId> children) 
   return {match == children.end() ? -1 : static_cast<int32_t>(match - children.begin()), best};
 }
 
-}  // namespace
-
-Status accept_child(std::span<const float> logits, const RowContext& context,
-                    std::span<const TokenId> children, const DraftDistribution* draft,
-                    SamplerScratch& scratch, RejectionOutcome* out) {
-  ProcessedRow row;
-  FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
-  const SamplingParams& params = *context.params;
-  if (is_greedy(params)) {
-    *out = accept_greedy(row.best_token, children);
-    return {};
-  }
-  if (!children.empty() && (draft == nullptr || draft->weights.size() > logits.size() ||
-                            draft->weights.empty() || draft->total == 0)) {
-    return Status(
-        StatusCode::kInternal,
-        "no draft distribution over the target's vocabulary for the children at position " +
-            std::to_string(context.position));
-  }
-  dense_weights(row, scratch.weights);
+// The rule of one node whose request draws.
+RejectionOutcome accept_drawn(const RowLogits& logits, const RowContext& context,
+                              std::span<const TokenId> children, const DraftDistribution* draft,
+                              const ProcessedRow& row, SamplerScratch& scratch) {
+  const uint64_t seed = context.params->seed;
+  scratch.weights.resize(logits.values.size());
+  const uint64_t part = dense_weights(row, scratch.weights);
+  // The target's distribution, later its residual: weights of the part, and the sum of all.
   std::vector<double>& p = scratch.target;
   p.assign(scratch.weights.begin(), scratch.weights.end());
-  double sum = 0.0;
-  for (double weight : p) sum += weight;
+  double sum = static_cast<double>(sum_of_parts(logits, part)) / kFixedWeightScale;
   const double draft_total =
       draft == nullptr ? 1.0 : static_cast<double>(draft->total) / kFixedWeightScale;
   const auto draft_probability = [&](size_t token) {
@@ -58,34 +69,57 @@ Status accept_child(std::span<const float> logits, const RowContext& context,
            draft_total;
   };
   for (size_t child = 0; child < children.size(); ++child) {
-    const auto token = static_cast<size_t>(children[child]);
-    if (token >= draft->weights.size()) {
-      return Status(StatusCode::kInternal, "drafted token " + std::to_string(children[child]) +
-                                               " lies beyond the draft's vocabulary of " +
-                                               std::to_string(draft->weights.size()));
-    }
-    const double q = draft_probability(token);
-    const double coin = noise_uniform53(params.seed, NoiseStream::kAcceptance, context.position,
+    const TokenId token = children[child];
+    double weight = 0.0;
+    const double mine =
+        logits.holds(token) ? p[static_cast<size_t>(token - logits.first_token)] : 0.0;
+    for_each_part(logits, mine, [&weight](double other) { weight += other; });
+    const double q = draft_probability(static_cast<size_t>(token));
+    const double coin = noise_uniform53(seed, NoiseStream::kAcceptance, context.position,
                                         static_cast<uint32_t>(child));
-    if (coin * q < p[token] / sum) {
-      *out = {static_cast<int32_t>(child), children[child]};
-      return {};
-    }
-    double left = 0.0;
-    for (size_t other = 0; other < p.size(); ++other) {
+    if (coin * q < weight / sum) return {static_cast<int32_t>(child), token};
+    uint64_t left = 0;
+    for (size_t index = 0; index < p.size(); ++index) {
+      const auto other = static_cast<size_t>(logits.first_token) + index;
       const double q_other = other < draft->weights.size() ? draft_probability(other) : 0.0;
-      p[other] = std::max(p[other] / sum - q_other, 0.0);
-      left += p[other];
+      p[index] = std::max(p[index] / sum - q_other, 0.0);
+      left += to_fixed_probability(p[index]);
     }
-    if (left <= 0.0) {
-      // p equals q up to rounding: nothing distinguishes a refusal from an acceptance.
-      *out = {static_cast<int32_t>(child), children[child]};
-      return {};
-    }
-    sum = left;
+    left = sum_of_parts(logits, left);
+    // p equals q up to rounding: nothing distinguishes a refusal from an acceptance.
+    if (left < kNothing) return {static_cast<int32_t>(child), token};
+    sum = static_cast<double>(left) / kFixedOne;
   }
-  *out = {-1, draw_from(p, sum,
-                        noise_uniform53(params.seed, NoiseStream::kResidual, context.position, 0))};
+  return {-1, draw_from(logits, p, sum,
+                        noise_word64(seed, NoiseStream::kResidual, context.position, 0))};
+}
+
+}  // namespace
+
+Status accept_child(const RowLogits& logits, const RowContext& context,
+                    std::span<const TokenId> children, const DraftDistribution* draft,
+                    SamplerScratch& scratch, RejectionOutcome* out) {
+  ProcessedRow row;
+  FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
+  if (is_greedy(*context.params)) {
+    *out = accept_greedy(row.best_token, children);
+    return {};
+  }
+  if (!children.empty() &&
+      (draft == nullptr || draft->weights.size() > static_cast<size_t>(logits.vocab) ||
+       draft->weights.empty() || draft->total == 0)) {
+    return Status(
+        StatusCode::kInternal,
+        "no draft distribution over the target's vocabulary for the children at position " +
+            std::to_string(context.position));
+  }
+  for (const TokenId token : children) {
+    if (token >= 0 && static_cast<size_t>(token) < draft->weights.size()) continue;
+    return Status(StatusCode::kInternal, "drafted token " + std::to_string(token) +
+                                             " lies beyond the draft's vocabulary of " +
+                                             std::to_string(draft->weights.size()));
+  }
+  *out = accept_drawn(logits, context, children, draft, row, scratch);
   return {};
 }
 

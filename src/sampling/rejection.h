@@ -28,8 +28,9 @@ struct RejectionOutcome {
 // that they were drawn from (may be null where there are no children or the request is greedy).
 // Coins come from NoiseStream::kAcceptance at (position, number of the child), the token drawn
 // instead from NoiseStream::kResidual. Fails as process_logits, and with kInternal where `draft` is
-// missing or of another vocabulary.
-Status accept_child(std::span<const float> logits, const RowContext& context,
+// missing or of another vocabulary. `logits` may be a device's part of the row, as in sampler.h;
+// `draft` is the whole distribution.
+Status accept_child(const RowLogits& logits, const RowContext& context,
                     std::span<const TokenId> children, const DraftDistribution* draft,
                     SamplerScratch& scratch, RejectionOutcome* out);
 

@@ -96,7 +96,7 @@ double p_value(const Case& test, const Rule& rule) {
   }
   ProcessedRow row;
   EXPECT_TRUE(process_logits(test.target, context, scratch, &row).ok());
-  std::vector<float> weights;
+  std::vector<float> weights(kVocab);
   const double total = static_cast<double>(dense_weights(row, weights)) / kFixedWeightScale;
   double chi_square = 0;
   int cells = 0;

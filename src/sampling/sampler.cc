@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "sampling/token_filters.h"
+
 namespace forerun {
 namespace {
 
@@ -14,91 +16,153 @@ constexpr float kLowestLogprob = -9999.0f;
 
 struct BestKey {
   float key = -std::numeric_limits<float>::infinity();
-  TokenId token = -1;
+  TokenId token = -1;  // nothing offered yet
 
   void offer(float other_key, TokenId other_token) {
-    if (other_key > key || (other_key == key && other_token < token)) {
+    if (token < 0 || other_key > key || (other_key == key && other_token < token)) {
       key = other_key;
       token = other_token;
     }
   }
 };
 
-float noisy_score(const ProcessedRow& row, TokenId token, uint32_t bits) {
-  return row.score(token) + gumbel_noise(bits);
-}
-
 uint32_t target_bits(const RowContext& context, TokenId token) {
   return noise_bits(context.params->seed, NoiseStream::kTarget, context.position,
                     static_cast<uint32_t>(token));
 }
 
+float noisy_score(const ProcessedRow& row, const RowContext& context, const RankedToken& token) {
+  return row.score_of(token.logit) + gumbel_noise(target_bits(context, token.token));
+}
+
 // A few kept tokens: each on its own, skipping those that even the largest noise cannot lift.
-TokenId draw_from_list(const ProcessedRow& row, const RowContext& context) {
-  BestKey best;
-  best.offer(noisy_score(row, row.best_token, target_bits(context, row.best_token)),
-             row.best_token);
+void draw_from_list(const ProcessedRow& row, const RowContext& context, BestKey* best) {
   for (const RankedToken& kept : row.kept) {
-    if (kept.token == row.best_token || row.score(kept.token) + kMaxGumbel + 0.01f < best.key) {
+    if (kept.token == row.part_best.token ||
+        row.score_of(kept.logit) + kMaxGumbel + 0.01f < best->key) {
       continue;
     }
-    best.offer(noisy_score(row, kept.token, target_bits(context, kept.token)), kept.token);
+    best->offer(noisy_score(row, context, kept), kept.token);
   }
-  return best.token;
+}
+
+// Four blocks at a time: the kernel names the few tokens whose noise may be large enough, from bits
+// alone; logarithms are taken for those that still matter.
+void draw_from_all(const ProcessedRow& row, const RowContext& context, SamplerScratch& scratch,
+                   BestKey* best) {
+  constexpr int64_t kBlocks = 4;
+  const std::span<const float> logits = row.logits.values;
+  const auto count = static_cast<int64_t>(logits.size());
+  const int64_t blocks = (count + kScanBlock - 1) / kScanBlock;
+  const uint64_t seed = context.params->seed;
+  const NoiseKey key{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
+                     static_cast<uint32_t>(context.position),
+                     static_cast<uint32_t>(NoiseStream::kTarget),
+                     static_cast<uint32_t>(row.logits.first_token)};
+  scratch.survivors.resize(static_cast<size_t>(kBlocks * kScanBlock));
+  const ScanKernels& kernels = scan_kernels();
+  for (int64_t block = 0; block < blocks; block += kBlocks) {
+    const int32_t found = kernels.noise_survivors(
+        logits.data(), count, row.lane_max.data(), row.scale, key, best->key, block,
+        std::min(block + kBlocks, blocks), scratch.survivors.data());
+    if (found == 0) continue;
+    const std::span<Survivor> survivors(scratch.survivors.data(), static_cast<size_t>(found));
+    // The most promising one first: it rules out most of the others.
+    std::swap(survivors[0], *std::max_element(survivors.begin(), survivors.end(),
+                                              [](const Survivor& a, const Survivor& b) {
+                                                return a.bound < b.bound;
+                                              }));
+    for (const Survivor& survivor : survivors) {
+      const TokenId token = row.logits.first_token + survivor.token;
+      if (survivor.bound < best->key || !row.keeps(token)) continue;
+      best->offer(row.score(token) + gumbel_noise(survivor.noise_bits), token);
+    }
+  }
 }
 
 double log_total(uint64_t fixed) {
   return std::log(static_cast<double>(fixed) / kFixedWeightScale);
 }
 
-Status raw_logprobs(std::span<const float> logits, const RowContext& context,
-                    const ProcessedRow& row, SamplerScratch& scratch, SampledToken* out,
+uint64_t exp_sum(const RowLogits& logits, ScoreScale scale) {
+  return scan_kernels().exp_weights(logits.values.data(),
+                                    static_cast<int64_t>(logits.values.size()), scale, nullptr);
+}
+
+Status raw_logprobs(const RowLogits& logits, const RowContext& context, const ProcessedRow& row,
+                    SamplerScratch& scratch, SampledToken* out,
                     std::vector<Candidate>* alternatives) {
   std::span<const float> lane_max = row.lane_max;
   float raw_max = row.scale.max_logit;
-  if (row.logits.data() != logits.data()) {
-    RankedToken best;
+  float part_max = row.part_best.logit;
+  if (row.adjusted) {
+    BestTokens best;
     FORERUN_RETURN_IF_ERROR(scan_row(logits, context.position, scratch.raw_lane_max, &best));
     lane_max = scratch.raw_lane_max;
-    raw_max = best.logit;
+    raw_max = best.row.logit;
+    part_max = best.part.logit;
   }
-  const double log_sum = log_total(scan_kernels().exp_weights(
-      logits.data(), static_cast<int64_t>(logits.size()), {raw_max, 1.0f}, nullptr));
+  struct Part {
+    uint64_t weight;
+    float drawn_logit;
+    int32_t has_drawn;
+  };
+  const bool holds = logits.holds(out->token);
+  uint64_t total = 0;
+  float drawn_logit = 0.0f;
+  for_each_part(
+      logits,
+      Part{exp_sum(logits, {raw_max, 1.0f}), holds ? logits.at(out->token) : 0.0f, holds ? 1 : 0},
+      [&](const Part& part) {
+        total += part.weight;
+        if (part.has_drawn != 0) drawn_logit = part.drawn_logit;
+      });
+  const double log_sum = log_total(total);
   const auto logprob_of = [&](float logit) {
     return std::max(static_cast<float>(static_cast<double>(logit - raw_max) - log_sum),
                     kLowestLogprob);
   };
-  out->logprob = logprob_of(logits[static_cast<size_t>(out->token)]);
+  out->logprob = logprob_of(drawn_logit);
   if (alternatives == nullptr || context.params->logprobs == 0) return {};
-  best_tokens(logits, lane_max, raw_max, context.params->logprobs, true, scratch.ids,
-              scratch.ranked);
-  for (const RankedToken& ranked : scratch.ranked) {
+  best_of_part(logits, lane_max, part_max, context.params->logprobs, false, scratch.ids,
+               scratch.ranked);
+  std::vector<RankedToken>& best = of_all_parts(logits, scratch.ranked, scratch.merged);
+  keep_best(best, context.params->logprobs, true);
+  for (const RankedToken& ranked : best) {
     alternatives->push_back({ranked.token, logprob_of(ranked.logit)});
   }
   return {};
 }
 
+// The `limit` best kept tokens of the row; in scratch.
+std::vector<RankedToken>& best_kept(const ProcessedRow& row, int32_t limit, bool sorted,
+                                    SamplerScratch& scratch) {
+  if (row.filtered) {
+    scratch.ranked.assign(row.kept.begin(), row.kept.end());
+    if (row.logits.peers != nullptr) keep_best(scratch.ranked, limit, false);
+  } else {
+    best_of_part(row.logits, row.lane_max, row.part_best.logit, limit, false, scratch.ids,
+                 scratch.ranked);
+  }
+  std::vector<RankedToken>& best = of_all_parts(row.logits, scratch.ranked, scratch.merged);
+  keep_best(best, limit, sorted);
+  return best;
+}
+
 // Log-probabilities of the processed distribution, best first.
 void rank_by_logprob(const ProcessedRow& row, int32_t count, SamplerScratch& scratch,
                      std::vector<Candidate>* out) {
-  uint64_t total = 0;
+  uint64_t part = 0;
   if (row.filtered) {
     for (const RankedToken& kept : row.kept) {
-      total += to_fixed_weight(exp_score(row.score(kept.token)));
+      part += to_fixed_weight(exp_score(row.score_of(kept.logit)));
     }
-    const auto length = std::min(static_cast<size_t>(count), row.kept.size());
-    scratch.ranked.resize(length);
-    std::partial_sort_copy(row.kept.begin(), row.kept.end(), scratch.ranked.begin(),
-                           scratch.ranked.end(), ranks_before);
   } else {
-    total = scan_kernels().exp_weights(row.logits.data(), static_cast<int64_t>(row.logits.size()),
-                                       row.scale, nullptr);
-    best_tokens(row.logits, row.lane_max, row.scale.max_logit, count, true, scratch.ids,
-                scratch.ranked);
+    part = exp_sum(row.logits, row.scale);
   }
-  const double log_sum = log_total(total);
-  for (const RankedToken& ranked : scratch.ranked) {
-    const auto score = static_cast<double>(row.score(ranked.token));
+  const double log_sum = log_total(sum_of_parts(row.logits, part));
+  for (const RankedToken& ranked : best_kept(row, count, true, scratch)) {
+    const auto score = static_cast<double>(row.score_of(ranked.logit));
     out->push_back({ranked.token, static_cast<float>(score - log_sum)});
   }
 }
@@ -106,22 +170,8 @@ void rank_by_logprob(const ProcessedRow& row, int32_t count, SamplerScratch& scr
 void rank_by_shared_noise(const ProcessedRow& row, const RowContext& context, int32_t count,
                           SamplerScratch& scratch, std::vector<Candidate>* out) {
   const int32_t limit = std::max(count, kSharedNoiseCandidates);
-  if (row.filtered) {
-    const auto length = std::min(static_cast<size_t>(limit), row.kept.size());
-    scratch.ranked.assign(row.kept.begin(), row.kept.end());
-    if (length < scratch.ranked.size()) {
-      std::nth_element(scratch.ranked.begin(),
-                       scratch.ranked.begin() + static_cast<ptrdiff_t>(length),
-                       scratch.ranked.end(), ranks_before);
-      scratch.ranked.resize(length);
-    }
-  } else {
-    best_tokens(row.logits, row.lane_max, row.scale.max_logit, limit, false, scratch.ids,
-                scratch.ranked);
-  }
-  for (const RankedToken& ranked : scratch.ranked) {
-    out->push_back(
-        {ranked.token, noisy_score(row, ranked.token, target_bits(context, ranked.token))});
+  for (const RankedToken& ranked : best_kept(row, limit, false, scratch)) {
+    out->push_back({ranked.token, noisy_score(row, context, ranked)});
   }
   const auto length = std::min(static_cast<size_t>(count), out->size());
   std::partial_sort(out->begin(), out->begin() + static_cast<ptrdiff_t>(length), out->end(),
@@ -147,54 +197,42 @@ __extension__ using Wide = unsigned __int128;
 
 }  // namespace
 
-double noise_uniform53(uint64_t seed, NoiseStream stream, int32_t position, uint32_t index) {
+uint64_t noise_word64(uint64_t seed, NoiseStream stream, int32_t position, uint32_t index) {
   const uint64_t high = noise_bits(seed, stream, position, 2 * index);
   const uint64_t low = noise_bits(seed, stream, position, 2 * index + 1);
-  return static_cast<double>((high << 32 | low) >> 11) * 0x1p-53;
+  return high << 32 | low;
+}
+
+double noise_uniform53(uint64_t seed, NoiseStream stream, int32_t position, uint32_t index) {
+  return static_cast<double>(noise_word64(seed, stream, position, index) >> 11) * 0x1p-53;
+}
+
+uint64_t scaled_random(uint64_t random, uint64_t total) {
+  return static_cast<uint64_t>((static_cast<Wide>(random) * total) >> 64);
 }
 
 TokenId draw_target_token(const ProcessedRow& row, const RowContext& context,
                           SamplerScratch& scratch) {
-  const SamplingParams& params = *context.params;
-  if (is_greedy(params)) return row.best_token;
+  if (is_greedy(*context.params)) return row.best_token;
   constexpr size_t kListed = 1024;
-  if (row.filtered && row.kept.size() <= kListed) return draw_from_list(row, context);
-
-  // Four blocks at a time: the kernel names the few tokens whose noise may be large enough, from
-  // bits alone; logarithms are taken for those that still matter.
-  constexpr int64_t kBlocks = 4;
-  const auto count = static_cast<int64_t>(row.logits.size());
-  const int64_t blocks = (count + kScanBlock - 1) / kScanBlock;
-  const NoiseKey key{static_cast<uint32_t>(params.seed), static_cast<uint32_t>(params.seed >> 32),
-                     static_cast<uint32_t>(context.position),
-                     static_cast<uint32_t>(NoiseStream::kTarget)};
-  scratch.survivors.resize(static_cast<size_t>(kBlocks * kScanBlock));
-  const ScanKernels& kernels = scan_kernels();
-  BestKey best;
-  best.offer(noisy_score(row, row.best_token, target_bits(context, row.best_token)),
-             row.best_token);
-  for (int64_t block = 0; block < blocks; block += kBlocks) {
-    const int32_t found = kernels.noise_survivors(
-        row.logits.data(), count, row.lane_max.data(), row.scale, key, best.key, block,
-        std::min(block + kBlocks, blocks), scratch.survivors.data());
-    if (found == 0) continue;
-    const std::span<Survivor> survivors(scratch.survivors.data(), static_cast<size_t>(found));
-    // The most promising one first: it rules out most of the others.
-    std::swap(survivors[0], *std::max_element(survivors.begin(), survivors.end(),
-                                              [](const Survivor& a, const Survivor& b) {
-                                                return a.bound < b.bound;
-                                              }));
-    for (const Survivor& survivor : survivors) {
-      if (survivor.bound < best.key || !row.keeps(survivor.token)) continue;
-      best.offer(noisy_score(row, survivor.token, survivor.noise_bits), survivor.token);
+  BestKey part;
+  if (!row.empty()) {
+    part.offer(noisy_score(row, context, row.part_best), row.part_best.token);
+    if (row.filtered && row.kept.size() <= kListed) {
+      draw_from_list(row, context, &part);
+    } else {
+      draw_from_all(row, context, scratch, &part);
     }
   }
+  BestKey best;
+  for_each_part(row.logits, part, [&best](const BestKey& other) {
+    if (other.token >= 0) best.offer(other.key, other.token);
+  });
   return best.token;
 }
 
-Status sample_token(std::span<const float> logits, const RowContext& context,
-                    SamplerScratch& scratch, SampledToken* out,
-                    std::vector<Candidate>* alternatives) {
+Status sample_token(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
+                    SampledToken* out, std::vector<Candidate>* alternatives) {
   ProcessedRow row;
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
   out->token = draw_target_token(row, context, scratch);
@@ -202,7 +240,7 @@ Status sample_token(std::span<const float> logits, const RowContext& context,
   return raw_logprobs(logits, context, row, scratch, out, alternatives);
 }
 
-Status top_candidates(std::span<const float> logits, const RowContext& context, int32_t count,
+Status top_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
                       bool shared_noise, SamplerScratch& scratch, std::vector<Candidate>* out) {
   out->clear();
   ProcessedRow row;
@@ -216,56 +254,83 @@ Status top_candidates(std::span<const float> logits, const RowContext& context, 
   return {};
 }
 
-uint64_t dense_weights(const ProcessedRow& row, std::vector<float>& weights) {
+uint64_t dense_weights(const ProcessedRow& row, std::span<float> weights) {
   if (!row.filtered) {
-    weights.resize(row.logits.size());
-    return scan_kernels().exp_weights(row.logits.data(), static_cast<int64_t>(row.logits.size()),
-                                      row.scale, weights.data());
+    return scan_kernels().exp_weights(row.logits.values.data(),
+                                      static_cast<int64_t>(row.logits.values.size()), row.scale,
+                                      weights.data());
   }
-  weights.assign(row.logits.size(), 0.0f);
+  std::fill(weights.begin(), weights.end(), 0.0f);
   uint64_t total = 0;
   for (const RankedToken& kept : row.kept) {
-    const float weight = exp_score(row.score(kept.token));
-    weights[static_cast<size_t>(kept.token)] = weight;
+    const float weight = exp_score(row.score_of(kept.logit));
+    weights[static_cast<size_t>(kept.token - row.logits.first_token)] = weight;
     total += to_fixed_weight(weight);
   }
   return total;
 }
 
-Status draw_candidates(std::span<const float> logits, const RowContext& context, int32_t count,
+Status draw_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
                        SamplerScratch& scratch, std::vector<Candidate>* out,
                        DraftDistribution* distribution) {
   out->clear();
-  distribution->weights.clear();
-  distribution->total = 0;
+  const SamplingParams& params = *context.params;
+  const bool draws = !is_greedy(params) && count > 0;
+  const bool is_first = logits.peers == nullptr || logits.peers->rank() == 0;
+  if (is_first) {
+    // The others write their parts after they have met in process_logits.
+    distribution->weights.clear();
+    if (draws) distribution->weights.resize(static_cast<size_t>(logits.vocab));
+    distribution->total = 0;
+  }
   ProcessedRow row;
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
   if (count <= 0) return {};
-  const SamplingParams& params = *context.params;
-  if (is_greedy(params)) {
+  if (!draws) {
     rank_by_logprob(row, count, scratch, out);
     return {};
   }
-  distribution->total = dense_weights(row, distribution->weights);
-  const double log_sum = log_total(distribution->total);
+  const std::span<float> weights =
+      std::span(distribution->weights)
+          .subspan(static_cast<size_t>(logits.first_token), logits.values.size());
+  const uint64_t part = dense_weights(row, weights);
+  // What lies before this part, and all.
+  uint64_t before = 0;
+  uint64_t total = 0;
+  int32_t rank = 0;
+  const int32_t my_rank = logits.peers == nullptr ? 0 : logits.peers->rank();
+  for_each_part(logits, part, [&](uint64_t other) {
+    if (rank++ < my_rank) before += other;
+    total += other;
+  });
+  const double log_sum = log_total(total);
+  struct Draw {
+    int32_t number;
+    Candidate candidate;
+  };
+  std::vector<Draw> mine;
   for (int32_t draw = 0; draw < count; ++draw) {
-    const auto number = static_cast<uint32_t>(draw);
-    const uint64_t high =
-        noise_bits(params.seed, NoiseStream::kDraft, context.position, 2 * number);
-    const uint64_t low =
-        noise_bits(params.seed, NoiseStream::kDraft, context.position, 2 * number + 1);
-    auto rest =
-        static_cast<uint64_t>((static_cast<Wide>(high << 32 | low) * distribution->total) >> 64);
-    size_t token = 0;
-    for (;; ++token) {
-      const uint64_t weight = to_fixed_weight(distribution->weights[token]);
+    uint64_t rest = scaled_random(noise_word64(params.seed, NoiseStream::kDraft, context.position,
+                                               static_cast<uint32_t>(draw)),
+                                  total);
+    if (rest < before || rest - before >= part) continue;
+    rest -= before;
+    size_t index = 0;
+    for (;; ++index) {
+      const uint64_t weight = to_fixed_weight(weights[index]);
       if (rest < weight) break;
       rest -= weight;
     }
-    out->push_back({static_cast<TokenId>(token),
-                    static_cast<float>(static_cast<double>(row.score(static_cast<TokenId>(token))) -
-                                       log_sum)});
+    const TokenId token = logits.first_token + static_cast<TokenId>(index);
+    const auto score = static_cast<double>(row.score(token));
+    mine.push_back({draw, {token, static_cast<float>(score - log_sum)}});
   }
+  std::vector<Draw> gathered;
+  out->resize(static_cast<size_t>(count));
+  for (const Draw& draw : of_all_parts(logits, mine, gathered)) {
+    (*out)[static_cast<size_t>(draw.number)] = draw.candidate;
+  }
+  if (is_first) distribution->total = total;
   return {};
 }
 

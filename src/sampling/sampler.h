@@ -6,6 +6,10 @@
 // score + Gumbel noise(seed, kTarget, position, token), both in f32 and added in f32, ties to the
 // lowest id; greedy requests take the arg-max of the logits, ties to the lowest id.
 //
+// Logits may be whole rows or a device's parts of rows (sampling/row_logits.h): every function is
+// then called by all devices of the group with the same arguments otherwise, and gives all of them
+// the same.
+//
 // Free functions, no state but the caller's scratch: any number of threads, one scratch each.
 #pragma once
 
@@ -28,12 +32,11 @@ struct SampledToken {
   float logprob = 0.0f;
 };
 
-// Draws the token after a row. `logits` [live vocabulary]; tokens at or beyond its end are never
-// drawn. `alternatives`: the SamplingParams::logprobs most likely tokens by raw logits, best first.
-// Fails as process_logits.
-Status sample_token(std::span<const float> logits, const RowContext& context,
-                    SamplerScratch& scratch, SampledToken* out,
-                    std::vector<Candidate>* alternatives);
+// Draws the token after a row, [live vocabulary]; tokens at or beyond its end are never drawn.
+// `alternatives`: the SamplingParams::logprobs most likely tokens by raw logits, best first. Fails
+// as process_logits.
+Status sample_token(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
+                    SampledToken* out, std::vector<Candidate>* alternatives);
 
 // The token that sample_token draws from an already processed row.
 TokenId draw_target_token(const ProcessedRow& row, const RowContext& context,
@@ -44,7 +47,7 @@ TokenId draw_target_token(const ProcessedRow& row, const RowContext& context,
 // target will use, and weighted by the log-softmax of that sum over them: what the target draws,
 // drawn by the draft's distribution. Otherwise by log-probability of the processed distribution
 // (greedy: of the logits after bias and penalties).
-Status top_candidates(std::span<const float> logits, const RowContext& context, int32_t count,
+Status top_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
                       bool shared_noise, SamplerScratch& scratch, std::vector<Candidate>* out);
 
 // A draft's processed distribution at one row, kept for the rejection rule.
@@ -56,14 +59,20 @@ struct DraftDistribution {
 
 // Draws `count` tokens independently (with repetition) from the processed distribution, by
 // NoiseStream::kDraft at (position, number of the draw), and leaves the distribution in
-// `distribution`. Greedy requests: the `count` best tokens, no distribution.
-Status draw_candidates(std::span<const float> logits, const RowContext& context, int32_t count,
+// `distribution`, which all devices share. Greedy requests: the `count` best tokens, no
+// distribution.
+Status draw_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
                        SamplerScratch& scratch, std::vector<Candidate>* out,
                        DraftDistribution* distribution);
 
-// The unnormalized processed distribution, dense: weights [live vocabulary]; returns the sum of
-// their fixed-point values.
-uint64_t dense_weights(const ProcessedRow& row, std::vector<float>& weights);
+// The unnormalized processed distribution of a part, dense: `weights` as long as its logits;
+// returns the sum of their fixed-point values.
+uint64_t dense_weights(const ProcessedRow& row, std::span<float> weights);
+
+// floor(random * total / 2^64): uniform in [0, total) from 64 random bits.
+uint64_t scaled_random(uint64_t random, uint64_t total);
+// 64 random bits: words 2 * index and 2 * index + 1 of the stream, the first one above.
+uint64_t noise_word64(uint64_t seed, NoiseStream stream, int32_t position, uint32_t index);
 
 // Uniform in [0, 1), 53 bits, from two words of the stream.
 double noise_uniform53(uint64_t seed, NoiseStream stream, int32_t position, uint32_t index);

@@ -31,15 +31,16 @@ struct NoiseKey {
   uint32_t seed_high;
   uint32_t position;
   uint32_t stream;
+  uint32_t first_token;  // of the row, in the vocabulary: a multiple of 4
 };
 
 struct ScanKernels {
   // Writes lane_max [blocks][16], -inf where a lane is empty. False if a logit is NaN or +inf.
   bool (*lane_max)(const float* logits, int64_t count, float* lane_max);
 
-  // Tokens of blocks [first_block, last_block) whose score plus the upper bound of their noise
-  // reaches `bound`, none missing, few too many; returns how many were written. `out` has room for
-  // every token of the blocks.
+  // Tokens (counted from the row's first) of blocks [first_block, last_block) whose score plus the
+  // upper bound of their noise reaches `bound`, none missing, few too many; returns how many were
+  // written. `out` has room for every token of the blocks.
   int32_t (*noise_survivors)(const float* logits, int64_t count, const float* lane_max,
                              ScoreScale scale, NoiseKey key, float bound, int64_t first_block,
                              int64_t last_block, Survivor* out);

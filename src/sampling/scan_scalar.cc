@@ -53,9 +53,9 @@ int32_t noise_survivors_scalar(const float* logits, int64_t count, const float* 
         any |= scores[word] >= reach;
       }
       if (!any) continue;
-      const auto bits =
-          philox({static_cast<uint32_t>(quad / 4), key.position, key.stream, 0x464f5245u},
-                 {key.seed_low, key.seed_high});
+      const auto bits = philox({(key.first_token + static_cast<uint32_t>(quad)) / 4, key.position,
+                                key.stream, 0x464f5245u},
+                               {key.seed_low, key.seed_high});
       for (int64_t word = 0; word < live; ++word) {
         const float upper = scores[word] + gumbel_bound(bits[static_cast<size_t>(word)]);
         if (upper >= bound) {

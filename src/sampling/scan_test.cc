@@ -137,12 +137,14 @@ TEST(Scan, SurvivorsIncludeEveryTokenThatReachesTheBound) {
     for (int64_t count : kCounts) {
       for (int32_t position : {0, 1, 77777}) {
         Row row(count, static_cast<uint32_t>(position) + 11, 3.0f);
+        // Rows may be parts of a vocabulary.
+        const uint32_t first_token = position == 1 ? 4112 : 0;
         const ScoreScale scale{10.0f, 1.25f};
         std::vector<float> lanes(static_cast<size_t>((count / kScanBlock + 1) * kScanLanes));
         ASSERT_TRUE(variant.kernels->lane_max(row.data(), count, lanes.data()));
         const NoiseKey key{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
                            static_cast<uint32_t>(position),
-                           static_cast<uint32_t>(NoiseStream::kTarget)};
+                           static_cast<uint32_t>(NoiseStream::kTarget), first_token};
         const int64_t blocks = (count + kScanBlock - 1) / kScanBlock;
         for (float bound : {-30.0f, -12.0f, -6.0f, -2.0f, 3.0f}) {
           std::vector<Survivor> found(static_cast<size_t>(blocks * kScanBlock));
@@ -151,8 +153,9 @@ TEST(Scan, SurvivorsIncludeEveryTokenThatReachesTheBound) {
           std::set<int32_t> tokens;
           for (const Survivor& survivor : found) {
             EXPECT_TRUE(tokens.insert(survivor.token).second);
-            EXPECT_EQ(survivor.noise_bits, noise_bits(seed, NoiseStream::kTarget, position,
-                                                      static_cast<uint32_t>(survivor.token)));
+            EXPECT_EQ(survivor.noise_bits,
+                      noise_bits(seed, NoiseStream::kTarget, position,
+                                 first_token + static_cast<uint32_t>(survivor.token)));
             const float score =
                 (row.data()[survivor.token] - scale.max_logit) * scale.inv_temperature;
             EXPECT_GE(survivor.bound, score + gumbel_noise(survivor.noise_bits));
@@ -161,7 +164,7 @@ TEST(Scan, SurvivorsIncludeEveryTokenThatReachesTheBound) {
             const float score = (row.data()[token] - scale.max_logit) * scale.inv_temperature;
             const float keyed =
                 score + gumbel_noise(noise_bits(seed, NoiseStream::kTarget, position,
-                                                static_cast<uint32_t>(token)));
+                                                first_token + static_cast<uint32_t>(token)));
             if (keyed < bound) continue;
             ++needed;
             EXPECT_TRUE(tokens.contains(static_cast<int32_t>(token)))

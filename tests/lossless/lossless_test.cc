@@ -1,183 +1,17 @@
 // The promise: under rule `match` every strategy, source, tree shape, precision and number of
 // companions gives, token for token, what plain decoding gives, greedy and sampled. The whole
-// product runs on two-layer toys; a slice on the demo pair.
-//
-// Whoever adds a strategy, source, shape or precision adds it to these lists.
-//
-// FORERUN_TEST_DEVICES names the target's devices instead of processors (lossless_gpu_test:
-// cuda:0), FORERUN_TEST_DRAFT_DEVICES those of a draft beside it.
+// product runs on two-layer toys; a slice on the demo pair. Groups of devices are in
+// lossless_groups_test.cc.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "forerun/engine.h"
-#include "support/toy_model.h"
+#include "lossless/lossless_cases.h"
 
 namespace forerun::testing {
 namespace {
-
-const std::vector<std::string> kShapes = {"adaptive", "chain", "best", "1,1,3,1,1", "2,2"};
-const std::vector<std::string> kSources = {"model", "ngram", "suffix", "model+ngram",
-                                           "model+suffix"};
-
-// What parallel_tree takes of them.
-const std::vector<std::string> kParallelShapes = {"adaptive", "best"};
-const std::vector<std::string> kParallelSources = {"model", "model+ngram", "model+suffix"};
-
-struct Precision {
-  std::string name;
-  ToySpec spec;
-  std::string weights = "as_stored";
-  std::string activations = "bf16";
-};
-
-// Empty where processors are tested.
-std::string test_devices(const char* variable = "FORERUN_TEST_DEVICES") {
-  const char* devices = std::getenv(variable);
-  return devices == nullptr ? "" : devices;
-}
-bool on_gpu() { return test_devices().starts_with("cuda"); }
-
-ToySpec toy() {
-  ToySpec spec;
-  spec.logit_std = 3.0f;
-  spec.max_position = 256;
-  return spec;
-}
-
-std::vector<Precision> precisions() {
-  std::vector<Precision> all;
-  ToySpec bf16 = toy();
-  bf16.dtype = DType::kBf16;
-  all.push_back({.name = "bf16", .spec = bf16});
-  ToySpec f32 = toy();
-  f32.family = "qwen3";
-  all.push_back({.name = "f32", .spec = f32, .activations = "f32"});
-  ToySpec f16 = toy();
-  f16.dtype = DType::kF16;
-  f16.family = "qwen2";
-  all.push_back({.name = "f16", .spec = f16});
-  all.push_back({.name = "int8", .spec = toy(), .weights = "int8"});
-  ToySpec int4 = bf16;
-  int4.quantization = ToySpec::Quantization::kAwq;
-  all.push_back({.name = "int4", .spec = int4});
-  ToySpec window = int4;
-  window.family = "mistral";
-  window.sliding_window = 24;
-  all.push_back({.name = "int4_int8_activations_window", .spec = window, .activations = "int8"});
-  if (!on_gpu()) return all;
-  // GPUs have bf16 activations, and kernels of their own for int4 of group 128.
-  std::erase_if(all, [](const Precision& precision) {
-    return precision.activations != "bf16" || precision.weights != "as_stored";
-  });
-  ToySpec int4_group128 = int4;
-  int4_group128.hidden_size = 256;
-  int4_group128.intermediate_size = 384;
-  int4_group128.awq_group_size = 128;
-  all.push_back({.name = "int4_group128", .spec = int4_group128});
-  window.awq_group_size = 32;
-  all.push_back({.name = "window", .spec = window});
-  return all;
-}
-
-std::unique_ptr<Engine> make_engine(const std::string& target, const std::string& draft,
-                                    const Precision& precision, int threads = 1,
-                                    const std::string& draft_devices = "") {
-  EngineOptions options;
-  options.model = target;
-  options.draft = draft;
-  options.weights = precision.weights;
-  options.activations = precision.activations;
-  options.devices = threads == 1 ? "cpu:0" : "";
-  options.draft_devices = draft_devices;
-  if (!draft_devices.empty()) options.devices = two_processors().front();
-  if (!test_devices().empty()) options.devices = test_devices();
-  auto engine = Engine::create(options);
-  if (!engine.ok()) ADD_FAILURE() << engine.status().message();
-  return engine.ok() ? std::move(*engine) : nullptr;
-}
-
-Request request_of(uint64_t seed, bool sampled) {
-  Request request;
-  // Some repetition, so that n-grams find something.
-  const std::vector<std::string> prompts = {"abcabcabcab", "to be or not to be, to be", "x",
-                                            "0101100101101 0101"};
-  request.prompt = prompts[seed % prompts.size()];
-  request.max_new_tokens = 40;
-  request.ignore_eos = true;
-  request.sampling.seed = seed;
-  request.sampling.temperature = sampled ? 0.8f : 0.0f;
-  if (!sampled) return request;
-  // Every processor takes part in some seed.
-  if (seed % 2 == 1) request.sampling.top_p = 0.9f;
-  if (seed % 3 == 1) request.sampling.top_k = 12;
-  if (seed % 4 == 1) request.sampling.min_p = 0.02f;
-  if (seed % 5 == 1) request.sampling.repetition_penalty = 1.2f;
-  if (seed % 5 == 2) request.sampling.presence_penalty = 0.5f;
-  if (seed % 5 == 3) request.sampling.frequency_penalty = 0.4f;
-  if (seed % 6 == 1) request.sampling.logit_bias = {{97, 2.0f}, {98, -100.0f}};
-  if (seed % 7 == 1) request.sampling.logprobs = 2;
-  return request;
-}
-
-std::string describe(const Request& request) {
-  return request.speculation->strategy + " " + request.speculation->shape + " " +
-         request.speculation->source + " seed " + std::to_string(request.sampling.seed) +
-         " temperature " + std::to_string(request.sampling.temperature);
-}
-
-// All requests at once: they share Steps.
-std::vector<Output> complete_together(Engine& engine, const std::vector<Request>& requests) {
-  std::vector<std::shared_ptr<RequestStream>> streams;
-  for (const Request& request : requests) {
-    auto stream = engine.submit(request);
-    if (!stream.ok()) {
-      ADD_FAILURE() << stream.status().message();
-      continue;
-    }
-    streams.push_back(*stream);
-  }
-  std::vector<Output> outputs;
-  for (const auto& stream : streams) outputs.push_back(drain(*stream));
-  return outputs;
-}
-
-void expect_same(const Output& plain, const Output& output, const std::string& what) {
-  EXPECT_TRUE(output.error.ok()) << what << ": " << output.error.message();
-  EXPECT_EQ(plain.tokens, output.tokens) << what;
-  EXPECT_EQ(plain.text, output.text) << what;
-  EXPECT_EQ(plain.reason, output.reason) << what;
-  ASSERT_EQ(plain.logprobs.size(), output.logprobs.size()) << what;
-  for (size_t idx = 0; idx < plain.logprobs.size(); ++idx) {
-    ASSERT_EQ(plain.logprobs[idx].size(), output.logprobs[idx].size()) << what;
-    for (size_t entry = 0; entry < plain.logprobs[idx].size(); ++entry) {
-      EXPECT_EQ(plain.logprobs[idx][entry].token, output.logprobs[idx][entry].token) << what;
-      EXPECT_EQ(plain.logprobs[idx][entry].logprob, output.logprobs[idx][entry].logprob) << what;
-    }
-  }
-}
-
-// Every shape and source of parallel_tree.
-std::vector<Request> parallel_requests(Request request) {
-  std::vector<Request> requests;
-  for (const std::string& shape : kParallelShapes) {
-    for (const std::string& source : kParallelSources) {
-      request.speculation = SpeculationOptions{.strategy = "parallel_tree",
-                                               .source = source,
-                                               .shape = shape,
-                                               .verify_tokens = 6,
-                                               .draft_width = 3,
-                                               .draft_depth = 2,
-                                               .shared_noise = request.sampling.seed % 2 == 0};
-      requests.push_back(request);
-    }
-  }
-  return requests;
-}
 
 // serial_tree in every shape with guesses from `source`, and every parallel_tree.
 void expect_every_tree_gives(const Output& plain, Engine& engine, Request request,
@@ -244,9 +78,8 @@ TEST_P(Lossless, SideBySideEqualsPlainDecoding) {
   const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
   const ToyPair pair(precision.spec, is_int4 ? 0.04f : 0.15f);
   const auto plain_engine = make_engine(pair.target(), pair.draft(), precision);
-  const std::string draft_devices = test_devices("FORERUN_TEST_DRAFT_DEVICES");
-  const auto engine = make_engine(pair.target(), pair.draft(), precision, 1,
-                                  draft_devices.empty() ? processors.back() : draft_devices);
+  const auto engine =
+      make_engine(pair.target(), pair.draft(), precision, processors.front(), processors.back());
   ASSERT_NE(plain_engine, nullptr);
   ASSERT_NE(engine, nullptr);
   EXPECT_EQ(engine->info().numeric_fingerprint, plain_engine->info().numeric_fingerprint);
@@ -316,28 +149,10 @@ TEST(LosslessEnds, TheWholeContextCanBeFilled) {
   expect_every_tree_gives(plain, *engine, request, "model");
 }
 
-// Rule `rejection` at temperature 0 has nothing to draw: it must equal plain decoding too.
-TEST(LosslessRejection, GreedyEqualsPlainDecoding) {
-  const Precision precision = precisions().front();
-  const ToyPair pair(precision.spec);
-  const auto engine = make_engine(pair.target(), pair.draft(), precision);
-  ASSERT_NE(engine, nullptr);
-  for (uint64_t seed = 0; seed < 4; ++seed) {
-    Request request = request_of(seed, false);
-    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
-    const Output plain = complete(*engine, request);
-    for (const std::string& shape : {std::string("chain"), std::string("2,2")}) {
-      request.speculation = SpeculationOptions{
-          .strategy = "serial_tree", .source = "model", .shape = shape, .accept = "rejection"};
-      expect_same(plain, complete(*engine, request), describe(request));
-    }
-  }
-}
-
 TEST(LosslessDemoPair, ASliceOfTheProduct) {
   const std::filesystem::path models = std::filesystem::path(FORERUN_SOURCE_DIR) / "models";
   const auto engine = make_engine((models / "demo-target").string(),
-                                  (models / "demo-draft").string(), Precision{}, 2);
+                                  (models / "demo-draft").string(), Precision{}, "");
   ASSERT_NE(engine, nullptr);
   const std::vector<std::string> prompts = {
       "def merge_sorted(left, right):\n    \"\"\"Merge two sorted lists.\"\"\"\n",
@@ -367,7 +182,7 @@ TEST(LosslessDemoPair, SideBySide) {
   const std::filesystem::path models = std::filesystem::path(FORERUN_SOURCE_DIR) / "models";
   const auto engine =
       make_engine((models / "demo-target").string(), (models / "demo-draft").string(), Precision{},
-                  1, processors.back());
+                  processors.front(), processors.back());
   ASSERT_NE(engine, nullptr);
   for (uint64_t seed = 0; seed < 3; ++seed) {
     Request request;

@@ -1,0 +1,70 @@
+// A row of logits as the sampler takes it: whole, or the part that one device of a group holds.
+//
+// The devices of a group call the same function on their parts of a row; it meets the others where
+// a decision needs them, and tells them a few candidates, sums of weights or a histogram, never
+// logits. All of them return the same. Sums are fixed-point and candidates are ordered by (logit,
+// id), so a result does not depend on how the row is cut.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "device/collectives.h"
+#include "step/types.h"
+
+namespace forerun {
+
+struct RowLogits {
+  // A whole row.
+  RowLogits(std::span<const float> whole)
+      : values(whole), vocab(static_cast<int32_t>(whole.size())) {}
+  RowLogits(const std::vector<float>& whole) : RowLogits(std::span<const float>(whole)) {}
+  // A part of `vocab` tokens, from `first` on (a multiple of 16). The parts of a group's devices
+  // cover the vocabulary once, in rank order; some may be empty. `peers` is the calling
+  // participant's end.
+  RowLogits(std::span<const float> part, TokenId first, int32_t all, Collectives* group)
+      : values(part), first_token(first), vocab(all), peers(group) {}
+
+  std::span<const float> values;  // [tokens]
+  TokenId first_token = 0;
+  int32_t vocab = 0;
+  Collectives* peers = nullptr;  // null: the row is whole
+
+  bool holds(TokenId token) const {
+    return token >= first_token && static_cast<size_t>(token - first_token) < values.size();
+  }
+  // Of a token that it holds.
+  float at(TokenId token) const { return values[static_cast<size_t>(token - first_token)]; }
+};
+
+// Everybody's list, in rank order: `mine` itself where the row is whole, else gathered in `all`.
+template <class T>
+std::vector<T>& of_all_parts(const RowLogits& row, std::vector<T>& mine, std::vector<T>& all) {
+  if (row.peers == nullptr) return mine;
+  gather_records<T>(*row.peers, mine, all);
+  return all;
+}
+
+// Calls `take` with everybody's record, in rank order.
+template <class T, class Take>
+void for_each_part(const RowLogits& row, const T& mine, const Take& take) {
+  if (row.peers == nullptr) return take(mine);
+  for (const std::span<const std::byte> part :
+       row.peers->gather(std::as_bytes(std::span<const T>(&mine, 1)))) {
+    T record;
+    std::memcpy(&record, part.data(), sizeof(T));
+    take(record);
+  }
+}
+
+inline uint64_t sum_of_parts(const RowLogits& row, uint64_t mine) {
+  uint64_t sum = 0;
+  for_each_part(row, mine, [&sum](uint64_t part) { sum += part; });
+  return sum;
+}
+
+}  // namespace forerun

@@ -1,0 +1,160 @@
+#include "lossless/lossless_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <vector>
+
+namespace forerun::testing {
+
+namespace {
+
+// Empty where processors are tested.
+std::string devices_asked_for(const char* variable) {
+  const char* devices = std::getenv(variable);
+  return devices == nullptr ? "" : devices;
+}
+
+ToySpec toy() {
+  ToySpec spec;
+  spec.logit_std = 3.0f;
+  spec.max_position = 256;
+  return spec;
+}
+
+}  // namespace
+
+bool on_gpu() { return devices_asked_for("FORERUN_TEST_DEVICES").starts_with("cuda"); }
+
+std::vector<Precision> precisions() {
+  std::vector<Precision> all;
+  ToySpec bf16 = toy();
+  bf16.dtype = DType::kBf16;
+  all.push_back({.name = "bf16", .spec = bf16});
+  ToySpec f32 = toy();
+  f32.family = "qwen3";
+  all.push_back({.name = "f32", .spec = f32, .activations = "f32"});
+  ToySpec f16 = toy();
+  f16.dtype = DType::kF16;
+  f16.family = "qwen2";
+  all.push_back({.name = "f16", .spec = f16});
+  all.push_back({.name = "int8", .spec = toy(), .weights = "int8"});
+  ToySpec int4 = bf16;
+  int4.quantization = ToySpec::Quantization::kAwq;
+  all.push_back({.name = "int4", .spec = int4});
+  ToySpec window = int4;
+  window.family = "mistral";
+  window.sliding_window = 24;
+  all.push_back({.name = "int4_int8_activations_window", .spec = window, .activations = "int8"});
+  if (!on_gpu()) return all;
+  // GPUs have bf16 activations, and kernels of their own for int4 of group 128.
+  std::erase_if(all, [](const Precision& precision) {
+    return precision.activations != "bf16" || precision.weights != "as_stored";
+  });
+  ToySpec int4_group128 = int4;
+  int4_group128.hidden_size = 256;
+  int4_group128.intermediate_size = 384;
+  int4_group128.awq_group_size = 128;
+  all.push_back({.name = "int4_group128", .spec = int4_group128});
+  all.push_back({.name = "window", .spec = window});
+  return all;
+}
+
+std::unique_ptr<Engine> make_engine(const std::string& target, const std::string& draft,
+                                    const Precision& precision, const std::string& devices,
+                                    const std::string& draft_devices) {
+  EngineOptions options;
+  options.model = target;
+  options.draft = draft;
+  options.weights = precision.weights;
+  options.activations = precision.activations;
+  options.devices = devices;
+  options.draft_devices = draft_devices;
+  const std::string target_asked_for = devices_asked_for("FORERUN_TEST_DEVICES");
+  const std::string draft_asked_for = devices_asked_for("FORERUN_TEST_DRAFT_DEVICES");
+  if (!target_asked_for.empty()) options.devices = target_asked_for;
+  if (!draft_devices.empty() && !draft_asked_for.empty()) options.draft_devices = draft_asked_for;
+  auto engine = Engine::create(options);
+  if (!engine.ok()) ADD_FAILURE() << engine.status().message();
+  return engine.ok() ? std::move(*engine) : nullptr;
+}
+
+Request request_of(uint64_t seed, bool sampled) {
+  Request request;
+  // Some repetition, so that n-grams find something.
+  const std::vector<std::string> prompts = {"abcabcabcab", "to be or not to be, to be", "x",
+                                            "0101100101101 0101"};
+  request.prompt = prompts[seed % prompts.size()];
+  request.max_new_tokens = 40;
+  request.ignore_eos = true;
+  request.sampling.seed = seed;
+  request.sampling.temperature = sampled ? 0.8f : 0.0f;
+  if (!sampled) return request;
+  // Every processor takes part in some seed.
+  if (seed % 2 == 1) request.sampling.top_p = 0.9f;
+  if (seed % 3 == 1) request.sampling.top_k = 12;
+  if (seed % 4 == 1) request.sampling.min_p = 0.02f;
+  if (seed % 5 == 1) request.sampling.repetition_penalty = 1.2f;
+  if (seed % 5 == 2) request.sampling.presence_penalty = 0.5f;
+  if (seed % 5 == 3) request.sampling.frequency_penalty = 0.4f;
+  if (seed % 6 == 1) request.sampling.logit_bias = {{97, 2.0f}, {98, -100.0f}};
+  if (seed % 7 == 1) request.sampling.logprobs = 2;
+  return request;
+}
+
+std::string describe(const Request& request) {
+  return request.speculation->strategy + " " + request.speculation->shape + " " +
+         request.speculation->source + " seed " + std::to_string(request.sampling.seed) +
+         " temperature " + std::to_string(request.sampling.temperature);
+}
+
+// All requests at once: they share Steps.
+std::vector<Output> complete_together(Engine& engine, const std::vector<Request>& requests) {
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (const Request& request : requests) {
+    auto stream = engine.submit(request);
+    if (!stream.ok()) {
+      ADD_FAILURE() << stream.status().message();
+      continue;
+    }
+    streams.push_back(*stream);
+  }
+  std::vector<Output> outputs;
+  for (const auto& stream : streams) outputs.push_back(drain(*stream));
+  return outputs;
+}
+
+void expect_same(const Output& plain, const Output& output, const std::string& what) {
+  EXPECT_TRUE(output.error.ok()) << what << ": " << output.error.message();
+  EXPECT_EQ(plain.tokens, output.tokens) << what;
+  EXPECT_EQ(plain.text, output.text) << what;
+  EXPECT_EQ(plain.reason, output.reason) << what;
+  ASSERT_EQ(plain.logprobs.size(), output.logprobs.size()) << what;
+  for (size_t idx = 0; idx < plain.logprobs.size(); ++idx) {
+    ASSERT_EQ(plain.logprobs[idx].size(), output.logprobs[idx].size()) << what;
+    for (size_t entry = 0; entry < plain.logprobs[idx].size(); ++entry) {
+      EXPECT_EQ(plain.logprobs[idx][entry].token, output.logprobs[idx][entry].token) << what;
+      EXPECT_EQ(plain.logprobs[idx][entry].logprob, output.logprobs[idx][entry].logprob) << what;
+    }
+  }
+}
+
+// Every shape and source of parallel_tree.
+std::vector<Request> parallel_requests(Request request) {
+  std::vector<Request> requests;
+  for (const std::string& shape : kParallelShapes) {
+    for (const std::string& source : kParallelSources) {
+      request.speculation = SpeculationOptions{.strategy = "parallel_tree",
+                                               .source = source,
+                                               .shape = shape,
+                                               .verify_tokens = 6,
+                                               .draft_width = 3,
+                                               .draft_depth = 2,
+                                               .shared_noise = request.sampling.seed % 2 == 0};
+      requests.push_back(request);
+    }
+  }
+  return requests;
+}
+
+}  // namespace forerun::testing
