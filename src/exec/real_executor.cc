@@ -69,9 +69,15 @@ class RealExecutor::RoleThread {
     if (!threaded_) return worker_.open(sequence, spec);
     post({.kind = Message::Kind::kOpen, .sequence = sequence, .spec = spec});
   }
+  // The thread is not woken before wake(): on a machine without a processor to spare it would take
+  // the caller's, which may have more to submit.
   void submit(PendingItem item) {
     if (!threaded_) return worker_.submit(std::move(item));
-    post({.kind = Message::Kind::kSubmit, .item = std::move(item)});
+    add({.kind = Message::Kind::kSubmit, .item = std::move(item)});
+    has_submitted_ = true;
+  }
+  void wake() {
+    if (std::exchange(has_submitted_, false)) arrived_.notify_one();
   }
   void close(SequenceId sequence) {
     if (!threaded_) return worker_.close(sequence);
@@ -104,11 +110,12 @@ class RealExecutor::RoleThread {
     const std::function<void(RoleWorker&)>* call = nullptr;
   };
 
+  void add(Message message) {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(message));
+  }
   void post(Message message) {
-    {
-      const std::lock_guard lock(mutex_);
-      inbox_.push_back(std::move(message));
-    }
+    add(std::move(message));
     arrived_.notify_one();
   }
 
@@ -148,6 +155,7 @@ class RealExecutor::RoleThread {
   RoleWorker worker_;
   Outbox* outbox_;
   const bool threaded_;
+  bool has_submitted_ = false;  // since the last wake(); the caller's
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<Message> inbox_;
@@ -293,7 +301,11 @@ bool RealExecutor::run_inline() {
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   bool any_threads = false;
-  for (const auto& role : roles_) any_threads |= role && role->threaded();
+  for (const auto& role : roles_) {
+    if (!role || !role->threaded()) continue;
+    any_threads = true;
+    role->wake();
+  }
   bool waited = false;
   while (true) {
     if (auto result = pop_finished()) return result;
