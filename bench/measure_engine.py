@@ -147,8 +147,32 @@ def measure_prefix(rec: Recorder) -> None:
                          "docs/architecture.md with a question each")
 
 
+def measure_round(rec: Recorder) -> None:
+    """The host's time of a round, in thread CPU time, by the trace."""
+    for strategy, devices in (("serial_tree", []),
+                              ("parallel_tree", ["--target-devices", "cpu:0",
+                                                 "--draft-devices", "cpu:1"])):
+        command = [rec.args.forerun, "trace", "--model", "models/demo-target", "--draft",
+                   "models/demo-draft", "--strategy", strategy, *devices, "--shape", "best",
+                   "--verify-tokens", "8", "--draft-width", "8", "--draft-depth", "4", "--prompt",
+                   "def fibonacci(n):", "--max-tokens", "1000"]
+        text = rec.run(command)
+        shown = relative(shlex.join(command))
+        found = re.search(r"host +([\d.]+) us a round median, ([\d.]+) us p99", text)
+        turn = re.search(r"([\d.]+) us median, ([\d.]+) us p99 from a draft's result", text)
+        gaps = re.findall(r"(target|draft) .*host gap ([\d.]+) us median, ([\d.]+) us p99", text)
+        note = "wall time from work submitted to its Step: " + ", ".join(
+            f"{model} {median} us median, {p99} us p99" for model, median, p99 in gaps)
+        name = f"{strategy}, bs = w = 8, d = 4"
+        rec.add(f"host time a round, median, {name}", float(found.group(1)), "us", shown,
+                at_most=60, note=note)
+        rec.add(f"host time a round, p99, {name}", float(found.group(2)), "us", shown, at_most=200)
+        rec.add(f"a draft's result to its next work, median, {name}", float(turn.group(1)), "us",
+                shown, at_most=15)
+
+
 SECTIONS = {"emulated": measure_emulated, "table6": measure_table6, "two_cores": measure_two_cores,
-            "prefix": measure_prefix}
+            "prefix": measure_prefix, "round": measure_round}
 
 if __name__ == "__main__":
     record_sections(__doc__, SECTIONS)

@@ -49,22 +49,23 @@ ActiveRequest::ActiveRequest(Request request, const Tokenizer& tokenizer,
   if (request_.deadline.count() > 0) deadline_ = submitted_ + request_.deadline;
 }
 
-bool ActiveRequest::accept_token(EmittedToken& token, Event& event) {
-  const auto now = Clock::now();
-  if (!first_token_) first_token_ = now;
-  last_token_ = now;
+bool ActiveRequest::accept_token(EmittedToken& token) {
   tokens_.push_back(token.token);
-  event.tokens.push_back(token.token);
-  event.drafted.push_back(token.drafted);
-  if (request_.sampling.logprobs >= 0) event.logprobs.push_back(to_logprobs(token));
+  next_event_.tokens.push_back(token.token);
+  next_event_.drafted.push_back(token.drafted);
+  if (request_.sampling.logprobs >= 0) next_event_.logprobs.push_back(to_logprobs(token));
   if (std::binary_search(end_tokens_.begin(), end_tokens_.end(), token.token)) {
     reason_ = FinishReason::kStop;
     return true;
   }
-  event.text += stop_matcher_.push(detokenizer_.push(token.token));
-  if (stop_matcher_.stopped()) {
-    reason_ = FinishReason::kStop;
-    return true;
+  if (request_.stop.empty()) {
+    without_text_.push_back(token.token);
+  } else {
+    next_event_.text += text_of(token.token);
+    if (stop_matcher_.stopped()) {
+      reason_ = FinishReason::kStop;
+      return true;
+    }
   }
   if (static_cast<int32_t>(tokens_.size()) >= max_tokens()) {
     reason_ = FinishReason::kLength;
@@ -74,20 +75,29 @@ bool ActiveRequest::accept_token(EmittedToken& token, Event& event) {
 }
 
 bool ActiveRequest::accept(StrategyOutput& out) {
-  if (out.tokens.empty() && out.rounds.empty()) return false;
-  Event event;
+  if (!out.tokens.empty()) {
+    last_token_ = Clock::now();
+    if (!first_token_) first_token_ = last_token_;
+  }
   bool ended = false;
   for (EmittedToken& token : out.tokens) {
-    ended = accept_token(token, event);
+    ended = accept_token(token);
     if (ended) break;
   }
-  for (const RoundRecord& record : out.rounds) event.rounds.push_back(to_round(record));
-  stream_->push(std::move(event));
+  for (const RoundRecord& record : out.rounds) next_event_.rounds.push_back(to_round(record));
   return ended;
+}
+
+void ActiveRequest::send() {
+  if (next_event_.tokens.empty() && next_event_.rounds.empty()) return;
+  for (const TokenId token : without_text_) next_event_.text += text_of(token);
+  without_text_.clear();
+  stream_->push(std::exchange(next_event_, Event{}));
 }
 
 void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStats& stats,
                            const std::string& strategy_name) {
+  send();
   Event event;
   if (!stop_matcher_.stopped()) {
     event.text = stop_matcher_.push(detokenizer_.finish());

@@ -33,11 +33,12 @@ class ActiveRequest {
   int32_t max_tokens() const { return prompt_size_ + request_.max_new_tokens; }
   std::optional<Clock::time_point> deadline() const { return deadline_; }
 
-  // Takes what a strategy emitted, up to the first token that ends the request, and sends an event
-  // for it. Returns whether the request has ended (the last event still has to be sent by
-  // finish()).
+  // Takes what a strategy emitted, up to the first token that ends the request. Returns whether the
+  // request has ended. What is not needed for that answer is left to send().
   bool accept(StrategyOutput& out);
-  // Sends the last event. `stats` are the strategy's, over all its lives.
+  // Sends an event of what has been accepted since the last one; none where that is nothing.
+  void send();
+  // Sends that and the last event. `stats` are the strategy's, over all its lives.
   void finish(FinishReason reason, Status error, const StrategyStats& stats,
               const std::string& strategy_name);
   FinishReason reason() const { return reason_; }
@@ -48,8 +49,10 @@ class ActiveRequest {
   }
 
  private:
-  // Adds one token to the event; true if it ends the request.
-  bool accept_token(EmittedToken& token, Event& event);
+  // Adds one token to the next event; true if it ends the request.
+  bool accept_token(EmittedToken& token);
+  // As text, behind what may be a part of a stop string.
+  std::string text_of(TokenId token) { return stop_matcher_.push(detokenizer_.push(token)); }
 
   Request request_;
   std::vector<int32_t> end_tokens_;  // sorted
@@ -62,6 +65,8 @@ class ActiveRequest {
   int32_t reused_ = 0;
   int32_t draft_reused_ = 0;
   FinishReason reason_ = FinishReason::kLength;
+  Event next_event_;
+  std::vector<TokenId> without_text_;  // of its tokens, those whose text is still to come
 
   Clock::time_point submitted_;
   std::optional<Clock::time_point> first_token_, last_token_, deadline_;

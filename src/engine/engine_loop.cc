@@ -198,6 +198,8 @@ bool EngineLoop::deliver(Running& running, TurnTimer timer) {
   }
   for (WorkItem& item : out_.work) executor_->submit(std::move(item));
   timer.finish();
+  // Nobody's next work waits for the reader to be woken.
+  running.request->send();
   return false;
 }
 

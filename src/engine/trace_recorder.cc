@@ -1,24 +1,11 @@
 #include "engine/trace_recorder.h"
 
-#include <chrono>
-#include <ctime>
+#include <algorithm>
 #include <utility>
 
+#include "base/clocks.h"
+
 namespace forerun {
-namespace {
-
-int64_t now_ns() {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-int64_t cpu_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
-}  // namespace
-
 void TraceRecorder::add_step(const StepRecord& record) {
   TraceStep step;
   step.draft = record.role == Role::kDraft;
@@ -54,8 +41,8 @@ TurnTimer::TurnTimer(TraceRecorder* recorder, const WorkResult& result) : record
   if (recorder_ == nullptr) return;
   turn_.request = result.sequence;
   turn_.draft = result.role == Role::kDraft;
-  turn_.start_ns = now_ns();
-  turn_.cpu_ns = -cpu_ns();
+  turn_.start_ns = steady_ns();
+  turn_.cpu_ns = -thread_cpu_ns();
 }
 
 void TurnTimer::note(const StrategyOutput& out) {
@@ -74,8 +61,8 @@ void TurnTimer::note(const StrategyOutput& out) {
 
 void TurnTimer::finish() {
   if (recorder_ == nullptr) return;
-  turn_.cpu_ns += cpu_ns();
-  turn_.end_ns = now_ns();
+  turn_.cpu_ns = std::max<int64_t>(turn_.cpu_ns + thread_cpu_ns() - thread_cpu_read_ns(), 0);
+  turn_.end_ns = steady_ns();
   recorder_->add_turn(turn_);
 }
 

@@ -29,7 +29,7 @@ class Executor {
   // Makes a sequence known to every role. Takes no KV yet: blocks come with its rows.
   virtual Status open(SequenceId sequence, const SequenceSpec& spec) = 0;
   // Queues an item. FIFO per (role, sequence); items of different sequences of a role are merged
-  // into one Step whenever that role's devices are free.
+  // into one Step whenever that role's devices are free. Runs from the following next() on.
   virtual void submit(WorkItem item) = 0;
   // The next result, waiting for it up to `timeout`; runs Steps on the calling thread where roles
   // have no threads of their own. Nothing where no item is left or the time is up.

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "exec/role_worker.h"
 
@@ -67,15 +68,21 @@ class RealExecutor::RoleThread {
 
   void open(SequenceId sequence, const SequenceSpec& spec) {
     if (!threaded_) return worker_.open(sequence, spec);
-    post({.kind = Message::Kind::kOpen, .sequence = sequence, .spec = spec});
+    post(Open{sequence, spec});
   }
+  // The thread is not woken before wake(): on a machine without a processor to spare it would take
+  // the caller's, which may have more to submit.
   void submit(PendingItem item) {
     if (!threaded_) return worker_.submit(std::move(item));
-    post({.kind = Message::Kind::kSubmit, .item = std::move(item)});
+    add(std::move(item));
+    has_submitted_ = true;
+  }
+  void wake() {
+    if (std::exchange(has_submitted_, false)) arrived_.notify_one();
   }
   void close(SequenceId sequence) {
     if (!threaded_) return worker_.close(sequence);
-    post({.kind = Message::Kind::kClose, .sequence = sequence});
+    post(Close{sequence});
   }
   // Runs on the role's thread; returns when done.
   void call(const std::function<void(RoleWorker&)>& function) {
@@ -89,39 +96,40 @@ class RealExecutor::RoleThread {
       done = true;
       finished.notify_one();
     };
-    post({.kind = Message::Kind::kCall, .call = &wrapped});
+    post(&wrapped);
     std::unique_lock lock(mutex);
     finished.wait(lock, [&done] { return done; });
   }
 
  private:
-  struct Message {
-    enum class Kind : uint8_t { kOpen, kSubmit, kClose, kCall };
-    Kind kind = Kind::kOpen;
+  struct Open {
     SequenceId sequence = 0;
-    SequenceSpec spec{};
-    PendingItem item{};
-    const std::function<void(RoleWorker&)>* call = nullptr;
+    SequenceSpec spec;
   };
+  struct Close {
+    SequenceId sequence = 0;
+  };
+  using Call = const std::function<void(RoleWorker&)>*;
+  using Message = std::variant<PendingItem, Open, Close, Call>;
 
+  void add(Message message) {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(message));
+  }
   void post(Message message) {
-    {
-      const std::lock_guard lock(mutex_);
-      inbox_.push_back(std::move(message));
-    }
+    add(std::move(message));
     arrived_.notify_one();
   }
 
   void handle(Message& message) {
-    switch (message.kind) {
-      case Message::Kind::kOpen:
-        return worker_.open(message.sequence, message.spec);
-      case Message::Kind::kSubmit:
-        return worker_.submit(std::move(message.item));
-      case Message::Kind::kClose:
-        return worker_.close(message.sequence);
-      case Message::Kind::kCall:
-        return (*message.call)(worker_);
+    if (auto* item = std::get_if<PendingItem>(&message)) {
+      worker_.submit(std::move(*item));
+    } else if (const auto* open = std::get_if<Open>(&message)) {
+      worker_.open(open->sequence, open->spec);
+    } else if (const auto* close = std::get_if<Close>(&message)) {
+      worker_.close(close->sequence);
+    } else {
+      (*std::get<Call>(message))(worker_);
     }
   }
 
@@ -148,6 +156,7 @@ class RealExecutor::RoleThread {
   RoleWorker worker_;
   Outbox* outbox_;
   const bool threaded_;
+  bool has_submitted_ = false;  // since the last wake(); the caller's
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<Message> inbox_;
@@ -293,7 +302,11 @@ bool RealExecutor::run_inline() {
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   bool any_threads = false;
-  for (const auto& role : roles_) any_threads |= role && role->threaded();
+  for (const auto& role : roles_) {
+    if (!role || !role->threaded()) continue;
+    any_threads = true;
+    role->wake();
+  }
   bool waited = false;
   while (true) {
     if (auto result = pop_finished()) return result;

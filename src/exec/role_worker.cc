@@ -1,17 +1,13 @@
 #include "exec/role_worker.h"
 
 #include <algorithm>
-#include <chrono>
-#include <ctime>
 #include <string>
 #include <utility>
 
+#include "base/clocks.h"
+
 namespace forerun {
 namespace {
-
-int64_t now_ns() {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 constexpr SequenceId kScratchSequence = ~SequenceId{0};
 
@@ -27,14 +23,6 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
       pool_(runner->kv_blocks()),
       prefix_cache_(&pool_),
       builder_(runner->config().vocab_size) {}
-
-// What reading it costs, a system call, is only spent on traces.
-int64_t RoleWorker::cpu_ns() const {
-  if (!trace_) return 0;
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
   sequences_.emplace(sequence,
@@ -224,8 +212,8 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
 }
 
 void RoleWorker::step(std::vector<FinishedItem>& finished) {
-  const int64_t start_ns = now_ns();
-  const int64_t start_cpu_ns = cpu_ns();
+  const int64_t start_ns = steady_ns();
+  const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
   builder_.clear();
   pieces_.clear();
   items_.clear();
@@ -251,21 +239,25 @@ void RoleWorker::step(std::vector<FinishedItem>& finished) {
   record.sequences = static_cast<int32_t>(pieces_.size());
   record.context_tokens = context_tokens;
   record.seconds = 1e-9 * static_cast<double>(run_end_ns_ - run_start_ns_);
-  record.host_seconds = 1e-9 * static_cast<double>(now_ns() - start_ns) - record.seconds;
+  record.host_seconds = 1e-9 * static_cast<double>(steady_ns() - start_ns) - record.seconds;
   record.start_ns = run_start_ns_;
   record.end_ns = run_end_ns_;
-  record.host_cpu_ns = cpu_ns() - start_cpu_ns - run_cpu_ns_;
+  if (trace_) {
+    // Two readings of the clock lie outside of the run.
+    const int64_t cpu_ns = thread_cpu_ns() - start_cpu_ns - run_cpu_ns_;
+    record.host_cpu_ns = std::max<int64_t>(cpu_ns - 2 * thread_cpu_read_ns(), 0);
+  }
   record.items = items_;
   on_step_(record);
 }
 
 void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
   const StepBuilder::Built built = builder_.finish();
-  const int64_t start_cpu_ns = cpu_ns();
-  run_start_ns_ = now_ns();
+  const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
+  run_start_ns_ = steady_ns();
   const Status status = runner_->run(*built.step, built.tasks, built.rejections);
-  run_end_ns_ = now_ns();
-  run_cpu_ns_ = cpu_ns() - start_cpu_ns;
+  run_end_ns_ = steady_ns();
+  run_cpu_ns_ = trace_ ? thread_cpu_ns() - start_cpu_ns : 0;
   // Tasks and pieces are in the same order.
   size_t task = 0;
   size_t rejection = 0;

@@ -64,7 +64,6 @@ class RoleWorker {
   bool reuse_prefix(RoleSequence& sequence, PendingItem& item);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item) const;
   void run_step(std::vector<FinishedItem>& finished);
-  int64_t cpu_ns() const;
   std::string describe(const RoleSequence& sequence) const;
 
   const Role role_;

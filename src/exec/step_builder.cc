@@ -36,6 +36,10 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   const int32_t logits_rows = logits_rows_;
   const int32_t context_tokens = context_tokens_;
   const size_t results = item.result.rows.size();
+  // A prompt's rows want nothing but the last.
+  if (last == item.item.rows.size()) {
+    item.result.rows.reserve(results + std::min<size_t>(last - first, 64));
+  }
 
   Status status;
   for (size_t row_idx = first; row_idx < last && status.ok(); ++row_idx) {

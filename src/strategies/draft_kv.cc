@@ -11,17 +11,9 @@ void DraftKv::add_missing_rows(std::span<const TokenId> verified, int32_t end, W
   }
 }
 
-void DraftKv::nodes_with_kv(const TokenTree& tree, std::vector<NodeId>& out) const {
-  out.clear();
-  for (int32_t row = 0; row < tree.size(); ++row) {
-    const NodeId node = tree.node_at(row);
-    if (tree.expansion(Role::kDraft, node) != Expansion::kUnexpanded) out.push_back(node);
-  }
-}
-
 void DraftKv::move_root(TokenTree& tree, std::span<const NodeId> path, NodeId next, TokenId token,
                         int32_t position, std::vector<NodeId>& kept) {
-  nodes_with_kv(tree, kept);
+  tree.nodes_with_kv(Role::kDraft, kept);
   const size_t had_kv = kept.size();
   std::vector<NodeId> committed;
   // KV is closed under parents: the part of the path that has it comes first.
@@ -34,7 +26,7 @@ void DraftKv::move_root(TokenTree& tree, std::span<const NodeId> path, NodeId ne
     kept.clear();
   } else {
     tree.reroot(next, scratch_);
-    nodes_with_kv(tree, kept);
+    tree.nodes_with_kv(Role::kDraft, kept);
   }
   const bool drops = had_kv > committed.size() + kept.size();
   if (!committed.empty()) {

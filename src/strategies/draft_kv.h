@@ -38,8 +38,6 @@ class DraftKv {
   void take_edits(WorkItem& item);
 
  private:
-  void nodes_with_kv(const TokenTree& tree, std::vector<NodeId>& out) const;
-
   const int32_t draft_vocab_;
   int32_t prefix_ = 0;
   std::vector<Edit> edits_;

@@ -201,6 +201,7 @@ void ParallelTree::submit_draft_step(DraftStep& step, StrategyOutput& out) {
   if (step.leaves.front().node == tree_.root()) {
     draft_kv_.add_missing_rows(tokens_, length() - 1, item);
   }
+  item.rows.reserve(item.rows.size() + step.leaves.size());
   for (const LeafRequest& leaf : step.leaves) {
     item.rows.push_back({.token = draft_kv_.token(tree_.token(leaf.node)),
                          .position = tree_.position(leaf.node),

@@ -118,6 +118,7 @@ void SerialTree::submit_draft_item(StrategyOutput& out) {
   if (requests_.front().node == tree_.root()) {
     draft_kv_.add_missing_rows(tokens_, length() - 1, item);
   }
+  item.rows.reserve(item.rows.size() + requests_.size());
   for (const LeafRequest& request : requests_) {
     item.rows.push_back({.token = draft_kv_.token(tree_.token(request.node)),
                          .position = tree_.position(request.node),

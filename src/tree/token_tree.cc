@@ -53,7 +53,14 @@ NodeId TokenTree::reset(TokenId token, int32_t position, int32_t max_position) {
 }
 
 int32_t TokenTree::find_row(NodeId node) const {
-  // Ids grow with rows.
+  // Ids grow with rows, one by one where nothing was dropped between: mostly in the last rows,
+  // which were added since, or in the first ones.
+  const size_t from_end = ids_.back() - node;
+  if (from_end < ids_.size() && ids_[ids_.size() - 1 - from_end] == node) {
+    return static_cast<int32_t>(ids_.size() - 1 - from_end);
+  }
+  const size_t from_root = node - ids_.front();
+  if (from_root < ids_.size() && ids_[from_root] == node) return static_cast<int32_t>(from_root);
   const auto found = std::lower_bound(ids_.begin(), ids_.end(), node);
   if (found == ids_.end() || *found != node) return kNone;
   return static_cast<int32_t>(found - ids_.begin());
@@ -255,11 +262,11 @@ void TokenTree::truncate(int32_t size) {
   rebuild_links_and_leaves();
 }
 
-void TokenTree::expanded_nodes(Role role, std::vector<NodeId>& out) const {
+void TokenTree::nodes_with_kv(Role role, std::vector<NodeId>& out) const {
   out.clear();
   const auto& states = expansions_[static_cast<size_t>(role)];
   for (size_t row = 0; row < ids_.size(); ++row) {
-    if (states[row] == Expansion::kExpanded) out.push_back(ids_[row]);
+    if (states[row] != Expansion::kUnexpanded) out.push_back(ids_[row]);
   }
 }
 

@@ -88,8 +88,8 @@ class TokenTree {
   void reroot(NodeId node, std::vector<NodeId>& kept);
   // Drops the nodes of rows >= size.
   void truncate(int32_t size);
-  // Replaces `out` by the nodes that a role has run, in order of rows.
-  void expanded_nodes(Role role, std::vector<NodeId>& out) const;
+  // Replaces `out` by the nodes that a role has run or is running, in order of rows.
+  void nodes_with_kv(Role role, std::vector<NodeId>& out) const;
 
   // Fixed-width level trees (SpecPipe §3.2). `candidates` has `per_node` entries for each of
   // `parents` (the nodes of the level above, in order of rows; token < 0: no entry). Appends the

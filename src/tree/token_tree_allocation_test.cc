@@ -79,7 +79,7 @@ void play_round(TokenTree& tree, Buffers& b, std::mt19937& rng, int32_t size) {
   // A twin of an ancestor may lead the walk astray.
   const NodeId reached = tree.walk(b.path);
   tree.reroot(reached == kNoNode ? target : reached, b.kept);
-  tree.expanded_nodes(Role::kDraft, b.kept);
+  tree.nodes_with_kv(Role::kDraft, b.kept);
   if (rng() % 3 == 0) tree.reset(1, 0, 1 << 20);
 }
 
