@@ -10,6 +10,8 @@
 //    place free on every SM (linear_cuda.cu), and every block is resident, so that blocks may wait
 //    for one another;
 //  - the cache's tiles are requested before the previous kernel's end is awaited;
+//  - for few rows (kFused) the kernel rotates queries and keys itself, from the linear layer's
+//    output, and writes the step's keys and values to the cache: one kernel less in the chain;
 //  - partial results go through the L2 in the order in which the lanes hold them, and every block
 //    merges a share of them once the blocks that it needs have arrived (SwiftSpec's combination in
 //    the same launch).
@@ -35,21 +37,27 @@ constexpr int kChunk = 16;  // positions that one instruction takes
 constexpr int tile_bytes(int dim) { return kTilePositions * dim * 2; }
 constexpr int chunk_bytes(int dim) { return kChunk * dim * 2; }
 constexpr int kAttentionBarrierBytes = 128;
-constexpr int shared_bytes(int dim) {
-  return kAttentionBarrierBytes + kStages * 2 * tile_bytes(dim) + kWarps * chunk_bytes(dim);
+// Behind the stages of tiles: values that each warp gathers for itself, or (kFused) the keys and
+// values of the extras, and each warp's list of them.
+constexpr int own_bytes(int dim, bool fused) {
+  return fused ? 2 * kMostExtras * dim * 2 + kWarps * kMostExtras : kWarps * chunk_bytes(dim);
+}
+constexpr int shared_bytes(int dim, bool fused) {
+  return kAttentionBarrierBytes + kStages * 2 * tile_bytes(dim) + own_bytes(dim, fused);
 }
 
 struct AttentionArgs {
   const AttentionStepCuda* step;
   const __nv_bfloat16* q;
+  const __nv_bfloat16* qkv;
   __nv_bfloat16* attended;
-  const std::byte* kv;
+  std::byte* kv;
   float* partials;
   uint32_t* arrivals;
   uint32_t* to_clear;
   uint32_t* failed;
-  int64_t attended_stride, block_stride, partial_floats;
-  int kv_heads, num_heads, head_dim, group_heads, parts, window;
+  int64_t qkv_stride, attended_stride, block_stride, partial_floats;
+  int k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, window;
   float scale_log2;  // 1 / sqrt(head_dim), for powers of two
   bool early;
 };
@@ -156,35 +164,37 @@ __device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Key
   }
 }
 
-// Adds 16 keys' values, which lie in shared memory from `values` on in cache order, by their
-// weights.
+// The key of a chunk whose values a lane fetches in add_chunk().
+__device__ __forceinline__ int value_key(int lane) { return (lane & 7) + (lane >> 4) * 8; }
+
+// Adds 16 keys' values by their weights. `row`: where the values of value_key(lane) lie in shared
+// memory, in the piece order of slot `slot`.
 template <int kDim>
-__device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&weight)[4],
-                                          uint32_t values, int lane) {
+__device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&weight)[4], uint32_t row,
+                                          int slot, int lane) {
   const uint32_t b0 = transpose_8x8(pack_bf16x2(weight[0], weight[1]));
   const uint32_t b1 = transpose_8x8(pack_bf16x2(weight[2], weight[3]));
-  const int key = (lane & 7) + (lane >> 4) * 8;
-  const uint32_t row = values + key * (kDim * 2);
 #pragma unroll
   for (int m = 0; m < kDim / 16; ++m) {
     const int piece = 2 * m + ((lane >> 3) & 1);
     uint32_t a[4];
-    load_matrices_transposed(a, row + kv_piece(piece, key, kDim) * 16);
+    load_matrices_transposed(a, row + kv_piece(piece, slot, kDim) * 16);
     mma_bf16(sum.out[m], a, b0, b1);
   }
 }
 
 // Tiles of the prefix on their way into shared memory, in the order in which the block works on
 // them. Thread 0 requests; everybody waits.
-template <int kDim>
+template <int kDim, bool kFused>
 struct TileLoader {
   uint32_t data, barriers;
   int work, tile;  // requested next
   int stage = 0;
   AttentionItemCuda item;
 
+  // Whole chunks of 16, unless the rest of one comes from shared memory too.
   __device__ __forceinline__ static bool shares(const AttentionItemCuda& item, int tile) {
-    return item.prefix_tokens >= tile * kTilePositions + kChunk;
+    return item.prefix_tokens >= tile * kTilePositions + (kFused ? 1 : kChunk);
   }
   // Moves on to a tile that is to be loaded; false if there is none.
   __device__ __forceinline__ bool find(const AttentionArgs& args, int num_items, int heads) {
@@ -202,8 +212,9 @@ struct TileLoader {
     item = step_data<AttentionItemCuda>(args.step, args.step->items_offset)[work / heads];
     tile = item.first_tile;
   }
+  // Nothing that is read of it is written by this step.
   __device__ __forceinline__ bool is_stable() const {
-    return (tile + 1) * kTilePositions <= item.stable_tokens;
+    return kFused || (tile + 1) * kTilePositions <= item.stable_tokens;
   }
   __device__ __forceinline__ void request(const AttentionArgs& args, int heads) {
     const auto* rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
@@ -223,26 +234,22 @@ struct TileLoader {
   }
 };
 
-// One tile of 64 positions joins a row's span. `shared_tile`: the prefix's keys and values of the
-// tile, complete where the tile has any chunk below the row's boundary.
-template <int kDim>
-__device__ __forceinline__ void attend_tile(const AttentionArgs& args, const RowTask<kDim>& task,
-                                            const std::byte* keys_base, int tile,
-                                            uint32_t shared_tile, uint32_t own_values, int lane,
-                                            RowSum<kDim>& sum) {
-  const int begin = tile * kTilePositions;
-  const int g = lane >> 2;
-  const int t = lane & 3;
-  const int chunks = min((task.row.position - begin) / kChunk + 1, kChunks);
-  const int shared_chunks = min(max(task.row.boundary - begin, 0) / kChunk, chunks);
-  const int64_t value_offset = int64_t{args.kv_heads} * tile_bytes(kDim);
-  const auto stored = [&](int slot) {
-    return keys_base + slot / kTilePositions * args.block_stride +
-           slot % kTilePositions * (kDim * 2);
-  };
+// Where the keys and values of positions past the prefix come from. Each gives the scores of a
+// chunk that is not all prefix, and adds its values.
 
-  // Values of the chunk that the row gathers travel while scores are computed.
-  const auto gather_values = [&](int chunk) {
+// From the cache in global memory, a chunk's values by way of the warp's own shared memory.
+template <int kDim>
+struct GatheredRows {
+  const RowTask<kDim>& task;
+  const std::byte* keys;
+  int64_t block_stride, value_offset;
+  uint32_t own_values;
+  int begin, lane;  // first position of the tile
+
+  __device__ __forceinline__ const std::byte* stored(int slot) const {
+    return keys + slot / kTilePositions * block_stride + slot % kTilePositions * (kDim * 2);
+  }
+  __device__ __forceinline__ void request_values(int chunk) const {
     constexpr int kPieces = kDim / 8;
 #pragma unroll
     for (int i = 0; i < kChunk * kPieces / 32; ++i) {
@@ -255,8 +262,96 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
                     stored(slot) + value_offset + kv_piece(piece, slot, kDim) * 16, seen);
     }
     copies_commit();
-  };
-  if (shared_chunks < chunks) gather_values(shared_chunks);
+  }
+  // Values of the first chunk travel while scores are computed.
+  __device__ __forceinline__ void prepare(int first_chunk) const { request_values(first_chunk); }
+  __device__ __forceinline__ void score(int chunk, uint32_t /*tile*/, float (&score)[4]) const {
+    const std::byte* key_rows[2];
+    int slots[2];
+    bool seen[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int position = begin + chunk * kChunk + (lane >> 2) + half * 8;
+      seen[half] = position <= task.row.position;
+      slots[half] = seen[half] ? task.slot(position) : 0;
+      key_rows[half] = stored(slots[half]);
+    }
+    score_chunk<kDim>(
+        task,
+        [&](int half, int s) {
+          if (!seen[half]) return make_uint4(0, 0, 0, 0);
+          return *reinterpret_cast<const uint4*>(
+              key_rows[half] + kv_piece(s * 4 + (lane & 3), slots[half], kDim) * 16);
+        },
+        score);
+  }
+  __device__ __forceinline__ void add(int chunk, int first_chunk, uint32_t /*tile*/,
+                                      const float (&weight)[4], RowSum<kDim>& sum) const {
+    if (chunk > first_chunk) request_values(chunk);
+    copies_wait();
+    __syncwarp();
+    const int key = value_key(lane);
+    add_chunk<kDim>(sum, weight, own_values + key * (kDim * 2), key, lane);
+    __syncwarp();  // before the next chunk overwrites
+  }
+};
+
+// From the block's shared memory: the tile, or the extras by the row's list (kFused).
+template <int kDim>
+struct StagedRows {
+  const RowTask<kDim>& task;
+  uint32_t extras;  // keys, then values
+  uint32_t list;    // of the row, a byte a position from its boundary on
+  int begin, lane;
+
+  // Shared address of a position's row, in the piece order of *slot. Positions that the row does
+  // not see give any row: their scores are masked.
+  __device__ __forceinline__ uint32_t row(int position, uint32_t tile, uint32_t of_extras,
+                                          int* slot) const {
+    if (position < task.row.boundary) {
+      *slot = position - begin;
+      return tile + *slot * (kDim * 2);
+    }
+    *slot =
+        position <= task.row.position ? load_shared_byte(list + position - task.row.boundary) : 0;
+    return of_extras + *slot * (kDim * 2);
+  }
+  __device__ __forceinline__ void prepare(int /*first_chunk*/) const {}
+  __device__ __forceinline__ void score(int chunk, uint32_t tile, float (&score)[4]) const {
+    uint32_t rows[2];
+    int slots[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows[half] = row(begin + chunk * kChunk + (lane >> 2) + half * 8, tile, extras, &slots[half]);
+    }
+    score_chunk<kDim>(
+        task,
+        [&](int half, int s) {
+          return load_shared_16(rows[half] + kv_piece(s * 4 + (lane & 3), slots[half], kDim) * 16);
+        },
+        score);
+  }
+  __device__ __forceinline__ void add(int chunk, int /*first_chunk*/, uint32_t tile,
+                                      const float (&weight)[4], RowSum<kDim>& sum) const {
+    int slot;
+    const uint32_t values = row(begin + chunk * kChunk + value_key(lane), tile + tile_bytes(kDim),
+                                extras + kMostExtras * kDim * 2, &slot);
+    add_chunk<kDim>(sum, weight, values, slot, lane);
+  }
+};
+
+// One tile of 64 positions joins a row's span. `shared_tile`: the prefix's keys and values of the
+// tile, where the item shares it.
+template <int kDim, class Rest>
+__device__ __forceinline__ void attend_tile(const AttentionArgs& args, const RowTask<kDim>& task,
+                                            int tile, uint32_t shared_tile, const Rest& rest,
+                                            int lane, RowSum<kDim>& sum) {
+  const int begin = tile * kTilePositions;
+  const int g = lane >> 2;
+  const int t = lane & 3;
+  const int chunks = min((task.row.position - begin) / kChunk + 1, kChunks);
+  const int shared_chunks = min(max(task.row.boundary - begin, 0) / kChunk, chunks);
+  if (shared_chunks < chunks) rest.prepare(shared_chunks);
 
   float score[kChunks][4];
 #pragma unroll
@@ -272,24 +367,7 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
           },
           score[c]);
     } else if (c < chunks) {
-      const std::byte* keys[2];
-      int slots[2];
-      bool seen[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int position = begin + c * kChunk + g + half * 8;
-        seen[half] = position <= task.row.position;
-        slots[half] = seen[half] ? task.slot(position) : 0;
-        keys[half] = stored(slots[half]);
-      }
-      score_chunk<kDim>(
-          task,
-          [&](int half, int s) {
-            if (!seen[half]) return make_uint4(0, 0, 0, 0);
-            return *reinterpret_cast<const uint4*>(keys[half] +
-                                                   kv_piece(s * 4 + t, slots[half], kDim) * 16);
-          },
-          score[c]);
+      rest.score(c, shared_tile, score[c]);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) score[c][i] = kNothing;
@@ -341,13 +419,10 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     if (c < shared_chunks) {
-      add_chunk<kDim>(sum, score[c], shared_tile + tile_bytes(kDim) + c * chunk_bytes(kDim), lane);
+      const int key = c * kChunk + value_key(lane);
+      add_chunk<kDim>(sum, score[c], shared_tile + tile_bytes(kDim) + key * (kDim * 2), key, lane);
     } else if (c < chunks) {
-      if (c > shared_chunks) gather_values(c);
-      copies_wait();
-      __syncwarp();
-      add_chunk<kDim>(sum, score[c], own_values, lane);
-      __syncwarp();  // before the next chunk overwrites
+      rest.add(c, shared_chunks, shared_tile, score[c], sum);
     }
   }
 }
@@ -396,7 +471,7 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, int ro
                          head * (kDim * 8 + 16);
   float out[4];
   float most[2], weight[2];
-  constexpr int kAhead = 4;
+  constexpr int kAhead = 8;
   for (int span = first_span; span < spans; span += kAhead) {
     float4 outs[kAhead], sums[kAhead];
 #pragma unroll
@@ -438,17 +513,39 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, int ro
 }
 
 template <int kDim>
-__device__ __forceinline__ void load_task(const AttentionArgs& args, int row_idx, int head,
-                                          int lane, RowTask<kDim>& task) {
+__device__ __forceinline__ void load_row(const AttentionArgs& args, int row_idx,
+                                         RowTask<kDim>& task) {
   task.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[row_idx];
   task.table = step_data<int32_t>(args.step, args.step->tables_offset) + task.row.table;
   task.ancestors = step_data<int32_t>(args.step, args.step->ancestors_offset) + task.row.ancestors;
+}
+
+__device__ __forceinline__ float2 unpack_bf16x2(uint32_t pair) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
+}
+
+// Rotates a pair of vectors of two dimensions each, half a head apart.
+__device__ __forceinline__ void rotate(uint32_t& low, uint32_t& high, float2 cosines,
+                                       float2 sines) {
+  const float2 x = unpack_bf16x2(low);
+  const float2 y = unpack_bf16x2(high);
+  low = pack_bf16x2(x.x * cosines.x - y.x * sines.x, x.y * cosines.y - y.y * sines.y);
+  high = pack_bf16x2(y.x * cosines.x + x.x * sines.x, y.y * cosines.y + x.y * sines.y);
+}
+
+// The queries of a row's heads; with kFused from the linear layer's output.
+template <int kDim, bool kFused>
+__device__ __forceinline__ void load_queries(const AttentionArgs& args, int row_idx, int head,
+                                             int lane, RowTask<kDim>& task) {
   const int part = head % args.parts;
   const int own_head = part * 8 + (lane >> 2);
   const bool valid = own_head < args.group_heads;
   const int q_head = head / args.parts * args.group_heads + own_head;
+  const int first_dim = (lane & 3) * 8;
   const __nv_bfloat16* const q =
-      args.q + (int64_t{row_idx} * args.num_heads + q_head) * kDim + (lane & 3) * 8;
+      (kFused ? args.qkv + row_idx * args.qkv_stride + q_head * kDim
+              : args.q + (int64_t{row_idx} * args.num_heads + q_head) * kDim) +
+      first_dim;
 #pragma unroll
   for (int s = 0; s < kDim / 32; ++s) {
     const uint4 v = valid ? *reinterpret_cast<const uint4*>(q + s * 32) : make_uint4(0, 0, 0, 0);
@@ -457,28 +554,113 @@ __device__ __forceinline__ void load_task(const AttentionArgs& args, int row_idx
     task.q[s][2] = v.z;
     task.q[s][3] = v.w;
   }
+  if constexpr (kFused) {
+    const float* const cosines =
+        step_data<float>(args.step, args.step->angles_offset) + row_idx * kDim + first_dim;
+#pragma unroll
+    for (int s = 0; s < kDim / 64; ++s) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const at = cosines + s * 32 + i * 2;
+        rotate(task.q[s][i], task.q[s + kDim / 64][i], *reinterpret_cast<const float2*>(at),
+               *reinterpret_cast<const float2*>(at + kDim / 2));
+      }
+    }
+  }
+}
+
+// Brings an item's extra keys and values into shared memory, and its rows' own to the cache. A warp
+// takes an extra at a time.
+template <int kDim>
+__device__ __forceinline__ void stage_extras(const AttentionArgs& args,
+                                             const AttentionItemCuda& item, int kv_head,
+                                             uint32_t extras, int warp, int lane) {
+  const auto* const list = step_data<int32_t>(args.step, args.step->extras_offset) + item.extras;
+  const auto* const kv_slots = step_data<int32_t>(args.step, args.step->kv_slots_offset);
+  const int64_t value_offset = int64_t{args.kv_heads} * tile_bytes(kDim);
+  const auto stored = [&](int slot) {
+    return args.kv + slot / kTilePositions * args.block_stride +
+           int64_t{kv_head} * tile_bytes(kDim) + slot % kTilePositions * (kDim * 2);
+  };
+  constexpr int kPieces = kDim / 8;
+  for (int extra = warp; extra < item.num_extras; extra += kWarps) {
+    const uint32_t key_row = extras + extra * (kDim * 2);
+    const uint32_t value_row = key_row + kMostExtras * kDim * 2;
+    const int slot = list[extra];
+    if (slot >= 0) {
+      for (int i = lane; i < 2 * kPieces; i += 32) {
+        const int piece = i % kPieces;
+        const bool is_value = i >= kPieces;
+        const auto v = *reinterpret_cast<const uint4*>(
+            stored(slot) + (is_value ? value_offset : 0) + kv_piece(piece, slot, kDim) * 16);
+        store_shared_16((is_value ? value_row : key_row) + kv_piece(piece, extra, kDim) * 16, v);
+      }
+      continue;
+    }
+    const int row = ~slot;
+    const bool appends =
+        item.appends != 0 && row >= item.first_row && row < item.first_row + item.num_rows;
+    const int own_slot = appends ? kv_slots[row] : 0;
+    const __nv_bfloat16* const k =
+        args.qkv + row * args.qkv_stride + args.k_offset + kv_head * kDim;
+    const __nv_bfloat16* const v =
+        args.qkv + row * args.qkv_stride + args.v_offset + kv_head * kDim;
+    const float* const cosines = step_data<float>(args.step, args.step->angles_offset) + row * kDim;
+    const int i = 2 * lane;
+    if (i < kDim / 2) {
+      uint32_t low = *reinterpret_cast<const uint32_t*>(k + i);
+      uint32_t high = *reinterpret_cast<const uint32_t*>(k + kDim / 2 + i);
+      rotate(low, high, *reinterpret_cast<const float2*>(cosines + i),
+             *reinterpret_cast<const float2*>(cosines + kDim / 2 + i));
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int piece = (half * (kDim / 2) + i) / 8;
+        const int in_piece = i % 8 * 2;
+        const uint32_t pair = half == 0 ? low : high;
+        store_shared_4(key_row + kv_piece(piece, extra, kDim) * 16 + in_piece, pair);
+        if (appends) {
+          *reinterpret_cast<uint32_t*>(stored(own_slot) + kv_piece(piece, own_slot, kDim) * 16 +
+                                       in_piece) = pair;
+        }
+      }
+    }
+    if (lane < kPieces) {
+      const auto piece_bits = *reinterpret_cast<const uint4*>(v + lane * 8);
+      store_shared_16(value_row + kv_piece(lane, extra, kDim) * 16, piece_bits);
+      if (appends) {
+        *reinterpret_cast<uint4*>(stored(own_slot) + value_offset +
+                                  kv_piece(lane, own_slot, kDim) * 16) = piece_bits;
+      }
+    }
+  }
 }
 
 // Registers a thread: beside this kernel's block an SM has room for one of a linear layer
 // (linear_cuda.cu). Prefill has no need of that.
-constexpr int registers(int dim, bool whole) { return whole || dim > 128 ? 255 : 144; }
+constexpr int registers(int dim, AttentionMode mode) {
+  return mode == AttentionMode::kWhole || dim > 128 ? 255 : 144;
+}
 
-template <int kDim, bool kWhole>
-__global__ void __maxnreg__(registers(kDim, kWhole))
+template <int kDim, AttentionMode kMode>
+__global__ void __maxnreg__(registers(kDim, kMode))
     attention_kernel(const __grid_constant__ AttentionArgs args) {
+  constexpr bool kWhole = kMode == AttentionMode::kWhole;
+  constexpr bool kFused = kMode == AttentionMode::kFused;
+  using Loader = TileLoader<kDim, kFused>;
   extern __shared__ __align__(128) std::byte shared[];
   const uint32_t base = shared_address(shared);
   const uint32_t tiles = base + kAttentionBarrierBytes;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const uint32_t own_values = tiles + kStages * 2 * tile_bytes(kDim) + warp * chunk_bytes(kDim);
+  const uint32_t own = tiles + kStages * 2 * tile_bytes(kDim);
+  const uint32_t list = own + 2 * kMostExtras * kDim * 2 + warp * kMostExtras;
   const int heads = args.kv_heads * args.parts;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) barrier_init(base + i * 8, 1);
     barrier_init_fence();
   }
 
-  TileLoader<kDim> loader;
+  Loader loader;
   loader.data = tiles;
   loader.barriers = base;
   loader.work = blockIdx.x;
@@ -522,19 +704,49 @@ __global__ void __maxnreg__(registers(kDim, kWhole))
     [[maybe_unused]] bool started = false;
     int tiles_a_span = 1;
     if (has_row) {
-      load_task<kDim>(args, row_idx, head, lane, task);
+      load_row<kDim>(args, row_idx, task);
+      load_queries<kDim, kFused>(args, row_idx, head, lane, task);
       const int first_seen = args.window > 0 ? max(task.row.position - args.window + 1, 0) : 0;
       first_tile = first_seen / kTilePositions;
       tiles_a_span = span_tiles(task.row.position);
     }
-    const std::byte* const keys = args.kv + int64_t{head / args.parts} * tile_bytes(kDim);
+    if constexpr (kFused) {
+      __syncthreads();  // nobody reads the last item's extras
+      if (item.num_extras > 0) {
+        if (has_row) {
+          for (int i = lane; i <= task.row.position - task.row.boundary; i += 32) {
+            store_shared_byte(list + i, task.ancestors[i]);
+          }
+        }
+        stage_extras<kDim>(args, item, head / args.parts, own, warp, lane);
+        __syncthreads();
+      }
+    }
+    [[maybe_unused]] const std::byte* const keys =
+        args.kv + int64_t{head / args.parts} * tile_bytes(kDim);
     span.clear();
     for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
-      const bool shares = TileLoader<kDim>::shares(item, tile);
+      const bool shares = Loader::shares(item, tile);
       if (shares) barrier_wait(base + stage * 8, parity);
       if (has_row && tile >= first_tile && tile * kTilePositions <= task.row.position) {
-        attend_tile<kDim>(args, task, keys, tile, tiles + stage * 2 * tile_bytes(kDim), own_values,
-                          lane, span);
+        const uint32_t shared_tile = tiles + stage * 2 * tile_bytes(kDim);
+        if constexpr (kFused) {
+          const StagedRows<kDim> rest{.task = task,
+                                      .extras = own,
+                                      .list = list,
+                                      .begin = tile * kTilePositions,
+                                      .lane = lane};
+          attend_tile<kDim>(args, task, tile, shared_tile, rest, lane, span);
+        } else {
+          const GatheredRows<kDim> rest{.task = task,
+                                        .keys = keys,
+                                        .block_stride = args.block_stride,
+                                        .value_offset = int64_t{args.kv_heads} * tile_bytes(kDim),
+                                        .own_values = own + warp * chunk_bytes(kDim),
+                                        .begin = tile * kTilePositions,
+                                        .lane = lane};
+          attend_tile<kDim>(args, task, tile, shared_tile, rest, lane, span);
+        }
         const bool last = (tile + 1) * kTilePositions > task.row.position;
         if (last || (tile + 1) % tiles_a_span == 0) {
           span.close();
@@ -599,36 +811,45 @@ __global__ void __maxnreg__(registers(kDim, kWhole))
 #else
 
 // Below sm_90 there is neither a bulk copy nor dependent launch; never launched there.
-template <int kDim, bool kWhole>
+template <int kDim, AttentionMode kMode>
 __global__ void attention_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
 using Kernel = void (*)(AttentionArgs);
 
-template <bool kWhole>
+template <AttentionMode kMode>
 Kernel kernel_for(int padded_dim) {
-  return padded_dim == 32    ? attention_kernel<32, kWhole>
-         : padded_dim == 64  ? attention_kernel<64, kWhole>
-         : padded_dim == 128 ? attention_kernel<128, kWhole>
-                             : attention_kernel<256, kWhole>;
+  if constexpr (kMode == AttentionMode::kFused) {
+    return padded_dim == 64 ? attention_kernel<64, kMode> : attention_kernel<128, kMode>;
+  } else {
+    return padded_dim == 32    ? attention_kernel<32, kMode>
+           : padded_dim == 64  ? attention_kernel<64, kMode>
+           : padded_dim == 128 ? attention_kernel<128, kMode>
+                               : attention_kernel<256, kMode>;
+  }
 }
 
-Kernel kernel_for(int padded_dim, bool whole) {
-  return whole ? kernel_for<true>(padded_dim) : kernel_for<false>(padded_dim);
+Kernel kernel_for(int padded_dim, AttentionMode mode) {
+  return mode == AttentionMode::kWhole   ? kernel_for<AttentionMode::kWhole>(padded_dim)
+         : mode == AttentionMode::kSplit ? kernel_for<AttentionMode::kSplit>(padded_dim)
+                                         : kernel_for<AttentionMode::kFused>(padded_dim);
 }
 
 }  // namespace
 
 Status prepare_attention_cuda() {
-  for (const int dim : {32, 64, 128, 256}) {
-    for (const bool whole : {false, true}) {
+  for (const AttentionMode mode :
+       {AttentionMode::kWhole, AttentionMode::kSplit, AttentionMode::kFused}) {
+    for (const int dim : {32, 64, 128, 256}) {
+      const bool fused = mode == AttentionMode::kFused;
+      if (fused && !can_fuse_rope(dim, false)) continue;
       FORERUN_CUDA_RETURN_IF_ERROR(
-          cudaFuncSetAttribute(kernel_for(dim, whole), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               shared_bytes(dim)),
+          cudaFuncSetAttribute(kernel_for(dim, mode), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               shared_bytes(dim, fused)),
           "loading the attention kernels");
       FORERUN_RETURN_IF_ERROR(
-          prefer_shared_memory(kernel_for(dim, whole), "loading the attention kernels"));
+          prefer_shared_memory(kernel_for(dim, mode), "loading the attention kernels"));
     }
   }
   return {};
@@ -645,9 +866,19 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                 " key/value heads; head dimensions up to 256 and whole groups are accepted"};
   }
   const int dim = padded_head_dim_cuda(kv.head_dim);
+  const bool fused = call.mode == AttentionMode::kFused;
+  if (fused && !can_fuse_rope(kv.head_dim, false)) {
+    return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
+                                              std::to_string(kv.head_dim) +
+                                              " dimensions are rotated by a kernel of their own"};
+  }
   AttentionArgs args;
   args.step = call.step;
   args.q = call.q;
+  args.qkv = call.qkv;
+  args.qkv_stride = call.qkv_stride;
+  args.k_offset = call.k_offset;
+  args.v_offset = call.v_offset;
   args.attended = call.attended;
   args.kv = kv.data;
   args.partials = call.partials;
@@ -671,8 +902,8 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
       "asking for the number of multiprocessors");
-  return launch_dependent(kernel_for(dim, call.whole), dim3(static_cast<unsigned>(multiprocessors)),
-                          dim3(kThreads), static_cast<size_t>(shared_bytes(dim)), stream,
+  return launch_dependent(kernel_for(dim, call.mode), dim3(static_cast<unsigned>(multiprocessors)),
+                          dim3(kThreads), static_cast<size_t>(shared_bytes(dim, fused)), stream,
                           "launching attention", args);
 }
 

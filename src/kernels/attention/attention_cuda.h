@@ -49,9 +49,10 @@ struct alignas(16) AttentionStepCuda {
   int32_t items_offset = 0;      // AttentionItemCuda [num_items]
   int32_t tables_offset = 0;     // int32
   int32_t ancestors_offset = 0;  // int32
+  int32_t extras_offset = 0;     // int32, kFused only
   int32_t kv_slots_offset = 0;   // int32 [rows]: block * 64 + offset of the row's own KV, -1: none
   int32_t angles_offset = 0;     // f32 [rows][head_dim]: cosines, then sines
-  int32_t unused[3] = {};
+  int32_t unused[2] = {};
 };
 
 // Rotates queries and keys by their positions, after a normalization over each head where the
@@ -73,7 +74,10 @@ Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream);
 
 struct AttentionCallCuda {
   const AttentionStepCuda* step = nullptr;
-  const __nv_bfloat16* q = nullptr;   // as RopeAppendCall's
+  const __nv_bfloat16* q = nullptr;    // as RopeAppendCall's; unused by kFused
+  const __nv_bfloat16* qkv = nullptr;  // as RopeAppendCall's; kFused only
+  int64_t qkv_stride = 0;
+  int32_t k_offset = 0, v_offset = 0;
   __nv_bfloat16* attended = nullptr;  // [rows][num_heads * head_dim]
   int64_t attended_stride = 0;
   int32_t num_heads = 0;
@@ -88,9 +92,14 @@ struct AttentionCallCuda {
   // The step's data and the cache below stable_tokens were complete before the kernel before the
   // previous one: they are fetched before the wait.
   bool early = false;
-  bool whole = false;  // AttentionPlanCuda::whole
+  AttentionMode mode = AttentionMode::kSplit;  // the plan's
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
+
+// Whether kFused can rotate heads like these; it has no normalization over heads.
+constexpr bool can_fuse_rope(int head_dim, bool qk_norm) {
+  return !qk_norm && (head_dim == 64 || head_dim == 128);
+}
 
 // Parts that the queries of a key/value head are cut into, of at most 8 heads each.
 constexpr int query_parts(int num_heads, int num_kv_heads) {

@@ -30,7 +30,19 @@ constexpr int num_spans(int position) {
   return (tiles + span_tiles(position) - 1) / span_tiles(position);
 }
 
-// As the kernel reads them: two 16-byte loads each.
+// How a step's rows are worked on. The bits are the same.
+enum class AttentionMode : uint8_t {
+  kWhole,  // an item is all spans of its rows, merged as they come: enough groups to go round
+  kSplit,  // an item is one span; the partial results are merged afterwards
+  // Split, and the kernel itself rotates and appends: the step's own keys come from the linear
+  // layer's output. For few rows with small trees.
+  kFused,
+};
+
+// Positions past the prefix that the rows of a fused group may see, together.
+inline constexpr int kMostExtras = 64;
+
+// As the kernel reads them: 16-byte loads.
 struct alignas(16) AttentionRowCuda {
   int32_t position = 0;
   int32_t boundary = 0;
@@ -50,7 +62,10 @@ struct alignas(16) AttentionItemCuda {
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t group = 0;
-  int32_t unused = 0;
+  int32_t appends = 0;     // kFused: this item writes its rows' keys and values to the cache
+  int32_t extras = 0;      // kFused: index of its first extra key in `extras`
+  int32_t num_extras = 0;  // kFused: at most kMostExtras; 0 where no row of the item sees any
+  int32_t unused[2] = {};
 };
 
 // Reusable: keeps its memory.
@@ -59,20 +74,27 @@ class AttentionPlanCuda {
   std::vector<AttentionRowCuda> rows;
   std::vector<AttentionItemCuda> items;  // for every key/value head
   std::vector<int32_t> tables;           // block numbers, one sequence after another
-  std::vector<int32_t> ancestors;        // physical slots: block * 64 + offset
+  // kFused: numbers of the group's extra keys. Otherwise physical slots: block * 64 + offset.
+  std::vector<int32_t> ancestors;
+  std::vector<int32_t> extras;  // kFused: physical slots of earlier steps, or ~row of this one
   int32_t num_groups = 0;
   int32_t num_partials = 0;  // for every key/value head
-  // An item is all spans of its rows, merged as they come. Otherwise it is one span, whose result
-  // is merged with the others' afterwards.
-  bool whole = false;
+  AttentionMode mode = AttentionMode::kSplit;
 
   // `kv_heads`: key/value heads, times the parts that a head's queries are cut into. Rows of one
   // sequence are neighbours and share a block table's address. `most_partials` bounds num_partials.
+  // `may_fuse`: the model's heads are such that the kernel can rotate.
   void build(std::span<const AttentionRow> from, int32_t kv_heads, int32_t multiprocessors,
-             int32_t most_partials);
+             int32_t most_partials, bool may_fuse);
 
  private:
+  void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
+                 int32_t stable);
+  void deal_out_spans();
+  bool fuse(std::span<const AttentionRow> from);
+
   std::vector<AttentionItemCuda> groups_;  // scratch
+  std::vector<int32_t> slots_;             // scratch of fuse()
 };
 
 }  // namespace forerun::cuda

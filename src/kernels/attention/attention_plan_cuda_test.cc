@@ -34,7 +34,7 @@ void expect_covered(const AttentionPlanCuda& plan) {
     for (int32_t tile = 0; tile <= row.position / kTilePositions; ++tile) {
       EXPECT_EQ(tiles.count(tile), 1u) << "row " << row_idx << ", tile " << tile;
     }
-    if (!plan.whole) {
+    if (plan.mode != AttentionMode::kWhole) {
       EXPECT_EQ(items, row.group_items);
     }
   }
@@ -44,8 +44,9 @@ TEST(AttentionPlanCuda, SpansOfFewRowsAreDealtOut) {
   const std::vector<int32_t> table(100, 3);
   AttentionPlanCuda plan;
   for (const int32_t position : {0, 63, 64, 1000, 4095, 4096, 6000}) {
-    plan.build(std::vector{prefix_row(position, table.data())}, 8, kMultiprocessors, kMostPartials);
-    EXPECT_FALSE(plan.whole);
+    plan.build(std::vector{prefix_row(position, table.data())}, 8, kMultiprocessors, kMostPartials,
+               false);
+    EXPECT_EQ(plan.mode, AttentionMode::kSplit);
     EXPECT_EQ(plan.num_groups, 1);
     EXPECT_EQ(plan.num_partials, num_spans(position));
     EXPECT_EQ(plan.items.size(), static_cast<size_t>(num_spans(position)));
@@ -60,12 +61,12 @@ TEST(AttentionPlanCuda, ManyRowsAreWorkedOnWhole) {
     rows.push_back(prefix_row(position, table.data()));
   }
   AttentionPlanCuda plan;
-  plan.build(rows, 8, kMultiprocessors, kMostPartials);
-  EXPECT_TRUE(plan.whole);
+  plan.build(rows, 8, kMultiprocessors, kMostPartials, false);
+  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
   EXPECT_EQ(plan.items.size(), 38u);
   expect_covered(plan);
-  plan.build(std::span(rows).subspan(0, 20), 8, kMultiprocessors, /*most_partials=*/3);
-  EXPECT_TRUE(plan.whole);
+  plan.build(std::span(rows).subspan(0, 20), 8, kMultiprocessors, /*most_partials=*/3, false);
+  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
 }
 
 TEST(AttentionPlanCuda, GroupsHoldOneSequenceAndOneLengthOfSpans) {
@@ -76,7 +77,7 @@ TEST(AttentionPlanCuda, GroupsHoldOneSequenceAndOneLengthOfSpans) {
   }
   rows.push_back(prefix_row(10, second.data()));
   AttentionPlanCuda plan;
-  plan.build(rows, 2, kMultiprocessors, kMostPartials);
+  plan.build(rows, 2, kMultiprocessors, kMostPartials, false);
   expect_covered(plan);
   EXPECT_EQ(plan.num_groups, 3);  // 4090 .. 4095, 4096 .. 4099, the other sequence
   std::map<int32_t, int32_t> sizes;
@@ -101,11 +102,58 @@ TEST(AttentionPlanCuda, AncestorsBecomePhysicalSlots) {
                             .block_table = table.data(),
                             .ancestors = ancestors.data()};
   AttentionPlanCuda plan;
-  plan.build(std::vector{row}, 1, kMultiprocessors, kMostPartials);
+  plan.build(std::vector{row}, 1, kMultiprocessors, kMostPartials, false);
   EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{5 * 64 + 6, 5 * 64 + 8, 9 * 64 + 2}));
   EXPECT_EQ(plan.tables, table);
   EXPECT_EQ(plan.items[0].stable_tokens, 130);
   EXPECT_EQ(plan.items[0].prefix_tokens, 70);
+}
+
+// A verification of a tree, one of whose nodes an earlier step has worked on.
+TEST(AttentionPlanCuda, FusedGroupsListTheKeysPastThePrefix) {
+  const std::vector<int32_t> table = {7, 5};
+  const std::vector<int32_t> first = {70, 71}, second = {70, 72}, third = {70, 72, 73};
+  const auto row = [&](int32_t position, int32_t slot, const std::vector<int32_t>& ancestors) {
+    return AttentionRow{.position = position,
+                        .boundary = 70,
+                        .slot = slot,
+                        .block_table = table.data(),
+                        .ancestors = ancestors.data()};
+  };
+  const std::vector<AttentionRow> rows = {row(71, 71, first), row(71, 72, second),
+                                          row(72, 73, third)};
+  AttentionPlanCuda plan;
+  plan.build(rows, 1, kMultiprocessors, kMostPartials, true);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  expect_covered(plan);
+  // Slot 70 lies in the cache; the others are this step's rows.
+  EXPECT_EQ(plan.extras, (std::vector<int32_t>{5 * 64 + 6, ~0, ~1, ~2}));
+  EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{0, 1, 0, 2, 0, 2, 3}));
+  ASSERT_EQ(plan.items.size(), 2u);
+  EXPECT_EQ(plan.items[0].num_extras, 0);
+  EXPECT_EQ(plan.items[1].num_extras, 4);
+  EXPECT_FALSE(plan.items[0].appends);
+  EXPECT_TRUE(plan.items[1].appends);
+}
+
+TEST(AttentionPlanCuda, PrefixRowsOfAStepAreExtrasWhereTheyAreFew) {
+  const std::vector<int32_t> table(100, 3);
+  std::vector<AttentionRow> rows;
+  for (int32_t position = 100; position < 120; ++position) {
+    rows.push_back(prefix_row(position, table.data()));
+  }
+  AttentionPlanCuda plan;
+  plan.build(rows, 1, kMultiprocessors, kMostPartials, true);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  expect_covered(plan);
+  EXPECT_EQ(plan.rows[19].boundary, 100);
+  EXPECT_EQ(plan.items.back().num_extras, 20);
+  for (int32_t position = 120; position < 180; ++position) {
+    rows.push_back(prefix_row(position, table.data()));
+  }
+  plan.build(rows, 1, kMultiprocessors, kMostPartials, true);
+  EXPECT_EQ(plan.mode, AttentionMode::kSplit);
+  expect_covered(plan);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Floor: two trips over the bus (the number of bytes or the token, then what they name).
+// Floor: two trips over the bus (the number of bytes or the token, then what they name). One thread
+// a block asks: loads that may not be cached do not share a trip, and 4,096 of them took 160 us.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -21,10 +22,14 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
   const int first = blockIdx.x * kThreads + threadIdx.x;
   const int threads = gridDim.x * kThreads;
   for (int i = first; i < call.clear_count; i += threads) call.to_clear[i] = 0;
+  __shared__ int32_t asked[2];
+  if (threadIdx.x < 2) {
+    const int offset = threadIdx.x == 0 ? call.bytes_offset : call.tokens_offset + 4 * blockIdx.x;
+    asked[threadIdx.x] = __ldcv(reinterpret_cast<const int32_t*>(call.source + offset));
+  }
+  __syncthreads();
   if (static_cast<int>(blockIdx.x) < call.rows) {
-    const auto* const tokens =
-        reinterpret_cast<const volatile int32_t*>(call.source + call.tokens_offset);
-    const int32_t token = tokens[blockIdx.x] - call.first_token;
+    const int32_t token = asked[1] - call.first_token;
     const bool ours = token >= 0 && token < call.table_tokens;
     const auto* const from = reinterpret_cast<const uint4*>(call.table + token * call.dim);
     auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.dim);
@@ -32,8 +37,7 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
       to[i] = ours ? from[i] : make_uint4(0, 0, 0, 0);
     }
   }
-  const int vectors =
-      *reinterpret_cast<const volatile int32_t*>(call.source + call.bytes_offset) / 16;
+  const int vectors = asked[0] / 16;
   const auto* const source = reinterpret_cast<const uint4*>(call.source);
   for (int i = first; i < vectors; i += threads) {
     reinterpret_cast<uint4*>(call.target)[i] = __ldcv(source + i);

@@ -31,6 +31,23 @@ __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ void store_shared_16(uint32_t address, uint4 v) {
+  asm volatile("st.shared.v4.u32 [%0],{%1,%2,%3,%4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w)
+               : "memory");
+}
+__device__ __forceinline__ void store_shared_4(uint32_t address, uint32_t v) {
+  asm volatile("st.shared.u32 [%0],%1;" ::"r"(address), "r"(v) : "memory");
+}
+__device__ __forceinline__ void store_shared_byte(uint32_t address, uint32_t v) {
+  asm volatile("st.shared.u8 [%0],%1;" ::"r"(address), "r"(v) : "memory");
+}
+__device__ __forceinline__ int load_shared_byte(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u8 %0,[%1];" : "=r"(v) : "r"(address) : "memory");
+  return static_cast<int>(v);
+}
+
 // (v & mask) | bits in one instruction, which takes one immediate operand: keep `bits` in a
 // register that the compiler cannot see through (opaque()), or it spends two.
 template <uint32_t kMask>
@@ -180,7 +197,6 @@ __device__ __forceinline__ float4 load_through_l2(const float* source) {
 }
 // Counts one arrival, after everything that this block's threads wrote before a __syncthreads().
 __device__ __forceinline__ void arrive_release(uint32_t* counter) {
-  __threadfence();
   asm volatile("red.release.gpu.global.add.u32 [%0],1;" ::"l"(counter) : "memory");
 }
 // Waits for `count` arrivals; false after about a second, when something is broken.

@@ -103,7 +103,8 @@ Status DecoderCuda::allocate(int64_t kv_blocks) {
   shape_ = {.kv_parts = config_.num_kv_heads * parts,
             .head_dim = config_.head_dim,
             .multiprocessors = multiprocessors,
-            .most_partials = static_cast<int32_t>(kPartialBytes / partial_bytes)};
+            .most_partials = static_cast<int32_t>(kPartialBytes / partial_bytes),
+            .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm)};
 
   const auto rows_of = [](int64_t width) {
     return static_cast<size_t>(kMostPassRows * width) * sizeof(__nv_bfloat16);
@@ -154,7 +155,7 @@ Status DecoderCuda::reserve_logits(int64_t rows) {
   return {};
 }
 
-Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, bool whole) {
+Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, AttentionMode mode) {
   const LayerWeightsCuda& layer = weights_.layers[layer_idx];
   const int64_t hidden = config_.hidden_size;
   const int64_t q_width = int64_t{config_.num_heads} * config_.head_dim;
@@ -196,23 +197,29 @@ Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, bool whole) {
                    .bias = layer.qkv_bias.data() == nullptr ? nullptr : bf16(layer.qkv_bias)},
                   stream));
   const PagedKvCuda kv = layer_kv(layer_idx);
-  FORERUN_RETURN_IF_ERROR(rope_append_cuda({.step = step,
-                                            .qkv = bf16(qkv_out_),
-                                            .qkv_stride = qkv_.width,
-                                            .k_offset = qkv_.k_offset,
-                                            .v_offset = qkv_.v_offset,
-                                            .q = bf16(q_),
-                                            .num_heads = config_.num_heads,
-                                            .rows = rows,
-                                            .kv = kv,
-                                            .q_norm = layer.q_norm.as<float>(),
-                                            .k_norm = layer.k_norm.as<float>(),
-                                            .eps = config_.rms_norm_eps},
-                                           stream));
+  if (mode != AttentionMode::kFused) {
+    FORERUN_RETURN_IF_ERROR(rope_append_cuda({.step = step,
+                                              .qkv = bf16(qkv_out_),
+                                              .qkv_stride = qkv_.width,
+                                              .k_offset = qkv_.k_offset,
+                                              .v_offset = qkv_.v_offset,
+                                              .q = bf16(q_),
+                                              .num_heads = config_.num_heads,
+                                              .rows = rows,
+                                              .kv = kv,
+                                              .q_norm = layer.q_norm.as<float>(),
+                                              .k_norm = layer.k_norm.as<float>(),
+                                              .eps = config_.rms_norm_eps},
+                                             stream));
+  }
   const int64_t flags = int64_t{kMostPassRows} * shape_.kv_parts;
   FORERUN_RETURN_IF_ERROR(attention_cuda(
       {.step = step,
        .q = bf16(q_),
+       .qkv = bf16(qkv_out_),
+       .qkv_stride = qkv_.width,
+       .k_offset = qkv_.k_offset,
+       .v_offset = qkv_.v_offset,
        .attended = bf16(attended_),
        .attended_stride = q_width,
        .num_heads = config_.num_heads,
@@ -223,7 +230,7 @@ Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, bool whole) {
        .to_clear = arrivals_.as<uint32_t>() + static_cast<int64_t>((layer_idx + 1) % 2) * flags,
        .failed = failed_.as<uint32_t>(),
        .early = layer_idx > 0,
-       .whole = whole},
+       .mode = mode},
       stream));
   FORERUN_RETURN_IF_ERROR(add_linear(layer.o, attended_, q_width, layer.o_bias));
   FORERUN_RETURN_IF_ERROR(normalize(layer.post_attention_norm));
@@ -239,7 +246,7 @@ Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, bool whole) {
 }
 
 Status DecoderCuda::submit(GraphKey key) {
-  const auto [rows, wanted, whole] = key;
+  const auto [rows, wanted, mode] = key;
   FORERUN_RETURN_IF_ERROR(
       embedding_cuda({.source = pinned_step_.data(),
                       .target = step_.data(),
@@ -254,7 +261,7 @@ Status DecoderCuda::submit(GraphKey key) {
                       .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
                      stream_.get()));
   for (size_t layer_idx = 0; layer_idx < weights_.layers.size(); ++layer_idx) {
-    FORERUN_RETURN_IF_ERROR(submit_layer(layer_idx, rows, whole));
+    FORERUN_RETURN_IF_ERROR(submit_layer(layer_idx, rows, mode));
   }
   if (wanted == 0) return {};
   FORERUN_RETURN_IF_ERROR(rms_norm_cuda({.input = hidden_.as<__nv_bfloat16>(),
@@ -286,7 +293,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   }
   std::memcpy(pinned_step_.data(), block_.bytes().data(), block_.bytes().size());
   const int32_t wanted = block_.num_wanted();
-  const GraphKey key{bucket(block_.num_rows()), wanted == 0 ? 0 : bucket(wanted), block_.whole()};
+  const GraphKey key{bucket(block_.num_rows()), wanted == 0 ? 0 : bucket(wanted), block_.mode()};
   auto graph = graphs_.find(key);
   if (graph == graphs_.end()) {
     FORERUN_ASSIGN_OR_RETURN(Graph captured, Graph::capture(stream_, [&] { return submit(key); }));

@@ -36,9 +36,8 @@ class DecoderCuda : public Decoder {
   const Stream& stream() const { return stream_; }
 
  private:
-  // Rows rounded up to what a graph is made for, logits' rows likewise, and whether attention is
-  // whole (AttentionPlanCuda).
-  using GraphKey = std::tuple<int32_t, int32_t, bool>;
+  // Rows rounded up to what a graph is made for, logits' rows likewise, and how attention works.
+  using GraphKey = std::tuple<int32_t, int32_t, AttentionMode>;
 
   DecoderCuda(const ModelConfig& config, int32_t device, Stream stream)
       : config_(config), device_(device), stream_(std::move(stream)) {}
@@ -46,7 +45,7 @@ class DecoderCuda : public Decoder {
   Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row);
   // Submits all kernels of a pass.
   Status submit(GraphKey key);
-  Status submit_layer(size_t layer_idx, int32_t rows, bool whole);
+  Status submit_layer(size_t layer_idx, int32_t rows, AttentionMode mode);
   PagedKvCuda layer_kv(size_t layer_idx) const;
   int64_t kv_block_stride() const { return int64_t{config_.num_layers} * layer_kv_bytes_; }
   Status reserve_logits(int64_t rows);

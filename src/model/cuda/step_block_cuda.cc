@@ -54,7 +54,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end, const Step
     header.tokens[local] = from.token;
     if (from.wants_logits) header.wanted[num_wanted_++] = local;
   }
-  plan_.build(rows_, shape.kv_parts, shape.multiprocessors, shape.most_partials);
+  plan_.build(rows_, shape.kv_parts, shape.multiprocessors, shape.most_partials, shape.may_fuse);
 
   Writer writer(&bytes_);
   AttentionStepCuda& attention = header.attention;
@@ -65,6 +65,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end, const Step
   attention.items_offset = writer.append(std::span<const AttentionItemCuda>(plan_.items));
   attention.tables_offset = writer.append(std::span<const int32_t>(plan_.tables));
   attention.ancestors_offset = writer.append(std::span<const int32_t>(plan_.ancestors));
+  attention.extras_offset = writer.append(std::span<const int32_t>(plan_.extras));
   attention.kv_slots_offset = writer.reserve<int32_t>(rows_.size());
   auto* const kv_slots = writer.place<int32_t>(attention.kv_slots_offset);
   for (size_t i = 0; i < rows_.size(); ++i) {

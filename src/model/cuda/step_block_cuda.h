@@ -34,6 +34,7 @@ struct StepShapeCuda {
   int32_t head_dim = 0;
   int32_t multiprocessors = 132;
   int32_t most_partials = 0;
+  bool may_fuse = false;  // can_fuse_rope()
 };
 
 // Reusable: keeps its memory.
@@ -45,7 +46,7 @@ class StepBlockCuda {
 
   int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
   int32_t num_wanted() const { return num_wanted_; }
-  bool whole() const { return plan_.whole; }
+  AttentionMode mode() const { return plan_.mode; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
