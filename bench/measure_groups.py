@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import statistics
 import tempfile
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from recorder import Recorder, record_sections, relative
 
 
 def measure_forward(rec: Recorder) -> None:
-    """A forward of the demo target, in turns, so that both see the same machine."""
-    rounds = 5
+    """A forward of the demo target. In turns, and the fastest counts: of two busy cores, the times
+    at which nobody else had one."""
+    rounds = 7
     times: dict[tuple[str, int], list[float]] = {}
     command = []
     for _ in range(rounds):
@@ -34,11 +34,11 @@ def measure_forward(rec: Recorder) -> None:
                 rows = int(row["name"].split("rows:")[1].split("/")[0])
                 times.setdefault((teams, rows), []).append(row["real_time"])
     for rows in (1, 8, 64):
-        team = statistics.median(times["2", rows])
-        group = statistics.median(times["1+1", rows])
+        team = min(times["2", rows])
+        group = min(times["1+1", rows])
         rec.add(f"demo target, forward of {rows} rows: one device of 2 threads over two of 1",
                 team / group, "ratio", relative(shlex.join(command)),
-                note=f"{team:.3f} ms against {group:.3f} ms, medians of {rounds} runs in turns")
+                note=f"{team:.3f} ms against {group:.3f} ms, the fastest of {rounds} runs in turns")
 
 
 def measure_engine(rec: Recorder) -> None:
@@ -46,9 +46,10 @@ def measure_engine(rec: Recorder) -> None:
     models = [("demo pair", "models/demo-target", 128)]
     if rec.args.grown:
         models.append(("1B shape, bf16", rec.args.grown, 48))
+    rounds = 5
     for what, model, tokens in models:
         rates: dict[tuple[str, str], list[float]] = {}
-        for _ in range(3):
+        for _ in range(rounds):
             for devices in ("cpu:0-1", "cpu:0,cpu:1"):
                 out = str(Path(tempfile.gettempdir()) / "forerun-groups.json")
                 command = [rec.args.forerun, "bench", "--model", model, "--draft",
@@ -60,11 +61,11 @@ def measure_engine(rec: Recorder) -> None:
                 for row in json.loads(Path(out).read_text())["workloads"]["code"]:
                     rates.setdefault((devices, row["strategy"]), []).append(row["tokens_per_s"])
         for strategy in ("autoregressive", "serial_tree"):
-            team = statistics.median(rates["cpu:0-1", strategy])
-            group = statistics.median(rates["cpu:0,cpu:1", strategy])
+            team = max(rates["cpu:0-1", strategy])
+            group = max(rates["cpu:0,cpu:1", strategy])
             rec.add(f"{what}, {strategy}, code: cpu:0,cpu:1 over cpu:0-1", group / team, "ratio",
                     relative(shlex.join(command)),
-                    note=f"{group:.1f} against {team:.1f} tokens/s, medians of 3 runs in turns")
+                    note=f"{group:.1f} against {team:.1f} tokens/s, the fastest of {rounds} runs in turns")
 
 
 if __name__ == "__main__":
