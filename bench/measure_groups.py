@@ -3,7 +3,9 @@
 
     scripts/demo >/dev/null                      # builds
     cmake --build build/cpu-release --target model_bench
-    bench/measure_groups.py forward engine --out bench/results/groups.json [--grown DIR]
+    bench/measure_groups.py forward engine --out bench/results/groups.json
+    tools/grow_model.py models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b
+    bench/measure_groups.py grown --grown /tmp/1b --out bench/results/groups.json
 
 Sections given are replaced in --out; the others stay. Run it on a quiet machine.
 """
@@ -41,32 +43,35 @@ def measure_forward(rec: Recorder) -> None:
                 note=f"{team:.3f} ms against {group:.3f} ms, the fastest of {rounds} runs in turns")
 
 
+def compare(rec: Recorder, what: str, model: str, tokens: int, prompts: int, rounds: int) -> None:
+    """Plain decoding and speculation of whole requests, in turns."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for _ in range(rounds):
+        for devices in ("cpu:0-1", "cpu:0,cpu:1"):
+            out = str(Path(tempfile.gettempdir()) / "forerun-groups.json")
+            command = [rec.args.forerun, "bench", "--model", model, "--draft", "models/demo-draft",
+                       "--devices", devices, "--prompts", "bench/workloads/code.jsonl",
+                       "--strategies", "autoregressive,serial_tree", "--temperatures", "0",
+                       "--limit", str(prompts), "--repeat", "1", "--max-tokens", str(tokens)]
+            rec.run([*command, "--json", out])
+            for row in json.loads(Path(out).read_text())["workloads"]["code"]:
+                rates.setdefault((devices, row["strategy"]), []).append(row["tokens_per_s"])
+    for strategy in ("autoregressive", "serial_tree"):
+        team = max(rates["cpu:0-1", strategy])
+        group = max(rates["cpu:0,cpu:1", strategy])
+        rec.add(f"{what}, {strategy}, code: cpu:0,cpu:1 over cpu:0-1", group / team, "ratio",
+                relative(shlex.join(command)),
+                note=f"{group:.1f} against {team:.1f} tokens/s, the fastest of {rounds} runs")
+
+
 def measure_engine(rec: Recorder) -> None:
-    """Plain decoding and speculation of whole requests."""
-    models = [("demo pair", "models/demo-target", 128)]
-    if rec.args.grown:
-        models.append(("1B shape, bf16", rec.args.grown, 48))
-    rounds = 5
-    for what, model, tokens in models:
-        rates: dict[tuple[str, str], list[float]] = {}
-        for _ in range(rounds):
-            for devices in ("cpu:0-1", "cpu:0,cpu:1"):
-                out = str(Path(tempfile.gettempdir()) / "forerun-groups.json")
-                command = [rec.args.forerun, "bench", "--model", model, "--draft",
-                           "models/demo-draft", "--devices", devices, "--prompts",
-                           "bench/workloads/code.jsonl", "--strategies",
-                           "autoregressive,serial_tree", "--temperatures", "0", "--limit", "2",
-                           "--max-tokens", str(tokens)]
-                rec.run([*command, "--json", out])
-                for row in json.loads(Path(out).read_text())["workloads"]["code"]:
-                    rates.setdefault((devices, row["strategy"]), []).append(row["tokens_per_s"])
-        for strategy in ("autoregressive", "serial_tree"):
-            team = max(rates["cpu:0-1", strategy])
-            group = max(rates["cpu:0,cpu:1", strategy])
-            rec.add(f"{what}, {strategy}, code: cpu:0,cpu:1 over cpu:0-1", group / team, "ratio",
-                    relative(shlex.join(command)),
-                    note=f"{group:.1f} against {team:.1f} tokens/s, the fastest of {rounds} runs in turns")
+    compare(rec, "demo pair", "models/demo-target", tokens=128, prompts=2, rounds=5)
+
+
+def measure_grown(rec: Recorder) -> None:
+    compare(rec, "1B shape, bf16", rec.args.grown, tokens=32, prompts=1, rounds=2)
 
 
 if __name__ == "__main__":
-    record_sections(__doc__, {"forward": measure_forward, "engine": measure_engine})
+    record_sections(__doc__, {"forward": measure_forward, "engine": measure_engine,
+                              "grown": measure_grown})
