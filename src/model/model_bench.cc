@@ -23,15 +23,18 @@ struct Model {
   DecoderWeights weights;  // the same again, for the linear layers alone
 };
 
+// Threads of each device.
+using Teams = std::vector<int32_t>;
+
 // Null (with a message) where the model cannot be loaded.
-Model* model(const std::string& name, int32_t threads) {
-  static std::map<std::pair<std::string, int32_t>, std::unique_ptr<Model>> models;
-  std::unique_ptr<Model>& entry = models[{name, threads}];
+Model* model(const std::string& name, const Teams& teams) {
+  static std::map<std::pair<std::string, Teams>, std::unique_ptr<Model>> models;
+  std::unique_ptr<Model>& entry = models[{name, teams}];
   if (entry != nullptr) return entry.get();
   CpuDecoderOptions options;
   options.kv_blocks = kMaxTokens / kKvBlockTokens;
   auto loaded =
-      LoadedDecoder::open(FORERUN_SOURCE_DIR "/models/" + name, threads, std::move(options));
+      LoadedDecoder::open(FORERUN_SOURCE_DIR "/models/" + name, teams, std::move(options));
   if (!loaded.ok()) {
     std::fprintf(stderr, "%s\n", loaded.status().message().c_str());
     return nullptr;
@@ -47,9 +50,9 @@ Model* model(const std::string& name, int32_t threads) {
   return entry.get();
 }
 
-void forward(benchmark::State& state, const std::string& name, int32_t threads, int32_t rows,
+void forward(benchmark::State& state, const std::string& name, const Teams& teams, int32_t rows,
              int32_t context) {
-  Model* bench_model = model(name, threads);
+  Model* bench_model = model(name, teams);
   if (bench_model == nullptr) return state.SkipWithError("no such model");
   Decoder& decoder = *bench_model->loaded.decoder;
   SequenceDriver sequence(&decoder, SequenceDriver::blocks_for(kMaxTokens));
@@ -73,8 +76,8 @@ void forward(benchmark::State& state, const std::string& name, int32_t threads, 
       benchmark::Counter(rows, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void linears(benchmark::State& state, const std::string& name, int32_t threads, int32_t rows) {
-  Model* bench_model = model(name, threads);
+void linears(benchmark::State& state, const std::string& name, const Teams& teams, int32_t rows) {
+  Model* bench_model = model(name, teams);
   if (bench_model == nullptr) return state.SkipWithError("no such model");
   const ModelConfig& config = bench_model->loaded.checkpoint->config();
   CpuDeviceGroup& devices = *bench_model->loaded.devices;
@@ -114,18 +117,22 @@ void linears(benchmark::State& state, const std::string& name, int32_t threads, 
 
 void register_all() {
   for (const std::string name : {"demo-target", "demo-draft"}) {
-    for (const int32_t threads : {1, 2}) {
-      const std::string prefix = name + "/threads:" + std::to_string(threads);
+    // One device of one thread, of two, and two devices of one.
+    for (const auto& [teams_name, teams] : std::initializer_list<std::pair<std::string, Teams>>{
+             {"1", {1}}, {"2", {2}}, {"1+1", {1, 1}}}) {
+      const std::string prefix = name + "/threads:" + teams_name;
       for (const int32_t rows : {1, 2, 4, 8, 16, 64, 512}) {
         const std::string at_rows = "/rows:" + std::to_string(rows);
-        benchmark::RegisterBenchmark((prefix + at_rows + "/linears").c_str(), linears, name,
-                                     threads, rows)
-            ->Unit(benchmark::kMillisecond)
-            ->UseRealTime();
+        if (teams.size() == 1) {
+          benchmark::RegisterBenchmark((prefix + at_rows + "/linears").c_str(), linears, name,
+                                       teams, rows)
+              ->Unit(benchmark::kMillisecond)
+              ->UseRealTime();
+        }
         for (const int32_t context : {0, 500}) {
           benchmark::RegisterBenchmark(
               (prefix + at_rows + "/context:" + std::to_string(context)).c_str(), forward, name,
-              threads, rows, context)
+              teams, rows, context)
               ->Unit(benchmark::kMillisecond)
               ->UseRealTime();
         }
