@@ -2,7 +2,10 @@
 """Measures speculation in whole engines, emulated and simulated machines among them, and records it.
 
     scripts/demo >/dev/null                      # builds
-    bench/measure_engine.py table6 two_cores prefix --out bench/results/engine.json
+    bench/measure_engine.py table6 prefix round --out bench/results/engine.json
+    tools/grow_model.py models/demo-target --shape llama-3.2-1b --dtype bf16 --out /tmp/1b
+    tools/grow_model.py models/demo-draft --shape llama-3.2-1b --layers 5 --dtype bf16 --out /tmp/1b-draft
+    bench/measure_engine.py splits --grown /tmp/1b --grown-draft /tmp/1b-draft --out bench/results/engine.json
 
 Sections given are replaced in --out; the others stay. Run it on a quiet machine.
 """
@@ -94,30 +97,51 @@ def measure_table6(rec: Recorder) -> None:
                         parallel["command"], at_least=0.75)
 
 
-def measure_two_cores(rec: Recorder) -> None:
-    """One core for each model, against both cores for each in turn."""
-    rows = {}
-    for name, extra in (("serial_tree", []),
-                        ("parallel_tree", ["--target-devices", "cpu:0", "--draft-devices", "cpu:1"])):
-        out = str(Path(tempfile.gettempdir()) / "forerun-bench.json")
-        command = [rec.args.forerun, "bench", "--model", "models/demo-target", "--draft",
-                   "models/demo-draft", *extra, "--prompts", "bench/workloads/code.jsonl",
-                   "bench/workloads/prose.jsonl", "--strategies", f"autoregressive,{name}",
-                   "--limit", "4", "--repeat", "3"]
-        rec.run([*command, "--json", out])
-        for workload, found in json.loads(Path(out).read_text())["workloads"].items():
-            for row in found:
-                if row["strategy"] == name:
-                    rows[name, workload, row["temperature"]] = (row, relative(shlex.join(command)))
-    for (name, workload, temperature), (row, command) in rows.items():
-        if name == "serial_tree":
-            continue
-        serial = rows["serial_tree", workload, temperature][0]
-        kind = "greedy" if temperature == 0 else f"temperature {temperature:g}"
-        rec.add(f"parallel_tree on 1 + 1 cores over serial_tree on 2 in turn, {workload}, {kind}",
-                row["tokens_per_s"] / serial["tokens_per_s"], "ratio", command,
-                note=f"{row['tokens_per_s']:.0f} against {serial['tokens_per_s']:.0f} tokens/s; "
-                     f"identical {row['identical']}/{row['prompts']}")
+def bench_rows(rec: Recorder, pair: list[str], extra: list[str]) -> tuple[dict, str, str]:
+    """Rows of `forerun bench` by (strategy, workload, temperature), its command and its text."""
+    out = str(Path(tempfile.gettempdir()) / "forerun-bench.json")
+    command = [rec.args.forerun, "bench", *pair, *extra]
+    text = rec.run([*command, "--json", out])
+    rows = {(row["strategy"], workload, row["temperature"]): row
+            for workload, found in json.loads(Path(out).read_text())["workloads"].items()
+            for row in found}
+    return rows, relative(shlex.join(command)), text
+
+
+def measure_splits(rec: Recorder) -> None:
+    """One core for each model against both cores for each in turn, and what --auto makes of it."""
+    prompts = ["--prompts", "bench/workloads/code.jsonl", "bench/workloads/prose.jsonl"]
+    pairs = {"demo pair": (["--model", "models/demo-target", "--draft", "models/demo-draft"],
+                           [*prompts, "--limit", "4", "--repeat", "3"])}
+    if rec.args.grown and rec.args.grown_draft:
+        pairs["draft a third of the target"] = (
+            ["--model", rec.args.grown, "--draft", rec.args.grown_draft, "--draft-weights",
+             "as_stored"],
+            [*prompts, "--limit", "2", "--repeat", "1", "--warmup", "1", "--max-tokens", "48"])
+    for pair_name, (pair, workload) in pairs.items():
+        serial = bench_rows(rec, pair, [*workload, "--strategies", "serial_tree"])[0]
+        parallel, command, _ = bench_rows(
+            rec, pair, [*workload, "--strategies", "parallel_tree", "--target-devices", "cpu:0",
+                        "--draft-devices", "cpu:1"])
+        seconds = {"in turn": 0.0, "side by side": 0.0}
+        for (_, prompts_of, temperature), row in parallel.items():
+            in_turn = serial["serial_tree", prompts_of, temperature]
+            kind = "greedy" if temperature == 0 else f"temperature {temperature:g}"
+            rec.add(f"parallel_tree on 1 + 1 cores over serial_tree on 2 in turn, {pair_name}, "
+                    f"{prompts_of}, {kind}", row["tokens_per_s"] / in_turn["tokens_per_s"],
+                    "ratio", command,
+                    note=f"{row['tokens_per_s']:.1f} against {in_turn['tokens_per_s']:.1f} tokens/s")
+            seconds["in turn"] += 1.0 / in_turn["tokens_per_s"]
+            seconds["side by side"] += 1.0 / row["tokens_per_s"]
+        _, command, text = bench_rows(rec, pair, ["--auto", "--prompts",
+                                                  "bench/workloads/prose.jsonl", "--limit", "1",
+                                                  "--repeat", "1", "--max-tokens", "8",
+                                                  "--strategies", "auto"])
+        report = text[text.index("split: "):text.index("numeric fingerprint")]
+        kept = "in turn" if "in turn" in report[report.index("kept:"):] else "side by side"
+        rec.add(f"--auto keeps the faster split on 2 cores, {pair_name}",
+                seconds["in turn" if kept == "side by side" else "side by side"] / seconds[kept],
+                "ratio", command, at_least=1.0, note=re.sub(r" +", " ", report.strip()))
 
 
 def measure_prefix(rec: Recorder) -> None:
@@ -171,7 +195,7 @@ def measure_round(rec: Recorder) -> None:
                 shown, at_most=15)
 
 
-SECTIONS = {"emulated": measure_emulated, "table6": measure_table6, "two_cores": measure_two_cores,
+SECTIONS = {"emulated": measure_emulated, "table6": measure_table6, "splits": measure_splits,
             "prefix": measure_prefix, "round": measure_round}
 
 if __name__ == "__main__":

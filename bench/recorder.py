@@ -61,6 +61,7 @@ def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]]) -
     parser.add_argument("sections", nargs="+", choices=sorted(sections))
     parser.add_argument("--build", default="build/cpu-release")
     parser.add_argument("--grown", default="", help="the target grown to the 1B shape")
+    parser.add_argument("--grown-draft", default="", help="a draft for it, of a third of its cost")
     parser.add_argument("--prompts", nargs="*", default=[], help="instead of bench/workloads")
     parser.add_argument("--out", required=True)
     args = parser.parse_args()

@@ -44,6 +44,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command.add_option("--draft-devices", options.draft_devices,
                      "Devices of the draft alone, which then runs beside the target (default: both "
                      "models in turn on the target's)");
+  command.add_flag("--auto", options.try_splits,
+                   "Try splits of the devices between target and draft, keep the fastest");
   command.add_option("--emulate", options.emulate,
                      "Steps last what they take on another machine: FILE#NAME of bench/profiles");
   command.add_option("--weights", options.weights, "as_stored, bf16, f32 or int8")

@@ -172,4 +172,30 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
   return split;
 }
 
+namespace {
+
+std::string describe(const ModelPlacement& model) {
+  if (model.gpu) return "cuda:" + std::to_string(*model.gpu);
+  std::string text;
+  for (const CpuCores& device : model.devices) {
+    text += (text.empty() ? "" : ",") + std::string("cpu");
+    const std::vector<int32_t>& cores = device.cores;
+    for (size_t first = 0; first < cores.size();) {
+      size_t last = first;
+      while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
+      text += (first == 0 ? ":" : "+") + std::to_string(cores[first]);
+      if (last > first) text += "-" + std::to_string(cores[last]);
+      first = last + 1;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe(const Placement& placement) {
+  if (!placement.draft) return describe(placement.target) + ", both models in turn";
+  return "target " + describe(placement.target) + ", draft " + describe(*placement.draft);
+}
+
 }  // namespace forerun

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct Placement {
   ModelPlacement target;
   std::optional<ModelPlacement> draft;  // none: the target's, in turn
 };
+
+// "cpu:0-1, both models in turn" or "target cpu:0,cpu:1, draft cpu:2".
+std::string describe(const Placement& placement);
 
 // `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means one device
 // of all but the draft's processors. "cuda:1" names a GPU: processors then only sample, and two

@@ -2,27 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "drafts/draft_source.h"
 #include "engine/active_request.h"
+#include "engine/choose_split.h"
 #include "engine/device_spec.h"
 #include "engine/engine_loop.h"
-#include "engine/gpu.h"
-#include "engine/kv_plan.h"
+#include "engine/loaded_models.h"
 #include "engine/measure_costs.h"
 #include "engine/opened_model.h"
-#include "exec/cpu_step_runner.h"
 #include "exec/emulated/step_emulator.h"
-#include "exec/real_executor.h"
 #include "kernels/isa.h"
-#include "model/cpu_decoder.h"
-#include "model/decoder_memory.h"
-#include "model/memory_limit.h"
-#include "model/shard_plan.h"
 #include "planner/choose_strategy.h"
 #include "planner/cost_model.h"
 #include "sampling/validate.h"
@@ -65,14 +58,6 @@ Result<WeightOverride> parse_weights(const char* option, const std::string& name
                                                   "', accepted are as_stored, bf16, f32 and int8");
 }
 
-// A model with everything it runs on.
-struct Loaded {
-  OpenedModel opened;
-  CpuDeviceGroup* devices = nullptr;  // samples, and runs the passes where there is no gpu
-  std::optional<int32_t> gpu;
-  std::unique_ptr<Decoder> decoder;
-};
-
 class EngineImpl : public Engine {
  public:
   static Result<std::unique_ptr<Engine>> make(const EngineOptions& options);
@@ -81,10 +66,10 @@ class EngineImpl : public Engine {
   Result<std::shared_ptr<RequestStream>> submit(Request request) override;
   Result<std::vector<int32_t>> tokenize(const std::string& text,
                                         bool add_special_tokens) const override {
-    return target_->opened.tokenizer.encode(text, {.add_special_tokens = add_special_tokens});
+    return target_->tokenizer.encode(text, {.add_special_tokens = add_special_tokens});
   }
   std::string detokenize(const std::vector<int32_t>& tokens) const override {
-    return target_->opened.tokenizer.decode(tokens, /*skip_special=*/false);
+    return target_->tokenizer.decode(tokens, /*skip_special=*/false);
   }
   Result<std::string> apply_chat_template(const std::string& messages_json) const override;
   EmulationStats emulation() const override {
@@ -96,19 +81,20 @@ class EngineImpl : public Engine {
  private:
   explicit EngineImpl(const EngineOptions& options) : options_(options) {}
 
+  // Reads all but the weights; what is to be loaded, and where.
   Status open();
   // What the devices can compute with.
   Status check_numerics(Activation activation, WeightOverride weights) const;
-  Status plan_memory(Activation activation);
-  Status load(Loaded& model, const char* what, int64_t kv_blocks, Activation activation,
-              WeightOverride weights);
+  Status check_try_splits() const;
+  // Loads the models where they were placed; with try_splits, where they serve best.
+  Status load();
   Status start();
   Status emulate();
   void observe(const StepRecord& record);
   void fill_info();
   // Each model on a thread of its own: it has its own processors, or an emulated machine's.
   bool side_by_side() const {
-    return draft_devices_ || (draft_ && emulator_ && emulator_->profile().separate_devices);
+    return placement_.draft || (draft_ && emulator_ && emulator_->profile().separate_devices);
   }
   CostTable costs() const;
   // The options as a strategy takes them; "auto" becomes what fits this engine.
@@ -118,15 +104,16 @@ class EngineImpl : public Engine {
 
   EngineOptions options_;
   EngineInfo info_;
-  std::unique_ptr<CpuDeviceGroup> devices_;        // the target's
-  std::unique_ptr<CpuDeviceGroup> draft_devices_;  // null: the target's, in turn
-  std::unique_ptr<Loaded> target_, draft_;
-  KvPlan kv_plan_;
+  std::optional<OpenedModel> target_, draft_;
+  Placement placement_;
+  ModelsToLoad to_load_;
+  std::unique_ptr<LoadedModels> models_;
   std::unique_ptr<StepEmulator> emulator_;
   TraceRecorder recorder_;
   mutable std::mutex costs_mutex_;
-  CostModel costs_;        // under the mutex: Steps of either model report to it
-  StrategyChoice choice_;  // what "auto" means
+  CostModel costs_;                    // under the mutex: Steps of either model report to it
+  StrategyChoice choice_;              // what "auto" means
+  std::optional<ChosenSplit> chosen_;  // with try_splits; its models have become models_
   std::shared_ptr<SharedAcceptance> shared_acceptance_;
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
 };
@@ -139,6 +126,7 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
   FORERUN_RETURN_IF_ERROR(check_strategy_options(engine->strategy_options(probe)));
   FORERUN_RETURN_IF_ERROR(engine->emulate());
   FORERUN_RETURN_IF_ERROR(engine->open());
+  FORERUN_RETURN_IF_ERROR(engine->load());
   FORERUN_RETURN_IF_ERROR(engine->start());
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -151,9 +139,8 @@ Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(
       WeightOverride draft_weights,
       parse_weights("draft_weights", draft_weights_given ? options_.draft_weights : "as_stored"));
-  FORERUN_ASSIGN_OR_RETURN(const Placement placement,
-                           place_models(options_.devices, options_.draft_devices));
-  if (placement.draft && options_.draft.empty()) {
+  FORERUN_ASSIGN_OR_RETURN(placement_, place_models(options_.devices, options_.draft_devices));
+  if (placement_.draft && options_.draft.empty()) {
     return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options_.draft_devices +
                                                     "', but there is no draft model");
   }
@@ -162,115 +149,74 @@ Status EngineImpl::open() {
                                                     std::to_string(options_.max_active_requests) +
                                                     ", accepted are 1 and more");
   }
-  FORERUN_ASSIGN_OR_RETURN(devices_, CpuDeviceGroup::create({.devices = placement.target.devices}));
-  if (placement.draft) {
-    FORERUN_ASSIGN_OR_RETURN(draft_devices_,
-                             CpuDeviceGroup::create({.devices = placement.draft->devices}));
-  }
-  FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options_.model));
-  target_ = std::make_unique<Loaded>(
-      Loaded{std::move(target), devices_.get(), placement.target.gpu, nullptr});
+  FORERUN_RETURN_IF_ERROR(check_try_splits());
+  FORERUN_ASSIGN_OR_RETURN(target_, open_model(options_.model));
   if (!options_.draft.empty()) {
-    FORERUN_ASSIGN_OR_RETURN(OpenedModel draft, open_model(options_.draft));
-    CpuDeviceGroup* devices = draft_devices_ ? draft_devices_.get() : devices_.get();
-    const ModelPlacement& at = placement.draft ? *placement.draft : placement.target;
-    draft_ = std::make_unique<Loaded>(Loaded{std::move(draft), devices, at.gpu, nullptr});
-    const Status same = check_same_tokenizer(target_->opened.tokenizer, draft_->opened.tokenizer);
+    FORERUN_ASSIGN_OR_RETURN(draft_, open_model(options_.draft));
+    const Status same = check_same_tokenizer(target_->tokenizer, draft_->tokenizer);
     if (!same.ok()) {
       return same.with_context("draft " + options_.draft + " has another tokenizer than " +
                                options_.model);
     }
-  }
-  FORERUN_RETURN_IF_ERROR(check_numerics(activation, weights));
-  FORERUN_RETURN_IF_ERROR(plan_memory(activation));
-  FORERUN_RETURN_IF_ERROR(load(*target_, "target", kv_plan_.target_blocks, activation, weights));
-  if (draft_) {
-    const auto& stored = draft_->opened.checkpoint.config().quantization;
+    const auto& stored = draft_->checkpoint.config().quantization;
     // Small models are bound by their weights' bytes; int8 costs guesses next to nothing.
     if (!draft_weights_given && stored.kind == QuantizationConfig::Kind::kNone) {
       draft_weights = WeightOverride::kInt8;
     }
-    FORERUN_RETURN_IF_ERROR(
-        load(*draft_, "draft", kv_plan_.draft_blocks, activation, draft_weights));
   }
+  FORERUN_RETURN_IF_ERROR(check_numerics(activation, weights));
+  to_load_.models = {{{&*target_, weights}, {draft_ ? &*draft_ : nullptr, draft_weights}}};
+  to_load_.activation = activation;
+  to_load_.options = &options_;
   return Status();
 }
 
 Status EngineImpl::check_numerics(Activation activation, WeightOverride weights) const {
-  const bool any_gpu = target_->gpu || (draft_ && draft_->gpu);
+  const bool any_gpu = placement_.target.gpu || (placement_.draft && placement_.draft->gpu);
   if (!any_gpu) return Status();
   if (activation != Activation::kBf16) {
     return Status(StatusCode::kUnsupported,
                   "activations: found '" + options_.activations + "'; on a GPU bf16 is accepted");
   }
-  if (target_->gpu && weights != WeightOverride::kAsStored) {
+  if (placement_.target.gpu && weights != WeightOverride::kAsStored) {
     return Status(StatusCode::kUnsupported,
                   "weights: found '" + options_.weights + "'; on a GPU as_stored is accepted");
   }
   return Status();
 }
 
-Status EngineImpl::plan_memory(Activation activation) {
-  std::vector<KvMemory> memories;
-  int32_t longest_context = std::numeric_limits<int32_t>::max();
-  for (const Loaded* model : {target_.get(), draft_.get()}) {
-    if (model == nullptr) continue;
-    const Checkpoint& checkpoint = model->opened.checkpoint;
-    longest_context = std::min(longest_context, checkpoint.config().max_position);
-    const std::string name = model->gpu ? "cuda:" + std::to_string(*model->gpu) : "this machine";
-    auto memory = std::find_if(memories.begin(), memories.end(),
-                               [&](const KvMemory& other) { return other.name == name; });
-    if (memory == memories.end()) {
-      int64_t available = memory_limit().available_bytes;
-      if (model->gpu) {
-        FORERUN_ASSIGN_OR_RETURN(const GpuMemory gpu, gpu_memory(*model->gpu));
-        available = gpu.free_bytes;
-      }
-      memory = memories.insert(memories.end(), {name, available, 0, {}});
-    }
-    if (model->gpu) {
-      const GpuModelMemory needs = gpu_model_memory(checkpoint);
-      memory->available_bytes -= needs.weight_bytes + needs.buffer_bytes;
-      memory->default_bytes = memory->available_bytes / 10 * 9;
-      memory->token_bytes.push_back(needs.kv_block_bytes / kKvBlockTokens);
-      continue;
-    }
-    auto plan = make_shard_plan(checkpoint.config(), model->devices->degree(),
-                                checkpoint.config().vocab_size);
-    if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-    for (const DecoderMemory& device :
-         estimate_group_memory(checkpoint, WeightOverride::kAsStored, activation, *plan)) {
-      memory->token_bytes.push_back(device.kv_bytes_per_token);
-    }
-    memory->default_bytes = memory->available_bytes / 2;
+Status EngineImpl::check_try_splits() const {
+  if (!options_.try_splits) return Status();
+  const auto refused = [](const std::string& found) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "auto: splits of the processors between target and draft are to be tried; found " + found);
+  };
+  if (options_.draft.empty()) return refused("no draft model");
+  if (placement_.draft) {
+    return refused("draft devices '" + options_.draft_devices + "'; accepted beside it: none");
   }
-  FORERUN_ASSIGN_OR_RETURN(kv_plan_,
-                           plan_kv(options_, longest_context, draft_ != nullptr, memories));
+  if (placement_.target.gpu) {
+    return refused("devices '" + options_.devices + "'; accepted beside it: processors");
+  }
+  if (emulator_) return refused("a machine to emulate; accepted beside it: none");
   return Status();
 }
 
-Status EngineImpl::load(Loaded& model, const char* what, int64_t kv_blocks, Activation activation,
-                        WeightOverride weights) {
-  std::function<void(double)> progress;
-  if (options_.on_progress) {
-    progress = [this, what](double fraction) {
-      options_.on_progress(std::string("loading ") + what, fraction);
-    };
-  }
-  if (model.gpu) {
-    FORERUN_ASSIGN_OR_RETURN(model.decoder,
-                             load_on_gpu(model.opened.checkpoint, *model.gpu, kv_blocks,
-                                         model.opened.live_vocab(), std::move(progress)));
+Status EngineImpl::load() {
+  if (!options_.try_splits) {
+    FORERUN_ASSIGN_OR_RETURN(models_, LoadedModels::load(to_load_, placement_));
     return Status();
   }
-  CpuDecoderOptions options;
-  options.activation = activation;
-  options.weights = weights;
-  options.kv_blocks = kv_blocks;
-  options.live_vocab = model.opened.live_vocab();
-  options.progress = std::move(progress);
-  FORERUN_ASSIGN_OR_RETURN(
-      model.decoder, CpuDecoder::load(model.opened.checkpoint, model.devices, std::move(options)));
+  std::vector<std::vector<int32_t>> prompts;
+  for (const char* text : {"def main(args):\n    ", "The old house stood at the end of the"}) {
+    FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
+                             target_->tokenizer.encode(text, {.add_special_tokens = true}));
+    prompts.push_back(std::move(prompt));
+  }
+  FORERUN_ASSIGN_OR_RETURN(chosen_, choose_split(to_load_, splits_of(placement_), prompts));
+  models_ = std::move(chosen_->models);
+  placement_ = models_->placement();
   return Status();
 }
 
@@ -308,34 +254,21 @@ CostTable EngineImpl::costs() const {
 }
 
 Status EngineImpl::start() {
-  const auto runner_of = [&](const std::unique_ptr<Loaded>& model) -> std::unique_ptr<StepRunner> {
-    if (!model) return nullptr;
-    auto runner = std::make_unique<CpuStepRunner>(model->decoder.get(), model->devices,
-                                                  model->opened.live_vocab());
-    if (!emulator_) return runner;
-    return emulator_->wrap(model == target_ ? Role::kTarget : Role::kDraft, std::move(runner));
-  };
-  RealExecutorOptions executor_options;
-  executor_options.runners[static_cast<size_t>(Role::kTarget)] = runner_of(target_);
-  executor_options.runners[static_cast<size_t>(Role::kDraft)] = runner_of(draft_);
-  executor_options.threaded.fill(side_by_side());
-  if (draft_devices_) {
-    executor_options.on_thread_start = [this](Role role) {
-      (role == Role::kTarget ? target_ : draft_)->devices->pin_caller();
-    };
-  }
-  executor_options.on_step = [this](const StepRecord& record) { observe(record); };
-  executor_options.trace = options_.trace;
-  auto executor = std::make_unique<RealExecutor>(std::move(executor_options));
+  auto executor =
+      models_->make_executor({.emulator = emulator_.get(),
+                              .on_step = [this](const StepRecord& record) { observe(record); },
+                              .trace = options_.trace});
   if (emulator_) {
     costs_ = costs_of(emulator_->profile());
+  } else if (chosen_) {
+    costs_ = chosen_->costs;
   } else {
     FORERUN_ASSIGN_OR_RETURN(
-        costs_, measure_costs(*executor, draft_ != nullptr, kv_plan_.max_context_tokens,
+        costs_, measure_costs(*executor, draft_.has_value(), models_->kv_plan().max_context_tokens,
                               options_.on_progress));
   }
   choice_ = choose_strategy(
-      {.costs = costs_.table(), .has_draft_model = draft_ != nullptr, .rank_chances = {}});
+      {.costs = costs_.table(), .has_draft_model = draft_.has_value(), .rank_chances = {}});
   shared_acceptance_ = std::make_shared<SharedAcceptance>();
   fill_info();
   loop_ = std::make_unique<EngineLoop>(
@@ -352,10 +285,12 @@ Status EngineImpl::start() {
 }
 
 void EngineImpl::fill_info() {
-  const ModelConfig& config = target_->opened.checkpoint.config();
-  info_.model_name = target_->opened.checkpoint.dir().filename().string();
-  const std::string backend = target_->gpu ? "cuda" : std::string("cpu ") + isa_name(current_isa());
-  info_.numeric_fingerprint = backend + " tp" + std::to_string(devices_->degree()) + " weights=" +
+  const ModelConfig& config = target_->checkpoint.config();
+  info_.model_name = target_->checkpoint.dir().filename().string();
+  const std::string backend =
+      placement_.target.gpu ? "cuda" : std::string("cpu ") + isa_name(current_isa());
+  info_.numeric_fingerprint = backend + " tp" + std::to_string(models_->target_degree()) +
+                              " weights=" +
                               (options_.weights != "as_stored" ? options_.weights
                                : config.quantization.kind == QuantizationConfig::Kind::kAwq
                                    ? "awq-int4"
@@ -365,13 +300,16 @@ void EngineImpl::fill_info() {
     const StepProfile& profile = emulator_->profile();
     info_.emulated = profile.name + ": " + profile.machine + " (" + profile.source + ")";
   }
-  info_.planner_report = describe_costs(costs_.table(), draft_ != nullptr) + choice_.report;
+  info_.planner_report = describe_costs(costs_.table(), draft_.has_value()) + choice_.report;
   if (side_by_side()) info_.planner_report += "the draft has its own processors: parallel_tree\n";
-  info_.max_context_tokens = kv_plan_.max_context_tokens;
-  info_.kv_bytes = kv_plan_.target_blocks * target_->decoder->kv_block_bytes();
-  if (draft_) info_.kv_bytes += kv_plan_.draft_blocks * draft_->decoder->kv_block_bytes();
-  info_.eos_token_ids = target_->opened.eos_token_ids();
-  info_.default_sampling = default_sampling(target_->opened.defaults);
+  if (chosen_) {
+    info_.planner_report +=
+        chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";
+  }
+  info_.max_context_tokens = models_->kv_plan().max_context_tokens;
+  info_.kv_bytes = models_->kv_bytes();
+  info_.eos_token_ids = target_->eos_token_ids();
+  info_.default_sampling = default_sampling(target_->defaults);
 }
 
 StrategyOptions EngineImpl::strategy_options(const Request& request) const {
@@ -382,6 +320,7 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
     // Guesses from the text so far cost nothing; the adaptive shape decides whether they pay.
     options.name = draft_ && wanted.source.empty() ? choice_.name : "serial_tree";
     if (side_by_side()) options.name = "parallel_tree";
+    if (chosen_) options.extra_draft_steps = chosen_->plan.extra_draft_steps;
   }
   options.shape = wanted.shape;
   options.source = wanted.source;
@@ -390,8 +329,8 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   options.draft_width = wanted.draft_width;
   options.draft_depth = wanted.draft_depth;
   options.has_draft_model = !options_.draft.empty();
-  if (target_) options.target_vocab = target_->opened.live_vocab();
-  if (draft_) options.draft_vocab = draft_->opened.live_vocab();
+  if (target_) options.target_vocab = target_->live_vocab();
+  if (draft_) options.draft_vocab = draft_->live_vocab();
   options.record_rounds = request.record_rounds || options_.trace;
   // What parallel_tree does not take is serial_tree's.
   if (wanted.strategy == "auto" && options.name == "parallel_tree" &&
@@ -405,15 +344,15 @@ Status EngineImpl::check_prompt(Request& request) const {
   if (request.prompt_tokens.empty()) {
     FORERUN_ASSIGN_OR_RETURN(
         request.prompt_tokens,
-        target_->opened.tokenizer.encode(request.prompt,
-                                         {.add_special_tokens = request.add_special_tokens}));
+        target_->tokenizer.encode(request.prompt,
+                                  {.add_special_tokens = request.add_special_tokens}));
   }
   if (request.prompt_tokens.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   "prompt: it is empty, and the tokenizer adds nothing to it; at least one token "
                   "is needed");
   }
-  const int32_t vocab = target_->opened.live_vocab();
+  const int32_t vocab = target_->live_vocab();
   for (const int32_t token : request.prompt_tokens) {
     if (token < 0 || token >= vocab) {
       return Status(StatusCode::kInvalidArgument, "prompt: found token " + std::to_string(token) +
@@ -431,7 +370,7 @@ Status EngineImpl::check_prompt(Request& request) const {
 }
 
 Status EngineImpl::check_request(Request& request) const {
-  FORERUN_RETURN_IF_ERROR(validate_sampling_params(request.sampling, target_->opened.live_vocab()));
+  FORERUN_RETURN_IF_ERROR(validate_sampling_params(request.sampling, target_->live_vocab()));
   FORERUN_RETURN_IF_ERROR(check_strategy_options(strategy_options(request)));
   if (request.max_new_tokens < 1) {
     return Status(StatusCode::kInvalidArgument, "max_tokens: found " +
@@ -448,14 +387,14 @@ Status EngineImpl::check_request(Request& request) const {
 Result<std::shared_ptr<RequestStream>> EngineImpl::submit(Request request) {
   FORERUN_RETURN_IF_ERROR(check_request(request));
   auto stream = std::make_shared<EventStream>([waker = loop_->waker()] { waker->wake(); });
-  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), target_->opened.tokenizer,
+  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), target_->tokenizer,
                                                 info_.eos_token_ids, stream));
   return std::shared_ptr<RequestStream>(std::move(stream));
 }
 
 Result<std::string> EngineImpl::apply_chat_template(const std::string& messages_json) const {
   FORERUN_ASSIGN_OR_RETURN(const ChatTemplate chat_template,
-                           ChatTemplate::load(target_->opened.checkpoint.dir()));
+                           ChatTemplate::load(target_->checkpoint.dir()));
   ChatInput input;
   input.messages_json = messages_json;
   input.add_generation_prompt = true;

@@ -77,6 +77,7 @@ Status check_sizes_and_source(const StrategyOptions& options) {
   FORERUN_RETURN_IF_ERROR(check_range("verify_tokens", options.verify_tokens, 1, kMaxVerifyTokens));
   FORERUN_RETURN_IF_ERROR(check_range("draft_width", options.draft_width, 1, kMaxVerifyTokens));
   FORERUN_RETURN_IF_ERROR(check_range("draft_depth", options.draft_depth, 1, kMaxDepth));
+  FORERUN_RETURN_IF_ERROR(check_range("extra_draft_steps", options.extra_draft_steps, 0, 1));
   FORERUN_RETURN_IF_ERROR(
       check_range("children_per_leaf", options.children_per_leaf, 0, kMaxChildren));
   auto sources = make_draft_source(source_of(options));
@@ -191,6 +192,7 @@ Result<std::unique_ptr<Strategy>> make_strategy(const StrategyOptions& options,
                                     .draft_width = options.draft_width,
                                     .draft_depth = options.draft_depth,
                                     .sizes_from_costs = options.shape == "adaptive",
+                                    .extra_draft_steps = options.extra_draft_steps,
                                     .children_per_leaf = options.children_per_leaf,
                                     .target_vocab = options.target_vocab,
                                     .draft_vocab = options.draft_vocab,

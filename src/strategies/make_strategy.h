@@ -32,6 +32,9 @@ struct StrategyOptions {
   // d: draft steps a round of "best" (parallel_tree: while a verification runs), length of "chain";
   // 1 to 64.
   int32_t draft_depth = 4;
+  // parallel_tree of "adaptive": draft steps while a verification runs, beyond as many as fit into
+  // it; 0 or 1 (SwiftSpec §3.1's d of r or r + 1).
+  int32_t extra_draft_steps = 0;
   // Guesses asked for at each node run by the draft, "best" and "adaptive"; 1 to 64. 0: as many as
   // may be of use.
   int32_t children_per_leaf = 0;

@@ -43,7 +43,7 @@ void ParallelTree::on_costs(const CostTable& costs) {
   };
   width_ = kMinWidth;
   while (width_ < kMaxWidth && 4 * steps_of(2 * width_) > 3 * steps_of(width_)) width_ *= 2;
-  depth_ = steps_of(width_);
+  depth_ = steps_of(width_) + config_.extra_draft_steps;
 }
 
 void ParallelTree::start(const RequestView& request, StrategyOutput& out) {

@@ -36,6 +36,7 @@ struct ParallelTreeConfig {
   int32_t draft_width = 8;        // w: leaves that a draft step runs while the target verifies
   int32_t draft_depth = 4;        // d: such steps a verification
   bool sizes_from_costs = false;  // w and d follow from the costs told, once they are measured
+  int32_t extra_draft_steps = 0;  // d beyond what follows from them
   int32_t children_per_leaf = 0;  // as in StrategyOptions
   int32_t target_vocab = 0;
   int32_t draft_vocab = 0;

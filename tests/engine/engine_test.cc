@@ -106,6 +106,47 @@ TEST_F(EngineTest, AutoMeansParallelTreeWhereTheDraftHasItsOwnProcessors) {
   EXPECT_NE(engine->info().planner_report.find("parallel_tree"), std::string::npos);
 }
 
+TEST_F(EngineTest, TryingSplitsKeepsOneAndChangesNoToken) {
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  EngineOptions options;
+  options.devices = processors[0] + "+" + processors[1].substr(4);
+  options.try_splits = true;
+  const auto engine = make(options);
+  const auto plain = make({});
+  ASSERT_TRUE(engine && plain);
+  const std::string& report = engine->info().planner_report;
+  EXPECT_NE(report.find("both models in turn"), std::string::npos) << report;
+  EXPECT_NE(report.find(", draft " + processors[1]), std::string::npos) << report;
+  EXPECT_NE(report.find("kept: "), std::string::npos) << report;
+  EXPECT_NE(report.find(engine->info().numeric_fingerprint), std::string::npos) << report;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    Request request = request_of(seed);
+    request.speculation = SpeculationOptions{};
+    EXPECT_EQ(complete(*engine, request).tokens, complete(*plain, request).tokens);
+  }
+}
+
+TEST_F(EngineTest, TryingSplitsNeedsADraftWithoutDevices) {
+  EngineOptions options;
+  options.model = pair_->target();
+  options.try_splits = true;
+  const auto expect_refused = [&](const std::string& word) {
+    const auto engine = Engine::create(options);
+    ASSERT_FALSE(engine.ok()) << word;
+    EXPECT_EQ(engine.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(engine.status().message().find(word), std::string::npos) << engine.status().message();
+  };
+  expect_refused("no draft model");
+  options.draft = pair_->draft();
+  options.devices = "cpu:0";
+  options.draft_devices = "cpu:1";
+  expect_refused("cpu:1");
+  options.draft_devices.clear();
+  options.emulate = "bench/profiles/swiftspec.json#qwen2-72b-serial";
+  expect_refused("emulate");
+}
+
 TEST_F(EngineTest, DraftDevicesNeedADraftAndProcessorsOfTheirOwn) {
   EngineOptions options;
   options.model = pair_->target();

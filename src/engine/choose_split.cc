@@ -1,0 +1,217 @@
+#include "engine/choose_split.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "engine/measure_costs.h"
+#include "engine/play.h"
+#include "strategies/acceptance.h"
+#include "strategies/make_strategy.h"
+
+namespace forerun {
+namespace {
+
+// What is forecast at less than this share of the best so far is not tried.
+constexpr double kWorthTrying = 0.6;
+constexpr int32_t kTrials = 2;  // of each plan; the fastest counts
+constexpr int32_t kTrialTokens = 64;
+constexpr int32_t kLeastTrialTokens = 8;
+constexpr double kTrialSeconds = 4.0;  // for all texts of a trial, about
+constexpr float kTrialTemperature = 0.8f;
+constexpr int32_t kVerifyTokens = 8;  // what t_target is shown for
+constexpr int32_t kDraftWidth = 8;
+
+// Half greedy, half sampled.
+std::vector<PlayRequest> trial_requests(const std::vector<std::vector<int32_t>>& prompts,
+                                        int32_t new_tokens) {
+  std::vector<PlayRequest> requests;
+  for (const float temperature : {0.0f, kTrialTemperature}) {
+    for (const std::vector<int32_t>& prompt : prompts) {
+      PlayRequest request;
+      request.prompt = prompt;
+      request.new_tokens = new_tokens;
+      request.sampling.temperature = temperature;
+      request.sampling.seed = requests.size();
+      requests.push_back(std::move(request));
+    }
+  }
+  return requests;
+}
+
+// Tokens/s of a plan on the models themselves.
+Result<double> try_plan(RealExecutor& executor, const ModelsToLoad& models, const CostTable& costs,
+                        const ForecastPlan& forecast,
+                        const std::vector<std::vector<int32_t>>& prompts) {
+  StrategyOptions options = strategy_options(forecast.plan);
+  options.target_vocab = models.of(Role::kTarget).opened->live_vocab();
+  options.draft_vocab = models.of(Role::kDraft).opened->live_vocab();
+  const double affordable =
+      kTrialSeconds * forecast.tokens_per_s / static_cast<double>(2 * prompts.size());
+  const auto tokens =
+      static_cast<int32_t>(std::clamp<double>(affordable, kLeastTrialTokens, kTrialTokens));
+  const std::vector<PlayRequest> requests = trial_requests(prompts, tokens);
+  const auto shared = std::make_shared<SharedAcceptance>();
+  PlayOptions play_options;
+  play_options.clock = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  play_options.make_strategy = [&](size_t) {
+    return std::move(make_strategy(options, shared, costs)).value();
+  };
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
+                           play(executor, requests, play_options));
+  return decoding_rate(played);
+}
+
+std::string report_line(const Placement& split, const CostTable& costs, const SplitPlan& plan,
+                        double forecast, double tried) {
+  const double target = costs.at(Role::kTarget, kVerifyTokens);
+  const double draft = costs.at(Role::kDraft, kDraftWidth);
+  char numbers[160];
+  std::snprintf(numbers, sizeof numbers, "  %8.3f ms  %8.3f ms  r %3d  %-24s  %9.1f forecast",
+                1e3 * target, 1e3 * draft, static_cast<int>(target / draft), describe(plan).c_str(),
+                forecast);
+  std::string place = describe(split);
+  place.resize(std::max<size_t>(place.size(), 32), ' ');
+  std::string line = place + numbers;
+  if (tried > 0.0) {
+    std::snprintf(numbers, sizeof numbers, "  %9.1f tried", tried);
+    line += numbers;
+  }
+  return line + "\n";
+}
+
+// Loads, measures and tries one split after the other; the models are loaded once at a time.
+class SplitTrials {
+ public:
+  SplitTrials(const ModelsToLoad& models, const std::vector<Placement>& splits,
+              const std::vector<std::vector<int32_t>>& prompts)
+      : to_load_(models),
+        prompts_(prompts),
+        turns_left_(static_cast<int32_t>(splits.size()) + kFinalists) {
+    for (const Placement& split : splits)
+      records_.push_back({.split = &split, .plans = {}, .costs = {}});
+  }
+
+  Result<ChosenSplit> run() {
+    for (Record& record : records_) FORERUN_RETURN_IF_ERROR(turn(record));
+    // What else the machine does can only make a trial slower: the best get a second one, each
+    // counts by its better one.
+    for (Record* record : best(kFinalists)) FORERUN_RETURN_IF_ERROR(turn(*record));
+    Record* winner = best(1).front();
+    if (winner->plans.front().tried <= 0.0) {
+      return Status(StatusCode::kInternal, "auto: no split of the processors gave a token");
+    }
+    FORERUN_RETURN_IF_ERROR(load(*winner));
+    ChosenSplit chosen;
+    chosen.models = std::move(models_);
+    chosen.costs = winner->costs;
+    chosen.plan = winner->plans.front().forecast.plan;
+    chosen.report = report();
+    return chosen;
+  }
+
+ private:
+  static constexpr int32_t kFinalists = 2;
+
+  struct Plan {
+    ForecastPlan forecast;
+    double tried = 0.0;  // tokens/s; 0: not tried
+  };
+  struct Record {
+    const Placement* split = nullptr;
+    std::vector<Plan> plans;  // the best first
+    CostModel costs;          // of its better turn
+  };
+
+  Status load(const Record& record) {
+    if (loaded_ == &record) return {};
+    loaded_ = nullptr;
+    models_.reset();  // its threads and memory go first
+    FORERUN_ASSIGN_OR_RETURN(models_, LoadedModels::load(to_load_, *record.split));
+    loaded_ = &record;
+    return {};
+  }
+
+  Status turn(Record& record) {
+    if (to_load_.options->on_progress) {
+      const auto turns = static_cast<double>(records_.size() + kFinalists);
+      to_load_.options->on_progress("trying splits", 1.0 - turns_left_-- / turns);
+    }
+    FORERUN_RETURN_IF_ERROR(load(record));
+    const auto executor = models_->make_executor({});
+    FORERUN_ASSIGN_OR_RETURN(
+        CostModel costs,
+        measure_costs(*executor, /*has_draft=*/true, models_->kv_plan().max_context_tokens, {}));
+    const CostTable table = costs.table();
+    double best_tried = 0.0;
+    std::vector<Plan> plans;
+    for (const ForecastPlan& forecast : forecast_plans(table, models_->side_by_side())) {
+      Plan plan{forecast, 0.0};
+      best_forecast_ = std::max(best_forecast_, forecast.tokens_per_s);
+      for (int32_t trial = 0;
+           trial < kTrials && forecast.tokens_per_s >= kWorthTrying * best_forecast_; ++trial) {
+        FORERUN_ASSIGN_OR_RETURN(const double rate,
+                                 try_plan(*executor, to_load_, table, forecast, prompts_));
+        plan.tried = std::max(plan.tried, rate);
+      }
+      best_tried = std::max(best_tried, plan.tried);
+      plans.push_back(plan);
+    }
+    if (record.plans.empty() || best_tried > record.plans.front().tried) {
+      record.costs = std::move(costs);
+      record.plans = std::move(plans);
+      std::stable_sort(record.plans.begin(), record.plans.end(),
+                       [](const Plan& a, const Plan& b) { return a.tried > b.tried; });
+    }
+    return {};
+  }
+
+  std::vector<Record*> best(size_t count) {
+    std::vector<Record*> all;
+    for (Record& record : records_) all.push_back(&record);
+    // The one that is loaded first, so that it need not be loaded again.
+    std::stable_sort(all.begin(), all.end(), [](const Record* a, const Record* b) {
+      const Plan& pa = a->plans.front();
+      const Plan& pb = b->plans.front();
+      return pa.tried != pb.tried ? pa.tried > pb.tried
+                                  : pa.forecast.tokens_per_s > pb.forecast.tokens_per_s;
+    });
+    all.resize(std::min(count, all.size()));
+    if (all.size() > 1 && all.back() == loaded_) std::reverse(all.begin(), all.end());
+    return all;
+  }
+
+  std::string report() {
+    std::string text = "split: ms of a target Step and of a draft Step of 8 rows, tokens/s\n";
+    for (const Record& record : records_) {
+      for (const Plan& plan : record.plans) {
+        text += report_line(*record.split, record.costs.table(), plan.forecast.plan,
+                            plan.forecast.tokens_per_s, plan.tried);
+      }
+    }
+    const Record& winner = *best(1).front();
+    return text + "kept: " + describe(*winner.split) + ", " +
+           describe(winner.plans.front().forecast.plan) + "\n";
+  }
+
+  const ModelsToLoad& to_load_;
+  const std::vector<std::vector<int32_t>>& prompts_;
+  int32_t turns_left_;
+  std::vector<Record> records_;
+  double best_forecast_ = 0.0;
+  std::unique_ptr<LoadedModels> models_;
+  const Record* loaded_ = nullptr;
+};
+
+}  // namespace
+
+Result<ChosenSplit> choose_split(const ModelsToLoad& models, const std::vector<Placement>& splits,
+                                 const std::vector<std::vector<int32_t>>& prompts) {
+  return SplitTrials(models, splits, prompts).run();
+}
+
+}  // namespace forerun

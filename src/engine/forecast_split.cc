@@ -1,0 +1,110 @@
+#include "engine/forecast_split.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "exec/simulated/simulated_executor.h"
+#include "planner/cost_model.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kForecastTokens = 200;
+
+StepProfile profile_of(const CostTable& costs, bool side_by_side) {
+  StepProfile profile;
+  profile.separate_devices = side_by_side;
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    for (const int32_t rows : CostModel::kKnots) {
+      profile.times[static_cast<size_t>(role)].add({rows, 0}, costs.at(role, rows));
+    }
+  }
+  return profile;
+}
+
+std::vector<SplitPlan> plans_of(bool side_by_side) {
+  if (!side_by_side) return {{.strategy = "serial_tree"}};
+  return {{.strategy = "parallel_tree"}, {.strategy = "parallel_tree", .extra_draft_steps = 1}};
+}
+
+}  // namespace
+
+std::string describe(const SplitPlan& plan) {
+  if (plan.strategy != "parallel_tree") return plan.strategy;
+  return plan.strategy + (plan.extra_draft_steps > 0 ? ", d = r + 1" : ", d = r");
+}
+
+StrategyOptions strategy_options(const SplitPlan& plan) {
+  StrategyOptions options;
+  options.name = plan.strategy;
+  options.shape = "adaptive";
+  options.extra_draft_steps = plan.extra_draft_steps;
+  return options;
+}
+
+double decoding_rate(const std::vector<PlayedRequest>& played) {
+  double tokens = 0.0;
+  double seconds = 0.0;
+  for (const PlayedRequest& request : played) {
+    tokens += static_cast<double>(request.tokens.size()) - 1.0;
+    seconds += request.last_token_seconds - request.first_token_seconds;
+  }
+  return seconds > 0.0 ? tokens / seconds : 0.0;
+}
+
+double forecast_tokens_per_s(const CostTable& costs, bool side_by_side, const SplitPlan& plan) {
+  SimulatedExecutorOptions options;
+  options.profile = profile_of(costs, side_by_side);
+  options.acceptance = std::make_shared<ModelledAcceptance>(AcceptanceModel{});
+  SimulatedExecutor executor(std::move(options));
+  PlayRequest request;
+  request.prompt = {1, 2, 3, 4};
+  request.new_tokens = kForecastTokens;
+  PlayOptions play_options;
+  play_options.clock = [&executor] { return executor.now_seconds(); };
+  play_options.make_strategy = [&](size_t) {
+    return std::move(make_strategy(strategy_options(plan), nullptr, costs)).value();
+  };
+  const auto played = play(executor, std::span(&request, 1), play_options);
+  return played.ok() ? decoding_rate(*played) : 0.0;
+}
+
+std::vector<ForecastPlan> forecast_plans(const CostTable& costs, bool side_by_side) {
+  std::vector<ForecastPlan> forecasts;
+  for (const SplitPlan& plan : plans_of(side_by_side)) {
+    forecasts.push_back({plan, forecast_tokens_per_s(costs, side_by_side, plan)});
+  }
+  std::stable_sort(
+      forecasts.begin(), forecasts.end(),
+      [](const ForecastPlan& a, const ForecastPlan& b) { return a.tokens_per_s > b.tokens_per_s; });
+  return forecasts;
+}
+
+std::vector<Placement> splits_of(const Placement& whole) {
+  const std::vector<CpuCores>& devices = whole.target.devices;
+  const std::vector<int32_t>& cores = devices.front().cores;
+  const bool is_group = devices.size() > 1;
+  const auto total = static_cast<int32_t>(is_group ? devices.size() : cores.size());
+  const auto is_tried = [total](int32_t drafts) {
+    const bool is_power = (drafts & (drafts - 1)) == 0;
+    return total <= 8 || 2 * drafts == total || (is_power && 2 * drafts < total);
+  };
+  std::vector<Placement> splits = {whole};
+  for (int32_t drafts = 1; drafts < total; ++drafts) {
+    if (!is_tried(drafts)) continue;
+    Placement split{.target = {}, .draft = ModelPlacement{}};
+    if (is_group) {
+      split.target.devices.assign(devices.begin(), devices.end() - drafts);
+      split.draft->devices.assign(devices.end() - drafts, devices.end());
+    } else {
+      split.target.devices = {{.cores = {cores.begin(), cores.end() - drafts}}};
+      split.draft->devices = {{.cores = {cores.end() - drafts, cores.end()}}};
+    }
+    splits.push_back(std::move(split));
+  }
+  return splits;
+}
+
+}  // namespace forerun

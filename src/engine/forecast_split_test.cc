@@ -1,0 +1,116 @@
+// What the profile phase expects of splits, from published and measured Step times: no clock.
+#include "engine/forecast_split.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+
+#include "engine/measure_costs.h"
+
+namespace forerun {
+namespace {
+
+CostTable costs_on(const std::string& profile) {
+  auto loaded = load_step_profile("bench/profiles/" + profile);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  return costs_of(*loaded).table();
+}
+
+// `target_ms` and `draft_ms` of one and of eight rows, linear between and beyond.
+CostTable costs_of_cores(double target_one, double target_eight, double draft_one,
+                         double draft_eight) {
+  CostTable costs;
+  for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
+    const double share = (rows - 1) / 7.0;
+    const auto at = static_cast<size_t>(rows);
+    costs.seconds[0][at] =
+        static_cast<float>(1e-3 * (target_one + share * (target_eight - target_one)));
+    costs.seconds[1][at] =
+        static_cast<float>(1e-3 * (draft_one + share * (draft_eight - draft_one)));
+  }
+  return costs;
+}
+
+double best(const CostTable& costs, bool side_by_side) {
+  const std::vector<ForecastPlan> plans = forecast_plans(costs, side_by_side);
+  EXPECT_GE(plans.front().tokens_per_s, plans.back().tokens_per_s);
+  return plans.front().tokens_per_s;
+}
+
+// SwiftSpec's Table 6: on 8 GPUs a split is worth 1.37 times the best in turn.
+TEST(ForecastSplit, ASplitPaysOnThePapersMachine) {
+  const double in_turn = best(costs_on("swiftspec.json#qwen2-72b-serial"), false);
+  const double apart = best(costs_on("swiftspec.json#qwen2-72b-parallel"), true);
+  EXPECT_GT(apart, 1.2 * in_turn);
+  EXPECT_LT(apart, 2.0 * in_turn);
+}
+
+// Table 1's times: the target on four GPUs beside any draft on one, two or four of the others beats
+// all eight in turn, and the largest draft wants more than one.
+TEST(ForecastSplit, EverySplitOfTable1BeatsTakingTurns) {
+  for (const std::string draft : {"1b", "3b", "8b"}) {
+    const std::string table = "swiftspec.json#table1-llama3-70b-";
+    const double in_turn = best(costs_on(table + draft + "-shared-tp8"), false);
+    std::vector<double> apart;
+    for (const char* degree : {"1", "2", "4"}) {
+      apart.push_back(best(costs_on(table + "tp4-" + draft + "-tp" + degree), true));
+      EXPECT_GT(apart.back(), 1.1 * in_turn) << draft << " on " << degree;
+    }
+    if (draft == "8b") {
+      EXPECT_GT(apart[1], 1.05 * apart[0]);
+    }
+  }
+}
+
+// Two equal cores and a target that one core runs at half the speed or less.
+TEST(ForecastSplit, TakingTurnsPaysOnTwoCores) {
+  const double in_turn = best(costs_of_cores(0.5, 2.0, 0.1, 0.3), false);
+  const double apart = best(costs_of_cores(1.4, 3.8, 0.15, 0.46), true);
+  EXPECT_GT(in_turn, 1.2 * apart);
+}
+
+TEST(ForecastSplit, BothPlansOfASplitAreThere) {
+  const std::vector<ForecastPlan> plans =
+      forecast_plans(costs_on("swiftspec.json#qwen2-72b-parallel"), true);
+  ASSERT_EQ(plans.size(), 2u);
+  EXPECT_NE(describe(plans[0].plan), describe(plans[1].plan));
+  for (const ForecastPlan& plan : plans) {
+    EXPECT_TRUE(check_strategy_options(strategy_options(plan.plan)).ok());
+    EXPECT_GT(plan.tokens_per_s, 0.0);
+  }
+}
+
+TEST(ForecastSplit, SplitsShareOutEveryProcessorOnce) {
+  for (const int32_t total : {1, 2, 3, 8, 12, 64}) {
+    std::vector<int32_t> cores(static_cast<size_t>(total));
+    std::iota(cores.begin(), cores.end(), 10);
+    const Placement whole{.target = {.gpu = {}, .devices = {{.cores = cores}}}, .draft = {}};
+    const std::vector<Placement> splits = splits_of(whole);
+    EXPECT_FALSE(splits.front().draft);
+    EXPECT_EQ(splits.front().target.devices.front().cores, cores);
+    EXPECT_EQ(splits.size(), total <= 8 ? static_cast<size_t>(total) : total == 12 ? 5u : 7u);
+    for (size_t idx = 1; idx < splits.size(); ++idx) {
+      std::vector<int32_t> both = splits[idx].target.devices.front().cores;
+      ASSERT_TRUE(splits[idx].draft);
+      const std::vector<int32_t>& draft = splits[idx].draft->devices.front().cores;
+      EXPECT_FALSE(both.empty() || draft.empty());
+      both.insert(both.end(), draft.begin(), draft.end());
+      EXPECT_EQ(both, cores);
+    }
+  }
+}
+
+TEST(ForecastSplit, AGroupIsSplitByDevices) {
+  const Placement whole{
+      .target = {.gpu = {}, .devices = {{.cores = {0, 1}}, {.cores = {2, 3}}, {.cores = {4, 6}}}},
+      .draft = {}};
+  const std::vector<Placement> splits = splits_of(whole);
+  ASSERT_EQ(splits.size(), 3u);
+  EXPECT_EQ(describe(splits[0]), "cpu:0-1,cpu:2-3,cpu:4+6, both models in turn");
+  EXPECT_EQ(describe(splits[1]), "target cpu:0-1,cpu:2-3, draft cpu:4+6");
+  EXPECT_EQ(describe(splits[2]), "target cpu:0-1, draft cpu:2-3,cpu:4+6");
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,135 @@
+#include "engine/loaded_models.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/gpu.h"
+#include "exec/cpu_step_runner.h"
+#include "model/cpu_decoder.h"
+#include "model/decoder_memory.h"
+#include "model/memory_limit.h"
+#include "model/shard_plan.h"
+
+namespace forerun {
+
+Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& models,
+                                                         const Placement& placement) {
+  auto loaded = std::unique_ptr<LoadedModels>(new LoadedModels(placement));
+  FORERUN_ASSIGN_OR_RETURN(loaded->devices_,
+                           CpuDeviceGroup::create({.devices = placement.target.devices}));
+  if (placement.draft) {
+    FORERUN_ASSIGN_OR_RETURN(loaded->draft_devices_,
+                             CpuDeviceGroup::create({.devices = placement.draft->devices}));
+  }
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    const bool own = role == Role::kDraft && placement.draft;
+    Part& part = loaded->part(role);
+    part.opened = models.of(role).opened;
+    part.devices = (own ? loaded->draft_devices_ : loaded->devices_).get();
+    part.gpu = own ? placement.draft->gpu : placement.target.gpu;
+  }
+  FORERUN_RETURN_IF_ERROR(loaded->plan_memory(models));
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    FORERUN_RETURN_IF_ERROR(loaded->load_part(models, role));
+  }
+  return loaded;
+}
+
+Status LoadedModels::plan_memory(const ModelsToLoad& models) {
+  std::vector<KvMemory> memories;
+  int32_t longest_context = std::numeric_limits<int32_t>::max();
+  for (const Part& model : parts_) {
+    if (model.opened == nullptr) continue;
+    const Checkpoint& checkpoint = model.opened->checkpoint;
+    longest_context = std::min(longest_context, checkpoint.config().max_position);
+    const std::string name = model.gpu ? "cuda:" + std::to_string(*model.gpu) : "this machine";
+    auto memory = std::find_if(memories.begin(), memories.end(),
+                               [&](const KvMemory& other) { return other.name == name; });
+    if (memory == memories.end()) {
+      int64_t available = memory_limit().available_bytes;
+      if (model.gpu) {
+        FORERUN_ASSIGN_OR_RETURN(const GpuMemory gpu, gpu_memory(*model.gpu));
+        available = gpu.free_bytes;
+      }
+      memory = memories.insert(memories.end(), {name, available, 0, {}});
+    }
+    if (model.gpu) {
+      const GpuModelMemory needs = gpu_model_memory(checkpoint);
+      memory->available_bytes -= needs.weight_bytes + needs.buffer_bytes;
+      memory->default_bytes = memory->available_bytes / 10 * 9;
+      memory->token_bytes.push_back(needs.kv_block_bytes / kKvBlockTokens);
+      continue;
+    }
+    auto plan = make_shard_plan(checkpoint.config(), model.devices->degree(),
+                                checkpoint.config().vocab_size);
+    if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+    for (const DecoderMemory& device :
+         estimate_group_memory(checkpoint, WeightOverride::kAsStored, models.activation, *plan)) {
+      memory->token_bytes.push_back(device.kv_bytes_per_token);
+    }
+    memory->default_bytes = memory->available_bytes / 2;
+  }
+  FORERUN_ASSIGN_OR_RETURN(kv_plan_, plan_kv(*models.options, longest_context,
+                                             part(Role::kDraft).opened != nullptr, memories));
+  return Status();
+}
+
+Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
+  Part& model = part(role);
+  if (model.opened == nullptr) return Status();
+  const int64_t kv_blocks = role == Role::kTarget ? kv_plan_.target_blocks : kv_plan_.draft_blocks;
+  std::function<void(double)> progress;
+  if (models.options->on_progress) {
+    progress = [&on_progress = models.options->on_progress, role](double fraction) {
+      on_progress(std::string("loading ") + role_name(role), fraction);
+    };
+  }
+  if (model.gpu) {
+    FORERUN_ASSIGN_OR_RETURN(model.decoder,
+                             load_on_gpu(model.opened->checkpoint, *model.gpu, kv_blocks,
+                                         model.opened->live_vocab(), std::move(progress)));
+    return Status();
+  }
+  CpuDecoderOptions options;
+  options.activation = models.activation;
+  options.weights = models.of(role).weights;
+  options.kv_blocks = kv_blocks;
+  options.live_vocab = model.opened->live_vocab();
+  options.progress = std::move(progress);
+  FORERUN_ASSIGN_OR_RETURN(
+      model.decoder, CpuDecoder::load(model.opened->checkpoint, model.devices, std::move(options)));
+  return Status();
+}
+
+int64_t LoadedModels::kv_bytes() const {
+  int64_t bytes = kv_plan_.target_blocks * part(Role::kTarget).decoder->kv_block_bytes();
+  if (has_draft()) bytes += kv_plan_.draft_blocks * part(Role::kDraft).decoder->kv_block_bytes();
+  return bytes;
+}
+
+std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions options) {
+  RealExecutorOptions executor;
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    const Part& model = part(role);
+    if (!model.decoder) continue;
+    std::unique_ptr<StepRunner> runner = std::make_unique<CpuStepRunner>(
+        model.decoder.get(), model.devices, model.opened->live_vocab());
+    if (options.emulator != nullptr) runner = options.emulator->wrap(role, std::move(runner));
+    executor.runners[static_cast<size_t>(role)] = std::move(runner);
+  }
+  const bool emulated_apart =
+      options.emulator != nullptr && options.emulator->profile().separate_devices;
+  executor.threaded.fill(side_by_side() || (has_draft() && emulated_apart));
+  if (side_by_side()) {
+    executor.on_thread_start = [this](Role role) { part(role).devices->pin_caller(); };
+  }
+  executor.on_step = std::move(options.on_step);
+  executor.trace = options.trace;
+  return std::make_unique<RealExecutor>(std::move(executor));
+}
+
+}  // namespace forerun

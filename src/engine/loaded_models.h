@@ -1,0 +1,80 @@
+// Both models on their devices, loaded and ready to run Steps.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "device/cpu/device_group.h"
+#include "engine/device_spec.h"
+#include "engine/kv_plan.h"
+#include "engine/opened_model.h"
+#include "exec/emulated/step_emulator.h"
+#include "exec/real_executor.h"
+#include "forerun/engine.h"
+#include "forerun/status.h"
+#include "kernels/precision.h"
+#include "model/decoder.h"
+#include "model/decoder_weights.h"
+#include "step/types.h"
+
+namespace forerun {
+
+// What to load. Everything pointed to must outlive what is loaded.
+struct ModelsToLoad {
+  struct Model {
+    const OpenedModel* opened = nullptr;
+    WeightOverride weights = WeightOverride::kAsStored;
+  };
+  std::array<Model, kNumRoles> models;  // the draft's may be none
+  Activation activation = Activation::kBf16;
+  const EngineOptions* options = nullptr;  // context, KV memory, progress
+
+  const Model& of(Role role) const { return models[static_cast<size_t>(role)]; }
+};
+
+class LoadedModels {
+ public:
+  // Plans the KV memory and loads what there is. Fails as CpuDeviceGroup::create, plan_kv,
+  // make_shard_plan and the backends' load.
+  static Result<std::unique_ptr<LoadedModels>> load(const ModelsToLoad& models,
+                                                    const Placement& placement);
+
+  const Placement& placement() const { return placement_; }
+  const KvPlan& kv_plan() const { return kv_plan_; }
+  // Each model has devices of its own.
+  bool side_by_side() const { return placement_.draft.has_value(); }
+  bool has_draft() const { return part(Role::kDraft).decoder != nullptr; }
+  int32_t target_degree() const { return part(Role::kTarget).devices->degree(); }
+  int64_t kv_bytes() const;
+
+  struct ExecutorOptions {
+    StepEmulator* emulator = nullptr;  // null: Steps last as long as they do
+    std::function<void(const StepRecord&)> on_step = {};
+    bool trace = false;
+  };
+  // The models must outlive it; one at a time runs Steps.
+  std::unique_ptr<RealExecutor> make_executor(ExecutorOptions options);
+
+ private:
+  struct Part {
+    const OpenedModel* opened = nullptr;
+    CpuDeviceGroup* devices = nullptr;  // samples, and runs the passes where there is no GPU
+    std::optional<int32_t> gpu;
+    std::unique_ptr<Decoder> decoder;
+  };
+  explicit LoadedModels(const Placement& placement) : placement_(placement) {}
+  Part& part(Role role) { return parts_[static_cast<size_t>(role)]; }
+  const Part& part(Role role) const { return parts_[static_cast<size_t>(role)]; }
+  Status plan_memory(const ModelsToLoad& models);
+  Status load_part(const ModelsToLoad& models, Role role);
+
+  const Placement placement_;
+  KvPlan kv_plan_;
+  std::unique_ptr<CpuDeviceGroup> devices_;        // the target's
+  std::unique_ptr<CpuDeviceGroup> draft_devices_;  // null: the target's, in turn
+  std::array<Part, kNumRoles> parts_;
+};
+
+}  // namespace forerun
