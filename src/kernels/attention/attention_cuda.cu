@@ -31,7 +31,10 @@ namespace {
 
 constexpr int kWarps = kGroupRows;
 constexpr int kThreads = kWarps * 32;
-constexpr int kStages = 2;
+// Tiles on their way: two beside a linear layer's block; more for long contexts, where the memory's
+// latency counts and overlap with other kernels does not.
+constexpr int kFewStages = 2;
+constexpr int kManyStages = 5;
 constexpr int kChunk = 16;  // positions that one instruction takes
 
 constexpr int tile_bytes(int dim) { return kTilePositions * dim * 2; }
@@ -42,8 +45,13 @@ constexpr int kAttentionBarrierBytes = 128;
 constexpr int own_bytes(int dim, bool fused) {
   return fused ? 2 * kMostExtras * dim * 2 + kWarps * kMostExtras : kWarps * chunk_bytes(dim);
 }
-constexpr int shared_bytes(int dim, bool fused) {
-  return kAttentionBarrierBytes + kStages * 2 * tile_bytes(dim) + own_bytes(dim, fused);
+constexpr int shared_bytes(int dim, bool fused, int stages) {
+  return kAttentionBarrierBytes + stages * 2 * tile_bytes(dim) + own_bytes(dim, fused);
+}
+constexpr int stages_for(int dim, bool fused, bool long_contexts, int shared_limit) {
+  int stages = long_contexts ? kManyStages : kFewStages;
+  while (shared_bytes(dim, fused, stages) > shared_limit) --stages;
+  return stages;
 }
 
 struct AttentionArgs {
@@ -57,7 +65,7 @@ struct AttentionArgs {
   uint32_t* to_clear;
   uint32_t* failed;
   int64_t qkv_stride, attended_stride, block_stride, partial_floats;
-  int k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, window;
+  int stages, k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, window;
   float scale_log2;  // 1 / sqrt(head_dim), for powers of two
   bool early;
 };
@@ -229,7 +237,7 @@ struct TileLoader {
     bulk_copy(target, keys, tile_bytes(kDim), barrier);
     bulk_copy(target + tile_bytes(kDim), keys + int64_t{args.kv_heads} * tile_bytes(kDim),
               tile_bytes(kDim), barrier);
-    stage = stage + 1 == kStages ? 0 : stage + 1;
+    stage = stage + 1 == args.stages ? 0 : stage + 1;
     ++tile;
   }
 };
@@ -652,11 +660,11 @@ __global__ void __maxnreg__(registers(kDim, kMode))
   const uint32_t tiles = base + kAttentionBarrierBytes;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const uint32_t own = tiles + kStages * 2 * tile_bytes(kDim);
+  const uint32_t own = tiles + args.stages * 2 * tile_bytes(kDim);
   const uint32_t list = own + 2 * kMostExtras * kDim * 2 + warp * kMostExtras;
   const int heads = args.kv_heads * args.parts;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) barrier_init(base + i * 8, 1);
+    for (int i = 0; i < args.stages; ++i) barrier_init(base + i * 8, 1);
     barrier_init_fence();
   }
 
@@ -669,7 +677,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
   const int num_items = args.step->num_items;
   if (threadIdx.x == 0 && loader.work < num_items * heads) {
     loader.load_item(args, heads);
-    while (in_flight < kStages && loader.find(args, num_items, heads) &&
+    while (in_flight < args.stages && loader.find(args, num_items, heads) &&
            (!args.early || loader.is_stable())) {
       loader.request(args, heads);
       ++in_flight;
@@ -678,7 +686,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
   if (args.early) wait_for_previous_kernel();
   launch_dependents();
   if (threadIdx.x == 0) {
-    while (in_flight < kStages && loader.find(args, num_items, heads)) {
+    while (in_flight < args.stages && loader.find(args, num_items, heads)) {
       loader.request(args, heads);
       ++in_flight;
     }
@@ -769,7 +777,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
       if (shares) {
         __syncthreads();  // everybody is done with the stage
         if (threadIdx.x == 0 && loader.find(args, num_items, heads)) loader.request(args, heads);
-        if (++stage == kStages) {
+        if (++stage == args.stages) {
           stage = 0;
           parity ^= 1;
         }
@@ -816,6 +824,8 @@ __global__ void attention_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
+constexpr int kSharedLimit = 227 * 1024;  // of a block, sm_90
+
 using Kernel = void (*)(AttentionArgs);
 
 template <AttentionMode kMode>
@@ -845,8 +855,9 @@ Status prepare_attention_cuda() {
       const bool fused = mode == AttentionMode::kFused;
       if (fused && !can_fuse_rope(dim, false)) continue;
       FORERUN_CUDA_RETURN_IF_ERROR(
-          cudaFuncSetAttribute(kernel_for(dim, mode), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               shared_bytes(dim, fused)),
+          cudaFuncSetAttribute(
+              kernel_for(dim, mode), cudaFuncAttributeMaxDynamicSharedMemorySize,
+              shared_bytes(dim, fused, stages_for(dim, fused, true, kSharedLimit))),
           "loading the attention kernels");
       FORERUN_RETURN_IF_ERROR(
           prefer_shared_memory(kernel_for(dim, mode), "loading the attention kernels"));
@@ -896,6 +907,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   args.window = call.window;
   args.scale_log2 = 1.4426950408889634f / sqrtf(static_cast<float>(kv.head_dim));
   args.early = call.early;
+  args.stages = stages_for(dim, fused, call.long_contexts, kSharedLimit);
   int device = 0;
   int multiprocessors = 0;
   FORERUN_CUDA_RETURN_IF_ERROR(cudaGetDevice(&device), "asking for the current GPU");
@@ -903,7 +915,8 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
       "asking for the number of multiprocessors");
   return launch_dependent(kernel_for(dim, call.mode), dim3(static_cast<unsigned>(multiprocessors)),
-                          dim3(kThreads), static_cast<size_t>(shared_bytes(dim, fused)), stream,
+                          dim3(kThreads),
+                          static_cast<size_t>(shared_bytes(dim, fused, args.stages)), stream,
                           "launching attention", args);
 }
 

@@ -92,7 +92,8 @@ struct AttentionCallCuda {
   // The step's data and the cache below stable_tokens were complete before the kernel before the
   // previous one: they are fetched before the wait.
   bool early = false;
-  AttentionMode mode = AttentionMode::kSplit;  // the plan's
+  AttentionMode mode = AttentionMode::kSplit;  // the plan's, as the next
+  bool long_contexts = false;
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 

@@ -89,7 +89,10 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, int32_t kv_hea
   }
 
   int64_t partials = 0;
+  int64_t tiles = 0;
   for (const AttentionRowCuda& row : rows) partials += num_spans(row.position);
+  for (const AttentionItemCuda& item : items) tiles += item.end_tile;
+  long_contexts = tiles * kv_heads >= 4 * multiprocessors;
   mode = AttentionMode::kWhole;
   if (num_groups * kv_heads >= 2 * multiprocessors || partials > most_partials) return;
   mode = may_fuse && fuse(from) ? AttentionMode::kFused : AttentionMode::kSplit;

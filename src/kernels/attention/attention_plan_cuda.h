@@ -80,6 +80,7 @@ class AttentionPlanCuda {
   int32_t num_groups = 0;
   int32_t num_partials = 0;  // for every key/value head
   AttentionMode mode = AttentionMode::kSplit;
+  bool long_contexts = false;  // blocks have several tiles each
 
   // `kv_heads`: key/value heads, times the parts that a head's queries are cut into. Rows of one
   // sequence are neighbours and share a block table's address. `most_partials` bounds num_partials.

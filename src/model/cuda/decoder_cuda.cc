@@ -155,7 +155,8 @@ Status DecoderCuda::reserve_logits(int64_t rows) {
   return {};
 }
 
-Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, AttentionMode mode) {
+Status DecoderCuda::submit_layer(size_t layer_idx, const GraphKey& key) {
+  const int32_t rows = key.rows;
   const LayerWeightsCuda& layer = weights_.layers[layer_idx];
   const int64_t hidden = config_.hidden_size;
   const int64_t q_width = int64_t{config_.num_heads} * config_.head_dim;
@@ -197,7 +198,7 @@ Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, AttentionMode m
                    .bias = layer.qkv_bias.data() == nullptr ? nullptr : bf16(layer.qkv_bias)},
                   stream));
   const PagedKvCuda kv = layer_kv(layer_idx);
-  if (mode != AttentionMode::kFused) {
+  if (key.mode != AttentionMode::kFused) {
     FORERUN_RETURN_IF_ERROR(rope_append_cuda({.step = step,
                                               .qkv = bf16(qkv_out_),
                                               .qkv_stride = qkv_.width,
@@ -230,7 +231,8 @@ Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, AttentionMode m
        .to_clear = arrivals_.as<uint32_t>() + static_cast<int64_t>((layer_idx + 1) % 2) * flags,
        .failed = failed_.as<uint32_t>(),
        .early = layer_idx > 0,
-       .mode = mode},
+       .mode = key.mode,
+       .long_contexts = key.long_contexts},
       stream));
   FORERUN_RETURN_IF_ERROR(add_linear(layer.o, attended_, q_width, layer.o_bias));
   FORERUN_RETURN_IF_ERROR(normalize(layer.post_attention_norm));
@@ -245,8 +247,9 @@ Status DecoderCuda::submit_layer(size_t layer_idx, int32_t rows, AttentionMode m
   return add_linear(layer.down, mlp_, config_.intermediate_size, layer.down_bias);
 }
 
-Status DecoderCuda::submit(GraphKey key) {
-  const auto [rows, wanted, mode] = key;
+Status DecoderCuda::submit(const GraphKey& key) {
+  const int32_t rows = key.rows;
+  const int32_t wanted = key.wanted;
   FORERUN_RETURN_IF_ERROR(
       embedding_cuda({.source = pinned_step_.data(),
                       .target = step_.data(),
@@ -261,7 +264,7 @@ Status DecoderCuda::submit(GraphKey key) {
                       .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
                      stream_.get()));
   for (size_t layer_idx = 0; layer_idx < weights_.layers.size(); ++layer_idx) {
-    FORERUN_RETURN_IF_ERROR(submit_layer(layer_idx, rows, mode));
+    FORERUN_RETURN_IF_ERROR(submit_layer(layer_idx, key));
   }
   if (wanted == 0) return {};
   FORERUN_RETURN_IF_ERROR(rms_norm_cuda({.input = hidden_.as<__nv_bfloat16>(),
@@ -293,7 +296,10 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   }
   std::memcpy(pinned_step_.data(), block_.bytes().data(), block_.bytes().size());
   const int32_t wanted = block_.num_wanted();
-  const GraphKey key{bucket(block_.num_rows()), wanted == 0 ? 0 : bucket(wanted), block_.mode()};
+  const GraphKey key{.rows = bucket(block_.num_rows()),
+                     .wanted = wanted == 0 ? 0 : bucket(wanted),
+                     .mode = block_.mode(),
+                     .long_contexts = block_.long_contexts()};
   auto graph = graphs_.find(key);
   if (graph == graphs_.end()) {
     FORERUN_ASSIGN_OR_RETURN(Graph captured, Graph::capture(stream_, [&] { return submit(key); }));

@@ -3,10 +3,10 @@
 // forward(), move_kv() and logits() from one thread at a time.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -36,16 +36,23 @@ class DecoderCuda : public Decoder {
   const Stream& stream() const { return stream_; }
 
  private:
-  // Rows rounded up to what a graph is made for, logits' rows likewise, and how attention works.
-  using GraphKey = std::tuple<int32_t, int32_t, AttentionMode>;
+  // What a graph is made for: rows and rows that want logits, both rounded up, and how attention
+  // works.
+  struct GraphKey {
+    int32_t rows = 0;
+    int32_t wanted = 0;
+    AttentionMode mode = AttentionMode::kSplit;
+    bool long_contexts = false;
+    auto operator<=>(const GraphKey&) const = default;
+  };
 
   DecoderCuda(const ModelConfig& config, int32_t device, Stream stream)
       : config_(config), device_(device), stream_(std::move(stream)) {}
   Status allocate(int64_t kv_blocks);
   Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row);
   // Submits all kernels of a pass.
-  Status submit(GraphKey key);
-  Status submit_layer(size_t layer_idx, int32_t rows, AttentionMode mode);
+  Status submit(const GraphKey& key);
+  Status submit_layer(size_t layer_idx, const GraphKey& key);
   PagedKvCuda layer_kv(size_t layer_idx) const;
   int64_t kv_block_stride() const { return int64_t{config_.num_layers} * layer_kv_bytes_; }
   Status reserve_logits(int64_t rows);

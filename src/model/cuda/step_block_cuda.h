@@ -47,6 +47,7 @@ class StepBlockCuda {
   int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
   int32_t num_wanted() const { return num_wanted_; }
   AttentionMode mode() const { return plan_.mode; }
+  bool long_contexts() const { return plan_.long_contexts; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
