@@ -8,8 +8,10 @@
 #include "checkpoint/checkpoint_summary.h"
 #include "commands.h"
 #include "device/cpu/team.h"
+#include "engine/gpu.h"
 #include "kernels/isa.h"
 #include "model/decoder_memory.h"
+#include "model/memory_limit.h"
 #include "terminal.h"
 #include "text/tokenizer.h"
 
@@ -20,6 +22,7 @@ struct InspectFlags {
   std::string model;
   bool json = false;
   bool tensors = false;
+  bool devices = false;
 };
 
 // The linear layers at each precision; embedding and head stay as wide as the checkpoint's dtype.
@@ -97,7 +100,61 @@ nlohmann::ordered_json to_json(const Checkpoint& checkpoint) {
           {"supported", true}};
 }
 
+std::string gigabytes_per_s(double bytes_per_s) {
+  return bytes_per_s > 0 ? format_fixed(bytes_per_s / 1e9, 0) + " GB/s" : "-";
+}
+
+Status list_devices(bool json) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<GpuDescription> gpus, describe_gpus());
+  if (json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const GpuDescription& gpu : gpus) {
+      list.push_back({{"name", gpu.name},
+                      {"compute_capability", gpu.compute_capability},
+                      {"multiprocessors", gpu.multiprocessors},
+                      {"memory_bytes", gpu.memory_bytes},
+                      {"free_bytes", gpu.free_bytes},
+                      {"read_bytes_per_s", gpu.read_bytes_per_s},
+                      {"link_bytes_per_s", gpu.link_bytes_per_s}});
+    }
+    const nlohmann::ordered_json all = {{"cores", available_cores().size()},
+                                        {"kernels", isa_name(current_isa())},
+                                        {"memory_available_bytes", memory_limit().available_bytes},
+                                        {"gpus", list}};
+    std::cout << all.dump(2) << '\n';
+    return Status();
+  }
+  std::cout << format_table(
+      {{"processors", "kernels", "memory available"},
+       {"cpu:0 to cpu:" + std::to_string(available_cores().size() - 1), isa_name(current_isa()),
+        format_bytes(static_cast<double>(memory_limit().available_bytes))}});
+  if (gpus.empty()) {
+    std::cout << "\nNo GPU, or this build has no backend for one (preset cuda-release).\n";
+    return Status();
+  }
+  std::vector<std::vector<std::string>> table = {
+      {"GPU", "name", "compute", "SMs", "memory", "free", "reads"}};
+  for (size_t other = 0; other < gpus.size(); ++other) {
+    table.front().push_back("to cuda:" + std::to_string(other));
+  }
+  for (size_t index = 0; index < gpus.size(); ++index) {
+    const GpuDescription& gpu = gpus[index];
+    table.push_back(
+        {"cuda:" + std::to_string(index), gpu.name, gpu.compute_capability,
+         std::to_string(gpu.multiprocessors), format_bytes(static_cast<double>(gpu.memory_bytes)),
+         format_bytes(static_cast<double>(gpu.free_bytes)), gigabytes_per_s(gpu.read_bytes_per_s)});
+    for (const double link : gpu.link_bytes_per_s) table.back().push_back(gigabytes_per_s(link));
+  }
+  std::cout << '\n' << format_table(table);
+  return Status();
+}
+
 Status run_inspect(const InspectFlags& flags) {
+  if (flags.devices) return list_devices(flags.json);
+  if (flags.model.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "found no model, expected a checkpoint directory or --devices");
+  }
   FORERUN_RETURN_IF_ERROR(check_isa());
   FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(flags.model));
   FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(dir));
@@ -131,8 +188,9 @@ Command add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "inspect", "A checkpoint's shape, its memory by precision, and whether it is supported");
   auto flags = std::make_shared<InspectFlags>();
-  command->add_option("model", flags->model, "Checkpoint directory, or org/name in the cache")
-      ->required();
+  command->add_option("model", flags->model, "Checkpoint directory, or org/name in the cache");
+  command->add_flag("--devices", flags->devices,
+                    "List this machine's devices with measured bandwidths instead");
   command->add_flag("--tensors", flags->tensors, "List every tensor");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->footer("Example:\n  forerun inspect models/demo-target --tensors");

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "forerun/status.h"
@@ -23,6 +24,19 @@ struct GpuModelMemory {
   int64_t buffer_bytes = 0;
   int64_t kv_block_bytes = 0;  // of kKvBlockTokens tokens, all layers
 };
+
+struct GpuDescription {
+  std::string name;
+  std::string compute_capability;  // "9.0"
+  int32_t multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int64_t free_bytes = 0;
+  double read_bytes_per_s = 0;  // of its memory, measured
+  // To each other GPU, measured; 0 for itself and where there is no peer access.
+  std::vector<double> link_bytes_per_s;
+};
+// Empty where there is no GPU, or no backend for one. Takes up to 2 GB of each for a moment.
+Result<std::vector<GpuDescription>> describe_gpus();
 
 // kUnsupported where this build has no GPU backend; kNotFound where there is no such GPU, with
 // those that there are.

@@ -8,6 +8,33 @@
 
 namespace forerun {
 
+Result<std::vector<GpuDescription>> describe_gpus() {
+  constexpr size_t kReadBytes = size_t{2} << 30;  // many times the L2
+  constexpr size_t kCopyBytes = size_t{256} << 20;
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
+  std::vector<GpuDescription> gpus;
+  for (const cuda::DeviceInfo& device : devices) {
+    GpuDescription gpu{.name = device.name,
+                       .compute_capability = std::to_string(device.compute_major) + "." +
+                                             std::to_string(device.compute_minor),
+                       .multiprocessors = device.multiprocessors,
+                       .memory_bytes = device.memory_bytes,
+                       .free_bytes = device.free_bytes,
+                       .read_bytes_per_s = 0,
+                       .link_bytes_per_s = {}};
+    FORERUN_RETURN_IF_ERROR(cuda::use_device(device.index));
+    FORERUN_ASSIGN_OR_RETURN(gpu.read_bytes_per_s, cuda::measure_read_bandwidth(kReadBytes));
+    for (size_t other = 0; other < devices.size(); ++other) {
+      double& link = gpu.link_bytes_per_s.emplace_back(0.0);
+      if (!device.peer_access[other]) continue;
+      FORERUN_ASSIGN_OR_RETURN(
+          link, cuda::measure_copy_bandwidth(device.index, static_cast<int>(other), kCopyBytes));
+    }
+    gpus.push_back(std::move(gpu));
+  }
+  return gpus;
+}
+
 Result<GpuMemory> gpu_memory(int32_t gpu) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
   if (gpu >= static_cast<int32_t>(devices.size())) {

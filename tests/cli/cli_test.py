@@ -144,6 +144,12 @@ class Output(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("AWQ int4", done.stdout)
         self.assertEqual(json.loads(run("inspect", TARGET, "--json").stdout)["num_layers"], 10)
+        self.assertIn("cpu:0", run("inspect", "--devices").stdout)
+        devices = json.loads(run("inspect", "--devices", "--json").stdout)
+        self.assertGreaterEqual(devices["cores"], 1)
+        self.assertIsInstance(devices["gpus"], list)
+        nothing = run("inspect")
+        self.assertIn("--devices", nothing.stderr)
 
     def test_interrupt_stops_cleanly_with_statistics(self):
         process = subprocess.Popen(

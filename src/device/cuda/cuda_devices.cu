@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "device/cuda/cuda_devices.h"
@@ -77,6 +78,33 @@ Result<std::vector<DeviceInfo>> list_devices() {
   return devices;
 }
 
+Status use_device(int index) {
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(index), "choosing a GPU");
+  return {};
+}
+
+namespace {
+
+// Seconds that `submit` takes on the stream: the median of several passes after one to warm up.
+Result<double> median_seconds(const Stream& stream, const std::function<Status()>& submit) {
+  constexpr int kPasses = 7;
+  FORERUN_ASSIGN_OR_RETURN(Event start, Event::create());
+  FORERUN_ASSIGN_OR_RETURN(Event stop, Event::create());
+  std::vector<float> times_ms;
+  for (int pass = 0; pass <= kPasses; ++pass) {
+    FORERUN_RETURN_IF_ERROR(start.record(stream));
+    FORERUN_RETURN_IF_ERROR(submit());
+    FORERUN_RETURN_IF_ERROR(stop.record(stream));
+    FORERUN_RETURN_IF_ERROR(stop.synchronize());
+    FORERUN_ASSIGN_OR_RETURN(const float ms, stop.elapsed_ms(start));
+    if (pass > 0) times_ms.push_back(ms);
+  }
+  std::sort(times_ms.begin(), times_ms.end());
+  return static_cast<double>(times_ms[kPasses / 2]) * 1e-3;
+}
+
+}  // namespace
+
 Result<double> measure_read_bandwidth(size_t bytes) {
   const size_t count = bytes / sizeof(uint4);
   if (count == 0) {
@@ -92,24 +120,37 @@ Result<double> measure_read_bandwidth(size_t bytes) {
                            DeviceBuffer::allocate(bytes, "a bandwidth measurement"));
   FORERUN_ASSIGN_OR_RETURN(DeviceBuffer sink, DeviceBuffer::allocate(16, "a result"));
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
-  FORERUN_ASSIGN_OR_RETURN(Event start, Event::create());
-  FORERUN_ASSIGN_OR_RETURN(Event stop, Event::create());
   FORERUN_CUDA_RETURN_IF_ERROR(cudaMemsetAsync(data.data(), 1, bytes, stream.get()),
                                "filling memory");
-  std::vector<float> times_ms;
-  constexpr int kPasses = 7;
-  for (int pass = 0; pass <= kPasses; ++pass) {  // the first warms up
-    FORERUN_RETURN_IF_ERROR(start.record(stream));
-    read_kernel<<<multiprocessors * 8, kReadThreads, 0, stream.get()>>>(data.as<uint4>(), count,
-                                                                        sink.as<uint2>());
-    FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching a read of memory");
-    FORERUN_RETURN_IF_ERROR(stop.record(stream));
-    FORERUN_RETURN_IF_ERROR(stop.synchronize());
-    FORERUN_ASSIGN_OR_RETURN(const float ms, stop.elapsed_ms(start));
-    if (pass > 0) times_ms.push_back(ms);
-  }
-  std::sort(times_ms.begin(), times_ms.end());
-  return static_cast<double>(bytes) / (static_cast<double>(times_ms[kPasses / 2]) * 1e-3);
+  FORERUN_ASSIGN_OR_RETURN(const double seconds, median_seconds(stream, [&]() -> Status {
+                             read_kernel<<<multiprocessors * 8, kReadThreads, 0, stream.get()>>>(
+                                 data.as<uint4>(), count, sink.as<uint2>());
+                             FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(),
+                                                          "launching a read of memory");
+                             return {};
+                           }));
+  return static_cast<double>(bytes) / seconds;
+}
+
+Result<double> measure_copy_bandwidth(int from, int to, size_t bytes) {
+  constexpr const char* kDoing = "measuring a link between GPUs";
+  int current = 0;
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetDevice(&current), kDoing);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(to), kDoing);
+  FORERUN_ASSIGN_OR_RETURN(const DeviceBuffer target, DeviceBuffer::allocate(bytes, kDoing));
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(from), kDoing);
+  FORERUN_ASSIGN_OR_RETURN(const DeviceBuffer source, DeviceBuffer::allocate(bytes, kDoing));
+  FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
+  // Refused where it is on already, which is as good.
+  if (cudaDeviceEnablePeerAccess(to, 0) != cudaSuccess) cudaGetLastError();
+  const auto seconds = median_seconds(stream, [&]() -> Status {
+    FORERUN_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyPeerAsync(target.data(), to, source.data(), from, bytes, stream.get()), kDoing);
+    return {};
+  });
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(current), kDoing);
+  if (!seconds.ok()) return seconds.status();
+  return static_cast<double>(bytes) / *seconds;
 }
 
 }  // namespace forerun::cuda

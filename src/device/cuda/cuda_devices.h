@@ -27,8 +27,15 @@ struct DeviceInfo {
 // the current device and puts it back.
 Result<std::vector<DeviceInfo>> list_devices();
 
+// Makes a device the calling thread's current one.
+Status use_device(int index);
+
 // Read bandwidth of the current device in bytes a second: the median of several passes over
 // `bytes` of memory (several times the L2, or the cache is measured). Allocates and frees `bytes`.
 Result<double> measure_read_bandwidth(size_t bytes);
+
+// Copy bandwidth from one GPU's memory to another's in bytes a second, likewise; over their link
+// where they have peer access, else through the host.
+Result<double> measure_copy_bandwidth(int from, int to, size_t bytes);
 
 }  // namespace forerun::cuda
