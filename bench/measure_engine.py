@@ -60,31 +60,35 @@ def measure_emulated(rec: Recorder) -> None:
 
 
 def measure_table6(rec: Recorder) -> None:
-    """parallel_tree against the best serial_tree at SwiftSpec's Table 6 times, real acceptance."""
+    """Speculation in turn against side by side (SwiftSpec's Figure 8) at the Step times of its Table 6,
+    the demo pair's real acceptance, with that table's columns; plot_ablation.py draws it."""
 
     def play(kind: str, depth: int, workload: str, temperature: float, extra: list[str]) -> dict:
-        out = str(Path(tempfile.gettempdir()) / "forerun-bench.json")
         # Side by side, each model computes on a processor of its own, as on the emulated machine.
         devices = ["--target-devices", "cpu:0", "--draft-devices", "cpu:1"]
-        command = [rec.args.forerun, "bench", "--model", "models/demo-target", "--draft",
-                   "models/demo-draft", "--emulate",
-                   f"bench/profiles/swiftspec.json#qwen2-72b-{kind}",
-                   *(devices if kind == "parallel" else []), "--prompts",
-                   f"bench/workloads/{workload}.jsonl", "--strategies", f"{kind}_tree", "--shape",
-                   "best", "--verify-tokens", "8", "--draft-width", "8", "--draft-depth",
-                   str(depth), "--temperatures", str(temperature), "--limit", "4", "--repeat", "1",
-                   "--max-tokens", "96", *extra]
-        rec.run([*command, "--json", out])
-        row = json.loads(Path(out).read_text())["workloads"][workload][0]
-        return {**row, "depth": depth, "command": relative(shlex.join(command))}
+        strategy = "autoregressive" if depth == 0 else f"{kind}_tree"
+        found, command, _ = bench_rows(
+            rec, ["--model", "models/demo-target", "--draft", "models/demo-draft"],
+            ["--emulate", f"bench/profiles/swiftspec.json#qwen2-72b-{kind}",
+             *(devices if kind == "parallel" else []), "--prompts",
+             f"bench/workloads/{workload}.jsonl", "--strategies", strategy, "--shape", "best",
+             "--verify-tokens", "8", "--draft-width", "8", "--draft-depth", str(max(depth, 1)),
+             "--temperatures", str(temperature), "--limit", "4", "--repeat", "1", "--max-tokens",
+             "96", *extra])
+        return {**next(iter(found.values())), "depth": depth, "command": command}
 
     for workload in ("code", "prose"):
         for temperature, extra in ((0, []), (0.8, []), (0.8, ["--no-shared-noise"])):
+            plain = play("serial", 0, workload, temperature, [])
             serial = [play("serial", d, workload, temperature, extra) for d in (1, 2, 3, 4, 5)]
             best = max(serial, key=lambda row: row["tokens_per_s"])
             parallel = play("parallel", 3, workload, temperature, extra)
             kind = ("greedy" if temperature == 0 else "temperature 0.8, shared noise" if not extra
                     else "temperature 0.8, own noise")
+            for row in (plain, best, parallel):
+                rec.rows.append({"prompts": f"{workload}, {kind}", **{key: row[key] for key in (
+                    "strategy", "depth", "tokens_per_s", "target_ms", "draft_ms",
+                    "tokens_per_step", "command")}})
             note = (f"serial_tree d {best['depth']}: {best['tokens_per_s']:.1f} tokens/s, "
                     f"{best['tokens_per_step']:.2f} tokens a step; parallel_tree d 3: "
                     f"{parallel['tokens_per_s']:.1f}, {parallel['tokens_per_step']:.2f}")

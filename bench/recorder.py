@@ -18,6 +18,7 @@ class Recorder:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.figures: list[dict] = []
+        self.rows: list[dict] = []  # of a table, where a section has one
 
     def run(self, command: list[str]) -> str:
         print("$", shlex.join(command), flush=True)
@@ -76,4 +77,6 @@ def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]]) -
         record[section] = {"machine": machine(), "commit": commit,
                            "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
                            "figures": recorder.figures}
+        if recorder.rows:
+            record[section]["rows"] = recorder.rows
         path.write_text(json.dumps(record, indent=2) + "\n")

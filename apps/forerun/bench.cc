@@ -36,6 +36,8 @@ nlohmann::ordered_json row_json(const bench::RunnerRow& row) {
           {"acceptance", row.acceptance},
           {"draft_steps_per_step", row.draft_steps_per_step},
           {"step_ms", row.step_ms},
+          {"target_ms", row.target_ms},
+          {"draft_ms", row.draft_ms},
           {"time_to_first_token_ms", row.time_to_first_token_ms},
           {"speed_up", row.ratio_to_baseline},
           {"speed_up_worst_prompt", row.ratio_worst},
@@ -49,6 +51,8 @@ std::vector<std::string> row_cells(const std::string& workload, const bench::Run
           format_fixed(row.temperature, 1),
           format_fixed(row.tokens_per_s, 1),
           format_fixed(row.step_ms, 2),
+          format_fixed(row.target_ms, 2),
+          row.draft_ms > 0 ? format_fixed(row.draft_ms, 2) : "-",
           format_fixed(row.tokens_per_step, 2),
           row.acceptance > 0 ? format_fixed(100.0 * row.acceptance, 0) + "%" : "-",
           format_fixed(row.time_to_first_token_ms, 1),
@@ -84,9 +88,9 @@ Status run_bench(const BenchFlags& flags) {
       {"model", engine->info().model_name},
       {"numeric_fingerprint", engine->info().numeric_fingerprint},
       {"workloads", nlohmann::ordered_json::object()}};
-  std::vector<std::vector<std::string>> table = {{"prompts", "strategy", "temp", "tokens/s",
-                                                  "step ms", "tokens/step", "accepted", "first ms",
-                                                  "speed-up", "worst", "identical"}};
+  std::vector<std::vector<std::string>> table = {
+      {"prompts", "strategy", "temp", "tokens/s", "step ms", "target ms", "draft ms", "tokens/step",
+       "accepted", "first ms", "speed-up", "worst", "identical"}};
   for (const std::string& file : flags.prompt_files) {
     FORERUN_ASSIGN_OR_RETURN(options.prompts, bench::read_prompts(file, flags.limit));
     ProgressBar bar;

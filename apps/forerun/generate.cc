@@ -56,6 +56,8 @@ nlohmann::ordered_json stats_json(const Completion& completion) {
   json["accepted_tokens"] = stats.accepted_tokens;
   json["target_steps"] = stats.target_steps;
   json["draft_steps"] = stats.draft_steps;
+  json["target_step_ms"] = 1000.0 * stats.target_step_s;
+  json["draft_step_ms"] = 1000.0 * stats.draft_step_s;
   json["preemptions"] = stats.preemptions;
   json["reused_tokens"] = stats.reused_tokens;
   json["draft_reused_tokens"] = stats.draft_reused_tokens;
@@ -113,6 +115,9 @@ Status run_generate(const GenerateFlags& flags) {
 
   const bool streams = !flags.json;
   std::vector<std::vector<TokenLogprob>> logprobs;
+  if (flags.engine.try_splits) {
+    std::cerr << paint(stderr, Colour::kDim, engine->info().planner_report);
+  }
   InterruptGuard guard;
   if (streams) std::cout << paint(stdout, Colour::kDim, prompt) << std::flush;
   if (flags.show_tree && streams) std::cout << "\n";

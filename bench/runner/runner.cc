@@ -34,7 +34,7 @@ double median(std::vector<double> values) {
 
 RunnerRow summarize(const std::vector<Sample>& samples, const std::vector<Sample>& baseline) {
   RunnerRow row;
-  std::vector<double> speed, step, per_step, first, draft_steps;
+  std::vector<double> speed, step, per_step, first, draft_steps, target_ms, draft_ms;
   double seconds = 0.0, baseline_seconds = 0.0;
   int64_t drafted = 0, accepted = 0;
   row.ratio_worst = std::numeric_limits<double>::infinity();
@@ -43,6 +43,8 @@ RunnerRow summarize(const std::vector<Sample>& samples, const std::vector<Sample
     speed.push_back(stats.tokens_per_s());
     per_step.push_back(stats.tokens_per_step());
     first.push_back(1000.0 * stats.time_to_first_token_s);
+    target_ms.push_back(1000.0 * stats.target_step_s);
+    if (stats.draft_step_s > 0) draft_ms.push_back(1000.0 * stats.draft_step_s);
     if (stats.target_steps > 0) {
       const double steps = static_cast<double>(stats.target_steps);
       step.push_back(1000.0 * stats.decode_s / steps);
@@ -62,6 +64,8 @@ RunnerRow summarize(const std::vector<Sample>& samples, const std::vector<Sample
   row.tokens_per_s = median(speed);
   row.tokens_per_step = median(per_step);
   row.step_ms = median(step);
+  row.target_ms = median(target_ms);
+  row.draft_ms = median(draft_ms);
   row.draft_steps_per_step = median(draft_steps);
   row.time_to_first_token_ms = median(first);
   row.acceptance = drafted > 0 ? static_cast<double>(accepted) / static_cast<double>(drafted) : 0.0;

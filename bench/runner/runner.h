@@ -37,7 +37,9 @@ struct RunnerRow {
   double acceptance = 0.0;
   double draft_steps_per_step = 0.0;
   double time_to_first_token_ms = 0.0;
-  double step_ms = 0.0;            // decoding time per target step, drafting included
+  double step_ms = 0.0;    // decoding time per target step, drafting included
+  double target_ms = 0.0;  // of a target Step alone, and of a draft Step; 0: none
+  double draft_ms = 0.0;
   double ratio_to_baseline = 0.0;  // of total decoding time for the same tokens
   double ratio_worst = 0.0;        // the worst prompt's
   int identical = 0;               // prompts whose tokens equal the baseline's

@@ -140,6 +140,10 @@ struct RequestStats {
   int32_t draft_reused_tokens = 0;
   int64_t target_steps = 0;  // after the prefill
   int64_t draft_steps = 0;
+  // Mean time of a Step of either model that this request had a part in, the ones that read the
+  // prompt aside; 0: there was none.
+  double target_step_s = 0.0;
+  double draft_step_s = 0.0;
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
   int32_t preemptions = 0;  // times it was set aside for lack of KV memory and started again

@@ -88,6 +88,12 @@ bool ActiveRequest::accept(StrategyOutput& out) {
   return ended;
 }
 
+void ActiveRequest::note(const WorkResult& result) {
+  RoleCount& count = counts_[static_cast<size_t>(result.role)];
+  count.reused_rows += result.reused_rows;
+  if (count.results++ > 0) count.step_seconds += result.step_seconds;
+}
+
 void ActiveRequest::send() {
   if (next_event_.tokens.empty() && next_event_.rounds.empty()) return;
   for (const TokenId token : without_text_) next_event_.text += text_of(token);
@@ -114,8 +120,11 @@ void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStat
   out.drafted_tokens = stats.drafted_tokens;
   out.accepted_tokens = stats.accepted_tokens;
   out.preemptions = preemptions_;
-  out.reused_tokens = reused_;
-  out.draft_reused_tokens = draft_reused_;
+  const auto& [target, draft] = counts_;
+  out.reused_tokens = target.reused_rows;
+  out.draft_reused_tokens = draft.reused_rows;
+  out.target_step_s = target.mean_step_s();
+  out.draft_step_s = draft.mean_step_s();
   if (first_token_) {
     out.time_to_first_token_s = seconds_between(submitted_, *first_token_);
     out.decode_s = seconds_between(*first_token_, *last_token_);

@@ -2,6 +2,7 @@
 // of executors; the loop feeds it tokens.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -43,10 +44,8 @@ class ActiveRequest {
               const std::string& strategy_name);
   FinishReason reason() const { return reason_; }
   void note_preemption() { ++preemptions_; }
-  // Of rows that a result says were not run.
-  void note_reused(const WorkResult& result) {
-    (result.role == Role::kTarget ? reused_ : draft_reused_) += result.reused_rows;
-  }
+  // What a result tells beside its rows: what it took and what needed not be run.
+  void note(const WorkResult& result);
 
  private:
   // Adds one token to the next event; true if it ends the request.
@@ -62,8 +61,15 @@ class ActiveRequest {
   std::vector<TokenId> tokens_;
   int32_t prompt_size_;
   int32_t preemptions_ = 0;
-  int32_t reused_ = 0;
-  int32_t draft_reused_ = 0;
+  // By role. The first result of either reads the prompt and counts for no Step.
+  struct RoleCount {
+    int32_t reused_rows = 0;
+    int32_t results = 0;
+    double step_seconds = 0.0;
+
+    double mean_step_s() const { return results > 1 ? step_seconds / (results - 1) : 0.0; }
+  };
+  std::array<RoleCount, kNumRoles> counts_;
   FinishReason reason_ = FinishReason::kLength;
   Event next_event_;
   std::vector<TokenId> without_text_;  // of its tokens, those whose text is still to come

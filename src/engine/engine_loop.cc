@@ -181,7 +181,7 @@ void EngineLoop::handle(const WorkResult& result) {
     handle_failure(running, result.status);
     return;
   }
-  running.request->note_reused(result);
+  running.request->note(result);
   TurnTimer timer(options_.recorder, result);
   out_.clear();
   running.strategy->on_result(result, out_);

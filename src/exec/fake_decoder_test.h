@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "model/decoder.h"
@@ -69,6 +70,7 @@ class FakeDecoder : public Decoder {
       fake_logits(hash, config_.vocab_size, &logits_[logits_.size()] - config_.vocab_size);
       if (poison_position == row.position) logits_.back() = 0.0f / zero_;
     }
+    if (throws) throw std::runtime_error("the device threw");
     return fail ? Status(StatusCode::kInternal, "the device is gone") : Status();
   }
 
@@ -99,6 +101,7 @@ class FakeDecoder : public Decoder {
   int32_t largest_step = 0;
   int32_t poison_position = -1;  // logits after this position hold NaN
   std::atomic<bool> fail = false;
+  std::atomic<bool> throws = false;
   // One history in so many has other logits than a decoder of the same seed gives it; 0: none.
   uint64_t astray_one_in = 0;
 

@@ -1,6 +1,8 @@
 #include "exec/role_worker.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -8,6 +10,18 @@
 
 namespace forerun {
 namespace {
+
+// A device's failure is the Step's, however it is told: nothing of it may end the process.
+template <class Work>
+Status guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kInternal, "no memory for a Step");
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kInternal, std::string("a Step ended with ") + error.what());
+  }
+}
 
 constexpr SequenceId kScratchSequence = ~SequenceId{0};
 
@@ -94,7 +108,7 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
   sequence.kv.take_moves(moves_);
   if (!moves_.empty()) {
     const StepSequence view{sequence.kv.block_table().data()};
-    FORERUN_RETURN_IF_ERROR(runner_->move_kv(view, moves_));
+    FORERUN_RETURN_IF_ERROR(guarded([&] { return runner_->move_kv(view, moves_); }));
   }
   sequence.kv.publish();
   sequence.kv.release_unused();
@@ -255,7 +269,8 @@ void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
   const StepBuilder::Built built = builder_.finish();
   const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
   run_start_ns_ = steady_ns();
-  const Status status = runner_->run(*built.step, built.tasks, built.rejections);
+  const Status status =
+      guarded([&] { return runner_->run(*built.step, built.tasks, built.rejections); });
   run_end_ns_ = steady_ns();
   run_cpu_ns_ = trace_ ? thread_cpu_ns() - start_cpu_ns : 0;
   // Tasks and pieces are in the same order.
@@ -263,6 +278,7 @@ void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
   size_t rejection = 0;
   for (RoleSequence* sequence : pieces_) {
     PendingItem& item = sequence->queue.front();
+    item.result.step_seconds += 1e-9 * static_cast<double>(run_end_ns_ - run_start_ns_);
     Status outcome = status;
     const auto note = [&outcome](const Status& other) {
       if (outcome.ok() && !other.ok()) outcome = other;

@@ -1,0 +1,211 @@
+// Either side fails, throws, or is late at any Step, below a whole engine loop: every request ends,
+// with the tokens that it would have had or with an error that says where, and the loop goes on.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+
+#include "base/sanitized.h"
+#include "engine/engine_loop.h"
+#include "exec/exec_rig_test.h"
+#include "strategies/make_strategy.h"
+#include "support/toy_model.h"
+
+namespace forerun::testing {
+namespace {
+
+enum class Fault : uint8_t { kNone, kFails, kThrows };
+
+class Faults : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    pair_ = new ToyPair(ToySpec{});  // for its tokenizer
+    tokenizer_ = new Tokenizer(std::move(*Tokenizer::load(pair_->target())));
+  }
+  static void TearDownTestSuite() {
+    delete tokenizer_;
+    delete pair_;
+  }
+
+  // A loop over fake models; the executor's threads are gone before the models.
+  struct Loop {
+    explicit Loop(const Rig::Options& options) : rig(options) {
+      loop = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(rig.executor),
+                                          [](const Request& request) {
+                                            StrategyOptions wanted;
+                                            wanted.name = request.speculation->strategy;
+                                            wanted.shape = request.speculation->shape;
+                                            wanted.source = request.speculation->source;
+                                            wanted.verify_tokens = 6;
+                                            wanted.target_vocab = wanted.draft_vocab = kVocab;
+                                            return std::move(make_strategy(wanted)).value();
+                                          });
+    }
+    ~Loop() {
+      loop.reset();
+      EXPECT_EQ(rig.target.violations, 0);
+      EXPECT_EQ(rig.draft.violations, 0);
+    }
+    std::shared_ptr<EventStream> submit(Request request) {
+      auto stream = std::make_shared<EventStream>([waker = loop->waker()] { waker->wake(); });
+      loop->submit(std::make_unique<ActiveRequest>(std::move(request), *tokenizer_,
+                                                   std::vector<int32_t>{}, stream));
+      return stream;
+    }
+    void expect_no_kv() {
+      for (int tries = 0; tries < 20000 && loop->kv_blocks_in_use() > 0; ++tries) {
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
+      }
+      EXPECT_EQ(loop->kv_blocks_in_use(), 0);
+    }
+
+    Rig rig;
+    std::unique_ptr<EngineLoop> loop;
+  };
+
+  static Request request_of(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    Request request;
+    for (uint64_t count = 1 + random() % 90; count > 0; --count) {
+      request.prompt_tokens.push_back(static_cast<int32_t>(random() % kVocab));
+    }
+    request.max_new_tokens = static_cast<int32_t>(10 + random() % 60);
+    request.ignore_eos = true;
+    request.sampling.temperature = random() % 2 == 0 ? 0.0f : 0.9f;
+    request.sampling.seed = seed;
+    const char* strategies[] = {"parallel_tree", "serial_tree", "parallel_tree", "autoregressive"};
+    request.speculation = SpeculationOptions{.strategy = strategies[random() % 4],
+                                             .source = random() % 3 == 0 ? "model+suffix" : "model",
+                                             .shape = random() % 2 == 0 ? "adaptive" : "best"};
+    return request;
+  }
+
+  // What requests give when nothing happens.
+  static std::vector<Output> undisturbed(const std::vector<Request>& requests) {
+    Loop loop({.on_step = {}});
+    std::vector<Output> outputs;
+    for (const Request& request : requests) outputs.push_back(drain(*loop.submit(request)));
+    return outputs;
+  }
+
+  static ToyPair* pair_;
+  static Tokenizer* tokenizer_;
+};
+
+ToyPair* Faults::pair_ = nullptr;
+Tokenizer* Faults::tokenizer_ = nullptr;
+
+// One Step of either side, the n-th, goes wrong; before and after it all is well.
+TEST_F(Faults, OneStepOfEitherSideGoesWrong) {
+  int failed = 0;
+  int whole = 0;
+  for (uint32_t seed = 0; seed < (kSanitized ? 10 : 40); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const Role role = seed % 2 == 0 ? Role::kTarget : Role::kDraft;
+    const Fault fault = seed % 3 == 0 ? Fault::kThrows : Fault::kFails;
+    std::vector<Request> requests;
+    for (uint64_t idx = 0; idx < 4; ++idx) requests.push_back(request_of(10 * seed + idx));
+    const std::vector<Output> expected = undisturbed(requests);
+    std::atomic<int32_t> steps_left = static_cast<int32_t>(random() % 40);
+    FakeDecoder* decoder = nullptr;
+    Loop loop({.threaded = seed % 4 < 2, .on_step = [&](const StepRecord& record) {
+                 if (record.role != role) return;
+                 const bool now = --steps_left == 0;
+                 (fault == Fault::kThrows ? decoder->throws : decoder->fail) = now;
+               }});
+    decoder = &loop.rig.decoder(role);
+    // Those that begin alike share KV, which a fault must not spoil.
+    for (int turn = 0; turn < 2; ++turn) {
+      std::vector<std::shared_ptr<EventStream>> streams;
+      for (const Request& request : requests) streams.push_back(loop.submit(request));
+      for (size_t idx = 0; idx < streams.size(); ++idx) {
+        const Output output = drain(*streams[idx]);
+        const std::vector<int32_t>& tokens = expected[idx].tokens;
+        if (output.error.ok()) {
+          EXPECT_EQ(output.tokens, tokens);
+          ++whole;
+          continue;
+        }
+        ++failed;
+        EXPECT_EQ(output.error.code(), StatusCode::kInternal);
+        const std::string& message = output.error.message();
+        EXPECT_NE(message.find(role_name(role)), std::string::npos) << message;
+        EXPECT_NE(message.find("the device"), std::string::npos) << message;
+        ASSERT_LE(output.tokens.size(), tokens.size());
+        EXPECT_TRUE(std::equal(output.tokens.begin(), output.tokens.end(), tokens.begin()));
+      }
+    }
+    loop.expect_no_kv();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(failed, kSanitized ? 5 : 25);
+  EXPECT_GT(whole, failed);
+}
+
+TEST_F(Faults, ASideThatIsLateChangesNoToken) {
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    std::vector<Request> requests;
+    for (uint64_t idx = 0; idx < 3; ++idx) requests.push_back(request_of(900 + 10 * seed + idx));
+    const std::vector<Output> expected = undisturbed(requests);
+    const Role late = seed % 2 == 0 ? Role::kTarget : Role::kDraft;
+    std::atomic<int32_t> steps = 0;
+    Loop loop({.threaded = true, .on_step = [&](const StepRecord& record) {
+                 if (record.role != late) return;
+                 const int32_t step = ++steps;
+                 const int32_t us = step == 5 ? 100'000 : (step * 7919) % 700;
+                 std::this_thread::sleep_for(std::chrono::microseconds(us));
+               }});
+    std::vector<std::shared_ptr<EventStream>> streams;
+    for (const Request& request : requests) streams.push_back(loop.submit(request));
+    for (size_t idx = 0; idx < streams.size(); ++idx) {
+      const Output output = drain(*streams[idx]);
+      EXPECT_TRUE(output.error.ok()) << output.error.message();
+      EXPECT_EQ(output.tokens, expected[idx].tokens);
+    }
+    loop.expect_no_kv();
+  }
+}
+
+// A Step that does not come back: deadlines and cancellation are heard nevertheless, and when it
+// does come back the loop serves on.
+TEST_F(Faults, ASideThatHangsHoldsUpNobodysDeadline) {
+  for (const Role hung : {Role::kTarget, Role::kDraft}) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool open = false;
+    std::atomic<int32_t> steps = 0;
+    Loop loop({.threaded = true, .on_step = [&](const StepRecord& record) {
+                 if (record.role != hung || ++steps != 3) return;
+                 std::unique_lock lock(mutex);
+                 changed.wait(lock, [&] { return open; });
+               }});
+    Request request = request_of(5);
+    request.max_new_tokens = 400;
+    request.speculation->strategy = "serial_tree";
+    request.speculation->source = "model";
+    request.speculation->shape = "best";
+    request.deadline = std::chrono::milliseconds(200);
+    Request patient = request;
+    patient.deadline = {};
+    const auto late = loop.submit(request);
+    const auto cancelled = loop.submit(patient);
+    const Output output = drain(*late);
+    EXPECT_EQ(output.error.code(), StatusCode::kDeadlineExceeded) << output.error.message();
+    cancelled->cancel();
+    EXPECT_EQ(drain(*cancelled).reason, FinishReason::kCancelled);
+    {
+      const std::lock_guard lock(mutex);
+      open = true;
+    }
+    changed.notify_all();
+    const Request next = request_of(6);
+    EXPECT_EQ(drain(*loop.submit(next)).tokens, undisturbed({next}).front().tokens);
+    loop.expect_no_kv();
+  }
+}
+
+}  // namespace
+}  // namespace forerun::testing
