@@ -97,6 +97,15 @@ class Output(unittest.TestCase):
         self.assertIn("parallel_tree", done.stdout)
         self.assertIn("identical: yes", done.stdout)
 
+    def test_groups_of_devices_agree_at_their_degree(self):
+        cores = sorted(os.sched_getaffinity(0))
+        target = ",".join(3 * [f"cpu:{cores[0]}"])
+        draft = ["--draft-devices", ",".join(2 * [f"cpu:{cores[1]}"])] if len(cores) > 1 else []
+        done = generate("--draft", DRAFT, "--prompt", "class Stack:\n", "--max-tokens", 40,
+                        "--temperature", 0.8, "--compare", "--target-devices", target, *draft)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("identical: yes", done.stdout)
+
     def test_show_tree_marks_accepted_and_rejected(self):
         done = generate("--draft", DRAFT, "--prompt", "import os\n", "--max-tokens", 60,
                         "--strategy", "serial_tree", "--shape", "best", "--temperature", 0,
@@ -305,6 +314,8 @@ class Refusals(unittest.TestCase):
         self.refused(generate("--prompt", "x", "--shape", "star"), "star", "chain")
         self.refused(generate("--prompt", "x", "--accept", "hope"), "hope", "match")
         self.refused(generate("--prompt", "x", "--source", "oracle"), "oracle", "suffix")
+        self.refused(generate("--prompt", "x", "--devices", ",".join(9 * ["cpu:0"])),
+                     "found 9 devices", "1 to 8")
         self.refused(generate("--prompt", "x", "--devices", "cuda:0"), "cuda:0")
         self.refused(generate("--prompt", "x", "--draft", DRAFT, "--devices", "cpu:0",
                               "--draft-devices", "cpu:0"), "cpu:0", "draft")

@@ -52,7 +52,12 @@ bool Barrier::wait(std::optional<std::chrono::milliseconds> patience) {
         return generation_.load(std::memory_order_seq_cst) != generation;
       };
       if (patience) {
-        in_time = changed_.wait_for(lock, *patience, changed);
+        // In slices: a process that was stopped for long finds one of them gone, not all.
+        constexpr int kSlices = 8;
+        in_time = false;
+        for (int slice = 0; slice < kSlices && !in_time; ++slice) {
+          in_time = changed_.wait_for(lock, *patience / kSlices, changed);
+        }
       } else {
         changed_.wait(lock, changed);
       }

@@ -206,6 +206,33 @@ TEST(CpuDeviceGroup, ALateDeviceIsNamedAndTheGroupRunsAgain) {
   EXPECT_EQ(outcome, 12.0f);
 }
 
+// Whoever fails, wherever the others are: no run hangs, and none leaves anything behind.
+TEST(CpuDeviceGroup, RandomFaultsLeaveTheGroupUsable) {
+  std::atomic<int32_t> culprit{-1};
+  std::atomic<int> countdown{0};
+  CpuGroupOptions options;
+  options.devices = {{{}, 2}, {{}, 1}, {{}, 3}, {{}, 1}};
+  options.before_collective = [&](int32_t rank) {
+    return rank == culprit && --countdown == 0 ? Status(StatusCode::kInternal, "it broke")
+                                               : Status();
+  };
+  auto group = CpuDeviceGroup::create(options);
+  ASSERT_TRUE(group.ok());
+  uint32_t state = 7;
+  for (int round = 0; round < 300; ++round) {
+    state = state * 1664525u + 1013904223u;
+    countdown = 1 + static_cast<int>(state >> 16) % 4;
+    culprit = static_cast<int32_t>((state >> 24) % 4u);
+    float outcome = 0.0f;
+    ASSERT_EQ(exercise(**group, &outcome).message(),
+              "device " + std::to_string(culprit) + ": it broke");
+    culprit = -1;
+    if (round % 3 != 0) continue;
+    ASSERT_TRUE(exercise(**group, &outcome).ok());
+    ASSERT_EQ(outcome, 16.0f);
+  }
+}
+
 TEST(CpuDeviceGroup, DevicesMayShareCoresAndUnknownOnesAreRefused) {
   const int32_t core = available_cores().front();
   CpuGroupOptions options;
