@@ -150,6 +150,9 @@ Result<LinearWeightCuda> LinearWeightCuda::allocate(const LinearPlan& plan) {
       weight.data_, DeviceBuffer::allocate(plan.weight_bytes(), "the weight of a linear layer"));
   FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(weight.data_.data(), 0, plan.weight_bytes()),
                                "clearing the weight of a linear layer");
+  // Streams that do not wait for the default one pack it next.
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr),
+                               "clearing the weight of a linear layer");
   return Result<LinearWeightCuda>(std::move(weight));
 }
 

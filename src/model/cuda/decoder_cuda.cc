@@ -138,6 +138,8 @@ Status DecoderCuda::allocate(int64_t kv_blocks) {
     if (!clear) continue;
     FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(buffer->data(), 0, bytes), "clearing buffers");
   }
+  // The stream of the passes does not wait for the default one.
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");
   FORERUN_ASSIGN_OR_RETURN(pinned_step_, PinnedBuffer::allocate(kStepBytes, "the data of a step"));
   return reserve_logits(64);
 }

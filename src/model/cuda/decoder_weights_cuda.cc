@@ -308,6 +308,7 @@ Result<DecoderWeightsCuda> Loader::run(int32_t live_vocab) {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaMemcpy(out.embedding.data(), table, out.embedding.bytes(), cudaMemcpyDeviceToDevice),
       "copying the embedding");
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "copying the embedding");
   if (config.tied_embeddings) {
     FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan,
                              plan_linear(LinearFormat::kBf16, config.hidden_size, live_vocab));
