@@ -148,6 +148,34 @@ def measure_splits(rec: Recorder) -> None:
                 "ratio", command, at_least=1.0, note=re.sub(r" +", " ", report.strip()))
 
 
+def measure_steps(rec: Recorder) -> None:
+    """What a Step takes by rows, as engines measure it at start-up (context 256): the data of
+    bench/profiles of this machine."""
+    prompts = ["--prompts", "bench/workloads/prose.jsonl", "--limit", "1", "--repeat", "1",
+               "--max-tokens", "2", "--strategies", "autoregressive", "--temperatures", "0"]
+    pairs = {"demo": ["--model", "models/demo-target", "--draft", "models/demo-draft"]}
+    if rec.args.grown and rec.args.grown_draft:
+        pairs["1b"] = ["--model", rec.args.grown, "--draft", rec.args.grown_draft,
+                       "--draft-weights", "as_stored"]
+    split = ["--target-devices", "cpu:0", "--draft-devices", "cpu:1"]
+    for pair, models in pairs.items():
+        for place, devices in (("shared", []), ("separate", split)):
+            best: dict[tuple[str, int], float] = {}
+            for _ in range(6):
+                _, command, text = bench_rows(rec, models, [*devices, *prompts])
+                rows = [int(word) for word in re.search(r"at rows(.*)", text).group(1).split()]
+                for role in ("target", "draft"):
+                    values = re.search(rf"^ *{role} +([\d. ]+)$", text, re.M).group(1).split()
+                    for count, value in zip(rows, values):
+                        best[role, count] = min(best.get((role, count), 1e9), float(value))
+            for (role, count), value in best.items():
+                rec.rows.append({"pair": pair, "devices": place, "role": role, "rows": count,
+                                 "ms": value, "command": command})
+            rec.add(f"a Step of 8 rows, target over draft, {pair} pair, {place} cores",
+                    best["target", 8] / best["draft", 8], "ratio", command,
+                    note=f"{best['target', 8]:.3f} and {best['draft', 8]:.3f} ms")
+
+
 def measure_prefix(rec: Recorder) -> None:
     """Time to the first token where the prompt's KV is there already, against reading it."""
     text = (ROOT / "docs" / "architecture.md").read_text()
@@ -200,7 +228,7 @@ def measure_round(rec: Recorder) -> None:
 
 
 SECTIONS = {"emulated": measure_emulated, "table6": measure_table6, "splits": measure_splits,
-            "prefix": measure_prefix, "round": measure_round}
+            "prefix": measure_prefix, "round": measure_round, "steps": measure_steps}
 
 if __name__ == "__main__":
     record_sections(__doc__, SECTIONS)

@@ -17,21 +17,6 @@ CostTable costs_on(const std::string& profile) {
   return costs_of(*loaded).table();
 }
 
-// `target_ms` and `draft_ms` of one and of eight rows, linear between and beyond.
-CostTable costs_of_cores(double target_one, double target_eight, double draft_one,
-                         double draft_eight) {
-  CostTable costs;
-  for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
-    const double share = (rows - 1) / 7.0;
-    const auto at = static_cast<size_t>(rows);
-    costs.seconds[0][at] =
-        static_cast<float>(1e-3 * (target_one + share * (target_eight - target_one)));
-    costs.seconds[1][at] =
-        static_cast<float>(1e-3 * (draft_one + share * (draft_eight - draft_one)));
-  }
-  return costs;
-}
-
 double best(const CostTable& costs, bool side_by_side) {
   const std::vector<ForecastPlan> plans = forecast_plans(costs, side_by_side);
   EXPECT_GE(plans.front().tokens_per_s, plans.back().tokens_per_s);
@@ -63,10 +48,10 @@ TEST(ForecastSplit, EverySplitOfTable1BeatsTakingTurns) {
   }
 }
 
-// Two equal cores and a target that one core runs at half the speed or less.
+// The demo pair on two cores: one core runs the target at half the speed or less.
 TEST(ForecastSplit, TakingTurnsPaysOnTwoCores) {
-  const double in_turn = best(costs_of_cores(0.5, 2.0, 0.1, 0.3), false);
-  const double apart = best(costs_of_cores(1.4, 3.8, 0.15, 0.46), true);
+  const double in_turn = best(costs_on("zen4.json#demo-shared"), false);
+  const double apart = best(costs_on("zen4.json#demo-separate"), true);
   EXPECT_GT(in_turn, 1.2 * apart);
 }
 
