@@ -31,8 +31,9 @@ Status check_float(const RawTensor& tensor) {
   }
 }
 
-// Widens `count` elements from element `first` on. Only after check_float().
+// Widens `count` elements, perhaps none, from element `first` on. Only after check_float().
 void widen(const RawTensor& tensor, int64_t first, int64_t count, float* to) {
+  if (count == 0) return;
   const std::byte* from =
       tensor.bytes.data() + first * static_cast<int64_t>(dtype_bytes(tensor.dtype));
   if (tensor.dtype == DType::kF32) {
