@@ -183,6 +183,30 @@ class Output(unittest.TestCase):
         self.assertEqual(len(rows), 4)
         self.assertTrue(all(row["identical"] == 1 for row in rows))
 
+    def test_auto_says_which_split_it_keeps(self):
+        done = generate("--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 8, "--auto", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for word in ("both models in turn", "forecast", "kept: ", "numeric fingerprint: "):
+            self.assertIn(word, done.stderr)
+        refused = generate("--prompt", "def f(", "--auto")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("no draft model", refused.stderr)
+
+    def test_a_prompt_is_not_read_twice(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "bench.json"
+            prompts = Path(folder) / "long.jsonl"
+            prompts.write_text(json.dumps({"prompt": "x = 1\n" * 200}) + "\n")
+            first_ms = []
+            for extra in ([], ["--reuse-prompts"]):
+                done = run("bench", "--model", TARGET, "--prompts", prompts, "--repeat", 1,
+                           "--max-tokens", 4, "--strategies", "autoregressive", "--temperatures",
+                           "0", "--json", out, *extra)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                first_ms.append(json.loads(out.read_text())["workloads"]["long"][0]
+                                ["time_to_first_token_ms"])
+            self.assertGreater(first_ms[0], 2 * first_ms[1])
+
     def test_model_by_name_from_the_local_hub_cache(self):
         with tempfile.TemporaryDirectory() as folder:
             repo = Path(folder) / "models--someone--demo"

@@ -173,7 +173,7 @@ TEST(ShippedProfiles, ReadAndSayWhatThePapersSay) {
       }
     }
   }
-  EXPECT_EQ(count, 46u);
+  EXPECT_EQ(count, 48u);
   EXPECT_EQ(rounds, 89u);
 
   const auto load = [&](const std::string& spec) {
