@@ -7,43 +7,10 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "checkpoint/float_tensor.h"
 
 namespace forerun {
 namespace {
-
-template <class T>
-T load_element(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));  // safetensors aligns nothing
-  return value;
-}
-
-Status check_float(const RawTensor& tensor) {
-  switch (tensor.dtype) {
-    case DType::kF32:
-    case DType::kBf16:
-    case DType::kF16:
-      return {};
-    default:
-      return Status(StatusCode::kUnsupported, "tensor " + std::string(tensor.name) + ": dtype " +
-                                                  std::string(dtype_name(tensor.dtype)) +
-                                                  "; f32, bf16 and f16 are accepted");
-  }
-}
-
-// Widens `count` elements, perhaps none, from element `first` on. Only after check_float().
-void widen(const RawTensor& tensor, int64_t first, int64_t count, float* to) {
-  if (count == 0) return;
-  const std::byte* from =
-      tensor.bytes.data() + first * static_cast<int64_t>(dtype_bytes(tensor.dtype));
-  if (tensor.dtype == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
-  } else if (tensor.dtype == DType::kBf16) {
-    for (int64_t i = 0; i < count; ++i) to[i] = to_float(load_element<bf16>(from + 2 * i));
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = to_float(load_element<f16>(from + 2 * i));
-  }
-}
 
 using FillRows = std::function<void(int64_t first, MatrixView<float> rows)>;
 
@@ -75,7 +42,6 @@ class Loader {
   Status load_embedding(const RawTensor& tensor);
   // The overridden form of a weight; `fill(first, w)` writes rows from `first` on as f32.
   void convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeight& to);
-  Result<const RawTensor*> find(const std::string& name) const;
   void done(const RawTensor& tensor) {
     done_bytes_ += static_cast<double>(tensor.bytes.size());
     if (progress_ && total_bytes_ > 0) progress_(std::min(1.0, done_bytes_ / total_bytes_));
@@ -111,22 +77,13 @@ class Loader {
   DecoderWeights out_;
 };
 
-Result<const RawTensor*> Loader::find(const std::string& name) const {
-  const RawTensor* tensor = checkpoint_.find(name);
-  if (tensor == nullptr) {
-    return Status(StatusCode::kNotFound,
-                  checkpoint_.dir().string() + ": tensor " + name + " is missing");
-  }
-  return tensor;
-}
-
 Status Loader::load_vector(const std::string& name, std::vector<float>& to) {
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, find(name));
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, name));
   return load_vector(name, {0, tensor->shape[0]}, to);
 }
 
 Status Loader::load_vector(const std::string& name, ShardRange range, std::vector<float>& to) {
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, find(name));
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, name));
   to.resize(static_cast<size_t>(range.size()));
   FORERUN_RETURN_IF_ERROR(check_float(*tensor));
   widen(*tensor, range.begin, range.size(), to.data());
@@ -231,7 +188,8 @@ Status Loader::load_linear(const std::string& module, const Part& part, LinearWe
     if (awq.ok()) return load_awq(*awq, part, to).with_context(module);
     if (awq.status().code() != StatusCode::kNotFound) return awq.status();
   }
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, find(module + ".weight"));
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor,
+                           require_tensor(checkpoint_, module + ".weight"));
   FORERUN_RETURN_IF_ERROR(load_plain(*tensor, part, to));
   done(*tensor);
   return {};
@@ -288,7 +246,8 @@ Status Loader::load_embedding(const RawTensor& tensor) {
 
 Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   const ModelConfig& config = checkpoint_.config();
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding, find("model.embed_tokens.weight"));
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
+                           require_tensor(checkpoint_, "model.embed_tokens.weight"));
   Part head{shard.vocab, {0, config.hidden_size}};
   if (config.quantization.kind == QuantizationConfig::Kind::kAwq) {
     head.out.end = std::min<int64_t>((head.out.end + 7) / 8 * 8, config.vocab_size);

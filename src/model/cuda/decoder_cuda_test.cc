@@ -11,6 +11,7 @@
 #include "checkpoint/testing.h"
 #include "device/cuda/cuda_devices.h"
 #include "model/cuda/load_decoder_cuda.h"
+#include "model/decoder_checks_test.h"
 #include "model/testing.h"
 
 namespace forerun {
@@ -82,19 +83,6 @@ class DecoderCuda : public testing::TestWithParam<Case> {
     ASSERT_TRUE(decoder.ok()) << decoder.status().message();
     decoder_ = std::move(*decoder);
   }
-  std::span<const int32_t> tokens(int32_t begin, int32_t end) const {
-    return std::span<const int32_t>(tokens_).subspan(static_cast<size_t>(begin),
-                                                     static_cast<size_t>(end - begin));
-  }
-  static std::vector<float> run(Decoder& decoder, std::span<const int32_t> part, int32_t begin,
-                                int64_t rows_per_step, std::vector<int32_t> blocks) {
-    auto logits = SequenceDriver(&decoder, std::move(blocks)).run(part, begin, rows_per_step);
-    EXPECT_TRUE(logits.ok()) << logits.status().message();
-    return logits.ok() ? std::move(*logits) : std::vector<float>();
-  }
-  static std::vector<float> row(const std::vector<float>& logits, int64_t row_idx) {
-    return {logits.begin() + row_idx * kVocab, logits.begin() + (row_idx + 1) * kVocab};
-  }
   static std::vector<int32_t> blocks() { return SequenceDriver::blocks_for(kTokens); }
 
   TempDir dir_;
@@ -108,8 +96,8 @@ TEST_P(DecoderCuda, LogitsAreTheCpus) {
   options.kv_blocks = kKvBlocks;
   auto cpu = LoadedDecoder::open(dir_.path(), 2, options);
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
-  const std::vector<float> expected = run(*cpu->decoder, tokens_, 0, 256, blocks());
-  const std::vector<float> found = run(*decoder_, tokens_, 0, 256, blocks());
+  const std::vector<float> expected = run_tokens(*cpu->decoder, tokens_, 0, 256, blocks());
+  const std::vector<float> found = run_tokens(*decoder_, tokens_, 0, 256, blocks());
   ASSERT_EQ(found.size(), expected.size());
   double square = 0;
   double norm = 0;
@@ -125,79 +113,21 @@ TEST_P(DecoderCuda, LogitsAreTheCpus) {
 }
 
 TEST_P(DecoderCuda, RowsPerStepAndBlocks) {
-  const std::vector<float> expected = run(*decoder_, tokens_, 0, 1, blocks());
+  const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, 1, blocks());
   std::vector<int32_t> scattered = SequenceDriver::blocks_for(kTokens, 20);
   std::reverse(scattered.begin(), scattered.end());
   for (const int64_t rows : {2, 8, 9, 33, 64, 1024}) {
-    EXPECT_TRUE(run(*decoder_, tokens_, 0, rows, scattered) == expected) << rows << " rows";
+    EXPECT_TRUE(run_tokens(*decoder_, tokens_, 0, rows, scattered) == expected) << rows << " rows";
   }
 }
 
-// A tree behind a prefix of 250 tokens: one path continues the sequence, the siblings do not.
 TEST_P(DecoderCuda, TreesAndCommits) {
-  constexpr int32_t kPrefix = 250;
-  constexpr int32_t kDepth = 25;  // into the next tile
-  Decoder& decoder = *decoder_;
-  const std::vector<float> expected = run(decoder, tokens(0, 300), 0, 1, blocks());
-  const std::vector<int32_t> table = SequenceDriver::blocks_for(kTokens, 20);
-  run(decoder, tokens(0, kPrefix), 0, kPrefix, table);
-  Step step;
-  step.sequences.push_back({table.data()});
-  std::vector<int32_t> path;
-  for (int32_t depth = 0; depth < kDepth; ++depth) {
-    const int32_t right = tokens_[static_cast<size_t>(kPrefix + depth)];
-    for (const bool on_path : {false, true}) {
-      StepRow node;
-      node.token = on_path ? right : (right + 1) % kVocab;
-      node.position = kPrefix + depth;
-      node.slot = kPrefix + 2 * depth + (on_path ? 1 : 0);
-      node.boundary = kPrefix;
-      node.ancestor_begin = static_cast<int32_t>(step.ancestors.size());
-      node.wants_logits = true;
-      step.ancestors.insert(step.ancestors.end(), path.begin(), path.end());
-      step.ancestors.push_back(node.slot);
-      step.rows.push_back(node);
-      if (on_path) path.push_back(node.slot);
-    }
-  }
-  const Status ran = decoder.forward(step);
-  ASSERT_TRUE(ran.ok()) << ran.message();
-  const std::vector<float> tree = copy_logits(decoder);
-  for (int32_t depth = 0; depth < kDepth; ++depth) {
-    EXPECT_TRUE(row(tree, 2 * depth + 1) == row(expected, kPrefix + depth)) << "depth " << depth;
-    EXPECT_FALSE(row(tree, 2 * depth) == row(expected, kPrefix + depth)) << "depth " << depth;
-  }
-  // The path becomes prefix, and the sequence goes on from it.
-  std::vector<KvMove> moves;
-  for (int32_t depth = 0; depth < kDepth; ++depth) {
-    moves.push_back({path[static_cast<size_t>(depth)], kPrefix + depth});
-  }
-  ASSERT_TRUE(decoder.move_kv({table.data()}, moves).ok());
-  const std::vector<float> rest =
-      run(decoder, tokens(kPrefix + kDepth, 300), kPrefix + kDepth, 5, table);
-  EXPECT_TRUE(rest ==
-              std::vector<float>(expected.begin() + (kPrefix + kDepth) * kVocab, expected.end()));
+  // Into the next tile of 64 positions.
+  expect_trees_and_commits(*decoder_, tokens_, /*depth=*/25, /*first_block=*/20);
 }
 
 TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
-  Decoder& decoder = *decoder_;
-  const std::vector<float> expected = run(decoder, tokens(0, 330), 0, 1, blocks());
-  const std::vector<int32_t> first = SequenceDriver::blocks_for(kTokens, 20);
-  const std::vector<int32_t> second = {0, 1, 2, 3, 4, 5};
-  for (const int32_t wanted_from : {0, 299, 300}) {
-    Step step;
-    step.sequences.push_back({second.data()});
-    step.sequences.push_back({first.data()});
-    SequenceDriver::add_prefix_rows(step, 0, tokens(40, 43), 0, true);
-    SequenceDriver::add_prefix_rows(step, 1, tokens(0, wanted_from), 0, false);
-    SequenceDriver::add_prefix_rows(step, 1, tokens(wanted_from, 300), wanted_from, true);
-    ASSERT_TRUE(decoder.forward(step).ok());
-    const std::vector<float> found = copy_logits(decoder);
-    ASSERT_EQ(found.size(), static_cast<size_t>((3 + 300 - wanted_from) * kVocab));
-    EXPECT_TRUE(std::equal(found.begin() + 3 * kVocab, found.end(),
-                           expected.begin() + wanted_from * kVocab))
-        << "wanted from " << wanted_from;
-  }
+  expect_unwanted_rows_and_companions(*decoder_, tokens_, /*first_block=*/20);
 }
 
 TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "checkpoint/float_tensor.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
 #include "kernels/linear/linear_weight.h"
@@ -20,26 +21,16 @@ int64_t whole_tiles(int64_t outputs) {
   return (outputs + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
 }
 
-float element(const RawTensor& tensor, int64_t index) {
-  const std::byte* from =
-      tensor.bytes.data() + index * static_cast<int64_t>(dtype_bytes(tensor.dtype));
-  if (tensor.dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, from, sizeof(bits));
-  return tensor.dtype == DType::kBf16 ? to_float(bf16{bits}) : to_float(f16{bits});
+std::vector<float> widened(const RawTensor& tensor, int64_t elements) {
+  std::vector<float> wide(static_cast<size_t>(elements));
+  widen(tensor, 0, elements, wide.data());
+  return wide;
 }
 
-Status check_float(const RawTensor& tensor) {
-  if (tensor.dtype == DType::kF32 || tensor.dtype == DType::kBf16 || tensor.dtype == DType::kF16) {
-    return {};
-  }
-  return {StatusCode::kUnsupported, "tensor " + std::string(tensor.name) + ": dtype " +
-                                        std::string(dtype_name(tensor.dtype)) +
-                                        "; f32, bf16 and f16 are accepted"};
+std::vector<bf16> narrowed(const std::vector<float>& wide) {
+  std::vector<bf16> narrow(wide.size());
+  std::transform(wide.begin(), wide.end(), narrow.begin(), [](float v) { return to_bf16(v); });
+  return narrow;
 }
 
 // A module of the checkpoint as it is stored: one of the two is set.
@@ -83,7 +74,6 @@ class Loader {
   Status load_bias(const std::vector<std::pair<std::string, int64_t>>& parts, int64_t outputs,
                    DeviceBuffer& to);
   Result<Source> source_of(const std::string& module) const;
-  Result<const RawTensor*> find(const std::string& name) const;
   // Bytes in device memory until the next call with the same `place`.
   Result<const std::byte*> upload(int place, std::span<const std::byte> bytes);
   Result<const __nv_bfloat16*> upload_bf16(const RawTensor& tensor, int64_t elements);
@@ -101,15 +91,6 @@ class Loader {
   double done_bytes_ = 0;
 };
 
-Result<const RawTensor*> Loader::find(const std::string& name) const {
-  const RawTensor* tensor = checkpoint_.find(name);
-  if (tensor == nullptr) {
-    return Status(StatusCode::kNotFound,
-                  checkpoint_.dir().string() + ": tensor " + name + " is missing");
-  }
-  return tensor;
-}
-
 Result<Source> Loader::source_of(const std::string& module) const {
   Source source;
   if (checkpoint_.config().quantization.kind == QuantizationConfig::Kind::kAwq) {
@@ -122,7 +103,7 @@ Result<Source> Loader::source_of(const std::string& module) const {
     }
     if (awq.status().code() != StatusCode::kNotFound) return awq.status();
   }
-  FORERUN_ASSIGN_OR_RETURN(source.plain, find(module + ".weight"));
+  FORERUN_ASSIGN_OR_RETURN(source.plain, require_tensor(checkpoint_, module + ".weight"));
   FORERUN_RETURN_IF_ERROR(check_float(*source.plain));
   source.outputs = source.plain->shape[0];
   source.inputs = source.plain->shape[1];
@@ -146,10 +127,7 @@ Result<const __nv_bfloat16*> Loader::upload_bf16(const RawTensor& tensor, int64_
   std::vector<bf16> narrow;
   std::span<const std::byte> source = tensor.bytes.first(std::min(bytes, tensor.bytes.size()));
   if (tensor.dtype != DType::kBf16) {
-    narrow.resize(static_cast<size_t>(elements));
-    for (int64_t i = 0; i < elements; ++i) {
-      narrow[static_cast<size_t>(i)] = to_bf16(element(tensor, i));
-    }
+    narrow = narrowed(widened(tensor, elements));
     source = std::as_bytes(std::span(narrow));
   }
   FORERUN_ASSIGN_OR_RETURN(const std::byte* data, upload(0, source));
@@ -175,10 +153,7 @@ Status Loader::pack_bf16(const Source& source, const Part& part, LinearWeightCud
     const AwqTensors& awq = *source.awq;
     FORERUN_RETURN_IF_ERROR(check_float(*awq.scales));
     const int64_t groups = awq.in_features / awq.group_size;
-    std::vector<float> scales(static_cast<size_t>(groups * awq.out_features));
-    for (size_t i = 0; i < scales.size(); ++i) {
-      scales[i] = element(*awq.scales, static_cast<int64_t>(i));
-    }
+    const std::vector<float> scales = widened(*awq.scales, groups * awq.out_features);
     const auto words = [](const RawTensor& tensor) {
       std::vector<int32_t> copy(tensor.bytes.size() / sizeof(int32_t));  // files align nothing
       std::memcpy(copy.data(), tensor.bytes.data(), tensor.bytes.size());
@@ -191,8 +166,7 @@ Status Loader::pack_bf16(const Source& source, const Part& part, LinearWeightCud
         MatrixView<const float>(scales.data(), {groups, awq.out_features}), awq.group_size);
     std::vector<float> wide(static_cast<size_t>(awq.out_features * awq.in_features));
     packed.dequantize(0, MatrixView<float>(wide.data(), {awq.out_features, awq.in_features}));
-    std::vector<bf16> narrow(wide.size());
-    std::transform(wide.begin(), wide.end(), narrow.begin(), [](float v) { return to_bf16(v); });
+    const std::vector<bf16> narrow = narrowed(wide);
     FORERUN_ASSIGN_OR_RETURN(const std::byte* data, upload(0, std::as_bytes(std::span(narrow))));
     weight = reinterpret_cast<const __nv_bfloat16*>(data);
   }
@@ -229,10 +203,9 @@ Status Loader::load_linear(const std::vector<Part>& parts, int64_t outputs, Line
 }
 
 Status Loader::load_norm(const std::string& name, DeviceBuffer& to) {
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, find(name));
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, name));
   FORERUN_RETURN_IF_ERROR(check_float(*tensor));
-  std::vector<float> values(static_cast<size_t>(tensor->shape[0]));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = element(*tensor, static_cast<int64_t>(i));
+  const std::vector<float> values = widened(*tensor, tensor->shape[0]);
   FORERUN_ASSIGN_OR_RETURN(
       to, DeviceBuffer::allocate(values.size() * sizeof(float), "the weight of a normalization"));
   return to.upload(std::as_bytes(std::span(values)));
@@ -242,11 +215,10 @@ Status Loader::load_bias(const std::vector<std::pair<std::string, int64_t>>& par
                          DeviceBuffer& to) {
   std::vector<bf16> values(static_cast<size_t>(whole_tiles(outputs)), bf16{0});
   for (const auto& [name, first] : parts) {
-    FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, find(name));
+    FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, name));
     FORERUN_RETURN_IF_ERROR(check_float(*tensor));
-    for (int64_t i = 0; i < tensor->shape[0]; ++i) {
-      values[static_cast<size_t>(first + i)] = to_bf16(element(*tensor, i));
-    }
+    const std::vector<bf16> part = narrowed(widened(*tensor, tensor->shape[0]));
+    std::copy(part.begin(), part.end(), values.begin() + first);
   }
   FORERUN_ASSIGN_OR_RETURN(
       to, DeviceBuffer::allocate(values.size() * sizeof(bf16), "the bias of a linear layer"));
@@ -298,7 +270,8 @@ Result<DecoderWeightsCuda> Loader::run(int32_t live_vocab) {
         "config.json: mlp_bias is set; the GPU's kernels have no bias in the gated layer");
   }
   DecoderWeightsCuda out;
-  FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding, find("model.embed_tokens.weight"));
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
+                           require_tensor(checkpoint_, "model.embed_tokens.weight"));
   FORERUN_RETURN_IF_ERROR(check_float(*embedding));
   const int64_t elements = int64_t{config.vocab_size} * config.hidden_size;
   FORERUN_ASSIGN_OR_RETURN(const __nv_bfloat16* table, upload_bf16(*embedding, elements));

@@ -1,0 +1,122 @@
+// What every backend's decoder must hold, bit for bit; tests of the CPU's and the GPU's call it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "model/testing.h"
+
+namespace forerun {
+
+// Logits of `part`, which begins at position `begin`, run in Steps of `rows_per_step`.
+inline std::vector<float> run_tokens(Decoder& decoder, std::span<const int32_t> part, int32_t begin,
+                                     int64_t rows_per_step, std::vector<int32_t> blocks) {
+  auto logits = SequenceDriver(&decoder, std::move(blocks)).run(part, begin, rows_per_step);
+  EXPECT_TRUE(logits.ok()) << logits.status().message();
+  return logits.ok() ? std::move(*logits) : std::vector<float>();
+}
+
+inline std::span<const int32_t> part_of(const std::vector<int32_t>& tokens, int32_t begin,
+                                        int32_t end) {
+  return std::span<const int32_t>(tokens).subspan(static_cast<size_t>(begin),
+                                                  static_cast<size_t>(end - begin));
+}
+
+// A tree behind a prefix of 250 tokens: one path of `depth` nodes continues `tokens` (at least
+// 300), the siblings do not. The path's logits are plain decoding's; it becomes prefix, and the
+// sequence goes on from it. Uses blocks 0 to 5 and six from `first_block` on.
+inline void expect_trees_and_commits(Decoder& decoder, const std::vector<int32_t>& tokens,
+                                     int32_t depth, int32_t first_block) {
+  constexpr int32_t kPrefix = 250;
+  constexpr int32_t kEnd = 300;
+  const int32_t vocab = decoder.config().vocab_size;
+  const auto row = [vocab](const std::vector<float>& logits, int64_t row_idx) {
+    return std::vector<float>(logits.begin() + row_idx * vocab,
+                              logits.begin() + (row_idx + 1) * vocab);
+  };
+  const std::vector<float> expected =
+      run_tokens(decoder, part_of(tokens, 0, kEnd), 0, 1, SequenceDriver::blocks_for(kEnd));
+  const std::vector<int32_t> table = SequenceDriver::blocks_for(kEnd, first_block);
+  run_tokens(decoder, part_of(tokens, 0, kPrefix), 0, kPrefix, table);
+  // Two nodes a level, the wrong one first; slots in order of rows. The second half of the levels
+  // comes in Steps of its own, which find the first half in the cache.
+  std::vector<int32_t> path;
+  std::vector<float> tree;
+  Step step;
+  const auto run_step = [&] {
+    const Status ran = decoder.forward(step);
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    const std::vector<float> part = copy_logits(decoder);
+    tree.insert(tree.end(), part.begin(), part.end());
+    step.clear();
+  };
+  for (int32_t level = 0; level < depth; ++level) {
+    if (step.sequences.empty()) step.sequences.push_back({table.data()});
+    const int32_t right = tokens[static_cast<size_t>(kPrefix + level)];
+    for (const bool on_path : {false, true}) {
+      StepRow node;
+      node.token = on_path ? right : (right + 1) % vocab;
+      node.position = kPrefix + level;
+      node.slot = kPrefix + 2 * level + (on_path ? 1 : 0);
+      node.boundary = kPrefix;
+      node.ancestor_begin = static_cast<int32_t>(step.ancestors.size());
+      node.wants_logits = true;
+      step.ancestors.insert(step.ancestors.end(), path.begin(), path.end());
+      step.ancestors.push_back(node.slot);
+      step.rows.push_back(node);
+      if (on_path) path.push_back(node.slot);
+    }
+    if (level >= depth / 2) {
+      ASSERT_NO_FATAL_FAILURE(run_step());
+    }
+  }
+  for (int32_t level = 0; level < depth; ++level) {
+    EXPECT_TRUE(row(tree, 2 * level + 1) == row(expected, kPrefix + level)) << "level " << level;
+    EXPECT_FALSE(row(tree, 2 * level) == row(expected, kPrefix + level)) << "level " << level;
+  }
+  std::vector<KvMove> moves;
+  for (int32_t level = 0; level < depth; ++level) {
+    moves.push_back({path[static_cast<size_t>(level)], kPrefix + level});
+  }
+  ASSERT_TRUE(decoder.move_kv({table.data()}, moves).ok());
+  const std::vector<float> rest =
+      run_tokens(decoder, part_of(tokens, kPrefix + depth, kEnd), kPrefix + depth, 5, table);
+  EXPECT_TRUE(rest ==
+              std::vector<float>(expected.begin() + (kPrefix + depth) * vocab, expected.end()));
+}
+
+// Rows that want nothing leave their KV behind; another sequence in front only shifts rows. Needs
+// 330 tokens; uses blocks 0 to 5 and six from `first_block` on.
+inline void expect_unwanted_rows_and_companions(Decoder& decoder,
+                                                const std::vector<int32_t>& tokens,
+                                                int32_t first_block) {
+  const int32_t vocab = decoder.config().vocab_size;
+  const std::vector<float> expected =
+      run_tokens(decoder, part_of(tokens, 0, 330), 0, 1, SequenceDriver::blocks_for(330));
+  const std::vector<int32_t> first = SequenceDriver::blocks_for(330, first_block);
+  const std::vector<int32_t> second = {0, 1, 2, 3, 4, 5};
+  for (const int32_t wanted_from : {0, 1, 299, 300}) {
+    Step step;
+    step.sequences.push_back({second.data()});
+    step.sequences.push_back({first.data()});
+    SequenceDriver::add_prefix_rows(step, 0, part_of(tokens, 40, 43), 0, true);
+    SequenceDriver::add_prefix_rows(step, 1, part_of(tokens, 0, wanted_from), 0, false);
+    SequenceDriver::add_prefix_rows(step, 1, part_of(tokens, wanted_from, 300), wanted_from, true);
+    ASSERT_TRUE(decoder.forward(step).ok());
+    const std::vector<float> found = copy_logits(decoder);
+    ASSERT_EQ(found.size(), static_cast<size_t>((3 + 300 - wanted_from) * vocab));
+    EXPECT_TRUE(
+        std::equal(found.begin() + 3 * vocab, found.end(), expected.begin() + wanted_from * vocab))
+        << "wanted from " << wanted_from;
+    const std::vector<float> rest = run_tokens(decoder, part_of(tokens, 300, 330), 300, 30, first);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), expected.begin() + 300 * vocab))
+        << "wanted from " << wanted_from;
+  }
+}
+
+}  // namespace forerun
