@@ -15,7 +15,9 @@
 //  - partial sums are pushed into the owner's shared memory by asynchronous stores that count down
 //    its barrier (no fence, no barrier of the cluster) and added there in the order of the blocks;
 //  - int4 becomes bf16 by or-ing a nibble into the mantissa of 128 and subtracting 128 + zero: both
-//    exact; the scale multiplies the f32 sum of its 128 inputs, not the weights.
+//    exact; the scale multiplies the f32 sum of its 128 inputs, not the weights;
+//  - a norm in front costs no launch: its weight multiplies the activations in shared memory, the
+//    inverse root mean square the finished sums.
 // docs/kernels-cuda.md has the measurements and what was tried.
 #include <cuda_bf16.h>
 
@@ -24,6 +26,8 @@
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/linear/linear_cuda.h"
+#include "kernels/linear/linear_norm_cuda.h"
+#include "kernels/linear/linear_output_cuda.h"
 #include "kernels/linear/linear_ring_cuda.h"
 #include "kernels/linear/linear_unit_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
@@ -33,145 +37,12 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-__device__ __forceinline__ float4 as_float4(const float (&v)[4]) {
-  return make_float4(v[0], v[1], v[2], v[3]);
-}
-__device__ __forceinline__ void add(float4& a, const float4& b) {
-  a.x += b.x;
-  a.y += b.y;
-  a.z += b.z;
-  a.w += b.w;
-}
-__device__ __forceinline__ float silu_times(float gate, float up) {
-  return gate / (1.0f + __expf(-gate)) * up;
-}
-
-// Outputs 4g .. 4g + 3 of a tile, of two rows: v[half] holds {output 2 half, row}, {same, row + 1},
-// {output 2 half + 1, row}, {same, row + 1}.
-__device__ __forceinline__ void store_plain(const LinearKernelArgs& args, int tile, int group,
-                                            int row, const float4 (&v)[2]) {
-  const int first = tile * kTileOutputs + group * 4;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    if (row + r >= args.rows) return;
-    float y[4] = {r ? v[0].y : v[0].x, r ? v[0].w : v[0].z, r ? v[1].y : v[1].x,
-                  r ? v[1].w : v[1].z};
-    const int64_t at = (row + r) * args.output_stride + first;
-    const int count = min(4, args.outputs - first);
-    if (args.bias != nullptr) {
-      for (int i = 0; i < 4; ++i) {
-        if (i < count) y[i] += __bfloat162float(args.bias[first + i]);
-      }
-    }
-    if (args.residual != nullptr) {
-      for (int i = 0; i < 4; ++i) {
-        if (i < count) y[i] += __bfloat162float(args.residual[at + i]);
-      }
-    }
-    if (args.output_f32 != nullptr) {
-      for (int i = 0; i < 4; ++i) {
-        if (i < count) args.output_f32[at + i] = y[i];
-      }
-    } else if (count == 4) {
-      *reinterpret_cast<uint2*>(args.output + at) =
-          make_uint2(pack_bf16x2(y[0], y[1]), pack_bf16x2(y[2], y[3]));
-    } else {
-      for (int i = 0; i < 3; ++i) {
-        if (i < count) args.output[at + i] = __float2bfloat16_rn(y[i]);
-      }
-    }
-  }
-}
-
-// v[0] gate, v[1] up of features 2g and 2g + 1.
-__device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int tile, int group,
-                                            int row, const float4 (&v)[2]) {
-  const int first = tile * (kTileOutputs / 2) + group * 2;
-  if (first >= args.outputs) return;
-  if (row < args.rows) {
-    *reinterpret_cast<uint32_t*>(args.output + row * args.output_stride + first) =
-        pack_bf16x2(silu_times(v[0].x, v[1].x), silu_times(v[0].z, v[1].z));
-  }
-  if (row + 1 < args.rows) {
-    *reinterpret_cast<uint32_t*>(args.output + (row + 1) * args.output_stride + first) =
-        pack_bf16x2(silu_times(v[0].y, v[1].y), silu_times(v[0].w, v[1].w));
-  }
-}
-
-// Sends a warp's sums of a tile to their owners. Warps that share the tile first lay theirs down in
-// `parts`, half of the outputs at a time, and add them in the order of the warps.
-template <int kRowBlocks>
-__device__ __forceinline__ void send_sums(const PartialSums& sums,
-                                          const float (&acc)[2][kRowBlocks][4], float4* parts,
-                                          int tile_warp, int input_warp, int input_warps,
-                                          int lane) {
-  constexpr int kPartVectors = kRowBlocks * 32;  // a warp's sums of half a tile
-  if (input_warps == 1) {
-#pragma unroll
-    for (int block = 0; block < kRowBlocks; ++block) {
-      sums.push(0, tile_warp * kRowBlocks + block, lane, as_float4(acc[0][block]));
-      sums.push(1, tile_warp * kRowBlocks + block, lane, as_float4(acc[1][block]));
-    }
-    return;
-  }
-  float4* const group_parts = parts + tile_warp * input_warps * kPartVectors;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-#pragma unroll
-    for (int block = 0; block < kRowBlocks; ++block) {
-      group_parts[input_warp * kPartVectors + block * 32 + lane] = as_float4(acc[half][block]);
-    }
-    named_barrier(1 + tile_warp, input_warps * 32);
-    for (int f = input_warp * 32 + lane; f < kPartVectors; f += input_warps * 32) {
-      float4 sum = group_parts[f];
-      for (int other = 1; other < input_warps; ++other) {
-        add(sum, group_parts[other * kPartVectors + f]);
-      }
-      sums.push(half, tile_warp * kRowBlocks + f / 32, lane, sum);
-    }
-    named_barrier(1 + tile_warp, input_warps * 32);  // before the next writes
-  }
-}
-
-// Adds up what this block's peers have sent of `tiles` tiles from `first_tile` on, in the order of
-// the peers, and writes the outputs.
-template <int kRowBlocks, bool kGated>
-__device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
-                                           const std::byte* received, int first_tile, int tiles,
-                                           int first_row) {
-  const int items = tiles * kRowBlocks << sums.lanes_log2;
-  for (int item = threadIdx.x; item < items; item += linear_warps(kRowBlocks) * 32) {
-    const int slice = item >> sums.lanes_log2;
-    const int from = (sums.rank << sums.lanes_log2) + (item & ((1 << sums.lanes_log2) - 1));
-    float4 v[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      v[half] = *reinterpret_cast<const float4*>(received + sums.offset(0, half, slice, from));
-    }
-#pragma unroll 1
-    for (int source = 1; source < 1 << args.cluster_log2; ++source) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        add(v[half],
-            *reinterpret_cast<const float4*>(received + sums.offset(source, half, slice, from)));
-      }
-    }
-    const int tile = first_tile + slice / kRowBlocks;
-    const int row = first_row + (slice % kRowBlocks) * 8 + (from & 3) * 2;
-    if constexpr (kGated) {
-      store_gated(args, tile, from >> 2, row, v);
-    } else {
-      store_plain(args, tile, from >> 2, row, v);
-    }
-  }
-}
-
 // Registers a thread: two blocks of 8 warps leave an SM 8,192 registers for the small kernels
 // between two layers. (They must find room beside two linear layers: otherwise they wait for one to
 // leave, and the layer after them places two blocks on the SMs that become free first.)
 constexpr int registers(int row_blocks) { return linear_warps(row_blocks) == 8 ? 112 : 128; }
 
-template <LinearFormat kFormat, int kRowBlocks, bool kGated>
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kNorm>
 __global__ void __maxnreg__(registers(kRowBlocks))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
   constexpr int kWarps = linear_warps(kRowBlocks);
@@ -218,18 +89,40 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   inputs.full = base + kWarps * kMaxStages * 8;
   inputs.empty = inputs.full + kInputSegments * 8;
   const uint32_t receive_barriers = inputs.empty + kInputSegments * 8;  // one a buffer
+  const uint32_t norm_barrier = receive_barriers + 16;
+  const uint32_t ready = norm_barrier + 8;  // segments whose inputs are normalized
+  InputNorm<kFormat, kRowBlocks> norm;
+  norm.data = inputs.data;
+  norm.full = inputs.full;
+  norm.ready = ready;
+  norm.weight = base + args.norm_offset;
+  norm.squares = base + args.squares_offset;
+  norm.segment_units = args.segment_units << args.input_warps_log2;
+  norm.block_units = block_units;
+  // Sums of squares: this block's units', then the cluster's blocks'.
+  const float* const square_parts = reinterpret_cast<const float*>(shared + args.squares_offset);
+  const float* const squares = reinterpret_cast<const float*>(
+      shared + args.reduce_offset - ((kRowBlocks * 32) << args.cluster_log2));
   if (lane == 0) {
     for (int stage = 0; stage < args.stages; ++stage) {
       barrier_init(ring.barrier + stage * 8, 1);
     }
     if (warp == 0) {
       for (int i = 0; i < 2; ++i) barrier_init(receive_barriers + i * 8, 1);
+      if (kNorm) barrier_init(norm_barrier, 1);
       for (int i = 0; i < kInputSegments; ++i) {
         barrier_init(inputs.full + i * 8, 1);
         barrier_init(inputs.empty + i * 8, kWarps);
+        if (kNorm) barrier_init(ready + i * 8, kWarps);
       }
     }
     barrier_init_fence();
+    if (kNorm && warp == 0) {
+      const int bytes = block_units * kUnitInputs * 2;
+      barrier_arrive_expecting(norm_barrier, bytes);
+      bulk_copy(norm.weight, args.norm_weight + static_cast<int64_t>(block_unit) * kUnitInputs,
+                bytes, norm_barrier);
+    }
   }
   for (int stage = 0; stage < args.stages; ++stage) {
     ring.request(args, lane, ring.data + stage * kStageBytes, ring.barrier + stage * 8);
@@ -271,16 +164,28 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   uint32_t recycle_parity = 0;
   Unit<kFormat> weights;
   if constexpr (Unit<kFormat>::kAhead) weights.take(args, ring, lane);
+  // Segments to scale: once each if they stay, otherwise each time that they arrive.
+  int to_scale = kNorm && passes > 0 ? args.segments * (inputs_stay ? 1 : passes) : 0;
+  if (to_scale > 0) {
+    barrier_wait(norm_barrier, 0);
+    norm.scale(args.input_stride_bytes, 0, 0, 0, warp, lane);
+    --to_scale;
+  }
   cluster_wait();
   for (int pass = tile_begin; pass < tile_end; pass += tile_warps) {
     const int tiles = min(tile_warps, tile_end - pass);
     sums.buffer = base + args.receive_offset + buffer * args.receive_buffer_bytes;
     sums.barrier = receive_barriers + buffer * 8;
-    if (threadIdx.x == 0) barrier_arrive_expecting(sums.barrier, tiles * kRowBlocks * 1024);
+    const bool push_squares = kNorm && pass == tile_begin;
+    if (threadIdx.x == 0) {
+      barrier_arrive_expecting(
+          sums.barrier,
+          tiles * kRowBlocks * 1024 + (push_squares ? (kRowBlocks * 32) << args.cluster_log2 : 0));
+    }
     float acc[2][kRowBlocks][4] = {};
     int units_left = tile_warp < tiles ? ring.tile_units : 0;
     for (int segment = 0; segment < args.segments; ++segment) {
-      barrier_wait(inputs.full + input_buffer * 8, input_parity);
+      barrier_wait((kNorm ? ready : inputs.full) + input_buffer * 8, input_parity);
       uint32_t input = input_lane + input_buffer * 8 * kRowBlocks * args.input_stride_bytes;
       const int units = min(units_left, args.segment_units);
       units_left -= units;
@@ -289,6 +194,10 @@ __global__ void __maxnreg__(registers(kRowBlocks))
       }
       if (inputs_stay) {
         if (++input_buffer == args.segments) input_buffer = 0;
+        if (to_scale > 0) {
+          norm.scale(args.input_stride_bytes, segment + 1, input_buffer, 0, warp, lane);
+          --to_scale;
+        }
         continue;
       }
       __syncwarp();
@@ -311,15 +220,25 @@ __global__ void __maxnreg__(registers(kRowBlocks))
         input_buffer = 0;
         input_parity ^= 1;
       }
+      if (to_scale > 0) {
+        norm.scale(args.input_stride_bytes, segment + 1 == args.segments ? 0 : segment + 1,
+                   input_buffer, input_parity, warp, lane);
+        --to_scale;
+      }
+    }
+    if (push_squares) {
+      __syncthreads();
+      norm.push_squares(square_parts, shared_address(squares), sums.barrier, 1 << args.cluster_log2,
+                        rank, warp, lane);
     }
     if (tile_warp < tiles) {
       send_sums<kRowBlocks>(sums, acc, parts, tile_warp, input_warp, input_warps, lane);
     }
     barrier_wait(sums.barrier, receive_parity);
 
-    store_sums<kRowBlocks, kGated>(
-        args, sums, shared + args.receive_offset + buffer * args.receive_buffer_bytes, pass, tiles,
-        first_row);
+    store_sums<kRowBlocks, kGated, kNorm>(
+        args, sums, shared + args.receive_offset + buffer * args.receive_buffer_bytes, squares,
+        pass, tiles, first_row);
     // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
     // to receive what every warp here sends a pass later, after reading this one.
     receive_parity ^= buffer;
@@ -330,27 +249,32 @@ __global__ void __maxnreg__(registers(kRowBlocks))
 #else
 
 // Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
-template <LinearFormat kFormat, int kRowBlocks, bool kGated>
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kNorm>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
 
 using Kernel = void (*)(LinearKernelArgs);
 
-template <LinearFormat kFormat, bool kGated>
+template <LinearFormat kFormat, bool kGated, bool kNorm>
 Kernel kernel_for(int row_blocks) {
-  return row_blocks == 1   ? linear_kernel<kFormat, 1, kGated>
-         : row_blocks == 2 ? linear_kernel<kFormat, 2, kGated>
-                           : linear_kernel<kFormat, 4, kGated>;
+  return row_blocks == 1   ? linear_kernel<kFormat, 1, kGated, kNorm>
+         : row_blocks == 2 ? linear_kernel<kFormat, 2, kGated, kNorm>
+                           : linear_kernel<kFormat, 4, kGated, kNorm>;
 }
-
-Kernel kernel_for(LinearFormat format, int row_blocks, bool gated) {
-  if (format == LinearFormat::kBf16) {
-    return gated ? kernel_for<LinearFormat::kBf16, true>(row_blocks)
-                 : kernel_for<LinearFormat::kBf16, false>(row_blocks);
+template <LinearFormat kFormat>
+Kernel kernel_for(int row_blocks, bool gated, bool norm) {
+  if (norm) {
+    return gated ? kernel_for<kFormat, true, true>(row_blocks)
+                 : kernel_for<kFormat, false, true>(row_blocks);
   }
-  return gated ? kernel_for<LinearFormat::kInt4Group128, true>(row_blocks)
-               : kernel_for<LinearFormat::kInt4Group128, false>(row_blocks);
+  return gated ? kernel_for<kFormat, true, false>(row_blocks)
+               : kernel_for<kFormat, false, false>(row_blocks);
+}
+Kernel kernel_for(LinearFormat format, int row_blocks, bool gated, bool norm) {
+  return format == LinearFormat::kBf16
+             ? kernel_for<LinearFormat::kBf16>(row_blocks, gated, norm)
+             : kernel_for<LinearFormat::kInt4Group128>(row_blocks, gated, norm);
 }
 
 // The shared memory that a block may ask for; fails on a device that the kernels do not run on.
@@ -379,16 +303,15 @@ Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
-      for (const bool gated : {false, true}) {
+      for (const int variant : {0, 1, 2, 3}) {
+        const Kernel kernel = kernel_for(format, row_blocks, variant % 2 != 0, variant / 2 != 0);
         FORERUN_CUDA_RETURN_IF_ERROR(
-            cudaFuncSetAttribute(kernel_for(format, row_blocks, gated),
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, limit),
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit),
             "loading the linear kernels");
         // An SM changes its division between L1 and shared memory only while it is empty: kernels
         // that are to overlap must all ask for the same.
         FORERUN_CUDA_RETURN_IF_ERROR(
-            cudaFuncSetAttribute(kernel_for(format, row_blocks, gated),
-                                 cudaFuncAttributePreferredSharedMemoryCarveout,
+            cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                  cudaSharedmemCarveoutMaxShared),
             "loading the linear kernels");
       }
@@ -429,7 +352,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   FORERUN_RETURN_IF_ERROR(check_linear_call(weight, call));
   const LinearPlan& plan = weight.plan();
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
-  FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch, plan_launch(plan, call.rows, limit));
+  FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
+                           plan_launch(plan, call.rows, call.norm_weight != nullptr, limit));
   LinearKernelArgs args;
   args.weight = weight.data();
   args.input = call.input;
@@ -437,9 +361,12 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.output_f32 = call.output_f32;
   args.bias = call.bias;
   args.residual = call.residual;
+  args.norm_weight = call.norm_weight;
+  args.norm_eps = call.norm_eps;
   args.input_stride = call.input_stride;
   args.output_stride = call.output_stride;
   args.rows = call.rows;
+  args.inputs = static_cast<int>(plan.in_features);
   args.outputs = static_cast<int>(call.gated ? plan.out_features / 2 : plan.out_features);
   args.units = plan.units;
   args.cluster_log2 = std::countr_zero(static_cast<unsigned>(plan.cluster_size));
@@ -452,6 +379,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.segments = launch.segments;
   args.input_buffers = launch.input_buffers;
   args.input_stride_bytes = launch.input_stride_bytes;
+  args.norm_offset = launch.norm_offset;
+  args.squares_offset = launch.squares_offset;
   args.reduce_offset = launch.reduce_offset;
   args.receive_offset = launch.receive_offset;
   args.ring_offset = launch.ring_offset;
@@ -472,9 +401,10 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
-  FORERUN_CUDA_RETURN_IF_ERROR(
-      cudaLaunchKernelEx(&config, kernel_for(plan.format, launch.row_blocks, call.gated), args),
-      "launching a linear layer");
+  const Kernel kernel =
+      kernel_for(plan.format, launch.row_blocks, call.gated, call.norm_weight != nullptr);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
+                               "launching a linear layer");
   return {};
 }
 

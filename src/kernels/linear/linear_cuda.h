@@ -65,6 +65,12 @@ struct LinearCall {
   int rows = 0;
   const __nv_bfloat16* bias = nullptr;      // [out] or null; not with `gated`
   const __nv_bfloat16* residual = nullptr;  // as output, may be it; added before the one rounding
+  // RMSNorm of the input on its way in, or null: [in], 16-byte aligned. The products are those of
+  // x * norm_weight rounded to bf16; their sums are divided by sqrt(mean of x^2 + norm_eps). A
+  // row's bits do not depend on its companions here either. Read before the previous kernel's end,
+  // like the weight itself.
+  const __nv_bfloat16* norm_weight = nullptr;
+  float norm_eps = 0;
   // The weight holds gate and up: output [rows][out / 2] is silu(gate) * up; no bias or residual.
   bool gated = false;
   // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's

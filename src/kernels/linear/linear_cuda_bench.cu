@@ -1,12 +1,14 @@
 // Linear layers of real models inside a CUDA graph, against the time that the weight's bytes take
 // at the memory's bandwidth.
 //
-//   linear_cuda_bench [--rows 8,16,32] [--filter TEXT] [--splits] [--forwards] [--json FILE]
+//   linear_cuda_bench [--rows 8,16,32] [--filter TEXT] [--splits] [--forwards] [--norm]
+//                     [--json FILE]
 //
 // Per layer: a graph of launches of one shape over distinct weights (together several times the
 // L2), each dependent on the one before; the median of replays over the number of launches.
 // --splits tries every split of the shape. --forwards runs all linear layers of a model in order
-// with stand-ins of fixed duration for attention and all-reduce, a kernel each.
+// with stand-ins of fixed duration for attention and all-reduce, a kernel each. --norm normalizes
+// the inputs of QKV and of gate and up on their way in.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -148,7 +150,7 @@ class Bench {
     return Result<LinearWeightCuda>(std::move(weight));
   }
 
-  Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool dependent) {
+  Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool norm) {
     LinearCall call;
     call.input = input_.as<__nv_bfloat16>();
     call.input_stride = layer.in;
@@ -156,7 +158,10 @@ class Bench {
     call.output_stride = layer.gated ? layer.out / 2 : layer.out;
     call.rows = rows;
     call.gated = layer.gated;
-    call.dependent = dependent;
+    if (norm && (layer.gated || std::strcmp(layer.name, "qkv") == 0)) {
+      call.norm_weight = input_.as<__nv_bfloat16>();
+      call.norm_eps = 1e-5f;
+    }
     return linear_cuda(weight, call, stream_.get());
   }
 
@@ -194,7 +199,7 @@ class Bench {
 struct Options {
   std::vector<int> rows = {8};
   std::string filter;
-  bool splits = false, forwards = false, layers = true;
+  bool splits = false, forwards = false, layers = true, norm = false;
   FILE* json = nullptr;
   std::string command;
 };
@@ -219,7 +224,7 @@ void report(const Options& options, const std::string& figure, double us, double
 }
 
 std::string split_text(const LinearPlan& plan, int rows) {
-  const Result<LinearLaunch> launch = plan_launch(plan, rows, 232448);
+  const Result<LinearLaunch> launch = plan_launch(plan, rows, false, 232448);
   char text[128];
   std::snprintf(text, sizeof(text), "cluster %d, %d input warps, %d stages, %d KB",
                 plan.cluster_size, plan.input_warps, launch.ok() ? launch->stages : 0,
@@ -242,13 +247,14 @@ Status bench_plan(Bench& bench, const Options& options, const Layer& layer, Line
   for (const int rows : options.rows) {
     FORERUN_ASSIGN_OR_RETURN(const double us, bench.graph_us([&] {
       for (int i = 0; i < launches; ++i) {
-        FORERUN_RETURN_IF_ERROR(bench.submit(weights[i % count], layer, rows, true));
+        FORERUN_RETURN_IF_ERROR(bench.submit(weights[i % count], layer, rows, options.norm));
       }
       return Status();
     }));
     report(options,
            std::string(layer.model) + "." + layer.name + " " + std::to_string(rows) + " rows",
-           us / launches, floor_us, split_text(plan, rows));
+           us / launches, floor_us,
+           split_text(plan, rows) + (options.norm ? ", inputs normalized" : ""));
   }
   return {};
 }
@@ -268,7 +274,7 @@ Status bench_layers(Bench& bench, const Options& options) {
         const Result<LinearPlan> plan =
             plan_linear(layer.format, layer.in, layer.out, cluster_size, input_warps);
         if (!plan.ok()) continue;
-        const Result<LinearLaunch> launch = plan_launch(*plan, options.rows[0], 232448);
+        const Result<LinearLaunch> launch = plan_launch(*plan, options.rows[0], false, 232448);
         if (!launch.ok() || launch->row_tiles > 1) continue;
         FORERUN_RETURN_IF_ERROR(bench_plan(bench, options, layer, *plan));
       }
@@ -303,7 +309,7 @@ Status bench_forwards(Bench& bench, const Options& options) {
         FORERUN_ASSIGN_OR_RETURN(const double us, bench.graph_us([&] {
           for (size_t i = 0; i < weights.size(); ++i) {
             const size_t op = i % layers.size();
-            FORERUN_RETURN_IF_ERROR(bench.submit(weights[i], *layers[op], rows, true));
+            FORERUN_RETURN_IF_ERROR(bench.submit(weights[i], *layers[op], rows, options.norm));
             const int wait_ns = op == 0 ? model.attention_ns : op == 2 ? 0 : model.all_reduce_ns;
             if (delays && wait_ns > 0) {
               FORERUN_RETURN_IF_ERROR(submit_delay(wait_ns, bench.stream()));
@@ -347,6 +353,10 @@ bool parse(int argc, char** argv, Options& options) {
       options.splits = true;
       continue;
     }
+    if (arg == "--norm") {
+      options.norm = true;
+      continue;
+    }
     if (arg == "--forwards") {
       options.forwards = true;
       options.layers = false;
@@ -384,7 +394,7 @@ int main(int argc, char** argv) {
   if (!forerun::cuda::parse(argc, argv, options)) {
     std::fprintf(stderr,
                  "usage: %s [--rows 8,16,32] [--filter TEXT] [--splits] [--forwards] "
-                 "[--json FILE]\n",
+                 "[--norm] [--json FILE]\n",
                  argv[0]);
     return 2;
   }

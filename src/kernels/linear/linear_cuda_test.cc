@@ -203,7 +203,7 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
         for (const int rows : {1, 3, 8, 9, 16, 31, 32, 33, 70}) {
-          if (!plan_launch(*plan, rows, 232448).ok()) continue;
+          if (!plan_launch(*plan, rows, false, 232448).ok()) continue;
           const std::vector<float> y = floats(run(weight, call_for(x, shape.in, rows), shape.out));
           const std::vector<float> expected(ref.begin(), ref.begin() + rows * shape.out);
           EXPECT_LT(relative_error(y, expected), kBf16Tolerance)
@@ -289,6 +289,71 @@ TEST_P(LinearCuda, GatedLayerIsSiluOfGateTimesUp) {
       call.gated = true;
       EXPECT_LT(relative_error(floats(run(weight, call, features)), expected), kBf16Tolerance)
           << features << " features, " << rows << " rows";
+    }
+  }
+}
+
+// x * norm_weight rounded to bf16, and 1 / root mean square of x, row by row.
+struct Normed {
+  std::vector<uint16_t> products;
+  std::vector<double> inverse_rms;
+};
+Normed norm_parts(const std::vector<uint16_t>& x, const std::vector<uint16_t>& weight, double eps) {
+  Normed result{x, {}};
+  const size_t width = weight.size();
+  for (size_t row = 0; row < x.size() / width; ++row) {
+    double squares = 0;
+    for (size_t i = 0; i < width; ++i) {
+      const float v = to_float(bf16{x[row * width + i]});
+      squares += static_cast<double>(v) * v;
+      result.products[row * width + i] = to_bf16(v * to_float(bf16{weight[i]})).bits;
+    }
+    result.inverse_rms.push_back(1 / std::sqrt(squares / static_cast<double>(width) + eps));
+  }
+  return result;
+}
+
+TEST_P(LinearCuda, NormOfTheInputMatchesReferenceForEverySplitAndRowCount) {
+  struct Shape {
+    int64_t in, out;
+  };
+  constexpr int kRows = 40;
+  constexpr float kEps = 0.05f;  // large enough to be missed
+  for (const Shape shape : {Shape{128, 40}, {1152, 264}, {4096, 5000}}) {
+    const Source source(GetParam(), shape.in, shape.out, 7);
+    const std::vector<uint16_t> x = random_bf16(static_cast<size_t>(kRows * shape.in), 0.4f, 3);
+    const std::vector<uint16_t> norm = random_bf16(static_cast<size_t>(shape.in), 1.0f, 4);
+    const DeviceBuffer x_device = to_device(x);
+    const DeviceBuffer norm_device = to_device(norm);
+    const Normed parts = norm_parts(x, norm, kEps);
+    std::vector<float> ref = source.reference(to_device(parts.products), kRows, stream_->get());
+    for (size_t i = 0; i < ref.size(); ++i) {
+      const size_t row = i / static_cast<size_t>(shape.out);
+      ref[i] = static_cast<float>(ref[i] * parts.inverse_rms[row]);
+    }
+    for (const int cluster_size : {1, 2, 4}) {
+      for (const int input_warps : {1, 2, 8}) {
+        const Result<LinearPlan> plan =
+            plan_linear(GetParam(), shape.in, shape.out, cluster_size, input_warps);
+        if (!plan.ok()) continue;
+        LinearWeightCuda weight = allocate(*plan);
+        ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
+        std::vector<std::vector<uint16_t>> bits;
+        for (const int rows : {1, 8, 13, 32, 40}) {
+          LinearCall call = call_for(x_device, shape.in, rows);
+          call.norm_weight = norm_device.as<__nv_bfloat16>();
+          call.norm_eps = kEps;
+          bits.push_back(run(weight, call, shape.out));
+          const std::vector<float> expected(ref.begin(), ref.begin() + rows * shape.out);
+          EXPECT_LT(relative_error(floats(bits.back()), expected), kBf16Tolerance)
+              << shape.in << " x " << shape.out << ", " << rows << " rows, cluster " << cluster_size
+              << ", input warps " << input_warps;
+        }
+        for (const std::vector<uint16_t>& part : bits) {
+          EXPECT_TRUE(std::equal(part.begin(), part.end(), bits.back().begin()))
+              << "a row's bits depend on its companions";
+        }
+      }
     }
   }
 }

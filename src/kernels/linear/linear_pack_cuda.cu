@@ -38,75 +38,89 @@ __device__ __forceinline__ bool half_is_ours(OutputPlacement placement, int half
          half == (placement == OutputPlacement::kGate ? 0 : 1);
 }
 
-// One thread a 16-byte vector of a unit: 8 fragments' worth of nibbles for one lane, four steps of
-// 16 inputs.
+// What a pack kernel reads beside its source.
+struct PackTarget {
+  std::byte* units;
+  int64_t first_tile, tiles, unit_count, outputs;
+  OutputPlacement placement;
+};
+// One thread a 16-byte vector of a unit: one lane's operands of a fragment half, of four steps of
+// 16 inputs (int4) or one (bf16).
+struct PackVector {
+  static constexpr int kOfUnit = 128;
+  int lane, quarter, half;
+  int64_t tile, unit;
+  std::byte* unit_data;
+  bool ours;
+
+  __device__ __forceinline__ PackVector(const PackTarget& target, LinearFormat format) {
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    const int vector = static_cast<int>(index % kOfUnit);
+    lane = vector % 32;
+    quarter = vector / 32 % 2;
+    half = vector / 64;
+    unit = index / kOfUnit % target.unit_count;
+    tile = index / kOfUnit / target.unit_count;
+    unit_data =
+        target.units + ((target.first_tile + tile) * target.unit_count + unit) * unit_bytes(format);
+    ours = tile < target.tiles && half_is_ours(target.placement, half);
+  }
+  // Where the vector lies.
+  template <class T>
+  __device__ __forceinline__ T* data() const {
+    return reinterpret_cast<T*>(unit_data + ((half * 2 + quarter) * 32 + lane) * 16);
+  }
+};
+
 __global__ void pack_awq_kernel(const uint32_t* qweight, const uint32_t* qzeros,
-                                const __half* scales, std::byte* units, int64_t first_tile,
-                                int64_t tiles, int64_t unit_count, int64_t outputs,
-                                OutputPlacement placement) {
-  constexpr int kVectors = 128;
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (index >= tiles * unit_count * kVectors) return;
-  const int vector = static_cast<int>(index % kVectors);
-  const int64_t unit = index / kVectors % unit_count;
-  const int64_t tile = index / kVectors / unit_count;
-  const int half = vector / 64;
-  const int quarter = vector / 32 % 2;
-  const int lane = vector % 32;
-  if (!half_is_ours(placement, half)) return;
-  std::byte* const target =
-      units + ((first_tile + tile) * unit_count + unit) * unit_bytes(LinearFormat::kInt4Group128);
+                                const __half* scales, PackTarget target) {
+  const PackVector vector(target, LinearFormat::kInt4Group128);
+  if (!vector.ours) return;
+  const int lane = vector.lane;
   uint32_t words[4] = {};
   for (int c = 0; c < 4; ++c) {
-    const int step = quarter * 4 + c;
+    const int step = vector.quarter * 4 + c;
     for (int i = 0; i < 4; ++i) {
-      const int64_t output = source_output(placement, tile, half, lane / 4, i % 2);
-      if (output >= outputs) continue;
+      const int64_t output =
+          source_output(target.placement, vector.tile, vector.half, lane / 4, i % 2);
+      if (output >= target.outputs) continue;
       for (int pair = 0; pair < 2; ++pair) {
         const int64_t input =
-            unit * 128 + step / 2 * 32 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2 + pair;
-        words[c] |= awq_nibble(qweight, input, outputs, output) << (4 * i + 16 * pair);
+            vector.unit * 128 + step / 2 * 32 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2 + pair;
+        words[c] |= awq_nibble(qweight, input, target.outputs, output) << (4 * i + 16 * pair);
       }
     }
   }
-  reinterpret_cast<uint4*>(target)[vector] = make_uint4(words[0], words[1], words[2], words[3]);
-  if (quarter != 0 || lane % 4 != 0) return;
+  *vector.data<uint4>() = make_uint4(words[0], words[1], words[2], words[3]);
+  if (vector.quarter != 0 || lane % 4 != 0) return;
   const int group = lane / 4;
   uint32_t zeros = 0;
   for (int upper = 0; upper < 2; ++upper) {
-    const int64_t output = source_output(placement, tile, half, group, upper);
-    const bool valid = output < outputs;
-    reinterpret_cast<__half*>(target + 2048)[group * 4 + half * 2 + upper] =
-        valid ? scales[unit * outputs + output] : __half(0.0f);
-    if (valid) zeros |= awq_nibble(qzeros, unit, outputs, output) << (4 * upper);
+    const int64_t output = source_output(target.placement, vector.tile, vector.half, group, upper);
+    const bool valid = output < target.outputs;
+    reinterpret_cast<__half*>(vector.unit_data + 2048)[group * 4 + vector.half * 2 + upper] =
+        valid ? scales[vector.unit * target.outputs + output] : __half(0.0f);
+    if (valid) zeros |= awq_nibble(qzeros, vector.unit, target.outputs, output) << (4 * upper);
   }
-  reinterpret_cast<uint8_t*>(target + 2112)[group * 2 + half] = static_cast<uint8_t>(zeros);
+  reinterpret_cast<uint8_t*>(vector.unit_data + 2112)[group * 2 + vector.half] =
+      static_cast<uint8_t>(zeros);
 }
 
-__global__ void pack_bf16_kernel(const __nv_bfloat16* weight, std::byte* units, int64_t first_tile,
-                                 int64_t tiles, int64_t unit_count, int64_t outputs,
-                                 OutputPlacement placement) {
-  constexpr int kVectors = 128;
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (index >= tiles * unit_count * kVectors) return;
-  const int vector = static_cast<int>(index % kVectors);
-  const int64_t unit = index / kVectors % unit_count;
-  const int64_t tile = index / kVectors / unit_count;
-  const int half = vector / 64;
-  const int step = vector / 32 % 2;
-  const int lane = vector % 32;
-  if (!half_is_ours(placement, half)) return;
-  __nv_bfloat16 values[8];
+__global__ void pack_bf16_kernel(const __nv_bfloat16* weight, PackTarget target) {
+  const PackVector vector(target, LinearFormat::kBf16);
+  if (!vector.ours) return;
+  __nv_bfloat16* const values = vector.data<__nv_bfloat16>();
   for (int i = 0; i < 4; ++i) {
-    const int64_t output = source_output(placement, tile, half, lane / 4, i % 2);
+    const int64_t output =
+        source_output(target.placement, vector.tile, vector.half, vector.lane / 4, i % 2);
     for (int pair = 0; pair < 2; ++pair) {
-      const int64_t input = unit * 32 + lane % 4 * 8 + step * 4 + i / 2 * 2 + pair;
-      values[i * 2 + pair] =
-          output < outputs ? weight[output * unit_count * 32 + input] : __float2bfloat16(0.0f);
+      const int64_t input =
+          vector.unit * 32 + vector.lane % 4 * 8 + vector.quarter * 4 + i / 2 * 2 + pair;
+      values[i * 2 + pair] = output < target.outputs
+                                 ? weight[output * target.unit_count * 32 + input]
+                                 : __float2bfloat16(0.0f);
     }
   }
-  const int64_t at = ((first_tile + tile) * unit_count + unit) * kVectors + vector;
-  for (int i = 0; i < 8; ++i) reinterpret_cast<__nv_bfloat16*>(units)[at * 8 + i] = values[i];
 }
 
 __global__ void linear_awq_ref_kernel(const uint32_t* qweight, const uint32_t* qzeros,
@@ -177,16 +191,28 @@ Status LinearWeightCuda::check_pack(LinearFormat format, int64_t outputs, Output
                                             ": " + wrong};
 }
 
+namespace {
+
+PackTarget pack_target(const LinearPlan& plan, std::byte* units, int64_t outputs,
+                       OutputPlacement placement, int64_t first_output) {
+  const int64_t step = placement == OutputPlacement::kPlain ? kTileOutputs : kTileOutputs / 2;
+  return {units,    first_output / kTileOutputs, (outputs + step - 1) / step, plan.units, outputs,
+          placement};
+}
+
+unsigned pack_blocks(const PackTarget& target) {
+  return static_cast<unsigned>(blocks_for(target.tiles * target.unit_count * PackVector::kOfUnit));
+}
+
+}  // namespace
+
 Status LinearWeightCuda::pack_awq(const uint32_t* qweight, const uint32_t* qzeros,
                                   const __half* scales, int64_t outputs, OutputPlacement placement,
                                   int64_t first_output, cudaStream_t stream) {
   FORERUN_RETURN_IF_ERROR(
       check_pack(LinearFormat::kInt4Group128, outputs, placement, first_output));
-  const int64_t step = placement == OutputPlacement::kPlain ? 32 : 16;
-  const int64_t tiles = (outputs + step - 1) / step;
-  pack_awq_kernel<<<static_cast<unsigned>(blocks_for(tiles * plan_.units * 128)), kThreads, 0,
-                    stream>>>(qweight, qzeros, scales, data_.data(), first_output / kTileOutputs,
-                              tiles, plan_.units, outputs, placement);
+  const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
+  pack_awq_kernel<<<pack_blocks(target), kThreads, 0, stream>>>(qweight, qzeros, scales, target);
   FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "packing an int4 weight");
   return {};
 }
@@ -195,11 +221,8 @@ Status LinearWeightCuda::pack_bf16(const __nv_bfloat16* weight, int64_t outputs,
                                    OutputPlacement placement, int64_t first_output,
                                    cudaStream_t stream) {
   FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kBf16, outputs, placement, first_output));
-  const int64_t step = placement == OutputPlacement::kPlain ? 32 : 16;
-  const int64_t tiles = (outputs + step - 1) / step;
-  pack_bf16_kernel<<<static_cast<unsigned>(blocks_for(tiles * plan_.units * 128)), kThreads, 0,
-                     stream>>>(weight, data_.data(), first_output / kTileOutputs, tiles,
-                               plan_.units, outputs, placement);
+  const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
+  pack_bf16_kernel<<<pack_blocks(target), kThreads, 0, stream>>>(weight, target);
   FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "packing a bf16 weight");
   return {};
 }

@@ -26,6 +26,9 @@ struct LinearKernelArgs {
   int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one tile more
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
       reduce_offset, receive_offset, ring_offset, receive_buffer_bytes;
+  const __nv_bfloat16* norm_weight;  // or null; what follows goes with it
+  float norm_eps;
+  int inputs, norm_offset, squares_offset;
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

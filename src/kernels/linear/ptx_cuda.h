@@ -104,6 +104,11 @@ __device__ __forceinline__ void bulk_copy_streaming(uint32_t target, const void*
       "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
 }
+// Between stores to shared memory and later bulk copies (or wgmma, which reads in their way) to the
+// same place, once a barrier has told of the stores.
+__device__ __forceinline__ void order_stores_before_bulk_copies() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 __device__ __forceinline__ uint64_t evict_first_policy() {
   uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(policy));
@@ -135,6 +140,12 @@ __device__ __forceinline__ void store_peer_16(uint32_t address, uint32_t barrier
           address),
       "r"(__float_as_uint(v.x)), "r"(__float_as_uint(v.y)), "r"(__float_as_uint(v.z)),
       "r"(__float_as_uint(v.w)), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void store_peer_4(uint32_t address, uint32_t barrier, float v) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0],%1,[%2];" ::"r"(address),
+      "r"(__float_as_uint(v)), "r"(barrier)
       : "memory");
 }
 // The stream's next kernel may start now (it still waits for this one's end before it reads).
