@@ -182,6 +182,12 @@ Status EngineImpl::check_numerics(Activation activation, WeightOverride weights)
     return Status(StatusCode::kUnsupported,
                   "weights: found '" + options_.weights + "'; on a GPU as_stored is accepted");
   }
+  const ModelPlacement& draft_at = placement_.draft ? *placement_.draft : placement_.target;
+  if (draft_ && draft_at.gpu && options_.draft_weights != "auto" &&
+      options_.draft_weights != "as_stored") {
+    return Status(StatusCode::kUnsupported, "draft_weights: found '" + options_.draft_weights +
+                                                "'; on a GPU auto and as_stored are accepted");
+  }
   return Status();
 }
 

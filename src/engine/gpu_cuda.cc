@@ -23,12 +23,16 @@ Result<std::vector<GpuDescription>> describe_gpus() {
                        .read_bytes_per_s = 0,
                        .link_bytes_per_s = {}};
     FORERUN_RETURN_IF_ERROR(cuda::use_device(device.index));
-    FORERUN_ASSIGN_OR_RETURN(gpu.read_bytes_per_s, cuda::measure_read_bandwidth(kReadBytes));
+    // What cannot be measured (too little free memory, a GPU that the kernels are not built for)
+    // is left out.
+    const auto read = cuda::measure_read_bandwidth(kReadBytes);
+    if (read.ok()) gpu.read_bytes_per_s = *read;
     for (size_t other = 0; other < devices.size(); ++other) {
       double& link = gpu.link_bytes_per_s.emplace_back(0.0);
       if (!device.peer_access[other]) continue;
-      FORERUN_ASSIGN_OR_RETURN(
-          link, cuda::measure_copy_bandwidth(device.index, static_cast<int>(other), kCopyBytes));
+      const auto copied =
+          cuda::measure_copy_bandwidth(device.index, static_cast<int>(other), kCopyBytes);
+      if (copied.ok()) link = *copied;
     }
     gpus.push_back(std::move(gpu));
   }
@@ -36,14 +40,10 @@ Result<std::vector<GpuDescription>> describe_gpus() {
 }
 
 Result<GpuMemory> gpu_memory(int32_t gpu) {
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
-  if (gpu >= static_cast<int32_t>(devices.size())) {
-    return Status(
-        StatusCode::kNotFound,
-        "devices: found cuda:" + std::to_string(gpu) + ", this machine has " +
-            (devices.empty() ? "no GPU" : "cuda:0 to cuda:" + std::to_string(devices.size() - 1)));
-  }
-  return GpuMemory{.free_bytes = devices[static_cast<size_t>(gpu)].free_bytes};
+  const Status chosen = cuda::use_device(gpu);
+  if (!chosen.ok()) return chosen.with_context("devices");
+  FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, cuda::free_memory());
+  return GpuMemory{.free_bytes = free_bytes};
 }
 
 GpuModelMemory gpu_model_memory(const Checkpoint& checkpoint) {

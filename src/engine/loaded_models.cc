@@ -59,6 +59,17 @@ Status LoadedModels::plan_memory(const ModelsToLoad& models) {
     }
     if (model.gpu) {
       const GpuModelMemory needs = gpu_model_memory(checkpoint);
+      const auto gigabytes = [](int64_t bytes) {
+        return std::to_string(bytes / 1'000'000'000) + "." +
+               std::to_string(bytes / 100'000'000 % 10) + " GB";
+      };
+      if (needs.weight_bytes + needs.buffer_bytes > memory->available_bytes) {
+        return Status(StatusCode::kResourceExhausted,
+                      checkpoint.dir().string() + " on " + name + ": weights need " +
+                          gigabytes(needs.weight_bytes) + ", buffers " +
+                          gigabytes(needs.buffer_bytes) + "; left are " +
+                          gigabytes(memory->available_bytes));
+      }
       memory->available_bytes -= needs.weight_bytes + needs.buffer_bytes;
       memory->default_bytes = memory->available_bytes / 10 * 9;
       memory->token_bytes.push_back(needs.kv_block_bytes / kKvBlockTokens);

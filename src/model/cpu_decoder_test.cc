@@ -235,6 +235,7 @@ TEST(CpuDecoder, RefusesRowsOutOfRange) {
       {"ancestor list", status_of([](StepRow& row) { row.boundary = 1; })},
       {"slot -1", status_of([](StepRow& row) { row.slot = -1; })},
       {"KV block 8", status_of([](StepRow& row) { row.slot = 8 * 64; })},
+      {"slot of a prefix row 5", status_of([](StepRow& row) { row.slot = 5; })},
   };
   for (const auto& [message, status] : cases) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << message;

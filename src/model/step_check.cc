@@ -41,6 +41,9 @@ Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks
     if (block < 0 || block >= kv_blocks) {
       return out_of_range(row_idx, "KV block", block, 0, kv_blocks - 1);
     }
+    if (listed == 0 && row.slot != row.position) {
+      return out_of_range(row_idx, "slot of a prefix row", row.slot, row.position, row.position);
+    }
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "device/cuda/cuda_devices.h"
@@ -79,8 +80,25 @@ Result<std::vector<DeviceInfo>> list_devices() {
 }
 
 Status use_device(int index) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    (void)cudaGetLastError();  // no driver: no GPU
+    count = 0;
+  }
+  if (index < 0 || index >= count) {
+    return {StatusCode::kNotFound,
+            "found cuda:" + std::to_string(index) + ", this machine has " +
+                (count == 0 ? "no GPU" : "cuda:0 to cuda:" + std::to_string(count - 1))};
+  }
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(index), "choosing a GPU");
   return {};
+}
+
+Result<int64_t> free_memory() {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+  return static_cast<int64_t>(free_bytes);
 }
 
 namespace {

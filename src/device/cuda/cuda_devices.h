@@ -27,8 +27,10 @@ struct DeviceInfo {
 // the current device and puts it back.
 Result<std::vector<DeviceInfo>> list_devices();
 
-// Makes a device the calling thread's current one.
+// Makes a device the calling thread's current one. kNotFound where there is none of this number.
 Status use_device(int index);
+// Of the current device.
+Result<int64_t> free_memory();
 
 // Read bandwidth of the current device in bytes a second: the median of several passes over
 // `bytes` of memory (several times the L2, or the cache is measured). Allocates and frees `bytes`.

@@ -286,10 +286,11 @@ Result<int> shared_limit() {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
       "asking for the compute capability");
-  if (major < 9) {
+  // The instructions of sm_90a are no later GPU's.
+  if (major != 9) {
     return Status(StatusCode::kUnsupported, "cuda:" + std::to_string(device) +
                                                 " has compute capability " + std::to_string(major) +
-                                                ".x; linear layers on a GPU need 9.0 or later");
+                                                ".x; linear layers on a GPU need 9.0");
   }
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),

@@ -1,8 +1,10 @@
 #include "model/cuda/decoder_cuda.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -34,6 +36,32 @@ int64_t whole_tiles(int64_t outputs) {
   return (outputs + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
 }
 
+// Blocks of one launch wait for one another, so no two decoders may have passes under way on a GPU.
+// Other processes on it are out of reach (one process a GPU, unless they share it in time slices).
+std::mutex& gpu_in_use(int32_t device) {
+  static std::array<std::mutex, 64> gpus;
+  return gpus[static_cast<size_t>(device) % gpus.size()];
+}
+
+// What the kernels do not take, before anything is loaded.
+Status check_kernels_take(const ModelConfig& config) {
+  if (config.mlp_bias) {
+    return {StatusCode::kUnsupported,
+            "config.json: mlp_bias is set; the GPU's gated layer takes no bias"};
+  }
+  if (config.head_dim % 4 != 0 || config.head_dim > 256) {
+    return {StatusCode::kUnsupported, "config.json: head_dim " + std::to_string(config.head_dim) +
+                                          "; on a GPU multiples of 4 up to 256 are accepted"};
+  }
+  if (config.hidden_size % 32 != 0 || config.intermediate_size % 32 != 0) {
+    return {StatusCode::kUnsupported,
+            "config.json: hidden_size " + std::to_string(config.hidden_size) +
+                ", intermediate_size " + std::to_string(config.intermediate_size) +
+                "; on a GPU multiples of 32 are accepted"};
+  }
+  return {};
+}
+
 std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
 
 }  // namespace
@@ -55,6 +83,7 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
                       std::to_string(std::numeric_limits<int32_t>::max() / kKvBlockTokens) +
                       " are accepted");
   }
+  FORERUN_RETURN_IF_ERROR(check_kernels_take(config).with_context(checkpoint.dir().string()));
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(options.device), "choosing the GPU");
   const DecoderCudaMemory memory = estimate_decoder_cuda_memory(checkpoint);
   size_t free_bytes = 0;
@@ -327,15 +356,22 @@ Status DecoderCuda::forward(const Step& step) {
   logits_rows_ = std::count_if(step.rows.begin(), step.rows.end(),
                                [](const StepRow& row) { return row.wants_logits; });
   FORERUN_RETURN_IF_ERROR(reserve_logits(logits_rows_));
+  const std::lock_guard in_use(gpu_in_use(device_));
   int64_t first_logits_row = 0;
   for (size_t begin = 0; begin < step.rows.size(); begin += kMostPassRows) {
     const size_t end = std::min(step.rows.size(), begin + kMostPassRows);
-    FORERUN_RETURN_IF_ERROR(run_pass(step, begin, end, first_logits_row));
+    const Status ran = run_pass(step, begin, end, first_logits_row);
+    if (!ran.ok()) {
+      (void)stream_.synchronize();  // the step's data may still be read; `ran` says what went wrong
+      return ran;
+    }
     first_logits_row += block_.num_wanted();
   }
   uint32_t failed = 0;
   FORERUN_RETURN_IF_ERROR(failed_.download(std::as_writable_bytes(std::span(&failed, 1))));
   if (failed != 0) {
+    failed = 0;
+    FORERUN_RETURN_IF_ERROR(failed_.upload(std::as_bytes(std::span(&failed, 1))));
     return {StatusCode::kInternal, "cuda:" + std::to_string(device_) +
                                        ": blocks of attention waited in vain for one another"};
   }
@@ -371,9 +407,15 @@ Status DecoderCuda::replay(int times) {
 DecoderCudaMemory estimate_decoder_cuda_memory(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   DecoderCudaMemory memory;
+  // Layers that the int4 kernels do not take become bf16.
+  const bool widens = config.quantization.kind == QuantizationConfig::Kind::kAwq &&
+                      config.quantization.group_size != kInt4Group;
   for (const RawTensor& tensor : checkpoint.tensors()) {
     const auto bytes = static_cast<int64_t>(tensor.bytes.size());
-    memory.weight_bytes += tensor.dtype == DType::kF32 ? bytes / 2 : bytes;
+    const bool nibbles = tensor.dtype == DType::kI32 && tensor.name.ends_with(".qweight");
+    memory.weight_bytes += tensor.dtype == DType::kF32 ? bytes / 2
+                           : widens && nibbles         ? 4 * bytes
+                                                       : bytes;
   }
   if (config.tied_embeddings) {
     memory.weight_bytes += int64_t{config.vocab_size} * config.hidden_size * 2;

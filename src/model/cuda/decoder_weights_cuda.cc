@@ -264,11 +264,6 @@ Status Loader::load_layer(const std::string& prefix, LayerWeightsCuda& layer) {
 
 Result<DecoderWeightsCuda> Loader::run(int32_t live_vocab) {
   const ModelConfig& config = checkpoint_.config();
-  if (config.mlp_bias) {
-    return Status(
-        StatusCode::kUnsupported,
-        "config.json: mlp_bias is set; the GPU's kernels have no bias in the gated layer");
-  }
   DecoderWeightsCuda out;
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
                            require_tensor(checkpoint_, "model.embed_tokens.weight"));
