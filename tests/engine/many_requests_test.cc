@@ -14,11 +14,8 @@
 namespace forerun::testing {
 namespace {
 
-constexpr uint64_t kRequests = kSanitized ? 60 : 500;
 constexpr uint64_t kLongRequests = kSanitized ? 20 : 80;
-constexpr int64_t kBlocks = kSanitized ? 40 : 130;  // of either model
 constexpr int32_t kContext = 512;
-constexpr int64_t kTokenBytes = 2 * 2 * 2 * 16 * 2;  // K and V, layers, KV heads, width, bf16
 
 int64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
@@ -71,46 +68,37 @@ Request mixed_request(uint64_t seed) {
   return request;
 }
 
+// A pair of models and how it is played.
+struct Setting {
+  std::string target, draft;
+  int64_t token_bytes = 0;  // of KV, both models together
+  uint64_t requests = 0;
+  int64_t blocks = 0;  // of either model
+};
+
 class ManyRequests : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    ToySpec spec;
-    spec.dtype = DType::kBf16;
-    spec.logit_std = 3.0f;
-    spec.max_position = kContext;
-    pair_ = new ToyPair(spec);
-    solo_ = new std::vector<Output>;
-    const auto engine = make({});
-    ASSERT_NE(engine, nullptr);
-    for (uint64_t seed = 0; seed < kRequests; ++seed) {
-      solo_->push_back(complete(*engine, mixed_request(seed)));
-      ASSERT_TRUE(solo_->back().error.ok()) << solo_->back().error.message();
-    }
-  }
-  static void TearDownTestSuite() {
-    delete solo_;
-    delete pair_;
-  }
-
-  static std::unique_ptr<Engine> make(EngineOptions options) {
-    options.model = pair_->target();
-    options.draft = pair_->draft();
+  static std::unique_ptr<Engine> make(const Setting& setting, EngineOptions options) {
+    options.model = setting.target;
+    options.draft = setting.draft;
+    options.max_context_tokens = kContext;
     if (options.devices.empty()) options.devices = "cpu:0";
     auto engine = Engine::create(options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     return engine.ok() ? std::move(*engine) : nullptr;
   }
-  static EngineOptions on_little_memory(const std::vector<std::string>& devices) {
-    EngineOptions options;
-    options.devices = devices[0];
-    options.draft_devices = devices[1];
-    options.kv_memory_bytes = 2 * kBlocks * 64 * kTokenBytes;
-    options.max_active_requests = 64;
-    return options;
+  static std::vector<Output> alone(const Setting& setting) {
+    std::vector<Output> outputs;
+    const auto engine = make(setting, {});
+    for (uint64_t seed = 0; engine && seed < setting.requests; ++seed) {
+      outputs.push_back(complete(*engine, mixed_request(seed)));
+      EXPECT_TRUE(outputs.back().error.ok()) << outputs.back().error.message();
+    }
+    return outputs;
   }
 
-  static void expect_as_alone(uint64_t seed, const Output& output) {
-    const std::vector<int32_t>& alone = (*solo_)[seed].tokens;
+  static void expect_as_alone(uint64_t seed, const Output& output,
+                              const std::vector<int32_t>& alone) {
     if (output.reason == FinishReason::kLength) {
       EXPECT_EQ(output.tokens, alone) << seed;
       return;
@@ -122,22 +110,17 @@ class ManyRequests : public ::testing::Test {
 
   // All requests, a fifth of them cancelled at random moments and one in 25 with a deadline that
   // may pass. Returns how often one was preempted.
-  static int64_t play_all(Engine& engine, uint32_t wave);
-  static void play_waves(const std::vector<std::string>& devices);
-
-  static ToyPair* pair_;
-  static std::vector<Output>* solo_;
+  static int64_t play_all(Engine& engine, const std::vector<Output>& solo, uint32_t wave);
+  static void play_waves(const Setting& setting, const std::vector<Output>& solo,
+                         const std::vector<std::string>& devices);
 };
 
-ToyPair* ManyRequests::pair_ = nullptr;
-std::vector<Output>* ManyRequests::solo_ = nullptr;
-
-int64_t ManyRequests::play_all(Engine& engine, uint32_t wave) {
+int64_t ManyRequests::play_all(Engine& engine, const std::vector<Output>& solo, uint32_t wave) {
   std::mt19937 random(wave);
   std::vector<std::shared_ptr<RequestStream>> streams;
   const auto is_cancelled = [&](uint64_t seed) { return seed % 5 == wave % 5; };
   const auto is_hurried = [&](uint64_t seed) { return seed % 25 == (wave + 1) % 25; };
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+  for (uint64_t seed = 0; seed < solo.size(); ++seed) {
     Request request = mixed_request(seed);
     if (seed % 2 == 0) request.deadline = std::chrono::minutes(30);
     if (is_hurried(seed)) request.deadline = std::chrono::milliseconds(1 + random() % 300);
@@ -148,44 +131,89 @@ int64_t ManyRequests::play_all(Engine& engine, uint32_t wave) {
   }
   std::thread canceller([&] {
     std::mt19937 moments(wave + 100);
-    for (uint64_t seed = 0; seed < kRequests; ++seed) {
+    for (uint64_t seed = 0; seed < solo.size(); ++seed) {
       if (!is_cancelled(seed)) continue;
       std::this_thread::sleep_for(std::chrono::microseconds(moments() % 8000));
       streams[seed]->cancel();
     }
   });
   int64_t preemptions = 0;
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+  for (uint64_t seed = 0; seed < solo.size(); ++seed) {
     const Output output = drain(*streams[seed]);
     preemptions += output.stats.preemptions;
     const bool late = output.error.code() == StatusCode::kDeadlineExceeded;
     EXPECT_TRUE(output.error.ok() || (late && is_hurried(seed))) << output.error.message();
     EXPECT_TRUE(output.reason == FinishReason::kLength || is_cancelled(seed) || late) << seed;
-    expect_as_alone(seed, output);
+    expect_as_alone(seed, output, solo[seed].tokens);
   }
   canceller.join();
   EXPECT_TRUE(releases_its_kv(engine));
   return preemptions;
 }
 
-void ManyRequests::play_waves(const std::vector<std::string>& devices) {
-  const auto engine = make(on_little_memory(devices));
+void ManyRequests::play_waves(const Setting& setting, const std::vector<Output>& solo,
+                              const std::vector<std::string>& devices) {
+  EngineOptions options;
+  options.devices = devices[0];
+  options.draft_devices = devices[1];
+  options.kv_memory_bytes = setting.blocks * 64 * setting.token_bytes;
+  options.max_active_requests = 64;
+  const auto engine = make(setting, options);
   ASSERT_NE(engine, nullptr);
-  EXPECT_GT(play_all(*engine, 0), 0) << "memory was to run short";
+  EXPECT_GT(play_all(*engine, solo, 0), 0) << "memory was to run short";
   const int64_t warm = resident_bytes();
-  EXPECT_GT(play_all(*engine, 1), 0);
+  EXPECT_GT(play_all(*engine, solo, 1), 0);
   // The second time everything is there already; what malloc keeps varies a little.
   if (!kSanitized) {
     EXPECT_LT(resident_bytes() - warm, 4 << 20);
   }
 }
 
-TEST_F(ManyRequests, EqualTheirSoloRunsOneModelAfterTheOther) { play_waves({"cpu:0", ""}); }
+class ManyRequestsToToys : public ManyRequests {
+ protected:
+  static void SetUpTestSuite() {
+    ToySpec spec;
+    spec.dtype = DType::kBf16;
+    spec.logit_std = 3.0f;
+    spec.max_position = kContext;
+    pair_ = new ToyPair(spec);
+    // K and V, layers, KV heads, width, bf16; of either model.
+    setting_ = new Setting{pair_->target(), pair_->draft(), 2 * (2 * 2 * 2 * 16 * 2),
+                           kSanitized ? 60u : 500u, kSanitized ? 40 : 130};
+    solo_ = new std::vector<Output>(alone(*setting_));
+  }
+  static void TearDownTestSuite() {
+    delete solo_;
+    delete setting_;
+    delete pair_;
+  }
 
-TEST_F(ManyRequests, EqualTheirSoloRunsSideBySide) {
+  static ToyPair* pair_;
+  static Setting* setting_;
+  static std::vector<Output>* solo_;
+};
+
+ToyPair* ManyRequestsToToys::pair_ = nullptr;
+Setting* ManyRequestsToToys::setting_ = nullptr;
+std::vector<Output>* ManyRequestsToToys::solo_ = nullptr;
+
+TEST_F(ManyRequestsToToys, EqualTheirSoloRunsOneModelAfterTheOther) {
+  play_waves(*setting_, *solo_, {"cpu:0", ""});
+}
+
+TEST_F(ManyRequestsToToys, EqualTheirSoloRunsSideBySide) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
-  play_waves(processors);
+  play_waves(*setting_, *solo_, processors);
+}
+
+// Slow: the demo pair, whose draft is often right.
+using ManyRequestsToTheDemoPair = ManyRequests;
+
+TEST_F(ManyRequestsToTheDemoPair, EqualTheirSoloRuns) {
+  const Setting setting{"models/demo-target", "models/demo-draft", 2 * (10 * 4 + 3 * 1) * 64 * 2,
+                        24, 30};
+  play_waves(setting, alone(setting), {"", ""});
 }
 
 }  // namespace
