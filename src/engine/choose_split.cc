@@ -162,7 +162,7 @@ class SplitTrials {
       plans.push_back(plan);
     }
     if (record.plans.empty() || best_tried > record.plans.front().tried) {
-      record.costs = std::move(costs);
+      record.costs = costs;
       record.plans = std::move(plans);
       std::stable_sort(record.plans.begin(), record.plans.end(),
                        [](const Plan& a, const Plan& b) { return a.tried > b.tried; });
