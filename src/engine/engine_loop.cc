@@ -196,6 +196,7 @@ bool EngineLoop::deliver(Running& running, TurnTimer timer) {
     end(running.sequence, running.request->reason(), Status());
     return true;
   }
+  running.closings = closings_;
   for (WorkItem& item : out_.work) executor_->submit(std::move(item));
   timer.finish();
   // Nobody's next work waits for the reader to be woken.
@@ -205,7 +206,10 @@ bool EngineLoop::deliver(Running& running, TurnTimer timer) {
 
 void EngineLoop::handle_failure(Running& running, const Status& status) {
   const SequenceId sequence = running.sequence;
-  const bool can_wait = status.code() == StatusCode::kResourceExhausted && running_.size() > 1;
+  // Who held the memory may have left since the work that failed was submitted: another failure of
+  // the same Step, a request that has ended.
+  const bool others_held_memory = running_.size() > 1 || running.closings != closings_;
+  const bool can_wait = status.code() == StatusCode::kResourceExhausted && others_held_memory;
   if (!can_wait) {
     end(sequence, FinishReason::kError, status);
     return;
@@ -213,13 +217,18 @@ void EngineLoop::handle_failure(Running& running, const Status& status) {
   // Preemption by recompute: the request's whole state is its tokens; it starts again from them
   // once others have given blocks back.
   memory_is_short_ = true;
-  executor_->close(sequence);
+  close(sequence);
   Running preempted = std::move(running);
   running_.erase(sequence);
   preempted.earlier = preempted.earlier + preempted.strategy->stats();
   preempted.strategy.reset();
   preempted.request->note_preemption();
   waiting_.push_front(std::move(preempted));
+}
+
+void EngineLoop::close(SequenceId sequence) {
+  ++closings_;
+  executor_->close(sequence);
 }
 
 StrategyStats EngineLoop::total_stats(const Running& running) {
@@ -231,7 +240,7 @@ void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
   Running running = std::move(found->second);
   running_.erase(found);
   memory_is_short_ = false;
-  executor_->close(sequence);
+  close(sequence);
   running.request->finish(reason, std::move(error), total_stats(running), running.strategy->name());
 }
 

@@ -63,6 +63,7 @@ class EngineLoop {
     std::unique_ptr<Strategy> strategy;
     StrategyStats earlier;  // of strategies before a preemption
     SequenceId sequence = 0;
+    uint64_t closings = 0;  // closings_ when its last work was submitted
   };
 
   void run();
@@ -76,6 +77,7 @@ class EngineLoop {
   // is finished before a reader could see the end.
   bool deliver(Running& running, TurnTimer timer = {});
   void handle_failure(Running& running, const Status& status);
+  void close(SequenceId sequence);
   void end(SequenceId sequence, FinishReason reason, Status error);
   static StrategyStats total_stats(const Running& running);
 
@@ -92,6 +94,7 @@ class EngineLoop {
   std::deque<Running> waiting_;  // front first; preempted ones come back to the front
   std::map<SequenceId, Running> running_;
   SequenceId next_sequence_ = 1;
+  uint64_t closings_ = 0;  // of sequences so far
   // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer
   // until one can end, and none starts over again and again.
   bool memory_is_short_ = false;

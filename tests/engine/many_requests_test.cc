@@ -208,6 +208,38 @@ TEST_F(ManyRequestsToToys, EqualTheirSoloRunsSideBySide) {
   play_waves(*setting_, *solo_, processors);
 }
 
+// Two requests of equal length that both run out of memory in the same Step: neither could go on
+// with the other there, each can alone.
+TEST_F(ManyRequestsToToys, TwoThatFailInOneStepFinishOneAfterTheOther) {
+  EngineOptions options;
+  // 12 blocks, heads being padded to twice their width; either request grows to 8.
+  options.kv_memory_bytes = 12 * 64 * 2 * setting_->token_bytes;
+  const auto engine = make(*setting_, options);
+  ASSERT_NE(engine, nullptr);
+  const auto request_of = [](int32_t first_token) {
+    Request request;
+    for (int32_t i = 0; i < 65; ++i) request.prompt_tokens.push_back((first_token + 3 * i) % 256);
+    request.max_new_tokens = 430;
+    request.ignore_eos = true;
+    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+    return request;
+  };
+  const auto roomy = make(*setting_, {});
+  ASSERT_NE(roomy, nullptr);
+  for (int round = 0; round < 3; ++round) {
+    const auto first = engine->submit(request_of(round));
+    const auto second = engine->submit(request_of(100 + round));
+    ASSERT_TRUE(first.ok() && second.ok());
+    const Output outputs[] = {drain(**first), drain(**second)};
+    for (const Output& output : outputs) {
+      EXPECT_TRUE(output.error.ok()) << output.error.message();
+    }
+    EXPECT_EQ(outputs[0].tokens, complete(*roomy, request_of(round)).tokens);
+    EXPECT_EQ(outputs[1].tokens, complete(*roomy, request_of(100 + round)).tokens);
+  }
+  EXPECT_TRUE(releases_its_kv(*engine));
+}
+
 // Slow: the demo pair, whose draft is often right.
 using ManyRequestsToTheDemoPair = ManyRequests;
 
