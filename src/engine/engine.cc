@@ -199,6 +199,9 @@ Status EngineImpl::check_try_splits() const {
         "auto: splits of the processors between target and draft are to be tried; found " + found);
   };
   if (options_.draft.empty()) return refused("no draft model");
+  if (options_.speculation.strategy != "auto") {
+    return refused("strategy '" + options_.speculation.strategy + "'; accepted beside it: auto");
+  }
   if (placement_.draft) {
     return refused("draft devices '" + options_.draft_devices + "'; accepted beside it: none");
   }

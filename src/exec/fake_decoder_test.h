@@ -70,6 +70,12 @@ class FakeDecoder : public Decoder {
       fake_logits(hash, config_.vocab_size, &logits_[logits_.size()] - config_.vocab_size);
       if (poison_position == row.position) logits_.back() = 0.0f / zero_;
     }
+    if (throws || fail) {
+      // What a broken Step leaves behind is of no use to anybody.
+      for (const StepRow& row : step.rows) {
+        cell(step.sequences[static_cast<size_t>(row.sequence_idx)], row.slot) = {};
+      }
+    }
     if (throws) throw std::runtime_error("the device threw");
     return fail ? Status(StatusCode::kInternal, "the device is gone") : Status();
   }

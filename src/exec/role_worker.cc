@@ -11,11 +11,14 @@
 namespace forerun {
 namespace {
 
-// A device's failure is the Step's, however it is told: nothing of it may end the process.
+// A device's failure is the Step's, however it is told: nothing of it may end the process. Running
+// out of KV blocks, which a request can wait for, is never told by a device.
 template <class Work>
 Status guarded(const Work& work) {
   try {
-    return work();
+    const Status status = work();
+    if (status.code() != StatusCode::kResourceExhausted) return status;
+    return Status(StatusCode::kInternal, status.message());
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kInternal, "no memory for a Step");
   } catch (const std::exception& error) {

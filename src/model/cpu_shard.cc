@@ -65,9 +65,10 @@ Result<std::unique_ptr<CpuShard>> CpuShard::load(const Checkpoint& checkpoint,
 
 void CpuShard::reserve_logits(int64_t rows) {
   if (rows <= logits_capacity_) return;
-  logits_capacity_ = std::max(rows, std::min<int64_t>(2 * logits_capacity_, kMaxChunkRows));
+  const int64_t capacity = std::max(rows, std::min<int64_t>(2 * logits_capacity_, kMaxChunkRows));
   logits_ = std::make_unique_for_overwrite<float[]>(
-      static_cast<size_t>(logits_capacity_ * weights_.head.out_features()));
+      static_cast<size_t>(capacity * weights_.head.out_features()));
+  logits_capacity_ = capacity;  // only where the memory was there
 }
 
 LogitsPart CpuShard::logits(int64_t rows) const {

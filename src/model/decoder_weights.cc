@@ -249,7 +249,7 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* embedding,
                            require_tensor(checkpoint_, "model.embed_tokens.weight"));
   Part head{shard.vocab, {0, config.hidden_size}};
-  if (config.quantization.kind == QuantizationConfig::Kind::kAwq) {
+  if (config.quantization.kind == QuantizationConfig::Kind::kAwq && shard.vocab.size() > 0) {
     head.out.end = std::min<int64_t>((head.out.end + 7) / 8 * 8, config.vocab_size);
   }
   // The head first: converting it takes the most memory of all tensors for a moment.

@@ -104,6 +104,14 @@ TEST(ShardPlan, IntegerGroupsAreNeverCut) {
   }
 }
 
+TEST(ShardPlan, ColumnsAreDealtInFinerUnitsWhereThatPadsLess) {
+  Shape small = shapes().front();
+  small.mlp = 320;
+  const auto plan = make_shard_plan(config_of(small), 5, small.vocab);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->padded_mlp, 64);  // units of 128 would pad to twice as much
+}
+
 TEST(ShardPlan, TheFullestDeviceHoldsLittleMoreThanAnEvenShare) {
   for (const Shape& shape : shapes()) {
     if (shape.mlp < 4096) continue;  // toys have too few columns for even shares

@@ -290,9 +290,11 @@ Status draw_candidates(const RowLogits& logits, const RowContext& context, int32
     rank_by_logprob(row, count, scratch, out);
     return {};
   }
+  // A part past the live vocabulary is empty and may begin beyond it.
+  const size_t first =
+      std::min(static_cast<size_t>(logits.first_token), distribution->weights.size());
   const std::span<float> weights =
-      std::span(distribution->weights)
-          .subspan(static_cast<size_t>(logits.first_token), logits.values.size());
+      std::span(distribution->weights).subspan(first, logits.values.size());
   const uint64_t part = dense_weights(row, weights);
   // What lies before this part, and all.
   uint64_t before = 0;
