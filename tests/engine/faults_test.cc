@@ -107,6 +107,7 @@ Tokenizer* Faults::tokenizer_ = nullptr;
 TEST_F(Faults, OneStepOfEitherSideGoesWrong) {
   int failed = 0;
   int whole = 0;
+  int64_t reused = 0;
   for (uint32_t seed = 0; seed < (kSanitized ? 10 : 40); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
@@ -130,6 +131,7 @@ TEST_F(Faults, OneStepOfEitherSideGoesWrong) {
       for (size_t idx = 0; idx < streams.size(); ++idx) {
         const Output output = drain(*streams[idx]);
         const std::vector<int32_t>& tokens = expected[idx].tokens;
+        if (turn > 0) reused += output.stats.reused_tokens;
         if (output.error.ok()) {
           EXPECT_EQ(output.tokens, tokens);
           ++whole;
@@ -149,6 +151,7 @@ TEST_F(Faults, OneStepOfEitherSideGoesWrong) {
   }
   EXPECT_GT(failed, kSanitized ? 5 : 25);
   EXPECT_GT(whole, failed);
+  EXPECT_GT(reused, 0);
 }
 
 TEST_F(Faults, ASideThatIsLateChangesNoToken) {

@@ -56,27 +56,29 @@ CpuCollectives::CpuCollectives(int32_t rank, int32_t degree, Team team, CpuGroup
 }
 
 void CpuCollectives::restart() {
-  meetings_ = 0;
+  for (auto& meetings : meetings_) meetings = 0;
   sums_ = 0;
   gathers_ = 0;
 }
 
-void CpuCollectives::meet(Barrier& barrier) {
+void CpuCollectives::meet(Meeting meeting, Barrier& barrier) {
   if (shared_->before_collective && team_.rank() == 0) {
     if (Status status = shared_->before_collective(rank()); !status.ok()) {
       shared_->give_up(status.with_context("device " + std::to_string(rank())));
       throw RunGivenUp{};
     }
   }
-  meetings_.fetch_add(1, std::memory_order_relaxed);
+  const auto kind = static_cast<size_t>(meeting);
+  meetings_[kind].fetch_add(1, std::memory_order_relaxed);
   if (barrier.wait(shared_->patience)) return;
-  // Whoever has come to the fewest meetings is late; where the run had been given up already, that
-  // reason stays.
+  // Of those who were to come, whoever has come to the fewest such meetings is late; where the run
+  // had been given up already, that reason stays.
   int32_t late = 0;
   uint32_t fewest = UINT32_MAX;
   for (const auto& device : shared_->participants) {
     for (const CpuCollectives* member : device) {
-      const uint32_t meetings = member->meetings_.load(std::memory_order_relaxed);
+      if (meeting == Meeting::kColumn && member->team_.rank() != team_.rank()) continue;
+      const uint32_t meetings = member->meetings_[kind].load(std::memory_order_relaxed);
       if (meetings >= fewest) continue;
       fewest = meetings;
       late = member->rank();
@@ -93,7 +95,7 @@ void CpuCollectives::add_partials(MatrixView<const float> partial, std::span<con
                                   bool round_to_bf16, MatrixView<float> x) {
   std::vector<MatrixView<const float>>& partials = shared_->partials[sums_++ % 2];
   if (team_.rank() == 0) partials[static_cast<size_t>(rank())] = partial;
-  meet(*shared_->everybody);
+  meet(Meeting::kEverybody, *shared_->everybody);
   const WorkRange columns = team_.share(x.dim(1), 16);
   // A piece of a row at a time, whose sum stays in the L1 cache.
   constexpr int64_t kPiece = 1024;
@@ -118,7 +120,7 @@ std::span<const std::span<const std::byte>> CpuCollectives::gather(
   const uint32_t turn = gathers_++ % 2;
   told_[turn].assign(mine.begin(), mine.end());
   const auto column = static_cast<size_t>(team_.rank());
-  if (degree() > 1) meet(*shared_->columns[column]);
+  if (degree() > 1) meet(Meeting::kColumn, *shared_->columns[column]);
   for (size_t device = 0; device < parts_.size(); ++device) {
     parts_[device] = shared_->participants[device][column]->told_[turn];
   }

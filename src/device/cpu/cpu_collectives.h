@@ -57,12 +57,14 @@ class CpuCollectives final : public Collectives {
   void restart();  // between runs, after one that was given up
 
  private:
+  // Of all members of all devices, or of those of equal rank in their teams.
+  enum class Meeting : uint8_t { kEverybody, kColumn };
   // Throws RunGivenUp where somebody fails to come.
-  void meet(Barrier& barrier);
+  void meet(Meeting meeting, Barrier& barrier);
 
   const Team team_;
   CpuGroupShared* const shared_;
-  std::atomic<uint32_t> meetings_{0};  // for who is late
+  std::array<std::atomic<uint32_t>, 2> meetings_{};  // by Meeting, for who is late
   uint32_t sums_ = 0;
   uint32_t gathers_ = 0;
   // What this thread told its column, for two gathers in turn: others may still read the last one.

@@ -188,6 +188,30 @@ TEST(CpuDeviceGroup, AnExceptionOfAMemberEndsTheRun) {
   EXPECT_TRUE(exercise(**group, &outcome).ok());
 }
 
+// Columns gather unequally often; that must not count against anybody.
+TEST(CpuDeviceGroup, ALateDeviceIsNamedWhateverOthersHaveGathered) {
+  auto group = CpuDeviceGroup::create({.devices = {{{}, 2}, {{}, 2}},
+                                       .patience = std::chrono::milliseconds(300),
+                                       .before_collective = {}});
+  ASSERT_TRUE(group.ok());
+  for (const bool in_a_gather : {false, true}) {
+    const Status status = (*group)->run([&](const GroupMember& member) {
+      const std::byte told{1};
+      for (int i = 0; i < 3 && member.team.rank() == 0; ++i) member.peers.gather({&told, 1});
+      if (member.peers.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
+      if (in_a_gather) {
+        if (member.team.rank() == 1) member.peers.gather({&told, 1});
+        return;
+      }
+      std::vector<float> partial(32, 1.0f), x(32, 0.0f);
+      member.peers.add_partials(MatrixView<const float>(partial.data(), {1, 32}), {}, false,
+                                MatrixView<float>(x.data(), {1, 32}));
+    });
+    EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+    EXPECT_NE(status.message().find("device 1 of 2"), std::string::npos) << status.message();
+  }
+}
+
 TEST(CpuDeviceGroup, ALateDeviceIsNamedAndTheGroupRunsAgain) {
   std::atomic<bool> late{true};
   auto group = CpuDeviceGroup::create(faulty(3, [&](int32_t rank) {
