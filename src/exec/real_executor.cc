@@ -206,14 +206,7 @@ void RealExecutor::submit(WorkItem item) {
   const auto role = static_cast<size_t>(item.role);
   if (!roles_[role]) {
     if (item.rows.empty()) return;
-    FinishedItem failed;
-    failed.result.sequence = item.sequence;
-    failed.result.role = item.role;
-    failed.result.tag = item.tag;
-    failed.result.status =
-        Status(StatusCode::kInternal,
-               std::string("work for the ") + role_name(item.role) + ", which has no model");
-    finished_.push_back(std::move(failed));
+    finished_.push_back(without_model(item));
     return;
   }
   PendingItem pending;

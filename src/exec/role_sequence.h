@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "forerun/status.h"
@@ -40,6 +41,18 @@ struct FinishedItem {
   WorkResult result;
   std::vector<RowDistribution> distributions;  // of its kDraw rows
 };
+
+// What an item gives whose role has no model.
+inline FinishedItem without_model(const WorkItem& item) {
+  FinishedItem failed;
+  failed.result.sequence = item.sequence;
+  failed.result.role = item.role;
+  failed.result.tag = item.tag;
+  failed.result.status =
+      Status(StatusCode::kInternal,
+             std::string("work for the ") + role_name(item.role) + ", which has no model");
+  return failed;
+}
 
 struct RoleSequence {
   RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool,

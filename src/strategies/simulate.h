@@ -70,19 +70,32 @@ struct Simulated {
   double tokens_per_step = 0.0;  // of the target
 };
 
+// A started request after a short prompt, on an executor of its own.
+struct SimulatedRequest {
+  SimulatedRequest(const StrategyOptions& options, const FakeModels& models, const CostTable& costs,
+                   int32_t tokens, std::shared_ptr<SharedAcceptance> shared)
+      : strategy(std::move(make_strategy(options, std::move(shared), costs)).value()),
+        executor(models, {.max_tokens = kPromptTokens + tokens}) {
+    const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
+    strategy->start(
+        {.sequence = 1, .tokens = prompt, .max_tokens = kPromptTokens + tokens, .sampling = {}},
+        out);
+  }
+
+  static constexpr int32_t kPromptTokens = 5;
+  std::unique_ptr<Strategy> strategy;
+  FakeExecutor executor;
+  StrategyOutput out;
+};
+
 // One request of `tokens` tokens after a short prompt; `texts` take turns every tokens /
 // texts.size() tokens. Executors of the parts share nothing but the strategy's view of the
 // sequence.
 inline Simulated simulate(const StrategyOptions& options, const FakeModels& models,
                           const CostTable& costs, int32_t tokens,
                           std::shared_ptr<SharedAcceptance> shared = nullptr) {
-  const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
-  const auto max_tokens = static_cast<int32_t>(prompt.size()) + tokens;
-  auto strategy = make_strategy(options, std::move(shared), costs);
-  FakeExecutor executor(models, {.max_tokens = max_tokens});
-  StrategyOutput out;
-  (*strategy)->start({.sequence = 1, .tokens = prompt, .max_tokens = max_tokens, .sampling = {}},
-                     out);
+  SimulatedRequest request(options, models, costs, tokens, std::move(shared));
+  auto& [strategy, executor, out] = request;
   int64_t emitted = 0;
   while (true) {
     for (WorkItem& item : out.work) executor.submit(std::move(item));
@@ -90,10 +103,10 @@ inline Simulated simulate(const StrategyOptions& options, const FakeModels& mode
     out.clear();
     if (executor.idle()) break;
     const Role role = executor.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft;
-    if (const auto result = executor.run(role)) (*strategy)->on_result(*result, out);
+    if (const auto result = executor.run(role)) strategy->on_result(*result, out);
   }
   const auto decoded = static_cast<double>(emitted - 1);
-  const StrategyStats stats = (*strategy)->stats();
+  const StrategyStats stats = strategy->stats();
   return {decoded * costs.at(Role::kTarget, 1) / executor.seconds(costs),
           decoded / static_cast<double>(stats.target_steps)};
 }
@@ -104,13 +117,8 @@ inline Simulated simulate(const StrategyOptions& options, const FakeModels& mode
 inline Simulated simulate_side_by_side(const StrategyOptions& options, const FakeModels& models,
                                        const CostTable& costs, int32_t tokens,
                                        std::shared_ptr<SharedAcceptance> shared = nullptr) {
-  const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
-  const auto max_tokens = static_cast<int32_t>(prompt.size()) + tokens;
-  auto strategy = make_strategy(options, std::move(shared), costs);
-  FakeExecutor executor(models, {.max_tokens = max_tokens});
-  StrategyOutput out;
-  (*strategy)->start({.sequence = 1, .tokens = prompt, .max_tokens = max_tokens, .sampling = {}},
-                     out);
+  SimulatedRequest request(options, models, costs, tokens, std::move(shared));
+  auto& [strategy, executor, out] = request;
   int64_t emitted = 0;
   double now = 0.0;
   struct Running {
@@ -141,11 +149,11 @@ inline Simulated simulate_side_by_side(const StrategyOptions& options, const Fak
     now = (*next)->ends;
     const WorkResult result = std::move((*next)->result);
     next->reset();
-    (*strategy)->on_result(result, out);
+    strategy->on_result(result, out);
   }
   const auto decoded = static_cast<double>(emitted - 1);
   return {decoded * costs.at(Role::kTarget, 1) / now,
-          decoded / static_cast<double>((*strategy)->stats().target_steps)};
+          decoded / static_cast<double>(strategy->stats().target_steps)};
 }
 
 // Settings chosen by hand that the adaptive rule is compared with.

@@ -53,14 +53,7 @@ void SimulatedExecutor::submit(WorkItem item) {
     return;
   }
   if (item.rows.empty()) return;
-  FinishedItem failed;
-  failed.result.sequence = item.sequence;
-  failed.result.role = item.role;
-  failed.result.tag = item.tag;
-  failed.result.status =
-      Status(StatusCode::kInternal,
-             std::string("work for the ") + role_name(item.role) + ", which has no model");
-  finished_.push_back(std::move(failed));
+  finished_.push_back(without_model(item));
 }
 
 std::optional<WorkResult> SimulatedExecutor::pop_finished() {

@@ -1,0 +1,60 @@
+// What the attention kernel (attention_cuda.cu) is given, and how it divides its shared memory.
+// Included by the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/attention_cuda.h"
+
+namespace forerun::cuda {
+
+constexpr int kWarps = kGroupRows;  // of a block
+constexpr int kThreads = kWarps * 32;
+// Tiles on their way: two beside a linear layer's block; more for long contexts, where the memory's
+// latency counts and overlap with other kernels does not.
+constexpr int kFewStages = 2;
+constexpr int kManyStages = 5;
+constexpr int kChunk = 16;  // positions that one instruction takes
+
+constexpr int tile_bytes(int dim) { return kTilePositions * dim * 2; }
+constexpr int chunk_bytes(int dim) { return kChunk * dim * 2; }
+constexpr int kAttentionBarrierBytes = 128;
+// Behind the stages of tiles: values that each warp gathers for itself, or (kFused) the keys and
+// values of the extras, and each warp's list of them.
+constexpr int own_bytes(int dim, bool fused) {
+  return fused ? 2 * kMostExtras * dim * 2 + kWarps * kMostExtras : kWarps * chunk_bytes(dim);
+}
+constexpr int shared_bytes(int dim, bool fused, int stages) {
+  return kAttentionBarrierBytes + stages * 2 * tile_bytes(dim) + own_bytes(dim, fused);
+}
+constexpr int stages_for(int dim, bool fused, bool long_contexts, int shared_limit) {
+  int stages = long_contexts ? kManyStages : kFewStages;
+  while (shared_bytes(dim, fused, stages) > shared_limit) --stages;
+  return stages;
+}
+
+struct AttentionArgs {
+  const AttentionStepCuda* step;
+  const __nv_bfloat16* q;
+  const __nv_bfloat16* qkv;
+  __nv_bfloat16* attended;
+  std::byte* kv;
+  float* partials;
+  uint32_t* arrivals;
+  uint32_t* to_clear;
+  uint32_t* failed;
+  int64_t qkv_stride, attended_stride, block_stride, partial_floats;
+  int stages, k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, window;
+  float scale_log2;  // 1 / sqrt(head_dim), for powers of two
+  bool early;
+};
+
+template <class T>
+__device__ __forceinline__ const T* step_data(const AttentionStepCuda* step, int offset) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(step) + offset);
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,146 @@
+// What a block of the attention kernel (attention_cuda.cu) loads before it works on an item: rows,
+// queries and, where it is fused with the rotation, the step's own keys and values. Device code;
+// included by the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/attention_args_cuda.h"
+#include "kernels/attention/attention_row_cuda.h"
+#include "kernels/attention/kv_layout_cuda.h"
+#include "kernels/linear/ptx_cuda.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+template <int kDim>
+__device__ __forceinline__ void load_row(const AttentionArgs& args, int row_idx,
+                                         RowTask<kDim>& task) {
+  task.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[row_idx];
+  task.table = step_data<int32_t>(args.step, args.step->tables_offset) + task.row.table;
+  task.ancestors = step_data<int32_t>(args.step, args.step->ancestors_offset) + task.row.ancestors;
+}
+
+__device__ __forceinline__ float2 unpack_bf16x2(uint32_t pair) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
+}
+
+// Rotates a pair of vectors of two dimensions each, half a head apart. The same operations as the
+// rotation of kv_rows_cuda.cu, and compiled without contraction: the same bits.
+__device__ __forceinline__ void rotate(uint32_t& low, uint32_t& high, float2 cosines,
+                                       float2 sines) {
+  const float2 x = unpack_bf16x2(low);
+  const float2 y = unpack_bf16x2(high);
+  low = pack_bf16x2(x.x * cosines.x - y.x * sines.x, x.y * cosines.y - y.y * sines.y);
+  high = pack_bf16x2(y.x * cosines.x + x.x * sines.x, y.y * cosines.y + x.y * sines.y);
+}
+
+// The queries of a row's heads; with kFused from the linear layer's output.
+template <int kDim, bool kFused>
+__device__ __forceinline__ void load_queries(const AttentionArgs& args, int row_idx, int head,
+                                             int lane, RowTask<kDim>& task) {
+  const int part = head % args.parts;
+  const int own_head = part * 8 + (lane >> 2);
+  const bool valid = own_head < args.group_heads;
+  const int q_head = head / args.parts * args.group_heads + own_head;
+  const int first_dim = (lane & 3) * 8;
+  const __nv_bfloat16* const q =
+      (kFused ? args.qkv + row_idx * args.qkv_stride + q_head * kDim
+              : args.q + (int64_t{row_idx} * args.num_heads + q_head) * kDim) +
+      first_dim;
+#pragma unroll
+  for (int s = 0; s < kDim / 32; ++s) {
+    const uint4 v = valid ? *reinterpret_cast<const uint4*>(q + s * 32) : make_uint4(0, 0, 0, 0);
+    task.q[s][0] = v.x;
+    task.q[s][1] = v.y;
+    task.q[s][2] = v.z;
+    task.q[s][3] = v.w;
+  }
+  if constexpr (kFused) {
+    const float* const cosines =
+        step_data<float>(args.step, args.step->angles_offset) + row_idx * kDim + first_dim;
+#pragma unroll
+    for (int s = 0; s < kDim / 64; ++s) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const at = cosines + s * 32 + i * 2;
+        rotate(task.q[s][i], task.q[s + kDim / 64][i], *reinterpret_cast<const float2*>(at),
+               *reinterpret_cast<const float2*>(at + kDim / 2));
+      }
+    }
+  }
+}
+
+// Brings an item's extra keys and values into shared memory, and its rows' own to the cache. A warp
+// takes an extra at a time.
+template <int kDim>
+__device__ __forceinline__ void stage_extras(const AttentionArgs& args,
+                                             const AttentionItemCuda& item, int kv_head,
+                                             uint32_t extras, int warp, int lane) {
+  const auto* const list = step_data<int32_t>(args.step, args.step->extras_offset) + item.extras;
+  const auto* const kv_slots = step_data<int32_t>(args.step, args.step->kv_slots_offset);
+  const int64_t value_offset = int64_t{args.kv_heads} * tile_bytes(kDim);
+  const auto stored = [&](int slot) {
+    return args.kv + slot / kTilePositions * args.block_stride +
+           int64_t{kv_head} * tile_bytes(kDim) + slot % kTilePositions * (kDim * 2);
+  };
+  constexpr int kPieces = kDim / 8;
+  for (int extra = warp; extra < item.num_extras; extra += kWarps) {
+    const uint32_t key_row = extras + extra * (kDim * 2);
+    const uint32_t value_row = key_row + kMostExtras * kDim * 2;
+    const int slot = list[extra];
+    if (slot >= 0) {
+      for (int i = lane; i < 2 * kPieces; i += 32) {
+        const int piece = i % kPieces;
+        const bool is_value = i >= kPieces;
+        const auto v = *reinterpret_cast<const uint4*>(
+            stored(slot) + (is_value ? value_offset : 0) + kv_piece(piece, slot, kDim) * 16);
+        store_shared_16((is_value ? value_row : key_row) + kv_piece(piece, extra, kDim) * 16, v);
+      }
+      continue;
+    }
+    const int row = ~slot;
+    const bool appends =
+        item.appends != 0 && row >= item.first_row && row < item.first_row + item.num_rows;
+    const int own_slot = appends ? kv_slots[row] : 0;
+    const __nv_bfloat16* const k =
+        args.qkv + row * args.qkv_stride + args.k_offset + kv_head * kDim;
+    const __nv_bfloat16* const v =
+        args.qkv + row * args.qkv_stride + args.v_offset + kv_head * kDim;
+    const float* const cosines = step_data<float>(args.step, args.step->angles_offset) + row * kDim;
+    const int i = 2 * lane;
+    if (i < kDim / 2) {
+      uint32_t low = *reinterpret_cast<const uint32_t*>(k + i);
+      uint32_t high = *reinterpret_cast<const uint32_t*>(k + kDim / 2 + i);
+      rotate(low, high, *reinterpret_cast<const float2*>(cosines + i),
+             *reinterpret_cast<const float2*>(cosines + kDim / 2 + i));
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int piece = (half * (kDim / 2) + i) / 8;
+        const int in_piece = i % 8 * 2;
+        const uint32_t pair = half == 0 ? low : high;
+        store_shared_4(key_row + kv_piece(piece, extra, kDim) * 16 + in_piece, pair);
+        if (appends) {
+          *reinterpret_cast<uint32_t*>(stored(own_slot) + kv_piece(piece, own_slot, kDim) * 16 +
+                                       in_piece) = pair;
+        }
+      }
+    }
+    if (lane < kPieces) {
+      const auto piece_bits = *reinterpret_cast<const uint4*>(v + lane * 8);
+      store_shared_16(value_row + kv_piece(lane, extra, kDim) * 16, piece_bits);
+      if (appends) {
+        *reinterpret_cast<uint4*>(stored(own_slot) + value_offset +
+                                  kv_piece(lane, own_slot, kDim) * 16) = piece_bits;
+      }
+    }
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda

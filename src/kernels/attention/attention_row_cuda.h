@@ -1,0 +1,133 @@
+// One row of the attention kernel (attention_cuda.cu): its running softmax for 8 heads, scores of
+// 16 keys and sums of their values on the tensor cores. Device code; included by the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/attention/attention_args_cuda.h"
+#include "kernels/attention/kv_layout_cuda.h"
+#include "kernels/linear/ptx_cuda.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+constexpr int kChunks = kTilePositions / kChunk;
+constexpr float kNothing = -INFINITY;
+
+// One row's running softmax for 8 heads: a lane holds dimensions g, g + 8 of every 16 and heads 2t,
+// 2t + 1 (g = lane / 4, t = lane % 4).
+template <int kDim>
+struct RowSum {
+  float out[kDim / 16][4];
+  float most[2];
+  float weight[2];  // of the lane's own keys until close(), then of all
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int m = 0; m < kDim / 16; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) out[m][i] = 0.0f;
+    }
+    most[0] = most[1] = kNothing;
+    weight[0] = weight[1] = 0.0f;
+  }
+  __device__ __forceinline__ void close() {
+#pragma unroll
+    for (int lanes = 4; lanes < 32; lanes *= 2) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        weight[i] = __fadd_rn(weight[i], __shfl_xor_sync(~0u, weight[i], lanes));
+      }
+    }
+  }
+};
+
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Factors that bring two sums to their common maximum. Spans without a key have no part here.
+__device__ __forceinline__ float2 merge_factors(float most, float other_most) {
+  const float top = fmaxf(most, other_most);
+  return make_float2(power_of_two(most - top), power_of_two(other_most - top));
+}
+__device__ __forceinline__ float merged(float value, float other, float2 factors) {
+  return __fmaf_rn(other, factors.y, __fmul_rn(value, factors.x));
+}
+
+// The next span of a row joins the sum of those before it.
+template <int kDim>
+__device__ __forceinline__ void merge(RowSum<kDim>& sum, const RowSum<kDim>& next) {
+  float2 factors[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    factors[i] = merge_factors(sum.most[i], next.most[i]);
+    sum.most[i] = fmaxf(sum.most[i], next.most[i]);
+    sum.weight[i] = merged(sum.weight[i], next.weight[i], factors[i]);
+  }
+#pragma unroll
+  for (int m = 0; m < kDim / 16; ++m) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sum.out[m][i] = merged(sum.out[m][i], next.out[m][i], factors[i & 1]);
+  }
+}
+
+// What a warp needs to know of the row it works on.
+template <int kDim>
+struct RowTask {
+  uint32_t q[kDim / 32][4];  // a lane: head g, dimensions 8t .. 8t + 7 of every 32
+  AttentionRowCuda row;
+  const int32_t* table;
+  const int32_t* ancestors;
+
+  // Physical slot of a position that the row sees.
+  __device__ __forceinline__ int slot(int position) const {
+    if (position >= row.boundary) return ancestors[position - row.boundary];
+    return table[position / kTilePositions] * kTilePositions + position % kTilePositions;
+  }
+};
+
+// Scores of 16 keys for 8 heads; `key(half, s)` gives a lane's 16 bytes of key g (+ 8 in the upper
+// half), dimensions 8t .. 8t + 7 of the s-th 32.
+template <int kDim, class Key>
+__device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Key& key,
+                                            float (&score)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) score[i] = 0.0f;
+#pragma unroll
+  for (int s = 0; s < kDim / 32; ++s) {
+    const uint4 lower = key(0, s);
+    const uint4 upper = key(1, s);
+    mma_bf16(score, {lower.x, upper.x, lower.y, upper.y}, task.q[s][0], task.q[s][1]);
+    mma_bf16(score, {lower.z, upper.z, lower.w, upper.w}, task.q[s][2], task.q[s][3]);
+  }
+}
+
+// The key of a chunk whose values a lane fetches in add_chunk().
+__device__ __forceinline__ int value_key(int lane) { return (lane & 7) + (lane >> 4) * 8; }
+
+// Adds 16 keys' values by their weights. `row`: where the values of value_key(lane) lie in shared
+// memory, in the piece order of slot `slot`.
+template <int kDim>
+__device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&weight)[4], uint32_t row,
+                                          int slot, int lane) {
+  const uint32_t b0 = transpose_8x8(pack_bf16x2(weight[0], weight[1]));
+  const uint32_t b1 = transpose_8x8(pack_bf16x2(weight[2], weight[3]));
+#pragma unroll
+  for (int m = 0; m < kDim / 16; ++m) {
+    const int piece = 2 * m + ((lane >> 3) & 1);
+    uint32_t a[4];
+    load_matrices_transposed(a, row + kv_piece(piece, slot, kDim) * 16);
+    mma_bf16(sum.out[m], a, b0, b1);
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda
