@@ -28,7 +28,7 @@ struct Arguments {
 Status check(cudaError_t error) { return cuda_status(error, "cudaEvent", "timing"); }
 
 // Milliseconds of one replay of the last pass: the median over `samples` of the mean of a few.
-Result<double> time_replays(DecoderCuda& decoder, int samples) {
+Result<double> time_replays(ShardCuda& decoder, int samples) {
   constexpr int kReplays = 5;
   cudaEvent_t start = nullptr;
   cudaEvent_t end = nullptr;
@@ -77,7 +77,7 @@ Status run(const Arguments& arguments) {
   for (const int32_t rows : arguments.rows) {
     FORERUN_RETURN_IF_ERROR(
         decoder->forward(rows_at(arguments.context, rows, table, /*wanted=*/true)));
-    FORERUN_ASSIGN_OR_RETURN(const double ms, time_replays(*decoder, 21));
+    FORERUN_ASSIGN_OR_RETURN(const double ms, time_replays(decoder->shard(), 21));
     std::printf("%-40s context %6d rows %4d: %8.3f ms\n", arguments.model.c_str(),
                 arguments.context, rows, ms);
     if (arguments.json.empty()) continue;

@@ -1,0 +1,143 @@
+#include "model/cuda/shard_cuda.h"
+
+#include <string>
+#include <utility>
+
+#include "device/cuda/cuda_error.h"
+#include "kernels/embedding/embedding_cuda.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
+
+namespace forerun::cuda {
+
+int32_t pass_bucket(int32_t rows) {
+  for (const int32_t size : {0, 1, 2, 4, 8, 16, 24, 32, 48, 64, 128}) {
+    if (rows <= size) return size;
+  }
+  return kMostPassRows;
+}
+
+PagedKvCuda ShardCuda::layer_kv(size_t layer_idx) const {
+  return {.data = kv_.data() + static_cast<int64_t>(layer_idx) * layer_kv_bytes_,
+          .block_stride_bytes = kv_block_bytes(),
+          .num_kv_heads = config_.num_kv_heads,
+          .head_dim = config_.head_dim};
+}
+
+int64_t ShardCuda::logits_stride() const {
+  return (num_tokens() + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
+}
+
+Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
+                                                   const ShardCudaOptions& options,
+                                                   const std::function<void(double)>& progress) {
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(options.device), "choosing the GPU");
+  FORERUN_RETURN_IF_ERROR(prepare_linear_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_rope_append_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_rms_norm_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
+  FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
+  std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
+  FORERUN_ASSIGN_OR_RETURN(shard->weights_,
+                           load_decoder_weights_cuda(checkpoint, options.live_vocab, progress));
+  FORERUN_RETURN_IF_ERROR(shard->allocate(options.kv_blocks));
+  return shard;
+}
+
+Status ShardCuda::allocate(int64_t kv_blocks) {
+  qkv_ = qkv_layout(config_);
+  layer_kv_bytes_ = layer_kv(0).layer_bytes();
+  int multiprocessors = 0;
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
+      "asking for the number of multiprocessors");
+  const int parts = query_parts(config_.num_heads, config_.num_kv_heads);
+  const int64_t partial_bytes =
+      partial_floats(config_.num_heads, config_.num_kv_heads, config_.head_dim) *
+      static_cast<int64_t>(sizeof(float));
+  shape_ = {.kv_parts = config_.num_kv_heads * parts,
+            .head_dim = config_.head_dim,
+            .multiprocessors = multiprocessors,
+            .most_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
+            .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm)};
+
+  const auto rows_of = [](int64_t width) {
+    return static_cast<size_t>(kMostPassRows * width) * sizeof(__nv_bfloat16);
+  };
+  const int64_t padded_dim = padded_head_dim_cuda(config_.head_dim);
+  const auto arrivals = static_cast<size_t>(2 * kMostPassRows * shape_.kv_parts) * sizeof(uint32_t);
+  const struct {
+    DeviceBuffer* buffer;
+    size_t bytes;
+    const char* purpose;
+    bool clear;
+  } buffers[] = {
+      {&kv_, static_cast<size_t>(kv_blocks * kv_block_bytes()), "the KV cache", false},
+      {&step_, kStepBytesCuda, "the data of a step", true},
+      {&hidden_, rows_of(config_.hidden_size), "activations", true},
+      {&normalized_, rows_of(config_.hidden_size), "activations", true},
+      {&qkv_out_, rows_of(qkv_.width), "activations", true},
+      {&q_, rows_of(config_.num_heads * padded_dim), "activations", true},
+      {&attended_, rows_of(int64_t{config_.num_heads} * config_.head_dim), "activations", true},
+      {&mlp_, rows_of(config_.intermediate_size), "activations", true},
+      {&partials_, static_cast<size_t>(kPartialBytesCuda), "partial results of attention", false},
+      {&arrivals_, arrivals, "flags of attention", true},
+      {&logits_, static_cast<size_t>(kMostPassRows * logits_stride()) * sizeof(float), "logits",
+       true},
+  };
+  for (const auto& [buffer, bytes, purpose, clear] : buffers) {
+    FORERUN_ASSIGN_OR_RETURN(*buffer, DeviceBuffer::allocate(bytes, purpose));
+    if (!clear) continue;
+    FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(buffer->data(), 0, bytes), "clearing buffers");
+  }
+  // The stream of the passes does not wait for the default one.
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");
+  FORERUN_ASSIGN_OR_RETURN(failed_, PinnedBuffer::allocate(sizeof(uint32_t), "a failure's flag"));
+  *failed_.as<uint32_t>() = 0;
+  return {};
+}
+
+Status ShardCuda::use() const {
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(device_), "choosing the GPU");
+  return {};
+}
+
+Status ShardCuda::prepare(const PassKeyCuda& key) {
+  if (is_prepared(key)) return {};
+  FORERUN_ASSIGN_OR_RETURN(Graph captured, Graph::capture(stream_, [&] { return submit(key); }));
+  graphs_.emplace(key, std::move(captured));
+  return {};
+}
+
+Status ShardCuda::launch(const PassKeyCuda& key, float* logits, int32_t wanted) {
+  last_graph_ = &graphs_.at(key);
+  FORERUN_RETURN_IF_ERROR(last_graph_->launch(stream_));
+  if (wanted == 0) return {};
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaMemcpyAsync(logits, logits_.data(),
+                      static_cast<size_t>(wanted * logits_stride()) * sizeof(float),
+                      cudaMemcpyDeviceToHost, stream_.get()),
+      "copying logits");
+  return {};
+}
+
+Status ShardCuda::finish() {
+  FORERUN_RETURN_IF_ERROR(stream_.synchronize());
+  auto* const failed = failed_.as<volatile uint32_t>();
+  if (*failed == 0) return {};
+  *failed = 0;
+  return {StatusCode::kInternal, "cuda:" + std::to_string(device_) +
+                                     ": blocks of attention waited in vain for one another"};
+}
+
+Status ShardCuda::move_kv(std::span<const KvMoveCuda> moves) {
+  return move_kv_cuda(layer_kv(0), config_.num_layers, layer_kv_bytes_, moves, stream_.get());
+}
+
+Status ShardCuda::replay(int times) {
+  if (last_graph_ == nullptr) return {StatusCode::kInvalidArgument, "no pass has run yet"};
+  for (int i = 0; i < times; ++i) FORERUN_RETURN_IF_ERROR(last_graph_->launch(stream_));
+  return {};
+}
+
+}  // namespace forerun::cuda

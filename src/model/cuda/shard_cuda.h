@@ -1,0 +1,109 @@
+// One GPU's part of a decoder: its weights, its KV heads, its activations, and the graphs of its
+// passes through the layers. At degree 1 that is the whole decoder.
+//
+// Every call from one thread at a time, with the shard's GPU current (use()).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "checkpoint/checkpoint.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_stream.h"
+#include "kernels/attention/attention_cuda.h"
+#include "model/cuda/decoder_weights_cuda.h"
+#include "model/cuda/step_block_cuda.h"
+
+namespace forerun::cuda {
+
+// What a graph is made for: rows and rows that want logits, both rounded up (pass_bucket), and how
+// attention works.
+struct PassKeyCuda {
+  int32_t rows = 0;
+  int32_t wanted = 0;
+  AttentionMode mode = AttentionMode::kSplit;
+  bool long_contexts = false;
+  auto operator<=>(const PassKeyCuda&) const = default;
+};
+// Few sizes, so that their graphs are soon all there. 0 for 0.
+int32_t pass_bucket(int32_t rows);
+
+struct ShardCudaOptions {
+  int32_t device = 0;
+  int64_t kv_blocks = 0;
+  int32_t live_vocab = 0;
+  const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
+};
+
+class ShardCuda {
+ public:
+  // `options.step` must outlive the shard. `progress` gets the fraction of the weights loaded.
+  static Result<std::unique_ptr<ShardCuda>> load(const Checkpoint& checkpoint,
+                                                 const ShardCudaOptions& options,
+                                                 const std::function<void(double)>& progress);
+
+  Status use() const;  // makes its GPU the calling thread's
+  const StepShapeCuda& shape() const { return shape_; }
+  int64_t kv_block_bytes() const { return config_.num_layers * layer_kv_bytes_; }
+  // Tokens of the vocabulary that it answers for, and floats between two rows of its logits.
+  int64_t num_tokens() const { return weights_.head.plan().out_features; }
+  int64_t logits_stride() const;
+
+  // A pass: prepare() makes its graph, where there is none yet; launch() submits it, for the step
+  // that lies in the mapped memory, and the copy of the first `wanted` rows of logits to `logits`
+  // [wanted][logits_stride()], page-locked; finish() waits for both.
+  bool is_prepared(const PassKeyCuda& key) const { return graphs_.contains(key); }
+  Status prepare(const PassKeyCuda& key);
+  Status launch(const PassKeyCuda& key, float* logits, int32_t wanted);
+  Status finish();
+
+  // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
+  Status move_kv(std::span<const KvMoveCuda> moves);
+
+  // For measuring: submits the graph of the last pass again, `times` in a row.
+  Status replay(int times);
+  const Stream& stream() const { return stream_; }
+
+ private:
+  ShardCuda(const ModelConfig& config, const ShardCudaOptions& options, Stream stream)
+      : config_(config),
+        device_(options.device),
+        pinned_step_(options.step),
+        stream_(std::move(stream)) {}
+  Status allocate(int64_t kv_blocks);
+  // Submit all kernels of a pass (shard_pass_cuda.cc).
+  Status submit(const PassKeyCuda& key);
+  Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
+  Status submit_head(const PassKeyCuda& key);
+  PagedKvCuda layer_kv(size_t layer_idx) const;
+
+  ModelConfig config_;
+  int32_t device_;
+  const std::byte* pinned_step_;
+  Stream stream_;
+  DecoderWeightsCuda weights_;
+  QkvLayout qkv_;
+  StepShapeCuda shape_;
+  std::map<PassKeyCuda, Graph> graphs_;
+  const Graph* last_graph_ = nullptr;
+
+  int64_t layer_kv_bytes_ = 0;
+  DeviceBuffer kv_;
+  DeviceBuffer step_;
+  // Activations of a pass, bf16: [kMostPassRows][..].
+  DeviceBuffer hidden_, normalized_, qkv_out_, q_, attended_, mlp_;
+  DeviceBuffer partials_, arrivals_;
+  DeviceBuffer logits_;  // f32 [kMostPassRows][logits_stride()]
+  PinnedBuffer failed_;  // a word that kernels set
+};
+
+// Of a GPU, beside weights, cache and what a step's widths ask for: partial results of attention.
+inline constexpr int64_t kPartialBytesCuda = int64_t{128} << 20;
+// Longest step block: block tables and ancestor lists of long contexts.
+inline constexpr size_t kStepBytesCuda = size_t{8} << 20;
+
+}  // namespace forerun::cuda
