@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 import shutil
 import sys
@@ -31,10 +30,11 @@ import numpy as np
 import awq_format
 import growth_tensors as tensors
 from awq_format import AwqLinear
+from checkpoint_writer import MAX_SHARD_BYTES, PlannedTensor, write_model
 from growth_maps import NOTHING, GrowthMaps, check_fits, growth_maps
 from growth_tensors import Placement, RandomBits
 from model_shapes import ARCHITECTURES, PUBLISHED, ModelShape, shape_named
-from safetensors_io import Checkpoint, PlannedTensor, to_bf16_bits, write_checkpoint
+from safetensors_io import Checkpoint, to_bf16_bits
 
 COPIED_FILES = (
     "tokenizer.json",
@@ -213,30 +213,6 @@ class Growth:
         return config
 
 
-class ProgressBar:
-    """Bytes written, on standard error; silent where that is no terminal."""
-
-    def __init__(self, total_bytes: int) -> None:
-        self._total, self._done, self._begun = total_bytes, 0, time.monotonic()
-        self._shown = 0.0
-        self._live = sys.stderr.isatty()
-
-    def advance(self, count: int) -> None:
-        self._done += count
-        now = time.monotonic()
-        if self._live and (now - self._shown > 0.1 or self._done == self._total):
-            self._shown = now
-            share = self._done / self._total
-            rate = self._done / max(now - self._begun, 1e-6) / 1e9
-            bar = "#" * int(30 * share)
-            sys.stderr.write(
-                f"\r[{bar:<30}] {share:4.0%} of {self._total / 1e9:.2f} GB, {rate:.2f} GB/s "
-            )
-            if self._done == self._total:
-                sys.stderr.write("\n")
-            sys.stderr.flush()
-
-
 def grow(
     source: Path,
     out: Path,
@@ -244,25 +220,13 @@ def grow(
     int4: bool,
     seed: int = 0,
     noise: float = 0.0,
-    max_shard_bytes: int = 4 << 30,
+    max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> int:
     """Writes the grown checkpoint and returns its bytes. Raises ValueError where it cannot."""
     small = SmallModel(source)
     check_fits(small.shape, shape, small.rope_type)
     growth = Growth(small, shape, growth_maps(small.shape, shape), RandomBits(seed), int4, noise)
-    if out.exists() and any(out.iterdir()):
-        raise ValueError(f"{out} exists and is not empty")
-    plan = list(growth.plan())
-    total = sum(tensor.size_bytes for tensor in plan)
-    out.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(out).free
-    if total > free:
-        raise ValueError(f"{out}: {total / 1e9:.1f} GB to write, {free / 1e9:.1f} GB free")
-    bar = ProgressBar(total)
-    for count in write_checkpoint(out, plan, max_shard_bytes):
-        bar.advance(count)
-    config = json.dumps(growth.config(), indent=2) + "\n"
-    (out / "config.json").write_text(config, encoding="utf-8")
+    total = write_model(out, list(growth.plan()), growth.config(), max_shard_bytes)
     for name in COPIED_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, out / name)

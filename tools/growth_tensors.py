@@ -26,8 +26,9 @@ import numpy as np
 
 import awq_format
 from awq_format import AwqLinear
+from checkpoint_writer import PlannedTensor
 from growth_maps import NOTHING
-from safetensors_io import PlannedTensor, to_bf16_bits, to_float32
+from safetensors_io import to_bf16_bits, to_float32
 
 BLOCK_BYTES = 32 << 20
 RANDOM_WORDS = (8 << 20) + 1031  # uint16; an odd length, so that no row repeats its neighbour

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import awq_format
+import checkpoint_writer
 import safetensors_io
 from golden_families import (
     BOS,
@@ -141,7 +142,7 @@ def save_awq(family: Family, model, directory: Path) -> None:
         json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8"
     )
     model.generation_config.save_pretrained(directory)
-    tensors: list[safetensors_io.PlannedTensor] = []
+    tensors: list[checkpoint_writer.PlannedTensor] = []
     linears = {
         name
         for name, module in model.named_modules()
@@ -153,26 +154,25 @@ def save_awq(family: Family, model, directory: Path) -> None:
             packed = awq_format.quantize(parameter.detach().numpy(), family.awq_group)
             parameter.data.copy_(torch.from_numpy(packed.dequantize()))
             tensors += [
-                safetensors_io.planned(
+                checkpoint_writer.planned(
                     f"{module}.qweight", "I32", awq_format.pack_nibbles(packed.q)
                 ),
-                safetensors_io.planned(
+                checkpoint_writer.planned(
                     f"{module}.qzeros", "I32", awq_format.pack_nibbles(packed.zeros)
                 ),
-                safetensors_io.planned(f"{module}.scales", "F16", packed.scales),
+                checkpoint_writer.planned(f"{module}.scales", "F16", packed.scales),
             ]
             continue
         values = parameter.detach().numpy()
         if family.dtype == "bfloat16":
             bits = safetensors_io.to_bf16_bits(values)
-            tensors.append(safetensors_io.planned(name, "BF16", bits))
+            tensors.append(checkpoint_writer.planned(name, "BF16", bits))
             parameter.data.copy_(torch.from_numpy(safetensors_io.to_float32(bits, "BF16")))
         else:
             half = values.astype(np.float16)
-            tensors.append(safetensors_io.planned(name, "F16", half))
+            tensors.append(checkpoint_writer.planned(name, "F16", half))
             parameter.data.copy_(torch.from_numpy(half.astype(np.float32)))
-    for _ in safetensors_io.write_checkpoint(directory, tensors):
-        pass
+    checkpoint_writer.write_checkpoint(directory, tensors)
 
 
 def make_checkpoint(family: Family, directory: Path):

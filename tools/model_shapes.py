@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ARCHITECTURES = {
@@ -50,6 +50,17 @@ class ModelShape:
     @property
     def has_qkv_bias(self) -> bool:
         return self.model_type == "qwen2"
+
+    def share(self, devices: int) -> ModelShape:
+        """What one of `devices` equal devices holds of every layer, as a shape of its own."""
+        parts = {
+            name: getattr(self, name)
+            for name in ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size")
+        }
+        for name, count in parts.items():
+            if devices < 1 or count % devices:
+                raise ValueError(f"{name} {count} has no equal shares for {devices} devices")
+        return replace(self, **{name: count // devices for name, count in parts.items()})
 
     @staticmethod
     def from_config(config: dict, where: str) -> ModelShape:

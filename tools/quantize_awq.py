@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 import awq_format
+import checkpoint_writer
 import safetensors_io
 
 TOKENIZER_FILES = (
@@ -232,7 +233,7 @@ def quantize_model(model, batches: list[torch.Tensor], group: int) -> dict[str, 
 
 def packed_tensors(
     model, done: dict[str, Quantized], dtype: str
-) -> Iterator[safetensors_io.PlannedTensor]:
+) -> Iterator[checkpoint_writer.PlannedTensor]:
     """Everything model.safetensors holds: int4 triples, and the rest in `dtype`."""
     for name, parameter in model.named_parameters():
         module, _, leaf = name.rpartition(".")
@@ -240,16 +241,18 @@ def packed_tensors(
             entry = done[module]
             q = entry.q.flatten(1).T.numpy().astype(np.uint8)
             zeros = entry.zeros.T.numpy().astype(np.uint8)
-            yield safetensors_io.planned(f"{module}.qweight", "I32", awq_format.pack_nibbles(q))
-            yield safetensors_io.planned(f"{module}.qzeros", "I32", awq_format.pack_nibbles(zeros))
+            yield checkpoint_writer.planned(f"{module}.qweight", "I32", awq_format.pack_nibbles(q))
+            yield checkpoint_writer.planned(
+                f"{module}.qzeros", "I32", awq_format.pack_nibbles(zeros)
+            )
             scales = np.ascontiguousarray(entry.scales.T.numpy().astype(np.float16))
-            yield safetensors_io.planned(f"{module}.scales", "F16", scales)
+            yield checkpoint_writer.planned(f"{module}.scales", "F16", scales)
         else:
             values = parameter.detach().float().cpu().numpy()
             if dtype == "bfloat16":
-                yield safetensors_io.planned(name, "BF16", safetensors_io.to_bf16_bits(values))
+                yield checkpoint_writer.planned(name, "BF16", safetensors_io.to_bf16_bits(values))
             else:
-                yield safetensors_io.planned(name, "F16", values.astype(np.float16))
+                yield checkpoint_writer.planned(name, "F16", values.astype(np.float16))
 
 
 def quantize_directory(
@@ -283,8 +286,7 @@ def quantize_directory(
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, out / name)
-    for _ in safetensors_io.write_checkpoint(out, list(packed_tensors(model, done, dtype))):
-        pass
+    checkpoint_writer.write_checkpoint(out, list(packed_tensors(model, done, dtype)))
     return model
 
 

@@ -1,8 +1,7 @@
-"""Reading and writing safetensors checkpoints with numpy alone.
+"""Reading safetensors checkpoints with numpy alone; checkpoint_writer.py writes them.
 
 bf16 has no numpy type: such tensors travel as their raw uint16 bits, and `to_float32` and
-`to_bf16_bits` convert. Readers map the files into memory; the writer streams, so a checkpoint
-larger than memory can be made shard by shard.
+`to_bf16_bits` convert. Files are mapped into memory.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,83 +132,3 @@ class Checkpoint:
     def float32(self, name: str) -> np.ndarray:
         """The tensor's values as f32."""
         return to_float32(self.raw(name), self.tensors[name].dtype)
-
-
-@dataclass(frozen=True)
-class PlannedTensor:
-    """A tensor to be written: its bits come as consecutive blocks of whole rows."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    blocks: Callable[[], Iterable[np.ndarray]]
-
-    @property
-    def size_bytes(self) -> int:
-        return math.prod(self.shape) * STORAGE_TYPES[self.dtype].itemsize
-
-
-def planned(name: str, dtype: str, bits: np.ndarray) -> PlannedTensor:
-    """A tensor that is already in memory."""
-    return PlannedTensor(name, dtype, bits.shape, lambda: (bits,))
-
-
-def _write_file(path: Path, tensors: list[PlannedTensor]) -> Iterator[int]:
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for tensor in tensors:
-        header[tensor.name] = {
-            "dtype": tensor.dtype,
-            "shape": list(tensor.shape),
-            "data_offsets": [offset, offset + tensor.size_bytes],
-        }
-        offset += tensor.size_bytes
-    encoded = json.dumps(header, separators=(",", ":")).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(encoded)))
-        file.write(encoded)
-        for tensor in tensors:
-            storage = STORAGE_TYPES[tensor.dtype]
-            written = 0
-            for block in tensor.blocks():
-                bits = np.ascontiguousarray(block)
-                if bits.dtype.itemsize != storage.itemsize:
-                    raise TypeError(f"{tensor.name}: block of {bits.dtype}, expected {storage}")
-                file.write(bits.data)
-                written += bits.nbytes
-                yield bits.nbytes
-            if written != tensor.size_bytes:
-                raise ValueError(
-                    f"{tensor.name}: {written} bytes written, {tensor.size_bytes} announced"
-                )
-
-
-def write_checkpoint(
-    directory: Path, tensors: list[PlannedTensor], max_shard_bytes: int = 4 << 30
-) -> Iterator[int]:
-    """Writes model.safetensors, or shards and their index where one file would pass the limit.
-
-    A generator: yields the bytes of each block once it is written, so that the caller can show
-    progress; nothing is written unless it is consumed.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    shards: list[list[PlannedTensor]] = [[]]
-    shard_bytes = 0
-    for tensor in tensors:
-        if shards[-1] and shard_bytes + tensor.size_bytes > max_shard_bytes:
-            shards.append([])
-            shard_bytes = 0
-        shards[-1].append(tensor)
-        shard_bytes += tensor.size_bytes
-    if len(shards) == 1:
-        yield from _write_file(directory / SINGLE_NAME, shards[0])
-        return
-    weight_map: dict[str, str] = {}
-    for shard_idx, shard in enumerate(shards):
-        name = f"model-{shard_idx + 1:05d}-of-{len(shards):05d}.safetensors"
-        yield from _write_file(directory / name, shard)
-        weight_map.update({tensor.name: name for tensor in shard})
-    total = sum(tensor.size_bytes for tensor in tensors)
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (directory / INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
