@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
 #include <vector>
+
+#include "engine/gpu.h"
 
 namespace forerun::testing {
 
@@ -21,6 +24,22 @@ ToySpec toy() {
   spec.max_position = 256;
   return spec;
 }
+
+// Leaves all tests out where a GPU that they were told to run on is not there.
+class NamedGpus : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    for (const char* variable : {"FORERUN_TEST_DEVICES", "FORERUN_TEST_DRAFT_DEVICES"}) {
+      std::istringstream devices(devices_asked_for(variable));
+      for (std::string device; std::getline(devices, device, ',');) {
+        if (!device.starts_with("cuda:")) continue;
+        const auto memory = gpu_memory(std::atoi(device.c_str() + 5));
+        if (!memory.ok()) GTEST_SKIP() << "no GPU " << device << ": " << memory.status().message();
+      }
+    }
+  }
+};
+const ::testing::Environment* const kNamedGpus = ::testing::AddGlobalTestEnvironment(new NamedGpus);
 
 }  // namespace
 
