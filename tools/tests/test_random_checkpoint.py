@@ -50,7 +50,8 @@ class RandomCheckpointTest(unittest.TestCase):
             for part in ("mlp.down_proj", "self_attn.q_proj"):
                 weight = model.matrix(f"model.layers.2.{part}")
                 self.assertAlmostEqual(float(np.sqrt(np.mean(weight**2))), rms, delta=0.05 * rms)
-                self.assertLess(abs(float(weight.mean())), 0.15 * rms)  # nibbles center on 7.5, the zero point is 8
+                # Nibbles center on 7.5, the zero point is 8.
+                self.assertLess(abs(float(weight.mean())), 0.15 * rms)
             logits = model.logits(np.arange(40))
             self.assertEqual(logits.shape, (40, 1000))
             self.assertTrue(np.isfinite(logits).all())
