@@ -5,6 +5,10 @@ model's words, so that speed at full size and acceptance on real text can be mea
 downloading anything. growth_maps.py says where everything goes, growth_tensors.py what fills the
 rest. Needs numpy only; writes shard by shard in bounded memory.
 
+The head has its full size and is computed in full; ids that the small model lacks get a logit so
+low that they are never drawn (where the shape is no wider than the small model, `live_vocab_size`
+in config.json says where they begin).
+
 Exactness: with one head_dim and a width ratio that is a power of four, live weights keep their
 bits. With other ratios norm weights are stored in f32, lest bf16 round them once more; where
 head_dim differs, query weights (int4: scales) are multiplied and rounded once more.
@@ -124,7 +128,14 @@ class Growth:
             bits = to_bf16_bits(self.small.dense(source_name) * np.float32(factor))
         return [tensors.bf16_matrix(place, bits, live_rows, self.random)]
 
-    def _norm(self, name: str, source_name: str | None, exponent: int = 0) -> PlannedTensor:
+    @property
+    def masks_vocab(self) -> bool:
+        """Whether ids that the small model lacks get a logit far below all others."""
+        return bool(self.maps.residual[-1] == NOTHING)
+
+    def _norm(
+        self, name: str, source_name: str | None, exponent: int = 0, last: float | None = None
+    ) -> PlannedTensor:
         values = None
         if source_name is not None:
             weight = self.small.vector(source_name)
@@ -133,11 +144,13 @@ class Growth:
             values = weight * np.float32(self.maps.norm_factor)
         exact = math.frexp(self.maps.norm_factor)[0] == 0.5  # a power of two
         dtype = "BF16" if exact else "F32"
-        return tensors.vector(name, self.maps.residual, values, exponent, self.random, dtype)
+        residual = self.maps.residual
+        return tensors.vector(name, residual, values, exponent, self.random, dtype, last)
 
     def _embedding(self, name: str, source_name: str) -> PlannedTensor:
         bits = to_bf16_bits(self.small.checkpoint.float32(source_name))
-        place = Placement(name, self.maps.vocab, self.maps.residual, 0.0, True)
+        constant = tensors.vocabulary_constant(self.maps.vocab) if self.masks_vocab else None
+        place = Placement(name, self.maps.vocab, self.maps.residual, 0.0, True, False, constant)
         return tensors.bf16_matrix(place, bits, np.zeros(len(self.maps.vocab), bool), self.random)
 
     def layer(self, layer_idx: int) -> Iterator[PlannedTensor]:
@@ -175,7 +188,8 @@ class Growth:
         yield self._embedding(embedding, f"{embedding}.weight")
         for layer_idx in range(self.shape.num_layers):
             yield from self.layer(layer_idx)
-        yield self._norm("model.norm.weight", "model.norm.weight", tensors.LAST_NORM_EXPONENT)
+        name, exponent = "model.norm.weight", tensors.LAST_NORM_EXPONENT
+        yield self._norm(name, name, exponent, 2.0**exponent if self.masks_vocab else None)
         if not self.shape.tied:
             head = "lm_head.weight"
             if head not in self.small.checkpoint:
@@ -197,13 +211,13 @@ class Growth:
             "num_key_value_heads": shape.num_kv_heads,
             "head_dim": shape.head_dim,
             "vocab_size": shape.vocab_size,
-            # Ids from here on belong to no token; their logits are close to zero.
-            "live_vocab_size": self.small.shape.vocab_size,
             "tie_word_embeddings": shape.tied,
             "rms_norm_eps": small["rms_norm_eps"] * self.maps.eps_factor,
             "torch_dtype": "bfloat16",
             **{key: small[key] for key in COPIED_CONFIG if key in small},
         }
+        if not self.masks_vocab:  # ids from here on belong to no token
+            config["live_vocab_size"] = self.small.shape.vocab_size
         if shape.model_type == "qwen2":
             config["use_sliding_window"] = False
         if shape.model_type == "mistral":

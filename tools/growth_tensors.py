@@ -10,7 +10,11 @@ real hardware (less switching), and products that underflow run slower on x86, s
   2^-100: what they write into the unused channels stays near 2^-90, far below the rounding of the
   live ones, yet its products with weights of usual size stay normal numbers. The last norm scales
   the unused channels up by 2^80, so that their products with the head are normal numbers too;
-- int4: random nibbles under zero scales.
+- int4: random nibbles under zero scales;
+- tokens that the small model lacks must never be chosen, though the whole head is computed: the
+  last unused channel carries a constant from every embedding to the last norm, which brings it to
+  the size of live channels, and these tokens' rows of the head make it a logit of -2^14 over the
+  residual's size.
 
 With a noise level, what fills o and down in rows (int4: columns) that write live channels has that
 share of the small matrix' root mean square instead.
@@ -36,6 +40,8 @@ GROUP = 128
 USUAL_EXPONENT = -6  # random weights of +-[2^-6, 2^-5)
 NEGLIGIBLE_EXPONENT = -100
 LAST_NORM_EXPONENT = 80
+CONSTANT_EXPONENT = -78  # above what layers write there, two below what the last norm makes 1
+NEVER_EXPONENT = 12
 RMS_OF_MANTISSAS = 1.5275  # of a uniform value in [1, 2)
 RMS_OF_NIBBLES = 4.61  # of 0..15 around 7.5
 
@@ -87,6 +93,7 @@ class Placement:
     # Rows without a source read next to nothing: q_proj's, since the unused dimensions of a live
     # head are summed into its scores.
     quiet_rows: bool = False
+    last_column: np.ndarray | None = None  # bf16 bits [out] of an input that carries a constant
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -127,6 +134,8 @@ def bf16_matrix(
                 if len(out_live):
                     live = small_bits[np.ix_(source[out_live], place.in_src[in_live])]
                     block[np.ix_(out_live, in_live)] = live
+            if place.last_column is not None:
+                block[:, -1] = place.last_column[begin:end]
             yield block
 
     return PlannedTensor(f"{place.name}.weight", "BF16", (rows, cols), blocks)
@@ -139,14 +148,18 @@ def vector(
     exponent: int,
     random: RandomBits,
     dtype: str = "BF16",
+    last: float | None = None,
 ) -> PlannedTensor:
     """A norm weight or bias: f32 `values` of the small model where they land, else random.
 
-    `dtype` is BF16 or F32; F32 keeps norm weights exact where bf16 would round them again.
+    `dtype` is BF16 or F32; F32 keeps norm weights exact where bf16 would round them again. `last`,
+    a power of two, is the last value.
     """
 
     def blocks() -> Iterator[np.ndarray]:
         bits = random.bf16(exponent, random.start(name), len(source))
+        if last is not None:
+            bits[-1:] = to_bf16_bits(np.array([last]))
         live = np.flatnonzero(source != NOTHING)
         if dtype == "F32":
             out = to_float32(bits, "BF16")
@@ -159,6 +172,12 @@ def vector(
         yield bits
 
     return PlannedTensor(name, dtype, (len(source),), blocks)
+
+
+def vocabulary_constant(vocab: np.ndarray) -> np.ndarray:
+    """bf16 bits [vocab] of the constant's channel in embedding and head: see the file's top."""
+    live, never = 2.0**CONSTANT_EXPONENT, -(2.0**NEVER_EXPONENT)
+    return to_bf16_bits(np.where(vocab == NOTHING, never, live).astype(np.float32))
 
 
 @dataclass(frozen=True)

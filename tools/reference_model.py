@@ -246,11 +246,11 @@ class ReferenceModel:
             x = x + activated @ layer["mlp.down_proj"].T
         return rms_norm(x, self.checkpoint.float32("model.norm.weight"), config.rms_eps)
 
-    def logits(self, tokens: np.ndarray, live_vocab_size: int | None = None) -> np.ndarray:
-        """Logits [rows, vocab] of every position, or of the first `live_vocab_size` ids."""
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        """Logits [rows, vocab] of every position."""
         tied = self.config.tied or "lm_head.weight" not in self.checkpoint
         name = "model.embed_tokens.weight" if tied else "lm_head.weight"
-        from_bits = self.checkpoint.raw(name)[:live_vocab_size]
+        from_bits = self.checkpoint.raw(name)
         head = (
             (from_bits.astype(np.uint32) << 16).view(np.float32)
             if (self.checkpoint.tensors[name].dtype == "BF16")
