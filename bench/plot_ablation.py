@@ -13,6 +13,8 @@ import json
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from svg import page, text
+
 COLOURS = {"autoregressive": "#bbbbbb", "serial_tree": "#4477aa", "parallel_tree": "#228833"}
 LEFT, TOP, PLOT_HEIGHT, BAR, GAP = 70, 56, 240, 34, 44
 
@@ -34,12 +36,6 @@ def table(rows: list[dict]) -> str:
                      for line in cells)
 
 
-def text(x: float, y: float, content: str, anchor: str = "middle", colour: str = "#222222",
-         size: int = 12) -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" '
-            f'font-size="{size}">{escape(content)}</text>')
-
-
 def drawing(rows: list[dict]) -> str:
     groups: dict[str, list[dict]] = {}
     for row in rows:
@@ -47,10 +43,7 @@ def drawing(rows: list[dict]) -> str:
     top = 50 * (int(max(row["tokens_per_s"] for row in rows) / 50) + 1)
     width = LEFT + sum(BAR * len(group) + GAP for group in groups.values()) + 10
     bottom = TOP + PLOT_HEIGHT
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom + 74}" '
-           'font-family="sans-serif" font-size="12">',
-           '<rect width="100%" height="100%" fill="#ffffff"/>',
-           text(LEFT, 20, "tokens/s at the Step times of SwiftSpec's Table 6, the demo pair's "
+    out = [text(LEFT, 20, "tokens/s at the Step times of SwiftSpec's Table 6, the demo pair's "
                 "acceptance; above a bar, tokens a target step", "start", size=14)]
     for tick in range(0, top + 1, 50):
         y = bottom - PLOT_HEIGHT * tick / top
@@ -81,7 +74,7 @@ def drawing(rows: list[dict]) -> str:
                    f'fill="{COLOURS[strategy]}"/>')
         out.append(text(x + 16, bottom + 67, label, "start"))
         x += 40 + 7 * len(label)
-    return "\n".join([*out, "</svg>"]) + "\n"
+    return page(width, bottom + 74, out)
 
 
 def main() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -19,14 +21,37 @@ class Recorder:
         self.args = args
         self.figures: list[dict] = []
         self.rows: list[dict] = []  # of a table, where a section has one
+        self.failed: list[dict] = []  # what could not be measured, and why
 
     def run(self, command: list[str]) -> str:
         print("$", shlex.join(command), flush=True)
         done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
         return done.stdout
 
+    def attempt(self, command: list[str], variables: dict[str, str] | None = None) -> str | None:
+        """As run, but a command that fails or takes ten minutes is noted, and None comes back."""
+        print("$", shlex.join(command), flush=True)
+        try:
+            done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT,
+                                  timeout=600, env={**os.environ, **(variables or {})})
+            return done.stdout
+        except (OSError, subprocess.SubprocessError) as error:
+            said = str(getattr(error, "stderr", "") or getattr(error, "stdout", "") or error)
+            self.failed.append({"command": relative(shlex.join(command)), "said": said[-1000:]})
+            print(f"  FAILED: {said[-1000:]}", flush=True)
+            return None
+
+    def program(self, name: str) -> Path | None:
+        """The program of that name anywhere under --build; None, noted, where it is not built."""
+        found = [path for path in Path(self.args.build).rglob(name) if os.access(path, os.X_OK)]
+        if not found:
+            self.failed.append({"command": name, "said": f"not built under {self.args.build}"})
+            print(f"  {name}: not built under {self.args.build}", flush=True)
+        return found[0].resolve() if found else None
+
     def add(self, name: str, value: float, unit: str, command: str,
-            at_least: float | None = None, at_most: float | None = None, note: str = "") -> None:
+            at_least: float | None = None, at_most: float | None = None, note: str = "",
+            floor: float | None = None) -> None:
         holds = None
         target = None
         if at_least is not None:
@@ -35,15 +60,27 @@ class Recorder:
             target, holds = f"<= {at_most}", value <= at_most
         figure = {"figure": name, "value": round(value, 4), "unit": unit, "target": target,
                   "holds": holds, "command": command}
+        if floor is not None:
+            figure |= {"floor": round(floor, 4), "over_floor": round(value / floor, 3)}
         if note:
             figure["note"] = note
         self.figures.append(figure)
         mark = {True: "holds", False: "MISSED", None: ""}[holds]
-        print(f"  {name:64} {value:10.3f} {unit:10} {target or '':10} {mark}", flush=True)
+        over = "" if floor is None else f"{value / floor:.2f} x floor"
+        print(f"  {name:64} {value:10.3f} {unit:10} {target or '':10} {over:12} {mark}", flush=True)
 
 
 def relative(path: str) -> str:
     return re.sub(re.escape(str(ROOT)) + "/?", "", path)
+
+
+def gpus() -> list[str]:
+    """Names of the machine's GPUs; empty without a driver."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                          capture_output=True, text=True, check=False)
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
 
 
 def machine() -> dict:
@@ -51,32 +88,50 @@ def machine() -> dict:
     flags = re.search(r"flags\s*: (.*)", Path("/proc/cpuinfo").read_text())
     wanted = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
     count = subprocess.run(["nproc"], capture_output=True, text=True, check=True).stdout.strip()
-    return {"processor": model.group(1) if model else "unknown", "cores": int(count),
-            "features": [f for f in wanted if flags and f in flags.group(1).split()]}
+    facts = {"processor": model.group(1) if model else "unknown", "cores": int(count),
+             "features": [f for f in wanted if flags and f in flags.group(1).split()]}
+    return facts | ({"gpus": gpus()} if gpus() else {})
 
 
-def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]]) -> None:
-    """The command line of a script: measures the sections named and puts them into --out."""
-    parser = argparse.ArgumentParser(description=doc,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="+", choices=sorted(sections))
+def commit() -> str:
+    """Of this checkout; FORERUN_COMMIT names it where there is no repository."""
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True,
+                               text=True, cwd=ROOT, check=False).stdout.strip()
+    return os.environ.get("FORERUN_COMMIT") or described or "unknown"
+
+
+def cpu_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sections", nargs="+")
     parser.add_argument("--build", default="build/cpu-release")
     parser.add_argument("--grown", default="", help="the target grown to the 1B shape")
     parser.add_argument("--grown-draft", default="", help="a draft for it, of a third of its cost")
     parser.add_argument("--prompts", nargs="*", default=[], help="instead of bench/workloads")
     parser.add_argument("--out", required=True)
+
+
+def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]],
+                    add_flags: Callable[[argparse.ArgumentParser], None] = cpu_flags) -> None:
+    """The command line of a script: measures the sections named (none: all) into --out.
+
+    `add_flags` adds at least `sections`, --build and --out.
+    """
+    parser = argparse.ArgumentParser(description=doc,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_flags(parser)
     args = parser.parse_args()
+    unknown = [name for name in args.sections if name not in sections]
+    if unknown:
+        parser.error(f"sections {', '.join(unknown)}: expected some of {', '.join(sections)}")
     args.forerun = f"{args.build}/bin/forerun"
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True,
-                            text=True, cwd=ROOT, check=False).stdout.strip()
     path = Path(args.out)
     record = json.loads(path.read_text()) if path.exists() else {}
-    for section in args.sections:
+    for section in args.sections or sections:
         recorder = Recorder(args)
         sections[section](recorder)
-        record[section] = {"machine": machine(), "commit": commit,
+        record[section] = {"machine": machine(), "commit": commit(),
                            "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
                            "figures": recorder.figures}
-        if recorder.rows:
-            record[section]["rows"] = recorder.rows
+        for name in ("rows", "failed"):
+            if found := getattr(recorder, name):
+                record[section][name] = found
         path.write_text(json.dumps(record, indent=2) + "\n")

@@ -80,6 +80,10 @@ function(forerun_test name)
     endif()
   endforeach()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900)
+  if(gpu IN_LIST ARG_LABELS)
+    # Kernels whose blocks wait for each other need the GPU to themselves.
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
+  endif()
 endfunction()
 
 function(forerun_bench name)

@@ -1,0 +1,80 @@
+"""Models for measuring on GPUs: written to memory-backed disk, used, and removed again."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from recorder import ROOT, Recorder
+
+sys.path.insert(0, str(ROOT / "tools"))
+
+from model_shapes import PUBLISHED, ModelShape  # noqa: E402
+
+READ_BYTES_PER_S = 4.55e12  # what one H200 reads of its memory, measured
+INT4_BITS = 4 + 16 / 128 + 4 / 128  # a weight with its share of scale and zero point
+TITLES = {"llama-3.2-1b": "1B", "llama-3.2-3b": "3B", "llama-3.1-8b": "8B", "llama-3-70b": "70B",
+          "qwen2.5-32b": "Qwen 32B", "qwen2-72b": "Qwen 72B"}
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """A published shape; `share` n: what one of n devices holds of it, random;
+    `draft`: grown from the demo pair's draft, else from its target."""
+
+    shape: str
+    dtype: str
+    share: int = 1
+    draft: bool = False
+
+    @property
+    def title(self) -> str:
+        part = "" if self.share == 1 else f", 1/{self.share} of every layer"
+        return f"{TITLES[self.shape]} {self.dtype}{part}"
+
+    @property
+    def sizes(self) -> ModelShape:
+        return PUBLISHED[self.shape].share(self.share)
+
+    def weight_bytes(self) -> float:
+        """Bytes that a forward must read: linear layers and head, the latter in bf16."""
+        s = self.sizes
+        query, kv = s.num_heads * s.head_dim, s.num_kv_heads * s.head_dim
+        layer = s.hidden_size * (2 * query + 2 * kv + 3 * s.intermediate_size)
+        bits = INT4_BITS if self.dtype == "int4" else 16
+        return s.num_layers * layer * bits / 8 + 2.0 * s.vocab_size * s.hidden_size
+
+    def floor_ms(self, gpus: int = 1) -> float:
+        return 1e3 * self.weight_bytes() / READ_BYTES_PER_S / gpus
+
+    def command(self, out: Path) -> list[str]:
+        to = ["--shape", self.shape, "--dtype", self.dtype, "--out", str(out)]
+        if self.share > 1:
+            return [sys.executable, "tools/random_checkpoint.py", "--share", str(self.share), *to]
+        source = "models/demo-draft" if self.draft else "models/demo-target"
+        return [sys.executable, "tools/grow_model.py", source, *to]
+
+
+@contextmanager
+def on_disk(rec: Recorder, *models: GpuModel) -> Iterator[list[Path]]:
+    """Directories of the models, removed at the end; records how long writing a large one took."""
+    paths = []
+    try:
+        for number, model in enumerate(models):
+            path = Path(rec.args.models) / f"{number}-{model.shape}-{model.dtype}-{model.share}"
+            shutil.rmtree(path, ignore_errors=True)
+            begun = time.monotonic()
+            paths.append(path)
+            rec.run(model.command(path))
+            if model.weight_bytes() > 30e9:
+                rec.add(f"{model.title} written", time.monotonic() - begun, "s",
+                        " ".join(model.command(Path("DIR"))[1:]), at_most=90)
+        yield paths
+    finally:
+        for path in paths:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,75 @@
+"""Speculation on GPUs: a large target with small drafts, both grown from the demo pair."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tempfile
+from pathlib import Path
+
+from gpu_models import GpuModel, on_disk
+from recorder import Recorder, gpus, relative
+
+DRAFTS = (GpuModel("llama-3.2-1b", "int4", draft=True), GpuModel("llama-3.2-3b", "int4", draft=True))
+TOKENS, PROMPTS = 128, 4
+# A pair of the paper accepts about this much; the demo pair's greedy text loops and flatters.
+PAPER_TOKENS_PER_STEP = 3.3
+TARGETS = {("code", 0.8): 620, ("prose", 0.8): 520, ("code", 0.0): 1000, ("prose", 0.0): 830}
+TARGET_REPLAYED = 780
+
+
+def devices(first: int, count: int) -> str:
+    return ",".join(f"cuda:{n}" for n in range(first, first + count))
+
+
+def placements(count: int) -> list[tuple[str, list[str]]]:
+    """Strategy and flags: both models on all GPUs in turn, then side by side on parts of them."""
+    used = min(count, 4)
+    found = [("serial_tree", ["--target-devices", devices(0, used)])]
+    for draft in {2: [1], 3: [1], 4: [1, 2]}.get(used, []):
+        found.append(("parallel_tree", ["--target-devices", devices(0, used - draft),
+                                        "--draft-devices", devices(used - draft, draft)]))
+    return found
+
+
+def measure_speculation(rec: Recorder) -> None:
+    """Greedy and at temperature 0.8, on code and prose, beside plain decoding in the same run."""
+    target = GpuModel(rec.args.target, "int4")
+    for draft in DRAFTS:
+        with on_disk(rec, target, draft) as (target_path, draft_path):
+            for strategy, where in placements(len(gpus())):
+                _measure(rec, target, draft, strategy, where, target_path, draft_path)
+
+
+def _measure(rec: Recorder, target: GpuModel, draft: GpuModel, strategy: str, where: list[str],
+             target_path: Path, draft_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "bench.json"
+        flags = [*where, "--prompts", *rec.args.prompts, "--strategies",
+                 f"autoregressive,{strategy}", "--verify-tokens", "8", "--limit", str(PROMPTS),
+                 "--repeat", "1", "--warmup", "1", "--max-tokens", str(TOKENS)]
+        models = ["--model", str(target_path), "--draft", str(draft_path)]
+        if rec.attempt([rec.args.forerun, "bench", *models, *flags, "--json", str(out)]) is None:
+            return
+        workloads = json.loads(out.read_text())["workloads"]
+    command = relative(shlex.join(["forerun", "bench", "--model", "TARGET", "--draft", "DRAFT",
+                                   *flags]))
+    pair = f"{target.title} with {draft.title}"
+    place = " + ".join(str(w.count("cuda:")) for w in where if "cuda:" in w)
+    for workload, rows in workloads.items():
+        for row in rows:
+            kind = "greedy" if row["temperature"] == 0 else f"temperature {row['temperature']:.1f}"
+            name = f"{pair}, {row['strategy']} on {place}, {workload}, {kind}"
+            guesses = row["strategy"] != "autoregressive"
+            at_least = None
+            if guesses and target.shape == "llama-3-70b" and len(gpus()) >= 4:
+                at_least = TARGETS.get((workload.split("_")[-1], round(row["temperature"], 1)))
+            rec.add(name, row["tokens_per_s"], "tokens/s", command, at_least=at_least,
+                    note=f"{row['tokens_per_step']:.2f} tokens a step, round {row['step_ms']:.2f} "
+                         f"ms, target {row['target_ms']:.2f}, draft {row['draft_ms']:.2f}; "
+                         f"{row['identical']} of {row['prompts']} texts identical")
+            rec.rows.append({"pair": pair, "placement": place, "workload": workload, **row})
+            if guesses:
+                rec.add(f"{name}, {PAPER_TOKENS_PER_STEP} tokens a step in its round time",
+                        1e3 * PAPER_TOKENS_PER_STEP / row["step_ms"], "tokens/s", command,
+                        at_least=TARGET_REPLAYED if at_least else None)

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Measures the CUDA backend on a machine with 1 to 8 GPUs against its targets and floors.
+
+    cmake --preset cuda-release && cmake --build build/cuda-release
+    bench/measure_cuda.py                            # everything, some minutes
+    bench/measure_cuda.py forwards --out FILE        # a section; the others in FILE stay
+
+Writes models to memory-backed disk (--models), runs the tests, measures what this many GPUs allow and
+prints and records it: machine, date, commit, command, target, floor (weights read once at 4.55 TB/s a
+GPU) and how far above it. What cannot run is named and does not stop the rest. The binaries need only a
+driver, so --build may be a folder of programs built elsewhere (FORERUN_COMMIT then names the commit).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import tempfile
+from datetime import date
+from pathlib import Path
+
+from gpu_models import READ_BYTES_PER_S, GpuModel, on_disk
+from gpu_speculation import measure_speculation
+from recorder import Recorder, gpus, record_sections, relative
+
+ROWS = (1, 8, 16, 32)
+CONTEXT = 1000
+# What must be reached, ms: model, GPUs, {rows: target}. Other rows are measured for the picture.
+FORWARDS = [
+    (GpuModel("llama-3.2-1b", "bf16"), [(1, {1: 0.70})]),
+    (GpuModel("llama-3.2-1b", "int4"), [(1, {8: 0.45})]),
+    (GpuModel("llama-3.2-3b", "int4"), [(1, {8: 0.80})]),
+    (GpuModel("llama-3.1-8b", "int4"), [(1, {8: 1.45})]),
+    (GpuModel("llama-3.1-8b", "bf16"), [(1, {1: 3.8})]),
+    (GpuModel("llama-3-70b", "int4", share=4), [(1, {})]),
+    (GpuModel("llama-3-70b", "int4"),
+     [(1, {}), (2, {8: 5.6}), (3, {8: 4.1}), (4, {8: 3.4, 16: 3.9, 32: 5.0}), (8, {})]),
+]
+
+
+def json_lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def measured(rec: Recorder, command: list[str]) -> tuple[list[dict], str]:
+    """Lines that a bench appends to the file named by --json, and its command; [] if it failed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        lines = Path(scratch) / "lines"
+        rec.attempt([*command, "--json", str(lines)])
+        return json_lines(lines), relative(shlex.join([Path(command[0]).name, *command[1:]]))
+
+
+def measure_tests(rec: Recorder) -> None:
+    """Every GPU test there is; the lossless suite on one GPU."""
+    programs = sorted(p for p in Path(rec.args.build).rglob("*_cuda_test") if os.access(p, os.X_OK))
+    runs = [(program, {}) for program in programs]
+    if lossless := rec.program("lossless_test"):
+        runs.append((lossless, {"FORERUN_TEST_DEVICES": "cuda:0"}))
+    for program, variables in runs:
+        text = rec.attempt([str(program), "--gtest_brief=1"], variables)
+        name = relative(" ".join([*(f"{k}={v}" for k, v in variables.items()), Path(program).name]))
+        rec.add(f"{Path(program).name}: passes", float(text is not None), "yes = 1", name, at_least=1)
+
+
+def measure_forwards(rec: Recorder) -> None:
+    """Whole forwards at context 1,000: medians of graph replays."""
+    bench = rec.program("decoder_cuda_bench")
+    if bench is None:
+        return
+    for model, runs in FORWARDS:
+        if rec.args.only and model.title.split()[0] not in rec.args.only:
+            continue
+        with on_disk(rec, model) as (path,):
+            for count, targets in runs:
+                if count > len(gpus()):
+                    print(f"  {model.title} on {count} GPUs: left out, there are {len(gpus())}")
+                    continue
+                devices = ["--devices", ",".join(f"cuda:{n}" for n in range(count))]
+                lines, command = measured(rec, [
+                    str(bench), str(path), "--rows", ",".join(map(str, ROWS)), "--context",
+                    str(CONTEXT), *(devices if count > 1 else [])])
+                for line in lines:
+                    rec.add(f"{model.title}, {count} GPU{'s' * (count > 1)}, {line['rows']} rows",
+                            line["ms"], "ms", command.replace(str(path), "DIR"),
+                            at_most=targets.get(line["rows"]), floor=model.floor_ms(count))
+                    rec.rows.append({"model": model.title, "gpus": count, "rows": line["rows"],
+                                     "ms": line["ms"], "floor_ms": model.floor_ms(count)})
+
+
+def measure_layers(rec: Recorder) -> None:
+    """Linear layers by themselves and in the order of a model, against their weights' bytes."""
+    bench = rec.program("linear_cuda_bench")
+    if bench is None:
+        return
+    for flags in (["--rows", "1,8,16,32"], ["--forwards", "--rows", "1,8,16,32"]):
+        lines, command = measured(rec, [str(bench), *flags])
+        for line in lines:
+            rec.add(line["figure"], line["value"], line["unit"], command, floor=line["target"])
+
+
+def measure_pytorch(rec: Recorder) -> None:
+    """The same operators in PyTorch and here, in the same run."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "torch.json"
+        if rec.attempt(["python3", "bench/compare_pytorch.py", "--json", str(out)]) is None:
+            return
+        theirs = json.loads(out.read_text())
+    bench = rec.program("linear_cuda_bench")
+    ours: dict[str, float] = {}
+    if bench is not None:
+        lines, _ = measured(rec, [str(bench), "--rows", "1,8"])
+        ours = {line["figure"]: line["value"] for line in lines}
+    for row in theirs:
+        if row["operator"] in ours:
+            mine = ours[row["operator"]]
+            rec.add(f"PyTorch {row['how']} over ours, {row['operator']}", row["us"] / mine, "ratio",
+                    "bench/compare_pytorch.py", at_least=1.0,
+                    note=f"{row['us']:.2f} us against {mine:.2f}")
+        else:
+            rec.add(f"PyTorch {row['how']}, {row['operator']}", row["us"], "us",
+                    "bench/compare_pytorch.py")
+
+
+def measure_machine(rec: Recorder) -> None:
+    """What the GPUs read and how they are linked."""
+    if (text := rec.attempt([rec.args.forerun, "inspect", "--devices"])) is not None:
+        print(text)
+        for line in text.splitlines():
+            for word, unit in zip(line.split(), line.split()[1:]):
+                if line.startswith("cuda:") and unit == "GB/s" and word.isdigit():
+                    rec.add(f"{line.split()[0]} reads its memory", float(word), "GB/s",
+                            "forerun inspect --devices", note=f"floors take {READ_BYTES_PER_S:.3g}")
+                    break
+
+
+def gpu_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sections", nargs="*", help="of " + ", ".join(SECTIONS))
+    parser.add_argument("--build", default="build/cuda-release", help="where the programs are")
+    parser.add_argument("--models", default="/dev/shm/forerun-models",
+                        help="where models are written; 70B int4 takes 40 GB")
+    parser.add_argument("--prompts", nargs="*", default=["bench/workloads/code.jsonl",
+                                                         "bench/workloads/prose.jsonl"])
+    parser.add_argument("--only", nargs="*", help="forwards of these models: 1B 3B 8B 70B")
+    parser.add_argument("--target", default="llama-3-70b", help="shape of speculation's target, int4")
+    parser.add_argument("--out", default=f"bench/results/cuda-{date.today()}.json")
+
+
+SECTIONS = {"machine": measure_machine, "tests": measure_tests, "forwards": measure_forwards,
+            "layers": measure_layers, "pytorch": measure_pytorch,
+            "speculation": measure_speculation}
+
+if __name__ == "__main__":
+    if not gpus():
+        raise SystemExit("measure_cuda: this machine has no NVIDIA GPU (nvidia-smi names none)")
+    record_sections(__doc__, SECTIONS, gpu_flags)
