@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "device/cuda/cuda_memory.h"
+#include "device/cuda/peer_mailboxes.h"
 #include "forerun/status.h"
 #include "kernels/linear/linear_plan_cuda.h"
 
@@ -73,6 +74,16 @@ struct LinearCall {
   float norm_eps = 0;
   // The weight holds gate and up: output [rows][out / 2] is silu(gate) * up; no bias or residual.
   bool gated = false;
+  // Tensor parallelism, or null: this rank's mailboxes (copied). Every rank of the group launches
+  // the layer with its part of the inputs and gets the sum over all: each rank's sums are rounded
+  // to bf16 and added in f32 in the order of the ranks, then come bias and residual and the one
+  // rounding, so that all ranks have the same bits. The kernel waits for the other ranks'; whether
+  // it did so in vain says PeerGroup::check(). Outputs times rows must fit the group's mailboxes.
+  // Not with output_f32, norm_weight or `gated`.
+  const PeerMailboxes* reduce = nullptr;
+  // 0 or 1, by turns from one exchange of the group to the next, across graphs and replays too: so
+  // a graph has an even number of exchanges.
+  int mailbox = 0;
   // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
   // previous kernel has finished; input, residual and output are touched only afterwards. The
   // previous kernel must itself be launched in this way, or have no such successor in flight.
