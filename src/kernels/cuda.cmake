@@ -7,10 +7,14 @@ forerun_library(linear_cuda
 forerun_test(linear_plan_cuda_test SOURCES linear/linear_plan_cuda_test.cc DEPS linear_cuda
   LABELS fast)
 forerun_test(linear_cuda_test SOURCES linear/linear_cuda_test.cc DEPS linear_cuda LABELS gpu)
+forerun_test(linear_reduce_cuda_test SOURCES linear/linear_reduce_cuda_test.cc DEPS linear_cuda
+  LABELS gpu)
 if(FORERUN_BENCHES)
   # Times graphs by the device's own clock, so it is a program of its own.
   add_executable(linear_cuda_bench linear/linear_cuda_bench.cu)
   target_link_libraries(linear_cuda_bench PRIVATE forerun_linear_cuda)
+  add_executable(linear_reduce_cuda_bench linear/linear_reduce_cuda_bench.cc)
+  target_link_libraries(linear_reduce_cuda_bench PRIVATE forerun_linear_cuda)
 endif()
 
 forerun_library(attention_cuda
@@ -24,7 +28,8 @@ forerun_library(embedding_cuda SOURCES embedding/embedding_cuda.cu DEPS device_c
 # All code that only a CUDA compiler sees: what a machine without a GPU can still check.
 add_custom_target(cuda_code)
 add_dependencies(cuda_code forerun_linear_cuda)
-foreach(program linear_plan_cuda_test linear_cuda_test linear_cuda_bench attention_plan_cuda_test)
+foreach(program linear_plan_cuda_test linear_cuda_test linear_reduce_cuda_test
+        linear_cuda_bench linear_reduce_cuda_bench attention_plan_cuda_test)
   if(TARGET ${program})
     add_dependencies(cuda_code ${program})
   endif()

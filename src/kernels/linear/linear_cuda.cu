@@ -42,7 +42,7 @@ namespace {
 // leave, and the layer after them places two blocks on the SMs that become free first.)
 constexpr int registers(int row_blocks) { return linear_warps(row_blocks) == 8 ? 112 : 128; }
 
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kNorm>
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kNorm, bool kReduce>
 __global__ void __maxnreg__(registers(kRowBlocks))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
   constexpr int kWarps = linear_warps(kRowBlocks);
@@ -236,7 +236,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
     }
     barrier_wait(sums.barrier, receive_parity);
 
-    store_sums<kRowBlocks, kGated, kNorm>(
+    store_sums<kRowBlocks, kGated, kNorm, kReduce>(
         args, sums, shared + args.receive_offset + buffer * args.receive_buffer_bytes, squares,
         pass, tiles, first_row);
     // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
@@ -244,37 +244,50 @@ __global__ void __maxnreg__(registers(kRowBlocks))
     receive_parity ^= buffer;
     buffer ^= 1;
   }
+  if constexpr (kReduce) {
+    store_group_sums<kRowBlocks>(args, rank, sums.lanes_log2, tile_begin, tile_end - tile_begin,
+                                 first_row);
+  }
 }
 
 #else
 
 // Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kNorm>
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kNorm, bool kReduce>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
 
 using Kernel = void (*)(LinearKernelArgs);
 
-template <LinearFormat kFormat, bool kGated, bool kNorm>
+template <LinearFormat kFormat, bool kGated, bool kNorm, bool kReduce>
 Kernel kernel_for(int row_blocks) {
-  return row_blocks == 1   ? linear_kernel<kFormat, 1, kGated, kNorm>
-         : row_blocks == 2 ? linear_kernel<kFormat, 2, kGated, kNorm>
-                           : linear_kernel<kFormat, 4, kGated, kNorm>;
+  return row_blocks == 1   ? linear_kernel<kFormat, 1, kGated, kNorm, kReduce>
+         : row_blocks == 2 ? linear_kernel<kFormat, 2, kGated, kNorm, kReduce>
+                           : linear_kernel<kFormat, 4, kGated, kNorm, kReduce>;
 }
+struct Variant {
+  bool gated, norm, reduce;
+};
+constexpr Variant kVariants[] = {{false, false, false},
+                                 {false, true, false},
+                                 {true, false, false},
+                                 {true, true, false},
+                                 {false, false, true}};
 template <LinearFormat kFormat>
-Kernel kernel_for(int row_blocks, bool gated, bool norm) {
-  if (norm) {
-    return gated ? kernel_for<kFormat, true, true>(row_blocks)
-                 : kernel_for<kFormat, false, true>(row_blocks);
+Kernel kernel_for(int row_blocks, const Variant& variant) {
+  if (variant.reduce) return kernel_for<kFormat, false, false, true>(row_blocks);
+  if (variant.norm) {
+    return variant.gated ? kernel_for<kFormat, true, true, false>(row_blocks)
+                         : kernel_for<kFormat, false, true, false>(row_blocks);
   }
-  return gated ? kernel_for<kFormat, true, false>(row_blocks)
-               : kernel_for<kFormat, false, false>(row_blocks);
+  return variant.gated ? kernel_for<kFormat, true, false, false>(row_blocks)
+                       : kernel_for<kFormat, false, false, false>(row_blocks);
 }
-Kernel kernel_for(LinearFormat format, int row_blocks, bool gated, bool norm) {
+Kernel kernel_for(LinearFormat format, int row_blocks, const Variant& variant) {
   return format == LinearFormat::kBf16
-             ? kernel_for<LinearFormat::kBf16>(row_blocks, gated, norm)
-             : kernel_for<LinearFormat::kInt4Group128>(row_blocks, gated, norm);
+             ? kernel_for<LinearFormat::kBf16>(row_blocks, variant)
+             : kernel_for<LinearFormat::kInt4Group128>(row_blocks, variant);
 }
 
 // The shared memory that a block may ask for; fails on a device that the kernels do not run on.
@@ -304,8 +317,8 @@ Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
-      for (const int variant : {0, 1, 2, 3}) {
-        const Kernel kernel = kernel_for(format, row_blocks, variant % 2 != 0, variant / 2 != 0);
+      for (const Variant& variant : kVariants) {
+        const Kernel kernel = kernel_for(format, row_blocks, variant);
         FORERUN_CUDA_RETURN_IF_ERROR(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit),
             "loading the linear kernels");
@@ -345,6 +358,15 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   }
   if (call.gated && plan.out_features % kTileOutputs != 0) {
     return refuse("a gated layer's outputs must be a multiple of 32");
+  }
+  if (call.reduce == nullptr) return {};
+  if (call.gated || call.norm_weight != nullptr || call.output == nullptr) {
+    return refuse("a sum over a group has bf16 outputs and is neither gated nor normalized");
+  }
+  if (call.mailbox != 0 && call.mailbox != 1) return refuse("mailbox must be 0 or 1");
+  const int64_t words = int64_t{plan.tiles} * ((call.rows + 7) / 8) * 32;
+  if (words > call.reduce->slot_words) {
+    return refuse("a sum over a group of more rows or outputs than its mailboxes hold");
   }
   return {};
 }
@@ -386,6 +408,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.receive_offset = launch.receive_offset;
   args.ring_offset = launch.ring_offset;
   args.receive_buffer_bytes = launch.receive_buffer_bytes;
+  if (call.reduce != nullptr) args.peers = call.reduce->turn(call.mailbox);
 
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
@@ -403,7 +426,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
   const Kernel kernel =
-      kernel_for(plan.format, launch.row_blocks, call.gated, call.norm_weight != nullptr);
+      kernel_for(plan.format, launch.row_blocks,
+                 {call.gated, call.norm_weight != nullptr, call.reduce != nullptr});
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
                                "launching a linear layer");
   return {};

@@ -9,6 +9,7 @@
 
 #include "kernels/linear/linear_norm_cuda.h"
 #include "kernels/linear/linear_plan_cuda.h"
+#include "kernels/linear/linear_reduce_cuda.h"
 #include "kernels/linear/linear_ring_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 
@@ -116,9 +117,9 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
 }
 
 // Adds up what this block's peers have sent of `tiles` tiles from `first_tile` on, in the order of
-// the peers, and writes the outputs. `squares`: with kNorm, the peers' sums of squares
-// [cluster_size][rows].
-template <int kRowBlocks, bool kGated, bool kNorm>
+// the peers, and writes the outputs, or with kReduce sends the sums to the group. `squares`: with
+// kNorm, the peers' sums of squares [cluster_size][rows].
+template <int kRowBlocks, bool kGated, bool kNorm, bool kReduce>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            const std::byte* received, const float* squares,
                                            int first_tile, int tiles, int first_row) {
@@ -151,12 +152,36 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
                               v[half].w * scale[1]);
       }
     }
-    if constexpr (kGated) {
+    if constexpr (kReduce) {
+      if (row < args.rows) push_to_peers(args.peers, mailbox_word(args, tile, row, from), v);
+    } else if constexpr (kGated) {
       store_gated(args, tile, from >> 2, row, v);
     } else {
       store_plain(args, tile, from >> 2, row, v);
     }
   }
+}
+
+// With kReduce, once all sums of the block are on their way: adds up the group's sums of its
+// `tiles` tiles from `first_tile` on and writes the outputs.
+template <int kRowBlocks>
+__device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args, int rank,
+                                                 int lanes_log2, int first_tile, int tiles,
+                                                 int first_row) {
+  PeerWait wait;
+  const int items = tiles * kRowBlocks << lanes_log2;
+  for (int item = threadIdx.x; item < items; item += linear_warps(kRowBlocks) * 32) {
+    const int slice = item >> lanes_log2;
+    const int from = (rank << lanes_log2) + (item & ((1 << lanes_log2) - 1));
+    const int tile = first_tile + slice / kRowBlocks;
+    const int row = first_row + (slice % kRowBlocks) * 8 + (from & 3) * 2;
+    if (row >= args.rows) continue;
+    float4 v[2];
+    collect_from_peers(args.peers, mailbox_word(args, tile, row, from), wait, v);
+    store_plain(args, tile, from >> 2, row, v);
+  }
+  // Host memory is put back before another GPU can know that this kernel has ended.
+  if (args.peers.received_on_host) __threadfence_system();
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/cuda/peer_mailboxes.h"
 #include "kernels/linear/linear_plan_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 
@@ -29,6 +30,7 @@ struct LinearKernelArgs {
   const __nv_bfloat16* norm_weight;  // or null; what follows goes with it
   float norm_eps;
   int inputs, norm_offset, squares_offset;
+  PeerMailboxes peers;  // of this launch's turn; degree 0 without a group
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -1,0 +1,48 @@
+// What tests of GPU code share: device memory from vectors and back. For GoogleTest programs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/dtype.h"
+#include "device/cuda/cuda_memory.h"
+
+#define ASSERT_OK(expr)                                      \
+  do {                                                       \
+    const ::forerun::Status status_ = (expr);                \
+    ASSERT_TRUE(status_.ok()) << #expr << status_.message(); \
+  } while (false)
+
+namespace forerun::cuda {
+
+template <class T>
+DeviceBuffer to_device(const std::vector<T>& values) {
+  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(values.size() * sizeof(T), "test data");
+  EXPECT_TRUE(buffer.ok()) << buffer.status().message();
+  const Status status = buffer->upload(std::as_bytes(std::span(values)));
+  EXPECT_TRUE(status.ok()) << status.message();
+  return std::move(buffer).value();
+}
+
+template <class T>
+std::vector<T> to_host(const DeviceBuffer& buffer, size_t count) {
+  std::vector<T> values(count);
+  const Status status = buffer.download(std::as_writable_bytes(std::span(values)));
+  EXPECT_TRUE(status.ok()) << status.message();
+  return values;
+}
+
+inline std::vector<uint16_t> random_bf16(size_t count, float deviation, uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(0.0f, deviation);
+  std::vector<uint16_t> values(count);
+  for (uint16_t& v : values) v = to_bf16(normal(engine)).bits;
+  return values;
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,129 @@
+// The sum over a group of GPUs in the linear kernel (linear_cuda.cu): one-shot, through mailboxes
+// (device/cuda/peer_mailboxes.h). A word of 16 bytes holds what one lane owns of a fragment, 4
+// outputs of 2 rows, so that every word is pushed to all ranks as soon as it is finished, and
+// polled, by one thread each, without any barrier. Device code; included by the kernel alone.
+//
+// Blocks wait for other GPUs' blocks that have the same tile of rows. The GPU starts blocks in the
+// order of their index, those of one tile of rows all fit at once, and dependent kernels start when
+// all blocks of this one have: so the least unfinished tile of rows always makes progress.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "device/cuda/peer_mailboxes.h"
+#include "kernels/linear/linear_ring_cuda.h"
+#include "kernels/linear/ptx_cuda.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Four bytes at a time are written and seen whole, and each tells by itself whether it has arrived.
+__device__ __forceinline__ void store_mailbox(uint4* word, uint4 v) {
+  asm volatile("st.relaxed.sys.global.v4.u32 [%0],{%1,%2,%3,%4};" ::"l"(word), "r"(v.x), "r"(v.y),
+               "r"(v.z), "r"(v.w)
+               : "memory");
+}
+__device__ __forceinline__ uint4 load_mailbox(const uint4* word) {
+  uint4 v;
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3},[%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(word)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ bool has_arrived(uint4 v) {
+  return v.x != kNotArrived && v.y != kNotArrived && v.z != kNotArrived && v.w != kNotArrived;
+}
+
+// A thread's waiting for its words of one launch. Looks at the clock once in a thousand polls, at
+// the host's memory once in a millisecond: a thousand threads that did so at once would take
+// longer.
+struct PeerWait {
+  uint64_t since_ns = 0, look_ns = 0;
+  int polls = 0;
+  bool given_up = false;
+
+  // After a poll that found a word missing: whether to poll again.
+  __device__ __forceinline__ bool more(const PeerMailboxes& peers, int missing) {
+    if (given_up) return false;
+    if ((++polls & 1023) != 0) return true;
+    uint64_t now;
+    asm volatile("mov.u64 %0,%%globaltimer;" : "=l"(now)::"memory");
+    if (since_ns == 0) since_ns = look_ns = now;
+    if (now - look_ns < 1'000'000) return true;
+    look_ns = now;
+    uint32_t fault;
+    asm volatile("ld.relaxed.sys.global.u32 %0,[%1];" : "=r"(fault) : "l"(peers.fault) : "memory");
+    if (fault == 0 && now - since_ns > peers.wait_limit_ns) {
+      fault = waited_in_vain(peers.rank, missing);
+      asm volatile("st.relaxed.sys.global.u32 [%0],%1;" ::"l"(peers.fault), "r"(fault) : "memory");
+    }
+    given_up = fault != 0;
+    return !given_up;
+  }
+};
+
+// Which word of a slot holds lane `from` of a fragment: 8 rows from `row` on, rounded down.
+__device__ __forceinline__ int64_t mailbox_word(const LinearKernelArgs& args, int tile, int row,
+                                                int from) {
+  return (static_cast<int64_t>(tile) * ((args.rows + 7) >> 3) + (row >> 3)) * 32 + from;
+}
+
+// v as in store_plain(): this rank's sums, to every rank, this one too.
+__device__ __forceinline__ void push_to_peers(const PeerMailboxes& peers, int64_t word,
+                                              const float4 (&v)[2]) {
+  const uint4 packed = make_uint4(pack_bf16x2(v[0].x, v[0].y), pack_bf16x2(v[0].z, v[0].w),
+                                  pack_bf16x2(v[1].x, v[1].y), pack_bf16x2(v[1].z, v[1].w));
+  int to = peers.rank;
+#pragma unroll 1
+  for (int i = 0; i < peers.degree; ++i) {
+    if (++to == peers.degree) to = 0;
+    store_mailbox(peers.send[to] + word, packed);
+  }
+}
+
+__device__ __forceinline__ void add_bf16x2(float& a, float& b, uint32_t pair) {
+  a += __uint_as_float(pair << 16);
+  b += __uint_as_float(pair & 0xffff0000u);
+}
+
+// What push_to_peers() of all ranks has sent of one word, added up in the order of the ranks.
+__device__ __forceinline__ void collect_from_peers(const PeerMailboxes& peers, int64_t word,
+                                                   PeerWait& wait, float4 (&v)[2]) {
+  constexpr int kAtOnce = 4;  // ranks; their words travel together
+  v[0] = v[1] = make_float4(0, 0, 0, 0);
+#pragma unroll 1
+  for (int first = 0; first < peers.degree; first += kAtOnce) {
+    uint4* const from = peers.received + first * peers.slot_words + word;
+    uint4 words[kAtOnce];
+    int missing;
+    do {
+      missing = -1;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i < peers.degree) words[i] = load_mailbox(from + i * peers.slot_words);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i < peers.degree && !has_arrived(words[i])) missing = first + i;
+      }
+    } while (missing >= 0 && wait.more(peers, missing));
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= peers.degree) continue;
+      store_mailbox(from + i * peers.slot_words,
+                    make_uint4(kNotArrived, kNotArrived, kNotArrived, kNotArrived));
+      add_bf16x2(v[0].x, v[0].y, words[i].x);
+      add_bf16x2(v[0].z, v[0].w, words[i].y);
+      add_bf16x2(v[1].x, v[1].y, words[i].z);
+      add_bf16x2(v[1].z, v[1].w, words[i].w);
+    }
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda
