@@ -259,7 +259,8 @@ TEST_F(OneGpu, AMissingRankEndsTheWaitingByItsLimitAndResetMendsTheGroup) {
   ASSERT_OK(whole.launch(rank.stream()));
   ASSERT_OK(rank.stream().synchronize());
   ASSERT_OK(group->check());
-  EXPECT_TRUE(rank.result(40) == reference({&rank, &rank}, 40, start_rows(40)));
+  const Bits mended = rank.result(40);
+  EXPECT_TRUE(mended == reference({&rank, &rank}, 40, start_rows(40)));
 }
 
 TEST_F(OneGpu, AbortEndsTheWaitingLongBeforeItsLimit) {
