@@ -15,15 +15,10 @@
 #include "base/dtype.h"
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/cuda/cuda_testing.h"
 
 namespace forerun::cuda {
 namespace {
-
-#define ASSERT_OK(expr)                                      \
-  do {                                                       \
-    const ::forerun::Status status_ = (expr);                \
-    ASSERT_TRUE(status_.ok()) << #expr << status_.message(); \
-  } while (false)
 
 // |out - ref| / |ref| over all elements; infinite if any of them is not finite.
 double relative_error(const std::vector<float>& out, const std::vector<float>& ref) {
@@ -46,31 +41,6 @@ TEST(RelativeError, SeesNanInfinityAndSign) {
   EXPECT_GT(relative_error({1, 2, 3}, ref), 1);
   EXPECT_GT(relative_error({1, NAN, 3}, ref), 1e30);
   EXPECT_GT(relative_error({1, -INFINITY, 3}, ref), 1e30);
-}
-
-template <class T>
-DeviceBuffer to_device(const std::vector<T>& values) {
-  Result<DeviceBuffer> buffer = DeviceBuffer::allocate(values.size() * sizeof(T), "test data");
-  EXPECT_TRUE(buffer.ok()) << buffer.status().message();
-  const Status status = buffer->upload(std::as_bytes(std::span(values)));
-  EXPECT_TRUE(status.ok()) << status.message();
-  return std::move(buffer).value();
-}
-
-template <class T>
-std::vector<T> to_host(const DeviceBuffer& buffer, size_t count) {
-  std::vector<T> values(count);
-  const Status status = buffer.download(std::as_writable_bytes(std::span(values)));
-  EXPECT_TRUE(status.ok()) << status.message();
-  return values;
-}
-
-std::vector<uint16_t> random_bf16(size_t count, float deviation, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal(0.0f, deviation);
-  std::vector<uint16_t> values(count);
-  for (uint16_t& v : values) v = to_bf16(normal(engine)).bits;
-  return values;
 }
 
 std::vector<uint32_t> random_words(size_t count, uint32_t seed) {
