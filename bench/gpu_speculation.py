@@ -11,7 +11,11 @@ from gpu_models import GpuModel, on_disk
 from recorder import Recorder, gpus, relative
 
 DRAFTS = (GpuModel("llama-3.2-1b", "int4", draft=True), GpuModel("llama-3.2-3b", "int4", draft=True))
-TOKENS, PROMPTS = 128, 4
+# What a round guesses: a tree of one size always, or sized by what was measured (which may be to
+# guess nothing).
+SHAPES = {"best of 8": ["--shape", "best", "--verify-tokens", "8", "--draft-width", "4",
+                        "--draft-depth", "4"],
+          "adaptive": ["--shape", "adaptive"]}
 # A pair of the paper accepts about this much; the demo pair's greedy text loops and flatters.
 PAPER_TOKENS_PER_STEP = 3.3
 TARGETS = {("code", 0.8): 620, ("prose", 0.8): 520, ("code", 0.0): 1000, ("prose", 0.0): 830}
@@ -35,41 +39,46 @@ def placements(count: int) -> list[tuple[str, list[str]]]:
 def measure_speculation(rec: Recorder) -> None:
     """Greedy and at temperature 0.8, on code and prose, beside plain decoding in the same run."""
     target = GpuModel(rec.args.target, "int4")
-    for draft in DRAFTS:
-        with on_disk(rec, target, draft) as (target_path, draft_path):
+    forerun = rec.program("forerun")
+    if forerun is None:
+        return
+    with on_disk(rec, target, *DRAFTS) as (target_path, *draft_paths):
+        for draft, draft_path in zip(DRAFTS, draft_paths):
             for strategy, where in placements(len(gpus())):
-                _measure(rec, target, draft, strategy, where, target_path, draft_path)
+                models = ["--model", str(target_path), "--draft", str(draft_path)]
+                for shape, flags in SHAPES.items():
+                    _measure(rec, [str(forerun), "bench", *models, *where, *flags], strategy,
+                             f"{target.title} with {draft.title}", shape)
 
 
-def _measure(rec: Recorder, target: GpuModel, draft: GpuModel, strategy: str, where: list[str],
-             target_path: Path, draft_path: Path) -> None:
+def _measure(rec: Recorder, command: list[str], strategy: str, pair: str, shape: str) -> None:
+    command = [*command, "--prompts", *rec.args.prompts, "--strategies",
+               f"autoregressive,{strategy}", "--limit", str(rec.args.limit), "--repeat", "1",
+               "--warmup", "1", "--max-tokens", str(rec.args.tokens)]
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "bench.json"
-        flags = [*where, "--prompts", *rec.args.prompts, "--strategies",
-                 f"autoregressive,{strategy}", "--verify-tokens", "8", "--limit", str(PROMPTS),
-                 "--repeat", "1", "--warmup", "1", "--max-tokens", str(TOKENS)]
-        models = ["--model", str(target_path), "--draft", str(draft_path)]
-        if rec.attempt([rec.args.forerun, "bench", *models, *flags, "--json", str(out)]) is None:
+        if rec.attempt([*command, "--json", str(out)]) is None:
             return
         workloads = json.loads(out.read_text())["workloads"]
-    command = relative(shlex.join(["forerun", "bench", "--model", "TARGET", "--draft", "DRAFT",
-                                   *flags]))
-    pair = f"{target.title} with {draft.title}"
-    place = " + ".join(str(w.count("cuda:")) for w in where if "cuda:" in w)
+    place = " + ".join(str(word.count("cuda:")) for word in command if "cuda:" in word)
+    shown = relative(shlex.join([Path(command[0]).name, *command[1:]]))
+    large = rec.args.target == "llama-3-70b" and len(gpus()) >= 4
     for workload, rows in workloads.items():
         for row in rows:
             kind = "greedy" if row["temperature"] == 0 else f"temperature {row['temperature']:.1f}"
-            name = f"{pair}, {row['strategy']} on {place}, {workload}, {kind}"
             guesses = row["strategy"] != "autoregressive"
+            what = f"{row['strategy']}, {shape}," if guesses else "plain decoding"
+            name = f"{pair}, {what} on {place}, {workload}, {kind}"
             at_least = None
-            if guesses and target.shape == "llama-3-70b" and len(gpus()) >= 4:
+            if guesses and large:
                 at_least = TARGETS.get((workload.split("_")[-1], round(row["temperature"], 1)))
-            rec.add(name, row["tokens_per_s"], "tokens/s", command, at_least=at_least,
+            rec.add(name, row["tokens_per_s"], "tokens/s", shown, at_least=at_least,
                     note=f"{row['tokens_per_step']:.2f} tokens a step, round {row['step_ms']:.2f} "
                          f"ms, target {row['target_ms']:.2f}, draft {row['draft_ms']:.2f}; "
                          f"{row['identical']} of {row['prompts']} texts identical")
-            rec.rows.append({"pair": pair, "placement": place, "workload": workload, **row})
-            if guesses:
+            rec.rows.append({"pair": pair, "placement": place, "shape": shape,
+                             "workload": workload, **row})
+            if guesses and row["draft_ms"] > 0:
                 rec.add(f"{name}, {PAPER_TOKENS_PER_STEP} tokens a step in its round time",
-                        1e3 * PAPER_TOKENS_PER_STEP / row["step_ms"], "tokens/s", command,
+                        1e3 * PAPER_TOKENS_PER_STEP / row["step_ms"], "tokens/s", shown,
                         at_least=TARGET_REPLAYED if at_least else None)

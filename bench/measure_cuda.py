@@ -77,7 +77,7 @@ def measure_forwards(rec: Recorder) -> None:
                 if count > len(gpus()):
                     print(f"  {model.title} on {count} GPUs: left out, there are {len(gpus())}")
                     continue
-                devices = ["--devices", ",".join(f"cuda:{n}" for n in range(count))]
+                devices = ["--devices", ",".join(map(str, range(count)))]
                 lines, command = measured(rec, [
                     str(bench), str(path), "--rows", ",".join(map(str, ROWS)), "--context",
                     str(CONTEXT), *(devices if count > 1 else [])])
@@ -98,6 +98,21 @@ def measure_layers(rec: Recorder) -> None:
         lines, command = measured(rec, [str(bench), *flags])
         for line in lines:
             rec.add(line["figure"], line["value"], line["unit"], command, floor=line["target"])
+
+
+def measure_sums(rec: Recorder) -> None:
+    """A linear layer and its sum over GPUs, beside the layer alone; SwiftSpec's Table 7 has 11.7 us for
+    the attention block on 4 GPUs. With one GPU the sum is played by loopback, links left out."""
+    bench = rec.program("linear_reduce_cuda_bench")
+    for count in sorted({min(2, len(gpus())), min(3, len(gpus())), min(4, len(gpus()))}):
+        if bench is None:
+            return
+        lines, command = measured(rec, [str(bench), "--gpus", str(count), "--rows", "8,16,32"])
+        for line in lines:
+            at_most = {"70b-tp4-int4.o 8 rows + sum": 8, "70b-tp4-int4.down 8 rows + sum": 16}
+            rec.add(f"{line['figure']}, {count} GPU{'s' * (count > 1)}", line["value"], "us", command,
+                    at_most=at_most.get(line["figure"]) if count > 1 else None,
+                    floor=line["target"])
 
 
 def measure_pytorch(rec: Recorder) -> None:
@@ -125,7 +140,8 @@ def measure_pytorch(rec: Recorder) -> None:
 
 def measure_machine(rec: Recorder) -> None:
     """What the GPUs read and how they are linked."""
-    if (text := rec.attempt([rec.args.forerun, "inspect", "--devices"])) is not None:
+    forerun = rec.program("forerun")
+    if forerun and (text := rec.attempt([str(forerun), "inspect", "--devices"])) is not None:
         print(text)
         for line in text.splitlines():
             for word, unit in zip(line.split(), line.split()[1:]):
@@ -143,12 +159,14 @@ def gpu_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", nargs="*", default=["bench/workloads/code.jsonl",
                                                          "bench/workloads/prose.jsonl"])
     parser.add_argument("--only", nargs="*", help="forwards of these models: 1B 3B 8B 70B")
+    parser.add_argument("--limit", type=int, default=4, help="prompts of each file")
+    parser.add_argument("--tokens", type=int, default=128, help="tokens a prompt")
     parser.add_argument("--target", default="llama-3-70b", help="shape of speculation's target, int4")
     parser.add_argument("--out", default=f"bench/results/cuda-{date.today()}.json")
 
 
 SECTIONS = {"machine": measure_machine, "tests": measure_tests, "forwards": measure_forwards,
-            "layers": measure_layers, "pytorch": measure_pytorch,
+            "layers": measure_layers, "sums": measure_sums, "pytorch": measure_pytorch,
             "speculation": measure_speculation}
 
 if __name__ == "__main__":

@@ -75,12 +75,14 @@ def relative(path: str) -> str:
 
 
 def gpus() -> list[str]:
-    """Names of the machine's GPUs; empty without a driver."""
+    """Names and drivers of the GPUs that programs see; empty without a driver."""
     if shutil.which("nvidia-smi") is None:
         return []
     done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
                           capture_output=True, text=True, check=False)
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    found = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(len(found)))))
+    return [found[int(n)] for n in visible.split(",") if n.isdigit() and int(n) < len(found)]
 
 
 def machine() -> dict:

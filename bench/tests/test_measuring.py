@@ -1,0 +1,119 @@
+"""What the measuring scripts compute without a GPU.
+
+example: python3 -m unittest discover -s bench/tests
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import gpu_models  # noqa: E402
+import gpu_speculation  # noqa: E402
+import plot_cuda  # noqa: E402
+import recorder  # noqa: E402
+from gpu_models import GpuModel  # noqa: E402
+
+
+def recorder_for(build: str) -> recorder.Recorder:
+    return recorder.Recorder(argparse.Namespace(build=build, models=build))
+
+
+class MeasuringTest(unittest.TestCase):
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = Path(scratch.name)
+        quiet = contextlib.redirect_stdout(io.StringIO())
+        quiet.__enter__()
+        self.addCleanup(quiet.__exit__, None, None, None)
+
+    def test_floors_are_the_bytes_of_published_models(self) -> None:
+        for model, gigabytes in ((GpuModel("llama-3-70b", "int4"), 37.66),
+                                 (GpuModel("llama-3.1-8b", "bf16"), 15.01),
+                                 (GpuModel("llama-3.2-1b", "int4"), 1.03)):
+            self.assertAlmostEqual(model.weight_bytes() / 1e9, gigabytes, places=2)
+        whole, quarter = GpuModel("llama-3-70b", "int4"), GpuModel("llama-3-70b", "int4", share=4)
+        self.assertAlmostEqual(quarter.floor_ms(), whole.floor_ms(4))
+
+    def test_models_are_removed_whatever_happens(self) -> None:
+        rec = recorder_for(str(self.scratch))
+        model = GpuModel("llama-3.2-1b", "bf16")
+        made: list[Path] = []
+
+        def make(command: list[str]) -> str:
+            made.append(Path(command[command.index("--out") + 1]))
+            made[-1].mkdir(parents=True)
+            return ""
+
+        rec.run = make  # type: ignore[method-assign]
+        with self.assertRaises(KeyError), gpu_models.on_disk(rec, model, model) as paths:
+            self.assertEqual(paths, made)
+            self.assertTrue(all(path.exists() for path in made))
+            raise KeyError
+        self.assertEqual(len(made), 2)
+        self.assertFalse(any(path.exists() for path in made))
+
+    def test_placements_use_every_gpu_once(self) -> None:
+        for count in range(1, 9):
+            kinds = gpu_speculation.placements(count)
+            self.assertEqual(kinds[0][0], "serial_tree")
+            for _, flags in kinds:
+                named = ",".join(flags[1::2]).split(",")
+                self.assertEqual(sorted(named), [f"cuda:{n}" for n in range(min(count, 4))])
+        self.assertEqual(len(gpu_speculation.placements(4)), 3)
+
+    def test_what_fails_is_noted_and_ends_nothing(self) -> None:
+        rec = recorder_for(str(self.scratch))
+        self.assertIsNone(rec.attempt([sys.executable, "-c", "raise SystemExit('no such model')"]))
+        self.assertIsNone(rec.attempt([str(self.scratch / "nothing")]))
+        self.assertIsNone(rec.program("decoder_cuda_bench"))
+        self.assertEqual(len(rec.failed), 3)
+        self.assertIn("no such model", rec.failed[0]["said"])
+        program = self.scratch / "deep" / "decoder_cuda_bench"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho $ROWS\n")
+        program.chmod(0o755)
+        self.assertEqual(rec.program("decoder_cuda_bench"), program.resolve())
+        self.assertEqual(rec.attempt([str(program)], {"ROWS": "8"}), "8\n")
+
+    def test_figures_say_how_far_above_the_floor(self) -> None:
+        rec = recorder_for("")
+        rec.add("a forward", 3.0, "ms", "bench", at_most=3.4, floor=2.0)
+        rec.add("another", 3.5, "ms", "bench", at_most=3.4)
+        self.assertEqual(rec.figures[0]["over_floor"], 1.5)
+        self.assertEqual([f["holds"] for f in rec.figures], [True, False])
+        self.assertNotIn("floor", rec.figures[1])
+
+    def test_visible_gpus_count(self) -> None:
+        smi = self.scratch / "nvidia-smi"
+        smi.write_text("#!/bin/sh\necho 'NVIDIA H200, 580.1'\necho 'NVIDIA H200, 580.1'\n")
+        smi.chmod(0o755)
+        path = f"{self.scratch}:{os.environ['PATH']}"
+        with mock.patch.dict(os.environ, {"PATH": path}):
+            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+            self.assertEqual(len(recorder.gpus()), 2)
+        with mock.patch.dict(os.environ, {"PATH": path, "CUDA_VISIBLE_DEVICES": "1"}):
+            self.assertEqual(recorder.gpus(), ["NVIDIA H200, 580.1"])
+
+    def test_the_plot_has_a_bar_a_forward(self) -> None:
+        rows = [{"model": model, "gpus": gpus, "rows": count, "ms": 1.5 * count, "floor_ms": 1.0}
+                for model, gpus in (("8B int4", 1), ("70B int4", 4)) for count in (8, 1)]
+        picture = ET.fromstring(plot_cuda.drawing(rows, "H200"))
+        tips = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertEqual(len(tips), 4)
+        self.assertEqual(tips[0], "8B int4, 1 GPU, 1 rows: 1.500 ms, floor 1.000 ms, 1.50 times")
+
+
+if __name__ == "__main__":
+    unittest.main()
