@@ -39,8 +39,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command.add_option(
       "--target-devices,--devices", options.devices,
       "Devices of the target: cpu:0-3 or cpu:0+2 is one device of several threads; "
-      "cpu:0,cpu:1 are two, each with a half of the model; cuda:0 is a GPU (default: one of all "
-      "cores)");
+      "cpu:0,cpu:1 are two, each with a half of the model; cuda:0 is a GPU, cuda:0,cuda:1 are two "
+      "(default: one of all cores)");
   command.add_option("--draft-devices", options.draft_devices,
                      "Devices of the draft alone, which then runs beside the target (default: both "
                      "models in turn on the target's)");

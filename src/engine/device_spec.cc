@@ -82,19 +82,28 @@ namespace {
 
 bool names_gpus(std::string_view spec) { return spec.starts_with("cuda"); }
 
-// "cuda" or "cuda:1".
-Result<int32_t> parse_gpu(std::string_view spec) {
-  if (spec == "cuda") return 0;
-  const auto number =
-      spec.starts_with("cuda:") ? parse_number(spec.substr(5)) : std::optional<int32_t>();
-  if (number) return *number;
-  if (spec.find(',') != std::string_view::npos) {
-    return Status(StatusCode::kUnsupported,
-                  "devices: found '" + std::string(spec) +
-                      "', but a model runs on one GPU as yet; accepted is one, such as cuda:0");
+// "cuda", "cuda:1" or "cuda:0,cuda:1".
+Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
+  std::vector<int32_t> gpus;
+  std::string_view rest = spec;
+  for (bool last = false; !last;) {
+    const std::string_view part = take_part(rest, ',', &last);
+    const auto number = part == "cuda"              ? std::optional<int32_t>(0)
+                        : part.starts_with("cuda:") ? parse_number(part.substr(5))
+                                                    : std::nullopt;
+    if (!number) {
+      return Status(StatusCode::kInvalidArgument,
+                    "devices: found '" + std::string(part) + "' in '" + std::string(spec) +
+                        "', expected GPUs such as cuda:0, a comma between two of them");
+    }
+    if (std::find(gpus.begin(), gpus.end(), *number) != gpus.end()) {
+      return Status(StatusCode::kInvalidArgument, "devices: '" + std::string(spec) +
+                                                      "' names cuda:" + std::to_string(*number) +
+                                                      " twice; a GPU holds one part of a model");
+    }
+    gpus.push_back(*number);
   }
-  return Status(StatusCode::kInvalidArgument,
-                "devices: found '" + std::string(spec) + "', expected a GPU such as cuda:0");
+  return gpus;
 }
 
 // One device of all processors but those; of all where none would be left.
@@ -141,7 +150,7 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
   if (!target_gpu && !draft_gpu) return split_processors(target_spec, draft_spec);
   Placement split;
   if (target_gpu) {
-    FORERUN_ASSIGN_OR_RETURN(split.target.gpu, parse_gpu(target_spec));
+    FORERUN_ASSIGN_OR_RETURN(split.target.gpus, parse_gpus(target_spec));
     split.target.devices = all_but({});
   } else {
     FORERUN_ASSIGN_OR_RETURN(split.target.devices, parse_cpu_devices(target_spec));
@@ -153,12 +162,14 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
     split.target.devices = all_but(draft.devices);
     return split;
   }
-  FORERUN_ASSIGN_OR_RETURN(draft.gpu, parse_gpu(draft_spec));
-  if (draft.gpu == split.target.gpu) {
+  FORERUN_ASSIGN_OR_RETURN(draft.gpus, parse_gpus(draft_spec));
+  for (const int32_t gpu : draft.gpus) {
+    const std::vector<int32_t>& others = split.target.gpus;
+    if (std::find(others.begin(), others.end(), gpu) == others.end()) continue;
     return Status(StatusCode::kInvalidArgument,
-                  "devices: cuda:" + std::to_string(*draft.gpu) +
+                  "devices: cuda:" + std::to_string(gpu) +
                       " is named for the target and for the draft; without draft devices both "
-                      "models run on the same GPU in turn");
+                      "models run on the same GPUs in turn");
   }
   if (!target_gpu && !target_spec.empty()) {
     draft.devices = all_but(split.target.devices);
@@ -175,8 +186,11 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
 namespace {
 
 std::string describe(const ModelPlacement& model) {
-  if (model.gpu) return "cuda:" + std::to_string(*model.gpu);
   std::string text;
+  for (const int32_t gpu : model.gpus) {
+    text += (text.empty() ? "" : ",") + ("cuda:" + std::to_string(gpu));
+  }
+  if (model.on_gpus()) return text;
   for (const CpuCores& device : model.devices) {
     text += (text.empty() ? "" : ",") + std::string("cpu");
     const std::vector<int32_t>& cores = device.cores;

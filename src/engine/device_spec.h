@@ -3,6 +3,7 @@
 // A device is a set of processors that work as one team: cpu:0, cpu:0-3 (a range), cpu:0+2+5, cpu
 // (all that this process may use). Devices with commas between them form a tensor-parallel group:
 // cpu:0,cpu:1 are two devices that hold half of a model each, cpu:0-1 is one device of two threads.
+// cuda:0 (or cuda) is a GPU, cuda:0,cuda:1 a group of two.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +24,13 @@ Result<std::vector<CpuCores>> parse_cpu_devices(std::string_view spec);
 
 // What one model runs on.
 struct ModelPlacement {
-  std::optional<int32_t> gpu;  // its passes; none: the devices below
-  // Everything else; with a GPU one device, which samples.
+  std::vector<int32_t> gpus;  // its passes, by rank; none: the devices below
+  // Everything else; with GPUs one device, which samples.
   std::vector<CpuCores> devices;
+
+  bool on_gpus() const { return !gpus.empty(); }
+  // Devices that hold a part of the model each.
+  int32_t degree() const { return static_cast<int32_t>(on_gpus() ? gpus.size() : devices.size()); }
 };
 
 struct Placement {
@@ -37,9 +42,9 @@ struct Placement {
 std::string describe(const Placement& placement);
 
 // `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means one device
-// of all but the draft's processors. "cuda:1" names a GPU: processors then only sample, and two
-// models on GPUs of their own share them out. Fails where a device would serve both models, or none
-// is left for the target.
+// of all but the draft's processors. A model on GPUs leaves processors only its sampling, and two
+// such models share them out. Fails where a GPU is named twice or with processors in one group,
+// where a device would serve both models, or none is left for the target.
 Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec);
 
 }  // namespace forerun

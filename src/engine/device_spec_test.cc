@@ -66,21 +66,48 @@ TEST(DeviceSpec, RefusesAProcessorForBothAndNoneForTheTarget) {
 TEST(DeviceSpec, GpusRunModelsAndProcessorsSample) {
   const auto both = place_models("cuda:1", "");
   ASSERT_TRUE(both.ok()) << both.status().message();
-  EXPECT_EQ(both->target.gpu, 1);
+  EXPECT_EQ(both->target.gpus, (std::vector<int32_t>{1}));
   EXPECT_EQ(cores_of(both->target.devices), (Cores{available_cores()}));
   EXPECT_FALSE(both->draft.has_value());
   const auto split = place_models("cuda", "cuda:2");
   ASSERT_TRUE(split.ok()) << split.status().message();
-  EXPECT_EQ(split->target.gpu, 0);
-  EXPECT_EQ(split->draft->gpu, 2);
+  EXPECT_EQ(split->target.gpus, (std::vector<int32_t>{0}));
+  EXPECT_EQ(split->draft->gpus, (std::vector<int32_t>{2}));
   EXPECT_FALSE(split->target.devices.empty() || split->draft->devices.empty());
   const auto mixed = place_models("cuda:0", "cpu:0");
   ASSERT_TRUE(mixed.ok()) << mixed.status().message();
-  EXPECT_FALSE(mixed->draft->gpu);
+  EXPECT_FALSE(mixed->draft->on_gpus());
   EXPECT_EQ(cores_of(mixed->draft->devices), (Cores{{0}}));
-  for (const auto& [target, draft] : {std::pair("cuda:0", "cuda:0"), std::pair("cuda:x", ""),
-                                      std::pair("cuda:0,cuda:1", ""), std::pair("cuda0", "")}) {
-    EXPECT_FALSE(place_models(target, draft).ok()) << target << " " << draft;
+  const auto drafted = place_models("cpu:0", "cuda:1,cuda:0");
+  ASSERT_TRUE(drafted.ok()) << drafted.status().message();
+  EXPECT_EQ(cores_of(drafted->target.devices), (Cores{{0}}));
+  EXPECT_EQ(drafted->draft->gpus, (std::vector<int32_t>{1, 0}));
+}
+
+TEST(DeviceSpec, GpusFormGroups) {
+  const auto three = place_models("cuda:0,cuda:2,cuda:1", "cuda:3");
+  ASSERT_TRUE(three.ok()) << three.status().message();
+  EXPECT_EQ(three->target.gpus, (std::vector<int32_t>{0, 2, 1}));
+  EXPECT_EQ(three->target.degree(), 3);
+  EXPECT_EQ(three->target.devices.size(), 1u);  // samples
+  EXPECT_EQ(three->draft->degree(), 1);
+  EXPECT_EQ(describe(*three), "target cuda:0,cuda:2,cuda:1, draft cuda:3");
+  EXPECT_EQ(describe(*place_models("cuda,cuda:1", "")), "cuda:0,cuda:1, both models in turn");
+  struct Refused {
+    const char *target, *draft, *message;
+  };
+  for (const Refused& refused :
+       {Refused{"cuda:0", "cuda:0", "cuda:0 is named for the target"},
+        Refused{"cuda:0,cuda:1", "cuda:2,cuda:1", "cuda:1 is named"},
+        Refused{"cuda:1,cuda:0,cuda:1", "", "names cuda:1 twice"},
+        Refused{"cuda,cuda:0", "", "names cuda:0 twice"},
+        Refused{"cuda:0,cpu:0", "", "found 'cpu:0'"}, Refused{"cuda:0,", "", "found ''"},
+        Refused{"cuda:0-1", "", "found 'cuda:0-1'"}, Refused{"cpu:0", "cuda:x", "found 'cuda:x'"},
+        Refused{"cpu:0,cuda:0", "", "found 'cuda:0'"}, Refused{"cuda0", "", "found 'cuda0'"}}) {
+    const auto placed = place_models(refused.target, refused.draft);
+    ASSERT_FALSE(placed.ok()) << refused.target << " " << refused.draft;
+    EXPECT_NE(placed.status().message().find(refused.message), std::string::npos)
+        << placed.status().message();
   }
 }
 

@@ -172,18 +172,19 @@ Status EngineImpl::open() {
 }
 
 Status EngineImpl::check_numerics(Activation activation, WeightOverride weights) const {
-  const bool any_gpu = placement_.target.gpu || (placement_.draft && placement_.draft->gpu);
+  const bool any_gpu =
+      placement_.target.on_gpus() || (placement_.draft && placement_.draft->on_gpus());
   if (!any_gpu) return Status();
   if (activation != Activation::kBf16) {
     return Status(StatusCode::kUnsupported,
                   "activations: found '" + options_.activations + "'; on a GPU bf16 is accepted");
   }
-  if (placement_.target.gpu && weights != WeightOverride::kAsStored) {
+  if (placement_.target.on_gpus() && weights != WeightOverride::kAsStored) {
     return Status(StatusCode::kUnsupported,
                   "weights: found '" + options_.weights + "'; on a GPU as_stored is accepted");
   }
   const ModelPlacement& draft_at = placement_.draft ? *placement_.draft : placement_.target;
-  if (draft_ && draft_at.gpu && options_.draft_weights != "auto" &&
+  if (draft_ && draft_at.on_gpus() && options_.draft_weights != "auto" &&
       options_.draft_weights != "as_stored") {
     return Status(StatusCode::kUnsupported, "draft_weights: found '" + options_.draft_weights +
                                                 "'; on a GPU auto and as_stored are accepted");
@@ -205,7 +206,7 @@ Status EngineImpl::check_try_splits() const {
   if (placement_.draft) {
     return refused("draft devices '" + options_.draft_devices + "'; accepted beside it: none");
   }
-  if (placement_.target.gpu) {
+  if (placement_.target.on_gpus()) {
     return refused("devices '" + options_.devices + "'; accepted beside it: processors");
   }
   if (emulator_) return refused("a machine to emulate; accepted beside it: none");
@@ -297,7 +298,7 @@ void EngineImpl::fill_info() {
   const ModelConfig& config = target_->checkpoint.config();
   info_.model_name = target_->checkpoint.dir().filename().string();
   const std::string backend =
-      placement_.target.gpu ? "cuda" : std::string("cpu ") + isa_name(current_isa());
+      placement_.target.on_gpus() ? "cuda" : std::string("cpu ") + isa_name(current_isa());
   info_.numeric_fingerprint = backend + " tp" + std::to_string(models_->target_degree()) +
                               " weights=" +
                               (options_.weights != "as_stored" ? options_.weights

@@ -70,7 +70,7 @@ TEST(ForecastSplit, SplitsShareOutEveryProcessorOnce) {
   for (const int32_t total : {1, 2, 3, 8, 12, 64}) {
     std::vector<int32_t> cores(static_cast<size_t>(total));
     std::iota(cores.begin(), cores.end(), 10);
-    const Placement whole{.target = {.gpu = {}, .devices = {{.cores = cores}}}, .draft = {}};
+    const Placement whole{.target = {.gpus = {}, .devices = {{.cores = cores}}}, .draft = {}};
     const std::vector<Placement> splits = splits_of(whole);
     EXPECT_FALSE(splits.front().draft);
     EXPECT_EQ(splits.front().target.devices.front().cores, cores);
@@ -88,7 +88,7 @@ TEST(ForecastSplit, SplitsShareOutEveryProcessorOnce) {
 
 TEST(ForecastSplit, AGroupIsSplitByDevices) {
   const Placement whole{
-      .target = {.gpu = {}, .devices = {{.cores = {0, 1}}, {.cores = {2, 3}}, {.cores = {4, 6}}}},
+      .target = {.gpus = {}, .devices = {{.cores = {0, 1}}, {.cores = {2, 3}}, {.cores = {4, 6}}}},
       .draft = {}};
   const std::vector<Placement> splits = splits_of(whole);
   ASSERT_EQ(splits.size(), 3u);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,11 @@ struct GpuMemory {
   int64_t free_bytes = 0;
 };
 
-// What a model takes of a GPU.
+// What a model's part takes of a GPU.
 struct GpuModelMemory {
   int64_t weight_bytes = 0;
   int64_t buffer_bytes = 0;
-  int64_t kv_block_bytes = 0;  // of kKvBlockTokens tokens, all layers
+  int64_t kv_block_bytes = 0;  // of kKvBlockTokens tokens, all layers; 0 where it has no heads
 };
 
 struct GpuDescription {
@@ -41,10 +42,13 @@ Result<std::vector<GpuDescription>> describe_gpus();
 // kUnsupported where this build has no GPU backend; kNotFound where there is no such GPU, with
 // those that there are.
 Result<GpuMemory> gpu_memory(int32_t gpu);
-GpuModelMemory gpu_model_memory(const Checkpoint& checkpoint);
-// `progress` gets the fraction of the weights that is loaded.
-Result<std::unique_ptr<Decoder>> load_on_gpu(const Checkpoint& checkpoint, int32_t gpu,
-                                             int64_t kv_blocks, int32_t live_vocab,
-                                             std::function<void(double)> progress);
+// On each of `degree` GPUs, by rank. Fails as make_shard_plan.
+Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoint, int32_t degree);
+// A part of the model on each of `gpus`, by rank. `progress` gets the fraction of the weights that
+// is loaded.
+Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
+                                              std::span<const int32_t> gpus, int64_t kv_blocks,
+                                              int32_t live_vocab,
+                                              std::function<void(double)> progress);
 
 }  // namespace forerun

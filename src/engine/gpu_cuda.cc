@@ -5,6 +5,7 @@
 #include "device/cuda/cuda_devices.h"
 #include "engine/gpu.h"
 #include "model/cuda/load_decoder_cuda.h"
+#include "model/shard_plan.h"
 
 namespace forerun {
 
@@ -46,16 +47,24 @@ Result<GpuMemory> gpu_memory(int32_t gpu) {
   return GpuMemory{.free_bytes = free_bytes};
 }
 
-GpuModelMemory gpu_model_memory(const Checkpoint& checkpoint) {
-  const cuda::DecoderCudaMemory memory = cuda::estimate_decoder_cuda_memory(checkpoint);
-  return {memory.weight_bytes, memory.buffer_bytes, memory.kv_block_bytes};
+Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoint, int32_t degree) {
+  const ModelConfig& config = checkpoint.config();
+  const auto plan = make_shard_plan(config, degree, config.vocab_size);
+  if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+  FORERUN_ASSIGN_OR_RETURN(const auto parts, cuda::estimate_decoder_cuda_memory(checkpoint, *plan));
+  std::vector<GpuModelMemory> memories;
+  for (const cuda::DecoderCudaMemory& part : parts) {
+    memories.push_back({part.weight_bytes, part.buffer_bytes, part.kv_block_bytes});
+  }
+  return memories;
 }
 
-Result<std::unique_ptr<Decoder>> load_on_gpu(const Checkpoint& checkpoint, int32_t gpu,
-                                             int64_t kv_blocks, int32_t live_vocab,
-                                             std::function<void(double)> progress) {
+Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
+                                              std::span<const int32_t> gpus, int64_t kv_blocks,
+                                              int32_t live_vocab,
+                                              std::function<void(double)> progress) {
   cuda::DecoderCudaOptions options;
-  options.device = gpu;
+  options.devices.assign(gpus.begin(), gpus.end());
   options.kv_blocks = kv_blocks;
   options.live_vocab = live_vocab;
   options.progress = std::move(progress);

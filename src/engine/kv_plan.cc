@@ -48,20 +48,23 @@ Result<KvPlan> plan_kv(const EngineOptions& options, int32_t longest_context, bo
   }
   int64_t available = 0;
   int64_t token_bytes = 0;
+  std::string names;
   for (const KvMemory& memory : memories) {
+    names += (names.empty() ? "" : ", ") + memory.name;
     available += memory.available_bytes;
     token_bytes += bytes_of_token(memory);
   }
   if (options.kv_memory_bytes < 0 || options.kv_memory_bytes > available) {
     return Status(StatusCode::kResourceExhausted,
                   "KV memory: asked for " + megabytes(options.kv_memory_bytes) + ", " +
-                      memories.front().name + " has " + megabytes(available) + " available");
+                      "available are " + megabytes(available) + " (" + names + ")");
   }
   // The memory with room for the fewest blocks decides.
   int64_t limit_blocks = std::numeric_limits<int64_t>::max();
   const KvMemory* tightest = nullptr;
   int64_t limit = 0;
   for (const KvMemory& memory : memories) {
+    if (bytes_of_token(memory) == 0) continue;  // its devices have no heads
     int64_t bytes = memory.default_bytes;
     if (options.kv_memory_bytes > 0) {
       const double share =

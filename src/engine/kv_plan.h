@@ -17,7 +17,7 @@ struct KvMemory {
   int64_t available_bytes = 0;  // beside the weights
   // Taken where the user names no limit.
   int64_t default_bytes = 0;
-  // Of a token, on each device of each model whose KV lies here.
+  // Of a token, on each device of each model whose KV lies here; 0 of a device without heads.
   std::vector<int64_t> token_bytes;
 };
 

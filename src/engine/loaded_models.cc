@@ -1,8 +1,8 @@
 #include "engine/loaded_models.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +30,7 @@ Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& mod
     Part& part = loaded->part(role);
     part.opened = models.of(role).opened;
     part.devices = (own ? loaded->draft_devices_ : loaded->devices_).get();
-    part.gpu = own ? placement.draft->gpu : placement.target.gpu;
+    part.gpus = own ? placement.draft->gpus : placement.target.gpus;
   }
   FORERUN_RETURN_IF_ERROR(loaded->plan_memory(models));
   for (const Role role : {Role::kTarget, Role::kDraft}) {
@@ -39,6 +39,51 @@ Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& mod
   return loaded;
 }
 
+namespace {
+
+std::string gigabytes(int64_t bytes) {
+  return std::to_string(bytes / 1'000'000'000) + "." + std::to_string(bytes / 100'000'000 % 10) +
+         " GB";
+}
+
+// The memory of that name, which is asked how much it has the first time.
+Result<KvMemory*> memory_of(std::vector<KvMemory>& memories, const std::string& name,
+                            const std::function<Result<int64_t>()>& available) {
+  for (KvMemory& memory : memories) {
+    if (memory.name == name) return &memory;
+  }
+  FORERUN_ASSIGN_OR_RETURN(const int64_t bytes, available());
+  return &memories.emplace_back(KvMemory{name, bytes, 0, {}});
+}
+
+// Takes a model's weights and buffers from what the GPUs have, and notes what a token asks for.
+Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus,
+                 std::vector<KvMemory>& memories) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<GpuModelMemory> needs,
+                           gpu_model_memory(checkpoint, static_cast<int32_t>(gpus.size())));
+  bool fits = true;
+  std::string message = checkpoint.dir().string() + ": ";
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    const auto free_bytes = [&]() -> Result<int64_t> {
+      FORERUN_ASSIGN_OR_RETURN(const GpuMemory memory, gpu_memory(gpus[rank]));
+      return memory.free_bytes;
+    };
+    FORERUN_ASSIGN_OR_RETURN(KvMemory* const memory,
+                             memory_of(memories, "cuda:" + std::to_string(gpus[rank]), free_bytes));
+    const GpuModelMemory& need = needs[rank];
+    message += (rank == 0 ? "" : "; ") + memory->name + " needs " + gigabytes(need.weight_bytes) +
+               " of weights and " + gigabytes(need.buffer_bytes) + " of buffers, left are " +
+               gigabytes(memory->available_bytes);
+    fits = fits && need.weight_bytes + need.buffer_bytes <= memory->available_bytes;
+    memory->available_bytes -= need.weight_bytes + need.buffer_bytes;
+    memory->default_bytes = memory->available_bytes / 10 * 9;
+    memory->token_bytes.push_back(need.kv_block_bytes / kKvBlockTokens);
+  }
+  return fits ? Status() : Status(StatusCode::kResourceExhausted, message);
+}
+
+}  // namespace
+
 Status LoadedModels::plan_memory(const ModelsToLoad& models) {
   std::vector<KvMemory> memories;
   int32_t longest_context = std::numeric_limits<int32_t>::max();
@@ -46,35 +91,13 @@ Status LoadedModels::plan_memory(const ModelsToLoad& models) {
     if (model.opened == nullptr) continue;
     const Checkpoint& checkpoint = model.opened->checkpoint;
     longest_context = std::min(longest_context, checkpoint.config().max_position);
-    const std::string name = model.gpu ? "cuda:" + std::to_string(*model.gpu) : "this machine";
-    auto memory = std::find_if(memories.begin(), memories.end(),
-                               [&](const KvMemory& other) { return other.name == name; });
-    if (memory == memories.end()) {
-      int64_t available = memory_limit().available_bytes;
-      if (model.gpu) {
-        FORERUN_ASSIGN_OR_RETURN(const GpuMemory gpu, gpu_memory(*model.gpu));
-        available = gpu.free_bytes;
-      }
-      memory = memories.insert(memories.end(), {name, available, 0, {}});
-    }
-    if (model.gpu) {
-      const GpuModelMemory needs = gpu_model_memory(checkpoint);
-      const auto gigabytes = [](int64_t bytes) {
-        return std::to_string(bytes / 1'000'000'000) + "." +
-               std::to_string(bytes / 100'000'000 % 10) + " GB";
-      };
-      if (needs.weight_bytes + needs.buffer_bytes > memory->available_bytes) {
-        return Status(StatusCode::kResourceExhausted,
-                      checkpoint.dir().string() + " on " + name + ": weights need " +
-                          gigabytes(needs.weight_bytes) + ", buffers " +
-                          gigabytes(needs.buffer_bytes) + "; left are " +
-                          gigabytes(memory->available_bytes));
-      }
-      memory->available_bytes -= needs.weight_bytes + needs.buffer_bytes;
-      memory->default_bytes = memory->available_bytes / 10 * 9;
-      memory->token_bytes.push_back(needs.kv_block_bytes / kKvBlockTokens);
+    if (!model.gpus.empty()) {
+      FORERUN_RETURN_IF_ERROR(plan_gpus(checkpoint, model.gpus, memories));
       continue;
     }
+    FORERUN_ASSIGN_OR_RETURN(KvMemory* const memory, memory_of(memories, "this machine", [] {
+                               return Result<int64_t>(memory_limit().available_bytes);
+                             }));
     auto plan = make_shard_plan(checkpoint.config(), model.devices->degree(),
                                 checkpoint.config().vocab_size);
     if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
@@ -99,10 +122,10 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
       on_progress(std::string("loading ") + role_name(role), fraction);
     };
   }
-  if (model.gpu) {
+  if (!model.gpus.empty()) {
     FORERUN_ASSIGN_OR_RETURN(model.decoder,
-                             load_on_gpu(model.opened->checkpoint, *model.gpu, kv_blocks,
-                                         model.opened->live_vocab(), std::move(progress)));
+                             load_on_gpus(model.opened->checkpoint, model.gpus, kv_blocks,
+                                          model.opened->live_vocab(), std::move(progress)));
     return Status();
   }
   CpuDecoderOptions options;

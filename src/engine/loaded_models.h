@@ -46,7 +46,7 @@ class LoadedModels {
   // Each model has devices of its own.
   bool side_by_side() const { return placement_.draft.has_value(); }
   bool has_draft() const { return part(Role::kDraft).decoder != nullptr; }
-  int32_t target_degree() const { return part(Role::kTarget).devices->degree(); }
+  int32_t target_degree() const { return placement_.target.degree(); }
   int64_t kv_bytes() const;
 
   struct ExecutorOptions {
@@ -60,8 +60,8 @@ class LoadedModels {
  private:
   struct Part {
     const OpenedModel* opened = nullptr;
-    CpuDeviceGroup* devices = nullptr;  // samples, and runs the passes where there is no GPU
-    std::optional<int32_t> gpu;
+    CpuDeviceGroup* devices = nullptr;  // samples, and runs the passes where there are no GPUs
+    std::vector<int32_t> gpus;
     std::unique_ptr<Decoder> decoder;
   };
   explicit LoadedModels(const Placement& placement) : placement_(placement) {}

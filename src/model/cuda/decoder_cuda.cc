@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <new>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_stream.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
 
@@ -18,11 +23,30 @@ namespace {
 
 static_assert(kTilePositions == kKvBlockTokens);
 
-// Blocks of one launch wait for one another, so no two decoders may have passes under way on a GPU.
-// Other processes on it are out of reach (one process a GPU, unless they share it in time slices).
-std::mutex& gpu_in_use(int32_t device) {
-  static std::array<std::mutex, 64> gpus;
-  return gpus[static_cast<size_t>(device) % gpus.size()];
+// Blocks of one launch wait for one another, and kernels of one GPU for those of others, so no two
+// decoders may have passes under way on a GPU. Other processes on it are out of reach (one process
+// a GPU, unless they share it in time slices).
+class GpusInUse {
+ public:
+  explicit GpusInUse(std::vector<int32_t> devices) {
+    static std::array<std::mutex, 64> gpus;
+    std::sort(devices.begin(), devices.end());  // one order for everybody
+    for (const int32_t device : devices) {
+      locks_.emplace_back(gpus[static_cast<size_t>(device) % gpus.size()]);
+    }
+  }
+
+ private:
+  std::vector<std::unique_lock<std::mutex>> locks_;
+};
+
+// Threads of a team may not throw.
+Status guarded(const std::function<Status()>& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResourceExhausted, "out of memory"};
+  }
 }
 
 // What the kernels do not take, before anything is loaded.
@@ -46,7 +70,32 @@ Status check_kernels_take(const ModelConfig& config) {
 
 std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
 
+// That every GPU has room for its part; says what each of them needs.
+Status check_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
+                    const DecoderCudaOptions& options) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<DecoderCudaMemory> needs,
+                           estimate_decoder_cuda_memory(checkpoint, plan));
+  bool fits = true;
+  std::string message;
+  for (size_t rank = 0; rank < needs.size(); ++rank) {
+    FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
+    FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, free_memory());
+    const DecoderCudaMemory& need = needs[rank];
+    const int64_t kv_bytes = options.kv_blocks * need.kv_block_bytes;
+    fits = fits && need.weight_bytes + need.buffer_bytes + kv_bytes <= free_bytes;
+    message += (rank == 0 ? "" : "; ") + ("cuda:" + std::to_string(options.devices[rank])) +
+               ": weights " + megabytes(need.weight_bytes) + ", buffers " +
+               megabytes(need.buffer_bytes) + ", KV cache of " +
+               std::to_string(options.kv_blocks * kKvBlockTokens) + " tokens " +
+               megabytes(kv_bytes) + ", free are " + megabytes(free_bytes);
+  }
+  return fits ? Status() : Status(StatusCode::kResourceExhausted, message);
+}
+
 }  // namespace
+
+DecoderCuda::DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options)
+    : config_(config), devices_(options.devices), kv_blocks_(options.kv_blocks) {}
 
 Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpoint,
                                                        const DecoderCudaOptions& options) {
@@ -58,43 +107,83 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
                       std::to_string(std::numeric_limits<int32_t>::max() / kKvBlockTokens) +
                       " are accepted");
   }
-  FORERUN_RETURN_IF_ERROR(check_kernels_take(config).with_context(checkpoint.dir().string()));
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(options.device), "choosing the GPU");
-  const DecoderCudaMemory memory = estimate_decoder_cuda_memory(checkpoint);
-  size_t free_bytes = 0;
-  size_t total_bytes = 0;
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
-  const int64_t kv_bytes = options.kv_blocks * memory.kv_block_bytes;
-  if (memory.weight_bytes + memory.buffer_bytes + kv_bytes > static_cast<int64_t>(free_bytes)) {
-    return Status(
-        StatusCode::kResourceExhausted,
-        checkpoint.dir().string() + " on cuda:" + std::to_string(options.device) + ": weights " +
-            megabytes(memory.weight_bytes) + ", buffers " + megabytes(memory.buffer_bytes) +
-            ", KV cache of " + std::to_string(options.kv_blocks * kKvBlockTokens) + " tokens " +
-            megabytes(kv_bytes) + "; free are " + megabytes(static_cast<int64_t>(free_bytes)));
-  }
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
+  const auto plan =
+      make_shard_plan(config, static_cast<int32_t>(options.devices.size()), live_vocab);
+  const auto& where = checkpoint.dir().string();
+  if (!plan.ok()) return plan.status().with_context(where);
+  FORERUN_RETURN_IF_ERROR(check_kernels_take(config).with_context(where));
+  FORERUN_RETURN_IF_ERROR(check_memory(checkpoint, *plan, options).with_context(where));
 
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
+  decoder->num_tokens_ = live_vocab;
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));
-  FORERUN_ASSIGN_OR_RETURN(decoder->pinned_step_,
-                           PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
-  const ShardCudaOptions shard{.device = options.device,
-                               .kv_blocks = options.kv_blocks,
-                               .live_vocab = live_vocab,
-                               .step = decoder->pinned_step_.data()};
-  FORERUN_ASSIGN_OR_RETURN(decoder->shard_, ShardCuda::load(checkpoint, shard, options.progress));
+  FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));
   FORERUN_RETURN_IF_ERROR(decoder->reserve_logits(64));
   return decoder;
+}
+
+Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
+                                const ShardPlan& plan) {
+  const size_t degree = devices_.size();
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
+  FORERUN_ASSIGN_OR_RETURN(pinned_step_,
+                           PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
+  if (degree > 1) {
+    FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = kMostPassRows,
+                                                                  .width = config_.hidden_size}));
+  }
+  FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
+  shards_.resize(degree);
+  // Every GPU reads its part at the same time; the caller's thread tells of the sum.
+  std::vector<std::atomic<double>> fractions(degree);
+  std::vector<Status> statuses(degree);
+  threads_->run([&](const Team& team) {
+    const auto rank = static_cast<size_t>(team.rank());
+    const auto progress = [&, rank](double fraction) {
+      fractions[rank] = fraction;
+      if (rank != 0 || !options.progress) return;
+      options.progress(std::accumulate(fractions.begin(), fractions.end(), 0.0) /
+                       static_cast<double>(degree));
+    };
+    const ShardCudaOptions shard{.device = devices_[rank],
+                                 .part = plan.devices[rank],
+                                 .kv_blocks = kv_blocks_,
+                                 .step = pinned_step_.data(),
+                                 .peers = peers_ ? &peers_->rank(team.rank()) : nullptr};
+    statuses[rank] = guarded([&]() -> Status {
+      FORERUN_ASSIGN_OR_RETURN(shards_[rank], ShardCuda::load(checkpoint, shard, progress));
+      return {};
+    });
+  });
+  for (const Status& status : statuses) FORERUN_RETURN_IF_ERROR(status);
+  if (options.progress) options.progress(1.0);
+  shape_ = shards_[0]->shape();
+  for (const auto& shard : shards_) {
+    shape_.kv_parts = std::max(shape_.kv_parts, shard->shape().kv_parts);
+    shape_.multiprocessors = std::min(shape_.multiprocessors, shard->shape().multiprocessors);
+    shape_.most_partials = std::min(shape_.most_partials, shard->shape().most_partials);
+  }
+  return {};
+}
+
+int64_t DecoderCuda::kv_block_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& shard : shards_) bytes += shard->kv_block_bytes();
+  return bytes;
+}
+
+int64_t DecoderCuda::logits_stride() const {
+  return (num_tokens_ + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
 }
 
 Status DecoderCuda::reserve_logits(int64_t rows) {
   if (rows <= logits_capacity_) return {};
   const int64_t capacity = std::max(rows, 2 * logits_capacity_);
-  const auto bytes = static_cast<size_t>(capacity * shard_->logits_stride()) * sizeof(float);
+  const auto bytes = static_cast<size_t>(capacity * logits_stride()) * sizeof(float);
   FORERUN_ASSIGN_OR_RETURN(PinnedBuffer larger,
                            PinnedBuffer::allocate(bytes, "logits on the host"));
   logits_ = std::move(larger);
@@ -102,8 +191,43 @@ Status DecoderCuda::reserve_logits(int64_t rows) {
   return {};
 }
 
+Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work) {
+  if (shards_.size() == 1) {
+    FORERUN_RETURN_IF_ERROR(shards_[0]->use());
+    return work(*shards_[0]);
+  }
+  std::array<Status, kMaxDegree> statuses;
+  threads_->run([&](const Team& team) {
+    const auto rank = static_cast<size_t>(team.rank());
+    statuses[rank] = guarded([&]() -> Status {
+      FORERUN_RETURN_IF_ERROR(shards_[rank]->use());
+      return work(*shards_[rank]);
+    });
+  });
+  for (Status& status : statuses) {
+    if (!status.ok()) return std::move(status);
+  }
+  return {};
+}
+
+Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit) {
+  Status ran = on_all([&](ShardCuda& shard) -> Status {
+    Status submitted = submit(shard);
+    // Who has not begun keeps the others waiting.
+    if (!submitted.ok() && peers_) peers_->abort();
+    const Status finished = shard.finish();  // even so: the step's data may still be read
+    return submitted.ok() ? finished : submitted;
+  });
+  if (!peers_) return ran;
+  const Status met = peers_->check();
+  if (ran.ok() && met.ok()) return {};
+  const Status usable = peers_->reset();  // fails where CUDA itself does, which `ran` then tells of
+  if (!ran.ok()) return ran;
+  return met.ok() ? usable : met;
+}
+
 Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row) {
-  block_.build(step, begin, end, shard_->shape(), rope_);
+  block_.build(step, begin, end, shape_, rope_);
   if (block_.bytes().size() > pinned_step_.bytes()) {
     return {StatusCode::kResourceExhausted,
             "a step of " + std::to_string(end - begin) + " rows needs " +
@@ -116,20 +240,22 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                         .wanted = pass_bucket(block_.num_wanted()),
                         .mode = block_.mode(),
                         .long_contexts = block_.long_contexts()};
-  FORERUN_RETURN_IF_ERROR(shard_->prepare(key));
-  const Status launched = shard_->launch(
-      key, logits_.as<float>() + first_logits_row * shard_->logits_stride(), block_.num_wanted());
-  const Status finished = shard_->finish();  // even so: the step's data may still be read
-  return launched.ok() ? finished : launched;
+  const HostLogits logits{.rows = logits_.as<float>() + first_logits_row * logits_stride(),
+                          .stride = logits_stride(),
+                          .num_rows = block_.num_wanted()};
+  if (!std::all_of(shards_.begin(), shards_.end(),
+                   [&](const auto& shard) { return shard->is_prepared(key); })) {
+    FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
+  }
+  return run_all([&](ShardCuda& shard) { return shard.launch(key, logits); });
 }
 
 Status DecoderCuda::forward(const Step& step) {
   FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks_));
-  FORERUN_RETURN_IF_ERROR(shard_->use());
   logits_rows_ = std::count_if(step.rows.begin(), step.rows.end(),
                                [](const StepRow& row) { return row.wants_logits; });
   FORERUN_RETURN_IF_ERROR(reserve_logits(logits_rows_));
-  const std::lock_guard in_use(gpu_in_use(device_));
+  const GpusInUse in_use(devices_);
   int64_t first_logits_row = 0;
   for (size_t begin = 0; begin < step.rows.size(); begin += kMostPassRows) {
     const size_t end = std::min(step.rows.size(), begin + kMostPassRows);
@@ -140,8 +266,7 @@ Status DecoderCuda::forward(const Step& step) {
 }
 
 LogitsPart DecoderCuda::logits(int32_t /*rank*/) const {
-  return {.values = {
-              logits_.as<float>(), {logits_rows_, shard_->num_tokens()}, shard_->logits_stride()}};
+  return {.values = {logits_.as<float>(), {logits_rows_, num_tokens_}, logits_stride()}};
 }
 
 Status DecoderCuda::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
@@ -155,8 +280,26 @@ Status DecoderCuda::move_kv(const StepSequence& sequence, std::span<const KvMove
     if (move.from_slot == move.to_slot) continue;
     physical.push_back({slot(move.from_slot), slot(move.to_slot)});
   }
-  FORERUN_RETURN_IF_ERROR(shard_->use());
-  return shard_->move_kv(physical);
+  for (const auto& shard : shards_) {
+    FORERUN_RETURN_IF_ERROR(shard->use());
+    FORERUN_RETURN_IF_ERROR(shard->move_kv(physical));
+  }
+  return {};
+}
+
+Result<float> DecoderCuda::time_replays(int times) {
+  FORERUN_RETURN_IF_ERROR(shards_[0]->use());
+  FORERUN_ASSIGN_OR_RETURN(const Event start, Event::create());
+  FORERUN_ASSIGN_OR_RETURN(const Event end, Event::create());
+  const GpusInUse in_use(devices_);
+  const Status ran = run_all([&](ShardCuda& shard) -> Status {
+    const bool timed = &shard == shards_[0].get();
+    if (timed) FORERUN_RETURN_IF_ERROR(start.record(shard.stream()));
+    FORERUN_RETURN_IF_ERROR(shard.replay(times));
+    return timed ? end.record(shard.stream()) : Status();
+  });
+  FORERUN_RETURN_IF_ERROR(ran);
+  return end.elapsed_ms(start);
 }
 
 Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,

@@ -1,19 +1,24 @@
-// A decoder on GPUs. What one GPU does is ShardCuda's; here are the step that all of them run and
-// the host threads that drive them: the caller's serves the first GPU, every other has one of its
-// own.
+// A decoder on GPUs, one or several. What one GPU does is ShardCuda's; here are the step that all
+// of them run, the rows of logits that they fill together, and what becomes of their failures.
 //
 // forward(), move_kv() and logits() from one thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "device/cpu/team.h"
 #include "device/cuda/cuda_memory.h"
+#include "device/cuda/peer_group.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
 #include "model/cuda/step_block_cuda.h"
 #include "model/decoder.h"
+#include "model/shard_plan.h"
 
 namespace forerun::cuda {
 
@@ -24,28 +29,43 @@ class DecoderCuda : public Decoder {
 
   const ModelConfig& config() const override { return config_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
-  int64_t kv_block_bytes() const override { return shard_->kv_block_bytes(); }
+  int64_t kv_block_bytes() const override;  // on all GPUs together
   Status forward(const Step& step) override;
+  // One part, whatever the number of GPUs: whole rows, in host memory.
   LogitsPart logits(int32_t rank) const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
-  // For measuring.
-  ShardCuda& shard() { return *shard_; }
+  // For measuring: what one GPU holds; and the last pass again, `times` in a row.
+  int32_t num_shards() const { return static_cast<int32_t>(shards_.size()); }
+  ShardCuda& shard(int32_t rank) { return *shards_[static_cast<size_t>(rank)]; }
+  Result<float> time_replays(int times);  // ms, on the first GPU
 
  private:
-  DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options)
-      : config_(config), device_(options.device), kv_blocks_(options.kv_blocks) {}
+  DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options);
+  Status load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
+                     const ShardPlan& plan);
   Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row);
+  // Calls `work` for every shard on a thread of its own, the first one's on the caller's; the first
+  // failure in the order of the ranks.
+  Status on_all(const std::function<Status(ShardCuda&)>& work);
+  // Submits a pass on every GPU and waits for all of them. A failure of one ends the others'
+  // waiting, and the group is usable again afterwards.
+  Status run_all(const std::function<Status(ShardCuda&)>& submit);
+  int64_t logits_stride() const;
   Status reserve_logits(int64_t rows);
 
   ModelConfig config_;
-  int32_t device_;
+  std::vector<int32_t> devices_;  // by rank
   int64_t kv_blocks_;
+  int64_t num_tokens_ = 0;  // that logits are computed of
   RopeTable rope_;
+  StepShapeCuda shape_;  // that fits all shards
   StepBlockCuda block_;
   PinnedBuffer pinned_step_;
-  std::unique_ptr<ShardCuda> shard_;
-  PinnedBuffer logits_;  // f32 [rows][the shard's logits_stride()]
+  std::optional<PeerGroup> peers_;                  // of several GPUs
+  std::unique_ptr<CpuDevice> threads_;              // one a GPU
+  std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
+  PinnedBuffer logits_;                             // f32 [rows][logits_stride()]
   int64_t logits_rows_ = 0;
   int64_t logits_capacity_ = 0;
 };

@@ -1,10 +1,9 @@
-// Time of a whole forward on one GPU, by rows: medians of graph replays at a given context, for a
-// checkpoint or for a shape with random weights' bytes (no checkpoint needed).
+// Time of a whole forward on one or several GPUs, by rows, at a given context: the median of graph
+// replays, and that of whole calls, which also make the plan, hand over and bring the logits back.
 //
-//   decoder_cuda_bench MODEL_DIR [--context 1000] [--rows 1,8,16,32] [--json FILE]
-#include <cuda_runtime_api.h>
-
+//   decoder_cuda_bench MODEL_DIR [--devices 0,1] [--context 1000] [--rows 1,8,16,32] [--json FILE]
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda/cuda_error.h"
 #include "model/cuda/decoder_cuda.h"
 
 namespace forerun::cuda {
@@ -20,33 +18,35 @@ namespace {
 
 struct Arguments {
   std::string model;
+  std::vector<int32_t> devices = {0};
   int32_t context = 1000;
   std::vector<int32_t> rows = {1, 8, 16, 32};
   std::string json;
 };
 
-Status check(cudaError_t error) { return cuda_status(error, "cudaEvent", "timing"); }
-
 // Milliseconds of one replay of the last pass: the median over `samples` of the mean of a few.
-Result<double> time_replays(ShardCuda& decoder, int samples) {
+Result<double> time_replays(DecoderCuda& decoder, int samples) {
   constexpr int kReplays = 5;
-  cudaEvent_t start = nullptr;
-  cudaEvent_t end = nullptr;
-  FORERUN_RETURN_IF_ERROR(check(cudaEventCreate(&start)));
-  FORERUN_RETURN_IF_ERROR(check(cudaEventCreate(&end)));
   std::vector<double> times;
-  FORERUN_RETURN_IF_ERROR(decoder.replay(kReplays));
+  FORERUN_RETURN_IF_ERROR(decoder.time_replays(kReplays).status());
   for (int i = 0; i < samples; ++i) {
-    FORERUN_RETURN_IF_ERROR(check(cudaEventRecord(start, decoder.stream().get())));
-    FORERUN_RETURN_IF_ERROR(decoder.replay(kReplays));
-    FORERUN_RETURN_IF_ERROR(check(cudaEventRecord(end, decoder.stream().get())));
-    FORERUN_RETURN_IF_ERROR(decoder.stream().synchronize());
-    float ms = 0;
-    FORERUN_RETURN_IF_ERROR(check(cudaEventElapsedTime(&ms, start, end)));
-    times.push_back(ms / kReplays);
+    FORERUN_ASSIGN_OR_RETURN(const float ms, decoder.time_replays(kReplays));
+    times.push_back(static_cast<double>(ms) / kReplays);
   }
-  cudaEventDestroy(start);
-  cudaEventDestroy(end);
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+// Milliseconds of a whole call for `step`, likewise.
+Result<double> time_forwards(DecoderCuda& decoder, const Step& step, int samples) {
+  std::vector<double> times;
+  for (int i = 0; i < samples; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    FORERUN_RETURN_IF_ERROR(decoder.forward(step));
+    const std::chrono::duration<double, std::milli> taken =
+        std::chrono::steady_clock::now() - start;
+    times.push_back(taken.count());
+  }
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }
@@ -68,6 +68,7 @@ Status run(const Arguments& arguments) {
   FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(arguments.model));
   const int32_t blocks = (arguments.context + kMostPassRows) / kKvBlockTokens + 1;
   DecoderCudaOptions options;
+  options.devices = arguments.devices;
   options.kv_blocks = blocks;
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<DecoderCuda> decoder,
                            DecoderCuda::load(checkpoint, options));
@@ -75,15 +76,20 @@ Status run(const Arguments& arguments) {
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
   FORERUN_RETURN_IF_ERROR(decoder->forward(rows_at(0, arguments.context, table, false)));
   for (const int32_t rows : arguments.rows) {
-    FORERUN_RETURN_IF_ERROR(
-        decoder->forward(rows_at(arguments.context, rows, table, /*wanted=*/true)));
-    FORERUN_ASSIGN_OR_RETURN(const double ms, time_replays(decoder->shard(), 21));
-    std::printf("%-40s context %6d rows %4d: %8.3f ms\n", arguments.model.c_str(),
-                arguments.context, rows, ms);
+    const Step step = rows_at(arguments.context, rows, table, /*wanted=*/true);
+    FORERUN_RETURN_IF_ERROR(decoder->forward(step));
+    FORERUN_ASSIGN_OR_RETURN(const double ms, time_replays(*decoder, 21));
+    FORERUN_ASSIGN_OR_RETURN(const double call_ms, time_forwards(*decoder, step, 51));
+    std::printf("%-40s on %d GPUs, context %6d, rows %4d: %8.3f ms, called %8.3f ms\n",
+                arguments.model.c_str(), decoder->num_shards(), arguments.context, rows, ms,
+                call_ms);
     if (arguments.json.empty()) continue;
     if (std::FILE* file = std::fopen(arguments.json.c_str(), "a")) {
-      std::fprintf(file, "{\"model\": \"%s\", \"context\": %d, \"rows\": %d, \"ms\": %.4f}\n",
-                   arguments.model.c_str(), arguments.context, rows, ms);
+      std::fprintf(file,
+                   "{\"model\": \"%s\", \"gpus\": %d, \"context\": %d, \"rows\": %d, "
+                   "\"ms\": %.4f, \"call_ms\": %.4f}\n",
+                   arguments.model.c_str(), decoder->num_shards(), arguments.context, rows, ms,
+                   call_ms);
       std::fclose(file);
     }
   }
@@ -93,20 +99,29 @@ Status run(const Arguments& arguments) {
 }  // namespace
 }  // namespace forerun::cuda
 
+namespace {
+
+std::vector<int32_t> parse_list(const char* text) {
+  std::vector<int32_t> numbers;
+  std::stringstream list(text);
+  for (std::string item; std::getline(list, item, ',');) numbers.push_back(std::atoi(item.c_str()));
+  return numbers;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   forerun::cuda::Arguments arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--context" && i + 1 < argc) {
       arguments.context = std::atoi(argv[++i]);
+    } else if (flag == "--devices" && i + 1 < argc) {
+      arguments.devices = parse_list(argv[++i]);
     } else if (flag == "--json" && i + 1 < argc) {
       arguments.json = argv[++i];
     } else if (flag == "--rows" && i + 1 < argc) {
-      arguments.rows.clear();
-      std::stringstream list(argv[++i]);
-      for (std::string item; std::getline(list, item, ',');) {
-        arguments.rows.push_back(std::atoi(item.c_str()));
-      }
+      arguments.rows = parse_list(argv[++i]);
     } else {
       arguments.model = flag;
     }

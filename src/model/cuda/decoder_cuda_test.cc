@@ -1,10 +1,12 @@
-// A whole decoder on a GPU: logits against the CPU's, and bits that do not depend on how a Step is
-// cut, on slots, companions or trees. Toy models of every family and format.
+// A whole decoder on one GPU and on two: logits against the CPU's, and bits that do not depend on
+// how a Step is cut, on slots, companions or trees. Toy models of every family and format.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,15 +48,24 @@ constexpr Case kCases[] = {
     {"llama_head256", "llama", 256, 256, 2, 1, 256, 0, kPlain, 0, DType::kBf16, false},
     {"llama_group16", "llama", 256, 256, 16, 1, 64, 0, kPlain, 0, DType::kBf16, false},
     {"llama_f32", "llama", 96, 160, 3, 1, 32, 0, kPlain, 0, DType::kF32, false},
+    // On two GPUs: a KV head of both, whose second one begins off a vector; a GPU without heads;
+    // one without MLP.
+    {"qwen2_five_heads_of_20", "qwen2", 128, 320, 5, 1, 20, 0, kPlain, 0, DType::kBf16, false},
+    {"llama_int4_two_heads", "llama", 128, 256, 2, 1, 64, 0, kAwq, 128, DType::kF16, false},
+    {"llama_int4_narrow_mlp", "llama", 128, 128, 4, 2, 64, 0, kAwq, 128, DType::kF16, true},
 };
 
-class DecoderCuda : public testing::TestWithParam<Case> {
+class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
  protected:
   void SetUp() override {
+    const auto& [degree, the] = GetParam();
     const auto devices = cuda::list_devices();
     ASSERT_TRUE(devices.ok()) << devices.status().message();
-    if (devices->empty()) GTEST_SKIP() << "no GPU";
-    const Case& the = GetParam();
+    if (devices->size() < static_cast<size_t>(degree)) {
+      GTEST_SKIP() << devices->size() << " GPUs";
+    }
+    devices_.resize(static_cast<size_t>(degree));
+    std::iota(devices_.begin(), devices_.end(), 0);
     ToySpec spec;
     spec.family = the.family;
     spec.hidden_size = the.hidden;
@@ -78,14 +89,22 @@ class DecoderCuda : public testing::TestWithParam<Case> {
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
     cuda::DecoderCudaOptions options;
+    options.devices = devices_;
     options.kv_blocks = kKvBlocks;
+    double told = 0;
+    options.progress = [&told](double fraction) {
+      EXPECT_GE(fraction, told);
+      told = fraction;
+    };
     auto decoder = cuda::load_decoder_cuda(*checkpoint_, options);
     ASSERT_TRUE(decoder.ok()) << decoder.status().message();
     decoder_ = std::move(*decoder);
+    EXPECT_EQ(told, 1.0);
   }
   static std::vector<int32_t> blocks() { return SequenceDriver::blocks_for(kTokens); }
 
   TempDir dir_;
+  std::vector<int32_t> devices_;
   std::vector<int32_t> tokens_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<Decoder> decoder_;
@@ -132,10 +151,19 @@ TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
 
 TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
   cuda::DecoderCudaOptions options;
+  options.devices = devices_;
   options.kv_blocks = int64_t{1} << 24;
   const auto refused = cuda::load_decoder_cuda(*checkpoint_, options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  for (const int32_t device : devices_) {
+    EXPECT_NE(refused.status().message().find("cuda:" + std::to_string(device) + ": weights"),
+              std::string::npos)
+        << refused.status().message();
+  }
+  options.kv_blocks = 1;
+  options.devices.back() = 63;
+  EXPECT_EQ(cuda::load_decoder_cuda(*checkpoint_, options).status().code(), StatusCode::kNotFound);
   Step step;
   const std::vector<int32_t> table = blocks();
   step.sequences.push_back({table.data()});
@@ -143,8 +171,12 @@ TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
   EXPECT_EQ(decoder_->forward(step).code(), StatusCode::kInvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DecoderCuda, testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& the) { return the.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, DecoderCuda,
+                         testing::Combine(testing::Values(1, 2), testing::ValuesIn(kCases)),
+                         [](const auto& the) {
+                           return std::get<1>(the.param).name + std::string("_on_") +
+                                  std::to_string(std::get<0>(the.param));
+                         });
 
 }  // namespace
 }  // namespace forerun

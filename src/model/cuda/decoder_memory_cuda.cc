@@ -1,33 +1,66 @@
-#include "model/cuda/decoder_weights_cuda.h"
+#include <string>
+
+#include "model/cuda/fused_linear_cuda.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
 
 namespace forerun::cuda {
+namespace {
 
-DecoderCudaMemory estimate_decoder_cuda_memory(const Checkpoint& checkpoint) {
+Result<int64_t> bytes_of(const Checkpoint& checkpoint, const FusedLinear& linear) {
+  if (linear.outputs == 0) return int64_t{0};
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
+                           find_sources(checkpoint, linear));
+  FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(linear, sources));
+  return static_cast<int64_t>(plan.weight_bytes());
+}
+
+Result<int64_t> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout) {
   const ModelConfig& config = checkpoint.config();
-  DecoderCudaMemory memory;
-  // Layers that the int4 kernels do not take become bf16.
-  const bool widens = config.quantization.kind == QuantizationConfig::Kind::kAwq &&
-                      config.quantization.group_size != kInt4Group;
-  for (const RawTensor& tensor : checkpoint.tensors()) {
-    const auto bytes = static_cast<int64_t>(tensor.bytes.size());
-    const bool nibbles = tensor.dtype == DType::kI32 && tensor.name.ends_with(".qweight");
-    memory.weight_bytes += tensor.dtype == DType::kF32 ? bytes / 2
-                           : widens && nibbles         ? 4 * bytes
-                                                       : bytes;
-  }
+  int64_t bytes = int64_t{config.vocab_size} * config.hidden_size * 2;  // the embedding
+  const FusedLinear head = head_linear(config, layout);
   if (config.tied_embeddings) {
-    memory.weight_bytes += int64_t{config.vocab_size} * config.hidden_size * 2;
+    bytes += head.outputs * config.hidden_size * 2;
+  } else {
+    FORERUN_ASSIGN_OR_RETURN(const int64_t of_head, bytes_of(checkpoint, head));
+    bytes += of_head;
   }
-  const QkvLayout qkv = qkv_layout(config);
-  const int64_t widths = 2 * int64_t{config.hidden_size} + 3 * int64_t{qkv.width} +
-                         config.intermediate_size + 2 * int64_t{config.vocab_size};
-  memory.buffer_bytes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +
-                        kMostPassRows * widths * 2 + (int64_t{512} << 20);
-  const PagedKvCuda layer{.num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim};
-  memory.kv_block_bytes = config.num_layers * layer.layer_bytes();
-  return memory;
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    const LayerLinears linears =
+        layer_linears(config, layout, "model.layers." + std::to_string(layer) + ".");
+    for (const FusedLinear* linear : {&linears.qkv, &linears.o, &linears.gate_up, &linears.down}) {
+      FORERUN_ASSIGN_OR_RETURN(const int64_t of_layer, bytes_of(checkpoint, *linear));
+      bytes += of_layer;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
+                                                                    const ShardPlan& plan) {
+  // The context of the process, kernels, graphs, and what allocations are rounded up by.
+  constexpr int64_t kRest = int64_t{512} << 20;
+  const ModelConfig& config = checkpoint.config();
+  std::vector<DecoderCudaMemory> memories;
+  for (const DeviceShard& part : plan.devices) {
+    const ShardLayoutCuda layout = shard_layout_cuda(config, part);
+    DecoderCudaMemory& memory = memories.emplace_back();
+    FORERUN_ASSIGN_OR_RETURN(memory.weight_bytes, weight_bytes(checkpoint, layout));
+    const int64_t widths = 2 * int64_t{config.hidden_size} + layout.qkv_width +
+                           int64_t{layout.num_heads} * padded_head_dim_cuda(config.head_dim) +
+                           layout.attended_stride + layout.mlp_in.total +
+                           2 * layout.logits_stride();
+    // bf16 from every rank, to two mailboxes.
+    const int64_t mailboxes =
+        plan.degree() == 1 ? 0 : int64_t{4} * kMostPassRows * config.hidden_size * plan.degree();
+    memory.buffer_bytes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +
+                          kMostPassRows * widths * 2 + mailboxes + kRest;
+    const PagedKvCuda layer{.num_kv_heads = layout.num_kv_heads, .head_dim = config.head_dim};
+    memory.kv_block_bytes = config.num_layers * layer.layer_bytes();
+  }
+  return memories;
 }
 
 }  // namespace forerun::cuda

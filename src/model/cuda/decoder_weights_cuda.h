@@ -1,5 +1,5 @@
-// The weights of a decoder on a GPU, in the formats its kernels read: Q, K and V are one linear
-// layer, gate and up another.
+// The weights of one GPU's part of a decoder, in the formats its kernels read: Q, K and V are one
+// linear layer, gate and up another.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "device/cuda/cuda_memory.h"
 #include "forerun/status.h"
 #include "kernels/linear/linear_cuda.h"
+#include "model/cuda/shard_layout_cuda.h"
 
 namespace forerun::cuda {
 
@@ -17,28 +18,22 @@ struct LayerWeightsCuda {
   LinearWeightCuda qkv, o, gate_up, down;
   DeviceBuffer input_norm, post_attention_norm;  // f32 [hidden]
   DeviceBuffer q_norm, k_norm;                   // f32 [head_dim], or empty
-  DeviceBuffer qkv_bias, o_bias, down_bias;      // bf16 [outputs], or empty
+  // bf16 [outputs], or empty; those of o and down are whole on every GPU, for the sum of all.
+  DeviceBuffer qkv_bias, o_bias, down_bias;
 };
-
-// Where K and V begin among the outputs of the fused layer: each part starts at a whole tile.
-struct QkvLayout {
-  int32_t k_offset = 0;
-  int32_t v_offset = 0;
-  int32_t width = 0;
-};
-QkvLayout qkv_layout(const ModelConfig& config);
 
 struct DecoderWeightsCuda {
-  DeviceBuffer embedding;  // bf16 [vocab][hidden]
+  DeviceBuffer embedding;  // bf16 [vocab][hidden], whole on every GPU
   std::vector<LayerWeightsCuda> layers;
   DeviceBuffer final_norm;  // f32 [hidden]
-  LinearWeightCuda head;    // [live vocabulary][hidden]
+  LinearWeightCuda head;    // [rows of the part][hidden]
 };
 
-// Onto the current device. AWQ layers of group 128 stay int4, everything else becomes bf16.
-// `live_vocab`: rows of the head that are ever needed. `progress` gets the fraction done.
+// The part of a GPU, onto the current device. AWQ layers of group 128 stay int4, everything else
+// becomes bf16. Layers of which the part has nothing stay empty, except that o and down then are
+// zeros. `progress` gets the fraction done; it may be empty.
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
-                                                     int32_t live_vocab,
+                                                     const ShardLayoutCuda& layout,
                                                      const std::function<void(double)>& progress);
 
 }  // namespace forerun::cuda

@@ -5,16 +5,18 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "forerun/status.h"
 #include "model/decoder.h"
+#include "model/shard_plan.h"
 
 namespace forerun::cuda {
 
 struct DecoderCudaOptions {
-  int32_t device = 0;
-  int64_t kv_blocks = 0;  // capacity, in blocks of kKvBlockTokens
+  std::vector<int32_t> devices = {0};  // by rank, each once; several hold a part of it each
+  int64_t kv_blocks = 0;               // capacity, in blocks of kKvBlockTokens
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
@@ -29,12 +31,14 @@ struct DecoderCudaOptions {
 Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
                                                    DecoderCudaOptions options);
 
-// What the decoder takes of the GPU beside the cache, in bytes, and a block of the cache.
+// What one GPU's part takes of it beside the cache, in bytes, and a block of its cache.
 struct DecoderCudaMemory {
   int64_t weight_bytes = 0;
   int64_t buffer_bytes = 0;
   int64_t kv_block_bytes = 0;
 };
-DecoderCudaMemory estimate_decoder_cuda_memory(const Checkpoint& checkpoint);
+// By rank. Fails as the load does, on a shape that the kernels do not take.
+Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
+                                                                    const ShardPlan& plan);
 
 }  // namespace forerun::cuda

@@ -1,5 +1,6 @@
 #include "model/cuda/shard_cuda.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -19,12 +20,8 @@ int32_t pass_bucket(int32_t rows) {
 PagedKvCuda ShardCuda::layer_kv(size_t layer_idx) const {
   return {.data = kv_.data() + static_cast<int64_t>(layer_idx) * layer_kv_bytes_,
           .block_stride_bytes = kv_block_bytes(),
-          .num_kv_heads = config_.num_kv_heads,
+          .num_kv_heads = layout_.num_kv_heads,
           .head_dim = config_.head_dim};
-}
-
-int64_t ShardCuda::logits_stride() const {
-  return (num_tokens() + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
 }
 
 Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
@@ -39,23 +36,23 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
   std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
   FORERUN_ASSIGN_OR_RETURN(shard->weights_,
-                           load_decoder_weights_cuda(checkpoint, options.live_vocab, progress));
+                           load_decoder_weights_cuda(checkpoint, shard->layout_, progress));
   FORERUN_RETURN_IF_ERROR(shard->allocate(options.kv_blocks));
   return shard;
 }
 
 Status ShardCuda::allocate(int64_t kv_blocks) {
-  qkv_ = qkv_layout(config_);
   layer_kv_bytes_ = layer_kv(0).layer_bytes();
   int multiprocessors = 0;
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
       "asking for the number of multiprocessors");
-  const int parts = query_parts(config_.num_heads, config_.num_kv_heads);
+  // Of a part without heads: what one key/value head would ask for, so that nothing is empty.
+  const int32_t kv_heads = std::max(layout_.num_kv_heads, 1);
+  const int32_t heads = kv_heads * (config_.num_heads / config_.num_kv_heads);
   const int64_t partial_bytes =
-      partial_floats(config_.num_heads, config_.num_kv_heads, config_.head_dim) *
-      static_cast<int64_t>(sizeof(float));
-  shape_ = {.kv_parts = config_.num_kv_heads * parts,
+      partial_floats(heads, kv_heads, config_.head_dim) * static_cast<int64_t>(sizeof(float));
+  shape_ = {.kv_parts = kv_heads * query_parts(heads, kv_heads),
             .head_dim = config_.head_dim,
             .multiprocessors = multiprocessors,
             .most_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
@@ -76,14 +73,14 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
       {&step_, kStepBytesCuda, "the data of a step", true},
       {&hidden_, rows_of(config_.hidden_size), "activations", true},
       {&normalized_, rows_of(config_.hidden_size), "activations", true},
-      {&qkv_out_, rows_of(qkv_.width), "activations", true},
-      {&q_, rows_of(config_.num_heads * padded_dim), "activations", true},
-      {&attended_, rows_of(int64_t{config_.num_heads} * config_.head_dim), "activations", true},
-      {&mlp_, rows_of(config_.intermediate_size), "activations", true},
+      {&qkv_out_, rows_of(layout_.qkv_width), "activations", true},
+      {&q_, rows_of(layout_.num_heads * padded_dim), "activations", true},
+      {&attended_, rows_of(layout_.attended_stride), "activations", true},
+      {&mlp_, rows_of(layout_.mlp_in.total), "activations", true},
       {&partials_, static_cast<size_t>(kPartialBytesCuda), "partial results of attention", false},
       {&arrivals_, arrivals, "flags of attention", true},
-      {&logits_, static_cast<size_t>(kMostPassRows * logits_stride()) * sizeof(float), "logits",
-       true},
+      {&logits_, static_cast<size_t>(kMostPassRows * layout_.logits_stride()) * sizeof(float),
+       "logits", true},
   };
   for (const auto& [buffer, bytes, purpose, clear] : buffers) {
     FORERUN_ASSIGN_OR_RETURN(*buffer, DeviceBuffer::allocate(bytes, purpose));
@@ -109,14 +106,16 @@ Status ShardCuda::prepare(const PassKeyCuda& key) {
   return {};
 }
 
-Status ShardCuda::launch(const PassKeyCuda& key, float* logits, int32_t wanted) {
+Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits) {
   last_graph_ = &graphs_.at(key);
   FORERUN_RETURN_IF_ERROR(last_graph_->launch(stream_));
-  if (wanted == 0) return {};
+  if (logits.num_rows == 0 || !layout_.has_head()) return {};
+  const auto bytes = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
   FORERUN_CUDA_RETURN_IF_ERROR(
-      cudaMemcpyAsync(logits, logits_.data(),
-                      static_cast<size_t>(wanted * logits_stride()) * sizeof(float),
-                      cudaMemcpyDeviceToHost, stream_.get()),
+      cudaMemcpy2DAsync(logits.rows + layout_.part.vocab.begin, bytes(logits.stride),
+                        logits_.data(), bytes(layout_.logits_stride()), bytes(layout_.num_tokens),
+                        static_cast<size_t>(logits.num_rows), cudaMemcpyDeviceToHost,
+                        stream_.get()),
       "copying logits");
   return {};
 }
@@ -131,6 +130,7 @@ Status ShardCuda::finish() {
 }
 
 Status ShardCuda::move_kv(std::span<const KvMoveCuda> moves) {
+  if (!layout_.has_heads()) return {};
   return move_kv_cuda(layer_kv(0), config_.num_layers, layer_kv_bytes_, moves, stream_.get());
 }
 

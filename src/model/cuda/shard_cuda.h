@@ -14,8 +14,10 @@
 #include "checkpoint/checkpoint.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/cuda/peer_mailboxes.h"
 #include "kernels/attention/attention_cuda.h"
 #include "model/cuda/decoder_weights_cuda.h"
+#include "model/cuda/shard_layout_cuda.h"
 #include "model/cuda/step_block_cuda.h"
 
 namespace forerun::cuda {
@@ -34,32 +36,43 @@ int32_t pass_bucket(int32_t rows);
 
 struct ShardCudaOptions {
   int32_t device = 0;
+  DeviceShard part;
   int64_t kv_blocks = 0;
-  int32_t live_vocab = 0;
   const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
+  const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
+};
+
+// Where a pass leaves the logits of its rows that want them: f32 [rows][stride], page-locked; every
+// shard writes its own tokens' columns.
+struct HostLogits {
+  float* rows = nullptr;
+  int64_t stride = 0;
+  int32_t num_rows = 0;
 };
 
 class ShardCuda {
  public:
-  // `options.step` must outlive the shard. `progress` gets the fraction of the weights loaded.
+  // `options.step` and `options.peers` must outlive the shard. `progress` gets the fraction of the
+  // weights loaded.
   static Result<std::unique_ptr<ShardCuda>> load(const Checkpoint& checkpoint,
                                                  const ShardCudaOptions& options,
                                                  const std::function<void(double)>& progress);
 
   Status use() const;  // makes its GPU the calling thread's
   const StepShapeCuda& shape() const { return shape_; }
+  const ShardLayoutCuda& layout() const { return layout_; }
   int64_t kv_block_bytes() const { return config_.num_layers * layer_kv_bytes_; }
-  // Tokens of the vocabulary that it answers for, and floats between two rows of its logits.
-  int64_t num_tokens() const { return weights_.head.plan().out_features; }
-  int64_t logits_stride() const;
 
   // A pass: prepare() makes its graph, where there is none yet; launch() submits it, for the step
-  // that lies in the mapped memory, and the copy of the first `wanted` rows of logits to `logits`
-  // [wanted][logits_stride()], page-locked; finish() waits for both.
+  // that lies in the mapped memory, and the copy of its logits; finish() waits for both. In a group
+  // all shards prepare the same pass before any launches it: the kernels of one wait for those of
+  // the others, and meanwhile nobody may build a graph.
   bool is_prepared(const PassKeyCuda& key) const { return graphs_.contains(key); }
   Status prepare(const PassKeyCuda& key);
-  Status launch(const PassKeyCuda& key, float* logits, int32_t wanted);
+  Status launch(const PassKeyCuda& key, const HostLogits& logits);
   Status finish();
+  // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
+  const float* device_logits() const { return logits_.as<float>(); }
 
   // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
   Status move_kv(std::span<const KvMoveCuda> moves);
@@ -73,20 +86,24 @@ class ShardCuda {
       : config_(config),
         device_(options.device),
         pinned_step_(options.step),
+        peers_(options.peers),
+        layout_(shard_layout_cuda(config, options.part)),
         stream_(std::move(stream)) {}
   Status allocate(int64_t kv_blocks);
   // Submit all kernels of a pass (shard_pass_cuda.cc).
   Status submit(const PassKeyCuda& key);
   Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
+  Status submit_attention(size_t layer_idx, const PassKeyCuda& key);
   Status submit_head(const PassKeyCuda& key);
   PagedKvCuda layer_kv(size_t layer_idx) const;
 
   ModelConfig config_;
   int32_t device_;
   const std::byte* pinned_step_;
+  const PeerMailboxes* peers_;
+  const ShardLayoutCuda layout_;
   Stream stream_;
   DecoderWeightsCuda weights_;
-  QkvLayout qkv_;
   StepShapeCuda shape_;
   std::map<PassKeyCuda, Graph> graphs_;
   const Graph* last_graph_ = nullptr;
@@ -97,7 +114,7 @@ class ShardCuda {
   // Activations of a pass, bf16: [kMostPassRows][..].
   DeviceBuffer hidden_, normalized_, qkv_out_, q_, attended_, mlp_;
   DeviceBuffer partials_, arrivals_;
-  DeviceBuffer logits_;  // f32 [kMostPassRows][logits_stride()]
+  DeviceBuffer logits_;  // f32 [kMostPassRows][layout_.logits_stride()]
   PinnedBuffer failed_;  // a word that kernels set
 };
 

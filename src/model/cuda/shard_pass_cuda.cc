@@ -10,8 +10,6 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const int32_t rows = key.rows;
   const LayerWeightsCuda& layer = weights_.layers[layer_idx];
   const int64_t hidden = config_.hidden_size;
-  const int64_t q_width = int64_t{config_.num_heads} * config_.head_dim;
-  const auto* const step = reinterpret_cast<const AttentionStepCuda*>(step_.data());
   const auto bf16 = [](const DeviceBuffer& buffer) { return buffer.as<__nv_bfloat16>(); };
   const cudaStream_t stream = stream_.get();
 
@@ -24,57 +22,80 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                           .eps = config_.rms_norm_eps},
                          stream);
   };
-  // x += W * input
-  const auto add_linear = [&](const LinearWeightCuda& weight, const DeviceBuffer& input,
-                              int64_t width, const DeviceBuffer& bias) {
+  // x += W * input, of all GPUs
+  const auto add_linear = [&](const LinearWeightCuda& weight, const __nv_bfloat16* input,
+                              int64_t input_stride, const DeviceBuffer& bias, int mailbox) {
     return linear_cuda(weight,
-                       {.input = bf16(input),
-                        .input_stride = width,
+                       {.input = input,
+                        .input_stride = input_stride,
                         .output = bf16(hidden_),
                         .output_stride = hidden,
                         .rows = rows,
-                        .bias = bias.data() == nullptr ? nullptr : bf16(bias),
-                        .residual = bf16(hidden_)},
+                        .bias = bf16(bias),
+                        .residual = bf16(hidden_),
+                        .reduce = peers_,
+                        .mailbox = mailbox},
                        stream);
   };
 
-  FORERUN_RETURN_IF_ERROR(normalize(layer.input_norm));
-  FORERUN_RETURN_IF_ERROR(
-      linear_cuda(layer.qkv,
-                  {.input = bf16(normalized_),
-                   .input_stride = hidden,
-                   .output = bf16(qkv_out_),
-                   .output_stride = qkv_.width,
-                   .rows = rows,
-                   .bias = layer.qkv_bias.data() == nullptr ? nullptr : bf16(layer.qkv_bias)},
-                  stream));
+  if (layout_.has_heads()) {
+    FORERUN_RETURN_IF_ERROR(normalize(layer.input_norm));
+    FORERUN_RETURN_IF_ERROR(linear_cuda(layer.qkv,
+                                        {.input = bf16(normalized_),
+                                         .input_stride = hidden,
+                                         .output = bf16(qkv_out_),
+                                         .output_stride = layout_.qkv_width,
+                                         .rows = rows,
+                                         .bias = bf16(layer.qkv_bias)},
+                                        stream));
+    FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
+  }
+  FORERUN_RETURN_IF_ERROR(add_linear(layer.o, bf16(attended_) + layout_.attended_offset,
+                                     layout_.attended_stride, layer.o_bias, /*mailbox=*/0));
+  if (layout_.has_mlp()) {
+    FORERUN_RETURN_IF_ERROR(normalize(layer.post_attention_norm));
+    FORERUN_RETURN_IF_ERROR(linear_cuda(layer.gate_up,
+                                        {.input = bf16(normalized_),
+                                         .input_stride = hidden,
+                                         .output = bf16(mlp_),
+                                         .output_stride = layout_.mlp_in.total,
+                                         .rows = rows,
+                                         .gated = true},
+                                        stream));
+  }
+  return add_linear(layer.down, bf16(mlp_), layout_.mlp_in.total, layer.down_bias, /*mailbox=*/1);
+}
+
+Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
+  const LayerWeightsCuda& layer = weights_.layers[layer_idx];
+  const auto* const step = reinterpret_cast<const AttentionStepCuda*>(step_.data());
   const PagedKvCuda kv = layer_kv(layer_idx);
   if (key.mode != AttentionMode::kFused) {
     FORERUN_RETURN_IF_ERROR(rope_append_cuda({.step = step,
-                                              .qkv = bf16(qkv_out_),
-                                              .qkv_stride = qkv_.width,
-                                              .k_offset = qkv_.k_offset,
-                                              .v_offset = qkv_.v_offset,
-                                              .q = bf16(q_),
-                                              .num_heads = config_.num_heads,
-                                              .rows = rows,
+                                              .qkv = qkv_out_.as<__nv_bfloat16>(),
+                                              .qkv_stride = layout_.qkv_width,
+                                              .k_offset = layout_.k_offset,
+                                              .v_offset = layout_.v_offset,
+                                              .q = q_.as<__nv_bfloat16>(),
+                                              .num_heads = layout_.num_heads,
+                                              .rows = key.rows,
                                               .kv = kv,
                                               .q_norm = layer.q_norm.as<float>(),
                                               .k_norm = layer.k_norm.as<float>(),
                                               .eps = config_.rms_norm_eps},
-                                             stream));
+                                             stream_.get()));
   }
   const int64_t flags = int64_t{kMostPassRows} * shape_.kv_parts;
-  FORERUN_RETURN_IF_ERROR(attention_cuda(
+  return attention_cuda(
       {.step = step,
-       .q = bf16(q_),
-       .qkv = bf16(qkv_out_),
-       .qkv_stride = qkv_.width,
-       .k_offset = qkv_.k_offset,
-       .v_offset = qkv_.v_offset,
-       .attended = bf16(attended_),
-       .attended_stride = q_width,
-       .num_heads = config_.num_heads,
+       .q = q_.as<__nv_bfloat16>(),
+       .qkv = qkv_out_.as<__nv_bfloat16>(),
+       .qkv_stride = layout_.qkv_width,
+       .k_offset = layout_.k_offset,
+       .v_offset = layout_.v_offset,
+       .attended = attended_.as<__nv_bfloat16>(),
+       .attended_stride = layout_.attended_stride,
+       .num_heads = layout_.num_heads,
        .kv = kv,
        .window = config_.sliding_window[layer_idx],
        .partials = partials_.as<float>(),
@@ -84,18 +105,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
        .early = layer_idx > 0,
        .mode = key.mode,
        .long_contexts = key.long_contexts},
-      stream));
-  FORERUN_RETURN_IF_ERROR(add_linear(layer.o, attended_, q_width, layer.o_bias));
-  FORERUN_RETURN_IF_ERROR(normalize(layer.post_attention_norm));
-  FORERUN_RETURN_IF_ERROR(linear_cuda(layer.gate_up,
-                                      {.input = bf16(normalized_),
-                                       .input_stride = hidden,
-                                       .output = bf16(mlp_),
-                                       .output_stride = config_.intermediate_size,
-                                       .rows = rows,
-                                       .gated = true},
-                                      stream));
-  return add_linear(layer.down, mlp_, config_.intermediate_size, layer.down_bias);
+      stream_.get());
 }
 
 Status ShardCuda::submit(const PassKeyCuda& key) {
@@ -116,7 +126,7 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
   for (size_t layer_idx = 0; layer_idx < weights_.layers.size(); ++layer_idx) {
     FORERUN_RETURN_IF_ERROR(submit_layer(layer_idx, key));
   }
-  return key.wanted == 0 ? Status() : submit_head(key);
+  return key.wanted == 0 || !layout_.has_head() ? Status() : submit_head(key);
 }
 
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
@@ -133,7 +143,7 @@ Status ShardCuda::submit_head(const PassKeyCuda& key) {
                      {.input = normalized_.as<__nv_bfloat16>(),
                       .input_stride = config_.hidden_size,
                       .output_f32 = logits_.as<float>(),
-                      .output_stride = logits_stride(),
+                      .output_stride = layout_.logits_stride(),
                       .rows = key.wanted},
                      stream_.get());
 }

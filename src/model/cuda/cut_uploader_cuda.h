@@ -1,0 +1,43 @@
+// Brings parts of a checkpoint's matrices to a GPU's memory, through page-locked memory and in
+// portions: the file is read while the bus carries what came before.
+//
+// With the GPU current that it was created for; from one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_stream.h"
+#include "forerun/status.h"
+#include "model/cuda/matrix_cut.h"
+
+namespace forerun::cuda {
+
+class CutUploader {
+ public:
+  // `stream` must outlive it.
+  static Result<CutUploader> create(const Stream* stream);
+
+  // The cut, dense, in the order of the stream: `cut`'s tensor has been read when this returns, the
+  // bytes are there for what is submitted next.
+  Status upload(const MatrixCut& cut, std::byte* to);
+  // To memory of its own, one of kPlaces; until something is brought to the same place.
+  static constexpr size_t kPlaces = 3;
+  Result<const std::byte*> bring(const MatrixCut& cut, size_t place);
+
+ private:
+  struct Portion {
+    PinnedBuffer memory;
+    Event copied;
+  };
+  explicit CutUploader(const Stream* stream, Portion first, Portion second)
+      : stream_(stream), portions_{std::move(first), std::move(second)} {}
+
+  const Stream* stream_;
+  std::array<Portion, 2> portions_;
+  size_t next_ = 0;
+  std::array<DeviceBuffer, kPlaces> places_;
+};
+
+}  // namespace forerun::cuda

@@ -1,0 +1,51 @@
+// Which modules of a checkpoint make up each linear layer of a GPU's part, and in which format.
+// Host arithmetic only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "forerun/status.h"
+#include "kernels/linear/linear_cuda.h"
+#include "kernels/linear/linear_plan_cuda.h"
+#include "model/cuda/linear_source.h"
+#include "model/cuda/shard_layout_cuda.h"
+
+namespace forerun::cuda {
+
+// A module whose outputs go into a weight from `first_output` on.
+struct FusedPart {
+  std::string module;
+  Cut out;
+  OutputPlacement placement = OutputPlacement::kPlain;
+  int64_t first_output = 0;
+};
+
+struct FusedLinear {
+  std::vector<FusedPart> parts;
+  Cut in;
+  int64_t outputs = 0;  // 0: the part has nothing of the layer
+
+  // Without inputs of its own a weight is all zeros.
+  bool all_zero() const { return in.from.size() == 0; }
+};
+
+struct LayerLinears {
+  FusedLinear qkv, o, gate_up, down;
+};
+// `prefix`: "model.layers.3.".
+LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
+                           const std::string& prefix);
+// Of its own rows; with tied embeddings a copy of theirs, not to be looked up as a module.
+FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout);
+
+// The layer's modules in the checkpoint.
+Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
+                                               const FusedLinear& linear);
+// Int4 where all modules can be, else bf16.
+Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources);
+
+}  // namespace forerun::cuda

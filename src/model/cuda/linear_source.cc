@@ -1,0 +1,118 @@
+#include "model/cuda/linear_source.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <span>
+
+#include "base/dtype.h"
+#include "checkpoint/float_tensor.h"
+#include "kernels/linear/linear.h"
+#include "kernels/linear/linear_plan_cuda.h"
+
+namespace forerun::cuda {
+namespace {
+
+constexpr int64_t kWord = 8;  // values of a packed word
+
+// In units of several elements.
+Cut in_units(const Cut& cut, int64_t unit) {
+  return {.from = {cut.from.begin / unit, cut.from.end / unit},
+          .lead = cut.lead / unit,
+          .total = cut.total / unit};
+}
+
+bool aligned(const Cut& cut, int64_t unit) {
+  return cut.from.begin % unit == 0 && cut.from.end % unit == 0 && cut.lead % unit == 0 &&
+         cut.total % unit == 0;
+}
+
+Cut exactly(ShardRange from) { return {.from = from, .lead = 0, .total = from.size()}; }
+
+template <class T>
+std::vector<T> copied(const MatrixCut& cut) {
+  std::vector<T> values(cut.bytes() / sizeof(T));
+  cut.copy_rows(0, cut.rows.total, reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+}  // namespace
+
+Result<LinearSource> LinearSource::find(const Checkpoint& checkpoint, const std::string& module) {
+  LinearSource source;
+  if (checkpoint.config().quantization.kind == QuantizationConfig::Kind::kAwq) {
+    auto awq = find_awq_tensors(checkpoint, module);
+    if (awq.ok()) {
+      source.awq_ = *awq;
+      return source;
+    }
+    if (awq.status().code() != StatusCode::kNotFound) return awq.status();
+  }
+  FORERUN_ASSIGN_OR_RETURN(source.plain_, require_tensor(checkpoint, module + ".weight"));
+  FORERUN_RETURN_IF_ERROR(check_float(*source.plain_));
+  return source;
+}
+
+bool LinearSource::packs_as_int4(const Cut& out, const Cut& in, int64_t step) const {
+  return awq_ && awq_->group_size == kInt4Group && awq_->scales->dtype == DType::kF16 &&
+         aligned(in, kInt4Group) && aligned(out, kWord) && out.total % step == 0;
+}
+
+LinearSource::Int4 LinearSource::int4(const Cut& out, const Cut& in) const {
+  return {.qweight = {.tensor = awq_->qweight, .rows = in, .columns = in_units(out, kWord)},
+          .qzeros = {.tensor = awq_->qzeros,
+                     .rows = in_units(in, kInt4Group),
+                     .columns = in_units(out, kWord)},
+          .scales = {.tensor = awq_->scales, .rows = in_units(in, kInt4Group), .columns = out}};
+}
+
+Result<LinearSource::Bf16> LinearSource::bf16_part(const Cut& out, const Cut& in) const {
+  Bf16 part;
+  part.cut = {.tensor = plain_, .rows = out, .columns = in, .as_bf16 = true};
+  if (plain_ != nullptr) return part;
+  // What the CPU's kernels make of the integers, rounded. The part may begin or end within a group:
+  // its scale then serves smaller groups; and within a word of outputs.
+  FORERUN_RETURN_IF_ERROR(check_float(*awq_->scales));
+  const ShardRange words{out.from.begin / kWord, (out.from.end + kWord - 1) / kWord};
+  const int64_t group = std::gcd(awq_->group_size, std::gcd(in.from.begin, in.from.size()));
+  const int64_t groups = in.from.size() / group;
+  const int64_t outputs = words.size() * kWord;
+  std::vector<int32_t> zeros;
+  std::vector<float> scales(static_cast<size_t>(groups * outputs));
+  for (int64_t index = 0; index < groups; ++index) {
+    const int64_t stored = (in.from.begin + index * group) / awq_->group_size;
+    const std::vector<int32_t> row = copied<int32_t>(
+        {.tensor = awq_->qzeros, .rows = exactly({stored, stored + 1}), .columns = exactly(words)});
+    zeros.insert(zeros.end(), row.begin(), row.end());
+    widen(*awq_->scales, stored * awq_->out_features + words.begin * kWord, outputs,
+          scales.data() + index * outputs);
+  }
+  const std::vector<int32_t> qweight = copied<int32_t>(
+      {.tensor = awq_->qweight, .rows = exactly(in.from), .columns = exactly(words)});
+  const LinearWeight packed = LinearWeight::from_awq(
+      MatrixView<const int32_t>(qweight.data(), {in.from.size(), words.size()}),
+      MatrixView<const int32_t>(zeros.data(), {groups, words.size()}),
+      MatrixView<const float>(scales.data(), {groups, outputs}), group);
+  std::vector<float> wide(static_cast<size_t>(outputs * in.from.size()));
+  packed.dequantize(0, MatrixView<float>(wide.data(), {outputs, in.from.size()}));
+  part.converted.resize(wide.size());
+  std::transform(wide.begin(), wide.end(), part.converted.begin(),
+                 [](float value) { return to_bf16(value); });
+  part.tensor =
+      std::make_unique<RawTensor>(RawTensor{.name = awq_->qweight->name,
+                                            .dtype = DType::kBf16,
+                                            .shape = {outputs, in.from.size()},
+                                            .bytes = std::as_bytes(std::span(part.converted))});
+  const int64_t skipped = out.from.begin - words.begin * kWord;
+  part.cut.tensor = part.tensor.get();
+  part.cut.rows.from = {skipped, skipped + out.from.size()};
+  part.cut.columns.from = {0, in.from.size()};
+  return part;
+}
+
+std::vector<const RawTensor*> LinearSource::tensors() const {
+  if (plain_ != nullptr) return {plain_};
+  return {awq_->qweight, awq_->qzeros, awq_->scales};
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,51 @@
+// A linear layer of a checkpoint, and the part of it that a GPU holds, as the kernels' packing
+// takes it. Host memory only.
+//
+// Thread rules: const methods may be called from many threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "forerun/status.h"
+#include "model/cuda/matrix_cut.h"
+
+namespace forerun::cuda {
+
+class LinearSource {
+ public:
+  // `module`: its name without ".weight". The checkpoint must outlive the source.
+  static Result<LinearSource> find(const Checkpoint& checkpoint, const std::string& module);
+
+  // Whether the int4 kernels take the part as it is stored. `step`: what its outputs must be a
+  // multiple of.
+  bool packs_as_int4(const Cut& out, const Cut& in, int64_t step) const;
+
+  // Only where packs_as_int4(): AutoAWQ's tensors, [in][out / 8], [in / 128][out / 8] and
+  // [in / 128][out].
+  struct Int4 {
+    MatrixCut qweight, qzeros, scales;
+  };
+  Int4 int4(const Cut& out, const Cut& in) const;
+
+  // bf16 [out][in], whatever the format.
+  struct Bf16 {
+    MatrixCut cut;
+    std::vector<bf16> converted;        // where it is not stored as floats; `cut` looks into it
+    std::unique_ptr<RawTensor> tensor;  // of `converted`
+  };
+  Result<Bf16> bf16_part(const Cut& out, const Cut& in) const;
+
+  // Those that it is stored in.
+  std::vector<const RawTensor*> tensors() const;
+
+ private:
+  const RawTensor* plain_ = nullptr;  // or
+  std::optional<AwqTensors> awq_;
+};
+
+}  // namespace forerun::cuda

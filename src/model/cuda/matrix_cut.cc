@@ -1,0 +1,43 @@
+#include "model/cuda/matrix_cut.h"
+
+#include <cstring>
+#include <vector>
+
+#include "base/dtype.h"
+#include "checkpoint/float_tensor.h"
+
+namespace forerun::cuda {
+
+size_t MatrixCut::element_bytes() const {
+  return as_bf16 ? sizeof(bf16) : dtype_bytes(tensor->dtype);
+}
+
+void MatrixCut::copy_rows(int64_t first, int64_t count, std::byte* to) const {
+  const int64_t width = tensor->shape[1];
+  const size_t element = element_bytes();
+  const size_t lead = static_cast<size_t>(columns.lead) * element;
+  const size_t inner = static_cast<size_t>(columns.from.size()) * element;
+  const bool converts = as_bf16 && tensor->dtype != DType::kBf16;
+  std::vector<float> wide(converts ? static_cast<size_t>(columns.from.size()) : 0);
+  for (int64_t row = first; row < first + count; ++row, to += row_bytes()) {
+    const int64_t source = row - rows.lead;
+    if (source < 0 || source >= rows.from.size()) {
+      std::memset(to, 0, row_bytes());
+      continue;
+    }
+    const int64_t begin = (rows.from.begin + source) * width + columns.from.begin;
+    std::memset(to, 0, lead);
+    std::memset(to + lead + inner, 0, row_bytes() - lead - inner);
+    if (!converts) {
+      std::memcpy(to + lead, tensor->bytes.data() + static_cast<size_t>(begin) * element, inner);
+      continue;
+    }
+    widen(*tensor, begin, columns.from.size(), wide.data());
+    for (size_t i = 0; i < wide.size(); ++i) {
+      const bf16 narrow = to_bf16(wide[i]);
+      std::memcpy(to + lead + i * sizeof(bf16), &narrow, sizeof(bf16));
+    }
+  }
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,247 @@
+// What each GPU of a group holds against what the CPU's devices hold, and how it lies: every
+// format, degrees 1 to 8. Needs no GPU: packing starts where this ends.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "checkpoint/testing.h"
+#include "model/cuda/fused_linear_cuda.h"
+#include "model/cuda/load_decoder_cuda.h"
+#include "model/decoder_weights.h"
+
+namespace forerun::cuda {
+namespace {
+
+struct Toy {
+  std::string name;
+  ToySpec spec;
+  bool int4 = false;  // everything but the head is packed as it is stored
+};
+
+std::vector<Toy> toys() {
+  ToySpec base;
+  base.num_layers = 1;
+  base.num_heads = 8;
+  base.num_kv_heads = 2;
+  base.head_dim = 32;
+  base.hidden_size = 128;
+  base.intermediate_size = 320;
+  base.vocab_size = 200;
+  base.dtype = DType::kBf16;
+  std::vector<Toy> all = {{"bf16", base}};
+  ToySpec spec = base;
+  spec.dtype = DType::kF16;
+  spec.num_heads = 7;  // of one KV head, which every GPU has a copy of
+  spec.num_kv_heads = 1;
+  spec.head_dim = 20;
+  all.push_back({"f16_seven_heads_of_20", spec});
+  spec.dtype = DType::kF32;
+  spec.tied = true;
+  all.push_back({"f32_tied", spec});
+  spec = base;
+  spec.quantization = ToySpec::Quantization::kAwq;
+  spec.dtype = DType::kF16;
+  all.push_back({"awq_group_32", spec});
+  spec.awq_group_size = -1;
+  spec.hidden_size = 64;
+  all.push_back({"awq_one_group", spec});
+  spec = base;
+  spec.quantization = ToySpec::Quantization::kAwq;
+  spec.awq_group_size = 128;
+  spec.dtype = DType::kF16;
+  spec.num_heads = 8;
+  spec.num_kv_heads = 4;
+  spec.head_dim = 128;
+  spec.intermediate_size = 1152;
+  all.push_back({"int4", spec, true});
+  return all;
+}
+
+using Matrix = std::vector<std::vector<float>>;
+
+Matrix dequantized(const LinearWeight& weight) {
+  const int64_t in = weight.in_features();
+  Matrix rows;
+  std::vector<float> row(static_cast<size_t>(in));
+  for (int64_t out = 0; out < weight.out_features(); ++out) {
+    weight.dequantize(out, MatrixView<float>(row.data(), {1, in}));
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+template <class T>
+std::vector<T> copied(const MatrixCut& cut) {
+  std::vector<T> values(cut.bytes() / sizeof(T));
+  // In two portions.
+  const int64_t first = cut.rows.total / 3;
+  auto* const to = reinterpret_cast<std::byte*>(values.data());
+  cut.copy_rows(0, first, to);
+  cut.copy_rows(first, cut.rows.total - first, to + static_cast<size_t>(first) * cut.row_bytes());
+  return values;
+}
+
+// The module as the packing kernels see it, [out.total][in.total].
+Matrix packed(const LinearSource& source, const Cut& out, const Cut& in, bool int4) {
+  if (int4) {
+    const LinearSource::Int4 cuts = source.int4(out, in);
+    const auto qweight = copied<int32_t>(cuts.qweight);
+    const auto qzeros = copied<int32_t>(cuts.qzeros);
+    const auto narrow = copied<f16>(cuts.scales);
+    std::vector<float> scales;
+    for (const f16 scale : narrow) scales.push_back(to_float(scale));
+    return dequantized(LinearWeight::from_awq(
+        MatrixView<const int32_t>(qweight.data(), {in.total, out.total / 8}),
+        MatrixView<const int32_t>(qzeros.data(), {in.total / 128, out.total / 8}),
+        MatrixView<const float>(scales.data(), {in.total / 128, out.total}), 128));
+  }
+  const auto part = source.bf16_part(out, in);
+  EXPECT_TRUE(part.ok()) << part.status().message();
+  const auto values = copied<bf16>(part->cut);
+  EXPECT_EQ(values.size(), static_cast<size_t>(out.total * in.total));
+  Matrix rows;
+  for (int64_t row = 0; row < out.total; ++row) {
+    auto& to = rows.emplace_back();
+    for (int64_t column = 0; column < in.total; ++column) {
+      to.push_back(to_float(values[static_cast<size_t>(row * in.total + column)]));
+    }
+  }
+  return rows;
+}
+
+// The CPU's part of a weight inside the frame of zeros that the cuts describe.
+Matrix framed(const LinearWeight& part, const Cut& out, const Cut& in, bool rounds) {
+  Matrix rows(static_cast<size_t>(out.total), std::vector<float>(static_cast<size_t>(in.total)));
+  if (out.from.size() == 0 || in.from.size() == 0) return rows;
+  const Matrix inner = dequantized(part);
+  EXPECT_EQ(part.in_features(), in.from.size());
+  for (int64_t row = 0; row < out.from.size(); ++row) {
+    for (int64_t column = 0; column < in.from.size(); ++column) {
+      const float value = inner[static_cast<size_t>(row)][static_cast<size_t>(column)];
+      rows[static_cast<size_t>(out.lead + row)][static_cast<size_t>(in.lead + column)] =
+          rounds ? round_to_bf16(value) : value;
+    }
+  }
+  return rows;
+}
+
+class ShardWeights : public testing::TestWithParam<size_t> {
+ protected:
+  void SetUp() override {
+    toy_ = toys()[GetParam()];
+    ASSERT_TRUE(write_toy_checkpoint(dir_.path(), toy_.spec).ok());
+    auto checkpoint = Checkpoint::open(dir_.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
+  }
+  // Each module of a fused layer against the CPU's weight of it.
+  void expect_same(const FusedLinear& linear, const std::vector<const LinearWeight*>& expected,
+                   bool int4) {
+    const auto sources = find_sources(*checkpoint_, linear);
+    ASSERT_TRUE(sources.ok()) << sources.status().message();
+    if (linear.outputs == 0) return;
+    const auto plan = plan_fused(linear, *sources);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->format == LinearFormat::kInt4Group128, int4 && !linear.all_zero());
+    if (linear.all_zero()) return;
+    for (size_t i = 0; i < linear.parts.size(); ++i) {
+      const FusedPart& part = linear.parts[i];
+      EXPECT_EQ(part.first_output % kTileOutputs, 0);
+      EXPECT_LE(part.first_output + part.out.total, linear.outputs);
+      EXPECT_TRUE(packed((*sources)[i], part.out, linear.in, int4) ==
+                  framed(*expected[i], part.out, linear.in, !int4))
+          << part.module;
+    }
+  }
+
+  Toy toy_;
+  TempDir dir_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+};
+
+TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
+  const ModelConfig& config = checkpoint_->config();
+  for (int32_t degree = 1; degree <= kMaxDegree; ++degree) {
+    const auto plan = make_shard_plan(config, degree, config.vocab_size);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    for (int32_t rank = 0; rank < degree; ++rank) {
+      SCOPED_TRACE("rank " + std::to_string(rank) + " of " + std::to_string(degree));
+      const DeviceShard& part = plan->devices[static_cast<size_t>(rank)];
+      const ShardLayoutCuda layout = shard_layout_cuda(config, part);
+      const auto cpu = load_decoder_weights(*checkpoint_, WeightOverride::kAsStored, part, {});
+      ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+      const LayerWeights& expected = cpu->layers[0];
+      const LayerLinears linears = layer_linears(config, layout, "model.layers.0.");
+      expect_same(linears.qkv, {&expected.q, &expected.k, &expected.v}, toy_.int4);
+      expect_same(linears.o, {&expected.o}, toy_.int4);
+      expect_same(linears.gate_up, {&expected.gate, &expected.up}, toy_.int4);
+      expect_same(linears.down, {&expected.down}, toy_.int4);
+      if (!config.tied_embeddings && layout.has_head()) {
+        expect_same(head_linear(config, layout), {&cpu->head}, false);
+      }
+      EXPECT_EQ(layout.head_out.from.begin, part.vocab.begin);
+      EXPECT_EQ(layout.num_tokens, part.vocab.size());
+    }
+  }
+}
+
+// What the kernels ask of addresses and widths.
+TEST_P(ShardWeights, LieWhereKernelsTakeThem) {
+  const ModelConfig& config = checkpoint_->config();
+  for (int32_t degree = 1; degree <= kMaxDegree; ++degree) {
+    const auto plan = make_shard_plan(config, degree, config.vocab_size);
+    for (const DeviceShard& part : plan->devices) {
+      const ShardLayoutCuda layout = shard_layout_cuda(config, part);
+      // Rows of activations begin at 16-byte vectors and hold all that o and down read.
+      EXPECT_EQ(layout.attended_offset % 8, 0);
+      EXPECT_EQ(layout.attended_stride % 8, 0);
+      EXPECT_LE(layout.attended_offset + layout.o_in.total, layout.attended_stride);
+      EXPECT_LE(int64_t{layout.num_heads} * config.head_dim, layout.attended_stride);
+      for (const Cut& in : {layout.o_in, layout.mlp_in}) {
+        EXPECT_GE(in.total, 32);
+        EXPECT_EQ(in.total % 32, 0);
+        EXPECT_LE(in.lead + in.from.size(), in.total);
+      }
+      EXPECT_GE(layout.mlp_in.total, layout.mlp_out.total);
+      // The heads that it owns are where attention puts their outputs.
+      EXPECT_EQ(layout.attended_offset + layout.o_in.lead, part.first_slot * config.head_dim);
+      EXPECT_EQ(layout.q_out.lead, part.first_slot * config.head_dim);
+      EXPECT_EQ(layout.has_heads(), part.heads.size() > 0);
+    }
+  }
+}
+
+TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
+  const ModelConfig& config = checkpoint_->config();
+  const auto needs = [&](int32_t degree) {
+    const auto plan = make_shard_plan(config, degree, config.vocab_size);
+    auto memory = estimate_decoder_cuda_memory(*checkpoint_, *plan);
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+    return std::move(*memory);
+  };
+  const DecoderCudaMemory whole = needs(1).front();
+  const int64_t embedding = int64_t{config.vocab_size} * config.hidden_size * 2;
+  for (const int32_t degree : {2, 4}) {
+    const std::vector<DecoderCudaMemory> parts = needs(degree);
+    ASSERT_EQ(parts.size(), static_cast<size_t>(degree));
+    int64_t sum = 0;
+    int64_t kv = 0;
+    for (const DecoderCudaMemory& part : parts) {
+      EXPECT_LT(part.weight_bytes, whole.weight_bytes);
+      EXPECT_GT(part.buffer_bytes, 0);
+      sum += part.weight_bytes - embedding;
+      kv += part.kv_block_bytes;
+    }
+    EXPECT_GE(sum, whole.weight_bytes - embedding);  // copies of KV heads, padding
+    EXPECT_GE(kv, whole.kv_block_bytes);
+  }
+}
+
+std::string toy_name(const testing::TestParamInfo<size_t>& toy) { return toys()[toy.param].name; }
+INSTANTIATE_TEST_SUITE_P(Toys, ShardWeights, testing::Range(size_t{0}, toys().size()), toy_name);
+
+}  // namespace
+}  // namespace forerun::cuda
