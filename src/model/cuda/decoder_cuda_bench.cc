@@ -1,7 +1,8 @@
 // Time of a whole forward on one or several GPUs, by rows, at a given context: the median of graph
 // replays, and that of whole calls, which also make the plan, hand over and bring the logits back.
 //
-//   decoder_cuda_bench MODEL_DIR [--devices 0,1] [--context 1000] [--rows 1,8,16,32] [--json FILE]
+//   decoder_cuda_bench MODEL_DIR [--devices cuda:0,cuda:1] [--context 1000] [--rows 1,8,16,32]
+//                      [--json FILE]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -101,10 +102,14 @@ Status run(const Arguments& arguments) {
 
 namespace {
 
-std::vector<int32_t> parse_list(const char* text) {
+// "1,8,16"; with a prefix before each number "cuda:0,cuda:1".
+std::vector<int32_t> parse_list(const char* text, const std::string& prefix = "") {
   std::vector<int32_t> numbers;
   std::stringstream list(text);
-  for (std::string item; std::getline(list, item, ',');) numbers.push_back(std::atoi(item.c_str()));
+  for (std::string item; std::getline(list, item, ',');) {
+    if (item.starts_with(prefix)) item.erase(0, prefix.size());
+    numbers.push_back(std::atoi(item.c_str()));
+  }
   return numbers;
 }
 
@@ -117,7 +122,7 @@ int main(int argc, char** argv) {
     if (flag == "--context" && i + 1 < argc) {
       arguments.context = std::atoi(argv[++i]);
     } else if (flag == "--devices" && i + 1 < argc) {
-      arguments.devices = parse_list(argv[++i]);
+      arguments.devices = parse_list(argv[++i], "cuda:");
     } else if (flag == "--json" && i + 1 < argc) {
       arguments.json = argv[++i];
     } else if (flag == "--rows" && i + 1 < argc) {
