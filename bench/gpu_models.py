@@ -41,13 +41,22 @@ class GpuModel:
     def sizes(self) -> ModelShape:
         return PUBLISHED[self.shape].share(self.share)
 
+    def part_bytes(self, context: int = 0) -> dict[str, float]:
+        """Bytes that each part of a layer must read, by decoder_cuda_bench's names; attention the
+        cache of `context` tokens."""
+        s = self.sizes
+        query, kv = s.num_heads * s.head_dim, s.num_kv_heads * s.head_dim
+        weight = (INT4_BITS if self.dtype == "int4" else 16) / 8
+        return {"QKV": s.hidden_size * (query + 2 * kv) * weight,
+                "attention_kernel": 2.0 * 2 * kv * context,
+                "O": query * s.hidden_size * weight,
+                "gate, up": 2 * s.hidden_size * s.intermediate_size * weight,
+                "down": s.intermediate_size * s.hidden_size * weight}
+
     def weight_bytes(self) -> float:
         """Bytes that a forward must read: linear layers and head, the latter in bf16."""
         s = self.sizes
-        query, kv = s.num_heads * s.head_dim, s.num_kv_heads * s.head_dim
-        layer = s.hidden_size * (2 * query + 2 * kv + 3 * s.intermediate_size)
-        bits = INT4_BITS if self.dtype == "int4" else 16
-        return s.num_layers * layer * bits / 8 + 2.0 * s.vocab_size * s.hidden_size
+        return s.num_layers * sum(self.part_bytes().values()) + 2.0 * s.vocab_size * s.hidden_size
 
     def floor_ms(self, gpus: int = 1) -> float:
         return 1e3 * self.weight_bytes() / READ_BYTES_PER_S / gpus

@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import shlex
+import sys
 import tempfile
 from datetime import date
 from pathlib import Path
@@ -77,16 +78,49 @@ def measure_forwards(rec: Recorder) -> None:
                 if count > len(gpus()):
                     print(f"  {model.title} on {count} GPUs: left out, there are {len(gpus())}")
                     continue
-                devices = ["--devices", ",".join(map(str, range(count)))]
+                devices = ["--devices", ",".join(f"cuda:{n}" for n in range(count))]
                 lines, command = measured(rec, [
                     str(bench), str(path), "--rows", ",".join(map(str, ROWS)), "--context",
                     str(CONTEXT), *(devices if count > 1 else [])])
                 for line in lines:
                     rec.add(f"{model.title}, {count} GPU{'s' * (count > 1)}, {line['rows']} rows",
                             line["ms"], "ms", command.replace(str(path), "DIR"),
-                            at_most=targets.get(line["rows"]), floor=model.floor_ms(count))
+                            at_most=targets.get(line["rows"]), floor=model.floor_ms(count),
+                            note=f"a call, host and logits included: {line['call_ms']:.3f} ms"
+                            if "call_ms" in line else "")
                     rec.rows.append({"model": model.title, "gpus": count, "rows": line["rows"],
                                      "ms": line["ms"], "floor_ms": model.floor_ms(count)})
+
+
+# us of a layer of 70B int4 on 4 GPUs, 8 rows, context 1000.
+BUDGET = {"QKV": 3.5, "attention_kernel": 4, "O": 6, "gate, up": 15.5, "down": 10.5}
+
+
+def measure_budget(rec: Recorder) -> None:
+    """Parts of a layer inside a forward, by graphs that lack one: 70B int4 on 4 GPUs, and one GPU's
+    quarter of it alone, where O and down lack their sums; attention at other contexts."""
+    bench = rec.program("decoder_cuda_bench")
+    if bench is None:
+        return
+    runs = [(GpuModel("llama-3-70b", "int4", share=4), 1)]
+    if len(gpus()) >= 4:
+        runs.append((GpuModel("llama-3-70b", "int4"), 4))
+    for model, count in runs:
+        with on_disk(rec, model) as (path,):
+            devices = ["--devices", ",".join(f"cuda:{n}" for n in range(count))]
+            lines, command = measured(rec, [
+                str(bench), str(path), "--rows", "8", "--context", f"500,{CONTEXT},32000",
+                "--budget", *(devices if count > 1 else [])])
+        for line in lines:
+            part, context = line.get("part", ""), line["context"]
+            if part == "" or (context != CONTEXT and not part.startswith("attention")):
+                continue
+            floor = 1e6 * model.part_bytes(context).get(part, 0) / READ_BYTES_PER_S / count
+            # Long contexts: 70% of the bandwidth.
+            at_most = {500: 5, CONTEXT: BUDGET.get(part)}.get(context, floor / 0.7)
+            rec.add(f"{model.title}, {count} GPU{'s' * (count > 1)}, 8 rows, context {context}, "
+                    f"{part}", line["us_a_layer"], "us a layer", command.replace(str(path), "DIR"),
+                    at_most=at_most, floor=floor or None)
 
 
 def measure_layers(rec: Recorder) -> None:
@@ -166,10 +200,10 @@ def gpu_flags(parser: argparse.ArgumentParser) -> None:
 
 
 SECTIONS = {"machine": measure_machine, "tests": measure_tests, "forwards": measure_forwards,
-            "layers": measure_layers, "sums": measure_sums, "pytorch": measure_pytorch,
+            "budget": measure_budget, "layers": measure_layers, "sums": measure_sums, "pytorch": measure_pytorch,
             "speculation": measure_speculation}
 
 if __name__ == "__main__":
-    if not gpus():
+    if not gpus() and not {"-h", "--help"} & set(sys.argv):
         raise SystemExit("measure_cuda: this machine has no NVIDIA GPU (nvidia-smi names none)")
     record_sections(__doc__, SECTIONS, gpu_flags)

@@ -82,7 +82,9 @@ def gpus() -> list[str]:
                           capture_output=True, text=True, check=False)
     found = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(len(found)))))
-    return [found[int(n)] for n in visible.split(",") if n.isdigit() and int(n) < len(found)]
+    # By number, or by a name of its own (GPU-...), of which the order here says nothing.
+    numbers = [int(n) if n.isdigit() else 0 for n in visible.split(",") if n]
+    return [found[n] for n in numbers if n < len(found)]
 
 
 def machine() -> dict:

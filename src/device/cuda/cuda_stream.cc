@@ -47,7 +47,8 @@ Result<float> Event::elapsed_ms(const Event& start) const {
   return ms;
 }
 
-Result<Graph> Graph::capture(const Stream& stream, const std::function<Status()>& submit) {
+Result<Graph> Graph::capture(const Stream& stream, const std::function<Status()>& submit,
+                             const std::function<Status(cudaGraph_t)>& edit) {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
       "beginning to capture a graph");
@@ -61,8 +62,11 @@ Result<Graph> Graph::capture(const Stream& stream, const std::function<Status()>
                           : submitted;
   }
   Graph result;
-  const cudaError_t built = cudaGraphInstantiate(&result.exec_, graph, 0);
+  const Status edited = edit ? edit(graph) : Status();
+  const cudaError_t built =
+      edited.ok() ? cudaGraphInstantiate(&result.exec_, graph, 0) : cudaSuccess;
   (void)cudaGraphDestroy(graph);
+  FORERUN_RETURN_IF_ERROR(edited);
   FORERUN_RETURN_IF_ERROR(cuda_status(built, "cudaGraphInstantiate", "instantiating a graph"));
   return result;
 }

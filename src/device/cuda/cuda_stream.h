@@ -59,8 +59,9 @@ class Graph {
  public:
   // Records what `submit` puts on `stream` (nothing is run). If `submit` fails, its failure is
   // returned and the stream is usable again. Programmatic dependent launches become programmatic
-  // edges of the graph.
-  static Result<Graph> capture(const Stream& stream, const std::function<Status()>& submit);
+  // edges of the graph. `edit`, where given, may change the graph before it is instantiated.
+  static Result<Graph> capture(const Stream& stream, const std::function<Status()>& submit,
+                               const std::function<Status(cudaGraph_t)>& edit = nullptr);
   Graph(Graph&& other) noexcept : exec_(std::exchange(other.exec_, nullptr)) {}
   Graph& operator=(Graph&& other) noexcept {
     std::swap(exec_, other.exec_);

@@ -101,7 +101,8 @@ Status ShardCuda::use() const {
 
 Status ShardCuda::prepare(const PassKeyCuda& key) {
   if (is_prepared(key)) return {};
-  FORERUN_ASSIGN_OR_RETURN(Graph captured, Graph::capture(stream_, [&] { return submit(key); }));
+  FORERUN_ASSIGN_OR_RETURN(Graph captured, Graph::capture(
+                                               stream_, [&] { return submit(key); }, edit_));
   graphs_.emplace(key, std::move(captured));
   return {};
 }
@@ -132,6 +133,12 @@ Status ShardCuda::finish() {
 Status ShardCuda::move_kv(std::span<const KvMoveCuda> moves) {
   if (!layout_.has_heads()) return {};
   return move_kv_cuda(layer_kv(0), config_.num_layers, layer_kv_bytes_, moves, stream_.get());
+}
+
+void ShardCuda::edit_graphs(std::function<Status(cudaGraph_t)> edit) {
+  edit_ = std::move(edit);
+  last_graph_ = nullptr;
+  graphs_.clear();
 }
 
 Status ShardCuda::replay(int times) {

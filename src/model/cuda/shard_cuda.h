@@ -77,8 +77,10 @@ class ShardCuda {
   // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
   Status move_kv(std::span<const KvMoveCuda> moves);
 
-  // For measuring: submits the graph of the last pass again, `times` in a row.
+  // For measuring: submits the graph of the last pass again, `times` in a row; and forgets all
+  // graphs, to make new ones that `edit` changes (nullptr: as they are).
   Status replay(int times);
+  void edit_graphs(std::function<Status(cudaGraph_t)> edit);
   const Stream& stream() const { return stream_; }
 
  private:
@@ -107,6 +109,7 @@ class ShardCuda {
   StepShapeCuda shape_;
   std::map<PassKeyCuda, Graph> graphs_;
   const Graph* last_graph_ = nullptr;
+  std::function<Status(cudaGraph_t)> edit_;
 
   int64_t layer_kv_bytes_ = 0;
   DeviceBuffer kv_;
