@@ -47,14 +47,17 @@ def measure_speculation(rec: Recorder) -> None:
             for strategy, where in placements(len(gpus())):
                 models = ["--model", str(target_path), "--draft", str(draft_path)]
                 for shape, flags in SHAPES.items():
-                    _measure(rec, [str(forerun), "bench", *models, *where, *flags], strategy,
-                             f"{target.title} with {draft.title}", shape)
+                    # Plain decoding once a placement: it has no draft.
+                    first = draft is DRAFTS[0] and shape == next(iter(SHAPES))
+                    strategies = f"autoregressive,{strategy}" if first else strategy
+                    _measure(rec, [str(forerun), "bench", *models, *where, "--strategies",
+                                   strategies, *flags], f"{target.title} with {draft.title}",
+                             shape)
 
 
-def _measure(rec: Recorder, command: list[str], strategy: str, pair: str, shape: str) -> None:
-    command = [*command, "--prompts", *rec.args.prompts, "--strategies",
-               f"autoregressive,{strategy}", "--limit", str(rec.args.limit), "--repeat", "1",
-               "--warmup", "1", "--max-tokens", str(rec.args.tokens)]
+def _measure(rec: Recorder, command: list[str], pair: str, shape: str) -> None:
+    command = [*command, "--prompts", *rec.args.prompts, "--limit", str(rec.args.limit), "--repeat",
+               "1", "--warmup", "1", "--max-tokens", str(rec.args.tokens)]
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "bench.json"
         if rec.attempt([*command, "--json", str(out)]) is None:
@@ -73,16 +76,17 @@ def _measure(rec: Recorder, command: list[str], strategy: str, pair: str, shape:
             if guesses and large:
                 at_least = TARGETS.get((workload.split("_")[-1], round(row["temperature"], 1)))
             # In turn, a round also waits for the draft's Steps; side by side it need not.
-            drafting = row["draft_steps_per_step"] * row["draft_ms"] if strategy == "serial_tree" else 0
+            drafting = row["draft_steps_per_step"] * row["draft_ms"] if "serial" in row["strategy"] else 0
             gap_ms = row["step_ms"] - row["target_ms"] - drafting
             rec.add(name, row["tokens_per_s"], "tokens/s", shown, at_least=at_least,
                     note=f"{row['tokens_per_step']:.2f} tokens a step, round {row['step_ms']:.2f} "
                          f"ms, target {row['target_ms']:.2f}, draft {row['draft_ms']:.2f}, outside "
-                         f"of Steps {gap_ms:.3f}; "
-                         f"{row['identical']} of {row['prompts']} texts identical")
+                         f"of Steps {gap_ms:.3f}" + (
+                             f"; {row['identical']} of {row['prompts']} texts identical"
+                             if any("autoregressive" in word for word in command) else ""))
             rec.rows.append({"pair": pair, "placement": place, "shape": shape,
                              "workload": workload, **row})
-            if guesses and row["draft_ms"] > 0:
+            if guesses and shape == next(iter(SHAPES)):
                 rec.add(f"{name}, {PAPER_TOKENS_PER_STEP} tokens a step in its round time",
                         1e3 * PAPER_TOKENS_PER_STEP / row["step_ms"], "tokens/s", shown,
                         at_least=TARGET_REPLAYED if at_least else None)

@@ -55,7 +55,8 @@ def measured(rec: Recorder, command: list[str]) -> tuple[list[dict], str]:
 
 def measure_tests(rec: Recorder) -> None:
     """Every GPU test there is; the lossless suite on one GPU."""
-    programs = sorted(p for p in Path(rec.args.build).rglob("*_cuda_test") if os.access(p, os.X_OK))
+    programs = sorted(path for path in Path(rec.args.build).rglob("*_cuda_test")
+                      if path.is_file() and os.access(path, os.X_OK))
     runs = [(program, {}) for program in programs]
     if lossless := rec.program("lossless_test"):
         runs.append((lossless, {"FORERUN_TEST_DEVICES": "cuda:0"}))
@@ -92,6 +93,9 @@ def measure_forwards(rec: Recorder) -> None:
                                      "ms": line["ms"], "floor_ms": model.floor_ms(count)})
 
 
+# What this run has measured, us by the name that PyTorch's operators have too.
+OURS: dict[str, float] = {}
+ATTENTION = "attention 70b-tp4 8 rows, context {}"
 # us of a layer of 70B int4 on 4 GPUs, 8 rows, context 1000.
 BUDGET = {"QKV": 3.5, "attention_kernel": 4, "O": 6, "gate, up": 15.5, "down": 10.5}
 
@@ -115,6 +119,8 @@ def measure_budget(rec: Recorder) -> None:
             part, context = line.get("part", ""), line["context"]
             if part == "" or (context != CONTEXT and not part.startswith("attention")):
                 continue
+            if part.startswith("attention") and model.share == 4:
+                OURS[ATTENTION.format(context)] = line["us_a_layer"]
             floor = 1e6 * model.part_bytes(context).get(part, 0) / READ_BYTES_PER_S / count
             # Long contexts: 70% of the bandwidth.
             at_most = {500: 5, CONTEXT: BUDGET.get(part)}.get(context, floor / 0.7)
@@ -131,7 +137,9 @@ def measure_layers(rec: Recorder) -> None:
     for flags in (["--rows", "1,8,16,32"], ["--forwards", "--rows", "1,8,16,32"]):
         lines, command = measured(rec, [str(bench), *flags])
         for line in lines:
-            rec.add(line["figure"], line["value"], line["unit"], command, floor=line["target"])
+            OURS[line["figure"]] = line["value"]
+            rec.add(line["figure"], line["value"], line["unit"], command, floor=line["target"],
+                    note=line["note"].partition("; ")[2])
 
 
 def measure_sums(rec: Recorder) -> None:
@@ -151,25 +159,23 @@ def measure_sums(rec: Recorder) -> None:
 
 def measure_pytorch(rec: Recorder) -> None:
     """The same operators in PyTorch and here, in the same run."""
+    for needed, measure in (("8b-bf16.qkv 8 rows", measure_layers),
+                            (ATTENTION.format(CONTEXT), measure_budget)):
+        if needed not in OURS:
+            measure(Recorder(rec.args))
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "torch.json"
         if rec.attempt(["python3", "bench/compare_pytorch.py", "--json", str(out)]) is None:
             return
         theirs = json.loads(out.read_text())
-    bench = rec.program("linear_cuda_bench")
-    ours: dict[str, float] = {}
-    if bench is not None:
-        lines, _ = measured(rec, [str(bench), "--rows", "1,8"])
-        ours = {line["figure"]: line["value"] for line in lines}
     for row in theirs:
-        if row["operator"] in ours:
-            mine = ours[row["operator"]]
-            rec.add(f"PyTorch {row['how']} over ours, {row['operator']}", row["us"] / mine, "ratio",
+        name, us = row["operator"], row["us"]
+        if name in OURS:
+            rec.add(f"PyTorch {row['how']} over ours, {name}", us / OURS[name], "ratio",
                     "bench/compare_pytorch.py", at_least=1.0,
-                    note=f"{row['us']:.2f} us against {mine:.2f}")
+                    note=f"PyTorch {row['torch']}: {us:.2f} us against {OURS[name]:.2f}")
         else:
-            rec.add(f"PyTorch {row['how']}, {row['operator']}", row["us"], "us",
-                    "bench/compare_pytorch.py")
+            rec.add(f"PyTorch {row['how']}, {name}", us, "us", "bench/compare_pytorch.py")
 
 
 def measure_machine(rec: Recorder) -> None:
@@ -200,8 +206,8 @@ def gpu_flags(parser: argparse.ArgumentParser) -> None:
 
 
 SECTIONS = {"machine": measure_machine, "tests": measure_tests, "forwards": measure_forwards,
-            "budget": measure_budget, "layers": measure_layers, "sums": measure_sums, "pytorch": measure_pytorch,
-            "speculation": measure_speculation}
+            "budget": measure_budget, "layers": measure_layers, "sums": measure_sums,
+            "pytorch": measure_pytorch, "speculation": measure_speculation}
 
 if __name__ == "__main__":
     if not gpus() and not {"-h", "--help"} & set(sys.argv):

@@ -43,7 +43,8 @@ class Recorder:
 
     def program(self, name: str) -> Path | None:
         """The program of that name anywhere under --build; None, noted, where it is not built."""
-        found = [path for path in Path(self.args.build).rglob(name) if os.access(path, os.X_OK)]
+        found = [path for path in Path(self.args.build).rglob(name)
+                 if path.is_file() and os.access(path, os.X_OK)]
         if not found:
             self.failed.append({"command": name, "said": f"not built under {self.args.build}"})
             print(f"  {name}: not built under {self.args.build}", flush=True)

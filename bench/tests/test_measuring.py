@@ -82,6 +82,7 @@ class MeasuringTest(unittest.TestCase):
         self.assertIn("no such model", rec.failed[0]["said"])
         program = self.scratch / "deep" / "decoder_cuda_bench"
         program.parent.mkdir()
+        (self.scratch / "a" / "decoder_cuda_bench").mkdir(parents=True)  # a folder is no program
         program.write_text("#!/bin/sh\necho $ROWS\n")
         program.chmod(0o755)
         self.assertEqual(rec.program("decoder_cuda_bench"), program.resolve())
