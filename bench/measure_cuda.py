@@ -134,11 +134,15 @@ def measure_layers(rec: Recorder) -> None:
     bench = rec.program("linear_cuda_bench")
     if bench is None:
         return
-    for flags in (["--rows", "1,8,16,32"], ["--forwards", "--rows", "1,8,16,32"]):
+    for flags in (["--rows", "1,8,16,32"], ["--norm", "--rows", "1,8", "--filter", "qkv"],
+                  ["--forwards", "--norm", "--rows", "1,8,16,32"]):
         lines, command = measured(rec, [str(bench), *flags])
         for line in lines:
-            OURS[line["figure"]] = line["value"]
-            rec.add(line["figure"], line["value"], line["unit"], command, floor=line["target"],
+            name = line["figure"]
+            if "--filter" in flags:
+                name = name.replace(".qkv ", ".qkv with norm ")
+            OURS[name] = line["value"]
+            rec.add(name, line["value"], line["unit"], command, floor=line["target"],
                     note=line["note"].partition("; ")[2])
 
 
