@@ -69,9 +69,14 @@ class GpuModel:
         return [sys.executable, "tools/grow_model.py", source, *to]
 
 
+class NotMade(Exception):
+    """A model could not be written; the recorder has noted why."""
+
+
 @contextmanager
 def on_disk(rec: Recorder, *models: GpuModel) -> Iterator[list[Path]]:
-    """Directories of the models, removed at the end; records how long writing a large one took."""
+    """Directories of the models, removed at the end; records how long writing a large one took.
+    Raises NotMade where the disk lacks the room."""
     paths = []
     try:
         for number, model in enumerate(models):
@@ -79,7 +84,8 @@ def on_disk(rec: Recorder, *models: GpuModel) -> Iterator[list[Path]]:
             shutil.rmtree(path, ignore_errors=True)
             begun = time.monotonic()
             paths.append(path)
-            rec.run(model.command(path))
+            if rec.attempt(model.command(path)) is None:
+                raise NotMade(model.title)
             if model.weight_bytes() > 30e9:
                 rec.add(f"{model.title} written", time.monotonic() - begun, "s",
                         " ".join(model.command(Path("DIR"))[1:]), at_most=90)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from gpu_models import GpuModel, on_disk
+from gpu_models import GpuModel, NotMade, on_disk
 from recorder import Recorder, gpus, relative
 
 DRAFTS = (GpuModel("llama-3.2-1b", "int4", draft=True), GpuModel("llama-3.2-3b", "int4", draft=True))
@@ -42,7 +43,7 @@ def measure_speculation(rec: Recorder) -> None:
     forerun = rec.program("forerun")
     if forerun is None:
         return
-    with on_disk(rec, target, *DRAFTS) as (target_path, *draft_paths):
+    with suppress(NotMade), on_disk(rec, target, *DRAFTS) as (target_path, *draft_paths):
         for draft, draft_path in zip(DRAFTS, draft_paths):
             for strategy, where in placements(len(gpus())):
                 models = ["--model", str(target_path), "--draft", str(draft_path)]

@@ -19,10 +19,11 @@ import os
 import shlex
 import sys
 import tempfile
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
-from gpu_models import READ_BYTES_PER_S, GpuModel, on_disk
+from gpu_models import READ_BYTES_PER_S, GpuModel, NotMade, on_disk
 from gpu_speculation import measure_speculation
 from recorder import Recorder, gpus, record_sections, relative
 
@@ -74,7 +75,7 @@ def measure_forwards(rec: Recorder) -> None:
     for model, runs in FORWARDS:
         if rec.args.only and model.title.split()[0] not in rec.args.only:
             continue
-        with on_disk(rec, model) as (path,):
+        with suppress(NotMade), on_disk(rec, model) as (path,):
             for count, targets in runs:
                 if count > len(gpus()):
                     print(f"  {model.title} on {count} GPUs: left out, there are {len(gpus())}")
@@ -110,7 +111,8 @@ def measure_budget(rec: Recorder) -> None:
     if len(gpus()) >= 4:
         runs.append((GpuModel("llama-3-70b", "int4"), 4))
     for model, count in runs:
-        with on_disk(rec, model) as (path,):
+        lines = []
+        with suppress(NotMade), on_disk(rec, model) as (path,):
             devices = ["--devices", ",".join(f"cuda:{n}" for n in range(count))]
             lines, command = measured(rec, [
                 str(bench), str(path), "--rows", "8", "--context", f"500,{CONTEXT},32000",

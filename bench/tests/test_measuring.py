@@ -51,17 +51,20 @@ class MeasuringTest(unittest.TestCase):
         model = GpuModel("llama-3.2-1b", "bf16")
         made: list[Path] = []
 
-        def make(command: list[str]) -> str:
+        def make(command: list[str]) -> str | None:
             made.append(Path(command[command.index("--out") + 1]))
             made[-1].mkdir(parents=True)
-            return ""
+            return "" if len(made) < 4 else None
 
-        rec.run = make  # type: ignore[method-assign]
+        rec.attempt = make  # type: ignore[method-assign]
         with self.assertRaises(KeyError), gpu_models.on_disk(rec, model, model) as paths:
             self.assertEqual(paths, made)
             self.assertTrue(all(path.exists() for path in made))
             raise KeyError
         self.assertEqual(len(made), 2)
+        with self.assertRaises(gpu_models.NotMade), gpu_models.on_disk(rec, model, model):
+            self.fail("the second could not be made")
+        self.assertEqual(len(made), 4)
         self.assertFalse(any(path.exists() for path in made))
 
     def test_placements_use_every_gpu_once(self) -> None:

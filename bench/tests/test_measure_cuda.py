@@ -1,0 +1,162 @@
+"""Sections of measure_cuda.py with programs that answer as the real ones do.
+
+example: python3 -m unittest discover -s bench/tests
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import gpu_models  # noqa: E402
+import gpu_speculation  # noqa: E402
+import measure_cuda  # noqa: E402
+import recorder  # noqa: E402
+
+# Appends LINES to the file after --json.
+PROGRAM = """#!{python}
+import sys
+open(sys.argv[sys.argv.index("--json") + 1], "a").write({lines!r})
+"""
+
+
+def linear_line(figure: str, value: float) -> dict:
+    return {"figure": figure, "value": value, "unit": "us", "target": 2.0,
+            "note": "target is the floor; measured/floor 3.0; cluster 2"}
+
+
+class SectionsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.build = Path(scratch.name)
+        self.rec = recorder.Recorder(argparse.Namespace(
+            build=str(self.build), models=str(self.build / "models"), only=None, limit=1, tokens=8,
+            prompts=["code.jsonl"], target="llama-3-70b"))
+        attempt = recorder.Recorder.attempt
+
+        def answer(rec: recorder.Recorder, command: list[str],
+                   variables: dict[str, str] | None = None) -> str | None:
+            if "tools/" in command[1]:
+                return self.made
+            if "bench/compare_pytorch.py" in command:
+                Path(command[-1]).write_text(json.dumps(self.theirs))
+                return ""
+            return attempt(rec, command, variables)
+
+        self.made: str | None = ""
+        self.theirs: list[dict] = []
+        for patch in (mock.patch.object(recorder.Recorder, "attempt", answer),
+                      mock.patch.dict(measure_cuda.OURS, clear=True),
+                      contextlib.redirect_stdout(io.StringIO())):
+            patch.__enter__()
+            self.addCleanup(patch.__exit__, None, None, None)
+        self.gpus(1)
+
+    def gpus(self, count: int) -> None:
+        for module in (measure_cuda, gpu_speculation):
+            patch = mock.patch.object(module, "gpus", lambda: ["H200"] * count)
+            patch.__enter__()
+            self.addCleanup(patch.__exit__, None, None, None)
+
+    def program(self, name: str, lines: list[dict]) -> None:
+        path = self.build / name
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        path.write_text(PROGRAM.format(python=sys.executable, lines=text))
+        path.chmod(0o755)
+
+    def figures(self) -> dict[str, dict]:
+        self.assertEqual(self.rec.failed, [])
+        return {figure["figure"]: figure for figure in self.rec.figures}
+
+    def test_forwards_have_targets_where_the_issue_names_one(self) -> None:
+        self.gpus(4)
+        self.program("decoder_cuda_bench",
+                     [{"rows": rows, "ms": 3.5, "call_ms": 3.6} for rows in (1, 8)])
+        measure_cuda.measure_forwards(self.rec)
+        figures = self.figures()
+        four = figures["70B int4, 4 GPUs, 8 rows"]
+        self.assertEqual((four["target"], four["holds"]), ("<= 3.4", False))
+        self.assertAlmostEqual(four["floor"], 2.069, places=3)
+        self.assertIsNone(figures["70B int4, 4 GPUs, 1 rows"]["target"])
+        self.assertTrue(figures["8B bf16, 1 GPU, 1 rows"]["holds"])
+        self.assertNotIn("70B int4, 8 GPUs, 8 rows", figures)
+        self.assertEqual(len(self.rec.rows), 2 * (6 + 4))
+
+    def test_a_budget_holds_parts_against_their_bytes(self) -> None:
+        self.program("decoder_cuda_bench", [
+            {"rows": 8, "context": 1000, "ms": 3.0},
+            {"rows": 8, "context": 1000, "part": "QKV", "us_a_layer": 5.0},
+            {"rows": 8, "context": 500, "part": "QKV", "us_a_layer": 5.0},
+            {"rows": 8, "context": 32000, "part": "attention_kernel", "us_a_layer": 12.0}])
+        measure_cuda.measure_budget(self.rec)
+        figures = self.figures()
+        self.assertEqual(len(figures), 2)
+        qkv = figures["70B int4, 1/4 of every layer, 1 GPU, 8 rows, context 1000, QKV"]
+        self.assertEqual(qkv["target"], "<= 3.5")
+        self.assertAlmostEqual(qkv["floor"], 2.394, places=2)
+        self.assertEqual(measure_cuda.OURS["attention 70b-tp4 8 rows, context 32000"], 12.0)
+
+    def test_pytorch_is_held_against_what_this_run_measured(self) -> None:
+        self.program("linear_cuda_bench", [linear_line("8b-bf16.qkv 8 rows", 10.0)])
+        self.program("decoder_cuda_bench",
+                     [{"rows": 8, "context": 1000, "part": "attention_kernel", "us_a_layer": 8.0}])
+        self.theirs = [{"operator": name, "how": "bf16", "us": 20.0, "torch": "2"} for name in (
+            "8b-bf16.qkv 8 rows", "8b-bf16.qkv with norm 8 rows",
+            "attention 70b-tp4 8 rows, context 1000", "attention 8b 8 rows, context 500")]
+        measure_cuda.measure_pytorch(self.rec)
+        values = {name: figure["value"] for name, figure in self.figures().items()}
+        self.assertEqual(values, {
+            "PyTorch bf16 over ours, 8b-bf16.qkv 8 rows": 2.0,
+            "PyTorch bf16 over ours, 8b-bf16.qkv with norm 8 rows": 2.0,
+            "PyTorch bf16 over ours, attention 70b-tp4 8 rows, context 1000": 2.5,
+            "PyTorch bf16, attention 8b 8 rows, context 500": 20.0})
+
+    def test_sums_have_targets_on_four_gpus(self) -> None:
+        self.gpus(4)
+        self.program("linear_reduce_cuda_bench", [linear_line("70b-tp4-int4.o 8 rows + sum", 7.0)])
+        measure_cuda.measure_sums(self.rec)
+        self.assertTrue(self.figures()["70b-tp4-int4.o 8 rows + sum, 4 GPUs"]["holds"])
+
+    def test_speculation_is_beside_plain_decoding_once_a_placement(self) -> None:
+        self.gpus(4)
+        row = {"temperature": 0.8, "tokens_per_s": 600.0, "tokens_per_step": 3.0, "step_ms": 5.0,
+               "target_ms": 3.5, "draft_ms": 0.3, "draft_steps_per_step": 4.0, "identical": 1,
+               "prompts": 1}
+        reply = {"workloads": {"code": [{**row, "strategy": "serial_tree"}]}}
+        self.program("forerun", [reply])
+        measure_cuda.measure_speculation(self.rec)
+        found = self.figures()
+        name = "70B int4 with 1B int4, serial_tree, best of 8, on 4, code, temperature 0.8"
+        self.assertEqual(found[name]["target"], ">= 620")
+        self.assertIn("outside of Steps 0.300", found[name]["note"])
+        replayed = found[name + ", 3.3 tokens a step in its round time"]
+        self.assertAlmostEqual(replayed["value"], 660.0)
+        plain = [f for f in self.rec.figures if "autoregressive" in f["command"]]
+        self.assertEqual(len({f["command"] for f in plain}), 3)  # 4, 3 + 1 and 2 + 2 GPUs
+
+    def test_a_model_that_cannot_be_written_ends_nothing(self) -> None:
+        self.made = None
+        self.program("decoder_cuda_bench", [{"rows": 8, "ms": 1.0}])
+        self.program("forerun", [])
+        for section in ("forwards", "budget", "speculation"):
+            measure_cuda.SECTIONS[section](self.rec)
+        self.assertEqual(self.rec.figures, [])
+
+    def test_models_are_those_of_the_tools(self) -> None:
+        for model, runs in measure_cuda.FORWARDS:
+            self.assertIn(model.shape, gpu_models.TITLES)
+            self.assertIn(1, [count for count, _ in runs])
+
+
+if __name__ == "__main__":
+    unittest.main()
