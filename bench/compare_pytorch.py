@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the operators of measure_cuda.py's table in PyTorch on the same GPU.
 
-    bench/compare_pytorch.py --json FILE
+    bench/compare_pytorch.py --json FILE [--matrix]
 
 Each operator is captured in a CUDA graph of many calls over distinct weights or caches, together
 several times the L2, so that every call reads memory as it would inside a model; the median of replays
@@ -119,6 +119,12 @@ def norm_calls(inputs: int, outputs: int, rows: int) -> tuple[Callable, int]:
     return (lambda copy: F.linear(F.rms_norm(x, (inputs,), scale, 1e-5), weights[copy])), copies
 
 
+def matrix_calls() -> tuple[Callable, int]:
+    """Square matrices of 8,192 in bf16: what the matrix units do at best."""
+    left, right = bf16(8192, 8192), bf16(8192, 8192)
+    return (lambda copy: left @ right), 4
+
+
 def attention_calls(heads: int, kv_heads: int, dim: int, rows: int,
                     context: int) -> tuple[Callable, int]:
     """`rows` tree nodes over `context` positions: each sees the prefix and its ancestors."""
@@ -141,6 +147,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", required=True, type=Path)
     parser.add_argument("--rows", default="1,8")
+    parser.add_argument("--matrix", action="store_true", help="only a product of large matrices")
     args = parser.parse_args()
     all_rows = [int(text) for text in args.rows.split(",")]
     found: list[dict] = []
@@ -155,7 +162,8 @@ def main() -> int:
         found.append({"operator": operator, "how": how, "us": us, "torch": torch.__version__})
         print(f"{operator:36} {how:12} {us:9.2f} us", flush=True)
 
-    for rows in all_rows:
+    measure("matrix", "bf16", matrix_calls)
+    for rows in [] if args.matrix else all_rows:
         for model, is_int4, layers in LAYERS:
             for layer, inputs, outputs in layers:
                 name = f"{model}.{layer} {rows} rows"
@@ -165,7 +173,7 @@ def main() -> int:
             _, inputs, outputs = layers[0]
             measure(f"{model}.qkv with norm {rows} rows", "bf16",
                     lambda: norm_calls(inputs, outputs, rows))
-    for model, heads, kv_heads, dim in HEADS:
+    for model, heads, kv_heads, dim in [] if args.matrix else HEADS:
         for context in (500, 1000, 32000):
             measure(f"attention {model} 8 rows, context {context}", "bf16",
                     lambda: attention_calls(heads, kv_heads, dim, 8, context))

@@ -28,6 +28,7 @@ from gpu_speculation import measure_speculation
 from recorder import Recorder, gpus, record_sections, relative
 
 ROWS = (1, 8, 16, 32)
+MATRIX_FLOPS = 2.0 * 8192**3  # of compare_pytorch.py's product of large matrices
 CONTEXT = 1000
 # What must be reached, ms: model, GPUs, {rows: target}. Other rows are measured for the picture.
 FORWARDS = [
@@ -163,18 +164,42 @@ def measure_sums(rec: Recorder) -> None:
                     floor=line["target"])
 
 
+def run_pytorch(rec: Recorder, *flags: str) -> list[dict]:
+    """What compare_pytorch.py measures; [] where there is no torch."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "torch.json"
+        command = ["python3", "bench/compare_pytorch.py", *flags, "--json", str(out)]
+        return json.loads(out.read_text()) if rec.attempt(command) is not None else []
+
+
+def measure_prefill(rec: Recorder) -> None:
+    """From a prompt to its first logits, beside what large matrix products reach in the same run."""
+    bench = rec.program("prefill_cuda_bench")
+    model = GpuModel("llama-3.1-8b", "bf16")
+    if bench is None:
+        return
+    rates = [MATRIX_FLOPS / row["us"] / 1e6 for row in run_pytorch(rec, "--matrix")]
+    lines = []
+    with suppress(NotMade), on_disk(rec, model) as (path,):
+        lines, command = measured(rec, [str(bench), str(path), "--tokens", "512,2048,8192"])
+    for line in lines:
+        tokens, shown = line["prompt_tokens"], command.replace(str(path), "DIR")
+        rec.add(f"{model.title}, prompt of {tokens} tokens", line["ms"], "ms", shown,
+                note=f"{line['tflops']:.0f} TFLOP/s")
+        if rates:
+            rec.add(f"{model.title}, prompt of {tokens} tokens, share of the matrix rate",
+                    line["tflops"] / rates[0], "ratio", shown,
+                    at_least=0.30 if tokens == 8192 else None,
+                    note=f"PyTorch's product of 8,192: {rates[0]:.0f} TFLOP/s")
+
+
 def measure_pytorch(rec: Recorder) -> None:
     """The same operators in PyTorch and here, in the same run."""
     for needed, measure in (("8b-bf16.qkv 8 rows", measure_layers),
                             (ATTENTION.format(CONTEXT), measure_budget)):
         if needed not in OURS:
             measure(Recorder(rec.args))
-    with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "torch.json"
-        if rec.attempt(["python3", "bench/compare_pytorch.py", "--json", str(out)]) is None:
-            return
-        theirs = json.loads(out.read_text())
-    for row in theirs:
+    for row in run_pytorch(rec):
         name, us = row["operator"], row["us"]
         if name in OURS:
             rec.add(f"PyTorch {row['how']} over ours, {name}", us / OURS[name], "ratio",
@@ -213,7 +238,8 @@ def gpu_flags(parser: argparse.ArgumentParser) -> None:
 
 SECTIONS = {"machine": measure_machine, "tests": measure_tests, "forwards": measure_forwards,
             "budget": measure_budget, "layers": measure_layers, "sums": measure_sums,
-            "pytorch": measure_pytorch, "speculation": measure_speculation}
+            "prefill": measure_prefill, "pytorch": measure_pytorch,
+            "speculation": measure_speculation}
 
 if __name__ == "__main__":
     if not gpus() and not {"-h", "--help"} & set(sys.argv):

@@ -121,6 +121,17 @@ class SectionsTest(unittest.TestCase):
             "PyTorch bf16 over ours, attention 70b-tp4 8 rows, context 1000": 2.5,
             "PyTorch bf16, attention 8b 8 rows, context 500": 20.0})
 
+    def test_prefill_is_held_against_large_matrix_products(self) -> None:
+        self.theirs = [{"operator": "matrix", "how": "bf16", "us": 2 * 8192**3 / 800e6, "torch": "2"}]
+        self.program("prefill_cuda_bench", [
+            {"prompt_tokens": tokens, "ms": 500.0, "tflops": 200.0} for tokens in (512, 8192)])
+        measure_cuda.measure_prefill(self.rec)
+        figures = self.figures()
+        name = "8B bf16, prompt of {} tokens, share of the matrix rate"
+        self.assertEqual(figures[name.format(8192)]["value"], 0.25)
+        self.assertEqual(figures[name.format(8192)]["holds"], False)
+        self.assertIsNone(figures[name.format(512)]["target"])
+
     def test_sums_have_targets_on_four_gpus(self) -> None:
         self.gpus(4)
         self.program("linear_reduce_cuda_bench", [linear_line("70b-tp4-int4.o 8 rows + sum", 7.0)])
