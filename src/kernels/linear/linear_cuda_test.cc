@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -16,6 +17,7 @@
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/cuda_testing.h"
+#include "device/cuda/peer_group.h"
 
 namespace forerun::cuda {
 namespace {
@@ -287,64 +289,84 @@ std::vector<float> random_floats(size_t count, uint32_t seed) {
   return values;
 }
 
+// Runs a call that leaves what a norm needs: products and sums of squares must be those of the
+// outputs, and rows past the last keep their poison. Returns the sums.
+std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall call,
+                                     const std::vector<float>& weight_of_norm,
+                                     const Stream& stream) {
+  constexpr uint16_t kPoison = 0x7fc1;
+  const size_t width = weight_of_norm.size();
+  const size_t count = static_cast<size_t>(call.rows) * width;
+  const size_t room = count + 3 * width;
+  const DeviceBuffer norm = to_device(weight_of_norm);
+  const DeviceBuffer y = to_device(std::vector<uint16_t>(room, kPoison));
+  const DeviceBuffer scaled = to_device(std::vector<uint16_t>(room, kPoison));
+  const DeviceBuffer squares = to_device(std::vector<float>(room / kNormGroup, NAN));
+  call.output = y.as<__nv_bfloat16>();
+  call.output_stride = static_cast<int64_t>(width);
+  call.next_norm = {norm.as<float>(), scaled.as<__nv_bfloat16>(), squares.as<float>()};
+  const Status status = linear_cuda(weight, call, stream.get());
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(stream.synchronize().ok());
+  std::vector<uint16_t> outputs = to_host<uint16_t>(y, room);
+  EXPECT_TRUE(std::all_of(outputs.begin() + static_cast<ptrdiff_t>(count), outputs.end(),
+                          [](uint16_t v) { return v == kPoison; }));
+  outputs.resize(count);
+  NormParts expected = norm_parts(outputs, weight_of_norm);
+  expected.scaled.resize(room, kPoison);
+  EXPECT_TRUE(to_host<uint16_t>(scaled, room) == expected.scaled) << call.rows << " rows";
+  std::vector<float> found = to_host<float>(squares, room / kNormGroup);
+  for (size_t i = 0; i < expected.squares.size(); ++i) {
+    EXPECT_NEAR(found[i], expected.squares[i], 2e-6f * expected.squares[i])
+        << call.rows << " rows, group " << i;
+  }
+  EXPECT_TRUE(std::all_of(found.begin() + static_cast<ptrdiff_t>(expected.squares.size()),
+                          found.end(), [](float v) { return std::isnan(v); }));
+  found.resize(expected.squares.size());
+  return found;
+}
+
 TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
   constexpr int kRows = 70;
   constexpr int64_t kIn = 512;
   for (const int64_t out : {32, 96, 2528}) {
-    const auto width = static_cast<size_t>(out);
     const Source source(GetParam(), kIn, out, 7);
     const DeviceBuffer x = to_device(random_bf16(kRows * kIn, 1.0f, 3));
-    const DeviceBuffer residual = to_device(random_bf16(kRows * width, 3.0f, 12));
-    const std::vector<float> weight_of_norm = random_floats(width, 4);
-    const DeviceBuffer norm = to_device(weight_of_norm);
-    for (const int cluster_size : {1, 2, 4}) {
+    const DeviceBuffer residual =
+        to_device(random_bf16(static_cast<size_t>(kRows * out), 3.0f, 12));
+    const std::vector<float> weight_of_norm = random_floats(static_cast<size_t>(out), 4);
+    // Two GPUs whose sums are the same: behind the exchange as without.
+    Result<PeerGroup> group = PeerGroup::loopback(0, 2, {.most_rows = kRows, .width = out});
+    ASSERT_TRUE(group.ok()) << group.status().message();
+    int exchanges = 0;
+    for (const int cluster_size : {1, 2}) {
       for (const int input_warps : {1, 2}) {
         const Result<LinearPlan> plan =
             plan_linear(GetParam(), kIn, out, cluster_size, input_warps);
-        if (!plan.ok()) continue;
+        ASSERT_TRUE(plan.ok());
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
-        std::vector<float> fewer_rows;
-        for (const int rows : {1, 8, 13, 16, 31, 70}) {
-          // Three rows more than are written keep their poison.
-          const size_t room = static_cast<size_t>(rows + 3) * width;
-          const DeviceBuffer y = to_device(std::vector<uint16_t>(room, 0x7fc1));
-          const DeviceBuffer scaled = to_device(std::vector<uint16_t>(room, 0x7fc1));
-          const DeviceBuffer squares = to_device(std::vector<float>(room / kNormGroup, NAN));
-          LinearCall call = call_for(x, kIn, rows);
-          call.output = y.as<__nv_bfloat16>();
-          call.output_stride = out;
-          call.residual = residual.as<__nv_bfloat16>();
-          call.next_norm = {norm.as<float>(), scaled.as<__nv_bfloat16>(), squares.as<float>()};
-          const Status status = linear_cuda(weight, call, stream_->get());
-          if (cluster_size > 2) {
-            EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-            continue;
-          }
-          ASSERT_OK(status);
-          ASSERT_OK(stream_->synchronize());
-          std::vector<uint16_t> written = to_host<uint16_t>(y, room);
-          for (size_t i = rows * width; i < room; ++i) ASSERT_EQ(written[i], 0x7fc1);
-          written.resize(rows * width);
-          NormParts expected = norm_parts(written, weight_of_norm);
-          expected.scaled.resize(room, 0x7fc1);
-          EXPECT_EQ(to_host<uint16_t>(scaled, room), expected.scaled);
-          const std::vector<float> found = to_host<float>(squares, room / kNormGroup);
-          for (size_t i = 0; i < found.size(); ++i) {
-            if (i < expected.squares.size()) {
-              ASSERT_NEAR(found[i], expected.squares[i], 2e-6f * expected.squares[i])
-                  << out << " outputs, " << rows << " rows, cluster " << cluster_size << ", at "
-                  << i;
-            } else {
-              ASSERT_TRUE(std::isnan(found[i])) << "past the last row";
+        for (const bool reduce : {false, true}) {
+          std::vector<float> fewer_rows;
+          for (const int rows : {1, 8, 13, 16, 31, 70}) {
+            LinearCall call = call_for(x, kIn, rows);
+            call.residual = residual.as<__nv_bfloat16>();
+            if (reduce) {
+              call.reduce = &group->rank(0);
+              call.mailbox = exchanges++ % 2;
             }
+            SCOPED_TRACE(std::to_string(out) + " outputs, cluster " + std::to_string(cluster_size) +
+                         ", input warps " + std::to_string(input_warps) +
+                         (reduce ? ", a sum over two" : ""));
+            std::vector<float> squares = expect_norm_parts(weight, call, weight_of_norm, *stream_);
+            EXPECT_TRUE(std::equal(fewer_rows.begin(), fewer_rows.end(), squares.begin()))
+                << "a row's bits depend on its companions";
+            fewer_rows = std::move(squares);
           }
-          EXPECT_TRUE(std::equal(fewer_rows.begin(), fewer_rows.end(), found.begin()))
-              << "a row's bits depend on its companions";
-          fewer_rows.assign(found.begin(), found.begin() + expected.squares.size());
         }
       }
     }
+    ASSERT_OK(group->check());
   }
 }
 
@@ -538,6 +560,11 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   bad.next_norm.weight = floats.as<float>();  // and nowhere to write to
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   bad.next_norm = {floats.as<float>(), call.output, floats.as<float>()};
+  const Result<LinearPlan> wide = plan_linear(GetParam(), 512, 64, 4, 1);
+  ASSERT_TRUE(wide.ok());
+  bad.input_stride = 512;
+  EXPECT_EQ(linear_cuda(allocate(*wide), bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  bad.input_stride = 256;
   bad.gated = true;
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   bad.gated = false;
