@@ -19,8 +19,9 @@ constexpr int kFewestBlocks = 16;  // to copy with
 // `x`: values 8 vector .. 8 vector + 7 of a row, four pairs of bf16. Writes their products with the
 // norm's weight, and from every other lane the sum of the squares of sixteen. For whole warps;
 // lanes that are not `valid` are past the row's end.
-__device__ __forceinline__ void write_norm(const NormOutputCuda& norm, int64_t row, int64_t dim,
-                                           int vector, bool valid, uint4 x) {
+__device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_t row, int vector,
+                                           bool valid, uint4 x) {
+  const NormOutputCuda& norm = call.next_norm;
   static_assert(kNormGroup == 16);
   const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
   const auto* const weights = reinterpret_cast<const float2*>(norm.weight) + vector * 4;
@@ -36,9 +37,9 @@ __device__ __forceinline__ void write_norm(const NormOutputCuda& norm, int64_t r
   }
   sum += __shfl_xor_sync(~0u, sum, 1);
   if (!valid) return;
-  reinterpret_cast<uint4*>(norm.scaled + row * dim)[vector] =
+  reinterpret_cast<uint4*>(norm.scaled + row * call.output_stride)[vector] =
       make_uint4(scaled[0], scaled[1], scaled[2], scaled[3]);
-  if (vector % 2 == 0) norm.squares[row * (dim / kNormGroup) + vector / 2] = sum;
+  if (vector % 2 == 0) norm.squares[row * (call.dim / kNormGroup) + vector / 2] = sum;
 }
 
 __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda call) {
@@ -58,13 +59,13 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
     const int32_t token = asked[1] - call.first_token;
     const bool ours = token >= 0 && token < call.table_tokens;
     const auto* const from = reinterpret_cast<const uint4*>(call.table + token * call.dim);
-    auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.dim);
+    auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.output_stride);
     const int vectors = static_cast<int>(call.dim / 8);
     for (int i = threadIdx.x; i / 32 * 32 < vectors; i += kThreads) {
       const bool valid = i < vectors;
       const uint4 x = ours && valid ? from[i] : make_uint4(0, 0, 0, 0);
       if (valid) to[i] = x;
-      write_norm(call.next_norm, blockIdx.x, call.dim, i, valid, x);
+      write_norm(call, blockIdx.x, i, valid, x);
     }
   }
   const int vectors = asked[0] / 16;
@@ -81,10 +82,12 @@ Status prepare_embedding_cuda() {
 }
 
 Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream) {
-  if (call.rows < 1 || call.dim < 32 || call.dim % 32 != 0) {
-    return {StatusCode::kInvalidArgument, "embedding on a GPU: " + std::to_string(call.rows) +
-                                              " rows of " + std::to_string(call.dim) +
-                                              "; at least one row of a multiple of 32 is accepted"};
+  if (call.rows < 1 || call.dim < 32 || call.dim % 32 != 0 || call.output_stride < call.dim ||
+      call.output_stride % 8 != 0) {
+    return {StatusCode::kInvalidArgument,
+            "embedding on a GPU: " + std::to_string(call.rows) + " rows of " +
+                std::to_string(call.dim) + " in " + std::to_string(call.output_stride) +
+                "; at least one row of a multiple of 32 in a multiple of 8 is accepted"};
   }
   if (call.next_norm.weight == nullptr || call.next_norm.scaled == nullptr ||
       call.next_norm.squares == nullptr) {

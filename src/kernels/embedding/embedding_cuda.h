@@ -25,7 +25,8 @@ struct EmbeddingCallCuda {
   int32_t first_token = 0;
   int32_t table_tokens = 0;
   int64_t dim = 0;                  // a multiple of 32
-  __nv_bfloat16* output = nullptr;  // [rows][dim]
+  __nv_bfloat16* output = nullptr;  // [rows][output_stride]
+  int64_t output_stride = 0;        // a multiple of 8, at least dim
   NormOutputCuda next_norm = {};    // of the output; all of it is needed
   int32_t rows = 0;
   uint32_t* to_clear = nullptr;  // [clear_count] set to zero

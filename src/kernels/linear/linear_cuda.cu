@@ -335,7 +335,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   FORERUN_RETURN_IF_ERROR(check_linear_call(weight, call));
   const LinearPlan& plan = weight.plan();
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
-  FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch, plan_launch(plan, call.rows, limit));
+  FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
+                           plan_launch(plan, call.rows, limit, call.over_half));
   LinearKernelArgs args;
   args.weight = weight.data();
   args.input = call.input;

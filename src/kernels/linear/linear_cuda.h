@@ -87,6 +87,12 @@ struct LinearCall {
   // 0 or 1, by turns from one exchange of the group to the next, across graphs and replays too: so
   // a graph has an even number of exchanges.
   int mailbox = 0;
+  // Asks for just over half of a multiprocessor's shared memory. In a chain of dependent launches
+  // every other layer should: each is placed while the one before still runs, beside its blocks,
+  // and once one has two blocks on a multiprocessor and none on another, the layers after it fall
+  // into the same places and take up to twice as long. Over half cannot share with its like, nor
+  // two of half with it, so that a chain of both kinds evens itself out.
+  bool over_half = false;
   // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
   // previous kernel has finished; everything else is touched only afterwards. The previous kernel
   // must itself be launched in this way, or have no such successor in flight.

@@ -155,7 +155,9 @@ class Bench {
     return Result<LinearWeightCuda>(std::move(weight));
   }
 
-  Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool norm) {
+  // `in_forward`: among the other layers of its model.
+  Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool norm,
+                bool in_forward) {
     LinearCall call;
     call.input = input_.as<__nv_bfloat16>();
     call.input_stride = layer.in;
@@ -164,6 +166,7 @@ class Bench {
     call.rows = rows;
     call.gated = layer.gated;
     const bool residual = std::strcmp(layer.name, "o") == 0 || std::strcmp(layer.name, "down") == 0;
+    call.over_half = in_forward && residual;
     if (norm && residual) {
       call.residual = call.output;
       call.next_norm = {input_.as<float>(), scaled_.as<__nv_bfloat16>(), squares_.as<float>()};
@@ -258,7 +261,7 @@ Status bench_plan(Bench& bench, const Options& options, const Layer& layer, Line
   for (const int rows : options.rows) {
     FORERUN_ASSIGN_OR_RETURN(const double us, bench.graph_us([&] {
       for (int i = 0; i < launches; ++i) {
-        FORERUN_RETURN_IF_ERROR(bench.submit(weights[i % count], layer, rows, options.norm));
+        FORERUN_RETURN_IF_ERROR(bench.submit(weights[i % count], layer, rows, options.norm, false));
       }
       return Status();
     }));
@@ -319,7 +322,8 @@ Status bench_forwards(Bench& bench, const Options& options) {
         FORERUN_ASSIGN_OR_RETURN(const double us, bench.graph_us([&] {
           for (size_t i = 0; i < weights.size(); ++i) {
             const size_t op = i % layers.size();
-            FORERUN_RETURN_IF_ERROR(bench.submit(weights[i], *layers[op], rows, options.norm));
+            FORERUN_RETURN_IF_ERROR(
+                bench.submit(weights[i], *layers[op], rows, options.norm, true));
             const int wait_ns = op == 0 ? model.attention_ns : op == 2 ? 0 : model.all_reduce_ns;
             if (delays && wait_ns > 0) {
               FORERUN_RETURN_IF_ERROR(submit_delay(wait_ns, bench.stream()));

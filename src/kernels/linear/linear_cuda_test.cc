@@ -508,6 +508,7 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
         call.output = x[(index + 1) % 2].as<__nv_bfloat16>();
         call.output_stride = kWidth;
         call.dependent = dependent;
+        call.over_half = index % 2 != 0;
         return linear_cuda(weight, call, stream_->get());
       };
       if (graph) {

@@ -51,8 +51,12 @@ Status check_shape(LinearFormat format, int64_t in_features, int64_t out_feature
   return {};
 }
 
-// Shared memory of an SM left to small kernels between two layers.
+// Taken of an SM's shared memory for each block; its limit is what one block alone may have.
+constexpr int kReservedBytes = 1 << 10;
+// Of an SM, left to small kernels between two layers.
 constexpr int kRoomForOthers = 2 << 10;
+constexpr int kOverHalfBytes = 128;
+static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit beside it");
 // Fewer units on their way than this leave the memory idle while a warp computes.
 constexpr int kWantedStages = 2;
 // Room for 8 rows of activations (one unit a warp may take more), by preference.
@@ -107,6 +111,40 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int inpu
   return launch;
 }
 
+// What each of two blocks of an SM may ask for.
+int half_of_multiprocessor(int shared_limit) {
+  return (shared_limit + kReservedBytes) / 2 - kReservedBytes;
+}
+
+Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit) {
+  if (rows < 1) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a linear layer needs at least one row, not " + std::to_string(rows));
+  }
+  // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
+  // the first computes. Only where 8 rows more would mean a second pass over the weight may a
+  // launch take the room of both.
+  const int half = half_of_multiprocessor(shared_limit) - kRoomForOthers / 2;
+  const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
+  if (wanted == 1 && plan.format == LinearFormat::kInt4Group128) {
+    LinearLaunch launch = lay_out(plan, 1, half, kInt4InputRoom.buffers, kInt4InputRoom.bytes);
+    if (launch.stages >= kWantedStages) return launch;
+  }
+  for (int row_blocks = wanted; row_blocks >= 1; row_blocks /= 2) {
+    for (const int limit : {half, shared_limit}) {
+      for (const InputRoom& room : kInputRooms) {
+        LinearLaunch launch = lay_out(plan, row_blocks, limit, room.buffers, room.bytes);
+        if (launch.stages < (limit == half ? kWantedStages : 1)) continue;
+        launch.row_tiles = ceil_div(rows, 8 * row_blocks);
+        return launch;
+      }
+    }
+  }
+  return Status(StatusCode::kUnsupported,
+                shape_text(plan.in_features, plan.out_features) + ": 8 rows do not fit in the " +
+                    std::to_string(shared_limit) + " bytes of shared memory of a block");
+}
+
 }  // namespace
 
 Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
@@ -153,33 +191,15 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   return best;
 }
 
-Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit) {
-  if (rows < 1) {
-    return Status(StatusCode::kInvalidArgument,
-                  "a linear layer needs at least one row, not " + std::to_string(rows));
+Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
+                                 bool over_half) {
+  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit));
+  // Several tiles of rows may share an SM all the same.
+  if (over_half && launch.row_tiles == 1) {
+    launch.shared_bytes =
+        std::max(launch.shared_bytes, half_of_multiprocessor(shared_limit) + kOverHalfBytes);
   }
-  // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
-  // the first computes. Only where 8 rows more would mean a second pass over the weight may a
-  // launch take the room of both.
-  const int half = (shared_limit + 1024) / 2 - 1024 - kRoomForOthers / 2;
-  const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
-  if (wanted == 1 && plan.format == LinearFormat::kInt4Group128) {
-    LinearLaunch launch = lay_out(plan, 1, half, kInt4InputRoom.buffers, kInt4InputRoom.bytes);
-    if (launch.stages >= kWantedStages) return launch;
-  }
-  for (int row_blocks = wanted; row_blocks >= 1; row_blocks /= 2) {
-    for (const int limit : {half, shared_limit}) {
-      for (const InputRoom& room : kInputRooms) {
-        LinearLaunch launch = lay_out(plan, row_blocks, limit, room.buffers, room.bytes);
-        if (launch.stages < (limit == half ? kWantedStages : 1)) continue;
-        launch.row_tiles = ceil_div(rows, 8 * row_blocks);
-        return launch;
-      }
-    }
-  }
-  return Status(StatusCode::kUnsupported,
-                shape_text(plan.in_features, plan.out_features) + ": 8 rows do not fit in the " +
-                    std::to_string(shared_limit) + " bytes of shared memory of a block");
+  return launch;
 }
 
 }  // namespace forerun::cuda

@@ -98,7 +98,10 @@ struct LinearLaunch {
   int receive_buffer_bytes = 0;  // one of the two
   int shared_bytes = 0;
 };
-// `shared_limit`: what a block may ask for on the device. Fails if not even 8 rows fit.
-Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit);
+// `shared_limit`: what a block may ask for on the device. `over_half`: asks for more than half of a
+// multiprocessor (LinearCall says why), otherwise half is kept to where it can be. Fails if not
+// even 8 rows fit.
+Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
+                                 bool over_half = false);
 
 }  // namespace forerun::cuda

@@ -54,6 +54,33 @@ TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
   }
 }
 
+TEST(LinearPlanCuda, OverHalfSharesAnSmWithHalfButNotWithItsLike) {
+  constexpr int kReserved = 1024;  // for each block, of an SM's kSm
+  constexpr int kSm = kH200SharedLimit + kReserved;
+  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+    for (const Shape& shape : kShapes) {
+      const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
+      ASSERT_TRUE(plan.ok());
+      for (const int rows : {1, 8, 16, 100}) {
+        const Result<LinearLaunch> half = plan_launch(*plan, rows, kH200SharedLimit);
+        const Result<LinearLaunch> over = plan_launch(*plan, rows, kH200SharedLimit, true);
+        ASSERT_TRUE(half.ok() && over.ok());
+        EXPECT_EQ(half->stages, over->stages);
+        EXPECT_LE(over->shared_bytes, kH200SharedLimit);
+        const int half_bytes = half->shared_bytes + kReserved;
+        const int over_bytes = over->shared_bytes + kReserved;
+        if (rows > 16) {
+          EXPECT_EQ(over_bytes, half_bytes) << "tiles of rows may share an SM";
+          continue;
+        }
+        EXPECT_GT(2 * over_bytes, kSm);
+        if (2 * half_bytes > kSm) continue;  // does not leave half
+        EXPECT_LE(over_bytes + half_bytes, kSm) << shape.in << " x " << shape.out;
+      }
+    }
+  }
+}
+
 TEST(LinearPlanCuda, ActivationsOfEightRowsComeAtOnceWhereTheyFit) {
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 8192, 2560);
   ASSERT_TRUE(plan.ok());

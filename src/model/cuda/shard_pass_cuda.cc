@@ -39,7 +39,8 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                         .residual = bf16(hidden_),
                         .next_norm = norm_of_hidden(next_norm),
                         .reduce = peers_,
-                        .mailbox = mailbox},
+                        .mailbox = mailbox,
+                        .over_half = true},
                        stream);
   };
 
@@ -126,6 +127,7 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
                       .table_tokens = config_.vocab_size,
                       .dim = config_.hidden_size,
                       .output = hidden_.as<__nv_bfloat16>(),
+                      .output_stride = config_.hidden_size,
                       .next_norm = norm_of_hidden(weights_.layers.front().input_norm),
                       .rows = rows,
                       .to_clear = arrivals_.as<uint32_t>(),
