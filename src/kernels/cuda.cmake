@@ -22,7 +22,6 @@ forerun_library(attention_cuda
   DEPS device_cuda base attention linear_cuda)
 forerun_test(attention_plan_cuda_test SOURCES attention/attention_plan_cuda_test.cc
   DEPS attention_cuda LABELS fast)
-forerun_library(rms_norm_cuda SOURCES rms_norm/rms_norm_cuda.cu DEPS device_cuda base)
 forerun_library(embedding_cuda SOURCES embedding/embedding_cuda.cu DEPS device_cuda base)
 
 # All code that only a CUDA compiler sees: what a machine without a GPU can still check.

@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
+#include <string>
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
@@ -14,6 +15,32 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kFewestBlocks = 16;  // to copy with
+
+// `x`: values 8 vector .. 8 vector + 7 of a row, four pairs of bf16. Writes their products with the
+// norm's weight, and from every other lane the sum of the squares of sixteen. For whole warps;
+// lanes that are not `valid` are past the row's end.
+__device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_t row, int vector,
+                                           bool valid, uint4 x) {
+  const NormOutputCuda& norm = call.next_norm;
+  static_assert(kNormGroup == 16);
+  const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
+  const auto* const weights = reinterpret_cast<const float2*>(norm.weight) + vector * 4;
+  uint32_t scaled[4];
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float low = __uint_as_float(pairs[i] << 16);
+    const float high = __uint_as_float(pairs[i] & 0xffff0000u);
+    const float2 weight = valid ? weights[i] : make_float2(0, 0);
+    scaled[i] = pack_bf16x2(low * weight.x, high * weight.y);
+    sum = __fmaf_rn(high, high, __fmaf_rn(low, low, sum));
+  }
+  sum += __shfl_xor_sync(~0u, sum, 1);
+  if (!valid) return;
+  reinterpret_cast<uint4*>(norm.scaled + row * call.output_stride)[vector] =
+      make_uint4(scaled[0], scaled[1], scaled[2], scaled[3]);
+  if (vector % 2 == 0) norm.squares[row * (call.dim / kNormGroup) + vector / 2] = sum;
+}
 
 __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda call) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -32,9 +59,13 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
     const int32_t token = asked[1] - call.first_token;
     const bool ours = token >= 0 && token < call.table_tokens;
     const auto* const from = reinterpret_cast<const uint4*>(call.table + token * call.dim);
-    auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.dim);
-    for (int i = threadIdx.x; i < call.dim / 8; i += kThreads) {
-      to[i] = ours ? from[i] : make_uint4(0, 0, 0, 0);
+    auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.output_stride);
+    const int vectors = static_cast<int>(call.dim / 8);
+    for (int i = threadIdx.x; i / 32 * 32 < vectors; i += kThreads) {
+      const bool valid = i < vectors;
+      const uint4 x = ours && valid ? from[i] : make_uint4(0, 0, 0, 0);
+      if (valid) to[i] = x;
+      write_norm(call, blockIdx.x, i, valid, x);
     }
   }
   const int vectors = asked[0] / 16;
@@ -51,6 +82,18 @@ Status prepare_embedding_cuda() {
 }
 
 Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream) {
+  if (call.rows < 1 || call.dim < 32 || call.dim % 32 != 0 || call.output_stride < call.dim ||
+      call.output_stride % 8 != 0) {
+    return {StatusCode::kInvalidArgument,
+            "embedding on a GPU: " + std::to_string(call.rows) + " rows of " +
+                std::to_string(call.dim) + " in " + std::to_string(call.output_stride) +
+                "; at least one row of a multiple of 32 in a multiple of 8 is accepted"};
+  }
+  if (call.next_norm.weight == nullptr || call.next_norm.scaled == nullptr ||
+      call.next_norm.squares == nullptr) {
+    return {StatusCode::kInvalidArgument,
+            "embedding on a GPU: the norm after it needs a weight, products and sums of squares"};
+  }
   embedding_kernel<<<static_cast<unsigned>(std::max(call.rows, kFewestBlocks)), kThreads, 0,
                      stream>>>(call);
   FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching the embedding");

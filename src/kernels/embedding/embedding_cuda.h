@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "forerun/status.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace forerun::cuda {
 
@@ -23,14 +24,17 @@ struct EmbeddingCallCuda {
   const __nv_bfloat16* table = nullptr;
   int32_t first_token = 0;
   int32_t table_tokens = 0;
-  int64_t dim = 0;                  // a multiple of 8
-  __nv_bfloat16* output = nullptr;  // [rows][dim]
+  int64_t dim = 0;                  // a multiple of 32
+  __nv_bfloat16* output = nullptr;  // [rows][output_stride]
+  int64_t output_stride = 0;        // a multiple of 8, at least dim
+  NormOutputCuda next_norm = {};    // of the output; all of it is needed
   int32_t rows = 0;
   uint32_t* to_clear = nullptr;  // [clear_count] set to zero
   int32_t clear_count = 0;
 };
 
-// Submits one launch that waits for everything before it in the stream.
+// Submits one launch that waits for everything before it in the stream. Fails before launching if
+// the arguments do not fit.
 Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream);
 
 // Loads the kernel on the current device: once a device, before any graph is captured.

@@ -16,8 +16,8 @@
 //    its barrier (no fence, no barrier of the cluster) and added there in the order of the blocks;
 //  - int4 becomes bf16 by or-ing a nibble into the mantissa of 128 and subtracting 128 + zero: both
 //    exact; the scale multiplies the f32 sum of its 128 inputs, not the weights;
-//  - a norm in front costs no launch: its weight multiplies the activations in shared memory, the
-//    inverse root mean square the finished sums.
+//  - a norm in front costs no launch: its weight has multiplied the activations where they were
+//    made, the inverse root mean square multiplies the finished sums (rms_norm_cuda.h).
 // docs/kernels-cuda.md has the measurements and what was tried.
 #include <cuda_bf16.h>
 
@@ -42,7 +42,7 @@ namespace {
 // leave, and the layer after them places two blocks on the SMs that become free first.)
 constexpr int registers(int row_blocks) { return linear_warps(row_blocks) == 8 ? 112 : 128; }
 
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kNorm, bool kReduce>
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce>
 __global__ void __maxnreg__(registers(kRowBlocks))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
   constexpr int kWarps = linear_warps(kRowBlocks);
@@ -89,40 +89,22 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   inputs.full = base + kWarps * kMaxStages * 8;
   inputs.empty = inputs.full + kInputSegments * 8;
   const uint32_t receive_barriers = inputs.empty + kInputSegments * 8;  // one a buffer
-  const uint32_t norm_barrier = receive_barriers + 16;
-  const uint32_t ready = norm_barrier + 8;  // segments whose inputs are normalized
-  InputNorm<kFormat, kRowBlocks> norm;
-  norm.data = inputs.data;
-  norm.full = inputs.full;
-  norm.ready = ready;
-  norm.weight = base + args.norm_offset;
-  norm.squares = base + args.squares_offset;
-  norm.segment_units = args.segment_units << args.input_warps_log2;
-  norm.block_units = block_units;
-  // Sums of squares: this block's units', then the cluster's blocks'.
-  const float* const square_parts = reinterpret_cast<const float*>(shared + args.squares_offset);
-  const float* const squares = reinterpret_cast<const float*>(
-      shared + args.reduce_offset - ((kRowBlocks * 32) << args.cluster_log2));
+  RowScales scales;
+  scales.ready = receive_barriers + 16;
+  scales.scales = scales.ready + 8;
   if (lane == 0) {
     for (int stage = 0; stage < args.stages; ++stage) {
       barrier_init(ring.barrier + stage * 8, 1);
     }
     if (warp == 0) {
       for (int i = 0; i < 2; ++i) barrier_init(receive_barriers + i * 8, 1);
-      if (kNorm) barrier_init(norm_barrier, 1);
+      barrier_init(scales.ready, kWarps);
       for (int i = 0; i < kInputSegments; ++i) {
         barrier_init(inputs.full + i * 8, 1);
         barrier_init(inputs.empty + i * 8, kWarps);
-        if (kNorm) barrier_init(ready + i * 8, kWarps);
       }
     }
     barrier_init_fence();
-    if (kNorm && warp == 0) {
-      const int bytes = block_units * kUnitInputs * 2;
-      barrier_arrive_expecting(norm_barrier, bytes);
-      bulk_copy(norm.weight, args.norm_weight + static_cast<int64_t>(block_unit) * kUnitInputs,
-                bytes, norm_barrier);
-    }
   }
   for (int stage = 0; stage < args.stages; ++stage) {
     ring.request(args, lane, ring.data + stage * kStageBytes, ring.barrier + stage * 8);
@@ -133,17 +115,19 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   const int first_row = blockIdx.y * 8 * kRowBlocks;
   const int rows = min(8 * kRowBlocks, args.rows - first_row);
   const int passes = (tile_end - tile_begin + tile_warps - 1) >> tiles_log2;
+  prefetch_next_norm(args, tile_begin, tile_end);
   wait_for_previous_kernel();
   const bool inputs_stay = args.segments == args.input_buffers;
   const int block_bytes = block_units * kUnitInputs * 2;
-  const __nv_bfloat16* const rows_begin =
-      args.input + first_row * args.input_stride + static_cast<int64_t>(block_unit) * kUnitInputs;
+  const __nv_bfloat16* const block_inputs =
+      args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
   if (warp == 0) {
     for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
-      inputs.request(args, rows_begin, block_bytes, kRowBlocks, rows, lane);
+      inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, lane);
     }
   }
+  scales.find(args, first_row, rows, kWarps, warp, lane);
 
   // A lane's activations: row lane / 4 of each block of 8, 8 of every 32 inputs.
   const uint32_t input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
@@ -155,37 +139,23 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   sums.rank = rank;
   sums.lanes_log2 = 5 - args.cluster_log2;
   const uint32_t magic = opaque(0x43004300u);
-  float4* const parts = reinterpret_cast<float4*>(shared + args.reduce_offset);
-  int buffer = 0;
-  uint32_t receive_parity = 0;
+  uint32_t passes_done = 0;
   int input_buffer = 0;  // and whether it has been filled an even number of times before
   uint32_t input_parity = 0;
   int to_recycle = -1;  // the buffer that warp 0 asks to be filled next
   uint32_t recycle_parity = 0;
   Unit<kFormat> weights;
   if constexpr (Unit<kFormat>::kAhead) weights.take(args, ring, lane);
-  // Segments to scale: once each if they stay, otherwise each time that they arrive.
-  int to_scale = kNorm && passes > 0 ? args.segments * (inputs_stay ? 1 : passes) : 0;
-  if (to_scale > 0) {
-    barrier_wait(norm_barrier, 0);
-    norm.scale(args.input_stride_bytes, 0, 0, 0, warp, lane);
-    --to_scale;
-  }
   cluster_wait();
   for (int pass = tile_begin; pass < tile_end; pass += tile_warps) {
     const int tiles = min(tile_warps, tile_end - pass);
-    sums.buffer = base + args.receive_offset + buffer * args.receive_buffer_bytes;
-    sums.barrier = receive_barriers + buffer * 8;
-    const bool push_squares = kNorm && pass == tile_begin;
-    if (threadIdx.x == 0) {
-      barrier_arrive_expecting(
-          sums.barrier,
-          tiles * kRowBlocks * 1024 + (push_squares ? (kRowBlocks * 32) << args.cluster_log2 : 0));
-    }
+    sums.buffer = base + args.receive_offset + (passes_done & 1) * args.receive_buffer_bytes;
+    sums.barrier = receive_barriers + (passes_done & 1) * 8;
+    if (threadIdx.x == 0) barrier_arrive_expecting(sums.barrier, tiles * kRowBlocks * 1024);
     float acc[2][kRowBlocks][4] = {};
     int units_left = tile_warp < tiles ? ring.tile_units : 0;
     for (int segment = 0; segment < args.segments; ++segment) {
-      barrier_wait((kNorm ? ready : inputs.full) + input_buffer * 8, input_parity);
+      barrier_wait(inputs.full + input_buffer * 8, input_parity);
       uint32_t input = input_lane + input_buffer * 8 * kRowBlocks * args.input_stride_bytes;
       const int units = min(units_left, args.segment_units);
       units_left -= units;
@@ -194,10 +164,6 @@ __global__ void __maxnreg__(registers(kRowBlocks))
       }
       if (inputs_stay) {
         if (++input_buffer == args.segments) input_buffer = 0;
-        if (to_scale > 0) {
-          norm.scale(args.input_stride_bytes, segment + 1, input_buffer, 0, warp, lane);
-          --to_scale;
-        }
         continue;
       }
       __syncwarp();
@@ -211,7 +177,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
         }
         if (to_recycle >= 0) {
           barrier_wait(inputs.empty + to_recycle * 8, recycle_parity);
-          inputs.request(args, rows_begin, block_bytes, kRowBlocks, rows, lane);
+          inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, lane);
         }
         to_recycle = input_buffer;
         recycle_parity = input_parity;
@@ -220,69 +186,49 @@ __global__ void __maxnreg__(registers(kRowBlocks))
         input_buffer = 0;
         input_parity ^= 1;
       }
-      if (to_scale > 0) {
-        norm.scale(args.input_stride_bytes, segment + 1 == args.segments ? 0 : segment + 1,
-                   input_buffer, input_parity, warp, lane);
-        --to_scale;
-      }
-    }
-    if (push_squares) {
-      __syncthreads();
-      norm.push_squares(square_parts, shared_address(squares), sums.barrier, 1 << args.cluster_log2,
-                        rank, warp, lane);
     }
     if (tile_warp < tiles) {
-      send_sums<kRowBlocks>(sums, acc, parts, tile_warp, input_warp, input_warps, lane);
+      send_sums<kRowBlocks>(sums, acc, base + args.reduce_offset, tile_warp, input_warp,
+                            input_warps, lane);
     }
-    barrier_wait(sums.barrier, receive_parity);
-
-    store_sums<kRowBlocks, kGated, kNorm, kReduce>(
-        args, sums, shared + args.receive_offset + buffer * args.receive_buffer_bytes, squares,
-        pass, tiles, first_row);
+    const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
+    store_sums<kGated, kReduce>(args, sums, passes_done >> 1 & 1, scales, items);
     // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
     // to receive what every warp here sends a pass later, after reading this one.
-    receive_parity ^= buffer;
-    buffer ^= 1;
+    ++passes_done;
   }
   if constexpr (kReduce) {
-    store_group_sums<kRowBlocks>(args, rank, sums.lanes_log2, tile_begin, tile_end - tile_begin,
-                                 first_row);
+    store_group_sums(
+        args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin, first_row, rank));
   }
 }
 
 #else
 
 // Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kNorm, bool kReduce>
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
 
 using Kernel = void (*)(LinearKernelArgs);
 
-template <LinearFormat kFormat, bool kGated, bool kNorm, bool kReduce>
-Kernel kernel_for(int row_blocks) {
-  return row_blocks == 1   ? linear_kernel<kFormat, 1, kGated, kNorm, kReduce>
-         : row_blocks == 2 ? linear_kernel<kFormat, 2, kGated, kNorm, kReduce>
-                           : linear_kernel<kFormat, 4, kGated, kNorm, kReduce>;
-}
 struct Variant {
-  bool gated, norm, reduce;
+  bool gated, reduce;
 };
-constexpr Variant kVariants[] = {{false, false, false},
-                                 {false, true, false},
-                                 {true, false, false},
-                                 {true, true, false},
-                                 {false, false, true}};
+constexpr Variant kVariants[] = {{false, false}, {true, false}, {false, true}};
+
+template <LinearFormat kFormat, int kRowBlocks>
+Kernel kernel_for(const Variant& variant) {
+  return variant.reduce  ? linear_kernel<kFormat, kRowBlocks, false, true>
+         : variant.gated ? linear_kernel<kFormat, kRowBlocks, true, false>
+                         : linear_kernel<kFormat, kRowBlocks, false, false>;
+}
 template <LinearFormat kFormat>
 Kernel kernel_for(int row_blocks, const Variant& variant) {
-  if (variant.reduce) return kernel_for<kFormat, false, false, true>(row_blocks);
-  if (variant.norm) {
-    return variant.gated ? kernel_for<kFormat, true, true, false>(row_blocks)
-                         : kernel_for<kFormat, false, true, false>(row_blocks);
-  }
-  return variant.gated ? kernel_for<kFormat, true, false, false>(row_blocks)
-                       : kernel_for<kFormat, false, false, false>(row_blocks);
+  return row_blocks == 1   ? kernel_for<kFormat, 1>(variant)
+         : row_blocks == 2 ? kernel_for<kFormat, 2>(variant)
+                           : kernel_for<kFormat, 4>(variant);
 }
 Kernel kernel_for(LinearFormat format, int row_blocks, const Variant& variant) {
   return format == LinearFormat::kBf16
@@ -359,9 +305,23 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   if (call.gated && plan.out_features % kTileOutputs != 0) {
     return refuse("a gated layer's outputs must be a multiple of 32");
   }
+  if (call.norm.squares != nullptr && plan.in_features % kTileOutputs != 0) {
+    return refuse("a norm's inputs must be a multiple of 32");
+  }
+  if (call.next_norm.weight != nullptr) {
+    if (call.next_norm.scaled == nullptr || call.next_norm.squares == nullptr) {
+      return refuse("a norm needs room for its products and sums of squares");
+    }
+    if (call.gated || call.output == nullptr || plan.out_features % kTileOutputs != 0) {
+      return refuse("what a norm follows has bf16 outputs, a multiple of 32, and is not gated");
+    }
+    if (plan.cluster_size > 2) {
+      return refuse("what a norm follows must be split over at most 2 blocks");
+    }
+  }
   if (call.reduce == nullptr) return {};
-  if (call.gated || call.norm_weight != nullptr || call.output == nullptr) {
-    return refuse("a sum over a group has bf16 outputs and is neither gated nor normalized");
+  if (call.gated || call.norm.squares != nullptr || call.output == nullptr) {
+    return refuse("a sum over a group has bf16 outputs, no normalized input and is not gated");
   }
   if (call.mailbox != 0 && call.mailbox != 1) return refuse("mailbox must be 0 or 1");
   const int64_t words = int64_t{plan.tiles} * ((call.rows + 7) / 8) * 32;
@@ -376,7 +336,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   const LinearPlan& plan = weight.plan();
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
   FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
-                           plan_launch(plan, call.rows, call.norm_weight != nullptr, limit));
+                           plan_launch(plan, call.rows, limit, call.over_half));
   LinearKernelArgs args;
   args.weight = weight.data();
   args.input = call.input;
@@ -384,8 +344,10 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.output_f32 = call.output_f32;
   args.bias = call.bias;
   args.residual = call.residual;
-  args.norm_weight = call.norm_weight;
-  args.norm_eps = call.norm_eps;
+  args.row_index = call.row_index;
+  args.input_squares = call.norm.squares;
+  args.norm_eps = call.norm.eps;
+  args.next_norm = call.next_norm;
   args.input_stride = call.input_stride;
   args.output_stride = call.output_stride;
   args.rows = call.rows;
@@ -402,8 +364,6 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.segments = launch.segments;
   args.input_buffers = launch.input_buffers;
   args.input_stride_bytes = launch.input_stride_bytes;
-  args.norm_offset = launch.norm_offset;
-  args.squares_offset = launch.squares_offset;
   args.reduce_offset = launch.reduce_offset;
   args.receive_offset = launch.receive_offset;
   args.ring_offset = launch.ring_offset;
@@ -426,8 +386,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
   const Kernel kernel =
-      kernel_for(plan.format, launch.row_blocks,
-                 {call.gated, call.norm_weight != nullptr, call.reduce != nullptr});
+      kernel_for(plan.format, launch.row_blocks, {call.gated, call.reduce != nullptr});
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
                                "launching a linear layer");
   return {};

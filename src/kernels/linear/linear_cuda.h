@@ -16,6 +16,7 @@
 #include "device/cuda/peer_mailboxes.h"
 #include "forerun/status.h"
 #include "kernels/linear/linear_plan_cuda.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace forerun::cuda {
 
@@ -60,18 +61,20 @@ class LinearWeightCuda {
 struct LinearCall {
   const __nv_bfloat16* input = nullptr;  // [rows][input_stride], input_stride a multiple of 8
   int64_t input_stride = 0;
+  // [rows]: the row of the input, then [..][input_stride], that an output row is made of (rows may
+  // repeat); null: rows in order.
+  const int32_t* row_index = nullptr;
   __nv_bfloat16* output = nullptr;  // [rows][output_stride], output_stride a multiple of 4
   float* output_f32 = nullptr;      // in place of `output`: unrounded; no residual, not gated
   int64_t output_stride = 0;
   int rows = 0;
   const __nv_bfloat16* bias = nullptr;      // [out] or null; not with `gated`
   const __nv_bfloat16* residual = nullptr;  // as output, may be it; added before the one rounding
-  // RMSNorm of the input on its way in, or null: [in], 16-byte aligned. The products are those of
-  // x * norm_weight rounded to bf16; their sums are divided by sqrt(mean of x^2 + norm_eps). A
-  // row's bits do not depend on its companions here either. Read before the previous kernel's end,
-  // like the weight itself.
-  const __nv_bfloat16* norm_weight = nullptr;
-  float norm_eps = 0;
+  NormInputCuda norm = {};  // of the input, dim = in; the sums are scaled before bias and residual
+  // Of the output: not with `gated` or `output_f32`. Needs outputs that are a multiple of 32, and
+  // a split over at most 2 blocks (as plan_linear chooses them). `next_norm.scaled` has
+  // output_stride; its weight may be read before the previous kernel's end, like the layer's own.
+  NormOutputCuda next_norm = {};
   // The weight holds gate and up: output [rows][out / 2] is silu(gate) * up; no bias or residual.
   bool gated = false;
   // Tensor parallelism, or null: this rank's mailboxes (copied). Every rank of the group launches
@@ -79,14 +82,20 @@ struct LinearCall {
   // to bf16 and added in f32 in the order of the ranks, then come bias and residual and the one
   // rounding, so that all ranks have the same bits. The kernel waits for the other ranks'; whether
   // it did so in vain says PeerGroup::check(). Outputs times rows must fit the group's mailboxes.
-  // Not with output_f32, norm_weight or `gated`.
+  // Not with output_f32, `norm` or `gated`.
   const PeerMailboxes* reduce = nullptr;
   // 0 or 1, by turns from one exchange of the group to the next, across graphs and replays too: so
   // a graph has an even number of exchanges.
   int mailbox = 0;
+  // Asks for just over half of a multiprocessor's shared memory. In a chain of dependent launches
+  // every other layer should: each is placed while the one before still runs, beside its blocks,
+  // and once one has two blocks on a multiprocessor and none on another, the layers after it fall
+  // into the same places and take up to twice as long. Over half cannot share with its like, nor
+  // two of half with it, so that a chain of both kinds evens itself out.
+  bool over_half = false;
   // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
-  // previous kernel has finished; input, residual and output are touched only afterwards. The
-  // previous kernel must itself be launched in this way, or have no such successor in flight.
+  // previous kernel has finished; everything else is touched only afterwards. The previous kernel
+  // must itself be launched in this way, or have no such successor in flight.
   bool dependent = true;
 };
 

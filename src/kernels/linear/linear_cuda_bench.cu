@@ -7,8 +7,8 @@
 // Per layer: a graph of launches of one shape over distinct weights (together several times the
 // L2), each dependent on the one before; the median of replays over the number of launches.
 // --splits tries every split of the shape. --forwards runs all linear layers of a model in order
-// with stand-ins of fixed duration for attention and all-reduce, a kernel each. --norm normalizes
-// the inputs of QKV and of gate and up on their way in.
+// with stand-ins of fixed duration for attention and all-reduce, a kernel each. --norm adds the
+// residual and the norms: O and down leave what QKV, gate and up, and the head then scale by.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -133,11 +133,16 @@ class Bench {
                              DeviceBuffer::allocate(kActivationBytes, "activations"));
     FORERUN_ASSIGN_OR_RETURN(DeviceBuffer output,
                              DeviceBuffer::allocate(kActivationBytes, "activations"));
+    FORERUN_ASSIGN_OR_RETURN(DeviceBuffer scaled,
+                             DeviceBuffer::allocate(kActivationBytes, "activations"));
+    FORERUN_ASSIGN_OR_RETURN(DeviceBuffer squares,
+                             DeviceBuffer::allocate(kActivationBytes, "sums of squares"));
     fill_kernel<<<264, 256, 0, stream.get()>>>(input.as<uint32_t>(), kActivationBytes / 4, 1, true);
     FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "filling activations");
     FORERUN_RETURN_IF_ERROR(stream.synchronize());
     return Result<Bench>(Bench(std::move(stream), std::move(start), std::move(stop),
-                               std::move(input), std::move(output)));
+                               std::move(input), std::move(output), std::move(scaled),
+                               std::move(squares)));
   }
 
   Result<LinearWeightCuda> make_weight(const LinearPlan& plan, uint32_t seed) {
@@ -150,7 +155,9 @@ class Bench {
     return Result<LinearWeightCuda>(std::move(weight));
   }
 
-  Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool norm) {
+  // `in_forward`: among the other layers of its model.
+  Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool norm,
+                bool in_forward) {
     LinearCall call;
     call.input = input_.as<__nv_bfloat16>();
     call.input_stride = layer.in;
@@ -158,9 +165,13 @@ class Bench {
     call.output_stride = layer.gated ? layer.out / 2 : layer.out;
     call.rows = rows;
     call.gated = layer.gated;
-    if (norm && (layer.gated || std::strcmp(layer.name, "qkv") == 0)) {
-      call.norm_weight = input_.as<__nv_bfloat16>();
-      call.norm_eps = 1e-5f;
+    const bool residual = std::strcmp(layer.name, "o") == 0 || std::strcmp(layer.name, "down") == 0;
+    call.over_half = in_forward && residual;
+    if (norm && residual) {
+      call.residual = call.output;
+      call.next_norm = {input_.as<float>(), scaled_.as<__nv_bfloat16>(), squares_.as<float>()};
+    } else if (norm) {
+      call.norm = {squares_.as<float>(), 1e-5f};
     }
     return linear_cuda(weight, call, stream_.get());
   }
@@ -185,15 +196,18 @@ class Bench {
 
  private:
   static constexpr size_t kActivationBytes = size_t{64} << 20;
-  Bench(Stream stream, Event start, Event stop, DeviceBuffer input, DeviceBuffer output)
+  Bench(Stream stream, Event start, Event stop, DeviceBuffer input, DeviceBuffer output,
+        DeviceBuffer scaled, DeviceBuffer squares)
       : stream_(std::move(stream)),
         start_(std::move(start)),
         stop_(std::move(stop)),
         input_(std::move(input)),
-        output_(std::move(output)) {}
+        output_(std::move(output)),
+        scaled_(std::move(scaled)),
+        squares_(std::move(squares)) {}
   Stream stream_;
   Event start_, stop_;
-  DeviceBuffer input_, output_;
+  DeviceBuffer input_, output_, scaled_, squares_;
 };
 
 struct Options {
@@ -224,7 +238,7 @@ void report(const Options& options, const std::string& figure, double us, double
 }
 
 std::string split_text(const LinearPlan& plan, int rows) {
-  const Result<LinearLaunch> launch = plan_launch(plan, rows, false, 232448);
+  const Result<LinearLaunch> launch = plan_launch(plan, rows, 232448);
   char text[128];
   std::snprintf(text, sizeof(text), "cluster %d, %d input warps, %d stages, %d KB",
                 plan.cluster_size, plan.input_warps, launch.ok() ? launch->stages : 0,
@@ -247,14 +261,13 @@ Status bench_plan(Bench& bench, const Options& options, const Layer& layer, Line
   for (const int rows : options.rows) {
     FORERUN_ASSIGN_OR_RETURN(const double us, bench.graph_us([&] {
       for (int i = 0; i < launches; ++i) {
-        FORERUN_RETURN_IF_ERROR(bench.submit(weights[i % count], layer, rows, options.norm));
+        FORERUN_RETURN_IF_ERROR(bench.submit(weights[i % count], layer, rows, options.norm, false));
       }
       return Status();
     }));
-    report(options,
-           std::string(layer.model) + "." + layer.name + " " + std::to_string(rows) + " rows",
-           us / launches, floor_us,
-           split_text(plan, rows) + (options.norm ? ", inputs normalized" : ""));
+    report(
+        options, std::string(layer.model) + "." + layer.name + " " + std::to_string(rows) + " rows",
+        us / launches, floor_us, split_text(plan, rows) + (options.norm ? ", with its norm" : ""));
   }
   return {};
 }
@@ -274,7 +287,7 @@ Status bench_layers(Bench& bench, const Options& options) {
         const Result<LinearPlan> plan =
             plan_linear(layer.format, layer.in, layer.out, cluster_size, input_warps);
         if (!plan.ok()) continue;
-        const Result<LinearLaunch> launch = plan_launch(*plan, options.rows[0], false, 232448);
+        const Result<LinearLaunch> launch = plan_launch(*plan, options.rows[0], 232448);
         if (!launch.ok() || launch->row_tiles > 1) continue;
         FORERUN_RETURN_IF_ERROR(bench_plan(bench, options, layer, *plan));
       }
@@ -309,7 +322,8 @@ Status bench_forwards(Bench& bench, const Options& options) {
         FORERUN_ASSIGN_OR_RETURN(const double us, bench.graph_us([&] {
           for (size_t i = 0; i < weights.size(); ++i) {
             const size_t op = i % layers.size();
-            FORERUN_RETURN_IF_ERROR(bench.submit(weights[i], *layers[op], rows, options.norm));
+            FORERUN_RETURN_IF_ERROR(
+                bench.submit(weights[i], *layers[op], rows, options.norm, true));
             const int wait_ns = op == 0 ? model.attention_ns : op == 2 ? 0 : model.all_reduce_ns;
             if (delays && wait_ns > 0) {
               FORERUN_RETURN_IF_ERROR(submit_delay(wait_ns, bench.stream()));

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -16,6 +17,7 @@
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/cuda_testing.h"
+#include "device/cuda/peer_group.h"
 
 namespace forerun::cuda {
 namespace {
@@ -173,7 +175,7 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
         for (const int rows : {1, 3, 8, 9, 16, 31, 32, 33, 70}) {
-          if (!plan_launch(*plan, rows, false, 232448).ok()) continue;
+          if (!plan_launch(*plan, rows, 232448).ok()) continue;
           const std::vector<float> y = floats(run(weight, call_for(x, shape.in, rows), shape.out));
           const std::vector<float> expected(ref.begin(), ref.begin() + rows * shape.out);
           EXPECT_LT(relative_error(y, expected), kBf16Tolerance)
@@ -263,43 +265,140 @@ TEST_P(LinearCuda, GatedLayerIsSiluOfGateTimesUp) {
   }
 }
 
-// x * norm_weight rounded to bf16, and 1 / root mean square of x, row by row.
-struct Normed {
-  std::vector<uint16_t> products;
-  std::vector<double> inverse_rms;
+// What the layer in front of a norm leaves behind for rows x [rows][width].
+struct NormParts {
+  std::vector<uint16_t> scaled;
+  std::vector<float> squares;  // [rows][width / kNormGroup]
 };
-Normed norm_parts(const std::vector<uint16_t>& x, const std::vector<uint16_t>& weight, double eps) {
-  Normed result{x, {}};
-  const size_t width = weight.size();
-  for (size_t row = 0; row < x.size() / width; ++row) {
-    double squares = 0;
-    for (size_t i = 0; i < width; ++i) {
-      const float v = to_float(bf16{x[row * width + i]});
-      squares += static_cast<double>(v) * v;
-      result.products[row * width + i] = to_bf16(v * to_float(bf16{weight[i]})).bits;
-    }
-    result.inverse_rms.push_back(1 / std::sqrt(squares / static_cast<double>(width) + eps));
+NormParts norm_parts(const std::vector<uint16_t>& x, const std::vector<float>& weight) {
+  NormParts parts;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float v = to_float(bf16{x[i]});
+    parts.scaled.push_back(to_bf16(v * weight[i % weight.size()]).bits);
+    if (i % kNormGroup == 0) parts.squares.push_back(0);
+    parts.squares.back() += v * v;
   }
-  return result;
+  return parts;
 }
 
-TEST_P(LinearCuda, NormOfTheInputMatchesReferenceForEverySplitAndRowCount) {
+std::vector<float> random_floats(size_t count, uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> uniform(0.1f, 2.0f);
+  std::vector<float> values(count);
+  for (float& v : values) v = uniform(engine);
+  return values;
+}
+
+// Runs a call that leaves what a norm needs: products and sums of squares must be those of the
+// outputs, and rows past the last keep their poison. Returns the sums.
+std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall call,
+                                     const std::vector<float>& weight_of_norm,
+                                     const Stream& stream) {
+  constexpr uint16_t kPoison = 0x7fc1;
+  const size_t width = weight_of_norm.size();
+  const size_t count = static_cast<size_t>(call.rows) * width;
+  const size_t room = count + 3 * width;
+  const DeviceBuffer norm = to_device(weight_of_norm);
+  const DeviceBuffer y = to_device(std::vector<uint16_t>(room, kPoison));
+  const DeviceBuffer scaled = to_device(std::vector<uint16_t>(room, kPoison));
+  const DeviceBuffer squares = to_device(std::vector<float>(room / kNormGroup, NAN));
+  call.output = y.as<__nv_bfloat16>();
+  call.output_stride = static_cast<int64_t>(width);
+  call.next_norm = {norm.as<float>(), scaled.as<__nv_bfloat16>(), squares.as<float>()};
+  const Status status = linear_cuda(weight, call, stream.get());
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(stream.synchronize().ok());
+  std::vector<uint16_t> outputs = to_host<uint16_t>(y, room);
+  EXPECT_TRUE(std::all_of(outputs.begin() + static_cast<ptrdiff_t>(count), outputs.end(),
+                          [](uint16_t v) { return v == kPoison; }));
+  outputs.resize(count);
+  NormParts expected = norm_parts(outputs, weight_of_norm);
+  expected.scaled.resize(room, kPoison);
+  EXPECT_TRUE(to_host<uint16_t>(scaled, room) == expected.scaled) << call.rows << " rows";
+  std::vector<float> found = to_host<float>(squares, room / kNormGroup);
+  for (size_t i = 0; i < expected.squares.size(); ++i) {
+    EXPECT_NEAR(found[i], expected.squares[i], 2e-6f * expected.squares[i])
+        << call.rows << " rows, group " << i;
+  }
+  EXPECT_TRUE(std::all_of(found.begin() + static_cast<ptrdiff_t>(expected.squares.size()),
+                          found.end(), [](float v) { return std::isnan(v); }));
+  found.resize(expected.squares.size());
+  return found;
+}
+
+TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
+  constexpr int kRows = 70;
+  constexpr int64_t kIn = 512;
+  for (const int64_t out : {32, 96, 2528}) {
+    const Source source(GetParam(), kIn, out, 7);
+    const DeviceBuffer x = to_device(random_bf16(kRows * kIn, 1.0f, 3));
+    const DeviceBuffer residual =
+        to_device(random_bf16(static_cast<size_t>(kRows * out), 3.0f, 12));
+    const std::vector<float> weight_of_norm = random_floats(static_cast<size_t>(out), 4);
+    // Two GPUs whose sums are the same: behind the exchange as without.
+    Result<PeerGroup> group = PeerGroup::loopback(0, 2, {.most_rows = kRows, .width = out});
+    ASSERT_TRUE(group.ok()) << group.status().message();
+    int exchanges = 0;
+    for (const int cluster_size : {1, 2}) {
+      for (const int input_warps : {1, 2}) {
+        const Result<LinearPlan> plan =
+            plan_linear(GetParam(), kIn, out, cluster_size, input_warps);
+        ASSERT_TRUE(plan.ok());
+        LinearWeightCuda weight = allocate(*plan);
+        ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
+        for (const bool reduce : {false, true}) {
+          std::vector<float> fewer_rows;
+          for (const int rows : {1, 8, 13, 16, 31, 70}) {
+            LinearCall call = call_for(x, kIn, rows);
+            call.residual = residual.as<__nv_bfloat16>();
+            if (reduce) {
+              call.reduce = &group->rank(0);
+              call.mailbox = exchanges++ % 2;
+            }
+            SCOPED_TRACE(std::to_string(out) + " outputs, cluster " + std::to_string(cluster_size) +
+                         ", input warps " + std::to_string(input_warps) +
+                         (reduce ? ", a sum over two" : ""));
+            std::vector<float> squares = expect_norm_parts(weight, call, weight_of_norm, *stream_);
+            EXPECT_TRUE(std::equal(fewer_rows.begin(), fewer_rows.end(), squares.begin()))
+                << "a row's bits depend on its companions";
+            fewer_rows = std::move(squares);
+          }
+        }
+      }
+    }
+    ASSERT_OK(group->check());
+  }
+}
+
+// The rows of `parts`' input that the outputs are made of, in an order of their own.
+TEST_P(LinearCuda, NormOfTheInputAndChosenRowsMatchReferenceForEverySplitAndRowCount) {
   struct Shape {
     int64_t in, out;
   };
   constexpr int kRows = 40;
   constexpr float kEps = 0.05f;  // large enough to be missed
+  std::vector<int32_t> index;
+  for (int32_t i = 0; i < kRows; ++i) index.push_back(i * 7 % 25 + 3);
+  const DeviceBuffer index_device = to_device(index);
   for (const Shape shape : {Shape{128, 40}, {1152, 264}, {4096, 5000}}) {
+    const auto in = static_cast<size_t>(shape.in);
+    const auto out = static_cast<size_t>(shape.out);
     const Source source(GetParam(), shape.in, shape.out, 7);
-    const std::vector<uint16_t> x = random_bf16(static_cast<size_t>(kRows * shape.in), 0.4f, 3);
-    const std::vector<uint16_t> norm = random_bf16(static_cast<size_t>(shape.in), 1.0f, 4);
-    const DeviceBuffer x_device = to_device(x);
-    const DeviceBuffer norm_device = to_device(norm);
-    const Normed parts = norm_parts(x, norm, kEps);
-    std::vector<float> ref = source.reference(to_device(parts.products), kRows, stream_->get());
+    const std::vector<uint16_t> x = random_bf16(kRows * in, 0.4f, 3);
+    const NormParts parts = norm_parts(x, random_floats(in, 4));
+    const DeviceBuffer scaled = to_device(parts.scaled);
+    const DeviceBuffer squares = to_device(parts.squares);
+    std::vector<uint16_t> bias = random_bf16(out, 3.0f, 10);
+    const DeviceBuffer bias_device = to_device(bias);
+    const std::vector<float> sums = source.reference(scaled, kRows, stream_->get());
+    std::vector<float> ref(sums.size());
     for (size_t i = 0; i < ref.size(); ++i) {
-      const size_t row = i / static_cast<size_t>(shape.out);
-      ref[i] = static_cast<float>(ref[i] * parts.inverse_rms[row]);
+      const auto row = static_cast<size_t>(index[i / out]);
+      double square = 0;
+      for (size_t at = 0; at < in; ++at) square += std::pow(to_float(bf16{x[row * in + at]}), 2);
+      ref[i] = static_cast<float>(sums[row * out + i % out] /
+                                  std::sqrt(square / static_cast<double>(in) + kEps)) +
+               to_float(bf16{bias[i % out]});
     }
     for (const int cluster_size : {1, 2, 4}) {
       for (const int input_warps : {1, 2, 8}) {
@@ -310,9 +409,10 @@ TEST_P(LinearCuda, NormOfTheInputMatchesReferenceForEverySplitAndRowCount) {
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
         std::vector<std::vector<uint16_t>> bits;
         for (const int rows : {1, 8, 13, 32, 40}) {
-          LinearCall call = call_for(x_device, shape.in, rows);
-          call.norm_weight = norm_device.as<__nv_bfloat16>();
-          call.norm_eps = kEps;
+          LinearCall call = call_for(scaled, shape.in, rows);
+          call.row_index = index_device.as<int32_t>();
+          call.bias = bias_device.as<__nv_bfloat16>();
+          call.norm = {squares.as<float>(), kEps};
           bits.push_back(run(weight, call, shape.out));
           const std::vector<float> expected(ref.begin(), ref.begin() + rows * shape.out);
           EXPECT_LT(relative_error(floats(bits.back()), expected), kBf16Tolerance)
@@ -325,6 +425,38 @@ TEST_P(LinearCuda, NormOfTheInputMatchesReferenceForEverySplitAndRowCount) {
         }
       }
     }
+  }
+}
+
+TEST_P(LinearCuda, UnroundedOutputsOfAnyWidth) {
+  for (const int64_t out : {30, 97, 500}) {
+    const auto width = static_cast<size_t>(out);
+    // int4 tensors come in eights; the plan may hold fewer.
+    const Source source(GetParam(), 256, (out + 7) / 8 * 8, 7);
+    const Result<LinearPlan> plan = plan_linear(GetParam(), 256, out);
+    ASSERT_TRUE(plan.ok());
+    LinearWeightCuda weight = allocate(*plan);
+    ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
+    const DeviceBuffer x = to_device(random_bf16(9 * 256, 1.0f, 9));
+    const std::vector<float> ref = source.reference(x, 9, stream_->get());
+    const size_t stride = (width + 3) / 4 * 4 + 4;
+    const DeviceBuffer y = to_device(std::vector<float>(9 * stride, NAN));
+    LinearCall call = call_for(x, 256, 9);
+    call.output_f32 = y.as<float>();
+    call.output_stride = static_cast<int64_t>(stride);
+    ASSERT_OK(linear_cuda(weight, call, stream_->get()));
+    ASSERT_OK(stream_->synchronize());
+    const std::vector<float> wide = to_host<float>(y, 9 * stride);
+    std::vector<float> found, expected;
+    for (size_t i = 0; i < wide.size(); ++i) {
+      if (i % stride < width) {
+        found.push_back(wide[i]);
+        expected.push_back(ref[i / stride * static_cast<size_t>(source.out) + i % stride]);
+      } else {
+        EXPECT_TRUE(std::isnan(wide[i])) << "column " << i % stride;
+      }
+    }
+    EXPECT_LT(relative_error(found, expected), 1e-5) << out << " outputs";
   }
 }
 
@@ -376,6 +508,7 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
         call.output = x[(index + 1) % 2].as<__nv_bfloat16>();
         call.output_stride = kWidth;
         call.dependent = dependent;
+        call.over_half = index % 2 != 0;
         return linear_cuda(weight, call, stream_->get());
       };
       if (graph) {
@@ -422,6 +555,22 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   bad = call;
   bad.gated = true;
   bad.bias = call.input;
+  EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  const DeviceBuffer floats = to_device(std::vector<float>(256, 1.0f));
+  bad = call;
+  bad.next_norm.weight = floats.as<float>();  // and nowhere to write to
+  EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  bad.next_norm = {floats.as<float>(), call.output, floats.as<float>()};
+  const Result<LinearPlan> wide = plan_linear(GetParam(), 512, 64, 4, 1);
+  ASSERT_TRUE(wide.ok());
+  bad.input_stride = 512;
+  EXPECT_EQ(linear_cuda(allocate(*wide), bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  bad.input_stride = 256;
+  bad.gated = true;
+  EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  bad.gated = false;
+  bad.output = nullptr;
+  bad.output_f32 = floats.as<float>();
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
 }
 

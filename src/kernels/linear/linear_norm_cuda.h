@@ -1,107 +1,97 @@
-// RMSNorm of a block's activations in the linear kernel (linear_cuda.cu), between their arrival in
-// shared memory and the first product: they are multiplied by the norm's weight in place, rounded
-// to bf16, and the squares of what was there are added up; the finished sums are divided by the
-// root mean square. A warp takes one unit's inputs of 8 rows; the order of the sum of squares
-// depends on the split alone. Device code; included by the kernel alone.
+// The linear kernel's part (linear_cuda.cu) in a norm that has no kernel of its own
+// (rms_norm_cuda.h): the scale of each input row, and what the next norm needs of each output row.
+// Device code; included by the kernel alone.
 #pragma once
-
-#include <cuda_bf16.h>
 
 #include <cstdint>
 
 #include "kernels/linear/linear_plan_cuda.h"
 #include "kernels/linear/linear_ring_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-__device__ __forceinline__ uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
-  const __nv_bfloat162 r = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&a),
-                                   *reinterpret_cast<const __nv_bfloat162*>(&b));
-  return *reinterpret_cast<const uint32_t*>(&r);
-}
-__device__ __forceinline__ float add_squares(float sum, uint32_t pair) {
-  const float low = __uint_as_float(pair << 16);
-  const float high = __uint_as_float(pair & 0xffff0000u);
-  return __fmaf_rn(high, high, __fmaf_rn(low, low, sum));
-}
+// 1 / root mean square of the rows of a block's input, in its shared memory: float [rows]. They are
+// found while the activations are on their way and wanted once the first sums are finished.
+struct RowScales {
+  uint32_t scales, ready;  // `ready`: a barrier that every warp arrives at
 
-template <LinearFormat kFormat, int kRowBlocks>
-struct InputNorm {
-  static constexpr int kUnitInputs = unit_inputs(kFormat);
-  static constexpr int kRows = 8 * kRowBlocks;
-
-  uint32_t data, full, ready;  // buffer 0 of the activations; the barriers of all buffers
-  uint32_t weight;             // the norm's, for the block's inputs
-  uint32_t squares;            // [units of the block][rows]
-  int segment_units, block_units;
-
-  // This warp's part of a segment, which it then reports as ready.
-  __device__ __forceinline__ void scale(int input_stride_bytes, int segment, int buffer,
-                                        uint32_t parity, int warp, int lane) const {
-    const int first_unit = segment * segment_units;
-    const int parts = min(segment_units, block_units - first_unit) * kRowBlocks;
-    if (warp < parts) barrier_wait(full + buffer * 8, parity);
-    for (int part = warp; part < parts; part += linear_warps(kRowBlocks)) {
-      const int unit = part / kRowBlocks;
-      const int row = part % kRowBlocks * 8 + (lane >> 2);
-      const uint32_t inputs = data + (buffer * kRows + row) * input_stride_bytes +
-                              unit * (kUnitInputs * 2) + (lane & 3) * 16;
-      const uint32_t weights = weight + (first_unit + unit) * (kUnitInputs * 2) + (lane & 3) * 16;
-      float square = 0;
+  // A warp a row. The last warps take the first rows: warp 0 asks for the activations.
+  __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
+                                       int warps, int warp, int lane) const {
+    if (args.input_squares == nullptr) return;
+    const int pairs = args.inputs / (2 * kNormGroup);
+    for (int row = warps - 1 - warp; row < rows; row += warps) {
+      const float* const squares =
+          args.input_squares + static_cast<int64_t>(input_row(args, first_row + row)) * 2 * pairs;
+      float sum = 0;
+#pragma unroll 4
+      for (int i = lane; i < pairs; i += 32) {
+        const float2 v = load_pair_through_l2(squares + 2 * i);
+        sum += v.x;
+        sum += v.y;
+      }
 #pragma unroll
-      for (int i = 0; i < kUnitInputs / 32; ++i) {
-        const uint4 x = load_shared_16(inputs + i * 64);
-        const uint4 w = load_shared_16(weights + i * 64);
-        square = add_squares(square, x.x);
-        square = add_squares(square, x.y);
-        square = add_squares(square, x.z);
-        square = add_squares(square, x.w);
-        store_shared_16(inputs + i * 64,
-                        make_uint4(multiply_bf16x2(x.x, w.x), multiply_bf16x2(x.y, w.y),
-                                   multiply_bf16x2(x.z, w.z), multiply_bf16x2(x.w, w.w)));
-      }
-      square += __shfl_xor_sync(~0u, square, 1);
-      square += __shfl_xor_sync(~0u, square, 2);
-      if ((lane & 3) == 0) {
-        store_shared_4(squares + ((first_unit + unit) * kRows + row) * 4, __float_as_uint(square));
-      }
+      for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+      const float scale = 1.0f / sqrtf(sum / static_cast<float>(args.inputs) + args.norm_eps);
+      if (lane == 0) store_shared_4(scales + row * 4, __float_as_uint(scale));
     }
-    order_stores_before_bulk_copies();  // the buffer's next contents
-    __syncwarp();
-    if (lane == 0) barrier_arrive(ready + buffer * 8);
+    if (lane == 0) barrier_arrive(ready);
   }
 
-  // Sends this block's sums of squares to every block of the cluster, in the place of `rank` of
-  // `to` [cluster_size][rows]. `parts`: as `squares`; call after a barrier of the block.
-  __device__ __forceinline__ void push_squares(const float* parts, uint32_t to, uint32_t barrier,
-                                               int cluster_size, int rank, int warp,
-                                               int lane) const {
-    for (int row = warp; row < kRows; row += linear_warps(kRowBlocks)) {
-      float sum = 0;
-      for (int unit = lane; unit < block_units; unit += 32) sum += parts[unit * kRows + row];
+  // v: sums of rows `row` and `row` + 1 of the block, as store_sums() has them.
+  __device__ __forceinline__ void apply(const LinearKernelArgs& args, int row,
+                                        float4 (&v)[2]) const {
+    if (args.input_squares == nullptr) return;
+    const float2 scale = load_shared_pair(scales + row * 4);
 #pragma unroll
-      for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-      if (lane < cluster_size) {
-        const auto owner = static_cast<uint32_t>(lane);
-        store_peer_4(peer_address(to + (rank * kRows + row) * 4, owner),
-                     peer_address(barrier, owner), sum);
-      }
+    for (int half = 0; half < 2; ++half) {
+      v[half] = make_float4(v[half].x * scale.x, v[half].y * scale.y, v[half].z * scale.x,
+                            v[half].w * scale.y);
     }
   }
 };
 
-// 1 / root mean square of a row, from the sums of squares of the cluster's blocks in their order:
-// `squares` [cluster_size][rows].
-__device__ __forceinline__ float inverse_rms(const LinearKernelArgs& args, const float* squares,
-                                             int rows, int row) {
-  float sum = squares[row];
-  for (int source = 1; source < 1 << args.cluster_log2; ++source) {
-    sum += squares[source * rows + row];
+// Has the next norm's weights for a cluster's tiles on their way into the L2, a line a tile.
+__device__ __forceinline__ void prefetch_next_norm(const LinearKernelArgs& args, int tile_begin,
+                                                   int tile_end) {
+  static_assert(kTileOutputs * sizeof(float) == 128);
+  const int tile = tile_begin + static_cast<int>(threadIdx.x);
+  if (args.next_norm.weight != nullptr && tile < tile_end) {
+    prefetch_into_l2(args.next_norm.weight + tile * kTileOutputs);
   }
-  return 1.0f / sqrtf(sum / static_cast<float>(args.inputs) + args.norm_eps);
+}
+
+// Four neighbouring outputs of a row, as two pairs of bf16: writes their products with the next
+// norm's `weight` and returns the sum of their squares.
+__device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, int64_t at, uint2 x,
+                                              float4 weight) {
+  const float a = __uint_as_float(x.x << 16), b = __uint_as_float(x.x & 0xffff0000u);
+  const float c = __uint_as_float(x.y << 16), d = __uint_as_float(x.y & 0xffff0000u);
+  *reinterpret_cast<uint2*>(args.next_norm.scaled + at) =
+      make_uint2(pack_bf16x2(a * weight.x, b * weight.y), pack_bf16x2(c * weight.z, d * weight.w));
+  return __fmaf_rn(d, d, __fmaf_rn(c, c, __fmaf_rn(b, b, a * a)));
+}
+
+// Adds up the squares of half a tile, whose four lanes of a row are 4 apart, and writes them. For
+// whole warps. `lane`: as in the fragment, 4 * (output / 4) + row / 2; `squares`: of rows `row` and
+// `row` + 1.
+__device__ __forceinline__ void write_squares(const LinearKernelArgs& args, int tile, int lane,
+                                              int row, const float (&squares)[2]) {
+  static_assert(kNormGroup * 2 == kTileOutputs);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float sum = squares[r];
+    sum += __shfl_xor_sync(~0u, sum, 4);
+    sum += __shfl_xor_sync(~0u, sum, 8);
+    if ((lane & 12) == 0 && row + r < args.rows) {
+      args.next_norm.squares[static_cast<int64_t>(row + r) * (args.outputs / kNormGroup) +
+                             tile * 2 + (lane >> 4)] = sum;
+    }
+  }
 }
 
 #endif

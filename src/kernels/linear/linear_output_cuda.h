@@ -20,6 +20,15 @@ namespace forerun::cuda {
 __device__ __forceinline__ float4 as_float4(const float (&v)[4]) {
   return make_float4(v[0], v[1], v[2], v[3]);
 }
+__device__ __forceinline__ float4 load_shared_sums(uint32_t address) {
+  const uint4 v = load_shared_16(address);
+  return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                     __uint_as_float(v.w));
+}
+__device__ __forceinline__ void store_shared_sums(uint32_t address, const float (&v)[4]) {
+  store_shared_16(address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]),
+                                      __float_as_uint(v[2]), __float_as_uint(v[3])));
+}
 __device__ __forceinline__ void add(float4& a, const float4& b) {
   a.x += b.x;
   a.y += b.y;
@@ -29,40 +38,120 @@ __device__ __forceinline__ void add(float4& a, const float4& b) {
 __device__ __forceinline__ float silu_times(float gate, float up) {
   return gate / (1.0f + __expf(-gate)) * up;
 }
-// Outputs 4g .. 4g + 3 of a tile, of two rows: v[half] holds {output 2 half, row}, {same, row + 1},
-// {output 2 half + 1, row}, {same, row + 1}.
-__device__ __forceinline__ void store_plain(const LinearKernelArgs& args, int tile, int group,
-                                            int row, const float4 (&v)[2]) {
-  const int first = tile * kTileOutputs + group * 4;
+// `count` neighbouring bf16, at most 4; zeros after them.
+__device__ __forceinline__ uint2 load_bf16x4(const __nv_bfloat16* from, int count) {
+  if (count == 4) return *reinterpret_cast<const uint2*>(from);
+  const auto* const bits = reinterpret_cast<const uint16_t*>(from);
+  return make_uint2(bits[0] | (count > 1 ? uint32_t{bits[1]} << 16 : 0), count > 2 ? bits[2] : 0);
+}
+__device__ __forceinline__ void add(float4& a, uint2 pairs) {
+  add(a, make_float4(__uint_as_float(pairs.x << 16), __uint_as_float(pairs.x & 0xffff0000u),
+                     __uint_as_float(pairs.y << 16), __uint_as_float(pairs.y & 0xffff0000u)));
+}
+
+// Outputs 4g .. 4g + 3 of a tile, g = lane / 4, of two rows from `row` on, and what is read for
+// them from global memory: asked for before the sums are there. Set to zero first: ptxas keeps a
+// register that is not always written occupied all around the loop.
+struct OutputItem {
+  int tile, lane, row;
+  uint2 bias, residual[2];  // pairs of bf16
+  float4 next_norm;
+
+  __device__ __forceinline__ int first_output() const {
+    return tile * kTileOutputs + (lane >> 2) * 4;
+  }
+  __device__ __forceinline__ void load(const LinearKernelArgs& args) {
+    const int first = first_output();
+    const int count = min(4, args.outputs - first);
+    if (count <= 0) return;
+    if (args.bias != nullptr) bias = load_bf16x4(args.bias + first, count);
+    if (args.next_norm.weight != nullptr) {
+      next_norm = *reinterpret_cast<const float4*>(args.next_norm.weight + first);
+    }
+    if (args.residual == nullptr) return;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (row + r < args.rows) {
+        residual[r] = load_bf16x4(args.residual + (row + r) * args.output_stride + first, count);
+      }
+    }
+  }
+};
+
+// The outputs that a block owns of `tiles` tiles from `first_tile` on, dealt out to its threads.
+// opaque(): the compiler would keep what follows from these in registers all through the main loop,
+// which has none to spare.
+template <int kRowBlocks>
+struct OutputItems {
+  static constexpr int kThreads = linear_warps(kRowBlocks) * 32;
+  int first_tile, first_row, rank, lanes_log2, count;
+
+  __device__ __forceinline__ OutputItems(const LinearKernelArgs& args, int first, int tiles,
+                                         int row, int cluster_rank)
+      : first_tile(first),
+        first_row(row),
+        rank(cluster_rank),
+        lanes_log2(static_cast<int>(opaque(5u - args.cluster_log2))),
+        count(tiles * kRowBlocks << lanes_log2) {}
+
+  static __device__ __forceinline__ int first() { return static_cast<int>(opaque(threadIdx.x)); }
+  // Warps stay whole, so that write_squares() may exchange between lanes: one past the last item
+  // repeats it for a row that is not there.
+  __device__ __forceinline__ bool warp_has(int index) const { return (index & ~31) < count; }
+  __device__ __forceinline__ int slice(int index) const {
+    return min(index, count - 1) >> lanes_log2;
+  }
+  __device__ __forceinline__ OutputItem at(const LinearKernelArgs& args, int index) const {
+    OutputItem item = {};
+    item.tile = first_tile + slice(index) / kRowBlocks;
+    item.lane = (rank << lanes_log2) + (index & ((1 << lanes_log2) - 1));
+    item.row = index < count ? first_row + block_row(index, item.lane) : args.rows;
+    return item;
+  }
+  __device__ __forceinline__ int block_row(int index, int lane) const {
+    return slice(index) % kRowBlocks * 8 + (lane & 3) * 2;
+  }
+};
+
+// v[half] holds {output 2 half, row}, {same, row + 1}, {output 2 half + 1, row}, {same, row + 1}.
+__device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const OutputItem& item,
+                                            const float4 (&v)[2]) {
+  const int first = item.first_output();
+  const int count = min(4, args.outputs - first);
+  float squares[2] = {};
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    if (row + r >= args.rows) return;
-    float y[4] = {r ? v[0].y : v[0].x, r ? v[0].w : v[0].z, r ? v[1].y : v[1].x,
-                  r ? v[1].w : v[1].z};
-    const int64_t at = (row + r) * args.output_stride + first;
-    const int count = min(4, args.outputs - first);
-    if (args.bias != nullptr) {
-      for (int i = 0; i < 4; ++i) {
-        if (i < count) y[i] += __bfloat162float(args.bias[first + i]);
+    if (item.row + r >= args.rows) continue;
+    const int64_t at = (item.row + r) * args.output_stride + first;
+    float4 y = r != 0 ? make_float4(v[0].y, v[0].w, v[1].y, v[1].w)
+                      : make_float4(v[0].x, v[0].z, v[1].x, v[1].z);
+    if (args.bias != nullptr) add(y, item.bias);
+    if (args.residual != nullptr) add(y, item.residual[r]);
+    if (count == 4) {
+      if (args.output_f32 != nullptr) {
+        *reinterpret_cast<float4*>(args.output_f32 + at) = y;
+        continue;
+      }
+      const uint2 x = make_uint2(pack_bf16x2(y.x, y.y), pack_bf16x2(y.z, y.w));
+      *reinterpret_cast<uint2*>(args.output + at) = x;
+      if (args.next_norm.weight != nullptr) {
+        squares[r] = write_scaled(args, at, x, item.next_norm);
+      }
+      continue;
+    }
+    const float values[3] = {y.x, y.y, y.z};
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      if (i >= count) continue;
+      if (args.output_f32 != nullptr) {
+        args.output_f32[at + i] = values[i];
+      } else {
+        args.output[at + i] = __float2bfloat16_rn(values[i]);
       }
     }
-    if (args.residual != nullptr) {
-      for (int i = 0; i < 4; ++i) {
-        if (i < count) y[i] += __bfloat162float(args.residual[at + i]);
-      }
-    }
-    if (args.output_f32 != nullptr) {
-      for (int i = 0; i < 4; ++i) {
-        if (i < count) args.output_f32[at + i] = y[i];
-      }
-    } else if (count == 4) {
-      *reinterpret_cast<uint2*>(args.output + at) =
-          make_uint2(pack_bf16x2(y[0], y[1]), pack_bf16x2(y[2], y[3]));
-    } else {
-      for (int i = 0; i < 3; ++i) {
-        if (i < count) args.output[at + i] = __float2bfloat16_rn(y[i]);
-      }
-    }
+  }
+  if (args.next_norm.weight != nullptr) {
+    write_squares(args, item.tile, item.lane, item.row, squares);
   }
 }
 
@@ -85,10 +174,11 @@ __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int ti
 // `parts`, half of the outputs at a time, and add them in the order of the warps.
 template <int kRowBlocks>
 __device__ __forceinline__ void send_sums(const PartialSums& sums,
-                                          const float (&acc)[2][kRowBlocks][4], float4* parts,
+                                          const float (&acc)[2][kRowBlocks][4], uint32_t parts,
                                           int tile_warp, int input_warp, int input_warps,
                                           int lane) {
   constexpr int kPartVectors = kRowBlocks * 32;  // a warp's sums of half a tile
+  constexpr int kPartBytes = kPartVectors * 16;
   if (input_warps == 1) {
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
@@ -97,18 +187,19 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
     }
     return;
   }
-  float4* const group_parts = parts + tile_warp * input_warps * kPartVectors;
+  const uint32_t group_parts = parts + tile_warp * input_warps * kPartBytes;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
-      group_parts[input_warp * kPartVectors + block * 32 + lane] = as_float4(acc[half][block]);
+      store_shared_sums(group_parts + input_warp * kPartBytes + (block * 32 + lane) * 16,
+                        acc[half][block]);
     }
     named_barrier(1 + tile_warp, input_warps * 32);
     for (int f = input_warp * 32 + lane; f < kPartVectors; f += input_warps * 32) {
-      float4 sum = group_parts[f];
+      float4 sum = load_shared_sums(group_parts + f * 16);
       for (int other = 1; other < input_warps; ++other) {
-        add(sum, group_parts[other * kPartVectors + f]);
+        add(sum, load_shared_sums(group_parts + other * kPartBytes + f * 16));
       }
       sums.push(half, tile_warp * kRowBlocks + f / 32, lane, sum);
     }
@@ -116,69 +207,65 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
   }
 }
 
-// Adds up what this block's peers have sent of `tiles` tiles from `first_tile` on, in the order of
-// the peers, and writes the outputs, or with kReduce sends the sums to the group. `squares`: with
-// kNorm, the peers' sums of squares [cluster_size][rows].
-template <int kRowBlocks, bool kGated, bool kNorm, bool kReduce>
+// Once they are there, adds up what this block's peers have sent of `items`, in the order of the
+// peers, and writes the outputs, or with kReduce sends the sums to the group. `parity`: of the
+// barrier of `sums`.
+template <bool kGated, bool kReduce, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
-                                           const std::byte* received, const float* squares,
-                                           int first_tile, int tiles, int first_row) {
-  const int items = tiles * kRowBlocks << sums.lanes_log2;
-  for (int item = threadIdx.x; item < items; item += linear_warps(kRowBlocks) * 32) {
-    const int slice = item >> sums.lanes_log2;
-    const int from = (sums.rank << sums.lanes_log2) + (item & ((1 << sums.lanes_log2) - 1));
+                                           uint32_t parity, const RowScales& scales,
+                                           const OutputItems<kRowBlocks>& items) {
+  constexpr bool kLoads = !kGated && !kReduce;
+  int index = items.first();
+  OutputItem item = items.at(args, index);
+  if (kLoads) item.load(args);
+  barrier_wait(sums.barrier, parity);
+  if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
+  while (items.warp_has(index)) {
+    const int slice = items.slice(index);
     float4 v[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      v[half] = *reinterpret_cast<const float4*>(received + sums.offset(0, half, slice, from));
+      v[half] = load_shared_sums(sums.buffer + sums.offset(0, half, slice, item.lane));
     }
 #pragma unroll 1
     for (int source = 1; source < 1 << args.cluster_log2; ++source) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        add(v[half],
-            *reinterpret_cast<const float4*>(received + sums.offset(source, half, slice, from)));
-      }
-    }
-    const int tile = first_tile + slice / kRowBlocks;
-    const int row = first_row + (slice % kRowBlocks) * 8 + (from & 3) * 2;
-    if constexpr (kNorm) {
-      const int block_row = row - first_row;
-      const float scale[2] = {inverse_rms(args, squares, 8 * kRowBlocks, block_row),
-                              inverse_rms(args, squares, 8 * kRowBlocks, block_row + 1)};
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        v[half] = make_float4(v[half].x * scale[0], v[half].y * scale[1], v[half].z * scale[0],
-                              v[half].w * scale[1]);
+        add(v[half], load_shared_sums(sums.buffer + sums.offset(source, half, slice, item.lane)));
       }
     }
     if constexpr (kReduce) {
-      if (row < args.rows) push_to_peers(args.peers, mailbox_word(args, tile, row, from), v);
-    } else if constexpr (kGated) {
-      store_gated(args, tile, from >> 2, row, v);
+      if (item.row < args.rows) {
+        push_to_peers(args.peers, mailbox_word(args, item.tile, item.row, item.lane), v);
+      }
     } else {
-      store_plain(args, tile, from >> 2, row, v);
+      scales.apply(args, items.block_row(index, item.lane), v);
+      if constexpr (kGated) {
+        store_gated(args, item.tile, item.lane >> 2, item.row, v);
+      } else {
+        store_plain(args, item, v);
+      }
     }
+    index += items.kThreads;
+    item = items.at(args, index);
+    if (kLoads) item.load(args);
   }
 }
 
-// With kReduce, once all sums of the block are on their way: adds up the group's sums of its
-// `tiles` tiles from `first_tile` on and writes the outputs.
+// With kReduce, once all sums of the block are on their way: adds up the group's sums of `items`
+// and writes the outputs.
 template <int kRowBlocks>
-__device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args, int rank,
-                                                 int lanes_log2, int first_tile, int tiles,
-                                                 int first_row) {
+__device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
+                                                 const OutputItems<kRowBlocks>& items) {
   PeerWait wait;
-  const int items = tiles * kRowBlocks << lanes_log2;
-  for (int item = threadIdx.x; item < items; item += linear_warps(kRowBlocks) * 32) {
-    const int slice = item >> lanes_log2;
-    const int from = (rank << lanes_log2) + (item & ((1 << lanes_log2) - 1));
-    const int tile = first_tile + slice / kRowBlocks;
-    const int row = first_row + (slice % kRowBlocks) * 8 + (from & 3) * 2;
-    if (row >= args.rows) continue;
-    float4 v[2];
-    collect_from_peers(args.peers, mailbox_word(args, tile, row, from), wait, v);
-    store_plain(args, tile, from >> 2, row, v);
+  for (int index = items.first(); items.warp_has(index); index += items.kThreads) {
+    OutputItem item = items.at(args, index);
+    item.load(args);
+    float4 v[2] = {};
+    if (item.row < args.rows) {
+      collect_from_peers(args.peers, mailbox_word(args, item.tile, item.row, item.lane), wait, v);
+    }
+    store_plain(args, item, v);
   }
   // Host memory is put back before another GPU can know that this kernel has ended.
   if (args.peers.received_on_host) __threadfence_system();

@@ -51,8 +51,12 @@ Status check_shape(LinearFormat format, int64_t in_features, int64_t out_feature
   return {};
 }
 
-// Shared memory of an SM left to small kernels between two layers.
+// Taken of an SM's shared memory for each block; its limit is what one block alone may have.
+constexpr int kReservedBytes = 1 << 10;
+// Of an SM, left to small kernels between two layers.
 constexpr int kRoomForOthers = 2 << 10;
+constexpr int kOverHalfBytes = 128;
+static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit beside it");
 // Fewer units on their way than this leave the memory idle while a warp computes.
 constexpr int kWantedStages = 2;
 // Room for 8 rows of activations (one unit a warp may take more), by preference.
@@ -75,11 +79,11 @@ int input_stride(const LinearPlan& plan, int units) {
   return bytes % 128 == 0 ? bytes + 64 : bytes;
 }
 
-// Shared memory: barriers, up to four segments of activations, a norm's weight and sums of squares,
-// the sums that warps of a group exchange, those that peers send (two buffers, one if there is one
-// pass), and the rings in what is left of `limit`; stages is below 1 if nothing is.
-LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, bool norm, int limit,
-                     int input_buffers, int most_input_bytes) {
+// Shared memory: barriers, up to four segments of activations, the sums that warps of a group
+// exchange, those that peers send (two buffers, one if there is one pass), and the rings in what is
+// left of `limit`; stages is below 1 if nothing is.
+LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int input_buffers,
+                     int most_input_bytes) {
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
   launch.warps = linear_warps(row_blocks);
@@ -97,15 +101,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, bool norm, int limi
   const int buffers = cluster_tiles > tile_warps ? 2 : 1;
   const int reduce_bytes = plan.input_warps > 1 ? launch.warps * row_blocks * 512 : 0;
   launch.receive_buffer_bytes = std::min(tile_warps, cluster_tiles) * row_blocks * 1024;
-  launch.norm_offset = kBarrierBytes + input_bytes;
-  launch.squares_offset = launch.norm_offset;
-  launch.reduce_offset = launch.norm_offset;
-  if (norm) {
-    const int block_units = ceil_div(plan.units, plan.cluster_size);
-    launch.squares_offset += block_units * unit_inputs(plan.format) * 2;
-    launch.reduce_offset =
-        launch.squares_offset + (block_units + plan.cluster_size) * 8 * row_blocks * 4;
-  }
+  launch.reduce_offset = kBarrierBytes + input_bytes;
   launch.receive_offset = launch.reduce_offset + reduce_bytes;
   launch.ring_offset =
       (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
@@ -113,6 +109,40 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, bool norm, int limi
   launch.stages = std::min((limit - launch.ring_offset) / ring_stage_bytes, kMaxStages);
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
   return launch;
+}
+
+// What each of two blocks of an SM may ask for.
+int half_of_multiprocessor(int shared_limit) {
+  return (shared_limit + kReservedBytes) / 2 - kReservedBytes;
+}
+
+Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit) {
+  if (rows < 1) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a linear layer needs at least one row, not " + std::to_string(rows));
+  }
+  // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
+  // the first computes. Only where 8 rows more would mean a second pass over the weight may a
+  // launch take the room of both.
+  const int half = half_of_multiprocessor(shared_limit) - kRoomForOthers / 2;
+  const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
+  if (wanted == 1 && plan.format == LinearFormat::kInt4Group128) {
+    LinearLaunch launch = lay_out(plan, 1, half, kInt4InputRoom.buffers, kInt4InputRoom.bytes);
+    if (launch.stages >= kWantedStages) return launch;
+  }
+  for (int row_blocks = wanted; row_blocks >= 1; row_blocks /= 2) {
+    for (const int limit : {half, shared_limit}) {
+      for (const InputRoom& room : kInputRooms) {
+        LinearLaunch launch = lay_out(plan, row_blocks, limit, room.buffers, room.bytes);
+        if (launch.stages < (limit == half ? kWantedStages : 1)) continue;
+        launch.row_tiles = ceil_div(rows, 8 * row_blocks);
+        return launch;
+      }
+    }
+  }
+  return Status(StatusCode::kUnsupported,
+                shape_text(plan.in_features, plan.out_features) + ": 8 rows do not fit in the " +
+                    std::to_string(shared_limit) + " bytes of shared memory of a block");
 }
 
 }  // namespace
@@ -161,34 +191,15 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   return best;
 }
 
-Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, bool norm, int shared_limit) {
-  if (rows < 1) {
-    return Status(StatusCode::kInvalidArgument,
-                  "a linear layer needs at least one row, not " + std::to_string(rows));
+Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
+                                 bool over_half) {
+  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit));
+  // Several tiles of rows may share an SM all the same.
+  if (over_half && launch.row_tiles == 1) {
+    launch.shared_bytes =
+        std::max(launch.shared_bytes, half_of_multiprocessor(shared_limit) + kOverHalfBytes);
   }
-  // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
-  // the first computes. Only where 8 rows more would mean a second pass over the weight may a
-  // launch take the room of both.
-  const int half = (shared_limit + 1024) / 2 - 1024 - kRoomForOthers / 2;
-  const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
-  if (wanted == 1 && plan.format == LinearFormat::kInt4Group128) {
-    LinearLaunch launch =
-        lay_out(plan, 1, norm, half, kInt4InputRoom.buffers, kInt4InputRoom.bytes);
-    if (launch.stages >= kWantedStages) return launch;
-  }
-  for (int row_blocks = wanted; row_blocks >= 1; row_blocks /= 2) {
-    for (const int limit : {half, shared_limit}) {
-      for (const InputRoom& room : kInputRooms) {
-        LinearLaunch launch = lay_out(plan, row_blocks, norm, limit, room.buffers, room.bytes);
-        if (launch.stages < (limit == half ? kWantedStages : 1)) continue;
-        launch.row_tiles = ceil_div(rows, 8 * row_blocks);
-        return launch;
-      }
-    }
-  }
-  return Status(StatusCode::kUnsupported,
-                shape_text(plan.in_features, plan.out_features) + ": 8 rows do not fit in the " +
-                    std::to_string(shared_limit) + " bytes of shared memory of a block");
+  return launch;
 }
 
 }  // namespace forerun::cuda

@@ -78,10 +78,10 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
 inline constexpr int kInputSegments = 4;
 // The most units that a warp keeps on their way.
 inline constexpr int kMaxStages = 8;
-// Barriers at the start of a block's shared memory: one a stage and warp, three a segment of
-// activations, two for sums from peers, one for a norm's weight.
+// The start of a block's shared memory: barriers, one a stage and warp, two a segment of
+// activations, two for sums from peers, one for the scales of rows; and those scales.
 inline constexpr int kBarrierBytes =
-    ((kMostLinearWarps * kMaxStages + 3 * kInputSegments + 3) * 8 + 127) / 128 * 128;
+    ((kMostLinearWarps * kMaxStages + 2 * kInputSegments + 3) * 8 + 32 * 4 + 127) / 128 * 128;
 
 // What a launch for `rows` rows needs: rows are cut into tiles of 8 * row_blocks.
 struct LinearLaunch {
@@ -94,13 +94,14 @@ struct LinearLaunch {
   int stages = 2;              // units a warp keeps on their way
   int input_stride_bytes = 0;  // a row of activations in shared memory
   // Bytes in shared memory.
-  int norm_offset = 0, squares_offset = 0;
   int reduce_offset = 0, receive_offset = 0, ring_offset = 0;
   int receive_buffer_bytes = 0;  // one of the two
   int shared_bytes = 0;
 };
-// `norm`: whether the input is normalized on its way in. `shared_limit`: what a block may ask for
-// on the device. Fails if not even 8 rows fit.
-Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, bool norm, int shared_limit);
+// `shared_limit`: what a block may ask for on the device. `over_half`: asks for more than half of a
+// multiprocessor (LinearCall says why), otherwise half is kept to where it can be. Fails if not
+// even 8 rows fit.
+Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
+                                 bool over_half = false);
 
 }  // namespace forerun::cuda

@@ -27,8 +27,7 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
       EXPECT_LE(plan->cluster_size * plan->input_warps, plan->units);
       EXPECT_LE(plan->clusters, most_clusters(plan->cluster_size));
       for (const int rows : {1, 8, 9, 16, 17, 32, 64, 1000}) {
-        const Result<LinearLaunch> launch =
-            plan_launch(*plan, rows, rows % 2 == 0, kH200SharedLimit);
+        const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
         ASSERT_TRUE(launch.ok()) << launch.status().message();
         EXPECT_GE(launch->row_tiles * launch->row_blocks * 8, rows);
         EXPECT_LE(launch->shared_bytes, kH200SharedLimit);
@@ -48,17 +47,44 @@ TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
   for (const Shape& shape : kShapes) {
     const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, shape.in, shape.out);
     ASSERT_TRUE(plan.ok());
-    const Result<LinearLaunch> launch = plan_launch(*plan, 8, false, kH200SharedLimit);
+    const Result<LinearLaunch> launch = plan_launch(*plan, 8, kH200SharedLimit);
     ASSERT_TRUE(launch.ok());
     EXPECT_LE(2 * (launch->shared_bytes + 1024), kH200SharedLimit + 1024)
         << shape.in << " x " << shape.out;
   }
 }
 
+TEST(LinearPlanCuda, OverHalfSharesAnSmWithHalfButNotWithItsLike) {
+  constexpr int kReserved = 1024;  // for each block, of an SM's kSm
+  constexpr int kSm = kH200SharedLimit + kReserved;
+  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+    for (const Shape& shape : kShapes) {
+      const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
+      ASSERT_TRUE(plan.ok());
+      for (const int rows : {1, 8, 16, 100}) {
+        const Result<LinearLaunch> half = plan_launch(*plan, rows, kH200SharedLimit);
+        const Result<LinearLaunch> over = plan_launch(*plan, rows, kH200SharedLimit, true);
+        ASSERT_TRUE(half.ok() && over.ok());
+        EXPECT_EQ(half->stages, over->stages);
+        EXPECT_LE(over->shared_bytes, kH200SharedLimit);
+        const int half_bytes = half->shared_bytes + kReserved;
+        const int over_bytes = over->shared_bytes + kReserved;
+        if (rows > 16) {
+          EXPECT_EQ(over_bytes, half_bytes) << "tiles of rows may share an SM";
+          continue;
+        }
+        EXPECT_GT(2 * over_bytes, kSm);
+        if (2 * half_bytes > kSm) continue;  // does not leave half
+        EXPECT_LE(over_bytes + half_bytes, kSm) << shape.in << " x " << shape.out;
+      }
+    }
+  }
+}
+
 TEST(LinearPlanCuda, ActivationsOfEightRowsComeAtOnceWhereTheyFit) {
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 8192, 2560);
   ASSERT_TRUE(plan.ok());
-  const Result<LinearLaunch> launch = plan_launch(*plan, 8, false, kH200SharedLimit);
+  const Result<LinearLaunch> launch = plan_launch(*plan, 8, kH200SharedLimit);
   ASSERT_TRUE(launch.ok());
   EXPECT_EQ(launch->segments, 1);
   EXPECT_EQ(launch->row_tiles, 1);
@@ -81,9 +107,8 @@ TEST(LinearPlanCuda, RefusesWhatDoesNotFit) {
             StatusCode::kInvalidArgument);
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kBf16, 4096, 64);
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan_launch(*plan, 0, false, kH200SharedLimit).status().code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(plan_launch(*plan, 8, false, 4096).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(plan_launch(*plan, 0, kH200SharedLimit).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(plan_launch(*plan, 8, 4096).status().code(), StatusCode::kUnsupported);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "device/cuda/peer_mailboxes.h"
 #include "kernels/linear/linear_plan_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace forerun::cuda {
 
@@ -27,11 +28,18 @@ struct LinearKernelArgs {
   int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one tile more
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
       reduce_offset, receive_offset, ring_offset, receive_buffer_bytes;
-  const __nv_bfloat16* norm_weight;  // or null; what follows goes with it
+  const int32_t* row_index;    // or null
+  const float* input_squares;  // or null; the next two go with it
   float norm_eps;
-  int inputs, norm_offset, squares_offset;
+  int inputs;
+  NormOutputCuda next_norm;
   PeerMailboxes peers;  // of this launch's turn; degree 0 without a group
 };
+
+// The row of the input that row `row` of the output is made of.
+__device__ __forceinline__ int input_row(const LinearKernelArgs& args, int row) {
+  return args.row_index == nullptr ? row : args.row_index[row];
+}
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -85,18 +93,20 @@ struct InputRing {
   int left;                      // segments to request, all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row that come next
 
-  // Called by all lanes of warp 0. `rows_begin`: the block's inputs of its first row;
-  // `block_bytes`: of a row.
+  // Called by all lanes of warp 0. `block_inputs`: the block's inputs of row 0; `block_bytes`: of a
+  // row.
   __device__ __forceinline__ void request(const LinearKernelArgs& args,
-                                          const __nv_bfloat16* rows_begin, int block_bytes,
-                                          int row_blocks, int rows, int lane) {
+                                          const __nv_bfloat16* block_inputs, int block_bytes,
+                                          int row_blocks, int first_row, int rows, int lane) {
     const uint32_t barrier = full + next * 8;
     const int bytes = min(args.segment_bytes, block_bytes - next_begin);
     if (lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
     __syncwarp();
     if (lane < rows) {
-      bulk_copy(data + (next * 8 * row_blocks + lane) * args.input_stride_bytes,
-                rows_begin + lane * args.input_stride + next_begin / 2, bytes, barrier);
+      bulk_copy(
+          data + (next * 8 * row_blocks + lane) * args.input_stride_bytes,
+          block_inputs + input_row(args, first_row + lane) * args.input_stride + next_begin / 2,
+          bytes, barrier);
     }
     --left;
     if (++next == args.input_buffers) next = 0;

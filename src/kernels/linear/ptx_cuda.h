@@ -39,6 +39,11 @@ __device__ __forceinline__ void store_shared_16(uint32_t address, uint4 v) {
 __device__ __forceinline__ void store_shared_4(uint32_t address, uint32_t v) {
   asm volatile("st.shared.u32 [%0],%1;" ::"r"(address), "r"(v) : "memory");
 }
+__device__ __forceinline__ float2 load_shared_pair(uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+  return v;
+}
 __device__ __forceinline__ void store_shared_byte(uint32_t address, uint32_t v) {
   asm volatile("st.shared.u8 [%0],%1;" ::"r"(address), "r"(v) : "memory");
 }
@@ -142,12 +147,6 @@ __device__ __forceinline__ void store_peer_16(uint32_t address, uint32_t barrier
       "r"(__float_as_uint(v.w)), "r"(barrier)
       : "memory");
 }
-__device__ __forceinline__ void store_peer_4(uint32_t address, uint32_t barrier, float v) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0],%1,[%2];" ::"r"(address),
-      "r"(__float_as_uint(v)), "r"(barrier)
-      : "memory");
-}
 // The stream's next kernel may start now (it still waits for this one's end before it reads).
 __device__ __forceinline__ void launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -205,6 +204,14 @@ __device__ __forceinline__ float4 load_through_l2(const float* source) {
                : "l"(source)
                : "memory");
   return v;
+}
+__device__ __forceinline__ float2 load_pair_through_l2(const float* source) {
+  float2 v;
+  asm volatile("ld.global.cg.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "l"(source) : "memory");
+  return v;
+}
+__device__ __forceinline__ void prefetch_into_l2(const void* line) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
 }
 // Counts one arrival, after everything that this block's threads wrote before a __syncthreads().
 __device__ __forceinline__ void arrive_release(uint32_t* counter) {

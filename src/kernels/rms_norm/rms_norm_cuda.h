@@ -1,34 +1,31 @@
-// Root-mean-square normalization of rows on a GPU: y = x / sqrt(mean(x²) + eps) * weight.
-//
-// A row's sum of squares runs in fixed lanes and one fixed tree: its bits do not depend on its
-// companions.
+// RMSNorm of the residual stream on a GPU, without a kernel of its own:
+//   y = x * w / sqrt(mean(x²) + eps)
+// The kernel that writes x (an embedding, or a linear layer that adds to the residual) also writes
+// x * w, rounded to bf16, and the sum of the squares of every kNormGroup values of x. A linear
+// layer that reads y multiplies x * w and scales its finished sums by the rest, which is one number
+// a row: the groups are added in one order, whatever the number of rows.
 #pragma once
 
 #include <cuda_bf16.h>
-#include <cuda_runtime_api.h>
 
 #include <cstdint>
 
-#include "forerun/status.h"
-
 namespace forerun::cuda {
 
-// Device memory, 16-byte aligned; `dim` a multiple of 8.
-struct RmsNormCall {
-  const __nv_bfloat16* input = nullptr;  // [..][dim]
-  // Row i of the output is made of this row of the input; null: of row i.
-  const int32_t* row_index = nullptr;
-  const float* weight = nullptr;    // [dim]
-  __nv_bfloat16* output = nullptr;  // [rows][dim], not the input
-  int64_t dim = 0;
-  int32_t rows = 0;
-  float eps = 0;
+inline constexpr int kNormGroup = 16;  // half a linear layer's tile: what one block of two owns
+
+// What is written beside x [rows][dim] for the norm that follows it; device memory, 16-byte
+// aligned. `dim` is a multiple of 32.
+struct NormOutputCuda {
+  const float* weight = nullptr;    // [dim]; null: no norm follows. Never written while in use.
+  __nv_bfloat16* scaled = nullptr;  // x * weight, rows as far apart as x's
+  float* squares = nullptr;         // [rows][dim / kNormGroup]
 };
 
-// Submits one launch, a member of a chain of dependent launches (LinearCall::dependent).
-Status rms_norm_cuda(const RmsNormCall& call, cudaStream_t stream);
-
-// Loads the kernel on the current device: once a device, before any graph is captured.
-Status prepare_rms_norm_cuda();
+// The other half, for a layer whose input is `scaled`.
+struct NormInputCuda {
+  const float* squares = nullptr;  // [..][dim / kNormGroup], of x; null: the input is used as it is
+  float eps = 0;
+};
 
 }  // namespace forerun::cuda

@@ -6,7 +6,6 @@
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
-#include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace forerun::cuda {
 
@@ -31,7 +30,6 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_RETURN_IF_ERROR(prepare_linear_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_attention_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_rope_append_cuda());
-  FORERUN_RETURN_IF_ERROR(prepare_rms_norm_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
   std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
@@ -72,7 +70,10 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
       {&kv_, static_cast<size_t>(kv_blocks * kv_block_bytes()), "the KV cache", false},
       {&step_, kStepBytesCuda, "the data of a step", true},
       {&hidden_, rows_of(config_.hidden_size), "activations", true},
-      {&normalized_, rows_of(config_.hidden_size), "activations", true},
+      {&scaled_, rows_of(config_.hidden_size), "activations", true},
+      {&squares_,
+       static_cast<size_t>(kMostPassRows * config_.hidden_size / kNormGroup) * sizeof(float),
+       "sums of squares of activations", true},
       {&qkv_out_, rows_of(layout_.qkv_width), "activations", true},
       {&q_, rows_of(layout_.num_heads * padded_dim), "activations", true},
       {&attended_, rows_of(layout_.attended_stride), "activations", true},

@@ -16,6 +16,7 @@
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/peer_mailboxes.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
 #include "model/cuda/decoder_weights_cuda.h"
 #include "model/cuda/shard_layout_cuda.h"
 #include "model/cuda/step_block_cuda.h"
@@ -98,6 +99,9 @@ class ShardCuda {
   Status submit_attention(size_t layer_idx, const PassKeyCuda& key);
   Status submit_head(const PassKeyCuda& key);
   PagedKvCuda layer_kv(size_t layer_idx) const;
+  // The norm with this weight (f32 [hidden]): of what is written to `hidden_`, and as it is read.
+  NormOutputCuda norm_of_hidden(const DeviceBuffer& weight) const;
+  NormInputCuda normed() const;
 
   ModelConfig config_;
   int32_t device_;
@@ -114,8 +118,9 @@ class ShardCuda {
   int64_t layer_kv_bytes_ = 0;
   DeviceBuffer kv_;
   DeviceBuffer step_;
-  // Activations of a pass, bf16: [kMostPassRows][..].
-  DeviceBuffer hidden_, normalized_, qkv_out_, q_, attended_, mlp_;
+  // Activations of a pass, bf16: [kMostPassRows][..]. `scaled_` and `squares_` (f32) are what the
+  // norm after `hidden_` is made of (rms_norm_cuda.h).
+  DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
   DeviceBuffer partials_, arrivals_;
   DeviceBuffer logits_;  // f32 [kMostPassRows][layout_.logits_stride()]
   PinnedBuffer failed_;  // a word that kernels set

@@ -1,10 +1,19 @@
 // A pass as a GPU's stream sees it: which kernels, in which order. Captured once a PassKeyCuda.
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
-#include "kernels/rms_norm/rms_norm_cuda.h"
 #include "model/cuda/shard_cuda.h"
 
 namespace forerun::cuda {
+
+NormOutputCuda ShardCuda::norm_of_hidden(const DeviceBuffer& weight) const {
+  return {.weight = weight.as<float>(),
+          .scaled = scaled_.as<__nv_bfloat16>(),
+          .squares = squares_.as<float>()};
+}
+
+NormInputCuda ShardCuda::normed() const {
+  return {.squares = squares_.as<float>(), .eps = config_.rms_norm_eps};
+}
 
 Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const int32_t rows = key.rows;
@@ -13,18 +22,13 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const auto bf16 = [](const DeviceBuffer& buffer) { return buffer.as<__nv_bfloat16>(); };
   const cudaStream_t stream = stream_.get();
 
-  const auto normalize = [&](const DeviceBuffer& weight) {
-    return rms_norm_cuda({.input = bf16(hidden_),
-                          .weight = weight.as<float>(),
-                          .output = bf16(normalized_),
-                          .dim = hidden,
-                          .rows = rows,
-                          .eps = config_.rms_norm_eps},
-                         stream);
-  };
+  const bool last = layer_idx + 1 == weights_.layers.size();
+  const DeviceBuffer& next_input_norm =
+      last ? weights_.final_norm : weights_.layers[layer_idx + 1].input_norm;
   // x += W * input, of all GPUs
   const auto add_linear = [&](const LinearWeightCuda& weight, const __nv_bfloat16* input,
-                              int64_t input_stride, const DeviceBuffer& bias, int mailbox) {
+                              int64_t input_stride, const DeviceBuffer& bias,
+                              const DeviceBuffer& next_norm, int mailbox) {
     return linear_cuda(weight,
                        {.input = input,
                         .input_stride = input_stride,
@@ -33,37 +37,41 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                         .rows = rows,
                         .bias = bf16(bias),
                         .residual = bf16(hidden_),
+                        .next_norm = norm_of_hidden(next_norm),
                         .reduce = peers_,
-                        .mailbox = mailbox},
+                        .mailbox = mailbox,
+                        .over_half = true},
                        stream);
   };
 
   if (layout_.has_heads()) {
-    FORERUN_RETURN_IF_ERROR(normalize(layer.input_norm));
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.qkv,
-                                        {.input = bf16(normalized_),
+                                        {.input = bf16(scaled_),
                                          .input_stride = hidden,
                                          .output = bf16(qkv_out_),
                                          .output_stride = layout_.qkv_width,
                                          .rows = rows,
-                                         .bias = bf16(layer.qkv_bias)},
+                                         .bias = bf16(layer.qkv_bias),
+                                         .norm = normed()},
                                         stream));
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
   FORERUN_RETURN_IF_ERROR(add_linear(layer.o, bf16(attended_) + layout_.attended_offset,
-                                     layout_.attended_stride, layer.o_bias, /*mailbox=*/0));
+                                     layout_.attended_stride, layer.o_bias,
+                                     layer.post_attention_norm, /*mailbox=*/0));
   if (layout_.has_mlp()) {
-    FORERUN_RETURN_IF_ERROR(normalize(layer.post_attention_norm));
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.gate_up,
-                                        {.input = bf16(normalized_),
+                                        {.input = bf16(scaled_),
                                          .input_stride = hidden,
                                          .output = bf16(mlp_),
                                          .output_stride = layout_.mlp_in.total,
                                          .rows = rows,
+                                         .norm = normed(),
                                          .gated = true},
                                         stream));
   }
-  return add_linear(layer.down, bf16(mlp_), layout_.mlp_in.total, layer.down_bias, /*mailbox=*/1);
+  return add_linear(layer.down, bf16(mlp_), layout_.mlp_in.total, layer.down_bias, next_input_norm,
+                    /*mailbox=*/1);
 }
 
 Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
@@ -119,6 +127,8 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
                       .table_tokens = config_.vocab_size,
                       .dim = config_.hidden_size,
                       .output = hidden_.as<__nv_bfloat16>(),
+                      .output_stride = config_.hidden_size,
+                      .next_norm = norm_of_hidden(weights_.layers.front().input_norm),
                       .rows = rows,
                       .to_clear = arrivals_.as<uint32_t>(),
                       .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
@@ -130,21 +140,15 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
 }
 
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
-  FORERUN_RETURN_IF_ERROR(rms_norm_cuda({.input = hidden_.as<__nv_bfloat16>(),
-                                         .row_index = reinterpret_cast<const int32_t*>(
-                                             step_.data() + offsetof(StepHeaderCuda, wanted)),
-                                         .weight = weights_.final_norm.as<float>(),
-                                         .output = normalized_.as<__nv_bfloat16>(),
-                                         .dim = config_.hidden_size,
-                                         .rows = key.wanted,
-                                         .eps = config_.rms_norm_eps},
-                                        stream_.get()));
   return linear_cuda(weights_.head,
-                     {.input = normalized_.as<__nv_bfloat16>(),
+                     {.input = scaled_.as<__nv_bfloat16>(),
                       .input_stride = config_.hidden_size,
+                      .row_index = reinterpret_cast<const int32_t*>(
+                          step_.data() + offsetof(StepHeaderCuda, wanted)),
                       .output_f32 = logits_.as<float>(),
                       .output_stride = layout_.logits_stride(),
-                      .rows = key.wanted},
+                      .rows = key.wanted,
+                      .norm = normed()},
                      stream_.get());
 }
 
