@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
 #include "model/rope_frequencies.h"
@@ -68,30 +67,6 @@ Status check_kernels_take(const ModelConfig& config) {
   return {};
 }
 
-std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
-
-// That every GPU has room for its part; says what each of them needs.
-Status check_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
-                    const DecoderCudaOptions& options) {
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<DecoderCudaMemory> needs,
-                           estimate_decoder_cuda_memory(checkpoint, plan));
-  bool fits = true;
-  std::string message;
-  for (size_t rank = 0; rank < needs.size(); ++rank) {
-    FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
-    FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, free_memory());
-    const DecoderCudaMemory& need = needs[rank];
-    const int64_t kv_bytes = options.kv_blocks * need.kv_block_bytes;
-    fits = fits && need.weight_bytes + need.buffer_bytes + kv_bytes <= free_bytes;
-    message += (rank == 0 ? "" : "; ") + ("cuda:" + std::to_string(options.devices[rank])) +
-               ": weights " + megabytes(need.weight_bytes) + ", buffers " +
-               megabytes(need.buffer_bytes) + ", KV cache of " +
-               std::to_string(options.kv_blocks * kKvBlockTokens) + " tokens " +
-               megabytes(kv_bytes) + ", free are " + megabytes(free_bytes);
-  }
-  return fits ? Status() : Status(StatusCode::kResourceExhausted, message);
-}
-
 }  // namespace
 
 DecoderCuda::DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options)
@@ -115,7 +90,8 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   const auto& where = checkpoint.dir().string();
   if (!plan.ok()) return plan.status().with_context(where);
   FORERUN_RETURN_IF_ERROR(check_kernels_take(config).with_context(where));
-  FORERUN_RETURN_IF_ERROR(check_memory(checkpoint, *plan, options).with_context(where));
+  FORERUN_RETURN_IF_ERROR(
+      check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
 
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
   decoder->num_tokens_ = live_vocab;
@@ -231,9 +207,8 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   if (block_.bytes().size() > pinned_step_.bytes()) {
     return {StatusCode::kResourceExhausted,
             "a step of " + std::to_string(end - begin) + " rows needs " +
-                megabytes(static_cast<int64_t>(block_.bytes().size())) +
-                " of lists, there is room for " +
-                megabytes(static_cast<int64_t>(pinned_step_.bytes()))};
+                std::to_string(block_.bytes().size()) + " bytes of lists, there is room for " +
+                std::to_string(pinned_step_.bytes())};
   }
   std::memcpy(pinned_step_.data(), block_.bytes().data(), block_.bytes().size());
   const PassKeyCuda key{.rows = pass_bucket(block_.num_rows()),

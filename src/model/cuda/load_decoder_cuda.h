@@ -40,5 +40,8 @@ struct DecoderCudaMemory {
 // By rank. Fails as the load does, on a shape that the kernels do not take.
 Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
                                                                     const ShardPlan& plan);
+// kResourceExhausted where a GPU has no room for its part and its cache, with what each needs.
+Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
+                                 const DecoderCudaOptions& options);
 
 }  // namespace forerun::cuda
