@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,9 @@ namespace {
 
 static_assert(kTilePositions == kKvBlockTokens);
 
+// Of two parts on one GPU: blocks of half an SM, which leave the other part's the other half.
+constexpr int32_t kSharedPassRows = 16;
+
 // Blocks of one launch wait for one another, and kernels of one GPU for those of others, so no two
 // decoders may have passes under way on a GPU. Other processes on it are out of reach (one process
 // a GPU, unless they share it in time slices).
@@ -30,6 +34,7 @@ class GpusInUse {
   explicit GpusInUse(std::vector<int32_t> devices) {
     static std::array<std::mutex, 64> gpus;
     std::sort(devices.begin(), devices.end());  // one order for everybody
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
     for (const int32_t device : devices) {
       locks_.emplace_back(gpus[static_cast<size_t>(device) % gpus.size()]);
     }
@@ -105,12 +110,15 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
 Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
                                 const ShardPlan& plan) {
   const size_t degree = devices_.size();
+  const bool shares_gpus = std::set<int32_t>(devices_.begin(), devices_.end()).size() < degree;
+  if (shares_gpus) most_pass_rows_ = kSharedPassRows;
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
   FORERUN_ASSIGN_OR_RETURN(pinned_step_,
                            PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
   if (degree > 1) {
-    FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = kMostPassRows,
-                                                                  .width = config_.hidden_size}));
+    FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = most_pass_rows_,
+                                                                  .width = config_.hidden_size,
+                                                                  .shared_gpus = shares_gpus}));
   }
   FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
   shards_.resize(degree);
@@ -129,7 +137,8 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                  .part = plan.devices[rank],
                                  .kv_blocks = kv_blocks_,
                                  .step = pinned_step_.data(),
-                                 .peers = peers_ ? &peers_->rank(team.rank()) : nullptr};
+                                 .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,
+                                 .shares_gpu = shares_gpus};
     statuses[rank] = guarded([&]() -> Status {
       FORERUN_ASSIGN_OR_RETURN(shards_[rank], ShardCuda::load(checkpoint, shard, progress));
       return {};
@@ -232,8 +241,9 @@ Status DecoderCuda::forward(const Step& step) {
   FORERUN_RETURN_IF_ERROR(reserve_logits(logits_rows_));
   const GpusInUse in_use(devices_);
   int64_t first_logits_row = 0;
-  for (size_t begin = 0; begin < step.rows.size(); begin += kMostPassRows) {
-    const size_t end = std::min(step.rows.size(), begin + kMostPassRows);
+  const auto most_rows = static_cast<size_t>(most_pass_rows_);
+  for (size_t begin = 0; begin < step.rows.size(); begin += most_rows) {
+    const size_t end = std::min(step.rows.size(), begin + most_rows);
     FORERUN_RETURN_IF_ERROR(run_pass(step, begin, end, first_logits_row));
     first_logits_row += block_.num_wanted();
   }

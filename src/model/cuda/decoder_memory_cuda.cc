@@ -70,14 +70,21 @@ Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& 
                                  const DecoderCudaOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<DecoderCudaMemory> needs,
                            estimate_decoder_cuda_memory(checkpoint, plan));
+  const auto total = [&](size_t rank) {
+    return needs[rank].weight_bytes + needs[rank].buffer_bytes +
+           options.kv_blocks * needs[rank].kv_block_bytes;
+  };
   bool fits = true;
   std::string message;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
-    FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, free_memory());
+    FORERUN_ASSIGN_OR_RETURN(int64_t free_bytes, free_memory());
+    for (size_t other = 0; other < rank; ++other) {
+      if (options.devices[other] == options.devices[rank]) free_bytes -= total(other);
+    }
     const DecoderCudaMemory& need = needs[rank];
     const int64_t kv_bytes = options.kv_blocks * need.kv_block_bytes;
-    fits = fits && need.weight_bytes + need.buffer_bytes + kv_bytes <= free_bytes;
+    fits = fits && total(rank) <= free_bytes;
     message += (rank == 0 ? "" : "; ") + ("cuda:" + std::to_string(options.devices[rank])) +
                ": weights " + megabytes(need.weight_bytes) + ", buffers " +
                megabytes(need.buffer_bytes) + ", KV cache of " +
