@@ -92,7 +92,7 @@ class EngineImpl : public Engine {
   Status emulate();
   void observe(const StepRecord& record);
   void fill_info();
-  // Each model on a thread of its own: it has its own processors, or an emulated machine's.
+  // Each model on a thread of its own: it has its own devices, or an emulated machine's.
   bool side_by_side() const {
     return placement_.draft || (draft_ && emulator_ && emulator_->profile().separate_devices);
   }
@@ -311,7 +311,7 @@ void EngineImpl::fill_info() {
     info_.emulated = profile.name + ": " + profile.machine + " (" + profile.source + ")";
   }
   info_.planner_report = describe_costs(costs_.table(), draft_.has_value()) + choice_.report;
-  if (side_by_side()) info_.planner_report += "the draft has its own processors: parallel_tree\n";
+  if (side_by_side()) info_.planner_report += "the draft has its own devices: parallel_tree\n";
   if (chosen_) {
     info_.planner_report +=
         chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";

@@ -1,5 +1,8 @@
 #include "device/cuda/cuda_stream.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "device/cuda/cuda_error.h"
 
 namespace forerun::cuda {
@@ -45,6 +48,24 @@ Result<float> Event::elapsed_ms(const Event& start) const {
   FORERUN_CUDA_RETURN_IF_ERROR(cudaEventElapsedTime(&ms, start.event_, event_),
                                "reading the time between two events");
   return ms;
+}
+
+Status one_kernel_at_a_time(cudaGraph_t graph) {
+  constexpr const char* kDoing = "taking the overlap out of a graph";
+  size_t count = 0;
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count), kDoing);
+  std::vector<cudaGraphNode_t> from(count);
+  std::vector<cudaGraphNode_t> to(count);
+  std::vector<cudaGraphEdgeData> kinds(count);
+  if (count == 0) return {};
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaGraphGetEdges(graph, from.data(), to.data(), kinds.data(), &count), kDoing);
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaGraphRemoveDependencies(graph, from.data(), to.data(), kinds.data(), count), kDoing);
+  std::fill(kinds.begin(), kinds.end(), cudaGraphEdgeData{});
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaGraphAddDependencies(graph, from.data(), to.data(), kinds.data(), count), kDoing);
+  return {};
 }
 
 Result<Graph> Graph::capture(const Stream& stream, const std::function<Status()>& submit,

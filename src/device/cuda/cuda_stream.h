@@ -54,6 +54,10 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+// An edit for Graph::capture(): every kernel starts when the one in front of it has ended,
+// programmatic dependent launch or not.
+Status one_kernel_at_a_time(cudaGraph_t graph);
+
 // An instantiated graph, launched again and again with one host call.
 class Graph {
  public:

@@ -109,7 +109,7 @@ Result<PeerGroup> PeerGroup::create(std::span<const int> devices, const PeerGrou
   FORERUN_RETURN_IF_ERROR(check_options(devices.size(), options));
   for (size_t rank = 1; rank < devices.size(); ++rank) {
     for (size_t other = 0; other < rank; ++other) {
-      if (devices[rank] == devices[other]) {
+      if (devices[rank] == devices[other] && !options.shared_gpus) {
         return refuse(gpu_name(devices[rank]) + " is in it twice");
       }
     }

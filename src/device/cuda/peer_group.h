@@ -28,13 +28,16 @@ struct PeerGroupOptions {
   int64_t width = 0;      // columns of one exchange at most
   int wait_limit_ms = 10'000;
   bool mailboxes_on_host = false;  // even where GPUs reach each other; for tests
+  // Ranks of one GPU, for tests of more ranks than there are GPUs: the caller sees to it that what
+  // waits for a rank leaves room for that rank's kernels.
+  bool shared_gpus = false;
 };
 
 class PeerGroup {
  public:
-  // `devices`: 2 to 8 GPUs, each once; rank r runs on devices[r]. Takes 4 * most_rows * width *
-  // devices.size() bytes of each (rows rounded up to 8, columns to 32). Fails naming the GPU that
-  // is not there or the memory that is short. Leaves the current device as it was.
+  // `devices`: 2 to 8 GPUs, each once (shared_gpus); rank r runs on devices[r]. Takes 4 * most_rows
+  // * width * devices.size() bytes of each (rows rounded up to 8, columns to 32). Fails naming the
+  // GPU that is not there or the memory that is short. Leaves the current device as it was.
   static Result<PeerGroup> create(std::span<const int> devices, const PeerGroupOptions& options);
   // One GPU in the place of `degree`: its only rank, 0, receives what it sends as if every rank had
   // sent the same. For tests, and for measuring without links.

@@ -8,11 +8,11 @@
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
 #include "model/rope_frequencies.h"
@@ -23,6 +23,9 @@ namespace {
 
 static_assert(kTilePositions == kKvBlockTokens);
 
+// Of two parts on one GPU: blocks of half an SM, which leave the other part's the other half.
+constexpr int32_t kSharedPassRows = 16;
+
 // Blocks of one launch wait for one another, and kernels of one GPU for those of others, so no two
 // decoders may have passes under way on a GPU. Other processes on it are out of reach (one process
 // a GPU, unless they share it in time slices).
@@ -31,6 +34,7 @@ class GpusInUse {
   explicit GpusInUse(std::vector<int32_t> devices) {
     static std::array<std::mutex, 64> gpus;
     std::sort(devices.begin(), devices.end());  // one order for everybody
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
     for (const int32_t device : devices) {
       locks_.emplace_back(gpus[static_cast<size_t>(device) % gpus.size()]);
     }
@@ -68,30 +72,6 @@ Status check_kernels_take(const ModelConfig& config) {
   return {};
 }
 
-std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
-
-// That every GPU has room for its part; says what each of them needs.
-Status check_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
-                    const DecoderCudaOptions& options) {
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<DecoderCudaMemory> needs,
-                           estimate_decoder_cuda_memory(checkpoint, plan));
-  bool fits = true;
-  std::string message;
-  for (size_t rank = 0; rank < needs.size(); ++rank) {
-    FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
-    FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, free_memory());
-    const DecoderCudaMemory& need = needs[rank];
-    const int64_t kv_bytes = options.kv_blocks * need.kv_block_bytes;
-    fits = fits && need.weight_bytes + need.buffer_bytes + kv_bytes <= free_bytes;
-    message += (rank == 0 ? "" : "; ") + ("cuda:" + std::to_string(options.devices[rank])) +
-               ": weights " + megabytes(need.weight_bytes) + ", buffers " +
-               megabytes(need.buffer_bytes) + ", KV cache of " +
-               std::to_string(options.kv_blocks * kKvBlockTokens) + " tokens " +
-               megabytes(kv_bytes) + ", free are " + megabytes(free_bytes);
-  }
-  return fits ? Status() : Status(StatusCode::kResourceExhausted, message);
-}
-
 }  // namespace
 
 DecoderCuda::DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options)
@@ -115,7 +95,8 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   const auto& where = checkpoint.dir().string();
   if (!plan.ok()) return plan.status().with_context(where);
   FORERUN_RETURN_IF_ERROR(check_kernels_take(config).with_context(where));
-  FORERUN_RETURN_IF_ERROR(check_memory(checkpoint, *plan, options).with_context(where));
+  FORERUN_RETURN_IF_ERROR(
+      check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
 
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
   decoder->num_tokens_ = live_vocab;
@@ -129,12 +110,15 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
 Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
                                 const ShardPlan& plan) {
   const size_t degree = devices_.size();
+  const bool shares_gpus = std::set<int32_t>(devices_.begin(), devices_.end()).size() < degree;
+  if (shares_gpus) most_pass_rows_ = kSharedPassRows;
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
   FORERUN_ASSIGN_OR_RETURN(pinned_step_,
                            PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
   if (degree > 1) {
-    FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = kMostPassRows,
-                                                                  .width = config_.hidden_size}));
+    FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = most_pass_rows_,
+                                                                  .width = config_.hidden_size,
+                                                                  .shared_gpus = shares_gpus}));
   }
   FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
   shards_.resize(degree);
@@ -153,7 +137,8 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                  .part = plan.devices[rank],
                                  .kv_blocks = kv_blocks_,
                                  .step = pinned_step_.data(),
-                                 .peers = peers_ ? &peers_->rank(team.rank()) : nullptr};
+                                 .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,
+                                 .shares_gpu = shares_gpus};
     statuses[rank] = guarded([&]() -> Status {
       FORERUN_ASSIGN_OR_RETURN(shards_[rank], ShardCuda::load(checkpoint, shard, progress));
       return {};
@@ -231,9 +216,8 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   if (block_.bytes().size() > pinned_step_.bytes()) {
     return {StatusCode::kResourceExhausted,
             "a step of " + std::to_string(end - begin) + " rows needs " +
-                megabytes(static_cast<int64_t>(block_.bytes().size())) +
-                " of lists, there is room for " +
-                megabytes(static_cast<int64_t>(pinned_step_.bytes()))};
+                std::to_string(block_.bytes().size()) + " bytes of lists, there is room for " +
+                std::to_string(pinned_step_.bytes())};
   }
   std::memcpy(pinned_step_.data(), block_.bytes().data(), block_.bytes().size());
   const PassKeyCuda key{.rows = pass_bucket(block_.num_rows()),
@@ -257,8 +241,9 @@ Status DecoderCuda::forward(const Step& step) {
   FORERUN_RETURN_IF_ERROR(reserve_logits(logits_rows_));
   const GpusInUse in_use(devices_);
   int64_t first_logits_row = 0;
-  for (size_t begin = 0; begin < step.rows.size(); begin += kMostPassRows) {
-    const size_t end = std::min(step.rows.size(), begin + kMostPassRows);
+  const auto most_rows = static_cast<size_t>(most_pass_rows_);
+  for (size_t begin = 0; begin < step.rows.size(); begin += most_rows) {
+    const size_t end = std::min(step.rows.size(), begin + most_rows);
     FORERUN_RETURN_IF_ERROR(run_pass(step, begin, end, first_logits_row));
     first_logits_row += block_.num_wanted();
   }

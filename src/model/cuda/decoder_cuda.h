@@ -58,6 +58,7 @@ class DecoderCuda : public Decoder {
   std::vector<int32_t> devices_;  // by rank
   int64_t kv_blocks_;
   int64_t num_tokens_ = 0;  // that logits are computed of
+  int32_t most_pass_rows_ = kMostPassRows;
   RopeTable rope_;
   StepShapeCuda shape_;  // that fits all shards
   StepBlockCuda block_;

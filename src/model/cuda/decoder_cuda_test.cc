@@ -1,10 +1,10 @@
-// A whole decoder on one GPU and on two: logits against the CPU's, and bits that do not depend on
-// how a Step is cut, on slots, companions or trees. Toy models of every family and format.
+// A whole decoder on one GPU and in two to four parts (two on one GPU where there are too few):
+// logits against the CPU's, and bits that do not depend on how a Step is cut, on slots, companions
+// or trees. Toy models of every family and format.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,6 +14,7 @@
 #include "device/cuda/cuda_devices.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/decoder_checks_test.h"
+#include "model/shard_plan.h"
 #include "model/testing.h"
 
 namespace forerun {
@@ -61,11 +62,9 @@ class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
     const auto& [degree, the] = GetParam();
     const auto devices = cuda::list_devices();
     ASSERT_TRUE(devices.ok()) << devices.status().message();
-    if (devices->size() < static_cast<size_t>(degree)) {
-      GTEST_SKIP() << devices->size() << " GPUs";
-    }
-    devices_.resize(static_cast<size_t>(degree));
-    std::iota(devices_.begin(), devices_.end(), 0);
+    const auto gpus = static_cast<int32_t>(devices->size());
+    if (degree > 2 * gpus) GTEST_SKIP() << gpus << " GPUs";
+    for (int32_t rank = 0; rank < degree; ++rank) devices_.push_back(rank % gpus);
     ToySpec spec;
     spec.family = the.family;
     spec.hidden_size = the.hidden;
@@ -88,6 +87,9 @@ class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
     auto checkpoint = Checkpoint::open(dir_.path());
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
+    if (!make_shard_plan(checkpoint_->config(), degree, kVocab).ok()) {
+      GTEST_SKIP() << "too small for " << degree << " parts";
+    }
     cuda::DecoderCudaOptions options;
     options.devices = devices_;
     options.kv_blocks = kKvBlocks;
@@ -172,7 +174,7 @@ TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DecoderCuda,
-                         testing::Combine(testing::Values(1, 2), testing::ValuesIn(kCases)),
+                         testing::Combine(testing::Values(1, 2, 3, 4), testing::ValuesIn(kCases)),
                          [](const auto& the) {
                            return std::get<1>(the.param).name + std::string("_on_") +
                                   std::to_string(std::get<0>(the.param));

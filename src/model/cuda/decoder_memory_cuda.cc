@@ -1,11 +1,14 @@
 #include <string>
 
+#include "device/cuda/cuda_devices.h"
 #include "model/cuda/fused_linear_cuda.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
 
 namespace forerun::cuda {
 namespace {
+
+std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
 
 Result<int64_t> bytes_of(const Checkpoint& checkpoint, const FusedLinear& linear) {
   if (linear.outputs == 0) return int64_t{0};
@@ -61,6 +64,34 @@ Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkp
     memory.kv_block_bytes = config.num_layers * layer.layer_bytes();
   }
   return memories;
+}
+
+Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
+                                 const DecoderCudaOptions& options) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<DecoderCudaMemory> needs,
+                           estimate_decoder_cuda_memory(checkpoint, plan));
+  const auto total = [&](size_t rank) {
+    return needs[rank].weight_bytes + needs[rank].buffer_bytes +
+           options.kv_blocks * needs[rank].kv_block_bytes;
+  };
+  bool fits = true;
+  std::string message;
+  for (size_t rank = 0; rank < needs.size(); ++rank) {
+    FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
+    FORERUN_ASSIGN_OR_RETURN(int64_t free_bytes, free_memory());
+    for (size_t other = 0; other < rank; ++other) {
+      if (options.devices[other] == options.devices[rank]) free_bytes -= total(other);
+    }
+    const DecoderCudaMemory& need = needs[rank];
+    const int64_t kv_bytes = options.kv_blocks * need.kv_block_bytes;
+    fits = fits && total(rank) <= free_bytes;
+    message += (rank == 0 ? "" : "; ") + ("cuda:" + std::to_string(options.devices[rank])) +
+               ": weights " + megabytes(need.weight_bytes) + ", buffers " +
+               megabytes(need.buffer_bytes) + ", KV cache of " +
+               std::to_string(options.kv_blocks * kKvBlockTokens) + " tokens " +
+               megabytes(kv_bytes) + ", free are " + megabytes(free_bytes);
+  }
+  return fits ? Status() : Status(StatusCode::kResourceExhausted, message);
 }
 
 }  // namespace forerun::cuda

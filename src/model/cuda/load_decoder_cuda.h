@@ -15,8 +15,10 @@
 namespace forerun::cuda {
 
 struct DecoderCudaOptions {
-  std::vector<int32_t> devices = {0};  // by rank, each once; several hold a part of it each
-  int64_t kv_blocks = 0;               // capacity, in blocks of kKvBlockTokens
+  // By rank; several hold a part of the model each. One that is named twice holds two parts: slow,
+  // a few rows at a time; for tests of more parts than there are GPUs.
+  std::vector<int32_t> devices = {0};
+  int64_t kv_blocks = 0;  // capacity, in blocks of kKvBlockTokens
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
@@ -40,5 +42,8 @@ struct DecoderCudaMemory {
 // By rank. Fails as the load does, on a shape that the kernels do not take.
 Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
                                                                     const ShardPlan& plan);
+// kResourceExhausted where a GPU has no room for its part and its cache, with what each needs.
+Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
+                                 const DecoderCudaOptions& options);
 
 }  // namespace forerun::cuda

@@ -41,6 +41,9 @@ struct ShardCudaOptions {
   int64_t kv_blocks = 0;
   const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
   const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
+  // Another part is on the same GPU: a kernel that waits for the other part's may not let its
+  // successors in, which would leave those no room.
+  bool shares_gpu = false;
 };
 
 // Where a pass leaves the logits of its rows that want them: f32 [rows][stride], page-locked; every
@@ -91,7 +94,9 @@ class ShardCuda {
         pinned_step_(options.step),
         peers_(options.peers),
         layout_(shard_layout_cuda(config, options.part)),
-        stream_(std::move(stream)) {}
+        stream_(std::move(stream)) {
+    if (options.shares_gpu) edit_ = one_kernel_at_a_time;
+  }
   Status allocate(int64_t kv_blocks);
   // Submit all kernels of a pass (shard_pass_cuda.cc).
   Status submit(const PassKeyCuda& key);
