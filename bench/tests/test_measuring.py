@@ -11,6 +11,7 @@ import io
 import os
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -90,6 +91,14 @@ class MeasuringTest(unittest.TestCase):
         program.chmod(0o755)
         self.assertEqual(rec.program("decoder_cuda_bench"), program.resolve())
         self.assertEqual(rec.attempt([str(program)], {"ROWS": "8"}), "8\n")
+
+    def test_time_that_has_run_out_leaves_the_rest_out(self) -> None:
+        rec = recorder.Recorder(argparse.Namespace(), until=0.0)
+        self.assertIsNone(rec.attempt(["true"]))
+        self.assertIn("no time left", rec.failed[0]["said"])
+        rec = recorder.Recorder(argparse.Namespace(), until=time.monotonic() + 2.2)
+        self.assertIsNone(rec.attempt(["sleep", "60"]))
+        self.assertIn("timed out", rec.failed[0]["said"])
 
     def test_figures_say_how_far_above_the_floor(self) -> None:
         rec = recorder_for("")
