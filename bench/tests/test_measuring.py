@@ -125,6 +125,7 @@ class MeasuringTest(unittest.TestCase):
         picture = ET.fromstring(plot_cuda.drawing(rows, "H200"))
         tips = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
         self.assertEqual(len(tips), 4)
+        self.assertIn("| 70B int4 | 4 | 1.00 | 1.50 (1.5x) | 12.00 (12.0x) |", plot_cuda.table(rows))
         self.assertEqual(tips[0], "8B int4, 1 GPU, 1 rows: 1.500 ms, floor 1.000 ms, 1.50 times")
 
 
