@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recorder import ROOT, Recorder
@@ -31,6 +31,7 @@ class GpuModel:
     dtype: str
     share: int = 1
     draft: bool = False
+    layers: int | None = None  # instead of the shape's
 
     @property
     def title(self) -> str:
@@ -39,7 +40,8 @@ class GpuModel:
 
     @property
     def sizes(self) -> ModelShape:
-        return PUBLISHED[self.shape].share(self.share)
+        shape = PUBLISHED[self.shape].share(self.share)
+        return shape if self.layers is None else replace(shape, num_layers=self.layers)
 
     def part_bytes(self, context: int = 0) -> dict[str, float]:
         """Bytes that each part of a layer must read, by decoder_cuda_bench's names; attention the
@@ -62,7 +64,8 @@ class GpuModel:
         return 1e3 * self.weight_bytes() / READ_BYTES_PER_S / gpus
 
     def command(self, out: Path) -> list[str]:
-        to = ["--shape", self.shape, "--dtype", self.dtype, "--out", str(out)]
+        to = ["--shape", self.shape, "--dtype", self.dtype, "--out", str(out),
+              *(["--layers", str(self.layers)] if self.layers else [])]
         if self.share > 1:
             return [sys.executable, "tools/random_checkpoint.py", "--share", str(self.share), *to]
         source = "models/demo-draft" if self.draft else "models/demo-target"

@@ -44,16 +44,15 @@ def measure_speculation(rec: Recorder) -> None:
     if forerun is None:
         return
     with suppress(NotMade), on_disk(rec, target, *DRAFTS) as (target_path, *draft_paths):
-        for draft, draft_path in zip(DRAFTS, draft_paths):
-            for strategy, where in placements(len(gpus())):
-                models = ["--model", str(target_path), "--draft", str(draft_path)]
-                for shape, flags in SHAPES.items():
+        for shape, flags in SHAPES.items():
+            for draft, draft_path in zip(DRAFTS, draft_paths):
+                for strategy, where in placements(len(gpus())):
                     # Plain decoding once a placement: it has no draft.
                     first = draft is DRAFTS[0] and shape == next(iter(SHAPES))
                     strategies = f"autoregressive,{strategy}" if first else strategy
-                    _measure(rec, [str(forerun), "bench", *models, *where, "--strategies",
-                                   strategies, *flags], f"{target.title} with {draft.title}",
-                             shape)
+                    _measure(rec, [str(forerun), "bench", "--model", str(target_path), "--draft",
+                                   str(draft_path), *where, "--strategies", strategies, *flags],
+                             f"{target.title} with {draft.title}", shape)
 
 
 def _measure(rec: Recorder, command: list[str], pair: str, shape: str) -> None:

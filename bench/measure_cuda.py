@@ -32,14 +32,14 @@ MATRIX_FLOPS = 2.0 * 8192**3  # of compare_pytorch.py's product of large matrice
 CONTEXT = 1000
 # What must be reached, ms: model, GPUs, {rows: target}. Other rows are measured for the picture.
 FORWARDS = [
-    (GpuModel("llama-3.2-1b", "bf16"), [(1, {1: 0.70})]),
     (GpuModel("llama-3.2-1b", "int4"), [(1, {8: 0.45})]),
+    (GpuModel("llama-3.2-1b", "bf16"), [(1, {1: 0.70})]),
     (GpuModel("llama-3.2-3b", "int4"), [(1, {8: 0.80})]),
     (GpuModel("llama-3.1-8b", "int4"), [(1, {8: 1.45})]),
     (GpuModel("llama-3.1-8b", "bf16"), [(1, {1: 3.8})]),
     (GpuModel("llama-3-70b", "int4", share=4), [(1, {})]),
     (GpuModel("llama-3-70b", "int4"),
-     [(1, {}), (2, {8: 5.6}), (3, {8: 4.1}), (4, {8: 3.4, 16: 3.9, 32: 5.0}), (8, {})]),
+     [(4, {8: 3.4, 16: 3.9, 32: 5.0}), (3, {8: 4.1}), (2, {8: 5.6}), (1, {}), (8, {})]),
 ]
 
 
@@ -108,7 +108,8 @@ def measure_budget(rec: Recorder) -> None:
     bench = rec.program("decoder_cuda_bench")
     if bench is None:
         return
-    runs = [(GpuModel("llama-3-70b", "int4", share=4), 1)]
+    # A quarter of the layers shows what all of them would, a layer.
+    runs = [(GpuModel("llama-3-70b", "int4", share=4, layers=20), 1)]
     if len(gpus()) >= 4:
         runs.append((GpuModel("llama-3-70b", "int4"), 4))
     for model, count in runs:
@@ -137,8 +138,8 @@ def measure_layers(rec: Recorder) -> None:
     bench = rec.program("linear_cuda_bench")
     if bench is None:
         return
-    for flags in (["--rows", "1,8,16,32"], ["--norm", "--rows", "1,8", "--filter", "qkv"],
-                  ["--forwards", "--norm", "--rows", "1,8,16,32"]):
+    for flags in (["--rows", "8,1,16,32"], ["--norm", "--rows", "8,1", "--filter", "qkv"],
+                  ["--forwards", "--norm", "--rows", "8,1,16,32"]):
         lines, command = measured(rec, [str(bench), *flags])
         for line in lines:
             name = line["figure"]
@@ -169,7 +170,8 @@ def run_pytorch(rec: Recorder, *flags: str) -> list[dict]:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "torch.json"
         command = ["python3", "bench/compare_pytorch.py", *flags, "--json", str(out)]
-        return json.loads(out.read_text()) if rec.attempt(command) is not None else []
+        rec.attempt(command)  # which writes what it has, should its time end
+        return json.loads(out.read_text()) if out.exists() else []
 
 
 def measure_prefill(rec: Recorder) -> None:
@@ -198,7 +200,7 @@ def measure_pytorch(rec: Recorder) -> None:
     for needed, measure in (("8b-bf16.qkv 8 rows", measure_layers),
                             (ATTENTION.format(CONTEXT), measure_budget)):
         if needed not in OURS:
-            measure(Recorder(rec.args))
+            measure(Recorder(rec.args, rec.until))
     for row in run_pytorch(rec):
         name, us = row["operator"], row["us"]
         if name in OURS:
@@ -230,16 +232,19 @@ def gpu_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", nargs="*", default=["bench/workloads/code.jsonl",
                                                          "bench/workloads/prose.jsonl"])
     parser.add_argument("--only", nargs="*", help="forwards of these models: 1B 3B 8B 70B")
+    parser.add_argument("--seconds", type=float, help="in all; what then is left is left out")
+    parser.add_argument("--section-seconds", type=float, help="a section")
     parser.add_argument("--limit", type=int, default=4, help="prompts of each file")
     parser.add_argument("--tokens", type=int, default=128, help="tokens a prompt")
     parser.add_argument("--target", default="llama-3-70b", help="shape of speculation's target, int4")
     parser.add_argument("--out", default=f"bench/results/cuda-{date.today()}.json")
 
 
-SECTIONS = {"machine": measure_machine, "tests": measure_tests, "forwards": measure_forwards,
-            "budget": measure_budget, "layers": measure_layers, "sums": measure_sums,
-            "prefill": measure_prefill, "pytorch": measure_pytorch,
-            "speculation": measure_speculation}
+# The most wanted first, should time run out.
+SECTIONS = {"forwards": measure_forwards, "speculation": measure_speculation,
+            "budget": measure_budget, "sums": measure_sums, "prefill": measure_prefill,
+            "layers": measure_layers, "pytorch": measure_pytorch, "machine": measure_machine,
+            "tests": measure_tests}
 
 if __name__ == "__main__":
     if not gpus() and not {"-h", "--help"} & set(sys.argv):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws how far whole forwards are above the time that reading their weights once takes, by model,
-number of GPUs and rows, from what measure_cuda.py recorded.
+number of GPUs and rows, from what measure_cuda.py recorded, and prints the figures as a table.
 
     bench/measure_cuda.py forwards
     bench/plot_cuda.py bench/results/cuda-DATE.json docs/forward-over-floor.svg
@@ -28,6 +28,20 @@ def groups_of(rows: list[dict]) -> dict[tuple[str, int], list[dict]]:
     for group in groups.values():
         group.sort(key=lambda row: row["rows"])
     return groups
+
+
+def table(rows: list[dict]) -> str:
+    """Markdown: milliseconds, in brackets over the floor."""
+    counts = sorted({row["rows"] for row in rows})
+    lines = ["| model | GPUs | floor | " + " | ".join(
+        f"{count} row{'s' * (count > 1)}" for count in counts) + " |",
+        "| --- " * (3 + len(counts)) + "|"]
+    for (model, gpus), group in groups_of(rows).items():
+        cells = {row["rows"]: f"{row['ms']:.2f} ({row['ms'] / row['floor_ms']:.1f}x)"
+                 for row in group}
+        lines.append(f"| {model} | {gpus} | {group[0]['floor_ms']:.2f} | "
+                     + " | ".join(cells.get(count, "") for count in counts) + " |")
+    return "\n".join(lines)
 
 
 def drawing(rows: list[dict], machine: str) -> str:
@@ -78,6 +92,7 @@ def main() -> None:
     args = parser.parse_args()
     section = json.loads(Path(args.results).read_text())["forwards"]
     gpu = section["machine"].get("gpus", ["GPU"])[0].split(",")[0]
+    print(table(section["rows"]))
     Path(args.svg).write_text(drawing(section["rows"], f"{gpu}, {section['date'][:10]}"))
 
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,8 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Recorder:
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, until: float = float("inf")) -> None:
+        """`until`: what attempt() may use of time.monotonic()."""
         self.args = args
+        self.until = until
         self.figures: list[dict] = []
         self.rows: list[dict] = []  # of a table, where a section has one
         self.failed: list[dict] = []  # what could not be measured, and why
@@ -29,11 +32,15 @@ class Recorder:
         return done.stdout
 
     def attempt(self, command: list[str], variables: dict[str, str] | None = None) -> str | None:
-        """As run, but a command that fails or takes ten minutes is noted, and None comes back."""
+        """As run, but a command that fails, or takes ten minutes or longer than there is time, is
+        noted, and None comes back."""
         print("$", shlex.join(command), flush=True)
+        seconds = min(600.0, self.until - time.monotonic())
         try:
+            if seconds < 2:
+                raise subprocess.SubprocessError("left out: no time left")
             done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT,
-                                  timeout=600, env={**os.environ, **(variables or {})})
+                                  timeout=seconds, env={**os.environ, **(variables or {})})
             return done.stdout
         except (OSError, subprocess.SubprocessError) as error:
             said = str(getattr(error, "stderr", "") or getattr(error, "stdout", "") or error)
@@ -130,8 +137,10 @@ def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]],
     args.forerun = f"{args.build}/bin/forerun"
     path = Path(args.out)
     record = json.loads(path.read_text()) if path.exists() else {}
+    end = time.monotonic() + (getattr(args, "seconds", None) or float("inf"))
     for section in args.sections or sections:
-        recorder = Recorder(args)
+        longest = getattr(args, "section_seconds", None) or float("inf")
+        recorder = Recorder(args, min(end, time.monotonic() + longest))
         sections[section](recorder)
         record[section] = {"machine": machine(), "commit": commit(),
                            "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

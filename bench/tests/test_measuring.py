@@ -11,6 +11,7 @@ import io
 import os
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -91,6 +92,14 @@ class MeasuringTest(unittest.TestCase):
         self.assertEqual(rec.program("decoder_cuda_bench"), program.resolve())
         self.assertEqual(rec.attempt([str(program)], {"ROWS": "8"}), "8\n")
 
+    def test_time_that_has_run_out_leaves_the_rest_out(self) -> None:
+        rec = recorder.Recorder(argparse.Namespace(), until=0.0)
+        self.assertIsNone(rec.attempt(["true"]))
+        self.assertIn("no time left", rec.failed[0]["said"])
+        rec = recorder.Recorder(argparse.Namespace(), until=time.monotonic() + 2.2)
+        self.assertIsNone(rec.attempt(["sleep", "60"]))
+        self.assertIn("timed out", rec.failed[0]["said"])
+
     def test_figures_say_how_far_above_the_floor(self) -> None:
         rec = recorder_for("")
         rec.add("a forward", 3.0, "ms", "bench", at_most=3.4, floor=2.0)
@@ -116,6 +125,7 @@ class MeasuringTest(unittest.TestCase):
         picture = ET.fromstring(plot_cuda.drawing(rows, "H200"))
         tips = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
         self.assertEqual(len(tips), 4)
+        self.assertIn("| 70B int4 | 4 | 1.00 | 1.50 (1.5x) | 12.00 (12.0x) |", plot_cuda.table(rows))
         self.assertEqual(tips[0], "8B int4, 1 GPU, 1 rows: 1.500 ms, floor 1.000 ms, 1.50 times")
 
 

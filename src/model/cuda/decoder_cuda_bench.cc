@@ -31,11 +31,13 @@ struct Arguments {
   bool budget = false;
 };
 
-// Milliseconds of one replay of the last pass: the median over `samples` of the mean of a few.
+// Milliseconds of one replay of the last pass: the median over `samples` of the mean of a few;
+// fewer samples of a long one.
 Result<double> time_replays(DecoderCuda& decoder, int samples) {
   constexpr int kReplays = 5;
   std::vector<double> times;
-  FORERUN_RETURN_IF_ERROR(decoder.time_replays(kReplays).status());
+  FORERUN_ASSIGN_OR_RETURN(const float first, decoder.time_replays(kReplays));
+  if (first > 5.0f * kReplays) samples = std::max(5, samples / 3);
   for (int i = 0; i < samples; ++i) {
     FORERUN_ASSIGN_OR_RETURN(const float ms, decoder.time_replays(kReplays));
     times.push_back(static_cast<double>(ms) / kReplays);
@@ -121,7 +123,7 @@ Status report_budget(DecoderCuda& decoder, const Arguments& arguments, const Ste
 Status measure(DecoderCuda& decoder, const Arguments& arguments, const Step& step) {
   FORERUN_RETURN_IF_ERROR(decoder.forward(step));
   FORERUN_ASSIGN_OR_RETURN(const double ms, time_replays(decoder, 21));
-  FORERUN_ASSIGN_OR_RETURN(const double call_ms, time_forwards(decoder, step, 51));
+  FORERUN_ASSIGN_OR_RETURN(const double call_ms, time_forwards(decoder, step, ms > 5.0 ? 15 : 51));
   std::printf("%-40s on %d GPUs, context %6d, rows %4zu: %8.3f ms, called %8.3f ms\n",
               arguments.model.c_str(), decoder.num_shards(), step.rows.front().position,
               step.rows.size(), ms, call_ms);
