@@ -74,10 +74,12 @@ def measure_forwards(rec: Recorder) -> None:
     if bench is None:
         return
     for model, runs in FORWARDS:
-        if rec.args.only and model.title.split()[0] not in rec.args.only:
+        if rec.args.only and not {model.title, model.title.split()[0]} & set(rec.args.only):
             continue
         with suppress(NotMade), on_disk(rec, model) as (path,):
             for count, targets in runs:
+                if rec.args.counts and count not in rec.args.counts:
+                    continue
                 if count > len(gpus()):
                     print(f"  {model.title} on {count} GPUs: left out, there are {len(gpus())}")
                     continue
@@ -231,7 +233,8 @@ def gpu_flags(parser: argparse.ArgumentParser) -> None:
                         help="where models are written; 70B int4 takes 40 GB")
     parser.add_argument("--prompts", nargs="*", default=["bench/workloads/code.jsonl",
                                                          "bench/workloads/prose.jsonl"])
-    parser.add_argument("--only", nargs="*", help="forwards of these models: 1B 3B 8B 70B")
+    parser.add_argument("--only", nargs="*", help="forwards of these models: 1B '8B bf16' ...")
+    parser.add_argument("--counts", nargs="*", type=int, help="forwards on so many GPUs: 1 2 ...")
     parser.add_argument("--seconds", type=float, help="in all; what then is left is left out")
     parser.add_argument("--section-seconds", type=float, help="a section")
     parser.add_argument("--limit", type=int, default=4, help="prompts of each file")

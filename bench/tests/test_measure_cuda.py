@@ -40,8 +40,8 @@ class SectionsTest(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.build = Path(scratch.name)
         self.rec = recorder.Recorder(argparse.Namespace(
-            build=str(self.build), models=str(self.build / "models"), only=None, limit=1, tokens=8,
-            prompts=["code.jsonl"], target="llama-3-70b"))
+            build=str(self.build), models=str(self.build / "models"), only=None, counts=None,
+            limit=1, tokens=8, prompts=["code.jsonl"], target="llama-3-70b"))
         attempt = recorder.Recorder.attempt
 
         def answer(rec: recorder.Recorder, command: list[str],
@@ -91,6 +91,11 @@ class SectionsTest(unittest.TestCase):
         self.assertTrue(figures["8B bf16, 1 GPU, 1 rows"]["holds"])
         self.assertNotIn("70B int4, 8 GPUs, 8 rows", figures)
         self.assertEqual(len(self.rec.rows), 2 * (6 + 4))
+        self.rec.rows.clear()
+        self.rec.args.only, self.rec.args.counts = ["1B", "70B int4"], [2, 1]
+        measure_cuda.measure_forwards(self.rec)
+        self.assertEqual([(row["model"], row["gpus"]) for row in self.rec.rows[::2]],
+                         [("1B int4", 1), ("1B bf16", 1), ("70B int4", 2), ("70B int4", 1)])
 
     def test_a_budget_holds_parts_against_their_bytes(self) -> None:
         self.program("decoder_cuda_bench", [
