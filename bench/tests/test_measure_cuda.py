@@ -137,6 +137,17 @@ class SectionsTest(unittest.TestCase):
         self.assertEqual(figures[name.format(8192)]["holds"], False)
         self.assertIsNone(figures[name.format(512)]["target"])
 
+    def test_tests_that_all_leave_themselves_out_do_not_pass(self) -> None:
+        for name, said in (("a_cuda_test", "[  PASSED  ] 3 tests.\\n[  SKIPPED ] 2 tests"),
+                           ("b_cuda_test", "[  PASSED  ] 0 tests.\\n[  SKIPPED ] 2 tests"),
+                           ("lossless_test", "[  PASSED  ] 1 test.")):
+            path = self.build / name
+            path.write_text(f"#!/bin/sh\nprintf '{said}'\n")
+            path.chmod(0o755)
+        measure_cuda.measure_tests(self.rec)
+        holds = {name.split(":")[0]: figure["holds"] for name, figure in self.figures().items()}
+        self.assertEqual(holds, {"a_cuda_test": True, "b_cuda_test": False, "lossless_test": True})
+
     def test_sums_have_targets_on_four_gpus(self) -> None:
         self.gpus(4)
         self.program("linear_reduce_cuda_bench", [linear_line("70b-tp4-int4.o 8 rows + sum", 7.0)])
