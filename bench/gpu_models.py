@@ -39,6 +39,11 @@ class GpuModel:
         return f"{TITLES[self.shape]} {self.dtype}{part}"
 
     @property
+    def folder(self) -> str:
+        source = "draft" if self.draft else "target"
+        return f"{self.shape}-{self.dtype}-{source}-share{self.share}-layers{self.layers or 'all'}"
+
+    @property
     def sizes(self) -> ModelShape:
         shape = PUBLISHED[self.shape].share(self.share)
         return shape if self.layers is None else replace(shape, num_layers=self.layers)
@@ -78,15 +83,18 @@ class NotMade(Exception):
 
 @contextmanager
 def on_disk(rec: Recorder, *models: GpuModel) -> Iterator[list[Path]]:
-    """Directories of the models, removed at the end; records how long writing a large one took.
-    Raises NotMade where the disk lacks the room."""
+    """Directories of the models, which differ; removed at the end unless --keep, and used again
+    where they are kept. Records how long writing a large one took. Raises NotMade where the disk
+    lacks the room."""
     paths = []
     try:
-        for number, model in enumerate(models):
-            path = Path(rec.args.models) / f"{number}-{model.shape}-{model.dtype}-{model.share}"
+        for model in models:
+            path = Path(rec.args.models) / model.folder
+            paths.append(path)
+            if (path / "config.json").exists():  # written last
+                continue
             shutil.rmtree(path, ignore_errors=True)
             begun = time.monotonic()
-            paths.append(path)
             if rec.attempt(model.command(path)) is None:
                 raise NotMade(model.title)
             if model.weight_bytes() > 30e9:
@@ -94,5 +102,5 @@ def on_disk(rec: Recorder, *models: GpuModel) -> Iterator[list[Path]]:
                         " ".join(model.command(Path("DIR"))[1:]), at_most=90)
         yield paths
     finally:
-        for path in paths:
+        for path in [] if rec.args.keep else paths:
             shutil.rmtree(path, ignore_errors=True)

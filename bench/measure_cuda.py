@@ -138,13 +138,18 @@ def measure_budget(rec: Recorder) -> None:
                     at_most=at_most, floor=floor or None)
 
 
+def torch_rows(rec: Recorder) -> str:
+    return ",".join(rows for rows in rec.args.layer_rows.split(",") if rows in ("1", "8")) or "8"
+
+
 def measure_layers(rec: Recorder) -> None:
     """Linear layers by themselves and in the order of a model, against their weights' bytes."""
     bench = rec.program("linear_cuda_bench")
     if bench is None:
         return
-    for flags in (["--rows", "8,1,16,32"], ["--norm", "--rows", "8,1", "--filter", "qkv"],
-                  ["--forwards", "--norm", "--rows", "8,1,16,32"]):
+    rows, few = rec.args.layer_rows, torch_rows(rec)
+    for flags in (["--rows", rows], ["--norm", "--rows", few, "--filter", "qkv"],
+                  ["--forwards", "--norm", "--rows", rows]):
         lines, command = measured(rec, [str(bench), *flags])
         for line in lines:
             name = line["figure"]
@@ -206,7 +211,7 @@ def measure_pytorch(rec: Recorder) -> None:
                             (ATTENTION.format(CONTEXT), measure_budget)):
         if needed not in OURS:
             measure(Recorder(rec.args, rec.until))
-    for row in run_pytorch(rec):
+    for row in run_pytorch(rec, "--rows", torch_rows(rec)):
         name, us = row["operator"], row["us"]
         if name in OURS:
             rec.add(f"PyTorch {row['how']} over ours, {name}", us / OURS[name], "ratio",
@@ -236,6 +241,8 @@ def gpu_flags(parser: argparse.ArgumentParser) -> None:
                         help="where models are written; 70B int4 takes 40 GB")
     parser.add_argument("--prompts", nargs="*", default=["bench/workloads/code.jsonl",
                                                          "bench/workloads/prose.jsonl"])
+    parser.add_argument("--keep", action="store_true", help="leave models there for the next run")
+    parser.add_argument("--layer-rows", default="8,1,16,32", help="of layers; PyTorch's: 8,1 of them")
     parser.add_argument("--only", nargs="*", help="forwards of these models: 1B '8B bf16' ...")
     parser.add_argument("--counts", nargs="*", type=int, help="forwards on so many GPUs: 1 2 ...")
     parser.add_argument("--seconds", type=float, help="in all; what then is left is left out")

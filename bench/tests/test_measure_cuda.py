@@ -41,7 +41,7 @@ class SectionsTest(unittest.TestCase):
         self.build = Path(scratch.name)
         self.rec = recorder.Recorder(argparse.Namespace(
             build=str(self.build), models=str(self.build / "models"), only=None, counts=None,
-            limit=1, tokens=8, prompts=["code.jsonl"], target="llama-3-70b"))
+            keep=False, layer_rows="8,1", limit=1, tokens=8, prompts=["code.jsonl"], target="llama-3-70b"))
         attempt = recorder.Recorder.attempt
 
         def answer(rec: recorder.Recorder, command: list[str],

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import io
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ from gpu_models import GpuModel  # noqa: E402
 
 
 def recorder_for(build: str) -> recorder.Recorder:
-    return recorder.Recorder(argparse.Namespace(build=build, models=build))
+    return recorder.Recorder(argparse.Namespace(build=build, models=build, keep=False))
 
 
 class MeasuringTest(unittest.TestCase):
@@ -49,7 +50,7 @@ class MeasuringTest(unittest.TestCase):
 
     def test_models_are_removed_whatever_happens(self) -> None:
         rec = recorder_for(str(self.scratch))
-        model = GpuModel("llama-3.2-1b", "bf16")
+        model, draft = GpuModel("llama-3.2-1b", "int4"), GpuModel("llama-3.2-1b", "int4", draft=True)
         made: list[Path] = []
 
         def make(command: list[str]) -> str | None:
@@ -58,14 +59,22 @@ class MeasuringTest(unittest.TestCase):
             return "" if len(made) < 4 else None
 
         rec.attempt = make  # type: ignore[method-assign]
-        with self.assertRaises(KeyError), gpu_models.on_disk(rec, model, model) as paths:
+        with self.assertRaises(KeyError), gpu_models.on_disk(rec, model, draft) as paths:
             self.assertEqual(paths, made)
             self.assertTrue(all(path.exists() for path in made))
             raise KeyError
         self.assertEqual(len(made), 2)
-        with self.assertRaises(gpu_models.NotMade), gpu_models.on_disk(rec, model, model):
+        with self.assertRaises(gpu_models.NotMade), gpu_models.on_disk(rec, model, draft):
             self.fail("the second could not be made")
         self.assertEqual(len(made), 4)
+        rec.args.keep = True
+        made.clear()
+        for _ in range(2):
+            with gpu_models.on_disk(rec, model) as (path,):
+                (path / "config.json").touch()
+        self.assertEqual(made, [path])  # the second time it was there
+        self.assertTrue(path.exists())
+        shutil.rmtree(path)
         self.assertFalse(any(path.exists() for path in made))
 
     def test_placements_use_every_gpu_once(self) -> None:
