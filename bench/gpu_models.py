@@ -55,7 +55,7 @@ class GpuModel:
         query, kv = s.num_heads * s.head_dim, s.num_kv_heads * s.head_dim
         weight = (INT4_BITS if self.dtype == "int4" else 16) / 8
         return {"QKV": s.hidden_size * (query + 2 * kv) * weight,
-                "attention_kernel": 2.0 * 2 * kv * context,
+                "attention": 2.0 * 2 * kv * context,
                 "O": query * s.hidden_size * weight,
                 "gate, up": 2 * s.hidden_size * s.intermediate_size * weight,
                 "down": s.intermediate_size * s.hidden_size * weight}
