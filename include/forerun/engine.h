@@ -53,10 +53,11 @@ struct EngineOptions {
 
   // Devices of the target. cpu:0, cpu:0-3 and cpu:0+2 are devices of one, four and two threads;
   // devices with commas between them form a tensor-parallel group, cpu:0-1,cpu:2-3 one of degree 2.
+  // cuda:0 is a GPU, cuda:0,cuda:1 a group of two, each GPU once.
   // Empty: one device of all processors that this process may use and draft_devices does not name.
   std::string devices;
-  // Devices of the draft alone, on none of the target's processors: both models then run at the
-  // same time. Empty: both models run on `devices`, in turn.
+  // Devices of the draft alone, on none of the target's processors or GPUs: both models then run at
+  // the same time. Empty: both models run on `devices`, in turn.
   std::string draft_devices;
   // Measures and tries splits of `devices` between both models, and both in turn on all of them,
   // and keeps the fastest; EngineInfo::planner_report tells what was found. Needs a draft model;

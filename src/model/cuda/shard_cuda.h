@@ -42,7 +42,7 @@ struct ShardCudaOptions {
   const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
   const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
   // Another part is on the same GPU: a kernel that waits for the other part's may not let its
-  // successors in, which would leave those no room.
+  // successors in, nor ask for more than half of a multiprocessor, which would leave those no room.
   bool shares_gpu = false;
 };
 
@@ -91,6 +91,7 @@ class ShardCuda {
   ShardCuda(const ModelConfig& config, const ShardCudaOptions& options, Stream stream)
       : config_(config),
         device_(options.device),
+        shares_gpu_(options.shares_gpu),
         pinned_step_(options.step),
         peers_(options.peers),
         layout_(shard_layout_cuda(config, options.part)),
@@ -110,6 +111,7 @@ class ShardCuda {
 
   ModelConfig config_;
   int32_t device_;
+  bool shares_gpu_;
   const std::byte* pinned_step_;
   const PeerMailboxes* peers_;
   const ShardLayoutCuda layout_;

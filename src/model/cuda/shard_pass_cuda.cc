@@ -40,7 +40,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                         .next_norm = norm_of_hidden(next_norm),
                         .reduce = peers_,
                         .mailbox = mailbox,
-                        .over_half = true},
+                        .over_half = !shares_gpu_},
                        stream);
   };
 
