@@ -45,7 +45,7 @@ struct RowQuery {
 // best.logit) * inv_temperature, in f32, with the part's own best.
 struct RowDigest {
   static constexpr int32_t kMostListed = 1024;
-  static constexpr int32_t kMostNominees = 8;
+  static constexpr int32_t kMostNominees = 16;
 
   // The lowest id among equals; token -1 and -infinity where all are masked (-infinity).
   TokenLogit best{0.0f, -1};
@@ -57,6 +57,8 @@ struct RowDigest {
   // Every token that may have the part's largest score + Gumbel noise, whatever the scores' origin
   // and whoever takes the logarithms (see kNoiseMargin). -1: too many.
   int32_t num_nominees = 0;
+  int32_t has_weights = 0;  // those that are asked for; not known of a row of several parts
+  int32_t unused = 0;
   uint64_t weights = 0;      // sum of fixed_token_weight(token_weight(score))
   uint64_t raw_weights = 0;  // the same at temperature 1
   TokenLogit nominees[kMostNominees];
@@ -88,5 +90,8 @@ class DistantLogits {
 // caller. A plain twin of the devices' kernels: lists exactly the best tokens, nominates exactly.
 void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
                     RowDigest* digest);
+
+// Of the parts of one row, in the order of their tokens, by one query. `whole` is none of them.
+void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole);
 
 }  // namespace forerun

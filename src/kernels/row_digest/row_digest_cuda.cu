@@ -324,6 +324,7 @@ class RowPasses {
             ? 1
             : 0;
     digest->num_nominees = nominees;
+    digest->has_weights = 1;
     digest->weights = wants(RowQuery::kWeights) ? sums[0] : 0;
     digest->raw_weights = wants(RowQuery::kRawWeights) ? sums[1] : 0;
   }

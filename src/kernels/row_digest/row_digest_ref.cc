@@ -46,6 +46,7 @@ void row_digest_ref(std::span<const float> logits, int32_t first_token, const Ro
     digest->lists_all = fits && length == tokens.size() ? 1 : 0;
     if (fits) std::copy_n(tokens.begin(), length, digest->listed);
   }
+  digest->has_weights = 1;
   for (const TokenLogit& token : tokens) {
     const float depth = token.logit - digest->best.logit;
     if ((query.kinds & RowQuery::kWeights) != 0) {
