@@ -18,7 +18,7 @@ void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
                             Worker& worker) {
   const int32_t rank = peers == nullptr ? 0 : peers->rank();
   const LogitsPart part = decoder_->logits(rank);
-  const StepLogits logits{part.values, part.first_token, live_vocab_, peers};
+  const StepLogits logits{part.values, part.first_token, live_vocab_, peers, part.distant};
   if (index < tasks.size()) {
     if (rank == 0) return perform_task(logits, worker.scratch, tasks[index]);
     RowTask task = tasks[index];
@@ -35,15 +35,47 @@ void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
   perform_rejection(logits, worker.scratch, worker.children, task);
 }
 
+void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
+                        std::span<const RejectionTask> rejections) {
+  const auto wanted = std::count_if(step.rows.begin(), step.rows.end(),
+                                    [](const StepRow& row) { return row.wants_logits; });
+  queries_.assign(static_cast<size_t>(wanted), {.kinds = 0, .vocab = live_vocab_});
+  for (const RowTask& task : tasks) {
+    queries_[static_cast<size_t>(task.logits_row)] = query_of(task, live_vocab_);
+  }
+  for (const RejectionTask& task : rejections) {
+    for (const RejectionRow& row : task.rows) {
+      // The rule subtracts whole distributions; a greedy one needs the best token alone.
+      const SamplingParams& params = *row.context.params;
+      if (is_greedy(params) && !is_adjusted(params)) continue;
+      queries_[static_cast<size_t>(row.logits_row)].kinds = RowQuery::kLogits;
+    }
+  }
+}
+
+bool CpuStepRunner::is_brief(const RowTask& task) const {
+  const DistantLogits* const distant = decoder_->logits(0).distant;
+  return task.want == Want::kSample && distant != nullptr &&
+         distant->digest(task.logits_row).digest != nullptr;
+}
+
 Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections) {
-  FORERUN_RETURN_IF_ERROR(decoder_->forward(step));
-  const size_t count = tasks.size() + rejections.size();
-  if (count == 0) return {};
+  ask(step, tasks, rejections);
+  FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_));
   const bool alone = devices_->degree() == 1;
-  if (count == 1 && alone) {
+  shared_.clear();
+  for (size_t index = 0; index < tasks.size() + rejections.size(); ++index) {
+    if (alone && index < tasks.size() && is_brief(tasks[index])) {
+      perform(index, tasks, rejections, nullptr, workers_[0][0]);
+    } else {
+      shared_.push_back(index);
+    }
+  }
+  if (shared_.empty()) return {};
+  if (shared_.size() == 1 && alone) {
     // Waking the team costs more than it saves.
-    perform(0, tasks, rejections, nullptr, workers_[0][0]);
+    perform(shared_[0], tasks, rejections, nullptr, workers_[0][0]);
     return {};
   }
   const auto columns = static_cast<size_t>(devices_->smallest_team());
@@ -51,8 +83,8 @@ Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
     const auto rank = static_cast<size_t>(member.team.rank());
     Worker& worker = workers_[static_cast<size_t>(member.peers.rank())][rank];
     // Members of one rank, one of each device, have the same rows.
-    for (size_t index = rank; rank < columns && index < count; index += columns) {
-      perform(index, tasks, rejections, alone ? nullptr : &member.peers, worker);
+    for (size_t place = rank; rank < columns && place < shared_.size(); place += columns) {
+      perform(shared_[place], tasks, rejections, alone ? nullptr : &member.peers, worker);
     }
   });
 }

@@ -1,6 +1,6 @@
-// Runs Steps on a group of CPU devices: the decoder's forward, then the wanted rows, shared among
-// the devices' threads; each row by one thread of every device, on the device's part of the
-// vocabulary.
+// Runs Steps on a decoder and samples on a group of CPU devices: the decoder's forward, then the
+// wanted rows, shared among the devices' threads; each row by one thread of every device, on the
+// device's part of the vocabulary. Of logits that lie elsewhere it asks for digests.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,8 @@ namespace forerun {
 
 class CpuStepRunner : public StepRunner {
  public:
-  // `decoder` keeps its logits in host memory and has the group's degree. Both must outlive the
-  // runner; `devices` may serve
-  // other runners as long as only one runs at a time. `live_vocab`: at most the decoder's
-  // vocabulary.
+  // `decoder` has the group's degree. Both must outlive the runner; `devices` may serve other
+  // runners as long as only one runs at a time. `live_vocab`: at most the decoder's vocabulary.
   CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab);
 
   const ModelConfig& config() const override { return decoder_->config(); }
@@ -37,6 +35,11 @@ class CpuStepRunner : public StepRunner {
     RowResult row_result;
     WorkResult result;
   };
+  // Fills queries_ for the Step's rows that want logits.
+  void ask(const Step& step, std::span<const RowTask> tasks,
+           std::span<const RejectionTask> rejections);
+  // Whether a task takes less time than waking a thread for it.
+  bool is_brief(const RowTask& task) const;
   // `peers` null: on one device.
   void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
                Collectives* peers, Worker& worker);
@@ -45,6 +48,8 @@ class CpuStepRunner : public StepRunner {
   CpuDeviceGroup* devices_;
   int32_t live_vocab_;
   std::vector<std::vector<Worker>> workers_;  // [device][member of its team]
+  std::vector<RowQuery> queries_;
+  std::vector<size_t> shared_;  // tasks, then rejections, that the threads share
 };
 
 // Ids that both a draft and its target know: the smaller of their live vocabularies. `draft` may be
