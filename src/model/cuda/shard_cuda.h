@@ -17,6 +17,7 @@
 #include "device/cuda/peer_mailboxes.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
+#include "kernels/row_digest/row_digest.h"
 #include "model/cuda/decoder_weights_cuda.h"
 #include "model/cuda/shard_layout_cuda.h"
 #include "model/cuda/step_block_cuda.h"
@@ -46,12 +47,12 @@ struct ShardCudaOptions {
   bool shares_gpu = false;
 };
 
-// Where a pass leaves the logits of its rows that want them: f32 [rows][stride], page-locked; every
-// shard writes its own tokens' columns.
+// Where a pass leaves the logits of its rows that want them, whole: f32 [queries.size()][stride],
+// page-locked; every shard writes its own tokens' columns. Only rows that are asked for whole come.
 struct HostLogits {
   float* rows = nullptr;
   int64_t stride = 0;
-  int32_t num_rows = 0;
+  std::span<const RowQuery> queries;
 };
 
 class ShardCuda {
@@ -77,6 +78,10 @@ class ShardCuda {
   Status finish();
   // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
   const float* device_logits() const { return logits_.as<float>(); }
+  // Of a row of the last pass, of this shard's tokens: the digest, where one was asked for; and a
+  // copy of the logits into their columns of `row`, page-locked, which it waits for.
+  const RowDigest& digest(int32_t pass_row) const { return digests_.as<RowDigest>()[pass_row]; }
+  Status fetch_logits(int32_t pass_row, float* row);
 
   // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
   Status move_kv(std::span<const KvMoveCuda> moves);
@@ -103,6 +108,8 @@ class ShardCuda {
   Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
   Status submit_attention(size_t layer_idx, const PassKeyCuda& key);
   Status submit_head(const PassKeyCuda& key);
+  // Submits the copy of some rows of logits into their columns of `rows`.
+  Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
   PagedKvCuda layer_kv(size_t layer_idx) const;
   // The norm with this weight (f32 [hidden]): of what is written to `hidden_`, and as it is read.
   NormOutputCuda norm_of_hidden(const DeviceBuffer& weight) const;
@@ -127,8 +134,9 @@ class ShardCuda {
   // norm after `hidden_` is made of (rms_norm_cuda.h).
   DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
   DeviceBuffer partials_, arrivals_;
-  DeviceBuffer logits_;  // f32 [kMostPassRows][layout_.logits_stride()]
-  PinnedBuffer failed_;  // a word that kernels set
+  DeviceBuffer logits_;   // f32 [kMostPassRows][layout_.logits_stride()]
+  PinnedBuffer digests_;  // RowDigest [kMostPassRows]
+  PinnedBuffer failed_;   // a word that kernels set
 };
 
 // Of a GPU, beside weights, cache and what a step's widths ask for: partial results of attention.
