@@ -1,12 +1,13 @@
-// A cluster of blocks a row: it reads the row two or three times out of the L2 and meets three
-// times through its shared memory.
+// A cluster of blocks a row, which each thread brings its share of into shared memory. Blocks tell
+// one another what they found by stores into each other's shared memory and meet three times at
+// most:
 //
 //   1. best token, errors, each thread's own best;           meet: the row's best
 //   2. weights; sums of score + noise, from a bound that needs no logarithm, and logarithms in f32
 //      for those that reach the largest yet; a histogram of the threads' best, in eighths below the
 //      row's;                                                meet: how deep the list must go, the
 //                                                            largest sum
-//   3. threads whose own best lies that deep list their tokens, and whose sums do nominate them
+//   3. threads whose own best lies that deep list their tokens in the first block
 //
 // The histogram counts threads, not tokens: that as many threads reach a depth as tokens are wanted
 // means that as many tokens do, and costs one atomic a thread. A list is longer than asked for by
@@ -14,6 +15,8 @@
 #include <cooperative_groups.h>
 
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "base/noise.h"
 #include "base/token_weight.h"
@@ -27,6 +30,8 @@ namespace {
 
 constexpr int kThreads = 1024;
 constexpr int kBlocks = 8;  // of a cluster
+constexpr int kQuadBytes = 16 * kThreads;
+constexpr int kMostQuads = 12;  // a thread: what shared memory holds
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -36,28 +41,35 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kBuckets = 256;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// A block's share of the meetings.
+// What a block tells the others.
+struct Told {
+  TokenLogit best;
+  float noise;  // of the best token
+  int bad;
+};
+// What a block tells the first one.
+struct ToldFirst {
+  unsigned long long sums[2];
+  float largest;
+  int num_nominees;
+  TokenLogit nominees[RowDigest::kMostNominees];
+};
+
 struct Shared {
   TokenLogit warp_best[kWarps];
   unsigned long long warp_sums[2][kWarps];
-  float warp_sum_of_noise[kWarps];
-  // Of the block, for the cluster.
-  TokenLogit best;
-  int bad;
-  float largest;
-  unsigned long long sums[2];
+  float warp_largest[kWarps];
   int histogram[kBuckets];
-  // Of the row, for the block.
-  TokenLogit row_best;
-  int row_bad;
-  float row_largest;
-  float floor;
-  int total[kBuckets];
-  int last_bucket;
-  // Of the row, in the cluster's first block.
-  int num_listed;
   int num_nominees;
   TokenLogit nominees[RowDigest::kMostNominees];
+  int total[kBuckets];
+  int last_bucket;
+  // By block of the cluster.
+  Told told[kBlocks];
+  int histograms[kBlocks][kBuckets];
+  // In the first block only.
+  ToldFirst told_first[kBlocks];
+  int num_listed;
   TokenLogit listed[RowDigest::kMostListed];
 };
 
@@ -102,20 +114,30 @@ __device__ __forceinline__ int bucket_of(float logit, float largest) {
   return depth < static_cast<float>(kBuckets - 1) ? static_cast<int>(depth) : kBuckets - 1;
 }
 
-// A thread's share of a row: quads of tokens, dealt out in turn over the cluster.
+// A thread's share of a row: quads of tokens, dealt out in turn over the cluster, in shared memory.
 struct Quads {
-  const float* logits;
-  int32_t tokens;
-  int32_t first;  // this thread's first quad, in tokens
+  uint32_t address;  // of the first one; others kThreads quads apart
+  int32_t count;
+  int32_t tokens;  // of the row
+  int32_t first;   // token
   static constexpr int32_t kStep = 4 * kBlocks * kThreads;
 
+  __device__ __forceinline__ int32_t token(int quad) const { return first + quad * kStep; }
+  __device__ __forceinline__ void request(const float* logits) const {
+    for (int quad = 0; quad < count; ++quad) {
+      const bool there = token(quad) < tokens;
+      copy_16_async(address + quad * kThreads * 16, logits + (there ? token(quad) : 0), there);
+    }
+    copies_commit();
+  }
   // Tokens past the end are masked.
-  __device__ __forceinline__ void load(int32_t begin, float (&values)[4]) const {
-    const float4 v = *reinterpret_cast<const float4*>(logits + begin);
-    values[0] = v.x;
-    values[1] = begin + 1 < tokens ? v.y : -kInfinity;
-    values[2] = begin + 2 < tokens ? v.z : -kInfinity;
-    values[3] = begin + 3 < tokens ? v.w : -kInfinity;
+  __device__ __forceinline__ void load(int quad, float (&values)[4]) const {
+    const uint4 v = load_shared_16(address + quad * kThreads * 16);
+    const int32_t begin = token(quad);
+    values[0] = begin < tokens ? __uint_as_float(v.x) : -kInfinity;
+    values[1] = begin + 1 < tokens ? __uint_as_float(v.y) : -kInfinity;
+    values[2] = begin + 2 < tokens ? __uint_as_float(v.z) : -kInfinity;
+    values[3] = begin + 3 < tokens ? __uint_as_float(v.w) : -kInfinity;
   }
 };
 
@@ -145,196 +167,155 @@ struct LargestSums {
 class RowPasses {
  public:
   __device__ RowPasses(const RowDigestCallCuda& call, const RowQuery& query, int row,
-                       Shared& shared)
+                       uint32_t quads, int num_quads, Shared& shared)
       : query_(query),
         shared_(shared),
+        rank_(static_cast<int>(cluster_.block_rank())),
         warp_(static_cast<int>(threadIdx.x) / 32),
-        lane_(static_cast<int>(threadIdx.x) % 32) {
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        first_token_(call.first_token) {
     const int32_t live = min(call.tokens, max(query.vocab - call.first_token, 0));
-    const int block = static_cast<int>(cluster_.block_rank());
-    quads_ = {call.logits + row * call.stride, live,
-              4 * (block * kThreads + static_cast<int>(threadIdx.x))};
-    first_token_ = call.first_token;
+    const auto thread = static_cast<int>(threadIdx.x);
+    quads_ = {quads + 16 * threadIdx.x, num_quads, live, 4 * (rank_ * kThreads + thread)};
+    quads_.request(call.logits + row * call.stride);
   }
 
   __device__ void find_best() {
+    copies_wait();
     bool bad = false;
     own_ = {-kInfinity, 0x7fffffff};
-    for (int32_t begin = quads_.first; begin < quads_.tokens; begin += Quads::kStep) {
+    for (int quad = 0; quad < quads_.count; ++quad) {
       float values[4];
-      quads_.load(begin, values);
+      quads_.load(quad, values);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         bad |= !(values[i] < kInfinity);
-        if (values[i] > own_.logit) own_ = {values[i], first_token_ + begin + i};
+        if (values[i] > own_.logit) own_ = {values[i], first_token_ + quads_.token(quad) + i};
       }
     }
     const TokenLogit best = best_of_warp(own_);
     if (lane_ == 0) shared_.warp_best[warp_] = best;
     const bool block_bad = __syncthreads_or(bad ? 1 : 0) != 0;
     if (warp_ == 0) {
-      const TokenLogit of_block = best_of_warp(shared_.warp_best[lane_]);
-      if (lane_ == 0) {
-        shared_.best = of_block;
-        shared_.bad = block_bad ? 1 : 0;
-      }
+      Told told = {best_of_warp(shared_.warp_best[lane_]), 0.0f, block_bad ? 1 : 0};
+      // The sums of the blocks' best tokens rule out most of the others.
+      if (wants(RowQuery::kNoise)) told.noise = gumbel_estimate(noise_of(told.best.token));
+      if (lane_ < kBlocks) cluster_.map_shared_rank(&shared_, lane_)->told[rank_] = told;
     }
     cluster_.sync();
-    if (warp_ == 0) {
-      const Shared* const peer = cluster_.map_shared_rank(&shared_, lane_ % kBlocks);
-      const TokenLogit of_row = best_of_warp(peer->best);
-      const bool row_bad = __any_sync(~0u, peer->bad != 0) != 0;
-      if (lane_ == 0) {
-        shared_.row_best = of_row;
-        shared_.row_bad = row_bad ? 1 : 0;
-        // The best token's own sum rules out most of the others.
-        if (wants(RowQuery::kNoise) && of_row.logit > -kInfinity) {
-          const uint4 words = noise_of_quad(query_, of_row.token);
-          const int word = of_row.token % 4;
-          const uint32_t bits = word == 0   ? words.x
-                                : word == 1 ? words.y
-                                : word == 2 ? words.z
-                                            : words.w;
-          shared_.floor = gumbel_estimate(bits) - kNoiseMargin;
-        }
-      }
-    }
-    __syncthreads();
-    best_ = shared_.row_best;
+    const Told told = shared_.told[lane_ % kBlocks];
+    bad_ = __any_sync(~0u, told.bad != 0) != 0;
+    best_ = best_of_warp(told.best);
+    const float sum = (told.best.logit - best_.logit) * query_.inv_temperature + told.noise;
+    floor_ = largest_of_warp(told.best.logit > -kInfinity ? sum : -kInfinity) - kNoiseMargin;
   }
 
   __device__ bool done() const {
-    return shared_.row_bad != 0 || best_.logit == -kInfinity ||
+    return bad_ || best_.logit == -kInfinity ||
            ((query_.kinds & (RowQuery::kNoise | RowQuery::kWeights | RowQuery::kRawWeights)) == 0 &&
             query_.top <= 0);
   }
 
   // Sums, and how deep the list must go.
   __device__ void sum() {
-    if (query_.top > 0 && own_.logit > -kInfinity) {
+    const bool lists = query_.top > 0;
+    if (lists && own_.logit > -kInfinity) {
       atomicAdd(&shared_.histogram[bucket_of(own_.logit, best_.logit)], 1);
     }
     unsigned long long weights[2] = {0, 0};
     if (wants(RowQuery::kNoise | RowQuery::kWeights | RowQuery::kRawWeights)) {
-      float floor = shared_.floor;
-      // Warps go together: they share what they have found.
-      for (int32_t begin = quads_.first; __any_sync(~0u, begin < quads_.tokens);
-           begin += Quads::kStep) {
-        float values[4] = {-kInfinity, -kInfinity, -kInfinity, -kInfinity};
-        if (begin < quads_.tokens) quads_.load(begin, values);
-        sum_quad(begin, values, &floor, weights);
+      for (int quad = 0; quad < quads_.count; ++quad) {
+        float values[4];
+        quads_.load(quad, values);
+        sum_quad(quads_.token(quad), values, weights);
       }
-    }
-    const float largest = largest_of_warp(largest_.sums[0]);
-    const unsigned long long sums[2] = {sum_of_warp(weights[0]), sum_of_warp(weights[1])};
-    if (lane_ == 0) {
-      shared_.warp_sum_of_noise[warp_] = largest;
-      shared_.warp_sums[0][warp_] = sums[0];
-      shared_.warp_sums[1][warp_] = sums[1];
-    }
-    __syncthreads();
-    if (warp_ == 0) {
-      const float of_block = largest_of_warp(shared_.warp_sum_of_noise[lane_]);
-      const unsigned long long at_temperature = sum_of_warp(shared_.warp_sums[0][lane_]);
-      const unsigned long long raw = sum_of_warp(shared_.warp_sums[1][lane_]);
+      const float largest = largest_of_warp(largest_.sums[0]);
+      const unsigned long long sums[2] = {sum_of_warp(weights[0]), sum_of_warp(weights[1])};
       if (lane_ == 0) {
-        shared_.largest = of_block;
-        shared_.sums[0] = at_temperature;
-        shared_.sums[1] = raw;
+        shared_.warp_largest[warp_] = largest;
+        shared_.warp_sums[0][warp_] = sums[0];
+        shared_.warp_sums[1][warp_] = sums[1];
       }
-    }
-    cluster_.sync();
-    if (query_.top > 0 && threadIdx.x < kBuckets) {
-      int total = 0;
-      for (int block = 0; block < kBlocks; ++block) {
-        total += cluster_.map_shared_rank(&shared_, block)->histogram[threadIdx.x];
-      }
-      shared_.total[threadIdx.x] = total;
-    }
-    if (warp_ == kWarps - 1) {
-      const float of_row =
-          largest_of_warp(cluster_.map_shared_rank(&shared_, lane_ % kBlocks)->largest);
-      if (lane_ == 0) shared_.row_largest = of_row;
     }
     __syncthreads();
-    if (query_.top > 0) {
-      if (warp_ == 0) find_last_bucket();
-      __syncthreads();
+    if (lists) {
+      // Eight warps to the first of the cluster's blocks, eight to the second, ...
+      constexpr int kAtOnce = kThreads / kBuckets;
+      const int bucket = static_cast<int>(threadIdx.x) % kBuckets;
+      const int count = shared_.histogram[bucket];
+      for (int block = static_cast<int>(threadIdx.x) / kBuckets; block < kBlocks;
+           block += kAtOnce) {
+        cluster_.map_shared_rank(&shared_, block)->histograms[rank_][bucket] = count;
+      }
     }
+    if (wants(RowQuery::kNoise | RowQuery::kWeights | RowQuery::kRawWeights)) tell_sums();
+    cluster_.sync();
+    if (lists) find_last_bucket();
   }
 
-  // Appends to the lists of the cluster's first block.
+  // Appends to the list of the cluster's first block.
   __device__ void list() {
+    if (query_.top <= 0 || own_.logit == -kInfinity ||
+        bucket_of(own_.logit, best_.logit) > shared_.last_bucket) {
+      return;
+    }
     Shared* const first = cluster_.map_shared_rank(&shared_, 0);
-    if (query_.top > 0 && own_.logit > -kInfinity &&
-        bucket_of(own_.logit, best_.logit) <= shared_.last_bucket) {
-      for (int32_t begin = quads_.first; begin < quads_.tokens; begin += Quads::kStep) {
-        float values[4];
-        quads_.load(begin, values);
+    for (int quad = 0; quad < quads_.count; ++quad) {
+      float values[4];
+      quads_.load(quad, values);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (!(values[i] > -kInfinity) ||
-              bucket_of(values[i], best_.logit) > shared_.last_bucket) {
-            continue;
-          }
-          const int slot = atomicAdd(&first->num_listed, 1);
-          if (slot < RowDigest::kMostListed) {
-            first->listed[slot] = {values[i], first_token_ + begin + i};
-          }
+      for (int i = 0; i < 4; ++i) {
+        if (!(values[i] > -kInfinity) || bucket_of(values[i], best_.logit) > shared_.last_bucket) {
+          continue;
+        }
+        const int slot = atomicAdd(&first->num_listed, 1);
+        if (slot < RowDigest::kMostListed) {
+          first->listed[slot] = {values[i], first_token_ + quads_.token(quad) + i};
         }
       }
-    }
-    if (!wants(RowQuery::kNoise)) return;
-    const float floor = shared_.row_largest - kNoiseMargin;
-    if (largest_.sums[2] >= floor) atomicAdd(&first->num_nominees, RowDigest::kMostNominees);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (!(largest_.sums[i] >= floor)) continue;
-      const int slot = atomicAdd(&first->num_nominees, 1);
-      if (slot < RowDigest::kMostNominees) first->nominees[slot] = largest_.tokens[i];
     }
   }
 
   // By the cluster's first block.
   __device__ void write(bool summed, RowDigest* digest) {
+    const bool lists = summed && query_.top > 0;
     const int listed = shared_.num_listed <= RowDigest::kMostListed ? shared_.num_listed : -1;
     for (int i = static_cast<int>(threadIdx.x); i < listed; i += kThreads) {
       digest->listed[i] = shared_.listed[i];
     }
-    const int nominees =
-        shared_.num_nominees <= RowDigest::kMostNominees ? shared_.num_nominees : -1;
-    if (static_cast<int>(threadIdx.x) < nominees) {
-      digest->nominees[threadIdx.x] = shared_.nominees[threadIdx.x];
-    }
     if (warp_ != 0) return;
-    unsigned long long sums[2] = {0, 0};
-    if (summed) {
-      const Shared* const peer = cluster_.map_shared_rank(&shared_, lane_ % kBlocks);
-      // Every peer's sum is there 32 / kBlocks times.
-      sums[0] = sum_of_warp(lane_ < kBlocks ? peer->sums[0] : 0);
-      sums[1] = sum_of_warp(lane_ < kBlocks ? peer->sums[1] : 0);
-    }
+    const bool noise = summed && wants(RowQuery::kNoise);
+    const int nominees = noise ? write_nominees(digest) : 0;
+    const auto& told = shared_.told_first[lane_ % kBlocks];
+    const bool counts = summed && lane_ < kBlocks;
+    const unsigned long long weights =
+        sum_of_warp(counts && wants(RowQuery::kWeights) ? told.sums[0] : 0);
+    const unsigned long long raw_weights =
+        sum_of_warp(counts && wants(RowQuery::kRawWeights) ? told.sums[1] : 0);
     if (lane_ != 0) return;
     const bool any = best_.logit > -kInfinity;
     digest->best = {best_.logit, any ? best_.token : -1};
-    digest->bad = shared_.row_bad;
+    digest->bad = bad_ ? 1 : 0;
     digest->num_listed = listed;
     digest->lists_all =
-        !any || (summed && query_.top > 0 && listed >= 0 && shared_.last_bucket == kBuckets - 1)
-            ? 1
-            : 0;
+        !any || (lists && listed >= 0 && shared_.last_bucket == kBuckets - 1) ? 1 : 0;
     digest->num_nominees = nominees;
     digest->has_weights = 1;
-    digest->weights = wants(RowQuery::kWeights) ? sums[0] : 0;
-    digest->raw_weights = wants(RowQuery::kRawWeights) ? sums[1] : 0;
+    digest->weights = weights;
+    digest->raw_weights = raw_weights;
   }
 
  private:
   __device__ __forceinline__ bool wants(uint32_t kinds) const {
     return (query_.kinds & kinds) != 0;
   }
+  __device__ __forceinline__ uint32_t noise_of(int32_t token) const {
+    const uint4 words = noise_of_quad(query_, token);
+    const int word = token % 4;
+    return word == 0 ? words.x : word == 1 ? words.y : word == 2 ? words.z : words.w;
+  }
 
-  __device__ __forceinline__ void sum_quad(int32_t begin, const float (&values)[4], float* floor,
+  __device__ __forceinline__ void sum_quad(int32_t begin, const float (&values)[4],
                                            unsigned long long (&weights)[2]) {
     float scores[4];
 #pragma unroll
@@ -346,23 +327,79 @@ class RowPasses {
     }
     if (!wants(RowQuery::kNoise)) return;
     const float best = fmaxf(fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3]));
-    if (!__any_sync(~0u, best >= *floor - kMaxGumbel)) return;
+    if (!__any_sync(~0u, best >= floor_ - kMaxGumbel)) return;
     const uint4 words = noise_of_quad(query_, first_token_ + begin);
     const uint32_t bits[4] = {words.x, words.y, words.z, words.w};
     bool found = false;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (!(scores[i] + gumbel_bound(bits[i]) >= *floor)) continue;
+      if (!(scores[i] + noise_bound(bits[i]) >= floor_)) continue;
       largest_.offer(scores[i] + gumbel_estimate(bits[i]), {values[i], first_token_ + begin + i});
       found = true;
     }
+    // Warps share what they have found.
     if (!__any_sync(~0u, found)) return;
-    *floor = fmaxf(*floor, largest_of_warp(largest_.sums[0]) - kNoiseMargin);
+    floor_ = fmaxf(floor_, largest_of_warp(largest_.sums[0]) - kNoiseMargin);
+  }
+
+  // The block's sums, its largest one with the tokens that come near it.
+  __device__ void tell_sums() {
+    const float largest = largest_of_warp(shared_.warp_largest[lane_]);
+    if (wants(RowQuery::kNoise) && largest > -kInfinity) {
+      const float floor = largest - kNoiseMargin;
+      if (largest_.sums[2] >= floor) atomicAdd(&shared_.num_nominees, RowDigest::kMostNominees);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (!(largest_.sums[i] >= floor)) continue;
+        const int slot = atomicAdd(&shared_.num_nominees, 1);
+        if (slot < RowDigest::kMostNominees) shared_.nominees[slot] = largest_.tokens[i];
+      }
+    }
+    __syncthreads();
+    if (warp_ != 0) return;
+    const unsigned long long sums[2] = {sum_of_warp(shared_.warp_sums[0][lane_]),
+                                        sum_of_warp(shared_.warp_sums[1][lane_])};
+    ToldFirst& told = cluster_.map_shared_rank(&shared_, 0)->told_first[rank_];
+    if (lane_ < min(shared_.num_nominees, RowDigest::kMostNominees)) {
+      told.nominees[lane_] = shared_.nominees[lane_];
+    }
+    if (lane_ != 0) return;
+    told.sums[0] = sums[0];
+    told.sums[1] = sums[1];
+    told.largest = largest;
+    told.num_nominees = shared_.num_nominees;
+  }
+
+  // Those of the blocks whose largest sum comes near the row's; returns how many.
+  __device__ int write_nominees(RowDigest* digest) {
+    const float of_block = shared_.told_first[lane_ % kBlocks].largest;
+    const float floor = largest_of_warp(of_block) - kNoiseMargin;
+    int count = 0;
+    for (int block = 0; block < kBlocks; ++block) {
+      const ToldFirst& told = shared_.told_first[block];
+      if (!(told.largest >= floor)) continue;
+      if (count + told.num_nominees > RowDigest::kMostNominees) return -1;
+      if (lane_ < told.num_nominees) digest->nominees[count + lane_] = told.nominees[lane_];
+      count += told.num_nominees;
+    }
+    return count;
   }
 
   // The first bucket that, with those above it, holds as many threads as tokens are wanted; the
   // last one where none does.
   __device__ void find_last_bucket() {
+    if (threadIdx.x < kBuckets) {
+      int total = 0;
+#pragma unroll
+      for (int block = 0; block < kBlocks; ++block) total += shared_.histograms[block][threadIdx.x];
+      shared_.total[threadIdx.x] = total;
+    }
+    __syncthreads();
+    if (warp_ == 0) scan_buckets();
+    __syncthreads();
+  }
+
+  __device__ void scan_buckets() {
     constexpr int kEach = kBuckets / 32;
     int counts[kEach];
     int sum = 0;
@@ -390,19 +427,24 @@ class RowPasses {
   const RowQuery& query_;
   Shared& shared_;
   cg::cluster_group cluster_ = cg::this_cluster();
+  int rank_;
   int warp_;
   int lane_;
-  Quads quads_;
   int32_t first_token_;
+  Quads quads_;
   TokenLogit own_;   // the thread's best
   TokenLogit best_;  // the row's
+  bool bad_;
+  float floor_;  // sums below it are not the largest
   LargestSums largest_;
 };
 
 #endif
 
-__global__ void __launch_bounds__(kThreads) row_digest_kernel(RowDigestCallCuda call) {
+__global__ void __launch_bounds__(kThreads)
+    row_digest_kernel(RowDigestCallCuda call, int num_quads) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(16) std::byte quads[];
   __shared__ Shared shared;
   __shared__ RowQuery query;
   launch_dependents();
@@ -420,30 +462,46 @@ __global__ void __launch_bounds__(kThreads) row_digest_kernel(RowDigestCallCuda 
   }
   __syncthreads();
   if ((query.kinds & RowQuery::kLogits) != 0) return;
-  RowPasses passes(call, query, row, shared);
+  RowPasses passes(call, query, row, shared_address(quads), num_quads, shared);
   passes.find_best();
+  const bool first = blockIdx.x % kBlocks == 0;
   const bool summed = !passes.done();
   if (summed) {
     passes.sum();
-    passes.list();
+    if (query.top > 0) {
+      passes.list();
+      __syncwarp();
+      // Nobody looks into a block that is not the first any more: only that one waits.
+      auto arrived = cg::this_cluster().barrier_arrive();
+      if (first) cg::this_cluster().barrier_wait(std::move(arrived));
+    }
   }
-  // What the others have read of a block's shared memory, and put into the first one's.
-  cg::this_cluster().sync();
-  if (blockIdx.x % kBlocks == 0) passes.write(summed, call.digests + row);
-  cg::this_cluster().sync();
+  if (first) passes.write(summed, call.digests + row);
 #endif
 }
 
 }  // namespace
 
 Status prepare_row_digest_cuda() {
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaFuncSetAttribute(row_digest_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           kMostQuads * kQuadBytes),
+      "loading the digest of logits");
   return prefer_shared_memory(row_digest_kernel, "loading the digest of logits");
 }
 
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
+  constexpr int kTokens = 4 * kThreads * kBlocks;  // that have a quad a thread
+  const int num_quads = (call.tokens + kTokens - 1) / kTokens;
+  if (num_quads > kMostQuads) {
+    return {StatusCode::kUnsupported, "a vocabulary of " + std::to_string(call.tokens) +
+                                          " tokens on one GPU; accepted are " +
+                                          std::to_string(kMostQuads * kTokens)};
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(call.rows * kBlocks));
   config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = static_cast<size_t>(num_quads * kQuadBytes);
   config.stream = stream;
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -452,7 +510,7 @@ Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
   attributes[1].val.clusterDim = {kBlocks, 1, 1};
   config.attrs = attributes;
   config.numAttrs = 2;
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, row_digest_kernel, call),
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, row_digest_kernel, call, num_quads),
                                "launching the digest of logits");
   return {};
 }

@@ -25,7 +25,8 @@ struct RowDigestCallCuda {
 };
 
 // Submits one launch, which may start before the stream's previous kernel has ended and waits for
-// it. For devices of compute capability 9.0 and up.
+// it. For devices of compute capability 9.0 and up. Refuses more tokens than fit in the shared
+// memory of a cluster, 393,216 (kUnsupported).
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream);
 
 // Loads the kernel on the current device: once a device, before any graph is captured.

@@ -179,7 +179,7 @@ class RowDigestCuda : public testing::Test {
 
 TEST_F(RowDigestCuda, EveryKindOfRowAndQuery) {
   uint32_t seed = 0;
-  for (const int32_t vocab : {1, 3, 31, 96, 1000, 8190, 32001, 128256}) {
+  for (const int32_t vocab : {1, 3, 31, 96, 1000, 8190, 32001, 128256, 270001}) {
     for (const int32_t first_token : {0, 32064}) {
       std::vector<Row> rows;
       std::vector<RowQuery> queries;
