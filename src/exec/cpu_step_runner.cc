@@ -53,38 +53,38 @@ void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
   }
 }
 
-bool CpuStepRunner::is_brief(const RowTask& task) const {
+bool CpuStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejections) const {
+  // Threads that have slept while a GPU worked take a quarter of a millisecond to wake; a digest
+  // takes up to twelve microseconds to sample from.
+  constexpr size_t kMostDigests = 24;
   const DistantLogits* const distant = decoder_->logits(0).distant;
-  return task.want == Want::kSample && distant != nullptr &&
-         distant->digest(task.logits_row).digest != nullptr;
+  size_t digests = 0;
+  for (const RowTask& task : tasks) {
+    if (distant != nullptr && distant->digest(task.logits_row).digest != nullptr) ++digests;
+  }
+  return digests <= kMostDigests && tasks.size() - digests + num_rejections <= 1;
 }
 
 Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections) {
   ask(step, tasks, rejections);
   FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_));
+  const size_t count = tasks.size() + rejections.size();
   const bool alone = devices_->degree() == 1;
-  shared_.clear();
-  for (size_t index = 0; index < tasks.size() + rejections.size(); ++index) {
-    if (alone && index < tasks.size() && is_brief(tasks[index])) {
+  if (alone && is_brief(tasks, rejections.size())) {
+    for (size_t index = 0; index < count; ++index) {
       perform(index, tasks, rejections, nullptr, workers_[0][0]);
-    } else {
-      shared_.push_back(index);
     }
-  }
-  if (shared_.empty()) return {};
-  if (shared_.size() == 1 && alone) {
-    // Waking the team costs more than it saves.
-    perform(shared_[0], tasks, rejections, nullptr, workers_[0][0]);
     return {};
   }
+  if (count == 0) return {};
   const auto columns = static_cast<size_t>(devices_->smallest_team());
   return devices_->run([&](const GroupMember& member) {
     const auto rank = static_cast<size_t>(member.team.rank());
     Worker& worker = workers_[static_cast<size_t>(member.peers.rank())][rank];
     // Members of one rank, one of each device, have the same rows.
-    for (size_t place = rank; rank < columns && place < shared_.size(); place += columns) {
-      perform(shared_[place], tasks, rejections, alone ? nullptr : &member.peers, worker);
+    for (size_t index = rank; rank < columns && index < count; index += columns) {
+      perform(index, tasks, rejections, alone ? nullptr : &member.peers, worker);
     }
   });
 }

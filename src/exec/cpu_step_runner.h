@@ -38,8 +38,8 @@ class CpuStepRunner : public StepRunner {
   // Fills queries_ for the Step's rows that want logits.
   void ask(const Step& step, std::span<const RowTask> tasks,
            std::span<const RejectionTask> rejections);
-  // Whether a task takes less time than waking a thread for it.
-  bool is_brief(const RowTask& task) const;
+  // Whether all of it takes the caller less time than waking the threads.
+  bool is_brief(std::span<const RowTask> tasks, size_t num_rejections) const;
   // `peers` null: on one device.
   void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
                Collectives* peers, Worker& worker);
@@ -49,7 +49,6 @@ class CpuStepRunner : public StepRunner {
   int32_t live_vocab_;
   std::vector<std::vector<Worker>> workers_;  // [device][member of its team]
   std::vector<RowQuery> queries_;
-  std::vector<size_t> shared_;  // tasks, then rejections, that the threads share
 };
 
 // Ids that both a draft and its target know: the smaller of their live vocabularies. `draft` may be
