@@ -101,7 +101,7 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
       check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
 
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
-  decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab);
+  decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, options.devices.size());
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));
   FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));

@@ -2,7 +2,8 @@
 // with the pass, of the others a digest, and the row itself if somebody needs it after all.
 //
 // A Step's passes overwrite one another's logits on the GPUs: rows of all but the last pass that
-// wants any come whole.
+// wants any come whole. So do rows of several GPUs of which sums are asked: each GPU would measure
+// them from its own best token.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ namespace forerun::cuda {
 
 class StepLogitsCuda : public DistantLogits {
  public:
-  // `num_tokens` of the vocabulary, which the shards have a part of each.
-  explicit StepLogitsCuda(int32_t num_tokens) : num_tokens_(num_tokens) {}
+  // `num_tokens` of the vocabulary, which so many shards have a part of each.
+  StepLogitsCuda(int32_t num_tokens, size_t num_shards)
+      : num_tokens_(num_tokens), num_shards_(num_shards) {}
 
   // Starts a Step of so many rows that want logits, one for each of `queries`; empty: all whole.
   Status start(int64_t rows, std::span<const RowQuery> queries);
@@ -42,6 +44,7 @@ class StepLogitsCuda : public DistantLogits {
   int64_t stride() const;
 
   int32_t num_tokens_;
+  size_t num_shards_;
   PinnedBuffer rows_;
   int64_t capacity_ = 0;
   std::vector<RowQuery> queries_;
