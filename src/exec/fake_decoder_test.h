@@ -181,7 +181,7 @@ class FakeDecoder : public Decoder {
         const auto begin = static_cast<size_t>(live * i / parts);
         const auto end = static_cast<size_t>(live * (i + 1) / parts);
         row_digest_ref(columns.subspan(begin, end - begin), first_ + static_cast<int32_t>(begin),
-                       query, &cut[static_cast<size_t>(i)]);
+                       query, nullptr, &cut[static_cast<size_t>(i)]);
         pointers.push_back(&cut[static_cast<size_t>(i)]);
       }
       digests_.push_back(cut[0]);

@@ -133,7 +133,7 @@ Status RowScan::weight_sum(ScoreScale scale, uint64_t* sum) {
       *sum = 0;
       return {};
     }
-    if (digest.has_weights != 0 && digest.best.logit == scale.max_logit) {
+    if (digest.has_weights != 0 && digest.weight_origin == scale.max_logit) {
       if (has(RowQuery::kRawWeights) && scale.inv_temperature == 1.0f) {
         *sum = digest.raw_weights;
         return {};

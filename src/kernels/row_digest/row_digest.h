@@ -41,8 +41,9 @@ struct RowQuery {
   bool operator==(const RowQuery&) const = default;
 };
 
-// Answers for a row, or for the part of it that one device holds. score(token) = (logit -
-// best.logit) * inv_temperature, in f32, with the part's own best.
+// Answers for a row, or for the part of it that one device holds. score(token) = (logit - origin) *
+// inv_temperature, in f32; the origin is the row's largest logit for weights and may be the part's
+// for nominees, where it does not matter.
 struct RowDigest {
   static constexpr int32_t kMostListed = 1024;
   static constexpr int32_t kMostNominees = 16;
@@ -57,8 +58,8 @@ struct RowDigest {
   // Every token that may have the part's largest score + Gumbel noise, whatever the scores' origin
   // and whoever takes the logarithms (see kNoiseMargin). -1: too many.
   int32_t num_nominees = 0;
-  int32_t has_weights = 0;  // those that are asked for; not known of a row of several parts
-  int32_t unused = 0;
+  int32_t has_weights = 0;  // those that are asked for, of scores from `weight_origin`
+  float weight_origin = 0.0f;
   uint64_t weights = 0;      // sum of fixed_token_weight(token_weight(score))
   uint64_t raw_weights = 0;  // the same at temperature 1
   TokenLogit nominees[kMostNominees];
@@ -87,11 +88,13 @@ class DistantLogits {
 };
 
 // `logits` [tokens] of the part from `first_token` on; tokens past query.vocab are left out by the
-// caller. A plain twin of the devices' kernels: lists exactly the best tokens, nominates exactly.
+// caller. `weight_origin`: where weights are measured from; null: the part's largest logit. A plain
+// twin of the devices' kernels: lists exactly the best tokens, nominates exactly.
 void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
-                    RowDigest* digest);
+                    const float* weight_origin, RowDigest* digest);
 
-// Of the parts of one row, in the order of their tokens, by one query. `whole` is none of them.
+// Of the parts of one row, in the order of their tokens, by one query. `whole` is none of them. It
+// has weights where those of all parts have one origin.
 void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole);
 
 }  // namespace forerun

@@ -21,6 +21,7 @@
 #include "base/noise.h"
 #include "base/token_weight.h"
 #include "kernels/launch_cuda.h"
+#include "kernels/linear/linear_reduce_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 #include "kernels/row_digest/gumbel_cuda.h"
 #include "kernels/row_digest/row_digest_cuda.h"
@@ -33,12 +34,20 @@ constexpr int kBlocks = 8;  // of a cluster
 constexpr int kQuadBytes = 16 * kThreads;
 constexpr int kMostQuads = 12;  // a thread: what shared memory holds
 
+// What the kernel needs beside the call.
+struct Arguments {
+  RowDigestCallCuda call;
+  PeerMailboxes peers;  // degree 0: none
+  int num_quads;
+};
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 namespace cg = cooperative_groups;
 
 constexpr int kWarps = kThreads / 32;
 constexpr int kBuckets = 256;
+constexpr uint32_t kSums = RowQuery::kWeights | RowQuery::kRawWeights;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // What a block tells the others.
@@ -64,6 +73,7 @@ struct Shared {
   TokenLogit nominees[RowDigest::kMostNominees];
   int total[kBuckets];
   int last_bucket;
+  float origin;
   // By block of the cluster.
   Told told[kBlocks];
   int histograms[kBlocks][kBuckets];
@@ -166,17 +176,20 @@ struct LargestSums {
 // Passes over the row; all threads of a cluster take the same way through them.
 class RowPasses {
  public:
-  __device__ RowPasses(const RowDigestCallCuda& call, const RowQuery& query, int row,
-                       uint32_t quads, int num_quads, Shared& shared)
-      : query_(query),
+  __device__ RowPasses(const Arguments& arguments, const RowQuery& query, int row, uint32_t quads,
+                       Shared& shared)
+      : peers_(arguments.peers),
+        senders_(arguments.call.senders),
+        query_(query),
         shared_(shared),
         rank_(static_cast<int>(cluster_.block_rank())),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        first_token_(call.first_token) {
+        first_token_(arguments.call.first_token) {
+    const RowDigestCallCuda& call = arguments.call;
     const int32_t live = min(call.tokens, max(query.vocab - call.first_token, 0));
     const auto thread = static_cast<int>(threadIdx.x);
-    quads_ = {quads + 16 * threadIdx.x, num_quads, live, 4 * (rank_ * kThreads + thread)};
+    quads_ = {quads + 16 * threadIdx.x, arguments.num_quads, live, 4 * (rank_ * kThreads + thread)};
     quads_.request(call.logits + row * call.stride);
   }
 
@@ -208,12 +221,37 @@ class RowPasses {
     best_ = best_of_warp(told.best);
     const float sum = (told.best.logit - best_.logit) * query_.inv_temperature + told.noise;
     floor_ = largest_of_warp(told.best.logit > -kInfinity ? sum : -kInfinity) - kNoiseMargin;
+    origin_ = best_.logit;
+  }
+
+  // Makes the row's largest logit the origin of weights: every block has a word for its like on
+  // each of the other GPUs.
+  __device__ void meet_peers(int row) {
+    if (peers_.degree == 0 || !wants(kSums)) return;
+    if (warp_ == 0) {
+      const int64_t word = int64_t{row} * kBlocks + rank_;
+      const bool takes_part = lane_ < peers_.degree && (senders_ >> lane_ & 1) != 0;
+      float largest = best_.logit;
+      if (takes_part) {
+        store_mailbox(peers_.send[lane_] + word, make_uint4(__float_as_uint(largest), 0, 0, 0));
+        uint4* const from = peers_.received + lane_ * peers_.slot_words + word;
+        PeerWait wait;
+        uint4 v = load_mailbox(from);
+        while (!has_arrived(v) && wait.more(peers_, lane_)) v = load_mailbox(from);
+        largest = __uint_as_float(v.x);
+        store_mailbox(from, make_uint4(kNotArrived, kNotArrived, kNotArrived, kNotArrived));
+      }
+      __syncwarp();
+      largest = largest_of_warp(largest);
+      if (lane_ == 0) shared_.origin = largest;
+    }
+    __syncthreads();
+    origin_ = shared_.origin;
   }
 
   __device__ bool done() const {
     return bad_ || best_.logit == -kInfinity ||
-           ((query_.kinds & (RowQuery::kNoise | RowQuery::kWeights | RowQuery::kRawWeights)) == 0 &&
-            query_.top <= 0);
+           ((query_.kinds & (RowQuery::kNoise | kSums)) == 0 && query_.top <= 0);
   }
 
   // Sums, and how deep the list must go.
@@ -223,7 +261,7 @@ class RowPasses {
       atomicAdd(&shared_.histogram[bucket_of(own_.logit, best_.logit)], 1);
     }
     unsigned long long weights[2] = {0, 0};
-    if (wants(RowQuery::kNoise | RowQuery::kWeights | RowQuery::kRawWeights)) {
+    if (wants(RowQuery::kNoise | kSums)) {
       for (int quad = 0; quad < quads_.count; ++quad) {
         float values[4];
         quads_.load(quad, values);
@@ -248,7 +286,7 @@ class RowPasses {
         cluster_.map_shared_rank(&shared_, block)->histograms[rank_][bucket] = count;
       }
     }
-    if (wants(RowQuery::kNoise | RowQuery::kWeights | RowQuery::kRawWeights)) tell_sums();
+    if (wants(RowQuery::kNoise | kSums)) tell_sums();
     cluster_.sync();
     if (lists) find_last_bucket();
   }
@@ -301,6 +339,7 @@ class RowPasses {
         !any || (lists && listed >= 0 && shared_.last_bucket == kBuckets - 1) ? 1 : 0;
     digest->num_nominees = nominees;
     digest->has_weights = 1;
+    digest->weight_origin = origin_;
     digest->weights = weights;
     digest->raw_weights = raw_weights;
   }
@@ -320,9 +359,11 @@ class RowPasses {
     float scores[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float depth = values[i] - best_.logit;
-      scores[i] = depth * query_.inv_temperature;
-      if (wants(RowQuery::kWeights)) weights[0] += fixed_token_weight(token_weight(scores[i]));
+      scores[i] = (values[i] - best_.logit) * query_.inv_temperature;
+      const float depth = values[i] - origin_;
+      if (wants(RowQuery::kWeights)) {
+        weights[0] += fixed_token_weight(token_weight(depth * query_.inv_temperature));
+      }
       if (wants(RowQuery::kRawWeights)) weights[1] += fixed_token_weight(token_weight(depth));
     }
     if (!wants(RowQuery::kNoise)) return;
@@ -424,6 +465,8 @@ class RowPasses {
     if (lane_ == 0) shared_.last_bucket = last;
   }
 
+  const PeerMailboxes& peers_;
+  uint32_t senders_;
   const RowQuery& query_;
   Shared& shared_;
   cg::cluster_group cluster_ = cg::this_cluster();
@@ -434,6 +477,7 @@ class RowPasses {
   Quads quads_;
   TokenLogit own_;   // the thread's best
   TokenLogit best_;  // the row's
+  float origin_;     // of weights
   bool bad_;
   float floor_;  // sums below it are not the largest
   LargestSums largest_;
@@ -442,8 +486,9 @@ class RowPasses {
 #endif
 
 __global__ void __launch_bounds__(kThreads)
-    row_digest_kernel(RowDigestCallCuda call, int num_quads) {
+    row_digest_kernel(const __grid_constant__ Arguments arguments) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  const RowDigestCallCuda& call = arguments.call;
   extern __shared__ __align__(16) std::byte quads[];
   __shared__ Shared shared;
   __shared__ RowQuery query;
@@ -462,8 +507,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   if ((query.kinds & RowQuery::kLogits) != 0) return;
-  RowPasses passes(call, query, row, shared_address(quads), num_quads, shared);
+  RowPasses passes(arguments, query, row, shared_address(quads), shared);
   passes.find_best();
+  passes.meet_peers(row);
   const bool first = blockIdx.x % kBlocks == 0;
   const bool summed = !passes.done();
   if (summed) {
@@ -490,6 +536,11 @@ Status prepare_row_digest_cuda() {
   return prefer_shared_memory(row_digest_kernel, "loading the digest of logits");
 }
 
+PeerGroupOptions row_maxima_group(int64_t most_rows) {
+  // A word for each of a row's blocks; a group has one for 8 columns of a row.
+  return {.most_rows = most_rows, .width = 8 * kBlocks};
+}
+
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
   constexpr int kTokens = 4 * kThreads * kBlocks;  // that have a quad a thread
   const int num_quads = (call.tokens + kTokens - 1) / kTokens;
@@ -497,6 +548,13 @@ Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
     return {StatusCode::kUnsupported, "a vocabulary of " + std::to_string(call.tokens) +
                                           " tokens on one GPU; accepted are " +
                                           std::to_string(kMostQuads * kTokens)};
+  }
+  Arguments arguments = {.call = call, .peers = {}, .num_quads = num_quads};
+  if (call.peers != nullptr) {
+    if (call.peers->slot_words < int64_t{call.rows} * kBlocks) {
+      return {StatusCode::kInvalidArgument, "more rows than their mailboxes hold"};
+    }
+    arguments.peers = *call.peers;
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(call.rows * kBlocks));
@@ -510,7 +568,7 @@ Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
   attributes[1].val.clusterDim = {kBlocks, 1, 1};
   config.attrs = attributes;
   config.numAttrs = 2;
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, row_digest_kernel, call, num_quads),
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, row_digest_kernel, arguments),
                                "launching the digest of logits");
   return {};
 }

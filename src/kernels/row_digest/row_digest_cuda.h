@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "device/cuda/peer_group.h"
 #include "forerun/status.h"
 #include "kernels/row_digest/row_digest.h"
 
@@ -22,7 +23,16 @@ struct RowDigestCallCuda {
   int32_t count_offset = 0;
   RowDigest* digests = nullptr;  // [rows]; mapped host memory. Untouched for kLogits
   int32_t rows = 0;
+  // Of the GPUs that hold the other parts of the rows, who submit the same: mailbox 0 of a group as
+  // row_maxima_group() has it, through which the rows' largest logits go to where weights are asked
+  // for. Its words must be exchanged by all of them in between two calls, or the host wait. Null:
+  // weights are measured from the part's own.
+  const PeerMailboxes* peers = nullptr;
+  uint32_t senders = 0;  // bit r: rank r takes part
 };
+
+// Mailboxes for calls of so many rows.
+PeerGroupOptions row_maxima_group(int64_t most_rows);
 
 // Submits one launch, which may start before the stream's previous kernel has ended and waits for
 // it. For devices of compute capability 9.0 and up. Refuses more tokens than fit in the shared

@@ -11,6 +11,7 @@
 
 #include "base/noise.h"
 #include "device/cuda/cuda_devices.h"
+#include "device/cuda/peer_group.h"
 #include "kernels/row_digest/row_digest_cuda_rig_test.h"
 #include "sampling/sampler.h"
 
@@ -51,11 +52,13 @@ struct Row {
 // What the host says of the part that a digest is of.
 void check(const Row& row, int32_t first_token, const RowQuery& query, const RowDigest& digest) {
   RowDigest expected;
-  row_digest_ref(row.logits, first_token, query, &expected);
+  row_digest_ref(row.logits, first_token, query, nullptr, &expected);
   ASSERT_EQ(digest.bad, expected.bad) << row.what;
   if (expected.bad != 0) return;
   ASSERT_EQ(digest.best.token, expected.best.token) << row.what;
   ASSERT_EQ(digest.best.logit, expected.best.logit) << row.what;
+  EXPECT_EQ(digest.has_weights, 1) << row.what;
+  EXPECT_EQ(digest.weight_origin, expected.weight_origin) << row.what;
   EXPECT_EQ(digest.weights, expected.weights) << row.what;
   EXPECT_EQ(digest.raw_weights, expected.raw_weights) << row.what;
   const auto logit_of = [&](int32_t token) {
@@ -258,6 +261,80 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
           << "row " << index;
     }
     EXPECT_GT(drawn.size(), 8u);
+  }
+}
+
+// Two GPUs, each with a part of every row, tell each other the rows' largest logits.
+TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
+  const auto devices = cuda::list_devices();
+  ASSERT_TRUE(devices.ok());
+  if (devices->size() < 2 || !(*devices)[0].peer_access[1]) GTEST_SKIP() << "needs two GPUs";
+  constexpr int32_t kCut = 4096;
+  constexpr int32_t kTokens = 9000;
+  constexpr uint32_t kRows = 41;
+  const int gpus[] = {0, 1};
+  auto group = cuda::PeerGroup::create(gpus, cuda::row_maxima_group(kRows));
+  ASSERT_TRUE(group.ok()) << group.status().message();
+  std::vector<Row> rows;
+  std::vector<RowQuery> queries;
+  for (uint32_t seed = 0; seed < kRows; ++seed) {
+    rows.push_back({row_of(kPatterns[seed % 8], kTokens, seed), "row " + std::to_string(seed)});
+    // A part without a token.
+    if (seed % 7 == 3) std::fill_n(rows.back().logits.begin(), kCut, -kInfinity);
+    queries.push_back(query_of(seed));
+    queries.back().vocab = kTokens;
+  }
+  std::vector<RowDigest> parts[2];
+  for (int launch = 0; launch < 3; ++launch) {
+    std::vector<cuda::RowDigestRigCuda> rigs;
+    std::vector<cuda::Stream> streams;
+    for (const int gpu : gpus) {
+      ASSERT_TRUE(cuda::use_device(gpu).ok());
+      const int32_t first = gpu == 0 ? 0 : kCut;
+      const int32_t count = gpu == 0 ? kCut : kTokens - kCut;
+      const int64_t stride = (count + 31) / 32 * 32;
+      std::vector<float> logits(kRows * static_cast<size_t>(stride), NAN);
+      for (size_t row = 0; row < kRows; ++row) {
+        std::copy_n(rows[row].logits.begin() + first, count,
+                    logits.begin() + static_cast<ptrdiff_t>(row) * stride);
+      }
+      auto rig = cuda::RowDigestRigCuda::create(logits, stride, count, first, queries);
+      ASSERT_TRUE(rig.ok()) << rig.status().message();
+      rigs.push_back(std::move(*rig));
+      auto stream = cuda::Stream::create();
+      ASSERT_TRUE(stream.ok());
+      streams.push_back(std::move(*stream));
+    }
+    for (const int gpu : gpus) {
+      ASSERT_TRUE(cuda::use_device(gpu).ok());
+      cuda::RowDigestCallCuda call = rigs[static_cast<size_t>(gpu)].call();
+      call.peers = &group->rank(gpu);
+      call.senders = 3;
+      const Status submitted = cuda::row_digest_cuda(call, streams[static_cast<size_t>(gpu)].get());
+      ASSERT_TRUE(submitted.ok()) << submitted.message();
+    }
+    for (const int gpu : gpus) {
+      ASSERT_TRUE(cuda::use_device(gpu).ok());
+      ASSERT_TRUE(streams[static_cast<size_t>(gpu)].synchronize().ok());
+      const auto digests = rigs[static_cast<size_t>(gpu)].digests();
+      parts[gpu].assign(digests.begin(), digests.end());
+    }
+    const Status met = group->check();
+    ASSERT_TRUE(met.ok()) << met.message();
+  }
+  ASSERT_TRUE(cuda::use_device(0).ok());
+  for (size_t row = 0; row < kRows; ++row) {
+    const RowDigest* const both[] = {&parts[0][row], &parts[1][row]};
+    RowDigest whole;
+    merge_row_digests(both, &whole);
+    RowDigest expected;
+    row_digest_ref(rows[row].logits, 0, queries[row], nullptr, &expected);
+    ASSERT_EQ(whole.best.token, expected.best.token) << rows[row].what;
+    if (expected.best.token < 0) continue;
+    if ((queries[row].kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) == 0) continue;
+    EXPECT_EQ(whole.has_weights, 1) << rows[row].what;
+    EXPECT_EQ(whole.weights, expected.weights) << rows[row].what;
+    EXPECT_EQ(whole.raw_weights, expected.raw_weights) << rows[row].what;
   }
 }
 

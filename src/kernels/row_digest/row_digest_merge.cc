@@ -46,6 +46,21 @@ void merge_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
   std::copy(tokens.begin(), tokens.end(), whole->listed);
 }
 
+void merge_weights(std::span<const RowDigest* const> parts, RowDigest* whole) {
+  whole->has_weights = 1;
+  whole->weight_origin = whole->best.logit;
+  whole->weights = 0;
+  whole->raw_weights = 0;
+  for (const RowDigest* part : parts) {
+    if (part->best.token < 0) continue;
+    if (part->has_weights == 0 || part->weight_origin != whole->weight_origin) {
+      whole->has_weights = 0;
+    }
+    whole->weights += part->weights;
+    whole->raw_weights += part->raw_weights;
+  }
+}
+
 void merge_nominees(std::span<const RowDigest* const> parts, RowDigest* whole) {
   for (const RowDigest* part : parts) {
     if (part->num_nominees < 0 ||
@@ -66,7 +81,6 @@ void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole
   whole->bad = 0;
   whole->num_listed = 0;
   whole->num_nominees = 0;
-  whole->has_weights = 0;  // every part measures from its own best
   for (const RowDigest* part : parts) {
     if (part->bad != 0) whole->bad = 1;
     if (part->best.token >= 0 && (whole->best.token < 0 || part->best.logit > whole->best.logit)) {
@@ -75,6 +89,7 @@ void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole
   }
   if (whole->bad != 0) return;
   merge_lists(parts, whole);
+  merge_weights(parts, whole);
   merge_nominees(parts, whole);
 }
 

@@ -23,7 +23,7 @@ double noisy_score(const TokenLogit& token, const TokenLogit& best, const RowQue
 }  // namespace
 
 void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
-                    RowDigest* digest) {
+                    const float* weight_origin, RowDigest* digest) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   *digest = {};
   digest->best = {-kInfinity, -1};
@@ -47,8 +47,9 @@ void row_digest_ref(std::span<const float> logits, int32_t first_token, const Ro
     if (fits) std::copy_n(tokens.begin(), length, digest->listed);
   }
   digest->has_weights = 1;
+  digest->weight_origin = weight_origin == nullptr ? digest->best.logit : *weight_origin;
   for (const TokenLogit& token : tokens) {
-    const float depth = token.logit - digest->best.logit;
+    const float depth = token.logit - digest->weight_origin;
     if ((query.kinds & RowQuery::kWeights) != 0) {
       digest->weights += fixed_token_weight(token_weight(depth * query.inv_temperature));
     }
