@@ -15,6 +15,7 @@
 
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
+#include "kernels/row_digest/row_digest_cuda.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
 
@@ -101,10 +102,11 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
       check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
 
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
-  decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, options.devices.size());
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));
   FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));
+  const bool sums_known = options.devices.size() == 1 || decoder->maxima_;
+  decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
   FORERUN_RETURN_IF_ERROR(decoder->logits_->start(1, {}));  // page-locked memory takes its time
   return decoder;
 }
@@ -121,6 +123,16 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
     FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = most_pass_rows_,
                                                                   .width = config_.hidden_size,
                                                                   .shared_gpus = shares_gpus}));
+  }
+  // Parts that wait for each other on one GPU may leave none of them room.
+  if (degree > 1 && !shares_gpus) {
+    FORERUN_ASSIGN_OR_RETURN(maxima_,
+                             PeerGroup::create(devices_, row_maxima_group(most_pass_rows_)));
+  }
+  uint32_t ranks_with_head = 0;
+  for (size_t rank = 0; rank < degree; ++rank) {
+    const bool has_head = shard_layout_cuda(config_, plan.devices[rank]).has_head();
+    ranks_with_head |= (has_head ? 1u : 0u) << rank;
   }
   FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
   shards_.resize(degree);
@@ -140,6 +152,8 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                  .kv_blocks = kv_blocks_,
                                  .step = pinned_step_.data(),
                                  .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,
+                                 .maxima = maxima_ ? &maxima_->rank(team.rank()) : nullptr,
+                                 .ranks_with_head = ranks_with_head,
                                  .shares_gpu = shares_gpus};
     statuses[rank] = guarded([&]() -> Status {
       FORERUN_ASSIGN_OR_RETURN(shards_[rank], ShardCuda::load(checkpoint, shard, progress));
@@ -193,7 +207,8 @@ Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit) {
   if (!peers_) return ran;
   const Status met = peers_->check();
   if (ran.ok() && met.ok()) return {};
-  const Status usable = peers_->reset();  // fails where CUDA itself does, which `ran` then tells of
+  Status usable = peers_->reset();  // fails where CUDA itself does, which `ran` then tells of
+  if (usable.ok() && maxima_) usable = maxima_->reset();
   if (!ran.ok()) return ran;
   return met.ok() ? usable : met;
 }

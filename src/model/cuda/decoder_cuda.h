@@ -63,6 +63,7 @@ class DecoderCuda : public Decoder {
   StepBlockCuda block_;
   PinnedBuffer pinned_step_;
   std::optional<PeerGroup> peers_;                  // of several GPUs
+  std::optional<PeerGroup> maxima_;                 // and for the digests of their logits
   std::unique_ptr<CpuDevice> threads_;              // one a GPU
   std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
   std::unique_ptr<StepLogitsCuda> logits_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -153,7 +154,7 @@ TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
   expect_unwanted_rows_and_companions(*decoder_, tokens_, /*first_block=*/20);
 }
 
-// Rows that want logits, of which a Step's last pass of 256 has digests.
+// Rows that want logits, of which a Step's last pass (of 256) has digests.
 TEST_P(DecoderCuda, DigestsStandForTheLogits) {
   for (const int32_t count : {1, 9, 300}) {
     const std::vector<int32_t> table = blocks();
@@ -207,10 +208,10 @@ TEST_P(DecoderCuda, DigestsStandForTheLogits) {
       EXPECT_TRUE(std::equal(whole, whole + kVocab, part.values.row(row))) << row;
     }
     const int32_t last_pass = count % 256;
-    if (devices_.size() == 1) {
+    if (std::set<int32_t>(devices_.begin(), devices_.end()).size() == devices_.size()) {
       EXPECT_EQ(digested, last_pass - last_pass / 8) << count;
     } else {
-      EXPECT_GT(digested, last_pass / 2) << count;  // no sums
+      EXPECT_GT(digested, 0) << count;  // passes are shorter, and no sums are known
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "checkpoint/checkpoint.h"
@@ -42,6 +43,10 @@ struct ShardCudaOptions {
   int64_t kv_blocks = 0;
   const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
   const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
+  // Likewise, for the largest logits of rows, and the ranks that have tokens, a bit each; null:
+  // digests measure weights from the part's own.
+  const PeerMailboxes* maxima = nullptr;
+  uint32_t ranks_with_head = 0;
   // Another part is on the same GPU: a kernel that waits for the other part's may not let its
   // successors in, which would leave those no room.
   bool shares_gpu = false;
@@ -98,8 +103,13 @@ class ShardCuda {
         device_(options.device),
         pinned_step_(options.step),
         peers_(options.peers),
+        ranks_with_head_(options.ranks_with_head),
         layout_(shard_layout_cuda(config, options.part)),
         stream_(std::move(stream)) {
+    if (options.maxima != nullptr) {
+      maxima_ = *options.maxima;
+      maxima_->fault = peers_->fault;  // one word ends all waiting
+    }
     if (options.shares_gpu) edit_ = one_kernel_at_a_time;
   }
   Status allocate(int64_t kv_blocks);
@@ -119,6 +129,8 @@ class ShardCuda {
   int32_t device_;
   const std::byte* pinned_step_;
   const PeerMailboxes* peers_;
+  std::optional<PeerMailboxes> maxima_;
+  uint32_t ranks_with_head_;
   const ShardLayoutCuda layout_;
   Stream stream_;
   DecoderWeightsCuda weights_;

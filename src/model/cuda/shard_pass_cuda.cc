@@ -160,7 +160,9 @@ Status ShardCuda::submit_head(const PassKeyCuda& key) {
        .offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, queries_offset)),
        .count_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, num_wanted)),
        .digests = digests_.as<RowDigest>(),
-       .rows = key.wanted},
+       .rows = key.wanted,
+       .peers = maxima_ ? &*maxima_ : nullptr,
+       .senders = ranks_with_head_},
       stream_.get());
 }
 

@@ -14,7 +14,7 @@ Status StepLogitsCuda::start(int64_t rows, std::span<const RowQuery> queries) {
   queries_.resize(static_cast<size_t>(rows));  // by itself a query asks for whole rows
   for (RowQuery& query : queries_) {
     const bool sums = (query.kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) != 0;
-    if (sums && num_shards_ > 1) query.kinds = RowQuery::kLogits;
+    if (sums && !sums_known_) query.kinds = RowQuery::kLogits;
   }
   fetched_.assign(static_cast<size_t>(rows), false);
   first_of_pass_ = 0;

@@ -2,8 +2,8 @@
 // with the pass, of the others a digest, and the row itself if somebody needs it after all.
 //
 // A Step's passes overwrite one another's logits on the GPUs: rows of all but the last pass that
-// wants any come whole. So do rows of several GPUs of which sums are asked: each GPU would measure
-// them from its own best token.
+// wants any come whole. So do rows of several GPUs of which sums are asked, where the GPUs do not
+// tell one another the rows' largest logits.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ namespace forerun::cuda {
 
 class StepLogitsCuda : public DistantLogits {
  public:
-  // `num_tokens` of the vocabulary, which so many shards have a part of each.
-  StepLogitsCuda(int32_t num_tokens, size_t num_shards)
-      : num_tokens_(num_tokens), num_shards_(num_shards) {}
+  // `num_tokens` of the vocabulary. `sums_known`: that digests' sums can be added up.
+  StepLogitsCuda(int32_t num_tokens, bool sums_known)
+      : num_tokens_(num_tokens), sums_known_(sums_known) {}
 
   // Starts a Step of so many rows that want logits, one for each of `queries`; empty: all whole.
   Status start(int64_t rows, std::span<const RowQuery> queries);
@@ -44,7 +44,7 @@ class StepLogitsCuda : public DistantLogits {
   int64_t stride() const;
 
   int32_t num_tokens_;
-  size_t num_shards_;
+  bool sums_known_;
   PinnedBuffer rows_;
   int64_t capacity_ = 0;
   std::vector<RowQuery> queries_;
