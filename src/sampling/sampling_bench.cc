@@ -1,5 +1,5 @@
-// One row of logits: greedy, sampled, filtered, log-probabilities, a draft's candidates; and some of
-// these from a device's digest. The logits are normal with a few peaks, which prunes less than a
+// One row of logits: greedy, sampled, filtered, log-probabilities, a draft's candidates; and some
+// of these from a device's digest. The logits are normal with a few peaks, which prunes less than a
 // trained model's.
 #include <benchmark/benchmark.h>
 
