@@ -1,8 +1,28 @@
 #include "exec/cpu_step_runner.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace forerun {
+namespace {
+
+// Refuses to fetch rows, and remembers that it was asked to.
+class DigestsOnly : public DistantLogits {
+ public:
+  explicit DigestsOnly(const DistantLogits* all) : all_(all) {}
+  Digested digest(int32_t logits_row) const override { return all_->digest(logits_row); }
+  Status fetch(int32_t /*logits_row*/) override {
+    refused_ = true;
+    return {StatusCode::kInternal, "the row is not to be fetched"};
+  }
+  bool refused() const { return refused_; }
+
+ private:
+  const DistantLogits* all_;
+  bool refused_ = false;
+};
+
+}  // namespace
 
 CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab)
     : decoder_(decoder),
@@ -14,11 +34,12 @@ CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t 
 }
 
 void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
-                            std::span<RejectionTask> rejections, Collectives* peers,
-                            Worker& worker) {
+                            std::span<RejectionTask> rejections, Collectives* peers, Worker& worker,
+                            DistantLogits* distant) {
   const int32_t rank = peers == nullptr ? 0 : peers->rank();
   const LogitsPart part = decoder_->logits(rank);
-  const StepLogits logits{part.values, part.first_token, live_vocab_, peers, part.distant};
+  const StepLogits logits{part.values, part.first_token, live_vocab_, peers,
+                          distant == nullptr ? part.distant : distant};
   if (index < tasks.size()) {
     if (rank == 0) return perform_task(logits, worker.scratch, tasks[index]);
     RowTask task = tasks[index];
@@ -65,6 +86,23 @@ bool CpuStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejectio
   return digests <= kMostDigests && tasks.size() - digests + num_rejections <= 1;
 }
 
+void CpuStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_rejections) {
+  DistantLogits* const distant = decoder_->logits(0).distant;
+  remaining_.clear();
+  for (size_t index = 0; index < tasks.size() + num_rejections; ++index) {
+    const bool digested = distant != nullptr && index < tasks.size() &&
+                          distant->digest(tasks[index].logits_row).digest != nullptr;
+    if (digested) {
+      DigestsOnly digests(distant);
+      perform(index, tasks, {}, nullptr, workers_[0][0], &digests);
+      if (!digests.refused()) continue;
+      tasks[index].status = {};
+      tasks[index].result->top.clear();
+    }
+    remaining_.push_back(index);
+  }
+}
+
 Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections) {
   ask(step, tasks, rejections);
@@ -72,19 +110,23 @@ Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
   const size_t count = tasks.size() + rejections.size();
   const bool alone = devices_->degree() == 1;
   if (alone && is_brief(tasks, rejections.size())) {
-    for (size_t index = 0; index < count; ++index) {
-      perform(index, tasks, rejections, nullptr, workers_[0][0]);
+    perform_digested(tasks, rejections.size());
+    if (remaining_.size() == 1) {
+      perform(remaining_[0], tasks, rejections, nullptr, workers_[0][0]);
+      return {};
     }
-    return {};
+  } else {
+    remaining_.resize(count);
+    std::iota(remaining_.begin(), remaining_.end(), size_t{0});
   }
-  if (count == 0) return {};
+  if (remaining_.empty()) return {};
   const auto columns = static_cast<size_t>(devices_->smallest_team());
   return devices_->run([&](const GroupMember& member) {
     const auto rank = static_cast<size_t>(member.team.rank());
     Worker& worker = workers_[static_cast<size_t>(member.peers.rank())][rank];
     // Members of one rank, one of each device, have the same rows.
-    for (size_t index = rank; rank < columns && index < count; index += columns) {
-      perform(index, tasks, rejections, alone ? nullptr : &member.peers, worker);
+    for (size_t place = rank; rank < columns && place < remaining_.size(); place += columns) {
+      perform(remaining_[place], tasks, rejections, alone ? nullptr : &member.peers, worker);
     }
   });
 }
