@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ Shared shared;
   __shared__ RowQuery query;
   launch_dependents();
+  cluster_arrive_relaxed();
   for (int i = static_cast<int>(threadIdx.x); i < kBuckets; i += kThreads) shared.histogram[i] = 0;
   if (threadIdx.x == 0) {
     shared.num_listed = 0;

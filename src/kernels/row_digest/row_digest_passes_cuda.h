@@ -52,6 +52,7 @@ class RowPasses {
     const TokenLogit best = best_of_warp(own_);
     if (lane_ == 0) shared_.warp_best[warp_] = best;
     const bool block_bad = __syncthreads_or(bad ? 1 : 0) != 0;
+    cluster_wait();  // for the others to have started: their shared memory is written from here on
     if (warp_ == 0) {
       Told told = {best_of_warp(shared_.warp_best[lane_]), 0.0f, block_bad ? 1 : 0};
       // The sums of the blocks' best tokens rule out most of the others.
