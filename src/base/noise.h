@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -52,6 +53,17 @@ inline float gumbel_noise(uint32_t bits) {
   const double u = (static_cast<double>(bits >> 8) + 0.5) * 0x1p-24;
   return static_cast<float>(-std::log(-std::log(u)));
 }
+// At least gumbel_noise(bits) by a margin for the rounding of score + noise, and at most 0.07 more
+// where it is near its largest; no logarithm. -log(u) >= 1 - u, and log2 lies above the line
+// between powers of two, which is what a float's bits read as an integer are.
+constexpr float gumbel_bound(uint32_t bits) {
+  const uint32_t doubled = ((1u << 25) - 1u) - ((bits >> 8) << 1);  // (1 - u) * 2^25
+  const auto as_integer =
+      static_cast<float>(std::bit_cast<int32_t>(static_cast<float>(static_cast<int32_t>(doubled))));
+  // 152 ln 2 - bits * ln 2 / 2^23.
+  return (105.35837f + 1e-3f) - as_integer * 8.26295829e-8f;
+}
+
 inline constexpr float kMaxGumbel = 17.33f;  // -log(-log(1 - 2^-25)) < 17.33
 inline constexpr float kMinGumbel = -2.86f;  // -log(-log(2^-25)) > -2.86
 

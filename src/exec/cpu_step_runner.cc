@@ -1,8 +1,28 @@
 #include "exec/cpu_step_runner.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace forerun {
+namespace {
+
+// Refuses to fetch rows, and remembers that it was asked to.
+class DigestsOnly : public DistantLogits {
+ public:
+  explicit DigestsOnly(const DistantLogits* all) : all_(all) {}
+  Digested digest(int32_t logits_row) const override { return all_->digest(logits_row); }
+  Status fetch(int32_t /*logits_row*/) override {
+    refused_ = true;
+    return {StatusCode::kInternal, "the row is not to be fetched"};
+  }
+  bool refused() const { return refused_; }
+
+ private:
+  const DistantLogits* all_;
+  bool refused_ = false;
+};
+
+}  // namespace
 
 CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab)
     : decoder_(decoder),
@@ -14,11 +34,12 @@ CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t 
 }
 
 void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
-                            std::span<RejectionTask> rejections, Collectives* peers,
-                            Worker& worker) {
+                            std::span<RejectionTask> rejections, Collectives* peers, Worker& worker,
+                            DistantLogits* distant) {
   const int32_t rank = peers == nullptr ? 0 : peers->rank();
   const LogitsPart part = decoder_->logits(rank);
-  const StepLogits logits{part.values, part.first_token, live_vocab_, peers};
+  const StepLogits logits{part.values, part.first_token, live_vocab_, peers,
+                          distant == nullptr ? part.distant : distant};
   if (index < tasks.size()) {
     if (rank == 0) return perform_task(logits, worker.scratch, tasks[index]);
     RowTask task = tasks[index];
@@ -35,24 +56,77 @@ void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
   perform_rejection(logits, worker.scratch, worker.children, task);
 }
 
+void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
+                        std::span<const RejectionTask> rejections) {
+  const auto wanted = std::count_if(step.rows.begin(), step.rows.end(),
+                                    [](const StepRow& row) { return row.wants_logits; });
+  queries_.assign(static_cast<size_t>(wanted), {.kinds = 0, .vocab = live_vocab_});
+  for (const RowTask& task : tasks) {
+    queries_[static_cast<size_t>(task.logits_row)] = query_of(task, live_vocab_);
+  }
+  for (const RejectionTask& task : rejections) {
+    for (const RejectionRow& row : task.rows) {
+      // The rule subtracts whole distributions; a greedy one needs the best token alone.
+      const SamplingParams& params = *row.context.params;
+      if (is_greedy(params) && !is_adjusted(params)) continue;
+      queries_[static_cast<size_t>(row.logits_row)].kinds = RowQuery::kLogits;
+    }
+  }
+}
+
+bool CpuStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejections) const {
+  // Threads that have slept while a GPU worked take a quarter of a millisecond to wake; a digest
+  // takes up to twelve microseconds to sample from.
+  constexpr size_t kMostDigests = 24;
+  const DistantLogits* const distant = decoder_->logits(0).distant;
+  size_t digests = 0;
+  for (const RowTask& task : tasks) {
+    if (distant != nullptr && distant->digest(task.logits_row).digest != nullptr) ++digests;
+  }
+  return digests <= kMostDigests && tasks.size() - digests + num_rejections <= 1;
+}
+
+void CpuStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_rejections) {
+  DistantLogits* const distant = decoder_->logits(0).distant;
+  remaining_.clear();
+  for (size_t index = 0; index < tasks.size() + num_rejections; ++index) {
+    const bool digested = distant != nullptr && index < tasks.size() &&
+                          distant->digest(tasks[index].logits_row).digest != nullptr;
+    if (digested) {
+      DigestsOnly digests(distant);
+      perform(index, tasks, {}, nullptr, workers_[0][0], &digests);
+      if (!digests.refused()) continue;
+      tasks[index].status = {};
+      tasks[index].result->top.clear();
+    }
+    remaining_.push_back(index);
+  }
+}
+
 Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections) {
-  FORERUN_RETURN_IF_ERROR(decoder_->forward(step));
+  ask(step, tasks, rejections);
+  FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_));
   const size_t count = tasks.size() + rejections.size();
-  if (count == 0) return {};
   const bool alone = devices_->degree() == 1;
-  if (count == 1 && alone) {
-    // Waking the team costs more than it saves.
-    perform(0, tasks, rejections, nullptr, workers_[0][0]);
-    return {};
+  if (alone && is_brief(tasks, rejections.size())) {
+    perform_digested(tasks, rejections.size());
+    if (remaining_.size() == 1) {
+      perform(remaining_[0], tasks, rejections, nullptr, workers_[0][0]);
+      return {};
+    }
+  } else {
+    remaining_.resize(count);
+    std::iota(remaining_.begin(), remaining_.end(), size_t{0});
   }
+  if (remaining_.empty()) return {};
   const auto columns = static_cast<size_t>(devices_->smallest_team());
   return devices_->run([&](const GroupMember& member) {
     const auto rank = static_cast<size_t>(member.team.rank());
     Worker& worker = workers_[static_cast<size_t>(member.peers.rank())][rank];
     // Members of one rank, one of each device, have the same rows.
-    for (size_t index = rank; rank < columns && index < count; index += columns) {
-      perform(index, tasks, rejections, alone ? nullptr : &member.peers, worker);
+    for (size_t place = rank; rank < columns && place < remaining_.size(); place += columns) {
+      perform(remaining_[place], tasks, rejections, alone ? nullptr : &member.peers, worker);
     }
   });
 }

@@ -1,8 +1,9 @@
-// Runs Steps on a group of CPU devices: the decoder's forward, then the wanted rows, shared among
-// the devices' threads; each row by one thread of every device, on the device's part of the
-// vocabulary.
+// Runs Steps on a decoder and samples on a group of CPU devices: the decoder's forward, then the
+// wanted rows, shared among the devices' threads; each row by one thread of every device, on the
+// device's part of the vocabulary. Of logits that lie elsewhere it asks for digests.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "device/cpu/device_group.h"
@@ -13,10 +14,8 @@ namespace forerun {
 
 class CpuStepRunner : public StepRunner {
  public:
-  // `decoder` keeps its logits in host memory and has the group's degree. Both must outlive the
-  // runner; `devices` may serve
-  // other runners as long as only one runs at a time. `live_vocab`: at most the decoder's
-  // vocabulary.
+  // `decoder` has the group's degree. Both must outlive the runner; `devices` may serve other
+  // runners as long as only one runs at a time. `live_vocab`: at most the decoder's vocabulary.
   CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab);
 
   const ModelConfig& config() const override { return decoder_->config(); }
@@ -37,14 +36,23 @@ class CpuStepRunner : public StepRunner {
     RowResult row_result;
     WorkResult result;
   };
-  // `peers` null: on one device.
+  // Fills queries_ for the Step's rows that want logits.
+  void ask(const Step& step, std::span<const RowTask> tasks,
+           std::span<const RejectionTask> rejections);
+  // Whether all of it is likely to take the caller less time than waking the threads.
+  bool is_brief(std::span<const RowTask> tasks, size_t num_rejections) const;
+  // Performs, on the calling thread, what digests suffice for; the rest goes to remaining_.
+  void perform_digested(std::span<RowTask> tasks, size_t num_rejections);
+  // `peers` null: on one device. `distant` null: the decoder's.
   void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
-               Collectives* peers, Worker& worker);
+               Collectives* peers, Worker& worker, DistantLogits* distant = nullptr);
 
   Decoder* decoder_;
   CpuDeviceGroup* devices_;
   int32_t live_vocab_;
   std::vector<std::vector<Worker>> workers_;  // [device][member of its team]
+  std::vector<RowQuery> queries_;
+  std::vector<size_t> remaining_;  // tasks, then rejections, that are still to be performed
 };
 
 // Ids that both a draft and its target know: the smaller of their live vocabularies. `draft` may be

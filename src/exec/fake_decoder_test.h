@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -80,6 +82,26 @@ class FakeDecoder : public Decoder {
     return fail ? Status(StatusCode::kInternal, "the device is gone") : Status();
   }
 
+  // Keeps logits on devices, each of which cuts its tokens into so many parts; 0: in host memory.
+  void set_distant_parts(int32_t parts) { distant_parts_ = parts; }
+  Status forward_digested(const Step& step, std::span<const RowQuery> queries) override {
+    FORERUN_RETURN_IF_ERROR(forward(step));
+    devices_.clear();
+    if (distant_parts_ == 0) return {};
+    on_devices_ = logits_;
+    queries_.assign(queries.begin(), queries.end());
+    for (int32_t rank = 0; rank < degree_; ++rank) devices_.emplace_back(this, rank);
+    const auto vocab = static_cast<size_t>(config_.vocab_size);
+    if (queries_.size() * vocab != logits_.size()) ++violations;
+    for (size_t row = 0; row < queries_.size(); ++row) {
+      if (queries_[row].kinds == RowQuery::kLogits) continue;
+      std::fill_n(&logits_[row * vocab], vocab, NAN);
+    }
+    return {};
+  }
+  std::atomic<int64_t> digested = 0;
+  std::atomic<int64_t> fetched = 0;
+
   // Devices that the vocabulary is shared among, 16 tokens at a time.
   void set_degree(int32_t degree) { degree_ = degree; }
   int32_t degree() const override { return degree_; }
@@ -91,7 +113,9 @@ class FakeDecoder : public Decoder {
     return {{logits_.data() + first,
              {static_cast<int64_t>(logits_.size()) / vocab, last - first},
              vocab},
-            first};
+            first,
+            static_cast<size_t>(rank) < devices_.size() ? &devices_[static_cast<size_t>(rank)]
+                                                        : nullptr};
   }
 
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
@@ -121,8 +145,62 @@ class FakeDecoder : public Decoder {
     return slots_[static_cast<size_t>(block * kKvBlockTokens + slot % kKvBlockTokens)];
   }
 
+  // A device's columns of the logits.
+  class Device : public DistantLogits {
+   public:
+    Device(FakeDecoder* decoder, int32_t rank) : decoder_(decoder) {
+      const LogitsPart part = decoder->logits(rank);
+      first_ = part.first_token;
+      for (size_t row = 0; row < decoder->queries_.size(); ++row) digest_row(row, part);
+    }
+    Digested digest(int32_t logits_row) const override {
+      const RowQuery& query = decoder_->queries_[static_cast<size_t>(logits_row)];
+      if (query.kinds == RowQuery::kLogits) return {};
+      return {&query, &digests_[static_cast<size_t>(logits_row)]};
+    }
+    Status fetch(int32_t logits_row) override {
+      if (digest(logits_row).digest == nullptr) return {};
+      ++decoder_->fetched;
+      const auto begin =
+          logits_row * int64_t{decoder_->config_.vocab_size} + static_cast<int64_t>(first_);
+      std::copy_n(&decoder_->on_devices_[static_cast<size_t>(begin)], count_,
+                  &decoder_->logits_[static_cast<size_t>(begin)]);
+      return {};
+    }
+
+   private:
+    void digest_row(size_t row, const LogitsPart& part) {
+      const RowQuery& query = decoder_->queries_[row];
+      count_ = static_cast<int32_t>(part.values.dim(1));
+      const int32_t live = std::clamp(query.vocab - first_, 0, count_);
+      const std::span<const float> columns(part.values.row(static_cast<int64_t>(row)),
+                                           static_cast<size_t>(live));
+      const int32_t parts = decoder_->distant_parts_;
+      std::vector<RowDigest> cut(static_cast<size_t>(parts));
+      std::vector<const RowDigest*> pointers;
+      for (int32_t i = 0; i < parts; ++i) {
+        const auto begin = static_cast<size_t>(live * i / parts);
+        const auto end = static_cast<size_t>(live * (i + 1) / parts);
+        row_digest_ref(columns.subspan(begin, end - begin), first_ + static_cast<int32_t>(begin),
+                       query, nullptr, &cut[static_cast<size_t>(i)]);
+        pointers.push_back(&cut[static_cast<size_t>(i)]);
+      }
+      digests_.push_back(cut[0]);
+      if (parts > 1) merge_row_digests(pointers, &digests_.back());
+      if (query.kinds != RowQuery::kLogits) ++decoder_->digested;
+    }
+    FakeDecoder* decoder_;
+    int32_t first_ = 0;
+    int32_t count_ = 0;
+    std::vector<RowDigest> digests_;
+  };
+
   const uint64_t seed_;
   int32_t degree_ = 1;
+  int32_t distant_parts_ = 0;
+  mutable std::deque<Device> devices_;
+  std::vector<RowQuery> queries_;
+  std::vector<float> on_devices_;
   ModelConfig config_;
   std::vector<Cell> slots_;
   std::vector<float> logits_;

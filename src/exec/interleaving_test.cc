@@ -135,7 +135,7 @@ class Mirror {
     task.result = &result;
     task.distribution = &distribution;
     SamplerScratch scratch;
-    perform_task({{logits.data(), {1, kVocab}}, 0, kVocab, nullptr}, scratch, task);
+    perform_task({{logits.data(), {1, kVocab}}, 0, kVocab, nullptr, nullptr}, scratch, task);
     expected_[tag].push_back(result);
   }
 
@@ -185,6 +185,7 @@ struct Variant {
   int32_t row_budget;
   bool share = false;
   std::array<std::vector<int32_t>, kNumRoles> teams = {};  // threads of each device, a role
+  int32_t distant_parts = 0;
 };
 
 class Interleavings : public ::testing::TestWithParam<Variant> {};
@@ -193,11 +194,14 @@ class Interleavings : public ::testing::TestWithParam<Variant> {};
 // the sequence's own tokens give.
 TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   int64_t reused = 0;
+  int64_t digested = 0;
+  int64_t fetched = 0;
   for (uint32_t seed = 0; seed < 12; ++seed) {
     std::mt19937 rng(seed);
     Rig rig({.threaded = GetParam().threaded,
              .row_budget = GetParam().row_budget,
              .teams = GetParam().teams,
+             .distant_parts = GetParam().distant_parts,
              .on_step = {}});
     struct Live {
       SequenceId id;
@@ -273,18 +277,26 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
     EXPECT_EQ(rig.target.violations, 0);
     EXPECT_EQ(rig.draft.violations, 0);
     EXPECT_LE(rig.target.largest_step, GetParam().row_budget);
+    digested += rig.target.digested;
+    fetched += rig.target.fetched;
     if (HasFailure()) return;
   }
   EXPECT_EQ(reused > 1000, GetParam().share) << reused;
+  EXPECT_EQ(digested > 100, GetParam().distant_parts > 0) << digested;
+  // Sums of parts that measure from origins of their own are not known.
+  const bool in_parts = GetParam().distant_parts > 1 ||
+                        (GetParam().distant_parts > 0 && !GetParam().teams[0].empty());
+  EXPECT_EQ(fetched > 20, in_parts) << fetched;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Interleavings,
-                         ::testing::Values(Variant{false, 512}, Variant{false, 7},
-                                           Variant{false, 1}, Variant{true, 512}, Variant{true, 7},
-                                           Variant{false, 512, true}, Variant{false, 70, true},
-                                           Variant{true, 512, true},
-                                           Variant{false, 512, false, {{{1, 1}, {2, 1, 2}}}},
-                                           Variant{true, 7, true, {{{1, 1, 1, 1}, {2, 2}}}}));
+INSTANTIATE_TEST_SUITE_P(
+    All, Interleavings,
+    ::testing::Values(Variant{false, 512}, Variant{false, 7}, Variant{false, 1}, Variant{true, 512},
+                      Variant{true, 7}, Variant{false, 512, true}, Variant{false, 70, true},
+                      Variant{true, 512, true}, Variant{false, 512, false, {{{1, 1}, {2, 1, 2}}}},
+                      Variant{true, 7, true, {{{1, 1, 1, 1}, {2, 2}}}},
+                      Variant{false, 512, false, {}, 1}, Variant{true, 70, true, {}, 2},
+                      Variant{true, 512, false, {{{1, 2}, {2}}}, 1}));
 
 }  // namespace
 }  // namespace forerun

@@ -15,6 +15,7 @@ namespace {
 struct Variant {
   bool threaded;
   std::array<std::vector<int32_t>, kNumRoles> teams = {};
+  int32_t distant_parts = 0;
 };
 
 class RejectionWalk : public ::testing::TestWithParam<Variant> {};
@@ -22,7 +23,10 @@ class RejectionWalk : public ::testing::TestWithParam<Variant> {};
 TEST_P(RejectionWalk, IsTheRuleAppliedNodeByNode) {
   int accepted_total = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    Rig rig({.threaded = GetParam().threaded, .teams = GetParam().teams, .on_step = {}});
+    Rig rig({.threaded = GetParam().threaded,
+             .teams = GetParam().teams,
+             .distant_parts = GetParam().distant_parts,
+             .on_step = {}});
     SequenceSpec spec = plain_spec();
     spec.sampling.temperature = 1.0f;
     spec.sampling.seed = seed;
@@ -134,7 +138,8 @@ TEST_P(RejectionWalk, IsTheRuleAppliedNodeByNode) {
 INSTANTIATE_TEST_SUITE_P(All, RejectionWalk,
                          ::testing::Values(Variant{false}, Variant{true},
                                            Variant{false, {{{1, 1, 1}, {1}}}},
-                                           Variant{true, {{{2, 1}, {1, 1, 1}}}}));
+                                           Variant{true, {{{2, 1}, {1, 1, 1}}}},
+                                           Variant{true, {}, 1}));
 
 TEST(RealExecutor, VerificationByRejectionWithoutADistributionIsReported) {
   Rig rig({.on_step = {}});

@@ -3,14 +3,32 @@
 #include <algorithm>
 
 #include "sampling/rejection.h"
+#include "sampling/row_query.h"
 
 namespace forerun {
 
 RowLogits StepLogits::row(int32_t logits_row) const {
   const int64_t count = std::clamp<int64_t>(live_vocab - first_token, 0, part.dim(1));
   const std::span<const float> values(part.row(logits_row), static_cast<size_t>(count));
-  if (peers == nullptr) return values;
-  return {values, first_token, live_vocab, peers};
+  RowLogits row(values);
+  if (peers != nullptr) row = {values, first_token, live_vocab, peers};
+  row.distant = distant;
+  row.distant_row = logits_row;
+  return row;
+}
+
+RowQuery query_of(const RowTask& task, int32_t live_vocab) {
+  switch (task.want) {
+    case Want::kNothing:
+      break;
+    case Want::kSample:
+      return sample_query(task.context, live_vocab);
+    case Want::kTopK:
+      return candidates_query(task.context, task.count, task.shared_noise, live_vocab);
+    case Want::kDraw:
+      return draw_query(task.context, task.count, live_vocab);
+  }
+  return {.kinds = 0, .vocab = live_vocab};
 }
 
 void perform_task(const StepLogits& all, SamplerScratch& scratch, RowTask& task) {

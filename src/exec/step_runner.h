@@ -61,15 +61,19 @@ class StepRunner {
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
 };
 
-// The logits of a Step as one device of a group sees them, in host memory.
+// The logits of a Step as one device of a group sees them.
 struct StepLogits {
-  MatrixView<const float> part;  // [rows that want][tokens from first_token on]
-  TokenId first_token = 0;       // a multiple of 16
-  int32_t live_vocab = 0;        // tokens at or past it are never sampled
-  Collectives* peers = nullptr;  // null: the part is all
+  MatrixView<const float> part;      // [rows that want][tokens from first_token on]
+  TokenId first_token = 0;           // a multiple of 16
+  int32_t live_vocab = 0;            // tokens at or past it are never sampled
+  Collectives* peers = nullptr;      // null: the part is all
+  DistantLogits* distant = nullptr;  // null: all are in host memory
 
   RowLogits row(int32_t logits_row) const;
 };
+
+// What a task asks of its row of `live_vocab` logits.
+RowQuery query_of(const RowTask& task, int32_t live_vocab);
 
 // Perform one task; for backends that sample on the host, and as the definition for those that do
 // not. Where the logits are parts, every device calls them with the same task; `result` and

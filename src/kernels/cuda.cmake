@@ -23,12 +23,22 @@ forerun_library(attention_cuda
 forerun_test(attention_plan_cuda_test SOURCES attention/attention_plan_cuda_test.cc
   DEPS attention_cuda LABELS fast)
 forerun_library(embedding_cuda SOURCES embedding/embedding_cuda.cu DEPS device_cuda base)
+forerun_library(row_digest_cuda SOURCES row_digest/row_digest_cuda.cu
+  DEPS device_cuda base row_digest)
+forerun_test(row_digest_cuda_test
+  SOURCES row_digest/row_digest_cuda_test.cc row_digest/gumbel_cuda_test.cu
+  DEPS row_digest_cuda sampling LABELS gpu)
+if(FORERUN_BENCHES)
+  add_executable(row_digest_cuda_bench row_digest/row_digest_cuda_bench.cc)
+  target_link_libraries(row_digest_cuda_bench PRIVATE forerun_row_digest_cuda)
+endif()
 
 # All code that only a CUDA compiler sees: what a machine without a GPU can still check.
 add_custom_target(cuda_code)
 add_dependencies(cuda_code forerun_linear_cuda)
 foreach(program linear_plan_cuda_test linear_cuda_test linear_reduce_cuda_test
-        linear_cuda_bench linear_reduce_cuda_bench attention_plan_cuda_test)
+        linear_cuda_bench linear_reduce_cuda_bench attention_plan_cuda_test
+        row_digest_cuda_test row_digest_cuda_bench)
   if(TARGET ${program})
     add_dependencies(cuda_code ${program})
   endif()

@@ -8,14 +8,17 @@
 #include "base/tensor_view.h"
 #include "checkpoint/model_config.h"
 #include "forerun/status.h"
+#include "kernels/row_digest/row_digest.h"
 #include "step/step.h"
 
 namespace forerun {
 
 // Logits of the tokens that one device of a group answers for.
 struct LogitsPart {
-  MatrixView<const float> values;  // f32 [rows that want][tokens], in the device's memory
+  MatrixView<const float> values;  // f32 [rows that want][tokens], in host memory
   TokenId first_token = 0;         // token of column 0
+  // Not null: rows of which it has a digest are in `values` once they have been fetched.
+  DistantLogits* distant = nullptr;
 };
 
 class Decoder {
@@ -28,6 +31,11 @@ class Decoder {
   // Runs `step`: writes every row's KV to its slot, and leaves the logits of rows that want them,
   // in row order. Rows may be any number; the result of a row does not depend on the others.
   virtual Status forward(const Step& step) = 0;
+  // As forward(), told what will be asked of the logits, [rows that want]: where they lie on a
+  // device, they may stay there and be answered for by digests.
+  virtual Status forward_digested(const Step& step, std::span<const RowQuery> /*queries*/) {
+    return forward(step);
+  }
   // Devices that hold a part of the model each.
   virtual int32_t degree() const { return 1; }
   // Of the last forward, which went well; valid until the next one. The parts of ranks 0 to

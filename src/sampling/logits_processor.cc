@@ -1,15 +1,11 @@
 #include "sampling/logits_processor.h"
 
 #include <algorithm>
-#include <limits>
-#include <string>
 
 #include "sampling/token_filters.h"
 
 namespace forerun {
 namespace {
-
-constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 float penalized(float logit, int32_t output_count, const SamplingParams& params) {
   if (params.repetition_penalty != 1.0f) {
@@ -77,72 +73,28 @@ bool needs_history(const SamplingParams& params) {
          params.frequency_penalty != 0.0f;
 }
 
-Status scan_row(const RowLogits& logits, int32_t position, std::vector<float>& lane_max,
-                BestTokens* best) {
-  const auto count = static_cast<int64_t>(logits.values.size());
-  const int64_t blocks = (count + kScanBlock - 1) / kScanBlock;
-  lane_max.resize(static_cast<size_t>(blocks * kScanLanes));
-  const bool good = scan_kernels().lane_max(logits.values.data(), count, lane_max.data());
-  best->part = {-std::numeric_limits<float>::infinity(), -1};
-  const auto top = std::max_element(lane_max.begin(), lane_max.end());
-  if (good && top != lane_max.end() && *top >= kLowest) {
-    // max_element returns the first lane; an equal logit may come earlier in another lane of the
-    // same block, so the block is searched in order.
-    size_t offset = static_cast<size_t>((top - lane_max.begin()) / kScanLanes * kScanBlock);
-    while (logits.values[offset] != *top) ++offset;
-    best->part = {*top, logits.first_token + static_cast<TokenId>(offset)};
-  }
-  struct Part {
-    RankedToken best;
-    int32_t good;
-  };
-  bool all_good = true;
-  best->row = {-std::numeric_limits<float>::infinity(), -1};
-  for_each_part(logits, Part{best->part, good ? 1 : 0}, [&](const Part& part) {
-    all_good = all_good && part.good != 0;
-    // Parts come in the order of their ids, so an equal one is later.
-    if (part.best.token >= 0 && (best->row.token < 0 || part.best.logit > best->row.logit)) {
-      best->row = part.best;
-    }
-  });
-  if (!all_good) {
-    return Status(StatusCode::kInternal, "the logits for position " + std::to_string(position) +
-                                             " hold NaN or +inf; finite numbers and -inf are "
-                                             "accepted");
-  }
-  if (best->row.token < 0) {
-    return Status(StatusCode::kInternal, "every one of " + std::to_string(logits.vocab) +
-                                             " tokens is masked (-inf) at position " +
-                                             std::to_string(position));
-  }
-  return {};
-}
-
 Status process_logits(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
                       ProcessedRow* row) {
   const SamplingParams& params = *context.params;
   *row = {};
-  row->logits = logits;
-  row->adjusted = !params.logit_bias.empty() || needs_history(params);
+  row->adjusted = is_adjusted(params);
+  RowLogits processed = logits;
   if (row->adjusted) {
+    FORERUN_RETURN_IF_ERROR(logits.fetch());
     scratch.logits.assign(logits.values.begin(), logits.values.end());
     for (const auto& [token, bias] : params.logit_bias) {
       if (!logits.holds(token)) continue;
       scratch.logits[static_cast<size_t>(token - logits.first_token)] += bias;
     }
     if (needs_history(params)) apply_penalties(logits, context, scratch);
-    row->logits.values = scratch.logits;
+    processed.values = scratch.logits;
+    processed.distant = nullptr;
   }
-  BestTokens best;
-  FORERUN_RETURN_IF_ERROR(scan_row(row->logits, context.position, scratch.lane_max, &best));
-  row->lane_max = scratch.lane_max;
-  row->scale = {best.row.logit, 1.0f};
-  row->best_token = best.row.token;
-  row->part_best = best.part;
+  FORERUN_RETURN_IF_ERROR(row->scan.start(processed, context.position, &scratch.lane_max));
+  row->scale = {row->scan.best().logit, 1.0f};
   if (is_greedy(params)) return {};
   row->scale.inv_temperature = 1.0f / params.temperature;
-  apply_filters(params, scratch, row);
-  return {};
+  return apply_filters(params, scratch, row);
 }
 
 }  // namespace forerun

@@ -15,7 +15,9 @@
 
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
+#include "sampling/ranked_token.h"
 #include "sampling/row_logits.h"
+#include "sampling/row_scan.h"
 #include "sampling/scan.h"
 #include "sampling/token_counts.h"
 #include "step/types.h"
@@ -29,6 +31,10 @@ inline bool is_greedy(const SamplingParams& params) {
 }
 // Whether a row's distribution depends on the tokens before it.
 bool needs_history(const SamplingParams& params);
+// Whether there are biases or penalties.
+inline bool is_adjusted(const SamplingParams& params) {
+  return !params.logit_bias.empty() || needs_history(params);
+}
 
 // Where in which request a row stands. Views; nothing is kept.
 struct RowContext {
@@ -41,26 +47,13 @@ struct RowContext {
   std::span<const TokenId> path;
 };
 
-struct RankedToken {
-  float logit = 0.0f;
-  TokenId token = 0;
-};
-// Whether `a` comes before `b`.
-inline bool ranks_before(const RankedToken& a, const RankedToken& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-}
-
 // A row after bias, penalties and filters, or a part of one. Points into the logits and the scratch
 // it was made from.
 struct ProcessedRow {
-  RowLogits logits{std::span<const float>()};  // after bias and penalties
-  bool adjusted = false;                       // there were some
-  std::span<const float> lane_max;
+  RowScan scan;           // of the logits after bias and penalties
+  bool adjusted = false;  // there were some
   // Of the whole row. Greedy requests have temperature 1 and no filters here.
   ScoreScale scale{0.0f, 1.0f};
-  TokenId best_token = 0;
-  // The best token of this part; -1 where it has none but masked ones.
-  RankedToken part_best{0.0f, -1};
   // If filtered, the part's tokens that are kept, in no order (of a whole row at least one), and
   // the last of them by rank.
   bool filtered = false;
@@ -68,12 +61,11 @@ struct ProcessedRow {
   RankedToken last_kept;
 
   float score_of(float logit) const { return (logit - scale.max_logit) * scale.inv_temperature; }
-  float score(TokenId token) const { return score_of(logits.at(token)); }  // that the part holds
-  bool keeps(TokenId token) const {                                        // that the part holds
-    return !filtered || (!kept.empty() && !ranks_before(last_kept, {logits.at(token), token}));
+  bool keeps(const RankedToken& token) const {
+    return !filtered || (!kept.empty() && !ranks_before(last_kept, token));
   }
   // Whether the part has anything to draw.
-  bool empty() const { return filtered ? kept.empty() : part_best.token < 0; }
+  bool empty() const { return filtered ? kept.empty() : scan.part_best().token < 0; }
 };
 
 // Working memory of one thread. Grows to what its rows need and is kept.
@@ -92,19 +84,8 @@ struct SamplerScratch {
   std::vector<float> path_logits;
 };
 
-// `logits` in host memory, [live vocabulary] or a part of it. Fails with kInternal if one is NaN or
-// +inf, or all are -inf, in any part; the message names the position.
+// `logits` [live vocabulary] or a part of it. Fails as RowScan.
 Status process_logits(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
                       ProcessedRow* row);
-
-// The best tokens of a row and of a part of it; the lowest id among equals, -1 if all of the part
-// are masked.
-struct BestTokens {
-  RankedToken row;
-  RankedToken part;
-};
-// Sets `lane_max` and finds them. Fails as process_logits.
-Status scan_row(const RowLogits& logits, int32_t position, std::vector<float>& lane_max,
-                BestTokens* best);
 
 }  // namespace forerun

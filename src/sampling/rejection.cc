@@ -102,7 +102,7 @@ Status accept_child(const RowLogits& logits, const RowContext& context,
   ProcessedRow row;
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
   if (is_greedy(*context.params)) {
-    *out = accept_greedy(row.best_token, children);
+    *out = accept_greedy(row.scan.best().token, children);
     return {};
   }
   if (!children.empty() &&
@@ -119,6 +119,7 @@ Status accept_child(const RowLogits& logits, const RowContext& context,
                                              " lies beyond the draft's vocabulary of " +
                                              std::to_string(draft->weights.size()));
   }
+  FORERUN_RETURN_IF_ERROR(row.scan.read());
   *out = accept_drawn(logits, context, children, draft, row, scratch);
   return {};
 }

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "device/collectives.h"
+#include "forerun/status.h"
+#include "kernels/row_digest/row_digest.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -33,7 +35,17 @@ struct RowLogits {
   TokenId first_token = 0;
   int32_t vocab = 0;
   Collectives* peers = nullptr;  // null: the row is whole
+  // Where the logits lie on a device: `values` is where they go once somebody needs them, and row
+  // `distant_row` of these says what they hold until then.
+  DistantLogits* distant = nullptr;
+  int32_t distant_row = 0;
 
+  // Nothing where `values` may be read.
+  DistantLogits::Digested digested() const {
+    return distant == nullptr ? DistantLogits::Digested{} : distant->digest(distant_row);
+  }
+  // Until then `values` holds nothing, if there is a digest.
+  Status fetch() const { return distant == nullptr ? Status() : distant->fetch(distant_row); }
   bool holds(TokenId token) const {
     return token >= first_token && static_cast<size_t>(token - first_token) < values.size();
   }

@@ -4,14 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "sampling/row_query.h"
 #include "sampling/token_filters.h"
 
 namespace forerun {
 namespace {
 
-// What a draft looks at under shared noise. A token further down is drawn by the target less often
-// than it is worth a row of verification; the choice cannot change what comes out.
-constexpr int32_t kSharedNoiseCandidates = 128;
 constexpr float kLowestLogprob = -9999.0f;
 
 struct BestKey {
@@ -38,7 +36,7 @@ float noisy_score(const ProcessedRow& row, const RowContext& context, const Rank
 // A few kept tokens: each on its own, skipping those that even the largest noise cannot lift.
 void draw_from_list(const ProcessedRow& row, const RowContext& context, BestKey* best) {
   for (const RankedToken& kept : row.kept) {
-    if (kept.token == row.part_best.token ||
+    if (kept.token == row.scan.part_best().token ||
         row.score_of(kept.logit) + kMaxGumbel + 0.01f < best->key) {
       continue;
     }
@@ -51,19 +49,20 @@ void draw_from_list(const ProcessedRow& row, const RowContext& context, BestKey*
 void draw_from_all(const ProcessedRow& row, const RowContext& context, SamplerScratch& scratch,
                    BestKey* best) {
   constexpr int64_t kBlocks = 4;
-  const std::span<const float> logits = row.logits.values;
+  const std::span<const float> logits = row.scan.logits().values;
+  const TokenId first_token = row.scan.logits().first_token;
   const auto count = static_cast<int64_t>(logits.size());
   const int64_t blocks = (count + kScanBlock - 1) / kScanBlock;
   const uint64_t seed = context.params->seed;
   const NoiseKey key{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32),
                      static_cast<uint32_t>(context.position),
                      static_cast<uint32_t>(NoiseStream::kTarget),
-                     static_cast<uint32_t>(row.logits.first_token)};
+                     static_cast<uint32_t>(first_token)};
   scratch.survivors.resize(static_cast<size_t>(kBlocks * kScanBlock));
   const ScanKernels& kernels = scan_kernels();
   for (int64_t block = 0; block < blocks; block += kBlocks) {
     const int32_t found = kernels.noise_survivors(
-        logits.data(), count, row.lane_max.data(), row.scale, key, best->key, block,
+        logits.data(), count, row.scan.lane_max().data(), row.scale, key, best->key, block,
         std::min(block + kBlocks, blocks), scratch.survivors.data());
     if (found == 0) continue;
     const std::span<Survivor> survivors(scratch.survivors.data(), static_cast<size_t>(found));
@@ -73,9 +72,10 @@ void draw_from_all(const ProcessedRow& row, const RowContext& context, SamplerSc
                                                 return a.bound < b.bound;
                                               }));
     for (const Survivor& survivor : survivors) {
-      const TokenId token = row.logits.first_token + survivor.token;
+      const RankedToken token{logits[static_cast<size_t>(survivor.token)],
+                              first_token + survivor.token};
       if (survivor.bound < best->key || !row.keeps(token)) continue;
-      best->offer(row.score(token) + gumbel_noise(survivor.noise_bits), token);
+      best->offer(row.score_of(token.logit) + gumbel_noise(survivor.noise_bits), token.token);
     }
   }
 }
@@ -84,39 +84,70 @@ double log_total(uint64_t fixed) {
   return std::log(static_cast<double>(fixed) / kFixedWeightScale);
 }
 
-uint64_t exp_sum(const RowLogits& logits, ScoreScale scale) {
-  return scan_kernels().exp_weights(logits.values.data(),
-                                    static_cast<int64_t>(logits.values.size()), scale, nullptr);
+// The part's best sum of score and noise. A device may have named the few tokens that can have it.
+Status draw_from_part(const RowContext& context, SamplerScratch& scratch, ProcessedRow* row,
+                      BestKey* best) {
+  constexpr size_t kListed = 1024;
+  if (row->empty()) return {};
+  std::span<const RankedToken> nominees;
+  if (!row->filtered &&
+      row->scan.nominees(sample_query(context, row->scan.logits().vocab), &nominees)) {
+    for (const RankedToken& token : nominees) {
+      best->offer(noisy_score(*row, context, token), token.token);
+    }
+    return {};
+  }
+  best->offer(noisy_score(*row, context, row->scan.part_best()), row->scan.part_best().token);
+  if (row->filtered && row->kept.size() <= kListed) {
+    draw_from_list(*row, context, best);
+    return {};
+  }
+  FORERUN_RETURN_IF_ERROR(row->scan.read());
+  draw_from_all(*row, context, scratch, best);
+  return {};
 }
 
-Status raw_logprobs(const RowLogits& logits, const RowContext& context, const ProcessedRow& row,
+// The token of an already processed row.
+Status draw_target_token(const RowContext& context, SamplerScratch& scratch, ProcessedRow* row,
+                         TokenId* token) {
+  *token = row->scan.best().token;
+  if (is_greedy(*context.params)) return {};
+  BestKey part;
+  FORERUN_RETURN_IF_ERROR(draw_from_part(context, scratch, row, &part));
+  BestKey best;
+  for_each_part(row->scan.logits(), part, [&best](const BestKey& other) {
+    if (other.token >= 0) best.offer(other.key, other.token);
+  });
+  *token = best.token;
+  return {};
+}
+
+Status raw_logprobs(const RowLogits& logits, const RowContext& context, ProcessedRow* row,
                     SamplerScratch& scratch, SampledToken* out,
                     std::vector<Candidate>* alternatives) {
-  std::span<const float> lane_max = row.lane_max;
-  float raw_max = row.scale.max_logit;
-  float part_max = row.part_best.logit;
-  if (row.adjusted) {
-    BestTokens best;
-    FORERUN_RETURN_IF_ERROR(scan_row(logits, context.position, scratch.raw_lane_max, &best));
-    lane_max = scratch.raw_lane_max;
-    raw_max = best.row.logit;
-    part_max = best.part.logit;
+  RowScan unadjusted;
+  if (row->adjusted) {
+    FORERUN_RETURN_IF_ERROR(unadjusted.start(logits, context.position, &scratch.raw_lane_max));
   }
+  RowScan& raw = row->adjusted ? unadjusted : row->scan;
+  const float raw_max = raw.best().logit;
   struct Part {
-    uint64_t weight;
-    float drawn_logit;
-    int32_t has_drawn;
+    uint64_t weight = 0;
+    float drawn_logit = 0.0f;
+    int32_t has_drawn = 0;
   };
-  const bool holds = logits.holds(out->token);
+  Part part;
+  FORERUN_RETURN_IF_ERROR(raw.weight_sum({raw_max, 1.0f}, &part.weight));
+  if (logits.holds(out->token)) {
+    part.has_drawn = 1;
+    FORERUN_RETURN_IF_ERROR(raw.logit(out->token, &part.drawn_logit));
+  }
   uint64_t total = 0;
   float drawn_logit = 0.0f;
-  for_each_part(
-      logits,
-      Part{exp_sum(logits, {raw_max, 1.0f}), holds ? logits.at(out->token) : 0.0f, holds ? 1 : 0},
-      [&](const Part& part) {
-        total += part.weight;
-        if (part.has_drawn != 0) drawn_logit = part.drawn_logit;
-      });
+  for_each_part(logits, part, [&](const Part& other) {
+    total += other.weight;
+    if (other.has_drawn != 0) drawn_logit = other.drawn_logit;
+  });
   const double log_sum = log_total(total);
   const auto logprob_of = [&](float logit) {
     return std::max(static_cast<float>(static_cast<double>(logit - raw_max) - log_sum),
@@ -124,8 +155,7 @@ Status raw_logprobs(const RowLogits& logits, const RowContext& context, const Pr
   };
   out->logprob = logprob_of(drawn_logit);
   if (alternatives == nullptr || context.params->logprobs == 0) return {};
-  best_of_part(logits, lane_max, part_max, context.params->logprobs, false, scratch.ids,
-               scratch.ranked);
+  FORERUN_RETURN_IF_ERROR(raw.best_tokens(context.params->logprobs, scratch.ids, scratch.ranked));
   std::vector<RankedToken>& best = of_all_parts(logits, scratch.ranked, scratch.merged);
   keep_best(best, context.params->logprobs, true);
   for (const RankedToken& ranked : best) {
@@ -135,43 +165,48 @@ Status raw_logprobs(const RowLogits& logits, const RowContext& context, const Pr
 }
 
 // The `limit` best kept tokens of the row; in scratch.
-std::vector<RankedToken>& best_kept(const ProcessedRow& row, int32_t limit, bool sorted,
-                                    SamplerScratch& scratch) {
-  if (row.filtered) {
-    scratch.ranked.assign(row.kept.begin(), row.kept.end());
-    if (row.logits.peers != nullptr) keep_best(scratch.ranked, limit, false);
+Status best_kept(int32_t limit, bool sorted, ProcessedRow* row, SamplerScratch& scratch,
+                 std::vector<RankedToken>** best) {
+  const RowLogits& logits = row->scan.logits();
+  if (row->filtered) {
+    scratch.ranked.assign(row->kept.begin(), row->kept.end());
+    if (logits.peers != nullptr) keep_best(scratch.ranked, limit, false);
   } else {
-    best_of_part(row.logits, row.lane_max, row.part_best.logit, limit, false, scratch.ids,
-                 scratch.ranked);
+    FORERUN_RETURN_IF_ERROR(row->scan.best_tokens(limit, scratch.ids, scratch.ranked));
   }
-  std::vector<RankedToken>& best = of_all_parts(row.logits, scratch.ranked, scratch.merged);
-  keep_best(best, limit, sorted);
-  return best;
+  *best = &of_all_parts(logits, scratch.ranked, scratch.merged);
+  keep_best(**best, limit, sorted);
+  return {};
 }
 
 // Log-probabilities of the processed distribution, best first.
-void rank_by_logprob(const ProcessedRow& row, int32_t count, SamplerScratch& scratch,
-                     std::vector<Candidate>* out) {
+Status rank_by_logprob(int32_t count, ProcessedRow* row, SamplerScratch& scratch,
+                       std::vector<Candidate>* out) {
   uint64_t part = 0;
-  if (row.filtered) {
-    for (const RankedToken& kept : row.kept) {
-      part += to_fixed_weight(exp_score(row.score_of(kept.logit)));
+  if (row->filtered) {
+    for (const RankedToken& kept : row->kept) {
+      part += to_fixed_weight(exp_score(row->score_of(kept.logit)));
     }
   } else {
-    part = exp_sum(row.logits, row.scale);
+    FORERUN_RETURN_IF_ERROR(row->scan.weight_sum(row->scale, &part));
   }
-  const double log_sum = log_total(sum_of_parts(row.logits, part));
-  for (const RankedToken& ranked : best_kept(row, count, true, scratch)) {
-    const auto score = static_cast<double>(row.score_of(ranked.logit));
+  const double log_sum = log_total(sum_of_parts(row->scan.logits(), part));
+  std::vector<RankedToken>* best = nullptr;
+  FORERUN_RETURN_IF_ERROR(best_kept(count, true, row, scratch, &best));
+  for (const RankedToken& ranked : *best) {
+    const auto score = static_cast<double>(row->score_of(ranked.logit));
     out->push_back({ranked.token, static_cast<float>(score - log_sum)});
   }
+  return {};
 }
 
-void rank_by_shared_noise(const ProcessedRow& row, const RowContext& context, int32_t count,
-                          SamplerScratch& scratch, std::vector<Candidate>* out) {
-  const int32_t limit = std::max(count, kSharedNoiseCandidates);
-  for (const RankedToken& ranked : best_kept(row, limit, false, scratch)) {
-    out->push_back({ranked.token, noisy_score(row, context, ranked)});
+Status rank_by_shared_noise(const RowContext& context, int32_t count, ProcessedRow* row,
+                            SamplerScratch& scratch, std::vector<Candidate>* out) {
+  std::vector<RankedToken>* best = nullptr;
+  FORERUN_RETURN_IF_ERROR(
+      best_kept(std::max(count, kSharedNoiseCandidates), false, row, scratch, &best));
+  for (const RankedToken& ranked : *best) {
+    out->push_back({ranked.token, noisy_score(*row, context, ranked)});
   }
   const auto length = std::min(static_cast<size_t>(count), out->size());
   std::partial_sort(out->begin(), out->begin() + static_cast<ptrdiff_t>(length), out->end(),
@@ -191,6 +226,7 @@ void rank_by_shared_noise(const ProcessedRow& row, const RowContext& context, in
   for (Candidate& candidate : *out) {
     candidate.logprob = static_cast<float>(static_cast<double>(candidate.logprob) - log_sum);
   }
+  return {};
 }
 
 __extension__ using Wide = unsigned __int128;
@@ -211,33 +247,13 @@ uint64_t scaled_random(uint64_t random, uint64_t total) {
   return static_cast<uint64_t>((static_cast<Wide>(random) * total) >> 64);
 }
 
-TokenId draw_target_token(const ProcessedRow& row, const RowContext& context,
-                          SamplerScratch& scratch) {
-  if (is_greedy(*context.params)) return row.best_token;
-  constexpr size_t kListed = 1024;
-  BestKey part;
-  if (!row.empty()) {
-    part.offer(noisy_score(row, context, row.part_best), row.part_best.token);
-    if (row.filtered && row.kept.size() <= kListed) {
-      draw_from_list(row, context, &part);
-    } else {
-      draw_from_all(row, context, scratch, &part);
-    }
-  }
-  BestKey best;
-  for_each_part(row.logits, part, [&best](const BestKey& other) {
-    if (other.token >= 0) best.offer(other.key, other.token);
-  });
-  return best.token;
-}
-
 Status sample_token(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives) {
   ProcessedRow row;
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
-  out->token = draw_target_token(row, context, scratch);
+  FORERUN_RETURN_IF_ERROR(draw_target_token(context, scratch, &row, &out->token));
   if (context.params->logprobs < 0) return {};
-  return raw_logprobs(logits, context, row, scratch, out, alternatives);
+  return raw_logprobs(logits, context, &row, scratch, out, alternatives);
 }
 
 Status top_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
@@ -247,24 +263,23 @@ Status top_candidates(const RowLogits& logits, const RowContext& context, int32_
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
   if (count <= 0) return {};
   if (shared_noise && !is_greedy(*context.params)) {
-    rank_by_shared_noise(row, context, count, scratch, out);
-  } else {
-    rank_by_logprob(row, count, scratch, out);
+    return rank_by_shared_noise(context, count, &row, scratch, out);
   }
-  return {};
+  return rank_by_logprob(count, &row, scratch, out);
 }
 
 uint64_t dense_weights(const ProcessedRow& row, std::span<float> weights) {
+  const RowLogits& logits = row.scan.logits();
   if (!row.filtered) {
-    return scan_kernels().exp_weights(row.logits.values.data(),
-                                      static_cast<int64_t>(row.logits.values.size()), row.scale,
+    return scan_kernels().exp_weights(logits.values.data(),
+                                      static_cast<int64_t>(logits.values.size()), row.scale,
                                       weights.data());
   }
   std::fill(weights.begin(), weights.end(), 0.0f);
   uint64_t total = 0;
   for (const RankedToken& kept : row.kept) {
     const float weight = exp_score(row.score_of(kept.logit));
-    weights[static_cast<size_t>(kept.token - row.logits.first_token)] = weight;
+    weights[static_cast<size_t>(kept.token - logits.first_token)] = weight;
     total += to_fixed_weight(weight);
   }
   return total;
@@ -286,10 +301,8 @@ Status draw_candidates(const RowLogits& logits, const RowContext& context, int32
   ProcessedRow row;
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
   if (count <= 0) return {};
-  if (!draws) {
-    rank_by_logprob(row, count, scratch, out);
-    return {};
-  }
+  if (!draws) return rank_by_logprob(count, &row, scratch, out);
+  FORERUN_RETURN_IF_ERROR(row.scan.read());
   // A part past the live vocabulary is empty and may begin beyond it.
   const size_t first =
       std::min(static_cast<size_t>(logits.first_token), distribution->weights.size());
@@ -324,7 +337,8 @@ Status draw_candidates(const RowLogits& logits, const RowContext& context, int32
       rest -= weight;
     }
     const TokenId token = logits.first_token + static_cast<TokenId>(index);
-    const auto score = static_cast<double>(row.score(token));
+    const float logit = row.scan.logits().values[index];
+    const auto score = static_cast<double>(row.score_of(logit));
     mine.push_back({draw, {token, static_cast<float>(score - log_sum)}});
   }
   std::vector<Draw> gathered;

@@ -38,15 +38,15 @@ struct SampledToken {
 Status sample_token(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives);
 
-// The token that sample_token draws from an already processed row.
-TokenId draw_target_token(const ProcessedRow& row, const RowContext& context,
-                          SamplerScratch& scratch);
+// What a draft looks at under shared noise. A token further down is drawn by the target less often
+// than it is worth a row of verification; the choice cannot change what comes out.
+inline constexpr int32_t kSharedNoiseCandidates = 128;
 
 // The `count` best continuations, best first (fewer where fewer are kept). With `shared_noise` and
-// a temperature, the 128 (or `count`) most likely ones are ranked by score plus the noise that the
-// target will use, and weighted by the log-softmax of that sum over them: what the target draws,
-// drawn by the draft's distribution. Otherwise by log-probability of the processed distribution
-// (greedy: of the logits after bias and penalties).
+// a temperature, the kSharedNoiseCandidates (or `count`) most likely ones are ranked by score plus
+// the noise that the target will use, and weighted by the log-softmax of that sum over them: what
+// the target draws, drawn by the draft's distribution. Otherwise by log-probability of the
+// processed distribution (greedy: of the logits after bias and penalties).
 Status top_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
                       bool shared_noise, SamplerScratch& scratch, std::vector<Candidate>* out);
 
@@ -65,8 +65,8 @@ Status draw_candidates(const RowLogits& logits, const RowContext& context, int32
                        SamplerScratch& scratch, std::vector<Candidate>* out,
                        DraftDistribution* distribution);
 
-// The unnormalized processed distribution of a part, dense: `weights` as long as its logits;
-// returns the sum of their fixed-point values.
+// The unnormalized processed distribution of a part, dense: `weights` as long as its logits, which
+// have been read (RowScan::read); returns the sum of their fixed-point values.
 uint64_t dense_weights(const ProcessedRow& row, std::span<float> weights);
 
 // floor(random * total / 2^64): uniform in [0, total) from 64 random bits.

@@ -82,7 +82,7 @@ TEST(Sampler, EqualsThePlainReferenceOverAllTokens) {
     ProcessedRow row;
     ASSERT_TRUE(process_logits(logits, context, scratch, &row).ok());
     for (size_t token = 0; token < logits.size(); ++token) {
-      ASSERT_EQ(row.logits.values[token], reference.logits[token]) << "round " << round;
+      ASSERT_EQ(row.scan.logits().values[token], reference.logits[token]) << "round " << round;
     }
     if (row.filtered) {
       ++filtered_cases;

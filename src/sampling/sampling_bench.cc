@@ -1,10 +1,12 @@
-// One row of logits: greedy, sampled, filtered, log-probabilities, a draft's candidates. The logits
-// are normal with a few peaks, which prunes less than a trained model's.
+// One row of logits: greedy, sampled, filtered, log-probabilities, a draft's candidates; and some
+// of these from a device's digest. The logits are normal with a few peaks, which prunes less than a
+// trained model's.
 #include <benchmark/benchmark.h>
 
 #include <random>
 #include <vector>
 
+#include "sampling/row_query.h"
 #include "sampling/sampler.h"
 
 namespace forerun {
@@ -87,6 +89,61 @@ void draft_candidates(benchmark::State& state) {
   }
 }
 
+// The host's part where a device has made the digest.
+class DigestedRow : public DistantLogits {
+ public:
+  DigestedRow(const std::vector<float>& logits, const RowQuery& query) : query_(query) {
+    row_digest_ref(logits, 0, query_, nullptr, &digest_);
+  }
+  Digested digest(int32_t /*logits_row*/) const override { return {&query_, &digest_}; }
+  Status fetch(int32_t /*logits_row*/) override {
+    return {StatusCode::kInternal, "the digest did not suffice"};
+  }
+
+ private:
+  RowQuery query_;
+  RowDigest digest_;
+};
+
+void run_digested(benchmark::State& state, const SamplingParams& params, int32_t candidates) {
+  const auto logits = bench_logits(state.range(0));
+  const auto vocab = static_cast<int32_t>(logits.size());
+  SamplerScratch scratch;
+  std::vector<Candidate> top;
+  SampledToken token;
+  RowContext context;
+  context.params = &params;
+  DigestedRow device(logits, candidates > 0 ? candidates_query(context, candidates, true, vocab)
+                                            : sample_query(context, vocab));
+  RowLogits row(logits);
+  row.distant = &device;
+  for (auto _ : state) {
+    top.clear();
+    const Status status = candidates > 0
+                              ? top_candidates(row, context, candidates, true, scratch, &top)
+                              : sample_token(row, context, scratch, &token, &top);
+    if (!status.ok()) state.SkipWithError(status.message().c_str());
+    benchmark::DoNotOptimize(token);
+    benchmark::DoNotOptimize(top.data());
+  }
+}
+
+SamplingParams at_temperature(float temperature) {
+  SamplingParams params;
+  params.temperature = temperature;
+  return params;
+}
+void digested_greedy(benchmark::State& state) { run_digested(state, at_temperature(0.0f), 0); }
+void digested_sampled(benchmark::State& state) { run_digested(state, at_temperature(0.8f), 0); }
+void digested_top_k(benchmark::State& state) {
+  SamplingParams params = at_temperature(0.8f);
+  params.top_k = 50;
+  run_digested(state, params, 0);
+}
+void digested_draft_candidates(benchmark::State& state) {
+  run_digested(state, at_temperature(0.8f), 16);
+}
+
 #define FORERUN_SAMPLING_BENCH(name) \
   BENCHMARK(name)->Arg(8192)->Arg(128256)->Unit(benchmark::kMicrosecond)
 FORERUN_SAMPLING_BENCH(greedy);
@@ -96,6 +153,10 @@ FORERUN_SAMPLING_BENCH(top_k);
 FORERUN_SAMPLING_BENCH(top_p);
 FORERUN_SAMPLING_BENCH(logprobs);
 FORERUN_SAMPLING_BENCH(draft_candidates);
+FORERUN_SAMPLING_BENCH(digested_greedy);
+FORERUN_SAMPLING_BENCH(digested_sampled);
+FORERUN_SAMPLING_BENCH(digested_top_k);
+FORERUN_SAMPLING_BENCH(digested_draft_candidates);
 
 }  // namespace
 }  // namespace forerun

@@ -64,8 +64,7 @@ const ScanKernels& scan_kernels_avx2();
 const ScanKernels& scan_kernels_avx512();
 #endif
 
-// Fixed-point weights have 40 fractional bits: their sums do not depend on the order of summation,
-// so a vocabulary may be summed in any number of pieces. 2^23 tokens fit.
+// Of fixed-point weights (base/token_weight.h).
 inline constexpr double kFixedWeightScale = 0x1p40;
 
 // What exp_weights computes for one score.

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "base/noise.h"
+#include "base/token_weight.h"
 #include "kernels/isa.h"
 #include "sampling/scan.h"
 
@@ -24,14 +24,6 @@ bool lane_max_scalar(const float* logits, int64_t count, float* lane_max) {
     }
   }
   return good;
-}
-
-// scan_simd.inc explains the bound.
-float gumbel_bound(uint32_t bits) {
-  const uint32_t doubled = ((1u << 25) - 1u) - ((bits >> 8) << 1);
-  const auto as_integer =
-      static_cast<float>(std::bit_cast<int32_t>(static_cast<float>(static_cast<int32_t>(doubled))));
-  return (105.35837f + 1e-3f) - as_integer * 8.26295829e-8f;
 }
 
 int32_t noise_survivors_scalar(const float* logits, int64_t count, const float* lane_max,
@@ -82,30 +74,10 @@ int32_t collect_scalar(const float* logits, int64_t count, const float* lane_max
   return found;
 }
 
-// Same operations as in scan_simd.inc.
-float exp_nonpositive(float x) {
-  if (!(x >= -87.0f)) return 0.0f;
-  const float magic = 12582912.0f;
-  const float shifted = x * 1.44269504f + magic;
-  const float n = shifted - magic;
-  float r = x - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  float y = 1.98412698e-4f;
-  y = y * r + 1.38888889e-3f;
-  y = y * r + 8.33333333e-3f;
-  y = y * r + 4.16666667e-2f;
-  y = y * r + 1.66666667e-1f;
-  y = y * r + 0.5f;
-  y = y * r + 1.0f;
-  y = y * r + 1.0f;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(y) +
-                              (std::bit_cast<uint32_t>(shifted) << 23));
-}
-
 uint64_t exp_weights_scalar(const float* logits, int64_t count, ScoreScale scale, float* weights) {
   uint64_t sum = 0;
   for (int64_t token = 0; token < count; ++token) {
-    const float e = exp_nonpositive((logits[token] - scale.max_logit) * scale.inv_temperature);
+    const float e = token_weight((logits[token] - scale.max_logit) * scale.inv_temperature);
     sum += to_fixed_weight(e);
     if (weights != nullptr) weights[token] = e;
   }
@@ -114,13 +86,9 @@ uint64_t exp_weights_scalar(const float* logits, int64_t count, ScoreScale scale
 
 }  // namespace
 
-float exp_score(float score) { return exp_nonpositive(score); }
+float exp_score(float score) { return token_weight(score); }
 
-uint64_t to_fixed_weight(float weight) {
-  // Adding 2^52 leaves the integer, rounded to nearest with ties to even, in the low bits.
-  const double scaled = static_cast<double>(weight) * kFixedWeightScale + 0x1p52;
-  return std::bit_cast<uint64_t>(scaled) - std::bit_cast<uint64_t>(0x1p52);
-}
+uint64_t to_fixed_weight(float weight) { return fixed_token_weight(weight); }
 
 const ScanKernels& scan_kernels_scalar() {
   static constexpr ScanKernels kKernels = {lane_max_scalar, noise_survivors_scalar, collect_scalar,

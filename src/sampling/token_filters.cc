@@ -3,34 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 namespace forerun {
 namespace {
-
-constexpr float kLowest = std::numeric_limits<float>::lowest();
-
-// A logit that at least `limit` lane maxima reach; -inf side (kLowest) where that takes all lanes.
-float reach_of(std::span<const float> lane_max, float part_max, int32_t limit) {
-  if (static_cast<size_t>(limit) >= lane_max.size()) return kLowest;
-  // Eighths below the maximum; the last bucket takes the rest.
-  constexpr size_t kBuckets = 256;
-  std::array<int32_t, kBuckets> histogram{};
-  const auto bucket_of = [part_max](float logit) {
-    const float depth = (part_max - logit) * 8.0f;
-    return depth < static_cast<float>(kBuckets - 1) ? static_cast<size_t>(depth) : kBuckets - 1;
-  };
-  for (float logit : lane_max) ++histogram[bucket_of(logit)];
-  size_t last = 0;
-  for (int32_t seen = histogram[0]; seen < limit; seen += histogram[++last]) {
-  }
-  if (last == kBuckets - 1) return kLowest;
-  float reach = part_max;
-  for (float logit : lane_max) {
-    if (bucket_of(logit) <= last) reach = std::min(reach, logit);
-  }
-  return reach;
-}
 
 uint64_t fixed_weight(const RankedToken& token, ScoreScale scale) {
   return to_fixed_weight(exp_score((token.logit - scale.max_logit) * scale.inv_temperature));
@@ -68,38 +43,21 @@ RankedToken last_of(std::span<const RankedToken> tokens) {
   return *std::max_element(tokens.begin(), tokens.end(), ranks_before);
 }
 
-// The part's tokens of at least this logit.
-void collect(const ProcessedRow& row, float reach, std::vector<int32_t>& ids,
-             std::vector<RankedToken>& out) {
-  ids.resize(row.logits.values.size());
-  const int32_t found = scan_kernels().collect(
-      row.logits.values.data(), static_cast<int64_t>(row.logits.values.size()), row.lane_max.data(),
-      std::max(reach, kLowest), ids.data());
-  out.clear();
-  for (int32_t index = 0; index < found; ++index) {
-    const TokenId token = row.logits.first_token + ids[static_cast<size_t>(index)];
-    out.push_back({row.logits.at(token), token});
-  }
-}
-
-uint64_t weight_of_part(const ProcessedRow& row, float* weights) {
-  return scan_kernels().exp_weights(
-      row.logits.values.data(), static_cast<int64_t>(row.logits.values.size()), row.scale, weights);
-}
-
 // Leaves the part's share of the shortest prefix that weighs `needed` in scratch.kept, for rows
 // where that takes many tokens: sums eighths of score first, so that only those of one eighth need
 // ordering.
-void cut_by_buckets(uint64_t needed, ProcessedRow* row, SamplerScratch& scratch) {
+Status cut_by_buckets(uint64_t needed, ProcessedRow* row, SamplerScratch& scratch) {
+  FORERUN_RETURN_IF_ERROR(row->scan.read());
   constexpr size_t kBuckets = 256;
   const ScoreScale scale = row->scale;
   const auto bucket_of = [scale](float logit) {
     const float depth = (scale.max_logit - logit) * scale.inv_temperature * 8.0f;
     return depth < static_cast<float>(kBuckets - 1) ? static_cast<size_t>(depth) : kBuckets - 1;
   };
-  const std::span<const float> logits = row->logits.values;
+  const std::span<const float> logits = row->scan.logits().values;
   scratch.weights.resize(logits.size());
-  weight_of_part(*row, scratch.weights.data());
+  scan_kernels().exp_weights(logits.data(), static_cast<int64_t>(logits.size()), scale,
+                             scratch.weights.data());
   std::array<uint64_t, kBuckets> part{};
   std::array<float, kBuckets> lowest;
   lowest.fill(scale.max_logit);
@@ -109,7 +67,7 @@ void cut_by_buckets(uint64_t needed, ProcessedRow* row, SamplerScratch& scratch)
     lowest[bucket] = std::min(lowest[bucket], logits[index]);
   }
   std::array<uint64_t, kBuckets> sums{};
-  for_each_part(row->logits, part, [&sums](const std::array<uint64_t, kBuckets>& other) {
+  for_each_part(row->scan.logits(), part, [&sums](const std::array<uint64_t, kBuckets>& other) {
     for (size_t bucket = 0; bucket < kBuckets; ++bucket) sums[bucket] += other[bucket];
   });
   size_t last = 0;
@@ -119,15 +77,16 @@ void cut_by_buckets(uint64_t needed, ProcessedRow* row, SamplerScratch& scratch)
     reach = std::min(reach, lowest[last]);
   }
   std::vector<RankedToken>& kept = scratch.kept;
-  collect(*row, reach, scratch.ids, kept);
+  FORERUN_RETURN_IF_ERROR(row->scan.at_least(reach, scratch.ids, kept));
   // What lies above the last bucket is kept; of that one, what is still needed.
   scratch.ranked.clear();
   for (const RankedToken& token : kept) {
     if (bucket_of(token.logit) == last) scratch.ranked.push_back(token);
   }
-  std::vector<RankedToken>& edge = of_all_parts(row->logits, scratch.ranked, scratch.merged);
+  std::vector<RankedToken>& edge = of_all_parts(row->scan.logits(), scratch.ranked, scratch.merged);
   const RankedToken end = last_of(std::span(edge).first(shortest_prefix(edge, scale, needed)));
   std::erase_if(kept, [&](const RankedToken& token) { return ranks_before(end, token); });
+  return {};
 }
 
 uint64_t needed_weight(float top_p, uint64_t total) {
@@ -145,11 +104,10 @@ void keep_prefix(size_t length, std::vector<RankedToken>& all, std::vector<Ranke
 }
 
 // Top-k, and top-p over what it leaves.
-void apply_top_k(const SamplingParams& params, ProcessedRow* row, SamplerScratch& scratch) {
+Status apply_top_k(const SamplingParams& params, ProcessedRow* row, SamplerScratch& scratch) {
   std::vector<RankedToken>& kept = scratch.kept;
-  best_of_part(row->logits, row->lane_max, row->part_best.logit, params.top_k, false, scratch.ids,
-               kept);
-  std::vector<RankedToken>& all = of_all_parts(row->logits, kept, scratch.merged);
+  FORERUN_RETURN_IF_ERROR(row->scan.best_tokens(params.top_k, scratch.ids, kept));
+  std::vector<RankedToken>& all = of_all_parts(row->scan.logits(), kept, scratch.merged);
   keep_best(all, params.top_k, false);
   size_t length = all.size();
   if (params.top_p < 1.0f) {
@@ -158,26 +116,24 @@ void apply_top_k(const SamplingParams& params, ProcessedRow* row, SamplerScratch
     length = shortest_prefix(all, row->scale, needed_weight(params.top_p, total));
   }
   keep_prefix(length, all, kept);
+  return {};
 }
 
-void apply_top_p(float top_p, ProcessedRow* row, SamplerScratch& scratch) {
-  constexpr int32_t kMostRowsNeed = 256;
+Status apply_top_p(float top_p, ProcessedRow* row, SamplerScratch& scratch) {
   std::vector<RankedToken>& kept = scratch.kept;
-  const uint64_t needed =
-      needed_weight(top_p, sum_of_parts(row->logits, weight_of_part(*row, nullptr)));
-  best_of_part(row->logits, row->lane_max, row->part_best.logit, kMostRowsNeed, false, scratch.ids,
-               kept);
-  std::vector<RankedToken>& all = of_all_parts(row->logits, kept, scratch.merged);
-  keep_best(all, kMostRowsNeed, false);
+  uint64_t part = 0;
+  FORERUN_RETURN_IF_ERROR(row->scan.weight_sum(row->scale, &part));
+  const uint64_t needed = needed_weight(top_p, sum_of_parts(row->scan.logits(), part));
+  FORERUN_RETURN_IF_ERROR(row->scan.best_tokens(kTopPTokens, scratch.ids, kept));
+  std::vector<RankedToken>& all = of_all_parts(row->scan.logits(), kept, scratch.merged);
+  keep_best(all, kTopPTokens, false);
   const size_t length = shortest_prefix(all, row->scale, needed);
-  if (length > 0) {
-    keep_prefix(length, all, kept);
-  } else {
-    cut_by_buckets(needed, row, scratch);
-  }
+  if (length == 0) return cut_by_buckets(needed, row, scratch);
+  keep_prefix(length, all, kept);
+  return {};
 }
 
-void apply_min_p(float min_p, bool after_others, ProcessedRow* row, SamplerScratch& scratch) {
+Status apply_min_p(float min_p, bool after_others, ProcessedRow* row, SamplerScratch& scratch) {
   std::vector<RankedToken>& kept = scratch.kept;
   const auto lowest_score = static_cast<float>(std::log(static_cast<double>(min_p)));
   const ScoreScale scale = row->scale;
@@ -186,52 +142,32 @@ void apply_min_p(float min_p, bool after_others, ProcessedRow* row, SamplerScrat
     const float depth = -lowest_score / scale.inv_temperature;
     const float reach =
         scale.max_logit - depth * 1.001f - 1e-3f * (1.0f + std::abs(scale.max_logit));
-    collect(*row, reach, scratch.ids, kept);
+    FORERUN_RETURN_IF_ERROR(row->scan.at_least(reach, scratch.ids, kept));
   }
   std::erase_if(
       kept, [&](const RankedToken& token) { return row->score_of(token.logit) < lowest_score; });
+  return {};
 }
 
 }  // namespace
 
-void keep_best(std::vector<RankedToken>& tokens, int32_t limit, bool sorted) {
-  if (static_cast<size_t>(limit) < tokens.size()) {
-    std::nth_element(tokens.begin(), tokens.begin() + limit, tokens.end(), ranks_before);
-    tokens.resize(static_cast<size_t>(limit));
-  }
-  if (sorted) std::sort(tokens.begin(), tokens.end(), ranks_before);
-}
-
-void best_of_part(const RowLogits& logits, std::span<const float> lane_max, float part_max,
-                  int32_t limit, bool sorted, std::vector<int32_t>& ids,
-                  std::vector<RankedToken>& out) {
-  out.clear();
-  if (!(part_max >= kLowest)) return;  // all masked, or no token at all
-  ids.resize(logits.values.size());
-  const int32_t found =
-      scan_kernels().collect(logits.values.data(), static_cast<int64_t>(logits.values.size()),
-                             lane_max.data(), reach_of(lane_max, part_max, limit), ids.data());
-  for (int32_t index = 0; index < found; ++index) {
-    const TokenId token = logits.first_token + ids[static_cast<size_t>(index)];
-    out.push_back({logits.at(token), token});
-  }
-  keep_best(out, limit, sorted);
-}
-
-void apply_filters(const SamplingParams& params, SamplerScratch& scratch, ProcessedRow* row) {
-  const bool top_k = params.top_k > 0 && params.top_k < row->logits.vocab;
+Status apply_filters(const SamplingParams& params, SamplerScratch& scratch, ProcessedRow* row) {
+  const int32_t vocab = row->scan.logits().vocab;
+  if (!filters(params, vocab)) return {};
+  const bool top_k = filters_top_k(params, vocab);
   const bool top_p = params.top_p < 1.0f;
-  const bool min_p = params.min_p > 0.0f;
-  if (!top_k && !top_p && !min_p) return;
   if (top_k) {
-    apply_top_k(params, row, scratch);
+    FORERUN_RETURN_IF_ERROR(apply_top_k(params, row, scratch));
   } else if (top_p) {
-    apply_top_p(params.top_p, row, scratch);
+    FORERUN_RETURN_IF_ERROR(apply_top_p(params.top_p, row, scratch));
   }
-  if (min_p) apply_min_p(params.min_p, top_k || top_p, row, scratch);
+  if (params.min_p > 0.0f) {
+    FORERUN_RETURN_IF_ERROR(apply_min_p(params.min_p, top_k || top_p, row, scratch));
+  }
   row->filtered = true;
   row->kept = scratch.kept;
   if (!row->kept.empty()) row->last_kept = last_of(row->kept);
+  return {};
 }
 
 }  // namespace forerun

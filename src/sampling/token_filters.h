@@ -12,16 +12,19 @@
 
 namespace forerun {
 
-// Fills `row`'s kept tokens where `params` filters anything. The row is complete otherwise.
-void apply_filters(const SamplingParams& params, SamplerScratch& scratch, ProcessedRow* row);
+// How many tokens top-p looks at before it sums whole rows by score: most rows need fewer.
+inline constexpr int32_t kTopPTokens = 256;
 
-// The `limit` best tokens of the part that are not masked (fewer where there are fewer), best first
-// if `sorted`. `part_max` is its largest logit, `lane_max` as of scan.h.
-void best_of_part(const RowLogits& logits, std::span<const float> lane_max, float part_max,
-                  int32_t limit, bool sorted, std::vector<int32_t>& ids,
-                  std::vector<RankedToken>& out);
+// Whether top-k, or anything, filters a row of `vocab` tokens that is not greedy.
+inline bool filters_top_k(const SamplingParams& params, int32_t vocab) {
+  return params.top_k > 0 && params.top_k < vocab;
+}
+inline bool filters(const SamplingParams& params, int32_t vocab) {
+  return filters_top_k(params, vocab) || params.top_p < 1.0f || params.min_p > 0.0f;
+}
 
-// Leaves the `limit` best of `tokens`, best first if `sorted`.
-void keep_best(std::vector<RankedToken>& tokens, int32_t limit, bool sorted);
+// Fills `row`'s kept tokens where `params` filters anything. The row is complete otherwise. Fails
+// as RowScan::read.
+Status apply_filters(const SamplingParams& params, SamplerScratch& scratch, ProcessedRow* row);
 
 }  // namespace forerun

@@ -15,6 +15,7 @@
 
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
+#include "kernels/row_digest/row_digest_cuda.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
 
@@ -72,6 +73,8 @@ Status check_kernels_take(const ModelConfig& config) {
   return {};
 }
 
+bool wants_logits(const StepRow& row) { return row.wants_logits; }
+
 }  // namespace
 
 DecoderCuda::DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options)
@@ -99,11 +102,12 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
       check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
 
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
-  decoder->num_tokens_ = live_vocab;
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));
   FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));
-  FORERUN_RETURN_IF_ERROR(decoder->reserve_logits(64));
+  const bool sums_known = options.devices.size() == 1 || decoder->maxima_;
+  decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
+  FORERUN_RETURN_IF_ERROR(decoder->logits_->start(1, {}));  // page-locked memory takes its time
   return decoder;
 }
 
@@ -119,6 +123,16 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
     FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = most_pass_rows_,
                                                                   .width = config_.hidden_size,
                                                                   .shared_gpus = shares_gpus}));
+  }
+  // Parts that wait for each other on one GPU may leave none of them room.
+  if (degree > 1 && !shares_gpus) {
+    FORERUN_ASSIGN_OR_RETURN(maxima_,
+                             PeerGroup::create(devices_, row_maxima_group(most_pass_rows_)));
+  }
+  uint32_t ranks_with_head = 0;
+  for (size_t rank = 0; rank < degree; ++rank) {
+    const bool has_head = shard_layout_cuda(config_, plan.devices[rank]).has_head();
+    ranks_with_head |= (has_head ? 1u : 0u) << rank;
   }
   FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
   shards_.resize(degree);
@@ -138,6 +152,8 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                  .kv_blocks = kv_blocks_,
                                  .step = pinned_step_.data(),
                                  .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,
+                                 .maxima = maxima_ ? &maxima_->rank(team.rank()) : nullptr,
+                                 .ranks_with_head = ranks_with_head,
                                  .shares_gpu = shares_gpus};
     statuses[rank] = guarded([&]() -> Status {
       FORERUN_ASSIGN_OR_RETURN(shards_[rank], ShardCuda::load(checkpoint, shard, progress));
@@ -159,21 +175,6 @@ int64_t DecoderCuda::kv_block_bytes() const {
   int64_t bytes = 0;
   for (const auto& shard : shards_) bytes += shard->kv_block_bytes();
   return bytes;
-}
-
-int64_t DecoderCuda::logits_stride() const {
-  return (num_tokens_ + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
-}
-
-Status DecoderCuda::reserve_logits(int64_t rows) {
-  if (rows <= logits_capacity_) return {};
-  const int64_t capacity = std::max(rows, 2 * logits_capacity_);
-  const auto bytes = static_cast<size_t>(capacity * logits_stride()) * sizeof(float);
-  FORERUN_ASSIGN_OR_RETURN(PinnedBuffer larger,
-                           PinnedBuffer::allocate(bytes, "logits on the host"));
-  logits_ = std::move(larger);
-  logits_capacity_ = capacity;
-  return {};
 }
 
 Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work) {
@@ -206,13 +207,17 @@ Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit) {
   if (!peers_) return ran;
   const Status met = peers_->check();
   if (ran.ok() && met.ok()) return {};
-  const Status usable = peers_->reset();  // fails where CUDA itself does, which `ran` then tells of
+  Status usable = peers_->reset();  // fails where CUDA itself does, which `ran` then tells of
+  if (usable.ok() && maxima_) usable = maxima_->reset();
   if (!ran.ok()) return ran;
   return met.ok() ? usable : met;
 }
 
 Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row) {
-  block_.build(step, begin, end, shape_, rope_);
+  const auto wanted = std::count_if(step.rows.begin() + static_cast<ptrdiff_t>(begin),
+                                    step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
+  const HostLogits logits = logits_->of_pass(first_logits_row, wanted);
+  block_.build(step, begin, end, logits.queries, shape_, rope_);
   if (block_.bytes().size() > pinned_step_.bytes()) {
     return {StatusCode::kResourceExhausted,
             "a step of " + std::to_string(end - begin) + " rows needs " +
@@ -224,9 +229,6 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                         .wanted = pass_bucket(block_.num_wanted()),
                         .mode = block_.mode(),
                         .long_contexts = block_.long_contexts()};
-  const HostLogits logits{.rows = logits_.as<float>() + first_logits_row * logits_stride(),
-                          .stride = logits_stride(),
-                          .num_rows = block_.num_wanted()};
   if (!std::all_of(shards_.begin(), shards_.end(),
                    [&](const auto& shard) { return shard->is_prepared(key); })) {
     FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
@@ -234,11 +236,10 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   return run_all([&](ShardCuda& shard) { return shard.launch(key, logits); });
 }
 
-Status DecoderCuda::forward(const Step& step) {
+Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries) {
   FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks_));
-  logits_rows_ = std::count_if(step.rows.begin(), step.rows.end(),
-                               [](const StepRow& row) { return row.wants_logits; });
-  FORERUN_RETURN_IF_ERROR(reserve_logits(logits_rows_));
+  const auto wanted = std::count_if(step.rows.begin(), step.rows.end(), wants_logits);
+  FORERUN_RETURN_IF_ERROR(logits_->start(wanted, queries));
   const GpusInUse in_use(devices_);
   int64_t first_logits_row = 0;
   const auto most_rows = static_cast<size_t>(most_pass_rows_);
@@ -247,11 +248,16 @@ Status DecoderCuda::forward(const Step& step) {
     FORERUN_RETURN_IF_ERROR(run_pass(step, begin, end, first_logits_row));
     first_logits_row += block_.num_wanted();
   }
+  std::vector<ShardCuda*> heads;
+  for (const auto& shard : shards_) {
+    if (shard->layout().has_head()) heads.push_back(shard.get());
+  }
+  logits_->finish(std::move(heads));
   return {};
 }
 
 LogitsPart DecoderCuda::logits(int32_t /*rank*/) const {
-  return {.values = {logits_.as<float>(), {logits_rows_, num_tokens_}, logits_stride()}};
+  return {.values = logits_->rows(), .distant = logits_.get()};
 }
 
 Status DecoderCuda::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {

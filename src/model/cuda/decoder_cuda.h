@@ -17,6 +17,7 @@
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
 #include "model/cuda/step_block_cuda.h"
+#include "model/cuda/step_logits_cuda.h"
 #include "model/decoder.h"
 #include "model/shard_plan.h"
 
@@ -30,8 +31,9 @@ class DecoderCuda : public Decoder {
   const ModelConfig& config() const override { return config_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
   int64_t kv_block_bytes() const override;  // on all GPUs together
-  Status forward(const Step& step) override;
-  // One part, whatever the number of GPUs: whole rows, in host memory.
+  Status forward(const Step& step) override { return forward_digested(step, {}); }
+  Status forward_digested(const Step& step, std::span<const RowQuery> queries) override;
+  // One part, whatever the number of GPUs: whole rows.
   LogitsPart logits(int32_t rank) const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
@@ -51,24 +53,20 @@ class DecoderCuda : public Decoder {
   // Submits a pass on every GPU and waits for all of them. A failure of one ends the others'
   // waiting, and the group is usable again afterwards.
   Status run_all(const std::function<Status(ShardCuda&)>& submit);
-  int64_t logits_stride() const;
-  Status reserve_logits(int64_t rows);
 
   ModelConfig config_;
   std::vector<int32_t> devices_;  // by rank
   int64_t kv_blocks_;
-  int64_t num_tokens_ = 0;  // that logits are computed of
   int32_t most_pass_rows_ = kMostPassRows;
   RopeTable rope_;
   StepShapeCuda shape_;  // that fits all shards
   StepBlockCuda block_;
   PinnedBuffer pinned_step_;
   std::optional<PeerGroup> peers_;                  // of several GPUs
+  std::optional<PeerGroup> maxima_;                 // and for the digests of their logits
   std::unique_ptr<CpuDevice> threads_;              // one a GPU
   std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
-  PinnedBuffer logits_;                             // f32 [rows][logits_stride()]
-  int64_t logits_rows_ = 0;
-  int64_t logits_capacity_ = 0;
+  std::unique_ptr<StepLogitsCuda> logits_;
 };
 
 }  // namespace forerun::cuda

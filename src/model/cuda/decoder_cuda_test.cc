@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,6 +17,8 @@
 #include "model/decoder_checks_test.h"
 #include "model/shard_plan.h"
 #include "model/testing.h"
+#include "sampling/row_query.h"
+#include "sampling/sampler.h"
 
 namespace forerun {
 namespace {
@@ -149,6 +152,68 @@ TEST_P(DecoderCuda, TreesAndCommits) {
 
 TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
   expect_unwanted_rows_and_companions(*decoder_, tokens_, /*first_block=*/20);
+}
+
+// Rows that want logits, of which a Step's last pass (of 256) has digests.
+TEST_P(DecoderCuda, DigestsStandForTheLogits) {
+  for (const int32_t count : {1, 9, 300}) {
+    const std::vector<int32_t> table = blocks();
+    Step step;
+    step.sequences.push_back({table.data()});
+    SequenceDriver::add_prefix_rows(step, 0, std::span(tokens_).first(static_cast<size_t>(count)),
+                                    0, true);
+    ASSERT_TRUE(decoder_->forward(step).ok());
+    const std::vector<float> expected = copy_logits(*decoder_);
+    ASSERT_EQ(decoder_->logits(0).values.dim(0), count);
+    std::vector<SamplingParams> params(static_cast<size_t>(count));
+    std::vector<RowContext> contexts(params.size());
+    std::vector<RowQuery> queries;
+    for (size_t row = 0; row < params.size(); ++row) {
+      params[row].temperature = row % 4 == 0 ? 0.0f : 0.7f;
+      params[row].seed = row + 3;
+      if (row % 5 == 1) params[row].top_k = 7;
+      if (row % 7 == 2) params[row].top_p = 0.8f;
+      if (row % 6 == 3) params[row].logprobs = 3;
+      contexts[row].params = &params[row];
+      contexts[row].position = static_cast<int32_t>(row) + 1;
+      queries.push_back(sample_query(contexts[row], kVocab));
+      if (row % 8 == 7) queries.back().kinds = RowQuery::kLogits;
+    }
+    const Status ran = decoder_->forward_digested(step, queries);
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    const LogitsPart part = decoder_->logits(0);
+    ASSERT_NE(part.distant, nullptr);
+    SamplerScratch scratch;
+    int digested = 0;
+    for (int32_t row = 0; row < count; ++row) {
+      const RowContext& context = contexts[static_cast<size_t>(row)];
+      const float* const whole = expected.data() + static_cast<size_t>(row) * kVocab;
+      RowLogits distant(std::span(part.values.row(row), size_t{kVocab}));
+      distant.distant = part.distant;
+      distant.distant_row = row;
+      digested += distant.digested().digest != nullptr ? 1 : 0;
+      SampledToken found, drawn;
+      std::vector<Candidate> found_others, others;
+      ASSERT_TRUE(sample_token(distant, context, scratch, &found, &found_others).ok());
+      ASSERT_TRUE(
+          sample_token(std::span(whole, size_t{kVocab}), context, scratch, &drawn, &others).ok());
+      EXPECT_EQ(found.token, drawn.token) << row;
+      EXPECT_EQ(found.logprob, drawn.logprob) << row;
+      ASSERT_EQ(found_others.size(), others.size()) << row;
+      for (size_t i = 0; i < others.size(); ++i) {
+        EXPECT_EQ(found_others[i].token, others[i].token) << row;
+        EXPECT_EQ(found_others[i].logprob, others[i].logprob) << row;
+      }
+      ASSERT_TRUE(distant.fetch().ok());
+      EXPECT_TRUE(std::equal(whole, whole + kVocab, part.values.row(row))) << row;
+    }
+    const int32_t last_pass = count % 256;
+    if (std::set<int32_t>(devices_.begin(), devices_.end()).size() == devices_.size()) {
+      EXPECT_EQ(digested, last_pass - last_pass / 8) << count;
+    } else {
+      EXPECT_GT(digested, 0) << count;  // passes are shorter, and no sums are known
+    }
+  }
 }
 
 TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {

@@ -6,6 +6,7 @@
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
+#include "kernels/row_digest/row_digest_cuda.h"
 
 namespace forerun::cuda {
 
@@ -31,6 +32,7 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_RETURN_IF_ERROR(prepare_attention_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_rope_append_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_row_digest_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
   std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
   FORERUN_ASSIGN_OR_RETURN(shard->weights_,
@@ -90,6 +92,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   }
   // The stream of the passes does not wait for the default one.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");
+  FORERUN_ASSIGN_OR_RETURN(
+      digests_, PinnedBuffer::allocate(kMostPassRows * sizeof(RowDigest), "digests of logits"));
   FORERUN_ASSIGN_OR_RETURN(failed_, PinnedBuffer::allocate(sizeof(uint32_t), "a failure's flag"));
   *failed_.as<uint32_t>() = 0;
   return {};
@@ -111,15 +115,35 @@ Status ShardCuda::prepare(const PassKeyCuda& key) {
 Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits) {
   last_graph_ = &graphs_.at(key);
   FORERUN_RETURN_IF_ERROR(last_graph_->launch(stream_));
-  if (logits.num_rows == 0 || !layout_.has_head()) return {};
+  if (!layout_.has_head()) return {};
+  const auto whole = [](const RowQuery& query) { return query.kinds == RowQuery::kLogits; };
+  const auto begin = logits.queries.begin();
+  const auto end = logits.queries.end();
+  for (auto next = begin; next != end;) {
+    // Neighbours in one copy.
+    const auto first = std::find_if(next, end, whole);
+    next = std::find_if_not(first, end, whole);
+    if (first == next) continue;
+    FORERUN_RETURN_IF_ERROR(copy_logits(
+        first - begin, next - first, logits.rows + (first - begin) * logits.stride, logits.stride));
+  }
+  return {};
+}
+
+Status ShardCuda::copy_logits(int64_t first, int64_t count, float* rows, int64_t stride) {
   const auto bytes = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
   FORERUN_CUDA_RETURN_IF_ERROR(
-      cudaMemcpy2DAsync(logits.rows + layout_.part.vocab.begin, bytes(logits.stride),
-                        logits_.data(), bytes(layout_.logits_stride()), bytes(layout_.num_tokens),
-                        static_cast<size_t>(logits.num_rows), cudaMemcpyDeviceToHost,
-                        stream_.get()),
+      cudaMemcpy2DAsync(rows + layout_.part.vocab.begin, bytes(stride),
+                        logits_.as<float>() + first * layout_.logits_stride(),
+                        bytes(layout_.logits_stride()), bytes(layout_.num_tokens),
+                        static_cast<size_t>(count), cudaMemcpyDeviceToHost, stream_.get()),
       "copying logits");
   return {};
+}
+
+Status ShardCuda::fetch_logits(int32_t pass_row, float* row) {
+  FORERUN_RETURN_IF_ERROR(copy_logits(pass_row, 1, row, layout_.logits_stride()));
+  return stream_.synchronize();
 }
 
 Status ShardCuda::finish() {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "checkpoint/checkpoint.h"
@@ -17,6 +18,7 @@
 #include "device/cuda/peer_mailboxes.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
+#include "kernels/row_digest/row_digest.h"
 #include "model/cuda/decoder_weights_cuda.h"
 #include "model/cuda/shard_layout_cuda.h"
 #include "model/cuda/step_block_cuda.h"
@@ -41,17 +43,21 @@ struct ShardCudaOptions {
   int64_t kv_blocks = 0;
   const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
   const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
+  // Likewise, for the largest logits of rows, and the ranks that have tokens, a bit each; null:
+  // digests measure weights from the part's own.
+  const PeerMailboxes* maxima = nullptr;
+  uint32_t ranks_with_head = 0;
   // Another part is on the same GPU: a kernel that waits for the other part's may not let its
   // successors in, nor ask for more than half of a multiprocessor, which would leave those no room.
   bool shares_gpu = false;
 };
 
-// Where a pass leaves the logits of its rows that want them: f32 [rows][stride], page-locked; every
-// shard writes its own tokens' columns.
+// Where a pass leaves the logits of its rows that want them, whole: f32 [queries.size()][stride],
+// page-locked; every shard writes its own tokens' columns. Only rows that are asked for whole come.
 struct HostLogits {
   float* rows = nullptr;
   int64_t stride = 0;
-  int32_t num_rows = 0;
+  std::span<const RowQuery> queries;
 };
 
 class ShardCuda {
@@ -77,6 +83,10 @@ class ShardCuda {
   Status finish();
   // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
   const float* device_logits() const { return logits_.as<float>(); }
+  // Of a row of the last pass, of this shard's tokens: the digest, where one was asked for; and a
+  // copy of the logits into their columns of `row`, page-locked, which it waits for.
+  const RowDigest& digest(int32_t pass_row) const { return digests_.as<RowDigest>()[pass_row]; }
+  Status fetch_logits(int32_t pass_row, float* row);
 
   // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
   Status move_kv(std::span<const KvMoveCuda> moves);
@@ -94,8 +104,13 @@ class ShardCuda {
         shares_gpu_(options.shares_gpu),
         pinned_step_(options.step),
         peers_(options.peers),
+        ranks_with_head_(options.ranks_with_head),
         layout_(shard_layout_cuda(config, options.part)),
         stream_(std::move(stream)) {
+    if (options.maxima != nullptr) {
+      maxima_ = *options.maxima;
+      maxima_->fault = peers_->fault;  // one word ends all waiting
+    }
     if (options.shares_gpu) edit_ = one_kernel_at_a_time;
   }
   Status allocate(int64_t kv_blocks);
@@ -104,6 +119,8 @@ class ShardCuda {
   Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
   Status submit_attention(size_t layer_idx, const PassKeyCuda& key);
   Status submit_head(const PassKeyCuda& key);
+  // Submits the copy of some rows of logits into their columns of `rows`.
+  Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
   PagedKvCuda layer_kv(size_t layer_idx) const;
   // The norm with this weight (f32 [hidden]): of what is written to `hidden_`, and as it is read.
   NormOutputCuda norm_of_hidden(const DeviceBuffer& weight) const;
@@ -114,6 +131,8 @@ class ShardCuda {
   bool shares_gpu_;
   const std::byte* pinned_step_;
   const PeerMailboxes* peers_;
+  std::optional<PeerMailboxes> maxima_;
+  uint32_t ranks_with_head_;
   const ShardLayoutCuda layout_;
   Stream stream_;
   DecoderWeightsCuda weights_;
@@ -129,8 +148,9 @@ class ShardCuda {
   // norm after `hidden_` is made of (rms_norm_cuda.h).
   DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
   DeviceBuffer partials_, arrivals_;
-  DeviceBuffer logits_;  // f32 [kMostPassRows][layout_.logits_stride()]
-  PinnedBuffer failed_;  // a word that kernels set
+  DeviceBuffer logits_;   // f32 [kMostPassRows][layout_.logits_stride()]
+  PinnedBuffer digests_;  // RowDigest [kMostPassRows]
+  PinnedBuffer failed_;   // a word that kernels set
 };
 
 // Of a GPU, beside weights, cache and what a step's widths ask for: partial results of attention.

@@ -1,6 +1,7 @@
 // A pass as a GPU's stream sees it: which kernels, in which order. Captured once a PassKeyCuda.
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
+#include "kernels/row_digest/row_digest_cuda.h"
 #include "model/cuda/shard_cuda.h"
 
 namespace forerun::cuda {
@@ -140,16 +141,29 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
 }
 
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
-  return linear_cuda(weights_.head,
-                     {.input = scaled_.as<__nv_bfloat16>(),
-                      .input_stride = config_.hidden_size,
-                      .row_index = reinterpret_cast<const int32_t*>(
-                          step_.data() + offsetof(StepHeaderCuda, wanted)),
-                      .output_f32 = logits_.as<float>(),
-                      .output_stride = layout_.logits_stride(),
-                      .rows = key.wanted,
-                      .norm = normed()},
-                     stream_.get());
+  FORERUN_RETURN_IF_ERROR(linear_cuda(weights_.head,
+                                      {.input = scaled_.as<__nv_bfloat16>(),
+                                       .input_stride = config_.hidden_size,
+                                       .row_index = reinterpret_cast<const int32_t*>(
+                                           step_.data() + offsetof(StepHeaderCuda, wanted)),
+                                       .output_f32 = logits_.as<float>(),
+                                       .output_stride = layout_.logits_stride(),
+                                       .rows = key.wanted,
+                                       .norm = normed()},
+                                      stream_.get()));
+  return row_digest_cuda(
+      {.logits = logits_.as<float>(),
+       .stride = layout_.logits_stride(),
+       .tokens = static_cast<int32_t>(layout_.num_tokens),
+       .first_token = static_cast<int32_t>(layout_.part.vocab.begin),
+       .step = step_.data(),
+       .offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, queries_offset)),
+       .count_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, num_wanted)),
+       .digests = digests_.as<RowDigest>(),
+       .rows = key.wanted,
+       .peers = maxima_ ? &*maxima_ : nullptr,
+       .senders = ranks_with_head_},
+      stream_.get());
 }
 
 }  // namespace forerun::cuda

@@ -35,7 +35,8 @@ class Writer {
 
 }  // namespace
 
-void StepBlockCuda::build(const Step& step, size_t begin, size_t end, const StepShapeCuda& shape,
+void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
+                          std::span<const RowQuery> queries, const StepShapeCuda& shape,
                           RopeTable& rope) {
   rows_.clear();
   num_wanted_ = 0;
@@ -83,6 +84,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end, const Step
     std::copy_n(rope.sines(rows_[i].position), half, angles + i * angles_of_row + half);
   }
   header.num_wanted = num_wanted_;
+  header.queries_offset = writer.append(queries.first(static_cast<size_t>(num_wanted_)));
   header.bytes = static_cast<int32_t>(bytes_.size());
   std::memcpy(bytes_.data(), &header, sizeof(header));
 }

@@ -11,6 +11,7 @@
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/attention/attention_plan_cuda.h"
 #include "kernels/rope/rope.h"
+#include "kernels/row_digest/row_digest.h"
 #include "step/step.h"
 
 namespace forerun::cuda {
@@ -23,7 +24,8 @@ struct alignas(16) StepHeaderCuda {
   AttentionStepCuda attention;
   int32_t bytes = 0;  // of the whole block, a multiple of 16
   int32_t num_wanted = 0;
-  int32_t unused[2] = {};
+  int32_t queries_offset = 0;  // [num_wanted] RowQuery
+  int32_t unused = 0;
   int32_t tokens[kMostPassRows] = {};
   int32_t wanted[kMostPassRows] = {};  // rows that want logits, ascending
 };
@@ -40,9 +42,10 @@ struct StepShapeCuda {
 // Reusable: keeps its memory.
 class StepBlockCuda {
  public:
-  // Rows [begin, end) of `step`, at most kMostPassRows. `rope` is prepared for their positions.
-  void build(const Step& step, size_t begin, size_t end, const StepShapeCuda& shape,
-             RopeTable& rope);
+  // Rows [begin, end) of `step`, at most kMostPassRows. `queries`: of those that want logits, as
+  // many or more. `rope` is prepared for their positions.
+  void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,
+             const StepShapeCuda& shape, RopeTable& rope);
 
   int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
   int32_t num_wanted() const { return num_wanted_; }

@@ -1,0 +1,363 @@
+// A GPU's digests: exact where they must be, and never without what the host's sampler draws.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/noise.h"
+#include "device/cuda/cuda_devices.h"
+#include "device/cuda/peer_group.h"
+#include "kernels/row_digest/row_digest_cuda_rig_test.h"
+#include "sampling/sampler.h"
+
+namespace forerun {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+enum class Pattern { kNormal, kPeaked, kSteps, kFlat, kMasked, kOneToken, kAllMasked, kWide };
+constexpr Pattern kPatterns[] = {Pattern::kNormal, Pattern::kPeaked,   Pattern::kSteps,
+                                 Pattern::kFlat,   Pattern::kMasked,   Pattern::kOneToken,
+                                 Pattern::kWide,   Pattern::kAllMasked};
+
+std::vector<float> row_of(Pattern pattern, int32_t vocab, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0.0f, pattern == Pattern::kWide ? 3000.0f : 2.5f);
+  std::vector<float> row(static_cast<size_t>(vocab));
+  for (float& logit : row) {
+    logit = normal(rng);
+    if (pattern == Pattern::kSteps) logit = std::round(logit * 4.0f) / 4.0f;  // -0 among them
+    if (pattern == Pattern::kFlat) logit = 1.5f;
+    if (pattern == Pattern::kMasked && rng() % 3 != 0) logit = -kInfinity;
+    if (pattern == Pattern::kOneToken || pattern == Pattern::kAllMasked) logit = -kInfinity;
+  }
+  if (pattern == Pattern::kPeaked) {
+    for (int peak = 0; peak < 6; ++peak)
+      row[rng() % row.size()] = 14.0f + 0.5f * static_cast<float>(peak % 3);
+  }
+  if (pattern == Pattern::kOneToken) row[rng() % row.size()] = -7.0f;
+  return row;
+}
+
+struct Row {
+  std::vector<float> logits;  // of the part
+  std::string what;
+};
+
+// What the host says of the part that a digest is of.
+void check(const Row& row, int32_t first_token, const RowQuery& query, const RowDigest& digest) {
+  RowDigest expected;
+  row_digest_ref(row.logits, first_token, query, nullptr, &expected);
+  ASSERT_EQ(digest.bad, expected.bad) << row.what;
+  if (expected.bad != 0) return;
+  ASSERT_EQ(digest.best.token, expected.best.token) << row.what;
+  ASSERT_EQ(digest.best.logit, expected.best.logit) << row.what;
+  EXPECT_EQ(digest.has_weights, 1) << row.what;
+  EXPECT_EQ(digest.weight_origin, expected.weight_origin) << row.what;
+  EXPECT_EQ(digest.weights, expected.weights) << row.what;
+  EXPECT_EQ(digest.raw_weights, expected.raw_weights) << row.what;
+  const auto logit_of = [&](int32_t token) {
+    return row.logits[static_cast<size_t>(token - first_token)];
+  };
+
+  ASSERT_LE(digest.num_listed, RowDigest::kMostListed) << row.what;
+  if (digest.num_listed >= 0 && expected.num_listed >= 0) {
+    std::set<int32_t> listed;
+    float lowest = kInfinity;
+    for (int32_t i = 0; i < digest.num_listed; ++i) {
+      const TokenLogit& token = digest.listed[i];
+      ASSERT_GE(token.token, first_token) << row.what;
+      ASSERT_LT(token.token, first_token + static_cast<int32_t>(row.logits.size())) << row.what;
+      EXPECT_EQ(token.logit, logit_of(token.token)) << row.what;
+      EXPECT_TRUE(listed.insert(token.token).second) << row.what << ": twice " << token.token;
+      lowest = std::min(lowest, token.logit);
+    }
+    for (int32_t i = 0; i < expected.num_listed; ++i) {
+      EXPECT_TRUE(listed.contains(expected.listed[i].token)) << row.what;
+    }
+    size_t unmasked = 0;
+    size_t as_good = 0;
+    for (const float logit : row.logits) {
+      unmasked += logit > -kInfinity ? 1 : 0;
+      as_good += logit >= lowest && logit > -kInfinity ? 1 : 0;
+    }
+    EXPECT_EQ(as_good, listed.size()) << row.what;
+    if (digest.lists_all != 0 && query.top > 0) {
+      EXPECT_EQ(unmasked, listed.size()) << row.what;
+    }
+  }
+
+  if ((query.kinds & RowQuery::kNoise) == 0 || expected.best.token < 0) {
+    EXPECT_EQ(digest.num_nominees, 0) << row.what;
+    return;
+  }
+  if (digest.num_nominees < 0) {
+    EXPECT_TRUE(expected.num_nominees < 0 || expected.num_nominees > 2) << row.what;
+    return;
+  }
+  // All that are within half the margin, none beyond twice of it.
+  ASSERT_GT(digest.num_nominees, 0) << row.what;
+  SamplingParams params;
+  params.seed = uint64_t{query.seed_high} << 32 | query.seed_low;
+  double largest = -1e30;
+  const auto sum_of = [&](int32_t token) {
+    const auto bits =
+        noise_bits(params.seed, NoiseStream::kTarget, query.position, static_cast<uint32_t>(token));
+    return (static_cast<double>(logit_of(token)) - static_cast<double>(expected.best.logit)) *
+               static_cast<double>(query.inv_temperature) +
+           static_cast<double>(gumbel_noise(bits));
+  };
+  std::vector<int32_t> tokens;
+  for (size_t index = 0; index < row.logits.size(); ++index) {
+    if (row.logits[index] == -kInfinity) continue;
+    tokens.push_back(first_token + static_cast<int32_t>(index));
+    largest = std::max(largest, sum_of(tokens.back()));
+  }
+  std::set<int32_t> nominated;
+  for (int32_t i = 0; i < digest.num_nominees; ++i) {
+    const TokenLogit& token = digest.nominees[i];
+    nominated.insert(token.token);
+    EXPECT_EQ(token.logit, logit_of(token.token)) << row.what;
+    EXPECT_GE(sum_of(token.token), largest - 2e-4) << row.what;
+  }
+  for (const int32_t token : tokens) {
+    if (sum_of(token) >= largest - 5e-5) {
+      EXPECT_TRUE(nominated.contains(token)) << row.what;
+    }
+  }
+}
+
+RowQuery query_of(uint32_t seed) {
+  RowQuery query;
+  const uint32_t kinds[] = {0, RowQuery::kNoise, RowQuery::kNoise | RowQuery::kRawWeights,
+                            RowQuery::kWeights, RowQuery::kWeights | RowQuery::kRawWeights};
+  query.kinds = kinds[seed % 5];
+  const int32_t tops[] = {0, 1, 7, 128, 256};
+  query.top = tops[seed / 5 % 5];
+  const float temperatures[] = {1.0f, 0.8f, 0.2f, 2.5f, 1e-4f, 1e4f};
+  query.inv_temperature = 1.0f / temperatures[seed / 3 % 6];
+  query.seed_low = 77 + seed;
+  query.seed_high = seed / 2;
+  query.position = static_cast<int32_t>(seed * 31);
+  return query;
+}
+
+class RowDigestCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto devices = cuda::list_devices();
+    ASSERT_TRUE(devices.ok()) << devices.status().message();
+    if (devices->empty()) GTEST_SKIP() << "no GPU";
+    auto stream = cuda::Stream::create();
+    ASSERT_TRUE(stream.ok()) << stream.status().message();
+    stream_ = std::make_unique<cuda::Stream>(std::move(*stream));
+  }
+  // Digests of rows of one width, NaN behind them; `live`: query.vocab, at most the width.
+  void run(const std::vector<Row>& rows, int32_t first_token, int32_t live,
+           std::vector<RowQuery> queries, std::vector<RowDigest>* digests) {
+    const auto tokens = static_cast<int32_t>(rows.front().logits.size());
+    const int64_t stride = (tokens + 31) / 32 * 32;
+    std::vector<float> logits(rows.size() * static_cast<size_t>(stride), NAN);
+    for (size_t index = 0; index < rows.size(); ++index) {
+      std::copy(rows[index].logits.begin(), rows[index].logits.end(),
+                logits.begin() + static_cast<ptrdiff_t>(index) * stride);
+      queries[index].vocab = first_token + live;
+    }
+    auto rig = cuda::RowDigestRigCuda::create(logits, stride, tokens, first_token, queries);
+    ASSERT_TRUE(rig.ok()) << rig.status().message();
+    const Status submitted = cuda::row_digest_cuda(rig->call(), stream_->get());
+    ASSERT_TRUE(submitted.ok()) << submitted.message();
+    const Status ran = stream_->synchronize();
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    digests->assign(rig->digests().begin(), rig->digests().end());
+  }
+
+  std::unique_ptr<cuda::Stream> stream_;
+};
+
+TEST_F(RowDigestCuda, EveryKindOfRowAndQuery) {
+  uint32_t seed = 0;
+  for (const int32_t vocab : {1, 3, 31, 96, 1000, 8190, 32001, 128256, 270001}) {
+    for (const int32_t first_token : {0, 32064}) {
+      std::vector<Row> rows;
+      std::vector<RowQuery> queries;
+      for (const Pattern pattern : kPatterns) {
+        for (int repeat = 0; repeat < 3; ++repeat, ++seed) {
+          rows.push_back(
+              {row_of(pattern, vocab, seed), "vocabulary " + std::to_string(vocab) + " pattern " +
+                                                 std::to_string(static_cast<int>(pattern)) +
+                                                 " seed " + std::to_string(seed)});
+          queries.push_back(query_of(seed));
+        }
+      }
+      // The last token may lie past the live vocabulary.
+      const int32_t live = vocab > 3 ? vocab - 1 : vocab;
+      std::vector<RowDigest> digests;
+      ASSERT_NO_FATAL_FAILURE(run(rows, first_token, live, queries, &digests));
+      for (size_t index = 0; index < rows.size(); ++index) {
+        rows[index].logits.resize(static_cast<size_t>(live));
+        ASSERT_NO_FATAL_FAILURE(check(rows[index], first_token, queries[index], digests[index]));
+      }
+    }
+  }
+}
+
+TEST_F(RowDigestCuda, ListsWhatIsAskedForWhereLogitsDiffer) {
+  std::vector<Row> rows;
+  std::vector<RowQuery> queries;
+  for (uint32_t seed = 0; seed < 64; ++seed) {
+    rows.push_back({row_of(seed % 2 == 0 ? Pattern::kNormal : Pattern::kPeaked, 32000, seed), ""});
+    queries.push_back({.kinds = 0, .top = 256});
+  }
+  std::vector<RowDigest> digests;
+  ASSERT_NO_FATAL_FAILURE(run(rows, 0, 32000, queries, &digests));
+  for (const RowDigest& digest : digests) {
+    EXPECT_GE(digest.num_listed, 256);
+    EXPECT_LE(digest.num_listed, 512);
+    EXPECT_EQ(digest.lists_all, 0);
+  }
+}
+
+// A seed for every place that a token may have among threads.
+TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
+  constexpr int32_t kVocab = 128256;
+  constexpr uint32_t kRows = 64;
+  for (uint32_t round = 0; round < 3; ++round) {
+    std::vector<Row> rows;
+    std::vector<RowQuery> queries;
+    const Pattern pattern = kPatterns[round];
+    for (uint32_t index = 0; index < kRows; ++index) {
+      rows.push_back({row_of(pattern, kVocab, round * kRows + index), ""});
+      RowQuery query = query_of(index);
+      query.kinds = RowQuery::kNoise;
+      query.top = 0;
+      query.inv_temperature = 1.0f / (0.5f + 0.05f * static_cast<float>(index));
+      queries.push_back(query);
+    }
+    std::vector<RowDigest> digests;
+    ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &digests));
+    SamplerScratch scratch;
+    std::set<int32_t> drawn;
+    for (uint32_t index = 0; index < kRows; ++index) {
+      SamplingParams params;
+      params.temperature = 0.5f + 0.05f * static_cast<float>(index);
+      params.seed = uint64_t{queries[index].seed_high} << 32 | queries[index].seed_low;
+      RowContext context;
+      context.params = &params;
+      context.position = queries[index].position;
+      SampledToken token;
+      ASSERT_TRUE(sample_token(rows[index].logits, context, scratch, &token, nullptr).ok());
+      drawn.insert(token.token);
+      const RowDigest& digest = digests[index];
+      ASSERT_GT(digest.num_nominees, 0);
+      EXPECT_TRUE(
+          std::any_of(digest.nominees, digest.nominees + digest.num_nominees,
+                      [&](const TokenLogit& nominee) { return nominee.token == token.token; }))
+          << "row " << index;
+    }
+    EXPECT_GT(drawn.size(), 8u);
+  }
+}
+
+// Two GPUs, each with a part of every row, tell each other the rows' largest logits.
+TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
+  const auto devices = cuda::list_devices();
+  ASSERT_TRUE(devices.ok());
+  if (devices->size() < 2 || !(*devices)[0].peer_access[1]) GTEST_SKIP() << "needs two GPUs";
+  constexpr int32_t kCut = 4096;
+  constexpr int32_t kTokens = 9000;
+  constexpr uint32_t kRows = 41;
+  const int gpus[] = {0, 1};
+  auto group = cuda::PeerGroup::create(gpus, cuda::row_maxima_group(kRows));
+  ASSERT_TRUE(group.ok()) << group.status().message();
+  std::vector<Row> rows;
+  std::vector<RowQuery> queries;
+  for (uint32_t seed = 0; seed < kRows; ++seed) {
+    rows.push_back({row_of(kPatterns[seed % 8], kTokens, seed), "row " + std::to_string(seed)});
+    // A part without a token.
+    if (seed % 7 == 3) std::fill_n(rows.back().logits.begin(), kCut, -kInfinity);
+    queries.push_back(query_of(seed));
+    queries.back().vocab = kTokens;
+  }
+  std::vector<RowDigest> parts[2];
+  for (int launch = 0; launch < 3; ++launch) {
+    std::vector<cuda::RowDigestRigCuda> rigs;
+    std::vector<cuda::Stream> streams;
+    for (const int gpu : gpus) {
+      ASSERT_TRUE(cuda::use_device(gpu).ok());
+      const int32_t first = gpu == 0 ? 0 : kCut;
+      const int32_t count = gpu == 0 ? kCut : kTokens - kCut;
+      const int64_t stride = (count + 31) / 32 * 32;
+      std::vector<float> logits(kRows * static_cast<size_t>(stride), NAN);
+      for (size_t row = 0; row < kRows; ++row) {
+        std::copy_n(rows[row].logits.begin() + first, count,
+                    logits.begin() + static_cast<ptrdiff_t>(row) * stride);
+      }
+      auto rig = cuda::RowDigestRigCuda::create(logits, stride, count, first, queries);
+      ASSERT_TRUE(rig.ok()) << rig.status().message();
+      rigs.push_back(std::move(*rig));
+      auto stream = cuda::Stream::create();
+      ASSERT_TRUE(stream.ok());
+      streams.push_back(std::move(*stream));
+    }
+    for (const int gpu : gpus) {
+      ASSERT_TRUE(cuda::use_device(gpu).ok());
+      cuda::RowDigestCallCuda call = rigs[static_cast<size_t>(gpu)].call();
+      call.peers = &group->rank(gpu);
+      call.senders = 3;
+      const Status submitted = cuda::row_digest_cuda(call, streams[static_cast<size_t>(gpu)].get());
+      ASSERT_TRUE(submitted.ok()) << submitted.message();
+    }
+    for (const int gpu : gpus) {
+      ASSERT_TRUE(cuda::use_device(gpu).ok());
+      ASSERT_TRUE(streams[static_cast<size_t>(gpu)].synchronize().ok());
+      const auto digests = rigs[static_cast<size_t>(gpu)].digests();
+      parts[gpu].assign(digests.begin(), digests.end());
+    }
+    const Status met = group->check();
+    ASSERT_TRUE(met.ok()) << met.message();
+  }
+  ASSERT_TRUE(cuda::use_device(0).ok());
+  for (size_t row = 0; row < kRows; ++row) {
+    const RowDigest* const both[] = {&parts[0][row], &parts[1][row]};
+    RowDigest whole;
+    merge_row_digests(both, &whole);
+    RowDigest expected;
+    row_digest_ref(rows[row].logits, 0, queries[row], nullptr, &expected);
+    ASSERT_EQ(whole.best.token, expected.best.token) << rows[row].what;
+    if (expected.best.token < 0) continue;
+    if ((queries[row].kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) == 0) continue;
+    EXPECT_EQ(whole.has_weights, 1) << rows[row].what;
+    EXPECT_EQ(whole.weights, expected.weights) << rows[row].what;
+    EXPECT_EQ(whole.raw_weights, expected.raw_weights) << rows[row].what;
+  }
+}
+
+TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
+  constexpr int32_t kVocab = 5000;
+  std::vector<Row> rows(6);
+  std::vector<RowQuery> queries(rows.size(), {.kinds = RowQuery::kNoise, .top = 4});
+  for (Row& row : rows) row.logits = row_of(Pattern::kNormal, kVocab, 5);
+  rows[0].logits[4999] = NAN;
+  rows[1].logits[0] = kInfinity;
+  rows[2].logits.assign(kVocab, 2.0f);  // more best tokens than a list holds
+  // Not digested: what lies there stays.
+  queries[3].kinds = RowQuery::kLogits;
+  std::vector<RowDigest> digests;
+  ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &digests));
+  EXPECT_EQ(digests[0].bad, 1);
+  EXPECT_EQ(digests[1].bad, 1);
+  EXPECT_EQ(digests[2].bad, 0);
+  EXPECT_EQ(digests[2].num_listed, -1);
+  EXPECT_EQ(digests[2].best.token, 0);
+  EXPECT_GT(digests[2].num_nominees, 0);
+  EXPECT_EQ(digests[4].best.token, digests[5].best.token);
+}
+
+}  // namespace
+}  // namespace forerun

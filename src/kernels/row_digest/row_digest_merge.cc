@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <vector>
+
+#include "kernels/row_digest/row_digest.h"
+
+namespace forerun {
+namespace {
+
+// What every part lists of all its tokens from a logit on, the row lists from the highest of those
+// logits on.
+void merge_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
+  float reach = -std::numeric_limits<float>::infinity();
+  whole->lists_all = 1;
+  for (const RowDigest* part : parts) {
+    if (part->num_listed < 0) {
+      whole->num_listed = -1;
+      whole->lists_all = 0;
+      return;
+    }
+    if (part->lists_all != 0) continue;
+    whole->lists_all = 0;
+    float lowest = std::numeric_limits<float>::infinity();
+    for (int32_t i = 0; i < part->num_listed; ++i) {
+      if (part->listed[i].logit < lowest) lowest = part->listed[i].logit;
+    }
+    if (lowest > reach) reach = lowest;
+  }
+  std::vector<TokenLogit> tokens;
+  for (const RowDigest* part : parts) {
+    std::copy_if(part->listed, part->listed + part->num_listed, std::back_inserter(tokens),
+                 [reach](const TokenLogit& token) { return token.logit >= reach; });
+  }
+  constexpr auto kRoom = static_cast<size_t>(RowDigest::kMostListed);
+  if (tokens.size() > kRoom) {
+    // The best that fit; of equals all or none.
+    const auto last = tokens.begin() + RowDigest::kMostListed;
+    std::nth_element(tokens.begin(), last, tokens.end(),
+                     [](const auto& a, const auto& b) { return a.logit > b.logit; });
+    const float left_out = last->logit;
+    std::erase_if(tokens, [left_out](const auto& token) { return token.logit <= left_out; });
+    whole->lists_all = 0;
+  }
+  whole->num_listed = static_cast<int32_t>(tokens.size());
+  std::copy(tokens.begin(), tokens.end(), whole->listed);
+}
+
+void merge_weights(std::span<const RowDigest* const> parts, RowDigest* whole) {
+  whole->has_weights = 1;
+  whole->weight_origin = whole->best.logit;
+  whole->weights = 0;
+  whole->raw_weights = 0;
+  for (const RowDigest* part : parts) {
+    if (part->best.token < 0) continue;
+    if (part->has_weights == 0 || part->weight_origin != whole->weight_origin) {
+      whole->has_weights = 0;
+    }
+    whole->weights += part->weights;
+    whole->raw_weights += part->raw_weights;
+  }
+}
+
+void merge_nominees(std::span<const RowDigest* const> parts, RowDigest* whole) {
+  for (const RowDigest* part : parts) {
+    if (part->num_nominees < 0 ||
+        whole->num_nominees + part->num_nominees > RowDigest::kMostNominees) {
+      whole->num_nominees = -1;
+      return;
+    }
+    for (int32_t i = 0; i < part->num_nominees; ++i) {
+      whole->nominees[whole->num_nominees++] = part->nominees[i];
+    }
+  }
+}
+
+}  // namespace
+
+void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole) {
+  whole->best = {-std::numeric_limits<float>::infinity(), -1};
+  whole->bad = 0;
+  whole->num_listed = 0;
+  whole->num_nominees = 0;
+  for (const RowDigest* part : parts) {
+    if (part->bad != 0) whole->bad = 1;
+    if (part->best.token >= 0 && (whole->best.token < 0 || part->best.logit > whole->best.logit)) {
+      whole->best = part->best;
+    }
+  }
+  if (whole->bad != 0) return;
+  merge_lists(parts, whole);
+  merge_weights(parts, whole);
+  merge_nominees(parts, whole);
+}
+
+}  // namespace forerun

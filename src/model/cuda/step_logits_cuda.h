@@ -1,0 +1,58 @@
+// The host's end of a Step's logits: rows that are asked for whole come to its page-locked memory
+// with the pass, of the others a digest, and the row itself if somebody needs it after all.
+//
+// A Step's passes overwrite one another's logits on the GPUs: rows of all but the last pass that
+// wants any come whole. So do rows of several GPUs of which sums are asked, where the GPUs do not
+// tell one another the rows' largest logits.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "device/cuda/cuda_memory.h"
+#include "kernels/row_digest/row_digest.h"
+#include "model/cuda/shard_cuda.h"
+
+namespace forerun::cuda {
+
+class StepLogitsCuda : public DistantLogits {
+ public:
+  // `num_tokens` of the vocabulary. `sums_known`: that digests' sums can be added up.
+  StepLogitsCuda(int32_t num_tokens, bool sums_known)
+      : num_tokens_(num_tokens), sums_known_(sums_known) {}
+
+  // Starts a Step of so many rows that want logits, one for each of `queries`; empty: all whole.
+  Status start(int64_t rows, std::span<const RowQuery> queries);
+  // Where the pass that computes rows [first, first + count) leaves them. Valid until the next
+  // start().
+  HostLogits of_pass(int64_t first, int64_t count);
+  // After the last pass, by its shards in the order of their tokens, which must stay as they are
+  // until the next start().
+  void finish(std::vector<ShardCuda*> shards);
+
+  // f32 [rows][tokens]
+  MatrixView<const float> rows() const {
+    return {rows_.as<float>(), {static_cast<int64_t>(queries_.size()), num_tokens_}, stride()};
+  }
+  Digested digest(int32_t logits_row) const override;
+  Status fetch(int32_t logits_row) override;
+
+ private:
+  int64_t stride() const;
+
+  int32_t num_tokens_;
+  bool sums_known_;
+  PinnedBuffer rows_;
+  int64_t capacity_ = 0;
+  std::vector<RowQuery> queries_;
+  int64_t first_of_pass_ = 0;  // of the last pass that wants any
+  std::vector<ShardCuda*> shards_;
+  std::vector<RowDigest> merged_;  // of the last pass, where several shards have tokens
+  std::mutex fetching_;
+  std::vector<bool> fetched_;
+};
+
+}  // namespace forerun::cuda

@@ -1,0 +1,314 @@
+// A row whose logits lie on a device gives what it gives in host memory, bit for bit: every
+// sampling parameter, every function, whole or in parts that the host merges; and only rows whose
+// digest does not suffice are fetched.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/noise.h"
+#include "sampling/row_query.h"
+#include "sampling/sampler.h"
+
+namespace forerun {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+uint32_t random_word(uint64_t seed, uint32_t index) {
+  return noise_bits(seed, NoiseStream::kResidual, 2, index);
+}
+
+std::vector<float> random_logits(int32_t vocab, uint64_t seed, float spread) {
+  std::vector<float> logits;
+  for (int32_t token = 0; token < vocab; ++token) {
+    const float uniform = noise_uniform(random_word(seed, static_cast<uint32_t>(token)));
+    logits.push_back(std::floor(uniform * spread * 8.0f) / 8.0f);  // with ties
+  }
+  if (seed % 3 == 0) {
+    for (size_t token = 0; token < logits.size(); token += 5) logits[token] = -kInfinity;
+  }
+  return logits;
+}
+
+// A device with one row, cut at multiples of 16 where there are several parts.
+class FakeDevice : public DistantLogits {
+ public:
+  // `origins_apart`: every part measures weights from its own best.
+  FakeDevice(const std::vector<float>& logits, const RowQuery& query, int32_t num_parts,
+             bool origins_apart = false)
+      : logits_(logits), query_(query), host_(logits.size(), NAN) {
+    if (query.kinds == RowQuery::kLogits) {
+      host_ = logits_;
+      return;
+    }
+    const auto vocab = static_cast<int32_t>(logits.size());
+    float origin = -kInfinity;  // where weights of all parts are measured from
+    for (const float logit : logits) origin = logit > origin ? logit : origin;
+    std::vector<RowDigest> parts(static_cast<size_t>(num_parts));
+    std::vector<const RowDigest*> pointers;
+    for (int32_t part = 0; part < num_parts; ++part) {
+      const int32_t begin = vocab * part / num_parts / 16 * 16;
+      const int32_t end = part + 1 == num_parts ? vocab : vocab * (part + 1) / num_parts / 16 * 16;
+      RowDigest* const digest = &parts[static_cast<size_t>(part)];
+      row_digest_ref(
+          std::span(logits_).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+          begin, query, origins_apart ? nullptr : &origin, digest);
+      pointers.push_back(digest);
+    }
+    if (num_parts == 1) {
+      digest_ = parts[0];
+    } else {
+      merge_row_digests(pointers, &digest_);
+    }
+  }
+
+  Digested digest(int32_t /*logits_row*/) const override {
+    if (query_.kinds == RowQuery::kLogits) return {};
+    return {&query_, &digest_};
+  }
+  Status fetch(int32_t /*logits_row*/) override {
+    ++fetches_;
+    if (broken) return {StatusCode::kInternal, "the bus is down"};
+    host_ = logits_;
+    return {};
+  }
+
+  RowLogits row() {
+    RowLogits row(host_);
+    row.distant = this;
+    return row;
+  }
+  bool fetched() const { return fetches_ > 0; }
+  bool broken = false;
+
+ private:
+  std::vector<float> logits_;
+  RowQuery query_;
+  std::vector<float> host_;
+  RowDigest digest_;
+  int fetches_ = 0;
+};
+
+struct Question {
+  std::vector<float> logits;
+  SamplingParams params;
+  RowContext context;
+};
+
+SamplingParams random_params(uint64_t seed) {
+  SamplingParams params;
+  params.seed = seed * 0x9E3779B97F4A7C15u;
+  const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.6f, 1e-3f};
+  params.temperature = temperatures[seed % 5];
+  if (seed % 3 == 1) params.top_k = seed % 2 == 0 ? 5 : 300;
+  const float top_ps[] = {1.0f, 0.5f, 0.97f, 0.9999f};
+  params.top_p = top_ps[seed / 4 % 4];
+  if (seed % 5 == 2) params.min_p = seed % 2 == 0 ? 0.05f : 1e-6f;
+  if (seed % 6 == 1) params.repetition_penalty = 1.3f;
+  if (seed % 7 == 4) params.frequency_penalty = 0.4f;
+  if (seed % 8 == 3) params.logit_bias = {{3, 2.5f}, {40, -100.0f}};
+  const int32_t logprobs[] = {-1, 0, 4, 400};
+  params.logprobs = logprobs[seed / 2 % 4];
+  return params;
+}
+
+void expect_same(const std::vector<Candidate>& found, const std::vector<Candidate>& expected,
+                 const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (size_t index = 0; index < found.size(); ++index) {
+    EXPECT_EQ(found[index].token, expected[index].token) << what;
+    EXPECT_EQ(found[index].logprob, expected[index].logprob) << what;
+  }
+}
+
+class DigestedRows : public testing::TestWithParam<int32_t> {
+ protected:
+  // Whether the row was fetched.
+  bool check_sample(const Question& question, const std::string& what) {
+    const auto vocab = static_cast<int32_t>(question.logits.size());
+    FakeDevice device(question.logits, sample_query(question.context, vocab), GetParam());
+    SampledToken found, expected;
+    std::vector<Candidate> found_others, expected_others;
+    const Status status =
+        sample_token(device.row(), question.context, scratch_, &found, &found_others);
+    EXPECT_TRUE(status.ok()) << what << status.message();
+    EXPECT_TRUE(
+        sample_token(question.logits, question.context, scratch_, &expected, &expected_others)
+            .ok());
+    EXPECT_EQ(found.token, expected.token) << what;
+    EXPECT_EQ(found.logprob, expected.logprob) << what;
+    expect_same(found_others, expected_others, what);
+    return device.fetched();
+  }
+  bool check_candidates(const Question& question, int32_t count, bool shared_noise,
+                        const std::string& what) {
+    const auto vocab = static_cast<int32_t>(question.logits.size());
+    FakeDevice device(question.logits,
+                      candidates_query(question.context, count, shared_noise, vocab), GetParam());
+    std::vector<Candidate> found, expected;
+    const Status status =
+        top_candidates(device.row(), question.context, count, shared_noise, scratch_, &found);
+    EXPECT_TRUE(status.ok()) << what << status.message();
+    EXPECT_TRUE(
+        top_candidates(question.logits, question.context, count, shared_noise, scratch_, &expected)
+            .ok());
+    expect_same(found, expected, what);
+    return device.fetched();
+  }
+  bool check_draws(const Question& question, int32_t count, const std::string& what) {
+    const auto vocab = static_cast<int32_t>(question.logits.size());
+    FakeDevice device(question.logits, draw_query(question.context, count, vocab), GetParam());
+    std::vector<Candidate> found, expected;
+    DraftDistribution found_weights, expected_weights;
+    const Status status =
+        draw_candidates(device.row(), question.context, count, scratch_, &found, &found_weights);
+    EXPECT_TRUE(status.ok()) << what << status.message();
+    EXPECT_TRUE(draw_candidates(question.logits, question.context, count, scratch_, &expected,
+                                &expected_weights)
+                    .ok());
+    expect_same(found, expected, what);
+    EXPECT_EQ(found_weights.weights, expected_weights.weights) << what;
+    EXPECT_EQ(found_weights.total, expected_weights.total) << what;
+    return device.fetched();
+  }
+
+  SamplerScratch scratch_;
+};
+
+TEST_P(DigestedRows, GiveWhatRowsInMemoryGive) {
+  int fetched = 0;
+  int answered = 0;
+  for (uint64_t seed = 1; seed <= 240; ++seed) {
+    const int32_t vocabs[] = {100, 1000, 4099, 20001, 3};
+    const int32_t vocab = vocabs[seed % 5];
+    Question question;
+    // Flat rows overrun lists and what top-p looks at.
+    question.logits = random_logits(vocab, seed, seed % 4 == 1 ? 1.0f : 40.0f);
+    question.params = random_params(seed);
+    question.context.params = &question.params;
+    question.context.position = static_cast<int32_t>(seed) + 20;
+    question.context.prompt_tokens = 4;
+    TokenCounts counts;
+    for (uint32_t index = 0; index < 8; ++index) {
+      counts.add(static_cast<TokenId>(random_word(seed + 5, index) % static_cast<uint32_t>(vocab)),
+                 index < 4);
+    }
+    question.context.history = &counts;
+    const std::string what = "seed " + std::to_string(seed) + " ";
+    for (const bool was : {check_sample(question, what + "sample"),
+                           check_candidates(question, 7, false, what + "candidates"),
+                           check_candidates(question, 7, true, what + "candidates by noise"),
+                           check_candidates(question, 500, true, what + "many candidates"),
+                           check_draws(question, 3, what + "draws")}) {
+      (was ? fetched : answered) += 1;
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(answered, 600);
+  EXPECT_GT(fetched, 10);
+}
+
+// What requests ask for most often stays where it is.
+TEST_P(DigestedRows, AreSeldomFetched) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Question question;
+    // Like a model's: each nat below the best holds more tokens than the one before.
+    question.logits.clear();
+    for (uint32_t token = 0; token < 20001; ++token) {
+      question.logits.push_back(-2.0f * std::log(noise_uniform(random_word(seed, token))));
+    }
+    question.context.params = &question.params;
+    question.context.position = static_cast<int32_t>(seed);
+    question.params.seed = seed;
+    question.params.temperature = 0.0f;
+    EXPECT_FALSE(check_sample(question, "greedy"));
+    EXPECT_FALSE(check_candidates(question, 16, true, "greedy candidates"));
+    question.params.temperature = 0.8f;
+    EXPECT_FALSE(check_sample(question, "sampled"));
+    EXPECT_FALSE(check_candidates(question, 16, true, "candidates"));
+    question.params.top_k = 50;
+    EXPECT_FALSE(check_sample(question, "top-k"));
+    EXPECT_FALSE(check_candidates(question, 16, false, "top-k candidates"));
+    question.params.top_p = 0.9f;
+    question.params.min_p = 0.02f;
+    EXPECT_FALSE(check_sample(question, "all filters"));
+    question.params.top_k = 0;
+    question.params.top_p = 1.0f;
+    EXPECT_FALSE(check_sample(question, "min-p"));
+    question.params.top_p = 0.9f;
+    EXPECT_FALSE(check_sample(question, "top-p and min-p"));
+    question.params.logprobs = 20;
+    EXPECT_FALSE(check_sample(question, "log-probabilities"));
+  }
+}
+
+TEST_P(DigestedRows, ErrorsAreThoseOfRowsInMemory) {
+  Question question;
+  question.context.params = &question.params;
+  question.context.position = 12;
+  SampledToken token;
+  for (const float wrong : {NAN, kInfinity, -kInfinity}) {
+    question.logits = random_logits(300, 1, 9.0f);
+    if (wrong == -kInfinity) {
+      question.logits.assign(300, wrong);
+    } else {
+      question.logits[250] = wrong;
+    }
+    FakeDevice device(question.logits, sample_query(question.context, 300), GetParam());
+    const Status found = sample_token(device.row(), question.context, scratch_, &token, nullptr);
+    const Status expected =
+        sample_token(question.logits, question.context, scratch_, &token, nullptr);
+    EXPECT_EQ(found.code(), StatusCode::kInternal);
+    EXPECT_EQ(found.message(), expected.message());
+  }
+  // A flat row must be fetched for top-p, and that may fail.
+  question.logits.assign(5000, 1.0f);
+  question.params.temperature = 0.8f;
+  question.params.top_p = 0.9f;
+  FakeDevice device(question.logits, sample_query(question.context, 5000), GetParam());
+  device.broken = true;
+  const Status found = sample_token(device.row(), question.context, scratch_, &token, nullptr);
+  EXPECT_EQ(found.message(), "the bus is down");
+}
+
+TEST_P(DigestedRows, SumsFromSeveralOriginsAreNotUsed) {
+  if (GetParam() == 1) return;
+  Question question;
+  question.logits = random_logits(5000, 7, 9.0f);
+  question.logits[4000] = 11.3f;  // in the last part
+  question.context.params = &question.params;
+  question.params.temperature = 0.0f;
+  FakeDevice device(question.logits, candidates_query(question.context, 5, true, 5000), GetParam(),
+                    /*origins_apart=*/true);
+  std::vector<Candidate> found, expected;
+  ASSERT_TRUE(top_candidates(device.row(), question.context, 5, true, scratch_, &found).ok());
+  ASSERT_TRUE(top_candidates(question.logits, question.context, 5, true, scratch_, &expected).ok());
+  expect_same(found, expected, "several origins");
+  EXPECT_TRUE(device.fetched());
+}
+
+// Another question's answers are not taken for this one's.
+TEST_P(DigestedRows, AnswersToOtherQuestionsAreNotUsed) {
+  Question question;
+  question.logits = random_logits(5000, 7, 9.0f);
+  question.context.params = &question.params;
+  question.params.temperature = 0.8f;
+  RowQuery asked = sample_query(question.context, 5000);
+  ++asked.position;
+  FakeDevice device(question.logits, asked, GetParam());
+  SampledToken found, expected;
+  ASSERT_TRUE(sample_token(device.row(), question.context, scratch_, &found, nullptr).ok());
+  ASSERT_TRUE(sample_token(question.logits, question.context, scratch_, &expected, nullptr).ok());
+  EXPECT_TRUE(device.fetched());
+  EXPECT_EQ(found.token, expected.token);
+}
+
+INSTANTIATE_TEST_SUITE_P(Parts, DigestedRows, testing::Values(1, 2, 5));
+
+}  // namespace
+}  // namespace forerun

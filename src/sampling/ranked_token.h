@@ -1,0 +1,29 @@
+// The one order of a row's tokens: by logit, descending, and among equals by id, ascending.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/row_digest/row_digest.h"
+
+namespace forerun {
+
+using RankedToken = TokenLogit;
+
+// Whether `a` comes before `b`.
+inline bool ranks_before(const RankedToken& a, const RankedToken& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+// Leaves the `limit` best of `tokens`, best first if `sorted`.
+inline void keep_best(std::vector<RankedToken>& tokens, int32_t limit, bool sorted) {
+  if (static_cast<size_t>(limit) < tokens.size()) {
+    std::nth_element(tokens.begin(), tokens.begin() + limit, tokens.end(), ranks_before);
+    tokens.resize(static_cast<size_t>(limit));
+  }
+  if (sorted) std::sort(tokens.begin(), tokens.end(), ranks_before);
+}
+
+}  // namespace forerun

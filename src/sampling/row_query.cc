@@ -1,0 +1,87 @@
+#include "sampling/row_query.h"
+
+#include <algorithm>
+
+#include "base/noise.h"
+#include "sampling/sampler.h"
+#include "sampling/token_filters.h"
+
+namespace forerun {
+namespace {
+
+// What process_logits asks, and the counter of the row's noise.
+RowQuery processing_query(const RowContext& context, int32_t vocab) {
+  const SamplingParams& params = *context.params;
+  RowQuery query;
+  query.vocab = vocab;
+  if (is_adjusted(params)) return query;
+  query.kinds = 0;
+  if (is_greedy(params)) return query;
+  query.inv_temperature = 1.0f / params.temperature;
+  query.seed_low = static_cast<uint32_t>(params.seed);
+  query.seed_high = static_cast<uint32_t>(params.seed >> 32);
+  query.position = context.position;
+  if (filters_top_k(params, vocab)) {
+    query.top = params.top_k;
+  } else if (params.top_p < 1.0f) {
+    query.kinds = RowQuery::kWeights;
+    query.top = kTopPTokens;
+  } else if (params.min_p > 0.0f) {
+    query.top = RowQuery::kMostTop;
+  }
+  return query;
+}
+
+void ask_for_best(int32_t count, RowQuery* query) { query->top = std::max(query->top, count); }
+
+// What no digest can hold is asked as logits.
+RowQuery within_limits(RowQuery query) {
+  if (query.top > RowQuery::kMostTop) query.kinds = RowQuery::kLogits;
+  return query;
+}
+
+// Of rank_by_logprob.
+void ask_for_logprobs(const RowContext& context, int32_t count, int32_t vocab, RowQuery* query) {
+  if (!is_greedy(*context.params) && filters(*context.params, vocab)) return;
+  query->kinds |= RowQuery::kWeights;
+  ask_for_best(count, query);
+}
+
+}  // namespace
+
+RowQuery sample_query(const RowContext& context, int32_t vocab) {
+  const SamplingParams& params = *context.params;
+  RowQuery query = processing_query(context, vocab);
+  if (query.kinds == RowQuery::kLogits) return query;
+  if (!is_greedy(params) && !filters(params, vocab)) query.kinds |= RowQuery::kNoise;
+  if (params.logprobs >= 0) {
+    query.kinds |= RowQuery::kRawWeights;
+    ask_for_best(params.logprobs, &query);
+  }
+  return within_limits(query);
+}
+
+RowQuery candidates_query(const RowContext& context, int32_t count, bool shared_noise,
+                          int32_t vocab) {
+  RowQuery query = processing_query(context, vocab);
+  if (query.kinds == RowQuery::kLogits || count <= 0) return query;
+  if (!shared_noise || is_greedy(*context.params)) {
+    ask_for_logprobs(context, count, vocab, &query);
+  } else if (!filters(*context.params, vocab)) {
+    ask_for_best(std::max(count, kSharedNoiseCandidates), &query);
+  }
+  return within_limits(query);
+}
+
+RowQuery draw_query(const RowContext& context, int32_t count, int32_t vocab) {
+  RowQuery query = processing_query(context, vocab);
+  if (query.kinds == RowQuery::kLogits || count <= 0) return query;
+  if (!is_greedy(*context.params)) {
+    query.kinds = RowQuery::kLogits;
+  } else {
+    ask_for_logprobs(context, count, vocab, &query);
+  }
+  return within_limits(query);
+}
+
+}  // namespace forerun

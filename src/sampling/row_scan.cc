@@ -1,0 +1,211 @@
+#include "sampling/row_scan.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+
+namespace forerun {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// A logit that at least `limit` lane maxima reach; -inf side (kLowest) where that takes all lanes.
+float reach_of(std::span<const float> lane_max, float part_max, int32_t limit) {
+  if (static_cast<size_t>(limit) >= lane_max.size()) return kLowest;
+  // Eighths below the maximum; the last bucket takes the rest.
+  constexpr size_t kBuckets = 256;
+  std::array<int32_t, kBuckets> histogram{};
+  const auto bucket_of = [part_max](float logit) {
+    const float depth = (part_max - logit) * 8.0f;
+    return depth < static_cast<float>(kBuckets - 1) ? static_cast<size_t>(depth) : kBuckets - 1;
+  };
+  for (float logit : lane_max) ++histogram[bucket_of(logit)];
+  size_t last = 0;
+  for (int32_t seen = histogram[0]; seen < limit; seen += histogram[++last]) {
+  }
+  if (last == kBuckets - 1) return kLowest;
+  float reach = part_max;
+  for (float logit : lane_max) {
+    if (bucket_of(logit) <= last) reach = std::min(reach, logit);
+  }
+  return reach;
+}
+
+// False if a logit is NaN or +inf.
+bool scan_lanes(std::span<const float> values, std::vector<float>& lane_max) {
+  const auto count = static_cast<int64_t>(values.size());
+  lane_max.resize(static_cast<size_t>((count + kScanBlock - 1) / kScanBlock * kScanLanes));
+  return scan_kernels().lane_max(values.data(), count, lane_max.data());
+}
+
+// Of a part without NaN or +inf.
+RankedToken best_of_lanes(const RowLogits& logits, std::span<const float> lane_max) {
+  const auto top = std::max_element(lane_max.begin(), lane_max.end());
+  if (top == lane_max.end() || *top < kLowest) return {-kInfinity, -1};
+  // max_element returns the first lane; an equal logit may come earlier in another lane of the same
+  // block, so the block is searched in order.
+  size_t offset = static_cast<size_t>((top - lane_max.begin()) / kScanLanes * kScanBlock);
+  while (logits.values[offset] != *top) ++offset;
+  return {*top, logits.first_token + static_cast<TokenId>(offset)};
+}
+
+}  // namespace
+
+Status RowScan::start(const RowLogits& logits, int32_t position, std::vector<float>* lane_max) {
+  logits_ = logits;
+  lane_max_ = lane_max;
+  distant_ = logits.digested();
+  bool good = true;
+  if (distant_.digest != nullptr) {
+    good = distant_.digest->bad == 0;
+    part_best_ = distant_.digest->best;
+  } else {
+    good = scan_lanes(logits.values, *lane_max);
+    part_best_ = good ? best_of_lanes(logits, *lane_max) : RankedToken{-kInfinity, -1};
+  }
+  struct Part {
+    RankedToken best;
+    int32_t good;
+  };
+  bool all_good = true;
+  best_ = {-kInfinity, -1};
+  for_each_part(logits, Part{part_best_, good ? 1 : 0}, [&](const Part& part) {
+    all_good = all_good && part.good != 0;
+    // Parts come in the order of their ids, so an equal one is later.
+    if (part.best.token >= 0 && (best_.token < 0 || part.best.logit > best_.logit)) {
+      best_ = part.best;
+    }
+  });
+  if (!all_good) {
+    return Status(StatusCode::kInternal, "the logits for position " + std::to_string(position) +
+                                             " hold NaN or +inf; finite numbers and -inf are "
+                                             "accepted");
+  }
+  if (best_.token < 0) {
+    return Status(StatusCode::kInternal, "every one of " + std::to_string(logits.vocab) +
+                                             " tokens is masked (-inf) at position " +
+                                             std::to_string(position));
+  }
+  return {};
+}
+
+Status RowScan::read() {
+  if (distant_.digest == nullptr) return {};
+  FORERUN_RETURN_IF_ERROR(logits_.fetch());
+  distant_ = {};
+  scan_lanes(logits_.values, *lane_max_);
+  return {};
+}
+
+std::span<const RankedToken> RowScan::listed() const {
+  return {distant_.digest->listed,
+          static_cast<size_t>(std::max(distant_.digest->num_listed, int32_t{0}))};
+}
+
+Status RowScan::logit(TokenId token, float* logit) {
+  if (distant_.digest != nullptr) {
+    const RowDigest& digest = *distant_.digest;
+    const auto is_it = [token](const RankedToken& other) { return other.token == token; };
+    const auto nominees =
+        std::span(digest.nominees)
+            .first(static_cast<size_t>(std::max(digest.num_nominees, int32_t{0})));
+    for (const std::span<const RankedToken> known :
+         {std::span<const RankedToken>(&digest.best, 1), std::span<const RankedToken>(nominees),
+          listed()}) {
+      const auto found = std::find_if(known.begin(), known.end(), is_it);
+      if (found == known.end()) continue;
+      *logit = found->logit;
+      return {};
+    }
+    FORERUN_RETURN_IF_ERROR(read());
+  }
+  *logit = logits_.at(token);
+  return {};
+}
+
+Status RowScan::weight_sum(ScoreScale scale, uint64_t* sum) {
+  if (distant_.digest != nullptr) {
+    const RowDigest& digest = *distant_.digest;
+    const auto has = [&](uint32_t kind) { return (distant_.query->kinds & kind) != 0; };
+    if (digest.best.token < 0) {
+      *sum = 0;
+      return {};
+    }
+    if (digest.has_weights != 0 && digest.weight_origin == scale.max_logit) {
+      if (has(RowQuery::kRawWeights) && scale.inv_temperature == 1.0f) {
+        *sum = digest.raw_weights;
+        return {};
+      }
+      if (has(RowQuery::kWeights) && scale.inv_temperature == distant_.query->inv_temperature) {
+        *sum = digest.weights;
+        return {};
+      }
+    }
+    FORERUN_RETURN_IF_ERROR(read());
+  }
+  *sum = scan_kernels().exp_weights(logits_.values.data(),
+                                    static_cast<int64_t>(logits_.values.size()), scale, nullptr);
+  return {};
+}
+
+Status RowScan::at_least(float reach, std::vector<int32_t>& ids, std::vector<RankedToken>& out) {
+  out.clear();
+  if (distant_.digest != nullptr) {
+    // A listed token below it tells that none of those above it is left out.
+    bool all = distant_.digest->lists_all != 0;
+    for (const RankedToken& token : listed()) {
+      if (token.logit >= reach) {
+        out.push_back(token);
+      } else {
+        all = true;
+      }
+    }
+    if (all) return {};
+    out.clear();
+    FORERUN_RETURN_IF_ERROR(read());
+  }
+  ids.resize(logits_.values.size());
+  const int32_t found =
+      scan_kernels().collect(logits_.values.data(), static_cast<int64_t>(logits_.values.size()),
+                             lane_max_->data(), std::max(reach, kLowest), ids.data());
+  for (int32_t index = 0; index < found; ++index) {
+    const TokenId token = logits_.first_token + ids[static_cast<size_t>(index)];
+    out.push_back({logits_.at(token), token});
+  }
+  return {};
+}
+
+Status RowScan::best_tokens(int32_t limit, std::vector<int32_t>& ids,
+                            std::vector<RankedToken>& out) {
+  out.clear();
+  if (part_best_.token < 0) return {};  // all masked, or no token at all
+  if (distant_.digest != nullptr) {
+    const std::span<const RankedToken> known = listed();
+    if (distant_.digest->lists_all != 0 || known.size() >= static_cast<size_t>(limit)) {
+      out.assign(known.begin(), known.end());
+      keep_best(out, limit, false);
+      return {};
+    }
+    FORERUN_RETURN_IF_ERROR(read());
+  }
+  FORERUN_RETURN_IF_ERROR(at_least(reach_of(*lane_max_, part_best_.logit, limit), ids, out));
+  keep_best(out, limit, false);
+  return {};
+}
+
+bool RowScan::nominees(const RowQuery& draw, std::span<const RankedToken>* tokens) const {
+  if (distant_.digest == nullptr || distant_.digest->num_nominees <= 0) return false;
+  const RowQuery& asked = *distant_.query;
+  if ((asked.kinds & RowQuery::kNoise) == 0 || asked.inv_temperature != draw.inv_temperature ||
+      asked.seed_low != draw.seed_low || asked.seed_high != draw.seed_high ||
+      asked.position != draw.position) {
+    return false;
+  }
+  *tokens = std::span(distant_.digest->nominees)
+                .first(static_cast<size_t>(distant_.digest->num_nominees));
+  return true;
+}
+
+}  // namespace forerun

@@ -1,0 +1,59 @@
+// The passes over a row of logits, or a part of one, that the sampler is made of. Where the logits
+// lie on a device and a digest of them is at hand (kernels/row_digest), it answers as far as it
+// goes; the first question that it cannot answer brings the logits to the host. The answers are the
+// same either way.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "forerun/status.h"
+#include "sampling/ranked_token.h"
+#include "sampling/row_logits.h"
+#include "sampling/scan.h"
+
+namespace forerun {
+
+class RowScan {
+ public:
+  RowScan() = default;
+  // Finds the best tokens; of a row in parts, together with the others. `lane_max` is working
+  // memory of this scan for as long as it is used. Fails with kInternal if a logit is NaN or +inf,
+  // or all are -inf, in any part; the message names the position.
+  Status start(const RowLogits& logits, int32_t position, std::vector<float>* lane_max);
+
+  // `values` may be read after read().
+  const RowLogits& logits() const { return logits_; }
+  // The lowest id among equals; of the part: token -1 where it has none but masked ones.
+  const RankedToken& best() const { return best_; }
+  const RankedToken& part_best() const { return part_best_; }
+
+  // Brings the logits to the host, if they are not there. Every question may fail as this does.
+  Status read();
+  std::span<const float> lane_max() const { return *lane_max_; }  // after read(); as of scan.h
+
+  // Of a token that the part holds.
+  Status logit(TokenId token, float* logit);
+  // Sum of the part's fixed-point weights.
+  Status weight_sum(ScoreScale scale, uint64_t* sum);
+  // The part's unmasked tokens of at least this logit, in no order.
+  Status at_least(float reach, std::vector<int32_t>& ids, std::vector<RankedToken>& out);
+  // The `limit` best of the part's unmasked tokens (fewer where there are fewer), in no order.
+  Status best_tokens(int32_t limit, std::vector<int32_t>& ids, std::vector<RankedToken>& out);
+  // Whether a device has named the tokens that may have the part's largest score + noise for
+  // `draw`, and which they are. Otherwise the logits are to be searched.
+  bool nominees(const RowQuery& draw, std::span<const RankedToken>* tokens) const;
+
+ private:
+  std::span<const RankedToken> listed() const;
+  bool lists(int32_t limit) const;
+
+  RowLogits logits_{std::span<const float>()};
+  std::vector<float>* lane_max_ = nullptr;
+  RankedToken best_;
+  RankedToken part_best_{0.0f, -1};
+  DistantLogits::Digested distant_;  // null once the logits are here
+};
+
+}  // namespace forerun
