@@ -357,7 +357,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.input_warps));
   args.cluster_tiles = plan.tiles / plan.clusters;
   args.larger_clusters = plan.tiles % plan.clusters;
-  if (call.rows >= kFewestTileRows && call.row_index == nullptr && call.reduce == nullptr) {
+  if (call.reduce != nullptr) args.peers = call.reduce->turn(call.mailbox);
+  if (call.rows >= kFewestTileRows && call.row_index == nullptr) {
     return launch_linear_tiles(plan, call, args, stream);
   }
   FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
@@ -372,7 +373,6 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.receive_offset = launch.receive_offset;
   args.ring_offset = launch.ring_offset;
   args.receive_buffer_bytes = launch.receive_buffer_bytes;
-  if (call.reduce != nullptr) args.peers = call.reduce->turn(call.mailbox);
 
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),

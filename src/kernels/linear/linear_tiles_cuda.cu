@@ -89,11 +89,11 @@ __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, Ring
   }
 }
 
-// Writes the outputs of a block's tile, a warp 8 rows of 32 outputs at a time.
-template <int kRows, bool kGated>
-__device__ __forceinline__ void store_tile(const LinearKernelArgs& args, uint32_t sums,
-                                           const RowScales& scales, int tiles, int first_tile,
-                                           int first_row, int warp, int lane) {
+// Calls visit(item, tile, n) for what a lane owns of a block's tile, a warp 8 rows of 32 outputs at
+// a time: rows n * 8 and on of the block's output tile `tile`. For whole warps.
+template <int kRows, class Visit>
+__device__ __forceinline__ void visit_items(const LinearKernelArgs& args, int tiles, int first_tile,
+                                            int first_row, int warp, int lane, Visit visit) {
   constexpr int kRowBlocks = kRows / 8;
   for (int part = warp; part < kBlockTiles * kRowBlocks; part += kConsumerWarps) {
     const int tile = part / kRowBlocks;
@@ -103,11 +103,26 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, uint32_
     item.tile = first_tile + tile;
     item.lane = lane;
     item.row = first_row + n * 8 + (lane & 3) * 2;
-    if (!kGated) item.load(args);
+    visit(item, tile, n);
+  }
+}
+
+// Writes the outputs of a block's tile, or sends its sums to the group.
+template <int kRows, bool kGated>
+__device__ __forceinline__ void store_tile(const LinearKernelArgs& args, uint32_t sums,
+                                           const RowScales& scales, int tiles, int first_tile,
+                                           int first_row, int warp, int lane) {
+  const auto store = [&](OutputItem item, int tile, int n) {
+    const bool reduces = !kGated && args.peers.degree > 0;
+    if (!kGated && !reduces) item.load(args);
     float4 v[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       v[half] = load_shared_sums(sums + sum_offset<kRows>(tile, half, n, lane));
+    }
+    if (reduces) {
+      push_item(args, item, v);
+      return;
     }
     scales.apply(args, n * 8 + (lane & 3) * 2, v);
     if constexpr (kGated) {
@@ -115,7 +130,8 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, uint32_
     } else {
       store_plain(args, item, v);
     }
-  }
+  };
+  visit_items<kRows>(args, tiles, first_tile, first_row, warp, lane, store);
 }
 
 template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated>
@@ -186,6 +202,17 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (lane == 0) barrier_arrive(scales.empty_barrier());
       scales.advance();
       named_barrier(1, kConsumers);  // before the next sums
+    }
+    if (!kGated && args.peers.degree > 0) {
+      PeerWait wait;
+      const auto store = [&](const OutputItem& item, int, int) {
+        store_group_item(args, item, wait);
+      };
+      for (int work = blockIdx.x; work < works; work += gridDim.x) {
+        visit_items<kRows>(args, tiles, work / row_tiles * kBlockTiles, work % row_tiles * kRows,
+                           warp, lane, store);
+      }
+      finish_collecting(args.peers);
     }
   }
 }
