@@ -29,6 +29,7 @@
 #include "kernels/linear/linear_norm_cuda.h"
 #include "kernels/linear/linear_output_cuda.h"
 #include "kernels/linear/linear_ring_cuda.h"
+#include "kernels/linear/linear_tiles_cuda.h"
 #include "kernels/linear/linear_unit_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 
@@ -129,9 +130,9 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   }
   scales.find(args, first_row, rows, kWarps, warp, lane);
 
-  // A lane's activations: row lane / 4 of each block of 8, 8 of every 32 inputs.
+  // A lane's part in loading activations: row lane % 8 of each block of 8, 8 of every 32 inputs.
   const uint32_t input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
-                              (lane >> 2) * args.input_stride_bytes + (lane & 3) * 16;
+                              (lane & 7) * args.input_stride_bytes + (lane >> 3) * 16;
   const int input_step = (kUnitInputs * 2) << args.input_warps_log2;
   const int row_block_bytes = 8 * args.input_stride_bytes;
   PartialSums sums;
@@ -277,7 +278,7 @@ Status prepare_linear_cuda() {
       }
     }
   }
-  return {};
+  return prepare_linear_tiles();
 }
 
 Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call) {
@@ -335,9 +336,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   FORERUN_RETURN_IF_ERROR(check_linear_call(weight, call));
   const LinearPlan& plan = weight.plan();
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
-  FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
-                           plan_launch(plan, call.rows, limit, call.over_half));
-  LinearKernelArgs args;
+  LinearKernelArgs args = {};
   args.weight = weight.data();
   args.input = call.input;
   args.output = call.output;
@@ -358,6 +357,12 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.input_warps));
   args.cluster_tiles = plan.tiles / plan.clusters;
   args.larger_clusters = plan.tiles % plan.clusters;
+  if (call.reduce != nullptr) args.peers = call.reduce->turn(call.mailbox);
+  if (call.rows >= kFewestTileRows && call.row_index == nullptr) {
+    return launch_linear_tiles(plan, call, args, stream);
+  }
+  FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
+                           plan_launch(plan, call.rows, limit, call.over_half));
   args.stages = launch.stages;
   args.segment_units = launch.segment_units;
   args.segment_bytes = launch.segment_units * plan.input_warps * unit_inputs(plan.format) * 2;
@@ -368,7 +373,6 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.receive_offset = launch.receive_offset;
   args.ring_offset = launch.ring_offset;
   args.receive_buffer_bytes = launch.receive_buffer_bytes;
-  if (call.reduce != nullptr) args.peers = call.reduce->turn(call.mailbox);
 
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),

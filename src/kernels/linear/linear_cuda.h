@@ -59,7 +59,8 @@ class LinearWeightCuda {
 
 // What one launch reads and writes. All pointers are device memory, 16-byte aligned.
 struct LinearCall {
-  const __nv_bfloat16* input = nullptr;  // [rows][input_stride], input_stride a multiple of 8
+  const __nv_bfloat16* input = nullptr;  // [rows][input_stride], input_stride a multiple of 8,
+                                         // best linear_input_stride()
   int64_t input_stride = 0;
   // [rows]: the row of the input, then [..][input_stride], that an output row is made of (rows may
   // repeat); null: rows in order.

@@ -160,7 +160,7 @@ class Bench {
                 bool in_forward) {
     LinearCall call;
     call.input = input_.as<__nv_bfloat16>();
-    call.input_stride = layer.in;
+    call.input_stride = linear_input_stride(layer.in, rows);
     call.output = output_.as<__nv_bfloat16>();
     call.output_stride = layer.gated ? layer.out / 2 : layer.out;
     call.rows = rows;

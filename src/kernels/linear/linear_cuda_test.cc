@@ -218,6 +218,66 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
   }
 }
 
+// Every split and ragged edge, with all that the epilogue does: rows among hundreds have the bits
+// that they have among few.
+TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
+  constexpr int kRows = 300;
+  constexpr int kFew = 29;
+  struct Shape {
+    int64_t in, out;
+  };
+  for (const Shape shape : {Shape{128, 8}, {1152, 264}, {2048, 1056}, {4480, 160}, {7168, 512}}) {
+    const Source source(GetParam(), shape.in, shape.out, 17);
+    const int64_t input_stride = linear_input_stride(shape.in, 1);
+    std::vector<uint16_t> inputs = random_bf16(static_cast<size_t>(kRows * input_stride), 1.0f, 3);
+    for (size_t i = 0; i < inputs.size(); ++i) {  // nothing between rows is read
+      if (static_cast<int64_t>(i) % input_stride >= shape.in) inputs[i] = 0x7fc1;
+    }
+    const DeviceBuffer x = to_device(inputs);
+    const int64_t groups = shape.in / kNormGroup;
+    std::vector<float> sums(static_cast<size_t>(kRows * groups));
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(i % 97) * 0.37f;
+    const DeviceBuffer squares = to_device(sums);
+    const DeviceBuffer bias = to_device(random_bf16(static_cast<size_t>(shape.out), 1.0f, 4));
+    const int64_t stride = (shape.out + 3) / 4 * 4 + 8;  // as run()
+    const DeviceBuffer residual =
+        to_device(random_bf16(static_cast<size_t>(kRows * stride), 1.0f, 5));
+    for (const int cluster_size : {1, 2, 4}) {
+      for (const int input_warps : {1, 2, 4, 8}) {
+        const Result<LinearPlan> plan =
+            plan_linear(GetParam(), shape.in, shape.out, cluster_size, input_warps);
+        if (!plan.ok()) continue;
+        LinearWeightCuda weight = allocate(*plan);
+        ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
+        for (const bool gated : {false, true}) {
+          if (gated && shape.out % 32 != 0) continue;
+          const auto rows_from = [&](int first, int rows) {
+            LinearCall call = call_for(x, input_stride, rows);
+            call.input += first * input_stride;
+            call.norm = {.squares = squares.as<float>() + first * groups, .eps = 0.1f};
+            call.gated = gated;
+            if (!gated) {
+              call.bias = bias.as<__nv_bfloat16>();
+              call.residual = residual.as<__nv_bfloat16>() + first * stride;
+            }
+            return run(weight, call, gated ? shape.out / 2 : shape.out);
+          };
+          const std::vector<uint16_t> all = rows_from(0, kRows);
+          const auto width = static_cast<size_t>(gated ? shape.out / 2 : shape.out);
+          for (const int first : {0, 111, kRows - kFew}) {
+            const std::vector<uint16_t> part = rows_from(first, kFew);
+            EXPECT_TRUE(std::equal(part.begin(), part.end(),
+                                   all.begin() + static_cast<int64_t>(first * width)))
+                << shape.in << " x " << shape.out << ", cluster " << cluster_size
+                << ", input warps " << input_warps << (gated ? ", gated" : "") << ", from row "
+                << first;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(LinearCuda, AddsBiasAndResidualBeforeTheOneRounding) {
   const Source source(GetParam(), 512, 200, 21);
   const Result<LinearPlan> plan = plan_linear(GetParam(), 512, 200);

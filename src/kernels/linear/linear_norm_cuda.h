@@ -23,23 +23,46 @@ struct RowScales {
   __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
                                        int warps, int warp, int lane) const {
     if (args.input_squares == nullptr) return;
-    const int pairs = args.inputs / (2 * kNormGroup);
     for (int row = warps - 1 - warp; row < rows; row += warps) {
-      const float* const squares =
-          args.input_squares + static_cast<int64_t>(input_row(args, first_row + row)) * 2 * pairs;
-      float sum = 0;
-#pragma unroll 4
-      for (int i = lane; i < pairs; i += 32) {
-        const float2 v = load_pair_through_l2(squares + 2 * i);
-        sum += v.x;
-        sum += v.y;
-      }
-#pragma unroll
-      for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-      const float scale = 1.0f / sqrtf(sum / static_cast<float>(args.inputs) + args.norm_eps);
-      if (lane == 0) store_shared_4(scales + row * 4, __float_as_uint(scale));
+      find_rows<1>(args, first_row, row, lane);
     }
     if (lane == 0) barrier_arrive(ready);
+  }
+
+  // Of kCount rows of the block from `row` on; those after the last one take its scale. All lanes
+  // of a warp.
+  template <int kCount>
+  __device__ __forceinline__ void find_rows(const LinearKernelArgs& args, int first_row, int row,
+                                            int lane) const {
+    const int pairs = args.inputs / (2 * kNormGroup);
+    const float* squares[kCount];
+    float sum[kCount] = {};
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) {
+      const int from = input_row(args, min(first_row + row + r, args.rows - 1));
+      squares[r] = args.input_squares + static_cast<int64_t>(from) * 2 * pairs;
+    }
+#pragma unroll 4
+    for (int i = lane; i < pairs; i += 32) {
+      float2 v[kCount];
+#pragma unroll
+      for (int r = 0; r < kCount; ++r) v[r] = load_pair_through_l2(squares[r] + 2 * i);
+#pragma unroll
+      for (int r = 0; r < kCount; ++r) {
+        sum[r] += v[r].x;
+        sum[r] += v[r].y;
+      }
+    }
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+#pragma unroll
+      for (int r = 0; r < kCount; ++r) sum[r] += __shfl_xor_sync(~0u, sum[r], lanes);
+    }
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) {
+      const float scale = 1.0f / sqrtf(sum[r] / static_cast<float>(args.inputs) + args.norm_eps);
+      if (lane == 0) store_shared_4(scales + (row + r) * 4, __float_as_uint(scale));
+    }
   }
 
   // v: sums of rows `row` and `row` + 1 of the block, as store_sums() has them.

@@ -155,6 +155,24 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
   }
 }
 
+// Sends a finished sum, as store_plain() has it, to the group.
+__device__ __forceinline__ void push_item(const LinearKernelArgs& args, const OutputItem& item,
+                                          const float4 (&v)[2]) {
+  if (item.row >= args.rows) return;
+  push_to_peers(args.peers, mailbox_word(args, item.tile, item.row, item.lane), v);
+}
+// Once all sums of the block are on their way: writes the outputs of what push_item() of all ranks
+// has sent. For whole warps.
+__device__ __forceinline__ void store_group_item(const LinearKernelArgs& args, OutputItem item,
+                                                 PeerWait& wait) {
+  item.load(args);
+  float4 v[2] = {};
+  if (item.row < args.rows) {
+    collect_from_peers(args.peers, mailbox_word(args, item.tile, item.row, item.lane), wait, v);
+  }
+  store_plain(args, item, v);
+}
+
 // v[0] gate, v[1] up of features 2g and 2g + 1.
 __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int tile, int group,
                                             int row, const float4 (&v)[2]) {
@@ -235,9 +253,7 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
       }
     }
     if constexpr (kReduce) {
-      if (item.row < args.rows) {
-        push_to_peers(args.peers, mailbox_word(args, item.tile, item.row, item.lane), v);
-      }
+      push_item(args, item, v);
     } else {
       scales.apply(args, items.block_row(index, item.lane), v);
       if constexpr (kGated) {
@@ -259,16 +275,9 @@ __device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
                                                  const OutputItems<kRowBlocks>& items) {
   PeerWait wait;
   for (int index = items.first(); items.warp_has(index); index += items.kThreads) {
-    OutputItem item = items.at(args, index);
-    item.load(args);
-    float4 v[2] = {};
-    if (item.row < args.rows) {
-      collect_from_peers(args.peers, mailbox_word(args, item.tile, item.row, item.lane), wait, v);
-    }
-    store_plain(args, item, v);
+    store_group_item(args, items.at(args, index), wait);
   }
-  // Host memory is put back before another GPU can know that this kernel has ended.
-  if (args.peers.received_on_host) __threadfence_system();
+  finish_collecting(args.peers);
 }
 
 #endif

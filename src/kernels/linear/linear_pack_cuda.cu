@@ -2,9 +2,9 @@
 // twins that read the same sources plainly.
 //
 // Inside a unit of 32 outputs, output f is row g = f / 4 (its lane group) of fragment half
-// (f / 2) % 2, upper or lower row f % 2; so a lane ends up with four consecutive outputs. Inputs:
-// of every 32, lane t of a group has inputs 8t .. 8t + 7, four a step, as one 16-byte load of the
-// activations brings them.
+// (f / 2) % 2, upper or lower row f % 2; so a lane ends up with four consecutive outputs. Inputs
+// keep their order: a step has 16 consecutive ones, as a matrix load brings them to mma and as
+// wgmma finds them in shared memory.
 #include <cuda_bf16.h>
 
 #include <string>
@@ -85,8 +85,7 @@ __global__ void pack_awq_kernel(const uint32_t* qweight, const uint32_t* qzeros,
           source_output(target.placement, vector.tile, vector.half, lane / 4, i % 2);
       if (output >= target.outputs) continue;
       for (int pair = 0; pair < 2; ++pair) {
-        const int64_t input =
-            vector.unit * 128 + step / 2 * 32 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2 + pair;
+        const int64_t input = vector.unit * 128 + step * 16 + i / 2 * 8 + lane % 4 * 2 + pair;
         words[c] |= awq_nibble(qweight, input, target.outputs, output) << (4 * i + 16 * pair);
       }
     }
@@ -115,7 +114,7 @@ __global__ void pack_bf16_kernel(const __nv_bfloat16* weight, PackTarget target)
         source_output(target.placement, vector.tile, vector.half, vector.lane / 4, i % 2);
     for (int pair = 0; pair < 2; ++pair) {
       const int64_t input =
-          vector.unit * 32 + vector.lane % 4 * 8 + vector.quarter * 4 + i / 2 * 2 + pair;
+          vector.unit * 32 + vector.quarter * 16 + i / 2 * 8 + vector.lane % 4 * 2 + pair;
       values[i * 2 + pair] = output < target.outputs
                                  ? weight[output * target.unit_count * 32 + input]
                                  : __float2bfloat16(0.0f);

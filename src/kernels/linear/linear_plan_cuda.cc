@@ -72,11 +72,10 @@ constexpr InputRoom kInputRooms[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
 constexpr InputRoom kInt4InputRoom = {4, 80 << 10};
 static_assert(kInt4InputRoom.buffers <= kInputSegments);
 
-// Bytes of a row of `units` units in shared memory: 64 more than a multiple of 128, so that rows
-// that a quarter of a warp reads together start in different halves of the banks.
+// Bytes of a row of `units` units in shared memory: an odd number of 16 bytes, so that the 8 rows of
+// a matrix load start in different banks.
 int input_stride(const LinearPlan& plan, int units) {
-  const int bytes = units * unit_inputs(plan.format) * 2;
-  return bytes % 128 == 0 ? bytes + 64 : bytes;
+  return units * unit_inputs(plan.format) * 2 + 16;
 }
 
 // Shared memory: barriers, up to four segments of activations, the sums that warps of a group

@@ -33,7 +33,7 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         EXPECT_LE(launch->shared_bytes, kH200SharedLimit);
         EXPECT_GE(launch->stages, 1);
         EXPECT_LE(launch->stages, kMaxStages);
-        EXPECT_EQ(launch->input_stride_bytes % 128, 64);
+        EXPECT_EQ(launch->input_stride_bytes % 32, 16);
         const int warp_units = (plan->units + plan->cluster_size * plan->input_warps - 1) /
                                (plan->cluster_size * plan->input_warps);
         EXPECT_GE(launch->segments * launch->segment_units, warp_units);

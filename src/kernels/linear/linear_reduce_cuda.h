@@ -1,11 +1,13 @@
-// The sum over a group of GPUs in the linear kernel (linear_cuda.cu): one-shot, through mailboxes
-// (device/cuda/peer_mailboxes.h). A word of 16 bytes holds what one lane owns of a fragment, 4
-// outputs of 2 rows, so that every word is pushed to all ranks as soon as it is finished, and
-// polled, by one thread each, without any barrier. Device code; included by the kernel alone.
+// The sum over a group of GPUs in the linear kernels (linear_cuda.cu, linear_tiles_cuda.cu):
+// one-shot, through mailboxes (device/cuda/peer_mailboxes.h). A word of 16 bytes holds what one
+// lane owns of a fragment, 4 outputs of 2 rows, so that every word is pushed to all ranks as soon
+// as it is finished, and polled, by one thread each, without any barrier. Device code; included by
+// the kernels alone.
 //
 // Blocks wait for other GPUs' blocks that have the same tile of rows. The GPU starts blocks in the
-// order of their index, those of one tile of rows all fit at once, and dependent kernels start when
-// all blocks of this one have: so the least unfinished tile of rows always makes progress.
+// order of their index, those of one tile of rows all fit at once (those of linear_tiles_kernel all
+// there are), and dependent kernels start when all blocks of this one have: so the least unfinished
+// tile of rows always makes progress.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -122,6 +124,12 @@ __device__ __forceinline__ void collect_from_peers(const PeerMailboxes& peers, i
       add_bf16x2(v[1].z, v[1].w, words[i].w);
     }
   }
+}
+
+// After a thread's last word: host memory is put back before another GPU can know that this kernel
+// has ended.
+__device__ __forceinline__ void finish_collecting(const PeerMailboxes& peers) {
+  if (peers.received_on_host) __threadfence_system();
 }
 
 #endif

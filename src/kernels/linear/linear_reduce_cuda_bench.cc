@@ -29,7 +29,7 @@ namespace forerun::cuda {
 namespace {
 
 constexpr int64_t kWidth = 8192;
-constexpr int kMostRows = 64;
+constexpr int kMostRows = 256;
 constexpr int kReplays = 24;
 
 struct Layer {

@@ -29,8 +29,8 @@ template <>
 struct Unit<LinearFormat::kInt4Group128> {
   static constexpr bool kAhead = false;  // its registers are worth more to the compiler
 
-  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs. `input`: the lane's first
-  // activations in shared memory; `magic`: two bf16 128.
+  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs. `input`: what the
+  // lane gives to load_matrices(); `magic`: two bf16 128.
   template <int kRowBlocks, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int row_block_bytes, uint32_t magic,
@@ -70,7 +70,7 @@ struct Unit<LinearFormat::kInt4Group128> {
         uint4 x[kRowBlocks];
 #pragma unroll
         for (int block = 0; block < kRowBlocks; ++block) {
-          x[block] = load_shared_16(input + block * row_block_bytes + chunk * 64);
+          x[block] = load_matrices(input + block * row_block_bytes + chunk * 64);
         }
 #pragma unroll
         for (int odd = 0; odd < 2; ++odd) {
@@ -135,7 +135,7 @@ struct Unit<LinearFormat::kBf16> {
     take(args, ring, lane);
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
-      const uint4 x = load_shared_16(input + block * row_block_bytes);
+      const uint4 x = load_matrices(input + block * row_block_bytes);
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
 #pragma unroll

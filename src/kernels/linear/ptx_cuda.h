@@ -169,6 +169,15 @@ __device__ __forceinline__ uint32_t transpose_8x8(uint32_t v) {
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0,%1;" : "=r"(r) : "r"(v));
   return r;
 }
+// Four 8 x 8 matrices; lane i gives the address of row i % 8 of matrix i / 8 and gets two elements
+// of row i / 4 of each.
+__device__ __forceinline__ uint4 load_matrices(uint32_t row) {
+  uint4 v;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(row));
+  return v;
+}
 // Four 8 x 8 matrices, transposed; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&a)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"

@@ -242,9 +242,8 @@ Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery>
   FORERUN_RETURN_IF_ERROR(logits_->start(wanted, queries));
   const GpusInUse in_use(devices_);
   int64_t first_logits_row = 0;
-  const auto most_rows = static_cast<size_t>(most_pass_rows_);
-  for (size_t begin = 0; begin < step.rows.size(); begin += most_rows) {
-    const size_t end = std::min(step.rows.size(), begin + most_rows);
+  for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {
+    end = StepBlockCuda::pass_end(step, begin, most_pass_rows_);
     FORERUN_RETURN_IF_ERROR(run_pass(step, begin, end, first_logits_row));
     first_logits_row += block_.num_wanted();
   }

@@ -53,13 +53,13 @@ Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkp
     FORERUN_ASSIGN_OR_RETURN(memory.weight_bytes, weight_bytes(checkpoint, layout));
     const int64_t widths = 2 * int64_t{config.hidden_size} + layout.qkv_width +
                            int64_t{layout.num_heads} * padded_head_dim_cuda(config.head_dim) +
-                           layout.attended_stride + layout.mlp_in.total +
-                           2 * layout.logits_stride();
+                           layout.attended_width + layout.mlp_in.total;
+    const int64_t logits = kMostWantedRows * layout.logits_stride() * 4;
     // bf16 from every rank, to two mailboxes.
     const int64_t mailboxes =
         plan.degree() == 1 ? 0 : int64_t{4} * kMostPassRows * config.hidden_size * plan.degree();
     memory.buffer_bytes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +
-                          kMostPassRows * widths * 2 + mailboxes + kRest;
+                          kMostPassRows * widths * 2 + logits + mailboxes + kRest;
     const PagedKvCuda layer{.num_kv_heads = layout.num_kv_heads, .head_dim = config.head_dim};
     memory.kv_block_bytes = config.num_layers * layer.layer_bytes();
   }

@@ -10,13 +10,6 @@
 
 namespace forerun::cuda {
 
-int32_t pass_bucket(int32_t rows) {
-  for (const int32_t size : {0, 1, 2, 4, 8, 16, 24, 32, 48, 64, 128}) {
-    if (rows <= size) return size;
-  }
-  return kMostPassRows;
-}
-
 PagedKvCuda ShardCuda::layer_kv(size_t layer_idx) const {
   return {.data = kv_.data() + static_cast<int64_t>(layer_idx) * layer_kv_bytes_,
           .block_stride_bytes = kv_block_bytes(),
@@ -59,7 +52,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
             .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm)};
 
   const auto rows_of = [](int64_t width) {
-    return static_cast<size_t>(kMostPassRows * width) * sizeof(__nv_bfloat16);
+    return static_cast<size_t>(kMostPassRows * linear_input_stride(width, 1)) *
+           sizeof(__nv_bfloat16);
   };
   const int64_t padded_dim = padded_head_dim_cuda(config_.head_dim);
   const auto arrivals = static_cast<size_t>(2 * kMostPassRows * shape_.kv_parts) * sizeof(uint32_t);
@@ -78,11 +72,11 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
        "sums of squares of activations", true},
       {&qkv_out_, rows_of(layout_.qkv_width), "activations", true},
       {&q_, rows_of(layout_.num_heads * padded_dim), "activations", true},
-      {&attended_, rows_of(layout_.attended_stride), "activations", true},
+      {&attended_, rows_of(layout_.attended_width), "activations", true},
       {&mlp_, rows_of(layout_.mlp_in.total), "activations", true},
       {&partials_, static_cast<size_t>(kPartialBytesCuda), "partial results of attention", false},
       {&arrivals_, arrivals, "flags of attention", true},
-      {&logits_, static_cast<size_t>(kMostPassRows * layout_.logits_stride()) * sizeof(float),
+      {&logits_, static_cast<size_t>(kMostWantedRows * layout_.logits_stride()) * sizeof(float),
        "logits", true},
   };
   for (const auto& [buffer, bytes, purpose, clear] : buffers) {
@@ -93,7 +87,7 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   // The stream of the passes does not wait for the default one.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");
   FORERUN_ASSIGN_OR_RETURN(
-      digests_, PinnedBuffer::allocate(kMostPassRows * sizeof(RowDigest), "digests of logits"));
+      digests_, PinnedBuffer::allocate(kMostWantedRows * sizeof(RowDigest), "digests of logits"));
   FORERUN_ASSIGN_OR_RETURN(failed_, PinnedBuffer::allocate(sizeof(uint32_t), "a failure's flag"));
   *failed_.as<uint32_t>() = 0;
   return {};
@@ -112,9 +106,14 @@ Status ShardCuda::prepare(const PassKeyCuda& key) {
   return {};
 }
 
+Status ShardCuda::run(const PassKeyCuda& key) {
+  const auto graph = graphs_.find(key);
+  return graph == graphs_.end() ? submit(key) : graph->second.launch(stream_);
+}
+
 Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits) {
-  last_graph_ = &graphs_.at(key);
-  FORERUN_RETURN_IF_ERROR(last_graph_->launch(stream_));
+  last_pass_ = key;
+  FORERUN_RETURN_IF_ERROR(run(key));
   if (!layout_.has_head()) return {};
   const auto whole = [](const RowQuery& query) { return query.kinds == RowQuery::kLogits; };
   const auto begin = logits.queries.begin();
@@ -162,13 +161,13 @@ Status ShardCuda::move_kv(std::span<const KvMoveCuda> moves) {
 
 void ShardCuda::edit_graphs(std::function<Status(cudaGraph_t)> edit) {
   edit_ = std::move(edit);
-  last_graph_ = nullptr;
+  last_pass_ = {};
   graphs_.clear();
 }
 
 Status ShardCuda::replay(int times) {
-  if (last_graph_ == nullptr) return {StatusCode::kInvalidArgument, "no pass has run yet"};
-  for (int i = 0; i < times; ++i) FORERUN_RETURN_IF_ERROR(last_graph_->launch(stream_));
+  if (last_pass_.rows == 0) return {StatusCode::kInvalidArgument, "no pass has run yet"};
+  for (int i = 0; i < times; ++i) FORERUN_RETURN_IF_ERROR(run(last_pass_));
   return {};
 }
 

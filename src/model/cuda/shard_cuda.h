@@ -17,6 +17,7 @@
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/peer_mailboxes.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/linear/linear_cuda.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/row_digest/row_digest.h"
 #include "model/cuda/decoder_weights_cuda.h"
@@ -34,8 +35,6 @@ struct PassKeyCuda {
   bool long_contexts = false;
   auto operator<=>(const PassKeyCuda&) const = default;
 };
-// Few sizes, so that their graphs are soon all there. 0 for 0.
-int32_t pass_bucket(int32_t rows);
 
 struct ShardCudaOptions {
   int32_t device = 0;
@@ -73,11 +72,13 @@ class ShardCuda {
   const ShardLayoutCuda& layout() const { return layout_; }
   int64_t kv_block_bytes() const { return config_.num_layers * layer_kv_bytes_; }
 
-  // A pass: prepare() makes its graph, where there is none yet; launch() submits it, for the step
+  // A pass: prepare() makes its graph, if it is to have one; launch() submits it, for the step
   // that lies in the mapped memory, and the copy of its logits; finish() waits for both. In a group
   // all shards prepare the same pass before any launches it: the kernels of one wait for those of
   // the others, and meanwhile nobody may build a graph.
-  bool is_prepared(const PassKeyCuda& key) const { return graphs_.contains(key); }
+  bool is_prepared(const PassKeyCuda& key) const {
+    return key.rows > kMostGraphRows || graphs_.contains(key);
+  }
   Status prepare(const PassKeyCuda& key);
   Status launch(const PassKeyCuda& key, const HostLogits& logits);
   Status finish();
@@ -91,7 +92,7 @@ class ShardCuda {
   // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
   Status move_kv(std::span<const KvMoveCuda> moves);
 
-  // For measuring: submits the graph of the last pass again, `times` in a row; and forgets all
+  // For measuring: submits the last pass again, `times` in a row; and forgets all
   // graphs, to make new ones that `edit` changes (nullptr: as they are).
   Status replay(int times);
   void edit_graphs(std::function<Status(cudaGraph_t)> edit);
@@ -114,6 +115,7 @@ class ShardCuda {
     if (options.shares_gpu) edit_ = one_kernel_at_a_time;
   }
   Status allocate(int64_t kv_blocks);
+  Status run(const PassKeyCuda& key);
   // Submit all kernels of a pass (shard_pass_cuda.cc).
   Status submit(const PassKeyCuda& key);
   Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
@@ -138,7 +140,7 @@ class ShardCuda {
   DecoderWeightsCuda weights_;
   StepShapeCuda shape_;
   std::map<PassKeyCuda, Graph> graphs_;
-  const Graph* last_graph_ = nullptr;
+  PassKeyCuda last_pass_;
   std::function<Status(cudaGraph_t)> edit_;
 
   int64_t layer_kv_bytes_ = 0;
@@ -148,8 +150,8 @@ class ShardCuda {
   // norm after `hidden_` is made of (rms_norm_cuda.h).
   DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
   DeviceBuffer partials_, arrivals_;
-  DeviceBuffer logits_;   // f32 [kMostPassRows][layout_.logits_stride()]
-  PinnedBuffer digests_;  // RowDigest [kMostPassRows]
+  DeviceBuffer logits_;   // f32 [kMostWantedRows][layout_.logits_stride()]
+  PinnedBuffer digests_;  // RowDigest [kMostWantedRows]
   PinnedBuffer failed_;   // a word that kernels set
 };
 

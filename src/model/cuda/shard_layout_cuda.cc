@@ -50,7 +50,7 @@ ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& 
   layout.o_in = {.from = times(part.heads, dim),
                  .lead = first % kVector,
                  .total = inputs(first % kVector + part.heads.size() * dim)};
-  layout.attended_stride = round_up(
+  layout.attended_width = round_up(
       std::max(layout.num_heads * dim, layout.attended_offset + layout.o_in.total), kVector);
 
   layout.mlp_out = whole(part.mlp);

@@ -33,10 +33,10 @@ struct ShardLayoutCuda {
   int32_t qkv_width = 0;
   Cut q_out, kv_out;  // rows of q; of k and v
   // Inputs of o: from element `attended_offset` of a row of attention's output, which has
-  // `attended_stride`.
+  // `attended_width`.
   Cut o_in;
   int64_t attended_offset = 0;
-  int64_t attended_stride = 0;
+  int64_t attended_width = 0;
   Cut mlp_out, mlp_in;  // rows of gate and up; inputs of down, and their width in its buffer
   // Rows of the head; `head_total` with the rest of a word, where the head is quantized.
   int64_t num_tokens = 0;

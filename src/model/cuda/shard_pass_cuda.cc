@@ -19,7 +19,8 @@ NormInputCuda ShardCuda::normed() const {
 Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const int32_t rows = key.rows;
   const LayerWeightsCuda& layer = weights_.layers[layer_idx];
-  const int64_t hidden = config_.hidden_size;
+  const int64_t hidden_stride = linear_input_stride(config_.hidden_size, rows);
+  const int64_t mlp_stride = linear_input_stride(layout_.mlp_in.total, rows);
   const auto bf16 = [](const DeviceBuffer& buffer) { return buffer.as<__nv_bfloat16>(); };
   const cudaStream_t stream = stream_.get();
 
@@ -34,7 +35,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                        {.input = input,
                         .input_stride = input_stride,
                         .output = bf16(hidden_),
-                        .output_stride = hidden,
+                        .output_stride = hidden_stride,
                         .rows = rows,
                         .bias = bf16(bias),
                         .residual = bf16(hidden_),
@@ -48,7 +49,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   if (layout_.has_heads()) {
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.qkv,
                                         {.input = bf16(scaled_),
-                                         .input_stride = hidden,
+                                         .input_stride = hidden_stride,
                                          .output = bf16(qkv_out_),
                                          .output_stride = layout_.qkv_width,
                                          .rows = rows,
@@ -58,20 +59,20 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
   FORERUN_RETURN_IF_ERROR(add_linear(layer.o, bf16(attended_) + layout_.attended_offset,
-                                     layout_.attended_stride, layer.o_bias,
-                                     layer.post_attention_norm, /*mailbox=*/0));
+                                     linear_input_stride(layout_.attended_width, key.rows),
+                                     layer.o_bias, layer.post_attention_norm, /*mailbox=*/0));
   if (layout_.has_mlp()) {
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.gate_up,
                                         {.input = bf16(scaled_),
-                                         .input_stride = hidden,
+                                         .input_stride = hidden_stride,
                                          .output = bf16(mlp_),
-                                         .output_stride = layout_.mlp_in.total,
+                                         .output_stride = mlp_stride,
                                          .rows = rows,
                                          .norm = normed(),
                                          .gated = true},
                                         stream));
   }
-  return add_linear(layer.down, bf16(mlp_), layout_.mlp_in.total, layer.down_bias, next_input_norm,
+  return add_linear(layer.down, bf16(mlp_), mlp_stride, layer.down_bias, next_input_norm,
                     /*mailbox=*/1);
 }
 
@@ -103,7 +104,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        .k_offset = layout_.k_offset,
        .v_offset = layout_.v_offset,
        .attended = attended_.as<__nv_bfloat16>(),
-       .attended_stride = layout_.attended_stride,
+       .attended_stride = linear_input_stride(layout_.attended_width, key.rows),
        .num_heads = layout_.num_heads,
        .kv = kv,
        .window = config_.sliding_window[layer_idx],
@@ -128,7 +129,7 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
                       .table_tokens = config_.vocab_size,
                       .dim = config_.hidden_size,
                       .output = hidden_.as<__nv_bfloat16>(),
-                      .output_stride = config_.hidden_size,
+                      .output_stride = linear_input_stride(config_.hidden_size, key.rows),
                       .next_norm = norm_of_hidden(weights_.layers.front().input_norm),
                       .rows = rows,
                       .to_clear = arrivals_.as<uint32_t>(),
@@ -141,16 +142,17 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
 }
 
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
-  FORERUN_RETURN_IF_ERROR(linear_cuda(weights_.head,
-                                      {.input = scaled_.as<__nv_bfloat16>(),
-                                       .input_stride = config_.hidden_size,
-                                       .row_index = reinterpret_cast<const int32_t*>(
-                                           step_.data() + offsetof(StepHeaderCuda, wanted)),
-                                       .output_f32 = logits_.as<float>(),
-                                       .output_stride = layout_.logits_stride(),
-                                       .rows = key.wanted,
-                                       .norm = normed()},
-                                      stream_.get()));
+  FORERUN_RETURN_IF_ERROR(linear_cuda(
+      weights_.head,
+      {.input = scaled_.as<__nv_bfloat16>(),
+       .input_stride = linear_input_stride(config_.hidden_size, key.rows),
+       .row_index =
+           reinterpret_cast<const int32_t*>(step_.data() + offsetof(StepHeaderCuda, wanted)),
+       .output_f32 = logits_.as<float>(),
+       .output_stride = layout_.logits_stride(),
+       .rows = key.wanted,
+       .norm = normed()},
+      stream_.get()));
   return row_digest_cuda(
       {.logits = logits_.as<float>(),
        .stride = layout_.logits_stride(),

@@ -197,9 +197,9 @@ TEST_P(ShardWeights, LieWhereKernelsTakeThem) {
       const ShardLayoutCuda layout = shard_layout_cuda(config, part);
       // Rows of activations begin at 16-byte vectors and hold all that o and down read.
       EXPECT_EQ(layout.attended_offset % 8, 0);
-      EXPECT_EQ(layout.attended_stride % 8, 0);
-      EXPECT_LE(layout.attended_offset + layout.o_in.total, layout.attended_stride);
-      EXPECT_LE(int64_t{layout.num_heads} * config.head_dim, layout.attended_stride);
+      EXPECT_EQ(layout.attended_width % 8, 0);
+      EXPECT_LE(layout.attended_offset + layout.o_in.total, layout.attended_width);
+      EXPECT_LE(int64_t{layout.num_heads} * config.head_dim, layout.attended_width);
       for (const Cut& in : {layout.o_in, layout.mlp_in}) {
         EXPECT_GE(in.total, 32);
         EXPECT_EQ(in.total % 32, 0);

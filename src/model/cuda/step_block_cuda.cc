@@ -1,6 +1,7 @@
 #include "model/cuda/step_block_cuda.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace forerun::cuda {
@@ -35,12 +36,32 @@ class Writer {
 
 }  // namespace
 
+int32_t pass_bucket(int32_t rows) {
+  for (const int32_t size : {0, 1, 2, 4, 8, 16, 24, 32, 48, 64, kMostGraphRows}) {
+    if (rows <= size) return size;
+  }
+  return rows;
+}
+
+size_t StepBlockCuda::pass_end(const Step& step, size_t begin, int32_t most_rows) {
+  int32_t wanted = 0;
+  size_t end = begin;
+  while (end < step.rows.size() && end - begin < static_cast<size_t>(most_rows)) {
+    wanted += step.rows[end].wants_logits ? 1 : 0;
+    if (wanted > kMostWantedRows) break;
+    ++end;
+  }
+  return end;
+}
+
 void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
                           std::span<const RowQuery> queries, const StepShapeCuda& shape,
                           RopeTable& rope) {
   rows_.clear();
   num_wanted_ = 0;
-  bytes_.assign(sizeof(StepHeaderCuda), std::byte{});
+  const auto token_room = static_cast<size_t>(pass_bucket(static_cast<int32_t>(end - begin)));
+  const size_t header_bytes = offsetof(StepHeaderCuda, tokens) + (token_room + 3) / 4 * 16;
+  bytes_.assign(header_bytes, std::byte{});
   StepHeaderCuda header;
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
@@ -86,7 +107,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   header.num_wanted = num_wanted_;
   header.queries_offset = writer.append(queries.first(static_cast<size_t>(num_wanted_)));
   header.bytes = static_cast<int32_t>(bytes_.size());
-  std::memcpy(bytes_.data(), &header, sizeof(header));
+  std::memcpy(bytes_.data(), &header, header_bytes);
 }
 
 }  // namespace forerun::cuda

@@ -16,8 +16,18 @@
 
 namespace forerun::cuda {
 
-// A Step's rows pass through the layers in chunks of this many.
-inline constexpr int32_t kMostPassRows = 256;
+// A Step's rows pass through the layers in chunks of at most this many: the weights are read once a
+// pass, which 1,024 rows take six times as long to multiply (8B), and their activations stay in the
+// L2.
+inline constexpr int32_t kMostPassRows = 1024;
+// And of them want logits at most.
+inline constexpr int32_t kMostWantedRows = 256;
+// Passes of up to this many rows are worth a graph: after that launches take less time than
+// kernels.
+inline constexpr int32_t kMostGraphRows = 128;
+// Rows that a pass of `rows` is made for: for graphs few sizes, so that they are soon all there;
+// else as many as there are. 0 for 0.
+int32_t pass_bucket(int32_t rows);
 
 // What lies at fixed places; the rest follows, where `attention` says.
 struct alignas(16) StepHeaderCuda {
@@ -26,9 +36,11 @@ struct alignas(16) StepHeaderCuda {
   int32_t num_wanted = 0;
   int32_t queries_offset = 0;  // [num_wanted] RowQuery
   int32_t unused = 0;
-  int32_t tokens[kMostPassRows] = {};
-  int32_t wanted[kMostPassRows] = {};  // rows that want logits, ascending
+  int32_t wanted[kMostWantedRows] = {};  // rows that want logits, ascending
+  int32_t tokens[kMostPassRows] = {};    // the block has pass_bucket() of them
 };
+
+static_assert(offsetof(StepHeaderCuda, tokens) % 16 == 0);
 
 // Shapes that the plan and the rotation need.
 struct StepShapeCuda {
@@ -42,7 +54,9 @@ struct StepShapeCuda {
 // Reusable: keeps its memory.
 class StepBlockCuda {
  public:
-  // Rows [begin, end) of `step`, at most kMostPassRows. `queries`: of those that want logits, as
+  // Where the pass of at most `most_rows` that begins with row `begin` of `step` ends.
+  static size_t pass_end(const Step& step, size_t begin, int32_t most_rows);
+  // Rows [begin, pass_end) of `step`. `queries`: of those that want logits, as
   // many or more. `rope` is prepared for their positions.
   void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,
              const StepShapeCuda& shape, RopeTable& rope);

@@ -1,0 +1,157 @@
+// The arithmetic of the linear kernel for many rows (linear_tiles_cuda.cu): a chain of units times
+// the activations of a tile of rows, into the sums of a warpgroup. Device code; included by the
+// kernel alone.
+//
+// The same products in the same order as Unit (linear_unit_cuda.h): 16 inputs an instruction, int4
+// scaled by the group of 128. A warp has half a tile, 16 outputs; two warps share a tile, a
+// warpgroup two tiles.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/linear/linear_plan_cuda.h"
+#include "kernels/linear/linear_tile_ring_cuda.h"
+#include "kernels/linear/linear_unit_cuda.h"
+#include "kernels/linear/ptx_cuda.h"
+#include "kernels/linear/wgmma_cuda.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+template <class Stage, LinearFormat kFormat = Stage::kWeightFormat>
+struct TileUnit;
+
+template <class Stage>
+struct TileUnit<Stage, LinearFormat::kBf16> {
+  static constexpr int kRows = Stage::kRows;
+  static constexpr int kSteps = 2 * Stage::kUnits;
+
+  // sums += x . w of `units` units, stage after stage of the ring. The next stage's weights are on
+  // their way to registers while the tensor cores work on this one's.
+  template <class Ring>
+  __device__ __forceinline__ void multiply_chain(Ring& ring, int units, int tile, int half,
+                                                 int lane, float (&sums)[kRows / 2]) {
+    const uint32_t lane_weights =
+        Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kBf16) + half * 1024 + lane * 16;
+    uint32_t a[2][kSteps][4];
+    uint32_t under_way = 0;  // the barrier of the stage that is multiplied, or 0
+    const auto next = [&](uint32_t(&weights)[kSteps][4]) {
+      ring.wait_full();
+      multiply<kSteps>(ring.address(), lane_weights, weights, sums);
+      wgmma_wait_for_all_but_one();
+      if (lane == 0 && under_way != 0) barrier_arrive(under_way);
+      under_way = ring.empty_barrier();
+      ring.advance();
+      units -= Stage::kUnits;
+    };
+    while (units >= Stage::kUnits) {
+      next(a[0]);
+      if (units < Stage::kUnits) break;
+      next(a[1]);
+    }
+    wgmma_wait(sums);
+    if (lane == 0 && under_way != 0) barrier_arrive(under_way);
+    if (units == 0) return;
+    ring.wait_full();
+    uint32_t last[2][4];
+    multiply<2>(ring.address(), lane_weights, last, sums);
+    wgmma_wait(sums);
+    if (lane == 0) barrier_arrive(ring.empty_barrier());
+    ring.advance();
+  }
+
+ private:
+  // Asks for the products of the first kCount steps of a stage; `weights` stay in use until then.
+  template <int kCount>
+  static __device__ __forceinline__ void multiply(uint32_t stage, uint32_t lane_weights,
+                                                  uint32_t (&weights)[kCount][4],
+                                                  float (&sums)[kRows / 2]) {
+#pragma unroll
+    for (int step = 0; step < kCount; ++step) {
+      const uint4 v = load_shared_16(stage + lane_weights +
+                                     step / 2 * kBlockTiles * stage_bytes(LinearFormat::kBf16) +
+                                     step % 2 * 512);
+      weights[step][0] = v.x;
+      weights[step][1] = v.y;
+      weights[step][2] = v.z;
+      weights[step][3] = v.w;
+    }
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kCount; ++step) {
+      wgmma<true>(sums, weights[step],
+                  wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(step)));
+    }
+    wgmma_commit();
+  }
+};
+
+template <class Stage>
+struct TileUnit<Stage, LinearFormat::kInt4Group128> {
+  static constexpr int kRows = Stage::kRows;
+  uint32_t magic = opaque(0x43004300u);  // two bf16 128
+  float part[kRows / 2] = {};
+
+  template <class Ring>
+  __device__ __forceinline__ void multiply_chain(Ring& ring, int units, int tile, int half,
+                                                 int lane, float (&sums)[kRows / 2]) {
+    for (; units > 0; --units) {
+      ring.wait_full();
+      multiply(ring.address(), tile, half, lane, sums);
+      if (lane == 0) barrier_arrive(ring.empty_barrier());
+      ring.advance();
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void multiply(uint32_t stage, int tile, int half, int lane,
+                                           float (&sums)[kRows / 2]) {
+    const uint32_t unit =
+        stage + Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kInt4Group128);
+    uint32_t scales;
+    asm volatile("ld.shared.u32 %0,[%1];"
+                 : "=r"(scales)
+                 : "r"(unit + 2048 + (lane >> 2) * 8 + half * 4));
+    const auto zeros =
+        static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
+    const uint32_t zero[2] = {(zeros & 15u) * 0x10001u + magic, (zeros >> 4) * 0x10001u + magic};
+#pragma unroll
+    for (int quarter = 0; quarter < 2; ++quarter) {
+      const uint4 v = load_shared_16(unit + (half * 2 + quarter) * 512 + lane * 16);
+      const uint32_t q[4] = {v.x, v.y, v.z, v.w};
+      uint32_t a[4][4];
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          a[step][i] = subtract_bf16x2(and_or<0x000f000fu>(q[step] >> (4 * i), magic), zero[i % 2]);
+        }
+      }
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        const uint64_t rows =
+            wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(quarter * 4 + step));
+        if (quarter == 0 && step == 0) {
+          wgmma<false>(part, a[step], rows);
+        } else {
+          wgmma<true>(part, a[step], rows);
+        }
+      }
+      wgmma_commit();
+    }
+    wgmma_wait(part);
+    const float2 scale = __half22float2(*reinterpret_cast<const __half2*>(&scales));
+#pragma unroll
+    for (int i = 0; i < kRows / 2; ++i) {
+      sums[i] = __fmaf_rn(i % 4 < 2 ? scale.x : scale.y, part[i], sums[i]);
+    }
+  }
+};
+
+#endif
+
+}  // namespace forerun::cuda
