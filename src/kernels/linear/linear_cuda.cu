@@ -358,6 +358,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.input_warps));
   args.cluster_tiles = plan.tiles / plan.clusters;
   args.larger_clusters = plan.tiles % plan.clusters;
+  args.zero = 0;
   args.stages = launch.stages;
   args.segment_units = launch.segment_units;
   args.segment_bytes = launch.segment_units * plan.input_warps * unit_inputs(plan.format) * 2;
