@@ -26,6 +26,7 @@ struct LinearKernelArgs {
   int rows, outputs;
   int units, cluster_log2, input_warps_log2;
   int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one tile more
+  uint32_t zero;                       // 0, unknown to the compiler
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
       reduce_offset, receive_offset, ring_offset, receive_buffer_bytes;
   const int32_t* row_index;    // or null
@@ -71,10 +72,12 @@ struct UnitRing {
     }
   }
   __device__ __forceinline__ void wait() const { barrier_wait(barrier, parity); }
-  // Call once the warp has loaded the last of the current unit: requests another into its place.
-  __device__ __forceinline__ void release(const LinearKernelArgs& args, int lane) {
+  // Requests another unit into the place of the current one. `loaded`: a word of the last vector
+  // that was loaded from it. A load may wait behind other requests for longer than a copy out of
+  // the L2 takes, so the copy's address is made to depend on it.
+  __device__ __forceinline__ void release(const LinearKernelArgs& args, int lane, uint32_t loaded) {
     __syncwarp();
-    request(args, lane, data, barrier);
+    request(args, lane, data + (loaded & args.zero), barrier);
     data += kStageBytes;
     barrier += 8;
     if (data == data_end) {

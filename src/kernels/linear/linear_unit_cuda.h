@@ -58,7 +58,7 @@ struct Unit<LinearFormat::kInt4Group128> {
         q[i / 2][i % 2 * 4 + 2] = v.z;
         q[i / 2][i % 2 * 4 + 3] = v.w;
       }
-      if (first + kHalvesAtOnce == 2) ring.release(args, lane);
+      if (first + kHalvesAtOnce == 2) ring.release(args, lane, q[kHalvesAtOnce - 1][7]);
       uint32_t zero[kHalvesAtOnce][2];
 #pragma unroll
       for (int i = 0; i < 2 * kHalvesAtOnce; ++i) {
@@ -123,7 +123,7 @@ struct Unit<LinearFormat::kBf16> {
     for (int i = 0; i < 4; ++i) {
       w[i / 2][i % 2] = load_shared_16(ring.data + lane * 16 + i * 512);
     }
-    ring.release(args, lane);
+    ring.release(args, lane, w[1][1].w);
   }
 
   // acc += x . w over 32 inputs and 32 outputs.
