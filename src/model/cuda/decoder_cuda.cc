@@ -33,15 +33,25 @@ constexpr int32_t kSharedPassRows = 16;
 class GpusInUse {
  public:
   explicit GpusInUse(std::vector<int32_t> devices) {
-    static std::array<std::mutex, 64> gpus;
     std::sort(devices.begin(), devices.end());  // one order for everybody
     devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
     for (const int32_t device : devices) {
-      locks_.emplace_back(gpus[static_cast<size_t>(device) % gpus.size()]);
+      locks_.emplace_back(gpus()[static_cast<size_t>(device) % gpus().size()]);
     }
+  }
+  // All there are: page-locked memory is freed only once every GPU is idle, and a group whose
+  // kernels wait for one another is not while the driver keeps one of its threads from launching.
+  static GpusInUse everywhere() {
+    std::vector<int32_t> devices(gpus().size());
+    std::iota(devices.begin(), devices.end(), 0);
+    return GpusInUse(std::move(devices));
   }
 
  private:
+  static std::array<std::mutex, 64>& gpus() {
+    static std::array<std::mutex, 64> gpus;
+    return gpus;
+  }
   std::vector<std::unique_lock<std::mutex>> locks_;
 };
 
@@ -107,7 +117,7 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));
   const bool sums_known = options.devices.size() == 1 || decoder->maxima_;
   decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
-  FORERUN_RETURN_IF_ERROR(decoder->logits_->start(1, {}));  // page-locked memory takes its time
+  FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1));  // page-locked memory takes its time
   return decoder;
 }
 
@@ -239,7 +249,11 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
 Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries) {
   FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks_));
   const auto wanted = std::count_if(step.rows.begin(), step.rows.end(), wants_logits);
-  FORERUN_RETURN_IF_ERROR(logits_->start(wanted, queries));
+  if (!logits_->has_room(wanted)) {
+    const GpusInUse all = GpusInUse::everywhere();
+    FORERUN_RETURN_IF_ERROR(logits_->make_room(wanted));
+  }
+  logits_->start(wanted, queries);
   const GpusInUse in_use(devices_);
   int64_t first_logits_row = 0;
   for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {

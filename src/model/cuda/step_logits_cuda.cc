@@ -9,7 +9,7 @@ int64_t StepLogitsCuda::stride() const {
   return (int64_t{num_tokens_} + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
 }
 
-Status StepLogitsCuda::start(int64_t rows, std::span<const RowQuery> queries) {
+void StepLogitsCuda::start(int64_t rows, std::span<const RowQuery> queries) {
   queries_.assign(queries.begin(), queries.end());
   queries_.resize(static_cast<size_t>(rows));  // by itself a query asks for whole rows
   for (RowQuery& query : queries_) {
@@ -19,7 +19,10 @@ Status StepLogitsCuda::start(int64_t rows, std::span<const RowQuery> queries) {
   fetched_.assign(static_cast<size_t>(rows), false);
   first_of_pass_ = 0;
   shards_.clear();
-  if (rows <= capacity_) return {};
+}
+
+Status StepLogitsCuda::make_room(int64_t rows) {
+  if (has_room(rows)) return {};
   const int64_t capacity = std::max({rows, 2 * capacity_, int64_t{64}});
   FORERUN_ASSIGN_OR_RETURN(
       PinnedBuffer larger,

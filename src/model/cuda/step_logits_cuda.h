@@ -24,8 +24,13 @@ class StepLogitsCuda : public DistantLogits {
   StepLogitsCuda(int32_t num_tokens, bool sums_known)
       : num_tokens_(num_tokens), sums_known_(sums_known) {}
 
-  // Starts a Step of so many rows that want logits, one for each of `queries`; empty: all whole.
-  Status start(int64_t rows, std::span<const RowQuery> queries);
+  // Whether there is page-locked memory for so many rows; make_room() takes more and frees what
+  // there was.
+  bool has_room(int64_t rows) const { return rows <= capacity_; }
+  Status make_room(int64_t rows);
+  // Starts a Step of so many rows that want logits, for which there is room, one for each of
+  // `queries`; empty: all whole.
+  void start(int64_t rows, std::span<const RowQuery> queries);
   // Where the pass that computes rows [first, first + count) leaves them. Valid until the next
   // start().
   HostLogits of_pass(int64_t first, int64_t count);
