@@ -72,8 +72,8 @@ constexpr InputRoom kInputRooms[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
 constexpr InputRoom kInt4InputRoom = {4, 80 << 10};
 static_assert(kInt4InputRoom.buffers <= kInputSegments);
 
-// Bytes of a row of `units` units in shared memory: an odd number of 16 bytes, so that the 8 rows of
-// a matrix load start in different banks.
+// Bytes of a row of `units` units in shared memory: an odd number of 16 bytes, so that the 8 rows
+// of a matrix load start in different banks.
 int input_stride(const LinearPlan& plan, int units) {
   return units * unit_inputs(plan.format) * 2 + 16;
 }
