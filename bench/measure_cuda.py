@@ -134,7 +134,7 @@ def measure_budget(rec: Recorder) -> None:
                 OURS[ATTENTION.format(context)] = line["us_a_layer"]
             floor = 1e6 * model.part_bytes(context).get(part, 0) / READ_BYTES_PER_S / count
             # Long contexts: 70% of the bandwidth.
-            at_most = {500: 5, CONTEXT: BUDGET.get(part)}.get(context, floor / 0.7)
+            at_most = {500: 5, CONTEXT: BUDGET.get(part)}.get(context, round(floor / 0.7, 2))
             rec.add(f"{model.title}, {count} GPU{'s' * (count > 1)}, 8 rows, context {context}, "
                     f"{part}", line["us_a_layer"], "us a layer", command.replace(str(path), "DIR"),
                     at_most=at_most, floor=floor or None)
