@@ -68,27 +68,50 @@ Status one_kernel_at_a_time(cudaGraph_t graph) {
   return {};
 }
 
+namespace {
+
+// What is being captured, until it is a graph; ends the capture where something throws.
+class Capture {
+ public:
+  explicit Capture(cudaStream_t stream) : stream_(stream) {}
+  ~Capture() {
+    if (capturing_) (void)end();
+    if (graph_ != nullptr) (void)cudaGraphDestroy(graph_);
+    if (!good_) (void)cudaGetLastError();
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  cudaError_t end() {
+    capturing_ = false;
+    return cudaStreamEndCapture(stream_, &graph_);
+  }
+  void is_good() { good_ = true; }
+  cudaGraph_t graph() const { return graph_; }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraph_t graph_ = nullptr;
+  bool capturing_ = true;
+  bool good_ = false;
+};
+
+}  // namespace
+
 Result<Graph> Graph::capture(const Stream& stream, const std::function<Status()>& submit,
                              const std::function<Status(cudaGraph_t)>& edit) {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
       "beginning to capture a graph");
+  Capture capture(stream.get());
   const Status submitted = submit();
-  cudaGraph_t graph = nullptr;
-  const cudaError_t ended = cudaStreamEndCapture(stream.get(), &graph);
-  if (!submitted.ok() || ended != cudaSuccess) {
-    if (graph != nullptr) (void)cudaGraphDestroy(graph);
-    (void)cudaGetLastError();
-    return submitted.ok() ? cuda_status(ended, "cudaStreamEndCapture", "capturing a graph")
-                          : submitted;
-  }
+  const cudaError_t ended = capture.end();
+  FORERUN_RETURN_IF_ERROR(submitted);
+  FORERUN_RETURN_IF_ERROR(cuda_status(ended, "cudaStreamEndCapture", "capturing a graph"));
+  if (edit) FORERUN_RETURN_IF_ERROR(edit(capture.graph()));
   Graph result;
-  const Status edited = edit ? edit(graph) : Status();
-  const cudaError_t built =
-      edited.ok() ? cudaGraphInstantiate(&result.exec_, graph, 0) : cudaSuccess;
-  (void)cudaGraphDestroy(graph);
-  FORERUN_RETURN_IF_ERROR(edited);
-  FORERUN_RETURN_IF_ERROR(cuda_status(built, "cudaGraphInstantiate", "instantiating a graph"));
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGraphInstantiate(&result.exec_, capture.graph(), 0),
+                               "instantiating a graph");
+  capture.is_good();
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <string>
 
 #include "device/cuda/cuda_error.h"
@@ -32,8 +33,11 @@ Result<Encoder> find_encoder() {
 
 Result<CUtensorMap> tensor_map_bf16(const void* data, int64_t rows, int64_t columns, int64_t stride,
                                     int box_rows, int box_columns) {
-  static const Result<Encoder> encoder = find_encoder();
-  if (!encoder.ok()) return encoder.status();
+  static std::atomic<decltype(Encoder::encode)> found = nullptr;
+  if (found == nullptr) {
+    FORERUN_ASSIGN_OR_RETURN(const Encoder encoder, find_encoder());
+    found = encoder.encode;
+  }
   CUtensorMap map = {};
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t stride_bytes[1] = {static_cast<cuuint64_t>(stride) * 2};
@@ -41,10 +45,10 @@ Result<CUtensorMap> tensor_map_bf16(const void* data, int64_t rows, int64_t colu
                              static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[2] = {1, 1};
   const CUresult result =
-      encoder->encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(data), sizes,
-                      stride_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                      box_columns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
-                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      found.load()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(data), sizes,
+                   stride_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   box_columns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     return Status(StatusCode::kInvalidArgument,
                   "a tensor map of " + std::to_string(rows) + " x " + std::to_string(columns) +

@@ -97,6 +97,7 @@ struct LinearCall {
   // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
   // previous kernel has finished; everything else is touched only afterwards. The previous kernel
   // must itself be launched in this way, or have no such successor in flight.
+  // (The kernel for many rows always starts so; it waits before it touches anything.)
   bool dependent = true;
 };
 

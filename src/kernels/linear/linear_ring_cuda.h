@@ -102,10 +102,11 @@ struct InputRing {
                                           const __nv_bfloat16* block_inputs, int block_bytes,
                                           int row_blocks, int first_row, int rows, int lane) {
     const uint32_t barrier = full + next * 8;
-    const int bytes = min(args.segment_bytes, block_bytes - next_begin);
+    // The last segment of a block with fewer inputs than its peer may be empty.
+    const int bytes = max(0, min(args.segment_bytes, block_bytes - next_begin));
     if (lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
     __syncwarp();
-    if (lane < rows) {
+    if (lane < rows && bytes > 0) {
       bulk_copy(
           data + (next * 8 * row_blocks + lane) * args.input_stride_bytes,
           block_inputs + input_row(args, first_row + lane) * args.input_stride + next_begin / 2,
@@ -114,7 +115,7 @@ struct InputRing {
     --left;
     if (++next == args.input_buffers) next = 0;
     next_begin += args.segment_bytes;
-    if (next_begin >= block_bytes) next_begin = 0;
+    if (next_begin >= args.segments * args.segment_bytes) next_begin = 0;
   }
 };
 

@@ -84,6 +84,7 @@ class RowPasses {
         while (!has_arrived(v) && wait.more(peers_, lane_)) v = load_mailbox(from);
         largest = __uint_as_float(v.x);
         store_mailbox(from, make_uint4(kNotArrived, kNotArrived, kNotArrived, kNotArrived));
+        finish_collecting(peers_);
       }
       __syncwarp();
       largest = largest_of_warp(largest);

@@ -39,8 +39,9 @@ class GpusInUse {
       locks_.emplace_back(gpus()[static_cast<size_t>(device) % gpus().size()]);
     }
   }
-  // All there are: page-locked memory is freed only once every GPU is idle, and a group whose
-  // kernels wait for one another is not while the driver keeps one of its threads from launching.
+  // All there are, to take and free memory and to build graphs (peer_group.h): the driver may wait
+  // until every GPU is idle, which a group whose kernels wait for one another is not while it keeps
+  // one of their threads from launching.
   static GpusInUse everywhere() {
     std::vector<int32_t> devices(gpus().size());
     std::iota(devices.begin(), devices.end(), 0);
@@ -61,6 +62,8 @@ Status guarded(const std::function<Status()>& work) {
     return work();
   } catch (const std::bad_alloc&) {
     return {StatusCode::kResourceExhausted, "out of memory"};
+  } catch (const std::exception& error) {
+    return {StatusCode::kInternal, error.what()};
   }
 }
 
@@ -112,6 +115,7 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
       check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
 
   std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
+  const GpusInUse all = GpusInUse::everywhere();  // ends before a decoder that failed to load does
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));
   FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));
@@ -119,6 +123,15 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
   FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1));  // page-locked memory takes its time
   return decoder;
+}
+
+DecoderCuda::~DecoderCuda() {
+  const GpusInUse all = GpusInUse::everywhere();
+  logits_.reset();
+  shards_.clear();
+  maxima_.reset();
+  peers_.reset();
+  pinned_step_ = {};
 }
 
 Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
@@ -187,7 +200,8 @@ int64_t DecoderCuda::kv_block_bytes() const {
   return bytes;
 }
 
-Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work) {
+Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work,
+                           const std::function<void()>& unusable) {
   if (shards_.size() == 1) {
     FORERUN_RETURN_IF_ERROR(shards_[0]->use());
     return work(*shards_[0]);
@@ -196,8 +210,10 @@ Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work) {
   threads_->run([&](const Team& team) {
     const auto rank = static_cast<size_t>(team.rank());
     statuses[rank] = guarded([&]() -> Status {
-      FORERUN_RETURN_IF_ERROR(shards_[rank]->use());
-      return work(*shards_[rank]);
+      Status used = shards_[rank]->use();
+      if (used.ok()) return work(*shards_[rank]);
+      if (unusable) unusable();
+      return used;
     });
   });
   for (Status& status : statuses) {
@@ -207,13 +223,18 @@ Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work) {
 }
 
 Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit) {
-  Status ran = on_all([&](ShardCuda& shard) -> Status {
-    Status submitted = submit(shard);
-    // Who has not begun keeps the others waiting.
-    if (!submitted.ok() && peers_) peers_->abort();
-    const Status finished = shard.finish();  // even so: the step's data may still be read
-    return submitted.ok() ? finished : submitted;
-  });
+  // Who has not begun keeps the others waiting.
+  const auto end_waiting = [&] {
+    if (peers_) peers_->abort();
+  };
+  Status ran = on_all(
+      [&](ShardCuda& shard) -> Status {
+        Status submitted = guarded([&] { return submit(shard); });
+        if (!submitted.ok()) end_waiting();
+        const Status finished = shard.finish();  // even so: the step's data may still be read
+        return submitted.ok() ? finished : submitted;
+      },
+      end_waiting);
   if (!peers_) return ran;
   const Status met = peers_->check();
   if (ran.ok() && met.ok()) return {};
@@ -241,8 +262,10 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                         .long_contexts = block_.long_contexts()};
   if (!std::all_of(shards_.begin(), shards_.end(),
                    [&](const auto& shard) { return shard->is_prepared(key); })) {
+    const GpusInUse all = GpusInUse::everywhere();
     FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
   }
+  const GpusInUse in_use(devices_);
   return run_all([&](ShardCuda& shard) { return shard.launch(key, logits); });
 }
 
@@ -254,7 +277,6 @@ Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery>
     FORERUN_RETURN_IF_ERROR(logits_->make_room(wanted));
   }
   logits_->start(wanted, queries);
-  const GpusInUse in_use(devices_);
   int64_t first_logits_row = 0;
   for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {
     end = StepBlockCuda::pass_end(step, begin, most_pass_rows_);

@@ -27,6 +27,7 @@ class DecoderCuda : public Decoder {
  public:
   static Result<std::unique_ptr<DecoderCuda>> load(const Checkpoint& checkpoint,
                                                    const DecoderCudaOptions& options);
+  ~DecoderCuda() override;
 
   const ModelConfig& config() const override { return config_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
@@ -47,9 +48,10 @@ class DecoderCuda : public Decoder {
   Status load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
                      const ShardPlan& plan);
   Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row);
-  // Calls `work` for every shard on a thread of its own, the first one's on the caller's; the first
-  // failure in the order of the ranks.
-  Status on_all(const std::function<Status(ShardCuda&)>& work);
+  // Calls `work` for every shard on a thread of its own, the first one's on the caller's,
+  // `unusable` where its GPU is not to be had; the first failure in the order of the ranks.
+  Status on_all(const std::function<Status(ShardCuda&)>& work,
+                const std::function<void()>& unusable = {});
   // Submits a pass on every GPU and waits for all of them. A failure of one ends the others'
   // waiting, and the group is usable again afterwards.
   Status run_all(const std::function<Status(ShardCuda&)>& submit);
