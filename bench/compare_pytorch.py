@@ -7,7 +7,8 @@ Each operator is captured in a CUDA graph of many calls over distinct weights or
 several times the L2, so that every call reads memory as it would inside a model; the median of replays
 over the number of calls. Linear layers: F.linear in bf16 and, where the layer is int4, PyTorch's own
 int4 product (_weight_int4pack_mm, group 128). Norm and SwiGLU are separate operators there. Attention:
-scaled_dot_product_attention with a tree's mask. The names are those of linear_cuda_bench. An operator that this PyTorch lacks is named and left out. Needs torch and a GPU.
+scaled_dot_product_attention with a tree's mask. The names are those of linear_cuda_bench. An operator
+that this PyTorch lacks is named and left out. Needs torch and a GPU.
 """
 
 from __future__ import annotations

@@ -57,18 +57,26 @@ def measured(rec: Recorder, command: list[str]) -> tuple[list[dict], str]:
 
 
 def measure_tests(rec: Recorder) -> None:
-    """Every GPU test there is; the lossless suite on one GPU."""
+    """Every GPU test there is; the lossless suite on one GPU and, where there are more, on a group of
+    two, and side by side with the draft on a GPU of its own."""
     programs = sorted(path for path in Path(rec.args.build).rglob("*_cuda_test")
                       if path.is_file() and os.access(path, os.X_OK))
-    runs = [(program, {}) for program in programs]
+    runs = [(program, program.name, {}, []) for program in programs]
     if lossless := rec.program("lossless_test"):
-        runs.append((lossless, {"FORERUN_TEST_DEVICES": "cuda:0"}))
-    for program, variables in runs:
-        text = rec.attempt([str(program), "--gtest_brief=1"], variables) or ""
+        one, two = {"FORERUN_TEST_DEVICES": "cuda:0"}, {"FORERUN_TEST_DEVICES": "cuda:0,cuda:1"}
+        runs.append((lossless, "lossless_test on one GPU", one, []))
+        if len(gpus()) > 1:
+            runs.append((lossless, "lossless_test on a group of two", two, []))
+            # The other cases have no draft beside the target.
+            runs.append((lossless, "lossless_test on one GPU, the draft on another",
+                         one | {"FORERUN_TEST_DRAFT_DEVICES": "cuda:1"},
+                         ["--gtest_filter=*SideBySide*"]))
+    for program, title, variables, flags in runs:
+        text = rec.attempt([str(program), "--gtest_brief=1", *flags], variables) or ""
         counts = dict(re.findall(r"\[ +(PASSED|SKIPPED) +\] (\d+) test", text))
-        name = relative(" ".join([*(f"{k}={v}" for k, v in variables.items()), Path(program).name]))
-        rec.add(f"{Path(program).name}: tests that pass", float(counts.get("PASSED", 0)), "tests",
-                name, at_least=1, note=f"{counts.get('SKIPPED', 0)} left out")
+        command = " ".join([*(f"{k}={v}" for k, v in variables.items()), program.name, *flags])
+        rec.add(f"{title}: tests that pass", float(counts.get("PASSED", 0)), "tests", command,
+                at_least=1, note=f"{counts.get('SKIPPED', 0)} left out")
 
 
 def measure_forwards(rec: Recorder) -> None:
@@ -135,9 +143,12 @@ def measure_budget(rec: Recorder) -> None:
             floor = 1e6 * model.part_bytes(context).get(part, 0) / READ_BYTES_PER_S / count
             # Long contexts: 70% of the bandwidth.
             at_most = {500: 5, CONTEXT: BUDGET.get(part)}.get(context, round(floor / 0.7, 2))
+            note = ""
+            if line["us_a_layer"] < 0:  # no cost that a target could be held against
+                at_most, floor, note = None, 0.0, "the layer takes longer without it"
             rec.add(f"{model.title}, {count} GPU{'s' * (count > 1)}, 8 rows, context {context}, "
                     f"{part}", line["us_a_layer"], "us a layer", command.replace(str(path), "DIR"),
-                    at_most=at_most, floor=floor or None)
+                    at_most=at_most, floor=floor or None, note=note)
 
 
 def torch_rows(rec: Recorder) -> str:

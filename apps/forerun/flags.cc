@@ -39,22 +39,25 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command.add_option(
       "--target-devices,--devices", options.devices,
       "Devices of the target: cpu:0-3 or cpu:0+2 is one device of several threads; "
-      "cpu:0,cpu:1 are two, each with a half of the model; cuda:0 is a GPU, cuda:0,cuda:1 are two "
-      "(default: one of all cores)");
+      "cpu:0,cpu:1 are two, each with a half of the model; cuda:0 is a GPU, cuda:0,cuda:1 are two, "
+      "each with a half (default: one of all cores)");
   command.add_option("--draft-devices", options.draft_devices,
                      "Devices of the draft alone, which then runs beside the target (default: both "
                      "models in turn on the target's)");
   command.add_flag("--auto", options.try_splits,
-                   "Try splits of the devices between target and draft, keep the fastest");
+                   "Try splits of the processors between target and draft, keep the fastest "
+                   "(not on GPUs)");
   command.add_option("--emulate", options.emulate,
                      "Steps last what they take on another machine: FILE#NAME of bench/profiles");
-  command.add_option("--weights", options.weights, "as_stored, bf16, f32 or int8")
+  command
+      .add_option("--weights", options.weights, "as_stored, bf16, f32 or int8; on a GPU as_stored")
       ->capture_default_str();
   command
       .add_option("--draft-weights", options.draft_weights,
-                  "The same for the draft, or auto (int8 unless quantized); never changes a token")
+                  "The same for the draft, or auto (int8 unless quantized; on a GPU as stored); "
+                  "never changes a token")
       ->capture_default_str();
-  command.add_option("--activations", options.activations, "bf16, f32 or int8")
+  command.add_option("--activations", options.activations, "bf16, f32 or int8; on a GPU bf16")
       ->capture_default_str();
   command.add_option("--context", options.max_context_tokens,
                      "Longest sequence in tokens, prompt included (default: the checkpoint's)");

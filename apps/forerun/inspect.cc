@@ -193,7 +193,9 @@ Command add_inspect(CLI::App& app) {
                     "List this machine's devices with measured bandwidths instead");
   command->add_flag("--tensors", flags->tensors, "List every tensor");
   command->add_flag("--json", flags->json, "Print one JSON object");
-  command->footer("Example:\n  forerun inspect models/demo-target --tensors");
+  command->footer(
+      "Example:\n  forerun inspect models/demo-target --tensors\n"
+      "  forerun inspect --devices");
   return {command, [flags] { return run_inspect(*flags); }};
 }
 

@@ -78,7 +78,7 @@ class SectionsTest(unittest.TestCase):
         self.assertEqual(self.rec.failed, [])
         return {figure["figure"]: figure for figure in self.rec.figures}
 
-    def test_forwards_have_targets_where_the_issue_names_one(self) -> None:
+    def test_forwards_have_targets_where_one_is_named(self) -> None:
         self.gpus(4)
         self.program("decoder_cuda_bench",
                      [{"rows": rows, "ms": 3.5, "call_ms": 3.6} for rows in (1, 8)])
@@ -102,10 +102,15 @@ class SectionsTest(unittest.TestCase):
             {"rows": 8, "context": 1000, "ms": 3.0},
             {"rows": 8, "context": 1000, "part": "QKV", "us_a_layer": 5.0},
             {"rows": 8, "context": 500, "part": "QKV", "us_a_layer": 5.0},
+            {"rows": 8, "context": 1000, "part": "O", "us_a_layer": -5.0},
             {"rows": 8, "context": 32000, "part": "attention_kernel", "us_a_layer": 12.0}])
         measure_cuda.measure_budget(self.rec)
         figures = self.figures()
-        self.assertEqual(len(figures), 2)
+        self.assertEqual(len(figures), 3)
+        without = figures["70B int4, 1/4 of every layer, 1 GPU, 8 rows, context 1000, O"]
+        self.assertEqual((without["target"], without["holds"]), (None, None))
+        self.assertNotIn("floor", without)
+        self.assertIn("longer without it", without["note"])
         qkv = figures["70B int4, 1/4 of every layer, 1 GPU, 8 rows, context 1000, QKV"]
         self.assertEqual(qkv["target"], "<= 3.5")
         self.assertAlmostEqual(qkv["floor"], 2.394, places=2)
@@ -146,7 +151,17 @@ class SectionsTest(unittest.TestCase):
             path.chmod(0o755)
         measure_cuda.measure_tests(self.rec)
         holds = {name.split(":")[0]: figure["holds"] for name, figure in self.figures().items()}
-        self.assertEqual(holds, {"a_cuda_test": True, "b_cuda_test": False, "lossless_test": True})
+        self.assertEqual(holds, {"a_cuda_test": True, "b_cuda_test": False,
+                                 "lossless_test on one GPU": True})
+        self.gpus(2)
+        self.rec.figures.clear()
+        measure_cuda.measure_tests(self.rec)
+        commands = [figure["command"] for name, figure in self.figures().items() if "loss" in name]
+        self.assertEqual(commands, [
+            "FORERUN_TEST_DEVICES=cuda:0 lossless_test",
+            "FORERUN_TEST_DEVICES=cuda:0,cuda:1 lossless_test",
+            "FORERUN_TEST_DEVICES=cuda:0 FORERUN_TEST_DRAFT_DEVICES=cuda:1 lossless_test "
+            "--gtest_filter=*SideBySide*"])
 
     def test_sums_have_targets_on_four_gpus(self) -> None:
         self.gpus(4)

@@ -19,8 +19,8 @@ std::optional<int32_t> parse_number(std::string_view text) {
 Status refused(std::string_view part) {
   return Status(StatusCode::kInvalidArgument,
                 "devices: found '" + std::string(part) +
-                    "', expected devices such as cpu:0, cpu:0-3 or cpu:0+2, a comma between two of "
-                    "them; this process may use " +
+                    "', expected devices such as cpu:0, cpu:0-3 or cpu:0+2, or cuda:0, a comma "
+                    "between two of them; this process may use " +
                     std::to_string(available_cores().size()) + " processors");
 }
 

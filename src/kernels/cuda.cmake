@@ -37,7 +37,7 @@ endif()
 # All code that only a CUDA compiler sees: what a machine without a GPU can still check.
 add_custom_target(cuda_code)
 add_dependencies(cuda_code forerun_linear_cuda)
-foreach(program linear_plan_cuda_test linear_cuda_test linear_reduce_cuda_test
+foreach(program peer_group_test linear_plan_cuda_test linear_cuda_test linear_reduce_cuda_test
         linear_cuda_bench linear_reduce_cuda_bench attention_plan_cuda_test
         row_digest_cuda_test row_digest_cuda_bench)
   if(TARGET ${program})
