@@ -47,7 +47,6 @@ class RowScan {
 
  private:
   std::span<const RankedToken> listed() const;
-  bool lists(int32_t limit) const;
 
   RowLogits logits_{std::span<const float>()};
   std::vector<float>* lane_max_ = nullptr;

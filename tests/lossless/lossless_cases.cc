@@ -34,7 +34,9 @@ class NamedGpus : public ::testing::Environment {
       for (std::string device; std::getline(devices, device, ',');) {
         if (!device.starts_with("cuda:")) continue;
         const auto memory = gpu_memory(std::atoi(device.c_str() + 5));
-        if (!memory.ok()) GTEST_SKIP() << "no GPU " << device << ": " << memory.status().message();
+        if (memory.ok()) continue;
+        ASSERT_EQ(memory.status().code(), StatusCode::kNotFound) << memory.status().message();
+        GTEST_SKIP() << "no GPU " << device << ": " << memory.status().message();
       }
     }
   }

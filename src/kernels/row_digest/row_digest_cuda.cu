@@ -85,10 +85,11 @@ PeerGroupOptions row_maxima_group(int64_t most_rows) {
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
   constexpr int kTokens = 4 * kThreads * kBlocks;  // that have a quad a thread
   const int num_quads = (call.tokens + kTokens - 1) / kTokens;
+  static_assert(int64_t{kMostQuads} * kTokens == kMostRowDigestTokens);
   if (num_quads > kMostQuads) {
     return {StatusCode::kUnsupported, "a vocabulary of " + std::to_string(call.tokens) +
                                           " tokens on one GPU; accepted are " +
-                                          std::to_string(kMostQuads * kTokens)};
+                                          std::to_string(kMostRowDigestTokens)};
   }
   Arguments arguments = {.call = call, .peers = {}, .num_quads = num_quads};
   if (call.peers != nullptr) {

@@ -31,12 +31,15 @@ struct RowDigestCallCuda {
   uint32_t senders = 0;  // bit r: rank r takes part
 };
 
+// Tokens of a part that fit in the shared memory of a cluster.
+inline constexpr int64_t kMostRowDigestTokens = 393'216;
+
 // Mailboxes for calls of so many rows.
 PeerGroupOptions row_maxima_group(int64_t most_rows);
 
 // Submits one launch, which may start before the stream's previous kernel has ended and waits for
-// it. For devices of compute capability 9.0 and up. Refuses more tokens than fit in the shared
-// memory of a cluster, 393,216 (kUnsupported).
+// it. For devices of compute capability 9.0 and up. Refuses more tokens than
+// kMostRowDigestTokens (kUnsupported).
 Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream);
 
 // Loads the kernel on the current device: once a device, before any graph is captured.

@@ -68,7 +68,7 @@ Status guarded(const std::function<Status()>& work) {
 }
 
 // What the kernels do not take, before anything is loaded.
-Status check_kernels_take(const ModelConfig& config) {
+Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
   if (config.mlp_bias) {
     return {StatusCode::kUnsupported,
             "config.json: mlp_bias is set; the GPU's gated layer takes no bias"};
@@ -82,6 +82,12 @@ Status check_kernels_take(const ModelConfig& config) {
             "config.json: hidden_size " + std::to_string(config.hidden_size) +
                 ", intermediate_size " + std::to_string(config.intermediate_size) +
                 "; on a GPU multiples of 32 are accepted"};
+  }
+  if (plan.padded_vocab > kMostRowDigestTokens) {
+    return {StatusCode::kUnsupported,
+            "config.json: vocab_size " + std::to_string(config.vocab_size) + ", " +
+                std::to_string(plan.padded_vocab) + " of it on one GPU; at most " +
+                std::to_string(kMostRowDigestTokens) + " are accepted"};
   }
   return {};
 }
@@ -110,7 +116,7 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
       make_shard_plan(config, static_cast<int32_t>(options.devices.size()), live_vocab);
   const auto& where = checkpoint.dir().string();
   if (!plan.ok()) return plan.status().with_context(where);
-  FORERUN_RETURN_IF_ERROR(check_kernels_take(config).with_context(where));
+  FORERUN_RETURN_IF_ERROR(check_kernels_take(config, *plan).with_context(where));
   FORERUN_RETURN_IF_ERROR(
       check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
 

@@ -38,7 +38,7 @@ struct ShardLayoutCuda {
   int64_t attended_offset = 0;
   int64_t attended_width = 0;
   Cut mlp_out, mlp_in;  // rows of gate and up; inputs of down, and their width in its buffer
-  // Rows of the head; `head_total` with the rest of a word, where the head is quantized.
+  // Rows of the head; `head_out.total` with the rest of a word, where the head is quantized.
   int64_t num_tokens = 0;
   Cut head_out;
 
