@@ -12,6 +12,7 @@
 
 #include "base/noise.h"
 #include "sampling/row_query.h"
+#include "sampling/same_candidates_test.h"
 #include "sampling/sampler.h"
 
 namespace forerun {
@@ -115,15 +116,6 @@ SamplingParams random_params(uint64_t seed) {
   const int32_t logprobs[] = {-1, 0, 4, 400};
   params.logprobs = logprobs[seed / 2 % 4];
   return params;
-}
-
-void expect_same(const std::vector<Candidate>& found, const std::vector<Candidate>& expected,
-                 const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  for (size_t index = 0; index < found.size(); ++index) {
-    EXPECT_EQ(found[index].token, expected[index].token) << what;
-    EXPECT_EQ(found[index].logprob, expected[index].logprob) << what;
-  }
 }
 
 class DigestedRows : public testing::TestWithParam<int32_t> {

@@ -13,6 +13,7 @@
 #include "base/noise.h"
 #include "device/cpu/device_group.h"
 #include "sampling/rejection.h"
+#include "sampling/same_candidates_test.h"
 #include "sampling/sampler.h"
 
 namespace forerun {
@@ -64,15 +65,6 @@ SamplingParams random_params(uint64_t seed) {
   if (seed % 4 == 3) params.logit_bias = {{3, 2.5f}, {40, -100.0f}};
   params.logprobs = seed % 2 == 0 ? 4 : (seed % 3 == 0 ? 0 : -1);
   return params;
-}
-
-void expect_same(const std::vector<Candidate>& found, const std::vector<Candidate>& expected,
-                 const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  for (size_t index = 0; index < found.size(); ++index) {
-    EXPECT_EQ(found[index].token, expected[index].token) << what;
-    EXPECT_EQ(found[index].logprob, expected[index].logprob) << what;
-  }
 }
 
 // What every function says of one row.

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda c
   }
   __syncthreads();
   if (static_cast<int>(blockIdx.x) < call.rows) {
-    const int32_t token = asked[1] - call.first_token;
+    const int32_t token = asked[1];
     const bool ours = token >= 0 && token < call.table_tokens;
     const auto* const from = reinterpret_cast<const uint4*>(call.table + token * call.dim);
     auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.output_stride);

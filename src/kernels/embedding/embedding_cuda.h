@@ -20,9 +20,8 @@ struct EmbeddingCallCuda {
   std::byte* target = nullptr;
   int32_t bytes_offset = 0;
   int32_t tokens_offset = 0;
-  // [table_tokens][dim], of the tokens from `first_token` on; others give zeros.
+  // [table_tokens][dim]; other tokens give zeros.
   const __nv_bfloat16* table = nullptr;
-  int32_t first_token = 0;
   int32_t table_tokens = 0;
   int64_t dim = 0;                  // a multiple of 32
   __nv_bfloat16* output = nullptr;  // [rows][output_stride]

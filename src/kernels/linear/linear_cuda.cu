@@ -306,9 +306,6 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   if (call.gated && plan.out_features % kTileOutputs != 0) {
     return refuse("a gated layer's outputs must be a multiple of 32");
   }
-  if (call.norm.squares != nullptr && plan.in_features % kTileOutputs != 0) {
-    return refuse("a norm's inputs must be a multiple of 32");
-  }
   if (call.next_norm.weight != nullptr) {
     if (call.next_norm.scaled == nullptr || call.next_norm.squares == nullptr) {
       return refuse("a norm needs room for its products and sums of squares");

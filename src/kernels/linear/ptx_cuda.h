@@ -109,11 +109,6 @@ __device__ __forceinline__ void bulk_copy_streaming(uint32_t target, const void*
       "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
 }
-// Between stores to shared memory and later bulk copies (or wgmma, which reads in their way) to the
-// same place, once a barrier has told of the stores.
-__device__ __forceinline__ void order_stores_before_bulk_copies() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 __device__ __forceinline__ uint64_t evict_first_policy() {
   uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(policy));

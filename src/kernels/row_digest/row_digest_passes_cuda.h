@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/token_weight.h"
-#include "kernels/linear/linear_reduce_cuda.h"
+#include "device/cuda/peer_mailboxes_cuda.h"
 #include "kernels/row_digest/gumbel_cuda.h"
 #include "kernels/row_digest/row_digest_share_cuda.h"
 

@@ -20,8 +20,6 @@ int64_t whole_tiles(int64_t outputs) {
   return (outputs + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
 }
 
-Cut all_of(int64_t count) { return {.from = {0, count}, .lead = 0, .total = count}; }
-
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
@@ -140,7 +138,7 @@ Status Loader::load_biases(const std::string& attention, LayerWeightsCuda& layer
                   layout_.qkv_width, layer.qkv_bias));
   }
   if (!config_.o_bias) return {};
-  return load_bias({{attention + "o_proj.bias", all_of(config_.hidden_size), 0}},
+  return load_bias({{attention + "o_proj.bias", Cut::of_all(config_.hidden_size), 0}},
                    config_.hidden_size, layer.o_bias);
 }
 
@@ -167,8 +165,8 @@ Status Loader::load_embedding(DecoderWeightsCuda& to) {
                            require_tensor(checkpoint_, "model.embed_tokens.weight"));
   FORERUN_RETURN_IF_ERROR(check_float(*tensor));
   const MatrixCut whole{.tensor = tensor,
-                        .rows = all_of(config_.vocab_size),
-                        .columns = all_of(config_.hidden_size),
+                        .rows = Cut::of_all(config_.vocab_size),
+                        .columns = Cut::of_all(config_.hidden_size),
                         .as_bf16 = true};
   FORERUN_ASSIGN_OR_RETURN(to.embedding, DeviceBuffer::allocate(whole.bytes(), "the embedding"));
   FORERUN_RETURN_IF_ERROR(uploader_.upload(whole, to.embedding.data()));

@@ -18,8 +18,8 @@ struct LayerWeightsCuda {
   LinearWeightCuda qkv, o, gate_up, down;
   DeviceBuffer input_norm, post_attention_norm;  // f32 [hidden]
   DeviceBuffer q_norm, k_norm;                   // f32 [head_dim], or empty
-  // bf16 [outputs], or empty; those of o and down are whole on every GPU, for the sum of all.
-  DeviceBuffer qkv_bias, o_bias, down_bias;
+  // bf16 [outputs], or empty; that of o is whole on every GPU, for the sum of all.
+  DeviceBuffer qkv_bias, o_bias;
 };
 
 struct DecoderWeightsCuda {

@@ -3,18 +3,12 @@
 #include <utility>
 
 namespace forerun::cuda {
-namespace {
-
-Cut all_of(int64_t count) { return {.from = {0, count}, .lead = 0, .total = count}; }
-
-}  // namespace
-
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
                            const std::string& prefix) {
   constexpr auto kPlain = OutputPlacement::kPlain;
   const std::string attention = prefix + "self_attn.";
   const std::string mlp = prefix + "mlp.";
-  const Cut hidden = all_of(config.hidden_size);
+  const Cut hidden = Cut::of_all(config.hidden_size);
   return {.qkv = {.parts = {{attention + "q_proj", layout.q_out, kPlain, 0},
                             {attention + "k_proj", layout.kv_out, kPlain, layout.k_offset},
                             {attention + "v_proj", layout.kv_out, kPlain, layout.v_offset}},
@@ -34,7 +28,7 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
 
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout) {
   return {.parts = {{"lm_head", layout.head_out, OutputPlacement::kPlain, 0}},
-          .in = all_of(config.hidden_size),
+          .in = Cut::of_all(config.hidden_size),
           .outputs = layout.head_out.total};
 }
 

@@ -27,8 +27,6 @@ bool aligned(const Cut& cut, int64_t unit) {
          cut.total % unit == 0;
 }
 
-Cut exactly(ShardRange from) { return {.from = from, .lead = 0, .total = from.size()}; }
-
 template <class T>
 std::vector<T> copied(const MatrixCut& cut) {
   std::vector<T> values(cut.bytes() / sizeof(T));
@@ -82,13 +80,13 @@ Result<LinearSource::Bf16> LinearSource::bf16_part(const Cut& out, const Cut& in
   for (int64_t index = 0; index < groups; ++index) {
     const int64_t stored = (in.from.begin + index * group) / awq_->group_size;
     const std::vector<int32_t> row = copied<int32_t>(
-        {.tensor = awq_->qzeros, .rows = exactly({stored, stored + 1}), .columns = exactly(words)});
+        {.tensor = awq_->qzeros, .rows = Cut::of({stored, stored + 1}), .columns = Cut::of(words)});
     zeros.insert(zeros.end(), row.begin(), row.end());
     widen(*awq_->scales, stored * awq_->out_features + words.begin * kWord, outputs,
           scales.data() + index * outputs);
   }
   const std::vector<int32_t> qweight = copied<int32_t>(
-      {.tensor = awq_->qweight, .rows = exactly(in.from), .columns = exactly(words)});
+      {.tensor = awq_->qweight, .rows = Cut::of(in.from), .columns = Cut::of(words)});
   const LinearWeight packed = LinearWeight::from_awq(
       MatrixView<const int32_t>(qweight.data(), {in.from.size(), words.size()}),
       MatrixView<const int32_t>(zeros.data(), {groups, words.size()}),

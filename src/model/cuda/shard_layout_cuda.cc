@@ -18,8 +18,6 @@ int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit
 // At least some: who has none of a layer adds zeros to the others' sums.
 int64_t inputs(int64_t count) { return std::max(round_up(count, kInputs), kInputs); }
 
-Cut whole(ShardRange range) { return {.from = range, .lead = 0, .total = range.size()}; }
-
 ShardRange times(ShardRange range, int64_t factor) {
   return {range.begin * factor, range.end * factor};
 }
@@ -39,7 +37,7 @@ ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& 
   layout.q_out = {.from = times(part.heads, dim),
                   .lead = part.first_slot * dim,
                   .total = layout.num_heads * dim};
-  layout.kv_out = whole(times(part.kv_heads, dim));
+  layout.kv_out = Cut::of(times(part.kv_heads, dim));
   layout.k_offset = static_cast<int32_t>(round_up(layout.q_out.total, kTileOutputs));
   const auto kv_width = static_cast<int32_t>(round_up(layout.kv_out.total, kTileOutputs));
   layout.v_offset = layout.k_offset + kv_width;
@@ -53,15 +51,15 @@ ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& 
   layout.attended_width = round_up(
       std::max(layout.num_heads * dim, layout.attended_offset + layout.o_in.total), kVector);
 
-  layout.mlp_out = whole(part.mlp);
+  layout.mlp_out = Cut::of(part.mlp);
   layout.mlp_in = {.from = part.mlp, .lead = 0, .total = inputs(part.mlp.size())};
 
   layout.num_tokens = part.vocab.size();
-  layout.head_out = whole(part.vocab);
+  layout.head_out = Cut::of(part.vocab);
   if (config.quantization.kind == QuantizationConfig::Kind::kAwq && layout.num_tokens > 0) {
     // A quantized head is cut at words of 8.
-    layout.head_out = whole({part.vocab.begin, std::min<int64_t>(round_up(part.vocab.end, 8),
-                                                                 int64_t{config.vocab_size})});
+    layout.head_out = Cut::of({part.vocab.begin, std::min<int64_t>(round_up(part.vocab.end, 8),
+                                                                   int64_t{config.vocab_size})});
   }
   return layout;
 }

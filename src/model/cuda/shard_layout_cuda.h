@@ -19,6 +19,10 @@ struct Cut {
   ShardRange from;
   int64_t lead = 0;   // zeros in front
   int64_t total = 0;  // with all zeros
+
+  // The range and nothing around it.
+  static Cut of(ShardRange range) { return {.from = range, .lead = 0, .total = range.size()}; }
+  static Cut of_all(int64_t count) { return of({0, count}); }
 };
 
 struct ShardLayoutCuda {

@@ -29,7 +29,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
       last ? weights_.final_norm : weights_.layers[layer_idx + 1].input_norm;
   // x += W * input, of all GPUs
   const auto add_linear = [&](const LinearWeightCuda& weight, const __nv_bfloat16* input,
-                              int64_t input_stride, const DeviceBuffer& bias,
+                              int64_t input_stride, const __nv_bfloat16* bias,
                               const DeviceBuffer& next_norm, int mailbox) {
     return linear_cuda(weight,
                        {.input = input,
@@ -37,7 +37,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                         .output = bf16(hidden_),
                         .output_stride = hidden_stride,
                         .rows = rows,
-                        .bias = bf16(bias),
+                        .bias = bias,
                         .residual = bf16(hidden_),
                         .next_norm = norm_of_hidden(next_norm),
                         .reduce = peers_,
@@ -60,7 +60,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   }
   FORERUN_RETURN_IF_ERROR(add_linear(layer.o, bf16(attended_) + layout_.attended_offset,
                                      linear_input_stride(layout_.attended_width, key.rows),
-                                     layer.o_bias, layer.post_attention_norm, /*mailbox=*/0));
+                                     bf16(layer.o_bias), layer.post_attention_norm, /*mailbox=*/0));
   if (layout_.has_mlp()) {
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.gate_up,
                                         {.input = bf16(scaled_),
@@ -72,7 +72,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .gated = true},
                                         stream));
   }
-  return add_linear(layer.down, bf16(mlp_), mlp_stride, layer.down_bias, next_input_norm,
+  return add_linear(layer.down, bf16(mlp_), mlp_stride, /*bias=*/nullptr, next_input_norm,
                     /*mailbox=*/1);
 }
 
