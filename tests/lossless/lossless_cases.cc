@@ -46,6 +46,7 @@ const ::testing::Environment* const kNamedGpus = ::testing::AddGlobalTestEnviron
 }  // namespace
 
 bool on_gpu() { return devices_asked_for("FORERUN_TEST_DEVICES").starts_with("cuda"); }
+bool draft_on_gpu() { return devices_asked_for("FORERUN_TEST_DRAFT_DEVICES").starts_with("cuda"); }
 
 std::vector<Precision> precisions() {
   std::vector<Precision> all;

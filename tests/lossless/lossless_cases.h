@@ -27,6 +27,8 @@ inline const std::vector<std::string> kParallelSources = {"model", "model+ngram"
 
 // Whether the environment asks for GPUs.
 bool on_gpu();
+// And whether for the draft too, on one of its own.
+bool draft_on_gpu();
 
 struct Precision {
   std::string name;
