@@ -158,6 +158,31 @@ TEST_F(SimulatedPlay, SeparateDevicesRunSideBySide) {
   EXPECT_FALSE(executor_->next({}).has_value());
 }
 
+TEST_F(SimulatedPlay, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
+  make(profile_of(10, 30, true));
+  const SequenceSpec spec{.sampling = {}, .prompt_tokens = 1, .max_tokens = 50};
+  const auto submit = [&](Role role, uint64_t tag) {
+    WorkItem item;
+    item.sequence = 1;
+    item.role = role;
+    item.tag = tag;
+    item.rows.resize(1);
+    item.rows[0].want = Want::kSample;
+    executor_->submit(std::move(item));
+  };
+  ASSERT_TRUE(executor_->open(1, spec).ok());
+  submit(Role::kDraft, 6);
+  submit(Role::kTarget, 7);
+  EXPECT_EQ(executor_->next({})->tag, 7u);
+  executor_->close(1);
+  ASSERT_TRUE(executor_->open(1, spec).ok());
+  submit(Role::kDraft, 8);
+  const auto drafted = executor_->next({});
+  ASSERT_TRUE(drafted.has_value());
+  EXPECT_EQ(drafted->tag, 8u);
+  EXPECT_EQ(executor_->now_ns(), 60'000'000);
+}
+
 TEST_F(SimulatedPlay, AFailureIsReportedAndLeavesNothingOpen) {
   StepProfile profile = profile_of(10, 3, false);
   profile.times[1] = {};

@@ -35,7 +35,8 @@ class Executor {
   // have no threads of their own. Nothing where no item is left or the time is up.
   virtual std::optional<WorkResult> next(std::chrono::microseconds timeout) = 0;
   // Forgets a sequence: queued items are dropped, its blocks return when nothing in flight can
-  // touch them. No result of it is reported afterwards.
+  // touch them. No result of it is reported afterwards, not even where its id is opened again while
+  // a Step of its former life is in flight.
   virtual void close(SequenceId sequence) = 0;
   // May be called from any thread.
   virtual KvUsage kv_usage(Role role) const = 0;

@@ -184,10 +184,12 @@ Status RealExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
         StatusCode::kInvalidArgument,
         "max_tokens: found " + std::to_string(spec.max_tokens) + ", accepted are positive numbers");
   }
-  if (!open_.try_emplace(sequence).second) {
+  const auto [place, is_new] = open_.try_emplace(sequence);
+  if (!is_new) {
     return Status(StatusCode::kInvalidArgument,
                   "sequence " + std::to_string(sequence) + " is open already");
   }
+  place->second.opening = ++openings_;
   for (auto& role : roles_) {
     if (role) role->open(sequence, spec);
   }
@@ -206,11 +208,12 @@ void RealExecutor::submit(WorkItem item) {
   const auto role = static_cast<size_t>(item.role);
   if (!roles_[role]) {
     if (item.rows.empty()) return;
-    finished_.push_back(without_model(item));
+    finished_.push_back(without_model(item, sequence.opening));
     return;
   }
   PendingItem pending;
   pending.item = std::move(item);
+  pending.opening = sequence.opening;
   pending.submit_ns =
       std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   if (pending.item.verify_by_rejection) attach_distributions(sequence, pending);
@@ -271,7 +274,8 @@ std::optional<WorkResult> RealExecutor::pop_finished() {
     FinishedItem item = std::move(finished_.front());
     finished_.pop_front();
     const auto found = open_.find(item.result.sequence);
-    if (found == open_.end()) continue;  // closed meanwhile
+    // Closed meanwhile, and perhaps opened again: nobody waits for it.
+    if (found == open_.end() || found->second.opening != item.opening) continue;
     --found->second.outstanding;
     --outstanding_;
     if (!item.distributions.empty()) {

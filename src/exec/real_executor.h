@@ -64,6 +64,7 @@ class RealExecutor : public Executor {
   class RoleThread;
 
   struct OpenSequence {
+    uint64_t opening = 0;
     int32_t outstanding = 0;  // items with rows whose results next() has not returned
     std::vector<RowDistribution> distributions;  // what the draft drew its candidates from
   };
@@ -78,6 +79,7 @@ class RealExecutor : public Executor {
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners_;
   std::array<std::unique_ptr<RoleThread>, kNumRoles> roles_;
   std::unordered_map<SequenceId, OpenSequence> open_;
+  uint64_t openings_ = 0;    // so far
   int64_t outstanding_ = 0;  // of open sequences
   std::deque<FinishedItem> finished_;
   std::vector<FinishedItem> batch_;  // scratch

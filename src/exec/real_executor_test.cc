@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <map>
 #include <memory>
 #include <thread>
@@ -199,6 +200,38 @@ TEST(RealExecutor, ThreadedRolesOverlap) {
     executor.submit(prefix_item(1, Role::kTarget, {3}, 2));  // in flight when it all ends
   }
   EXPECT_TRUE(target.met && draft.met);
+}
+
+// A request may end while its draft still runs a Step, and the next one take its id.
+TEST(RealExecutor, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
+  std::promise<void> has_run, may_report;
+  bool is_first = true;  // the draft's thread only
+  Rig rig({.threaded = true, .on_step = [&](const StepRecord& record) {
+             if (record.role != Role::kDraft || !std::exchange(is_first, false)) return;
+             has_run.set_value();
+             may_report.get_future().wait_for(kPatience);
+           }});
+  const auto submit = [&](Role role, uint64_t tag) {
+    WorkItem item = prefix_item(1, role, {1, 2, 3});
+    item.tag = tag;
+    rig.executor->submit(std::move(item));
+  };
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  submit(Role::kDraft, 7);
+  EXPECT_FALSE(rig.executor->next(std::chrono::microseconds(0)).has_value());
+  ASSERT_EQ(has_run.get_future().wait_for(kPatience), std::future_status::ready);
+  rig.executor->close(1);
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  submit(Role::kDraft, 8);
+  may_report.set_value();
+  const auto drafted = rig.next();
+  ASSERT_TRUE(drafted.has_value());
+  EXPECT_EQ(drafted->tag, 8u);
+  // What was counted for the former is not missing now.
+  submit(Role::kTarget, 9);
+  const auto verified = rig.next();
+  ASSERT_TRUE(verified.has_value());
+  EXPECT_EQ(verified->tag, 9u);
 }
 
 TEST(CommonLiveVocab, IsTheSmallerOne) {

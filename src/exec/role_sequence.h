@@ -29,6 +29,9 @@ struct PendingItem {
   std::vector<std::shared_ptr<const DraftDistribution>> drafts;
 
   int64_t submit_ns = 0;
+  // Which of the executor's openings it belongs to: an id may have been closed and opened again
+  // by the time its Step has run.
+  uint64_t opening = 0;
 
   // How far it has come.
   bool edits_done = false;
@@ -38,13 +41,15 @@ struct PendingItem {
 };
 
 struct FinishedItem {
+  uint64_t opening = 0;  // PendingItem's
   WorkResult result;
   std::vector<RowDistribution> distributions;  // of its kDraw rows
 };
 
 // What an item gives whose role has no model.
-inline FinishedItem without_model(const WorkItem& item) {
+inline FinishedItem without_model(const WorkItem& item, uint64_t opening) {
   FinishedItem failed;
+  failed.opening = opening;
   failed.result.sequence = item.sequence;
   failed.result.role = item.role;
   failed.result.tag = item.tag;

@@ -75,7 +75,7 @@ std::string RoleWorker::describe(const RoleSequence& sequence) const {
 void RoleWorker::finish_front(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
   PendingItem& item = sequence.queue.front();
   if (!item.item.rows.empty()) {
-    finished.push_back({std::move(item.result), std::move(item.distributions)});
+    finished.push_back({item.opening, std::move(item.result), std::move(item.distributions)});
   }
   sequence.queue.pop_front();
 }

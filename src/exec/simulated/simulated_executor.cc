@@ -32,10 +32,11 @@ Status SimulatedExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
         StatusCode::kInvalidArgument,
         "max_tokens: found " + std::to_string(spec.max_tokens) + ", accepted are positive numbers");
   }
-  if (!open_.try_emplace(sequence, spec).second) {
+  if (!open_.try_emplace(sequence, openings_ + 1).second) {
     return Status(StatusCode::kInvalidArgument,
                   "sequence " + std::to_string(sequence) + " is open already");
   }
+  ++openings_;
   for (RoleState& role : roles_) {
     if (role.worker) role.worker->open(sequence, spec);
   }
@@ -43,24 +44,28 @@ Status SimulatedExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
 }
 
 void SimulatedExecutor::submit(WorkItem item) {
-  if (!open_.contains(item.sequence)) return;
+  const auto open = open_.find(item.sequence);
+  if (open == open_.end()) return;
   RoleState& role = roles_[static_cast<size_t>(item.role)];
   if (role.worker) {
     PendingItem pending;
     pending.item = std::move(item);
+    pending.opening = open->second;
     pending.submit_ns = now_ns_;
     role.worker->submit(std::move(pending));
     return;
   }
   if (item.rows.empty()) return;
-  finished_.push_back(without_model(item));
+  finished_.push_back(without_model(item, open->second));
 }
 
 std::optional<WorkResult> SimulatedExecutor::pop_finished() {
   while (!finished_.empty()) {
-    WorkResult result = std::move(finished_.front().result);
+    FinishedItem item = std::move(finished_.front());
     finished_.pop_front();
-    if (open_.contains(result.sequence)) return result;  // else closed meanwhile
+    const auto open = open_.find(item.result.sequence);
+    // Closed meanwhile, and perhaps opened again: nobody waits for it.
+    if (open != open_.end() && open->second == item.opening) return std::move(item.result);
   }
   return std::nullopt;
 }

@@ -74,7 +74,8 @@ class SimulatedExecutor : public Executor {
 
   const SimulatedExecutorOptions options_;
   std::array<RoleState, kNumRoles> roles_;
-  std::unordered_map<SequenceId, SequenceSpec> open_;
+  std::unordered_map<SequenceId, uint64_t> open_;  // and which opening it is
+  uint64_t openings_ = 0;                          // so far
   std::deque<FinishedItem> finished_;
   int64_t now_ns_ = 0;
 };

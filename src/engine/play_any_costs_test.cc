@@ -1,0 +1,119 @@
+// A request ends with its own tokens whatever Steps cost and whatever a strategy believes that they
+// cost: which side is late, and by how much, decides only how long it takes.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/play.h"
+#include "exec/simulated/simulated_executor.h"
+#include "planner/cost_model.h"
+#include "strategies/acceptance.h"
+#include "strategies/make_strategy.h"
+
+namespace forerun {
+namespace {
+
+using Random = std::mt19937_64;
+
+// Costs that no machine has among them: nothing, the same for any rows, falling with rows.
+void fill_costs(Random& random, std::array<float, CostTable::kMaxRows + 1>& seconds) {
+  const auto magnitude = [&random](double low, double high) {
+    return std::pow(10.0, std::uniform_real_distribution<double>(low, high)(random));
+  };
+  const double first = magnitude(-7, 0);
+  const uint64_t kind = random() % 6;
+  for (size_t rows = 1; rows < seconds.size(); ++rows) {
+    const std::array<double, 6> kinds = {first * (1.0 + 0.04 * static_cast<double>(rows)),
+                                         first,
+                                         first * magnitude(-2, 2),
+                                         random() % 4 == 0 ? 0.0 : first,
+                                         0.0,
+                                         1e4};
+    seconds[rows] = static_cast<float>(kinds[kind]);
+  }
+}
+
+CostTable costs_of(Random& random) {
+  CostTable costs;
+  for (auto& seconds : costs.seconds) fill_costs(random, seconds);
+  if (random() % 4 == 0) costs.seconds[1] = costs.seconds[0];  // Steps that end together
+  return costs;
+}
+
+StepProfile profile_of(const CostTable& costs, bool separate) {
+  StepProfile profile;
+  profile.separate_devices = separate;
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    for (const int32_t rows : CostModel::kKnots) {
+      profile.times[static_cast<size_t>(role)].add({rows, 0}, costs.at(role, rows));
+    }
+  }
+  return profile;
+}
+
+StrategyOptions strategy_of(Random& random) {
+  StrategyOptions options;
+  options.name = random() % 2 == 0 ? "parallel_tree" : "serial_tree";
+  const std::vector<std::string> shapes = {"adaptive", "best", "chain", "2,2"};
+  options.shape = shapes[random() % (options.name == "parallel_tree" ? 2 : 4)];
+  options.source = random() % 3 == 0 ? "model+suffix" : "model";
+  options.verify_tokens = static_cast<int32_t>(1 + random() % 40);
+  options.draft_width = static_cast<int32_t>(1 + random() % 20);
+  options.draft_depth = static_cast<int32_t>(1 + random() % 10);
+  options.extra_draft_steps = static_cast<int32_t>(random() % 2);
+  return options;
+}
+
+// One executor plays the same requests over and over, as trials of plans do.
+TEST(PlayAnyCosts, GivesEveryRequestThePlainTokens) {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    const CostTable believed = costs_of(random);
+    const CostTable real = random() % 2 == 0 ? believed : costs_of(random);
+    AcceptanceModel model;
+    model.seed = seed;
+    model.vocab = model.draft_vocab = random() % 2 == 0 ? 3 : 50;
+    SimulatedExecutorOptions machine;
+    machine.profile = profile_of(real, random() % 4 != 0);
+    machine.acceptance = std::make_shared<ModelledAcceptance>(model);
+    machine.row_budget = random() % 4 == 0 ? 4 : 512;
+    SimulatedExecutor executor(std::move(machine));
+
+    std::vector<PlayRequest> requests(1 + random() % 3);
+    for (PlayRequest& request : requests) {
+      request.prompt.assign(1 + random() % 100, 1);
+      request.new_tokens = static_cast<int32_t>(1 + random() % 40);
+    }
+    StrategyOptions strategy;
+    strategy.name = "autoregressive";
+    const auto shared = std::make_shared<SharedAcceptance>();
+    PlayOptions options;
+    options.max_active = static_cast<int32_t>(1 + random() % 3);
+    options.clock = [&] { return executor.now_seconds(); };
+    options.make_strategy = [&](size_t) {
+      return std::move(make_strategy(strategy, shared, believed)).value();
+    };
+    const auto plain = play(executor, requests, options);
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    for (int32_t turn = 0; turn < 3; ++turn) {
+      strategy = strategy_of(random);
+      SCOPED_TRACE(strategy.name + ", " + strategy.shape);
+      const auto played = play(executor, requests, options);
+      ASSERT_TRUE(played.ok()) << played.status().message();
+      for (size_t index = 0; index < requests.size(); ++index) {
+        EXPECT_EQ((*played)[index].tokens, (*plain)[index].tokens);
+      }
+    }
+    strategy.name = "autoregressive";
+    ASSERT_TRUE(play(executor, requests, options).ok());
+  }
+}
+
+}  // namespace
+}  // namespace forerun
