@@ -60,8 +60,9 @@ struct EngineOptions {
   // the same time. Empty: both models run on `devices`, in turn.
   std::string draft_devices;
   // Measures and tries splits of `devices` between both models, and both in turn on all of them,
-  // and keeps the fastest; EngineInfo::planner_report tells what was found. Needs a draft model;
-  // takes as long as loading the models once a split, and some seconds.
+  // and keeps the fastest; EngineInfo::planner_report tells what was found, and what was left out
+  // since it cannot be loaded or run. Needs a draft model; takes as long as loading the models once
+  // a split, and some seconds.
   bool try_splits = false;
   // "as_stored", "bf16", "f32", "int8".
   std::string weights = "as_stored";

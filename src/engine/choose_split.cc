@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/measure_costs.h"
 #include "engine/play.h"
 #include "strategies/acceptance.h"
@@ -84,6 +85,10 @@ std::string report_line(const Placement& split, const CostTable& costs, const Sp
   return line + "\n";
 }
 
+std::string left_out(const Placement& split, const Status& failure) {
+  return describe(split) + " is left out: " + failure.message();
+}
+
 // Loads, measures and tries one split after the other; the models are loaded once at a time.
 class SplitTrials {
  public:
@@ -93,19 +98,26 @@ class SplitTrials {
         prompts_(prompts),
         turns_left_(static_cast<int32_t>(splits.size()) + kFinalists) {
     for (const Placement& split : splits)
-      records_.push_back({.split = &split, .plans = {}, .costs = {}});
+      records_.push_back({.split = &split, .plans = {}, .costs = {}, .failure = {}});
   }
 
   Result<ChosenSplit> run() {
-    for (Record& record : records_) FORERUN_RETURN_IF_ERROR(turn(record));
+    for (Record& record : records_) keep_if(record, turn(record));
     // What else the machine does can only make a trial slower: the best get a second one, each
     // counts by its better one.
-    for (Record* record : best(kFinalists)) FORERUN_RETURN_IF_ERROR(turn(*record));
-    Record* winner = best(1).front();
-    if (winner->plans.front().tried <= 0.0) {
-      return Status(StatusCode::kInternal, "auto: no split of the processors gave a token");
-    }
-    FORERUN_RETURN_IF_ERROR(load(*winner));
+    for (Record* record : best(kFinalists)) keep_if(*record, turn(*record));
+    Record* winner = nullptr;
+    do {
+      const std::vector<Record*> left = best(1);
+      if (left.empty()) {
+        return records_.front().failure.with_context(
+            "auto: no split of the processors can be used; " + describe(*records_.front().split));
+      }
+      winner = left.front();
+      if (winner->plans.front().tried <= 0.0) {
+        return Status(StatusCode::kInternal, "auto: no split of the processors gave a token");
+      }
+    } while (!keep_if(*winner, load(*winner)));
     ChosenSplit chosen;
     chosen.models = std::move(models_);
     chosen.costs = winner->costs;
@@ -125,7 +137,15 @@ class SplitTrials {
     const Placement* split = nullptr;
     std::vector<Plan> plans;  // the best first
     CostModel costs;          // of its better turn
+    Status failure;           // not ok: it is left out
   };
+
+  // Leaves the split out where `status` is a failure: another one may do. Whether it stays.
+  static bool keep_if(Record& record, Status status) {
+    if (!status.ok()) log_line(LogLevel::kWarning, "auto: " + left_out(*record.split, status));
+    record.failure = std::move(status);
+    return record.failure.ok();
+  }
 
   Status load(const Record& record) {
     if (loaded_ == &record) return {};
@@ -149,7 +169,9 @@ class SplitTrials {
     const CostTable table = costs.table();
     double best_tried = 0.0;
     std::vector<Plan> plans;
-    for (const ForecastPlan& forecast : forecast_plans(table, models_->side_by_side())) {
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<ForecastPlan> forecasts,
+                             forecast_plans(table, models_->side_by_side()));
+    for (const ForecastPlan& forecast : forecasts) {
       Plan plan{forecast, 0.0};
       best_forecast_ = std::max(best_forecast_, forecast.tokens_per_s);
       for (int32_t trial = 0;
@@ -170,9 +192,12 @@ class SplitTrials {
     return {};
   }
 
+  // Of those that are not left out.
   std::vector<Record*> best(size_t count) {
     std::vector<Record*> all;
-    for (Record& record : records_) all.push_back(&record);
+    for (Record& record : records_) {
+      if (record.failure.ok()) all.push_back(&record);
+    }
     // The one that is loaded first, so that it need not be loaded again.
     std::stable_sort(all.begin(), all.end(), [](const Record* a, const Record* b) {
       const Plan& pa = a->plans.front();
@@ -188,6 +213,10 @@ class SplitTrials {
   std::string report() {
     std::string text = "split: ms of a target Step and of a draft Step of 8 rows, tokens/s\n";
     for (const Record& record : records_) {
+      if (!record.failure.ok()) {
+        text += left_out(*record.split, record.failure) + "\n";
+        continue;
+      }
       for (const Plan& plan : record.plans) {
         text += report_line(*record.split, record.costs.table(), plan.forecast.plan,
                             plan.forecast.tokens_per_s, plan.tried);

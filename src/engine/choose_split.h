@@ -27,7 +27,8 @@ struct ChosenSplit {
 };
 
 // `models` are both; `prompts` is what the trials continue, not empty. Every split is loaded once,
-// the two best once more. Fails with the first failure.
+// the two best once more. A split that cannot be loaded, measured, forecast or tried is left out,
+// and the log and the report say so; where none is left, the first one's failure is returned.
 Result<ChosenSplit> choose_split(const ModelsToLoad& models, const std::vector<Placement>& splits,
                                  const std::vector<std::vector<int32_t>>& prompts);
 

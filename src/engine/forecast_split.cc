@@ -54,7 +54,8 @@ double decoding_rate(const std::vector<PlayedRequest>& played) {
   return seconds > 0.0 ? tokens / seconds : 0.0;
 }
 
-double forecast_tokens_per_s(const CostTable& costs, bool side_by_side, const SplitPlan& plan) {
+Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
+                                     const SplitPlan& plan) {
   SimulatedExecutorOptions options;
   options.profile = profile_of(costs, side_by_side);
   options.acceptance = std::make_shared<ModelledAcceptance>(AcceptanceModel{});
@@ -68,13 +69,16 @@ double forecast_tokens_per_s(const CostTable& costs, bool side_by_side, const Sp
     return std::move(make_strategy(strategy_options(plan), nullptr, costs)).value();
   };
   const auto played = play(executor, std::span(&request, 1), play_options);
-  return played.ok() ? decoding_rate(*played) : 0.0;
+  if (!played.ok()) return played.status().with_context("forecast of " + describe(plan));
+  return decoding_rate(*played);
 }
 
-std::vector<ForecastPlan> forecast_plans(const CostTable& costs, bool side_by_side) {
+Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, bool side_by_side) {
   std::vector<ForecastPlan> forecasts;
   for (const SplitPlan& plan : plans_of(side_by_side)) {
-    forecasts.push_back({plan, forecast_tokens_per_s(costs, side_by_side, plan)});
+    FORERUN_ASSIGN_OR_RETURN(const double tokens_per_s,
+                             forecast_tokens_per_s(costs, side_by_side, plan));
+    forecasts.push_back({plan, tokens_per_s});
   }
   std::stable_sort(
       forecasts.begin(), forecasts.end(),

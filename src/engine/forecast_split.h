@@ -8,6 +8,7 @@
 
 #include "engine/device_spec.h"
 #include "engine/play.h"
+#include "forerun/status.h"
 #include "step/cost_table.h"
 #include "strategies/make_strategy.h"
 
@@ -30,10 +31,11 @@ StrategyOptions strategy_options(const SplitPlan& plan);
 double decoding_rate(const std::vector<PlayedRequest>& played);
 
 // The plans that fit, best first, by simulation of some hundred tokens with an average draft. Pure.
-// `costs` is measured for both roles.
-std::vector<ForecastPlan> forecast_plans(const CostTable& costs, bool side_by_side);
+// `costs` is measured for both roles. Fails as play() does.
+Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, bool side_by_side);
 // One of them.
-double forecast_tokens_per_s(const CostTable& costs, bool side_by_side, const SplitPlan& plan);
+Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
+                                     const SplitPlan& plan);
 
 // `whole`, both models in turn on processors, then what it can be split into: the draft gets the
 // last few devices of a tensor-parallel group, or of a single device the last few processors. Of up

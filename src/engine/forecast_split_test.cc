@@ -18,7 +18,7 @@ CostTable costs_on(const std::string& profile) {
 }
 
 double best(const CostTable& costs, bool side_by_side) {
-  const std::vector<ForecastPlan> plans = forecast_plans(costs, side_by_side);
+  const std::vector<ForecastPlan> plans = forecast_plans(costs, side_by_side).value();
   EXPECT_GE(plans.front().tokens_per_s, plans.back().tokens_per_s);
   return plans.front().tokens_per_s;
 }
@@ -57,7 +57,7 @@ TEST(ForecastSplit, TakingTurnsPaysOnTwoCores) {
 
 TEST(ForecastSplit, BothPlansOfASplitAreThere) {
   const std::vector<ForecastPlan> plans =
-      forecast_plans(costs_on("swiftspec.json#qwen2-72b-parallel"), true);
+      forecast_plans(costs_on("swiftspec.json#qwen2-72b-parallel"), true).value();
   ASSERT_EQ(plans.size(), 2u);
   EXPECT_NE(describe(plans[0].plan), describe(plans[1].plan));
   for (const ForecastPlan& plan : plans) {

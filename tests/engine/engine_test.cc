@@ -127,6 +127,45 @@ TEST_F(EngineTest, TryingSplitsKeepsOneAndChangesNoToken) {
   }
 }
 
+// The draft has nothing to give to a second device of a group.
+TEST_F(EngineTest, TryingSplitsLeavesOutThoseThatCannotBeLoaded) {
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  ToySpec narrow = toy();
+  narrow.num_layers = 1;
+  narrow.hidden_size = 32;
+  narrow.intermediate_size = 16;
+  narrow.num_heads = narrow.num_kv_heads = 1;
+  const TempDir dir;
+  ASSERT_TRUE(write_toy_model(dir.path(), narrow).ok());
+  EngineOptions options;
+  options.model = pair_->target();
+  options.draft = dir.path().string();
+  options.devices = processors[0] + "," + processors[1];
+  options.try_splits = true;
+  const auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const std::string& report = (*engine)->info().planner_report;
+  EXPECT_NE(report.find("both models in turn is left out: "), std::string::npos) << report;
+  EXPECT_NE(report.find("tensor parallelism: device 1 of 2"), std::string::npos) << report;
+  EXPECT_NE(report.find("kept: target " + processors[0] + ", draft " + processors[1]),
+            std::string::npos)
+      << report;
+  Request request = request_of(0);
+  request.speculation = SpeculationOptions{};
+  const auto plain = make({});
+  ASSERT_NE(plain, nullptr);
+  EXPECT_EQ(complete(**engine, request).tokens, complete(*plain, request).tokens);
+
+  // Where nothing can be loaded, that is the answer.
+  options.max_context_tokens = 1 << 20;
+  const auto refused = Engine::create(options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("no split of the processors can be used"),
+            std::string::npos)
+      << refused.status().message();
+}
+
 TEST_F(EngineTest, TryingSplitsNeedsADraftWithoutDevices) {
   EngineOptions options;
   options.model = pair_->target();
