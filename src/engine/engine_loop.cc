@@ -1,5 +1,6 @@
 #include "engine/engine_loop.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "step/step.h"
@@ -9,6 +10,10 @@ namespace {
 
 // How long the loop waits for a result before it looks at submissions and cancellations again.
 constexpr std::chrono::microseconds kPatience{2000};
+
+int64_t blocks_of(size_t tokens) {
+  return (static_cast<int64_t>(tokens) + kKvBlockTokens - 1) / kKvBlockTokens;
+}
 
 StrategyStats operator+(StrategyStats a, const StrategyStats& b) {
   a.target_steps += b.target_steps;
@@ -126,13 +131,34 @@ bool EngineLoop::has_room_for(const ActiveRequest& request) const {
   // Its tokens, and one block more for it and for each that runs: without that room to grow, what
   // is admitted is set aside again before it has done much.
   const int64_t blocks =
-      (static_cast<int64_t>(request.tokens().size()) + kKvBlockTokens - 1) / kKvBlockTokens + 1 +
-      static_cast<int64_t>(running_.size());
+      blocks_of(request.tokens().size()) + 1 + static_cast<int64_t>(running_.size());
   for (Role role : {Role::kTarget, Role::kDraft}) {
-    const KvUsage usage = executor_->kv_usage(role);
-    if (usage.total_blocks > 0 && usage.total_blocks - usage.used_blocks < blocks) return false;
+    if (executor_->kv_usage(role).total_blocks > 0 && free_blocks(role) < blocks) return false;
   }
   return true;
+}
+
+// What a role is reading is counted as promised until all of it has been read, though some of it is
+// in use already: others come in a few Steps later rather than too many at once.
+int64_t EngineLoop::free_blocks(Role role) const {
+  const KvUsage usage = executor_->kv_usage(role);
+  int64_t blocks = usage.total_blocks - usage.used_blocks;
+  for (const auto& [sequence, running] : running_) {
+    blocks -= running.promised_blocks[static_cast<size_t>(role)];
+  }
+  return blocks;
+}
+
+int64_t EngineLoop::blocks_to_take(const ActiveRequest& request) const {
+  const std::vector<TokenId>& tokens = request.tokens();
+  int64_t shared = 0;
+  for (const auto& [sequence, running] : running_) {
+    if (!shares_prefix(request) || !shares_prefix(*running.request)) continue;
+    const std::vector<TokenId>& other = running.request->tokens();
+    const auto end = std::mismatch(tokens.begin(), tokens.end(), other.begin(), other.end()).first;
+    shared = std::max<int64_t>(shared, (end - tokens.begin()) / kKvBlockTokens);
+  }
+  return blocks_of(tokens.size()) - shared;
 }
 
 void EngineLoop::admit() {
@@ -156,7 +182,8 @@ void EngineLoop::start(Running running) {
   spec.max_tokens = request.max_tokens();
   spec.shared_noise = request.request().speculation ? request.request().speculation->shared_noise
                                                     : options_.shared_noise;
-  spec.share_prefix = options_.share_prefixes && request.request().share_prefix;
+  spec.share_prefix = shares_prefix(request);
+  running.promised_blocks.fill(blocks_to_take(request));
   const SequenceId sequence = running.sequence;
   const Status opened = executor_->open(sequence, spec);
   Running& placed = running_.emplace(sequence, std::move(running)).first->second;
@@ -182,6 +209,7 @@ void EngineLoop::handle(const WorkResult& result) {
     return;
   }
   running.request->note(result);
+  running.promised_blocks[static_cast<size_t>(result.role)] = 0;
   TurnTimer timer(options_.recorder, result);
   out_.clear();
   running.strategy->on_result(result, out_);

@@ -5,6 +5,7 @@
 // ready before it asks for the next result.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -64,6 +65,8 @@ class EngineLoop {
     StrategyStats earlier;  // of strategies before a preemption
     SequenceId sequence = 0;
     uint64_t closings = 0;  // closings_ when its last work was submitted
+    // Blocks that its text will take, by role, until a result says that the role has read it.
+    std::array<int64_t, kNumRoles> promised_blocks{};
   };
 
   void run();
@@ -71,6 +74,12 @@ class EngineLoop {
   void end_cancelled_and_late();
   void admit();
   bool has_room_for(const ActiveRequest& request) const;
+  int64_t free_blocks(Role role) const;  // neither in use nor promised
+  // That the request's text will take, beside those that it shares with one that runs.
+  int64_t blocks_to_take(const ActiveRequest& request) const;
+  bool shares_prefix(const ActiveRequest& request) const {
+    return options_.share_prefixes && request.request().share_prefix;
+  }
   void start(Running running);
   void handle(const WorkResult& result);
   // Submits work and hands on tokens; ends the request where it is over. True if it ended. `timer`
