@@ -11,6 +11,7 @@
 #include "exec/cpu_step_runner.h"
 #include "model/cpu_decoder.h"
 #include "model/decoder_memory.h"
+#include "model/gpu_need.h"
 #include "model/memory_limit.h"
 #include "model/shard_plan.h"
 
@@ -41,11 +42,6 @@ Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& mod
 
 namespace {
 
-std::string gigabytes(int64_t bytes) {
-  return std::to_string(bytes / 1'000'000'000) + "." + std::to_string(bytes / 100'000'000 % 10) +
-         " GB";
-}
-
 // The memory of that name, which is asked how much it has the first time.
 Result<KvMemory*> memory_of(std::vector<KvMemory>& memories, const std::string& name,
                             const std::function<Result<int64_t>()>& available) {
@@ -61,8 +57,7 @@ Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus,
                  std::vector<KvMemory>& memories) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<GpuModelMemory> needs,
                            gpu_model_memory(checkpoint, static_cast<int32_t>(gpus.size())));
-  bool fits = true;
-  std::string message = checkpoint.dir().string() + ": ";
+  std::vector<GpuNeed> of_parts;
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
     const auto free_bytes = [&]() -> Result<int64_t> {
       FORERUN_ASSIGN_OR_RETURN(const GpuMemory memory, gpu_memory(gpus[rank]));
@@ -71,15 +66,15 @@ Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus,
     FORERUN_ASSIGN_OR_RETURN(KvMemory* const memory,
                              memory_of(memories, "cuda:" + std::to_string(gpus[rank]), free_bytes));
     const GpuModelMemory& need = needs[rank];
-    message += (rank == 0 ? "" : "; ") + memory->name + " needs " + gigabytes(need.weight_bytes) +
-               " of weights and " + gigabytes(need.buffer_bytes) + " of buffers, left are " +
-               gigabytes(memory->available_bytes);
-    fits = fits && need.weight_bytes + need.buffer_bytes <= memory->available_bytes;
+    of_parts.push_back({.gpu = gpus[rank],
+                        .weight_bytes = need.weight_bytes,
+                        .buffer_bytes = need.buffer_bytes,
+                        .free_bytes = memory->available_bytes});
     memory->available_bytes -= need.weight_bytes + need.buffer_bytes;
     memory->default_bytes = memory->available_bytes / 10 * 9;
     memory->token_bytes.push_back(need.kv_block_bytes / kKvBlockTokens);
   }
-  return fits ? Status() : Status(StatusCode::kResourceExhausted, message);
+  return check_gpu_needs(of_parts).with_context(checkpoint.dir().string());
 }
 
 }  // namespace

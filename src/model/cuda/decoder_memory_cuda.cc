@@ -4,11 +4,10 @@
 #include "model/cuda/fused_linear_cuda.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
+#include "model/gpu_need.h"
 
 namespace forerun::cuda {
 namespace {
-
-std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
 
 Result<int64_t> bytes_of(const Checkpoint& checkpoint, const FusedLinear& linear) {
   if (linear.outputs == 0) return int64_t{0};
@@ -70,28 +69,21 @@ Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& 
                                  const DecoderCudaOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<DecoderCudaMemory> needs,
                            estimate_decoder_cuda_memory(checkpoint, plan));
-  const auto total = [&](size_t rank) {
-    return needs[rank].weight_bytes + needs[rank].buffer_bytes +
-           options.kv_blocks * needs[rank].kv_block_bytes;
-  };
-  bool fits = true;
-  std::string message;
+  std::vector<GpuNeed> of_parts;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
     FORERUN_ASSIGN_OR_RETURN(int64_t free_bytes, free_memory());
-    for (size_t other = 0; other < rank; ++other) {
-      if (options.devices[other] == options.devices[rank]) free_bytes -= total(other);
+    for (const GpuNeed& other : of_parts) {
+      if (other.gpu == options.devices[rank]) free_bytes -= other.bytes();
     }
-    const DecoderCudaMemory& need = needs[rank];
-    const int64_t kv_bytes = options.kv_blocks * need.kv_block_bytes;
-    fits = fits && total(rank) <= free_bytes;
-    message += (rank == 0 ? "" : "; ") + ("cuda:" + std::to_string(options.devices[rank])) +
-               ": weights " + megabytes(need.weight_bytes) + ", buffers " +
-               megabytes(need.buffer_bytes) + ", KV cache of " +
-               std::to_string(options.kv_blocks * kKvBlockTokens) + " tokens " +
-               megabytes(kv_bytes) + ", free are " + megabytes(free_bytes);
+    of_parts.push_back({.gpu = options.devices[rank],
+                        .weight_bytes = needs[rank].weight_bytes,
+                        .buffer_bytes = needs[rank].buffer_bytes,
+                        .kv_tokens = options.kv_blocks * kKvBlockTokens,
+                        .kv_bytes = options.kv_blocks * needs[rank].kv_block_bytes,
+                        .free_bytes = free_bytes});
   }
-  return fits ? Status() : Status(StatusCode::kResourceExhausted, message);
+  return check_gpu_needs(of_parts);
 }
 
 }  // namespace forerun::cuda
