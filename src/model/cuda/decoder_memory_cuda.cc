@@ -1,6 +1,11 @@
+#include <algorithm>
+#include <array>
+#include <numeric>
 #include <string>
 
+#include "base/dtype.h"
 #include "device/cuda/cuda_devices.h"
+#include "model/cuda/cut_uploader_cuda.h"
 #include "model/cuda/fused_linear_cuda.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
@@ -9,30 +14,49 @@
 namespace forerun::cuda {
 namespace {
 
-Result<int64_t> bytes_of(const Checkpoint& checkpoint, const FusedLinear& linear) {
-  if (linear.outputs == 0) return int64_t{0};
+struct WeightBytes {
+  int64_t packed = 0;
+  std::array<int64_t, CutUploader::kPlaces> staged{};  // the most that a place has held
+};
+
+Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, WeightBytes& bytes) {
+  if (linear.outputs == 0) return {};
   FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
                            find_sources(checkpoint, linear));
   FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(linear, sources));
-  return static_cast<int64_t>(plan.weight_bytes());
+  bytes.packed += static_cast<int64_t>(plan.weight_bytes());
+  const auto stage = [&bytes](size_t place, size_t staged) {
+    bytes.staged[place] = std::max(bytes.staged[place], static_cast<int64_t>(staged));
+  };
+  for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
+    const Cut& out = linear.parts[i].out;
+    if (plan.format == LinearFormat::kInt4Group128) {
+      const LinearSource::Int4 cuts = sources[i].int4(out, linear.in);
+      stage(0, cuts.qweight.bytes());
+      stage(1, cuts.qzeros.bytes());
+      stage(2, cuts.scales.bytes());
+    } else {
+      stage(0, static_cast<size_t>(out.total * linear.in.total) * sizeof(bf16));
+    }
+  }
+  return {};
 }
 
-Result<int64_t> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout) {
+Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout) {
   const ModelConfig& config = checkpoint.config();
-  int64_t bytes = int64_t{config.vocab_size} * config.hidden_size * 2;  // the embedding
+  WeightBytes bytes;
+  bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;  // the embedding
   const FusedLinear head = head_linear(config, layout);
   if (config.tied_embeddings) {
-    bytes += head.outputs * config.hidden_size * 2;
+    bytes.packed += head.outputs * config.hidden_size * 2;
   } else {
-    FORERUN_ASSIGN_OR_RETURN(const int64_t of_head, bytes_of(checkpoint, head));
-    bytes += of_head;
+    FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, head, bytes));
   }
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     const LayerLinears linears =
         layer_linears(config, layout, "model.layers." + std::to_string(layer) + ".");
     for (const FusedLinear* linear : {&linears.qkv, &linears.o, &linears.gate_up, &linears.down}) {
-      FORERUN_ASSIGN_OR_RETURN(const int64_t of_layer, bytes_of(checkpoint, *linear));
-      bytes += of_layer;
+      FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, *linear, bytes));
     }
   }
   return bytes;
@@ -49,7 +73,9 @@ Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkp
   for (const DeviceShard& part : plan.devices) {
     const ShardLayoutCuda layout = shard_layout_cuda(config, part);
     DecoderCudaMemory& memory = memories.emplace_back();
-    FORERUN_ASSIGN_OR_RETURN(memory.weight_bytes, weight_bytes(checkpoint, layout));
+    FORERUN_ASSIGN_OR_RETURN(const WeightBytes weights, weight_bytes(checkpoint, layout));
+    memory.weight_bytes = weights.packed;
+    memory.staged_bytes = std::accumulate(weights.staged.begin(), weights.staged.end(), int64_t{0});
     const int64_t widths = 2 * int64_t{config.hidden_size} + layout.qkv_width +
                            int64_t{layout.num_heads} * padded_head_dim_cuda(config.head_dim) +
                            layout.attended_width + layout.mlp_in.total;
@@ -57,8 +83,9 @@ Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkp
     // bf16 from every rank, to two mailboxes.
     const int64_t mailboxes =
         plan.degree() == 1 ? 0 : int64_t{4} * kMostPassRows * config.hidden_size * plan.degree();
-    memory.buffer_bytes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +
-                          kMostPassRows * widths * 2 + logits + mailboxes + kRest;
+    const int64_t of_passes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +
+                              kMostPassRows * widths * 2 + logits;
+    memory.buffer_bytes = std::max(of_passes, memory.staged_bytes) + mailboxes + kRest;
     const PagedKvCuda layer{.num_kv_heads = layout.num_kv_heads, .head_dim = config.head_dim};
     memory.kv_block_bytes = config.num_layers * layer.layer_bytes();
   }

@@ -36,7 +36,10 @@ Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
 // What one GPU's part takes of it beside the cache, in bytes, and a block of its cache.
 struct DecoderCudaMemory {
   int64_t weight_bytes = 0;
-  int64_t buffer_bytes = 0;
+  // Weights as they are stored, while they are put into the kernels' format: gone before the
+  // buffers of passes and the cache are taken.
+  int64_t staged_bytes = 0;
+  int64_t buffer_bytes = 0;  // of passes, or of loading where that takes more
   int64_t kv_block_bytes = 0;
 };
 // By rank. Fails as the load does, on a shape that the kernels do not take.

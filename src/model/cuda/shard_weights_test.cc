@@ -240,6 +240,37 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
   }
 }
 
+// A place of the uploader holds the largest tensor that goes through it.
+TEST(StagedWeights, AreTheLargestOfEveryPlace) {
+  ToySpec spec;
+  spec.num_layers = 1;
+  spec.hidden_size = 128;
+  spec.intermediate_size = 256;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 32;
+  spec.vocab_size = 4000;
+  spec.dtype = DType::kF16;
+  const auto staged = [&spec](int32_t degree) {
+    const TempDir dir;
+    EXPECT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+    const auto checkpoint = Checkpoint::open(dir.path());
+    const auto plan = make_shard_plan(checkpoint->config(), degree, spec.vocab_size);
+    const auto memory = estimate_decoder_cuda_memory(*checkpoint, *plan);
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+    return memory->front().staged_bytes;
+  };
+  EXPECT_EQ(staged(1), 4000 * 128 * 2);  // the head
+  EXPECT_EQ(staged(2), 2000 * 128 * 2);
+  spec.tied = true;
+  EXPECT_EQ(staged(1), 256 * 128 * 2);  // the head is a copy of the embedding on the GPU
+  spec.tied = false;
+  spec.quantization = ToySpec::Quantization::kAwq;
+  spec.awq_group_size = 128;
+  // The head is not quantized; zeros and scales of the MLP lie beside it.
+  EXPECT_EQ(staged(1), 4000 * 128 * 2 + 256 / 8 * 4 + 256 * 2);
+}
+
 std::string toy_name(const testing::TestParamInfo<size_t>& toy) { return toys()[toy.param].name; }
 INSTANTIATE_TEST_SUITE_P(Toys, ShardWeights, testing::Range(size_t{0}, toys().size()), toy_name);
 
