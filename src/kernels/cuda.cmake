@@ -8,8 +8,9 @@ forerun_library(linear_cuda
 forerun_test(linear_plan_cuda_test SOURCES linear/linear_plan_cuda_test.cc DEPS linear_cuda
   LABELS fast)
 forerun_test(linear_cuda_test SOURCES linear/linear_cuda_test.cc DEPS linear_cuda LABELS gpu)
-forerun_test(linear_reduce_cuda_test SOURCES linear/linear_reduce_cuda_test.cc DEPS linear_cuda
-  LABELS gpu)
+forerun_test(linear_reduce_cuda_test
+  SOURCES linear/linear_reduce_cuda_test.cc linear/linear_reduce_order_cuda_test.cc
+  DEPS linear_cuda LABELS gpu)
 if(FORERUN_BENCHES)
   # Times graphs by the device's own clock, so it is a program of its own.
   add_executable(linear_cuda_bench linear/linear_cuda_bench.cu)

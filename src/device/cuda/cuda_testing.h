@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_memory.h"
 
 #define ASSERT_OK(expr)                                      \
@@ -18,7 +19,28 @@
     ASSERT_TRUE(status_.ok()) << #expr << status_.message(); \
   } while (false)
 
+// Leaves a test out where there are fewer GPUs, from cuda:0 on, that the kernels run on.
+#define SKIP_WITHOUT_GPUS(wanted)                                                                  \
+  do {                                                                                             \
+    const int found_ = ::forerun::cuda::gpus_of_sm90();                                            \
+    if (found_ < (wanted)) {                                                                       \
+      GTEST_SKIP() << "needs " << (wanted) << " GPUs of compute capability 9.0, found " << found_; \
+    }                                                                                              \
+  } while (false)
+
 namespace forerun::cuda {
+
+// From cuda:0 on. Kernels are built for sm_90a, whose instructions no other GPU has.
+inline int gpus_of_sm90() {
+  const Result<std::vector<DeviceInfo>> devices = list_devices();
+  EXPECT_TRUE(devices.ok()) << devices.status().message();
+  int count = 0;
+  while (devices.ok() && count < static_cast<int>(devices->size()) &&
+         (*devices)[static_cast<size_t>(count)].compute_major == 9) {
+    ++count;
+  }
+  return count;
+}
 
 template <class T>
 DeviceBuffer to_device(const std::vector<T>& values) {

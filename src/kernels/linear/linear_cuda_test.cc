@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/cuda_testing.h"
 #include "device/cuda/peer_group.h"
@@ -99,11 +98,7 @@ struct Source {
 class LinearCuda : public ::testing::TestWithParam<LinearFormat> {
  protected:
   void SetUp() override {
-    const Result<std::vector<DeviceInfo>> devices = list_devices();
-    ASSERT_TRUE(devices.ok()) << devices.status().message();
-    if (devices->empty() || (*devices)[0].compute_major < 9) {
-      GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-    }
+    SKIP_WITHOUT_GPUS(1);
     ASSERT_OK(prepare_linear_cuda());
     Result<Stream> stream = Stream::create();
     ASSERT_TRUE(stream.ok());

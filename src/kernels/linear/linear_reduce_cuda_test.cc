@@ -31,15 +31,6 @@ constexpr int kMostRows = 1024;
 constexpr int kDelayRows = 256;
 constexpr int kLayers = 6;  // exchanges of a chain
 
-int gpus_of_sm90() {
-  const Result<std::vector<DeviceInfo>> devices = list_devices();
-  int count = 0;
-  for (const DeviceInfo& device : devices.ok() ? *devices : std::vector<DeviceInfo>()) {
-    if (device.compute_major == 9) ++count;
-  }
-  return count;
-}
-
 // One rank's part of a chain of layers x += sum over ranks of W * (first inputs of x) + bias: its
 // weights, x before, between and after, and a graph of the chain.
 class Rank {
@@ -178,9 +169,7 @@ PeerGroupOptions group_options(int wait_limit_ms = 3000) {
 
 class OneGpu : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (gpus_of_sm90() < 1) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-  }
+  void SetUp() override { SKIP_WITHOUT_GPUS(1); }
 };
 
 TEST_F(OneGpu, LoopbackAddsEqualPartialsForEveryDegreeAndRowCount) {
@@ -315,7 +304,7 @@ TEST_F(OneGpu, RefusesWhatItCannotSum) {
 class TwoGpus : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (gpus_of_sm90() < 2) GTEST_SKIP() << "needs two GPUs of compute capability 9.0";
+    SKIP_WITHOUT_GPUS(2);
     // Of different widths, so that a word's sender and receiver are different threads.
     ranks_.push_back(std::make_unique<Rank>(0, 256, 1));
     ranks_.push_back(std::make_unique<Rank>(1, 2048, 2));

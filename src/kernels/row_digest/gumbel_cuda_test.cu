@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/noise.h"
-#include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_testing.h"
 #include "kernels/row_digest/gumbel_cuda.h"
 
 namespace forerun::cuda {
@@ -21,9 +21,7 @@ __global__ void compute_all(float* estimates, float* bounds) {
 }
 
 TEST(GumbelCuda, EveryEstimateIsNearTheNoiseAndBelowItsBound) {
-  const auto devices = list_devices();
-  ASSERT_TRUE(devices.ok()) << devices.status().message();
-  if (devices->empty()) GTEST_SKIP() << "no GPU";
+  SKIP_WITHOUT_GPUS(1);
   constexpr size_t kValues = size_t{1} << 24;
   auto buffer = DeviceBuffer::allocate(2 * kValues * sizeof(float), "estimates");
   ASSERT_TRUE(buffer.ok()) << buffer.status().message();

@@ -15,6 +15,7 @@ namespace forerun::cuda {
 
 class RowDigestRigCuda {
  public:
+  static constexpr int kUnwritten = 0x5a;  // every byte of digests before the first call
   // `logits` [rows][stride], of which the first `tokens` of a row count.
   static Result<RowDigestRigCuda> create(std::span<const float> logits, int64_t stride,
                                          int32_t tokens, int32_t first_token,
@@ -33,6 +34,7 @@ class RowDigestRigCuda {
     FORERUN_RETURN_IF_ERROR(rig.step_.upload(step));
     FORERUN_ASSIGN_OR_RETURN(rig.digests_,
                              PinnedBuffer::allocate(queries.size() * sizeof(RowDigest), "digests"));
+    std::memset(rig.digests_.data(), kUnwritten, rig.digests_.bytes());
     rig.call_ = {.logits = rig.logits_.as<float>(),
                  .stride = stride,
                  .tokens = tokens,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <set>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "base/noise.h"
-#include "device/cuda/cuda_devices.h"
+#include "device/cuda/cuda_testing.h"
 #include "device/cuda/peer_group.h"
 #include "kernels/row_digest/row_digest_cuda_rig_test.h"
 #include "sampling/sampler.h"
@@ -49,6 +50,42 @@ struct Row {
   std::string what;
 };
 
+// How long the kernel's list is, by its own rule: down to the eighth below the best at which as
+// many threads have a token as tokens are asked for.
+struct ListLength {
+  int32_t num_listed = 0;
+  bool lists_all = false;
+};
+ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& best) {
+  if (best.token < 0) return {.num_listed = 0, .lists_all = true};
+  if (query.top <= 0) return {};
+  constexpr size_t kThreads = 8 * 1024;  // of a row; quads of tokens are dealt out in turn
+  constexpr int kLast = 255;
+  const auto eighths_below = [&best](float logit) {
+    const float depth = (best.logit - logit) * 8.0f;
+    return depth < static_cast<float>(kLast) ? static_cast<int>(depth) : kLast;
+  };
+  std::vector<float> best_of_thread(kThreads, -kInfinity);
+  for (size_t index = 0; index < row.logits.size(); ++index) {
+    float& thread = best_of_thread[index / 4 % kThreads];
+    thread = std::max(thread, row.logits[index]);
+  }
+  std::vector<int32_t> threads(kLast + 1);
+  for (const float logit : best_of_thread) {
+    if (logit > -kInfinity) ++threads[static_cast<size_t>(eighths_below(logit))];
+  }
+  int last = 0;
+  for (int32_t reached = threads[0]; reached < query.top && last < kLast;) {
+    reached += threads[static_cast<size_t>(++last)];
+  }
+  int32_t length = 0;
+  for (const float logit : row.logits) {
+    length += logit > -kInfinity && eighths_below(logit) <= last ? 1 : 0;
+  }
+  if (length > RowDigest::kMostListed) return {.num_listed = -1};
+  return {.num_listed = length, .lists_all = last == kLast};
+}
+
 // What the host says of the part that a digest is of.
 void check(const Row& row, int32_t first_token, const RowQuery& query, const RowDigest& digest) {
   RowDigest expected;
@@ -65,8 +102,11 @@ void check(const Row& row, int32_t first_token, const RowQuery& query, const Row
     return row.logits[static_cast<size_t>(token - first_token)];
   };
 
-  ASSERT_LE(digest.num_listed, RowDigest::kMostListed) << row.what;
-  if (digest.num_listed >= 0 && expected.num_listed >= 0) {
+  const ListLength length = list_length(row, query, expected.best);
+  ASSERT_EQ(digest.num_listed, length.num_listed) << row.what;
+  EXPECT_EQ(digest.lists_all != 0, length.lists_all) << row.what;
+  if (digest.num_listed >= 0) {
+    ASSERT_GE(expected.num_listed, 0) << row.what;
     std::set<int32_t> listed;
     float lowest = kInfinity;
     for (int32_t i = 0; i < digest.num_listed; ++i) {
@@ -150,9 +190,7 @@ RowQuery query_of(uint32_t seed) {
 class RowDigestCuda : public testing::Test {
  protected:
   void SetUp() override {
-    const auto devices = cuda::list_devices();
-    ASSERT_TRUE(devices.ok()) << devices.status().message();
-    if (devices->empty()) GTEST_SKIP() << "no GPU";
+    SKIP_WITHOUT_GPUS(1);
     auto stream = cuda::Stream::create();
     ASSERT_TRUE(stream.ok()) << stream.status().message();
     stream_ = std::make_unique<cuda::Stream>(std::move(*stream));
@@ -266,9 +304,7 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
 
 // Two GPUs, each with a part of every row, tell each other the rows' largest logits.
 TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
-  const auto devices = cuda::list_devices();
-  ASSERT_TRUE(devices.ok());
-  if (devices->size() < 2 || !(*devices)[0].peer_access[1]) GTEST_SKIP() << "needs two GPUs";
+  SKIP_WITHOUT_GPUS(2);
   constexpr int32_t kCut = 4096;
   constexpr int32_t kTokens = 9000;
   constexpr uint32_t kRows = 41;
@@ -346,7 +382,6 @@ TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
   rows[0].logits[4999] = NAN;
   rows[1].logits[0] = kInfinity;
   rows[2].logits.assign(kVocab, 2.0f);  // more best tokens than a list holds
-  // Not digested: what lies there stays.
   queries[3].kinds = RowQuery::kLogits;
   std::vector<RowDigest> digests;
   ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &digests));
@@ -356,7 +391,12 @@ TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
   EXPECT_EQ(digests[2].num_listed, -1);
   EXPECT_EQ(digests[2].best.token, 0);
   EXPECT_GT(digests[2].num_nominees, 0);
-  EXPECT_EQ(digests[4].best.token, digests[5].best.token);
+  // Not digested: what lay there stays.
+  RowDigest untouched;
+  std::memset(static_cast<void*>(&untouched), cuda::RowDigestRigCuda::kUnwritten,
+              sizeof(untouched));
+  EXPECT_EQ(std::memcmp(&digests[3], &untouched, sizeof(untouched)), 0);
+  for (const size_t row : {4, 5}) check(rows[row], 0, queries[row], digests[row]);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ class GpusInUse {
   std::vector<std::unique_lock<std::mutex>> locks_;
 };
 
-// Threads of a team may not throw.
+// Threads of a team may not throw, and what one GPU fails with is no other kind of failure.
 Status guarded(const std::function<Status()>& work) {
   try {
     return work();
@@ -210,7 +210,7 @@ Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work,
                            const std::function<void()>& unusable) {
   if (shards_.size() == 1) {
     FORERUN_RETURN_IF_ERROR(shards_[0]->use());
-    return work(*shards_[0]);
+    return guarded([&] { return work(*shards_[0]); });
   }
   std::array<Status, kMaxDegree> statuses;
   threads_->run([&](const Team& team) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "checkpoint/testing.h"
-#include "device/cuda/cuda_devices.h"
+#include "device/cuda/cuda_testing.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/decoder_checks_test.h"
 #include "model/shard_plan.h"
@@ -63,10 +63,8 @@ class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
  protected:
   void SetUp() override {
     const auto& [degree, the] = GetParam();
-    const auto devices = cuda::list_devices();
-    ASSERT_TRUE(devices.ok()) << devices.status().message();
-    const auto gpus = static_cast<int32_t>(devices->size());
-    if (degree > 2 * gpus) GTEST_SKIP() << gpus << " GPUs";
+    SKIP_WITHOUT_GPUS((degree + 1) / 2);
+    const int32_t gpus = cuda::gpus_of_sm90();
     for (int32_t rank = 0; rank < degree; ++rank) devices_.push_back(rank % gpus);
     ToySpec spec;
     spec.family = the.family;
