@@ -57,8 +57,14 @@ constexpr int kReservedBytes = 1 << 10;
 constexpr int kRoomForOthers = 2 << 10;
 constexpr int kOverHalfBytes = 128;
 static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit beside it");
-// Fewer units on their way than this leave the memory idle while a warp computes.
+// Units that a warp keeps on their way: fewer leave the memory idle while it computes. More, where
+// there is room, delay the activations of the layer before, beside which they are fetched: bf16 has
+// little arithmetic and gains from four, int4 loses (all layers of 1B int4 at 8 rows 370 us with
+// two or three, 396 with five).
 constexpr int kWantedStages = 2;
+constexpr int most_stages(LinearFormat format) {
+  return format == LinearFormat::kBf16 ? 4 : kWantedStages;
+}
 // Room for 8 rows of activations (one unit a warp may take more), by preference.
 struct InputRoom {
   int buffers, bytes;
@@ -66,9 +72,11 @@ struct InputRoom {
 constexpr InputRoom kInputRooms[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
                                      {3, 36 << 10}, {3, 18 << 10}, {3, 9 << 10},
                                      {4, 36 << 10}, {4, 18 << 10}, {4, 9 << 10}};
-// Int4 at 8 rows would rather have them all at once, even if that leaves room for two stages only:
-// what is brought later queues in the copy engine behind the weights, for as long as a ring takes
-// to fill (QKV of 70B over 4 GPUs: 8.0 us in four segments, 7.1 in one).
+// Int4 would rather have them all at once, or in few segments: what is brought later queues in the
+// copy engine behind the weights, for as long as a ring takes to fill (QKV of 70B over 4 GPUs at 8
+// rows: 8.0 us in four segments, 7.1 in one). At 16 rows even if that takes a whole multiprocessor,
+// so that the next layer cannot start beside (all layers of a quarter of 70B: 5.5 ms in
+// segments, 4.55 at once).
 constexpr InputRoom kInt4InputRoom = {4, 80 << 10};
 static_assert(kInt4InputRoom.buffers <= kInputSegments);
 
@@ -105,7 +113,8 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int inpu
   launch.ring_offset =
       (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
   const int ring_stage_bytes = launch.warps * stage_bytes(plan.format);
-  launch.stages = std::min((limit - launch.ring_offset) / ring_stage_bytes, kMaxStages);
+  launch.stages =
+      std::min((limit - launch.ring_offset) / ring_stage_bytes, most_stages(plan.format));
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
   return launch;
 }
@@ -125,9 +134,13 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
   // launch take the room of both.
   const int half = half_of_multiprocessor(shared_limit) - kRoomForOthers / 2;
   const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
-  if (wanted == 1 && plan.format == LinearFormat::kInt4Group128) {
-    LinearLaunch launch = lay_out(plan, 1, half, kInt4InputRoom.buffers, kInt4InputRoom.bytes);
-    if (launch.stages >= kWantedStages) return launch;
+  if (wanted <= 2 && plan.format == LinearFormat::kInt4Group128) {
+    for (const int limit : {half, shared_limit}) {
+      LinearLaunch launch =
+          lay_out(plan, wanted, limit, kInt4InputRoom.buffers, kInt4InputRoom.bytes);
+      const bool wide_enough = wanted == 1 ? limit == half : launch.segments == 1 || limit != half;
+      if (wide_enough && launch.stages >= kWantedStages) return launch;
+    }
   }
   for (int row_blocks = wanted; row_blocks >= 1; row_blocks /= 2) {
     for (const int limit : {half, shared_limit}) {

@@ -89,7 +89,7 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
 // The most segments of activations in shared memory.
 inline constexpr int kInputSegments = 4;
 // The most units that a warp keeps on their way.
-inline constexpr int kMaxStages = 8;
+inline constexpr int kMaxStages = 4;
 // The start of a block's shared memory: barriers, one a stage and warp, two a segment of
 // activations, two for sums from peers, one for the scales of rows; and those scales.
 inline constexpr int kBarrierBytes =
