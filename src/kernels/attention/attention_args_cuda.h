@@ -40,7 +40,8 @@ struct AttentionArgs {
   const AttentionStepCuda* step;
   const __nv_bfloat16* q;
   const __nv_bfloat16* qkv;
-  __nv_bfloat16* attended;
+  uint16_t* attended;
+  ActivationFormat attended_format;
   std::byte* kv;
   float* partials;
   uint32_t* arrivals;

@@ -370,6 +370,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   args.k_offset = call.k_offset;
   args.v_offset = call.v_offset;
   args.attended = call.attended;
+  args.attended_format = call.attended_format;
   args.kv = kv.data;
   args.partials = call.partials;
   args.arrivals = call.arrivals;

@@ -15,6 +15,7 @@
 #include <span>
 
 #include "forerun/status.h"
+#include "kernels/activation_format_cuda.h"
 #include "kernels/attention/attention_plan_cuda.h"
 
 namespace forerun::cuda {
@@ -78,7 +79,8 @@ struct AttentionCallCuda {
   const __nv_bfloat16* qkv = nullptr;  // as RopeAppendCall's; kFused only
   int64_t qkv_stride = 0;
   int32_t k_offset = 0, v_offset = 0;
-  __nv_bfloat16* attended = nullptr;  // [rows][num_heads * head_dim]
+  uint16_t* attended = nullptr;  // [rows][num_heads * head_dim], in attended_format
+  ActivationFormat attended_format = ActivationFormat::kBf16;
   int64_t attended_stride = 0;
   int32_t num_heads = 0;
   PagedKvCuda kv;

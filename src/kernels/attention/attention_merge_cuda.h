@@ -40,7 +40,7 @@ __device__ __forceinline__ void store_attended(const AttentionArgs& args, int ro
     const int dim = dims + (lane >> 2) + (i >> 1) * 8;
     if (own_head < heads && dim < args.head_dim) {
       args.attended[row_idx * args.attended_stride + (first_head + own_head) * args.head_dim +
-                    dim] = __float2bfloat16_rn(__fdiv_rn(out[i], weight[i & 1]));
+                    dim] = round_activation(args.attended_format, __fdiv_rn(out[i], weight[i & 1]));
     }
   }
 }

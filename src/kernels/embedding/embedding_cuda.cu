@@ -32,7 +32,7 @@ __device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_
     const float low = __uint_as_float(pairs[i] << 16);
     const float high = __uint_as_float(pairs[i] & 0xffff0000u);
     const float2 weight = valid ? weights[i] : make_float2(0, 0);
-    scaled[i] = pack_bf16x2(low * weight.x, high * weight.y);
+    scaled[i] = pack_activations(norm.format, low * weight.x, high * weight.y);
     sum = __fmaf_rn(high, high, __fmaf_rn(low, low, sum));
   }
   sum += __shfl_xor_sync(~0u, sum, 1);

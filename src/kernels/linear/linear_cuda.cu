@@ -14,8 +14,9 @@
 //    8 rows and 8,192 inputs); they stream through shared memory in segments;
 //  - partial sums are pushed into the owner's shared memory by asynchronous stores that count down
 //    its barrier (no fence, no barrier of the cluster) and added there in the order of the blocks;
-//  - int4 becomes bf16 by or-ing a nibble into the mantissa of 128 and subtracting 128 + zero: both
-//    exact; the scale multiplies the f32 sum of its 128 inputs, not the weights;
+//  - a nibble is a subnormal f16 where it lies, so that int4 takes an instruction a pair of weights
+//    and another to subtract the zero point, exactly; the scale multiplies the f32 sum of its 128
+//    inputs, not the weights;
 //  - a norm in front costs no launch: its weight has multiplied the activations where they were
 //    made, the inverse root mean square multiplies the finished sums (rms_norm_cuda.h).
 // docs/kernels-cuda.md has the measurements and what was tried.
@@ -120,8 +121,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   wait_for_previous_kernel();
   const bool inputs_stay = args.segments == args.input_buffers;
   const int block_bytes = block_units * kUnitInputs * 2;
-  const __nv_bfloat16* const block_inputs =
-      args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
+  const uint16_t* const block_inputs = args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
   if (warp == 0) {
     for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
@@ -139,7 +139,6 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   sums.slices = args.receive_buffer_bytes / 1024;
   sums.rank = rank;
   sums.lanes_log2 = 5 - args.cluster_log2;
-  const uint32_t magic = opaque(0x43004300u);
   uint32_t passes_done = 0;
   int input_buffer = 0;  // and whether it has been filled an even number of times before
   uint32_t input_parity = 0;
@@ -161,7 +160,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
       const int units = min(units_left, args.segment_units);
       units_left -= units;
       for (int unit = 0; unit < units; ++unit, input += input_step) {
-        weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, magic, acc);
+        weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
       }
       if (inputs_stay) {
         if (++input_buffer == args.segments) input_buffer = 0;
@@ -344,6 +343,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.input_squares = call.norm.squares;
   args.norm_eps = call.norm.eps;
   args.next_norm = call.next_norm;
+  args.gated_format = call.gated_format;
   args.input_stride = call.input_stride;
   args.output_stride = call.output_stride;
   args.rows = call.rows;

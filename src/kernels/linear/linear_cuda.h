@@ -1,7 +1,7 @@
 // Linear layers on a GPU for any number of rows: y[row][out] = sum over in of x[row][in] *
 // w[out][in].
 //
-// bf16 activations, f32 sums; weights AWQ int4 (group 128) or bf16, repacked at load
+// 16-bit activations, f32 sums; weights AWQ int4 (group 128) or bf16, repacked at load
 // (linear_plan_cuda.h). A row's bits do not depend on its companions: the split of the inner
 // dimension and the order of summation come from the weight's shape alone.
 #pragma once
@@ -15,6 +15,7 @@
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/peer_mailboxes.h"
 #include "forerun/status.h"
+#include "kernels/activation_format_cuda.h"
 #include "kernels/linear/linear_plan_cuda.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 
@@ -27,6 +28,11 @@ enum class OutputPlacement : uint8_t {
   kGate,   // gate and up alternate in steps of 16 inside a tile, so that one thread ends up with
   kUp,     // both of a feature; first_output must be 0
 };
+
+// What a weight of this format multiplies.
+constexpr ActivationFormat linear_input_format(LinearFormat format) {
+  return format == LinearFormat::kInt4Group128 ? ActivationFormat::kF16 : ActivationFormat::kBf16;
+}
 
 // A weight on the device that was current when it was allocated. Fill every output with pack
 // calls before the first use; immutable afterwards. Movable.
@@ -59,14 +65,15 @@ class LinearWeightCuda {
 
 // What one launch reads and writes. All pointers are device memory, 16-byte aligned.
 struct LinearCall {
-  const __nv_bfloat16* input = nullptr;  // [rows][input_stride], input_stride a multiple of 8,
-                                         // best linear_input_stride()
+  // [rows][input_stride], in linear_input_format(); input_stride a multiple of 8, best
+  // linear_input_stride().
+  const uint16_t* input = nullptr;
   int64_t input_stride = 0;
   // [rows]: the row of the input, then [..][input_stride], that an output row is made of (rows may
   // repeat); null: rows in order.
   const int32_t* row_index = nullptr;
-  __nv_bfloat16* output = nullptr;  // [rows][output_stride], output_stride a multiple of 4
-  float* output_f32 = nullptr;      // in place of `output`: unrounded; no residual, not gated
+  uint16_t* output = nullptr;   // bf16 [rows][output_stride], output_stride a multiple of 4
+  float* output_f32 = nullptr;  // in place of `output`: unrounded; no residual, not gated
   int64_t output_stride = 0;
   int rows = 0;
   const __nv_bfloat16* bias = nullptr;      // [out] or null; not with `gated`
@@ -76,8 +83,10 @@ struct LinearCall {
   // a split over at most 2 blocks (as plan_linear chooses them). `next_norm.scaled` has
   // output_stride; its weight may be read before the previous kernel's end, like the layer's own.
   NormOutputCuda next_norm = {};
-  // The weight holds gate and up: output [rows][out / 2] is silu(gate) * up; no bias or residual.
+  // The weight holds gate and up: output [rows][out / 2], in gated_format, is silu(gate) * up; no
+  // bias or residual.
   bool gated = false;
+  ActivationFormat gated_format = ActivationFormat::kBf16;
   // Tensor parallelism, or null: this rank's mailboxes (copied). Every rank of the group launches
   // the layer with its part of the inputs and gets the sum over all: each rank's sums are rounded
   // to bf16 and added in f32 in the order of the ranks, then come bias and residual and the one
@@ -110,12 +119,11 @@ Status prepare_linear_cuda();
 
 // Reference twins: one thread an output, plain loops in double over the source tensors of
 // LinearWeightCuda's pack calls (so that the packing is tested too). `output` f32
-// [rows][outputs]; `input` bf16 [rows][in], dense. For tests.
+// [rows][outputs]; `input` [rows][in], dense, in linear_input_format(). For tests.
 Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
-                           int64_t in_features, int64_t outputs, const __nv_bfloat16* input,
-                           int rows, float* output, cudaStream_t stream);
+                           int64_t in_features, int64_t outputs, const uint16_t* input, int rows,
+                           float* output, cudaStream_t stream);
 Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
-                            const __nv_bfloat16* input, int rows, float* output,
-                            cudaStream_t stream);
+                            const uint16_t* input, int rows, float* output, cudaStream_t stream);
 
 }  // namespace forerun::cuda

@@ -159,17 +159,17 @@ class Bench {
   Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool norm,
                 bool in_forward) {
     LinearCall call;
-    call.input = input_.as<__nv_bfloat16>();
+    call.input = input_.as<uint16_t>();
     call.input_stride = linear_input_stride(layer.in, rows);
-    call.output = output_.as<__nv_bfloat16>();
+    call.output = output_.as<uint16_t>();
     call.output_stride = layer.gated ? layer.out / 2 : layer.out;
     call.rows = rows;
     call.gated = layer.gated;
     const bool residual = std::strcmp(layer.name, "o") == 0 || std::strcmp(layer.name, "down") == 0;
     call.over_half = in_forward && residual;
     if (norm && residual) {
-      call.residual = call.output;
-      call.next_norm = {input_.as<float>(), scaled_.as<__nv_bfloat16>(), squares_.as<float>()};
+      call.residual = output_.as<__nv_bfloat16>();
+      call.next_norm = {input_.as<float>(), scaled_.as<uint16_t>(), squares_.as<float>()};
     } else if (norm) {
       call.norm = {squares_.as<float>(), 1e-5f};
     }

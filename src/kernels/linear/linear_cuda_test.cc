@@ -51,6 +51,20 @@ std::vector<uint32_t> random_words(size_t count, uint32_t seed) {
   return values;
 }
 
+// Of 16 bits as a layer of this format reads them, and back.
+uint16_t to_input(ActivationFormat format, float v) {
+  if (format == ActivationFormat::kBf16) return to_bf16(v).bits;
+  return to_f16(std::clamp(v * kF16Scale, -65504.0f, 65504.0f)).bits;
+}
+float from_input(ActivationFormat format, uint16_t bits) {
+  return format == ActivationFormat::kBf16 ? to_float(bf16{bits}) : to_float(f16{bits}) / kF16Scale;
+}
+std::vector<uint16_t> random_inputs(LinearFormat format, size_t count, float most, uint32_t seed) {
+  std::vector<uint16_t> values = random_bf16(count, most, seed);
+  for (uint16_t& v : values) v = to_input(linear_input_format(format), to_float(bf16{v}));
+  return values;
+}
+
 // One source tensor in either format, on the device.
 struct Source {
   LinearFormat format;
@@ -85,10 +99,10 @@ struct Source {
     DeviceBuffer y = to_device(std::vector<float>(count, NAN));
     const Status status =
         format == LinearFormat::kBf16
-            ? linear_bf16_ref_cuda(weight.as<__nv_bfloat16>(), in, out, x.as<__nv_bfloat16>(), rows,
+            ? linear_bf16_ref_cuda(weight.as<__nv_bfloat16>(), in, out, x.as<uint16_t>(), rows,
                                    y.as<float>(), stream)
             : linear_awq_ref_cuda(weight.as<uint32_t>(), zeros.as<uint32_t>(), scales.as<__half>(),
-                                  in, out, x.as<__nv_bfloat16>(), rows, y.as<float>(), stream);
+                                  in, out, x.as<uint16_t>(), rows, y.as<float>(), stream);
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     return to_host<float>(y, count);
@@ -116,7 +130,7 @@ class LinearCuda : public ::testing::TestWithParam<LinearFormat> {
     const int64_t stride = (outputs + 3) / 4 * 4 + 8;
     const auto count = static_cast<size_t>(call.rows * stride);
     DeviceBuffer y = to_device(std::vector<uint16_t>(count, kPoison));
-    call.output = y.as<__nv_bfloat16>();
+    call.output = y.as<uint16_t>();
     call.output_stride = stride;
     const Status status = linear_cuda(weight, call, stream_->get());
     EXPECT_TRUE(status.ok()) << status.message();
@@ -131,9 +145,10 @@ class LinearCuda : public ::testing::TestWithParam<LinearFormat> {
     }
     return bits;
   }
-  static std::vector<float> floats(const std::vector<uint16_t>& bits) {
+  static std::vector<float> floats(const std::vector<uint16_t>& bits,
+                                   ActivationFormat format = ActivationFormat::kBf16) {
     std::vector<float> values;
-    for (const uint16_t b : bits) values.push_back(to_float(bf16{b}));
+    for (const uint16_t b : bits) values.push_back(from_input(format, b));
     return values;
   }
   std::unique_ptr<Stream> stream_;
@@ -147,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, LinearCuda,
 
 LinearCall call_for(const DeviceBuffer& x, int64_t in, int rows) {
   LinearCall call;
-  call.input = x.as<__nv_bfloat16>();
+  call.input = x.as<uint16_t>();
   call.input_stride = in;
   call.rows = rows;
   return call;
@@ -164,7 +179,8 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
   for (const Shape shape :
        {Shape{128, 8}, {256, 40}, {1152, 264}, {2048, 1056}, {8192, 512}, {uneven, 2144}}) {
     const Source source(format, shape.in, shape.out, 7);
-    const DeviceBuffer x = to_device(random_bf16(static_cast<size_t>(70 * shape.in), 1.0f, 3));
+    const DeviceBuffer x =
+        to_device(random_inputs(format, static_cast<size_t>(70 * shape.in), 1.0f, 3));
     const std::vector<float> ref = source.reference(x, 70, stream_->get());
     for (const int cluster_size : {1, 2, 4, 8}) {
       for (const int input_warps : {1, 2, 4, 8}) {
@@ -198,7 +214,8 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     LinearWeightCuda weight = allocate(*plan);
     ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
     constexpr int kRows = 1024;
-    const DeviceBuffer x = to_device(random_bf16(static_cast<size_t>(kRows * shape.in), 1.0f, 5));
+    const DeviceBuffer x =
+        to_device(random_inputs(format, static_cast<size_t>(kRows * shape.in), 1.0f, 5));
     const std::vector<uint16_t> all = run(weight, call_for(x, shape.in, kRows), shape.out);
     for (const int rows : {1, 8, 16, 24, 64, 256}) {
       for (const int first : {0, 5, kRows - rows}) {
@@ -228,7 +245,8 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   for (const Shape shape : {Shape{128, 8}, {1152, 264}, {2048, 1056}, {4480, 160}, {7168, 512}}) {
     const Source source(GetParam(), shape.in, shape.out, 17);
     const int64_t input_stride = linear_input_stride(shape.in, 1);
-    std::vector<uint16_t> inputs = random_bf16(static_cast<size_t>(kRows * input_stride), 1.0f, 3);
+    std::vector<uint16_t> inputs =
+        random_inputs(GetParam(), static_cast<size_t>(kRows * input_stride), 1.0f, 3);
     for (size_t i = 0; i < inputs.size(); ++i) {  // nothing between rows is read
       if (static_cast<int64_t>(i) % input_stride >= shape.in) inputs[i] = 0x7fc1;
     }
@@ -284,7 +302,7 @@ TEST_P(LinearCuda, AddsBiasAndResidualBeforeTheOneRounding) {
   LinearWeightCuda weight = allocate(*plan);
   ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
   constexpr int kRows = 11;
-  const DeviceBuffer x = to_device(random_bf16(kRows * 512, 1.0f, 9));
+  const DeviceBuffer x = to_device(random_inputs(GetParam(), kRows * 512, 1.0f, 9));
   const std::vector<uint16_t> bias = random_bf16(200, 3.0f, 10);
   const std::vector<uint16_t> residual = random_bf16(kRows * 208, 3.0f, 12);  // the output's stride
   const DeviceBuffer bias_device = to_device(bias);
@@ -309,7 +327,7 @@ TEST_P(LinearCuda, GatedLayerIsSiluOfGateTimesUp) {
     LinearWeightCuda weight = allocate(*plan);
     ASSERT_OK(gate.pack(weight, OutputPlacement::kGate, 0, stream_->get()));
     ASSERT_OK(up.pack(weight, OutputPlacement::kUp, 0, stream_->get()));
-    const DeviceBuffer x = to_device(random_bf16(40 * 1024, 1.0f, 9));
+    const DeviceBuffer x = to_device(random_inputs(GetParam(), 40 * 1024, 1.0f, 9));
     for (const int rows : {1, 8, 13, 32, 40}) {
       std::vector<float> expected = gate.reference(x, rows, stream_->get());
       const std::vector<float> ups = up.reference(x, rows, stream_->get());
@@ -318,8 +336,12 @@ TEST_P(LinearCuda, GatedLayerIsSiluOfGateTimesUp) {
       }
       LinearCall call = call_for(x, 1024, rows);
       call.gated = true;
-      EXPECT_LT(relative_error(floats(run(weight, call, features)), expected), kBf16Tolerance)
-          << features << " features, " << rows << " rows";
+      for (const ActivationFormat format : {ActivationFormat::kBf16, ActivationFormat::kF16}) {
+        call.gated_format = format;
+        EXPECT_LT(relative_error(floats(run(weight, call, features), format), expected),
+                  kBf16Tolerance)
+            << features << " features, " << rows << " rows";
+      }
     }
   }
 }
@@ -329,11 +351,12 @@ struct NormParts {
   std::vector<uint16_t> scaled;
   std::vector<float> squares;  // [rows][width / kNormGroup]
 };
-NormParts norm_parts(const std::vector<uint16_t>& x, const std::vector<float>& weight) {
+NormParts norm_parts(const std::vector<uint16_t>& x, const std::vector<float>& weight,
+                     ActivationFormat format) {
   NormParts parts;
   for (size_t i = 0; i < x.size(); ++i) {
     const float v = to_float(bf16{x[i]});
-    parts.scaled.push_back(to_bf16(v * weight[i % weight.size()]).bits);
+    parts.scaled.push_back(to_input(format, v * weight[i % weight.size()]));
     if (i % kNormGroup == 0) parts.squares.push_back(0);
     parts.squares.back() += v * v;
   }
@@ -352,7 +375,7 @@ std::vector<float> random_floats(size_t count, uint32_t seed) {
 // outputs, and rows past the last keep their poison. Returns the sums.
 std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall call,
                                      const std::vector<float>& weight_of_norm,
-                                     const Stream& stream) {
+                                     ActivationFormat format, const Stream& stream) {
   constexpr uint16_t kPoison = 0x7fc1;
   const size_t width = weight_of_norm.size();
   const size_t count = static_cast<size_t>(call.rows) * width;
@@ -361,9 +384,9 @@ std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall 
   const DeviceBuffer y = to_device(std::vector<uint16_t>(room, kPoison));
   const DeviceBuffer scaled = to_device(std::vector<uint16_t>(room, kPoison));
   const DeviceBuffer squares = to_device(std::vector<float>(room / kNormGroup, NAN));
-  call.output = y.as<__nv_bfloat16>();
+  call.output = y.as<uint16_t>();
   call.output_stride = static_cast<int64_t>(width);
-  call.next_norm = {norm.as<float>(), scaled.as<__nv_bfloat16>(), squares.as<float>()};
+  call.next_norm = {norm.as<float>(), scaled.as<uint16_t>(), squares.as<float>(), format};
   const Status status = linear_cuda(weight, call, stream.get());
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_TRUE(stream.synchronize().ok());
@@ -371,7 +394,7 @@ std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall 
   EXPECT_TRUE(std::all_of(outputs.begin() + static_cast<ptrdiff_t>(count), outputs.end(),
                           [](uint16_t v) { return v == kPoison; }));
   outputs.resize(count);
-  NormParts expected = norm_parts(outputs, weight_of_norm);
+  NormParts expected = norm_parts(outputs, weight_of_norm, format);
   expected.scaled.resize(room, kPoison);
   EXPECT_TRUE(to_host<uint16_t>(scaled, room) == expected.scaled) << call.rows << " rows";
   std::vector<float> found = to_host<float>(squares, room / kNormGroup);
@@ -390,10 +413,11 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
   constexpr int64_t kIn = 512;
   for (const int64_t out : {32, 96, 2528}) {
     const Source source(GetParam(), kIn, out, 7);
-    const DeviceBuffer x = to_device(random_bf16(kRows * kIn, 1.0f, 3));
+    const DeviceBuffer x = to_device(random_inputs(GetParam(), kRows * kIn, 1.0f, 3));
     const DeviceBuffer residual =
         to_device(random_bf16(static_cast<size_t>(kRows * out), 3.0f, 12));
-    const std::vector<float> weight_of_norm = random_floats(static_cast<size_t>(out), 4);
+    std::vector<float> weight_of_norm = random_floats(static_cast<size_t>(out), 4);
+    weight_of_norm[7] = 1e7f;  // more than f16 holds
     // Two GPUs whose sums are the same: behind the exchange as without.
     Result<PeerGroup> group = PeerGroup::loopback(0, 2, {.most_rows = kRows, .width = out});
     ASSERT_TRUE(group.ok()) << group.status().message();
@@ -417,7 +441,8 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
             SCOPED_TRACE(std::to_string(out) + " outputs, cluster " + std::to_string(cluster_size) +
                          ", input warps " + std::to_string(input_warps) +
                          (reduce ? ", a sum over two" : ""));
-            std::vector<float> squares = expect_norm_parts(weight, call, weight_of_norm, *stream_);
+            std::vector<float> squares = expect_norm_parts(
+                weight, call, weight_of_norm, linear_input_format(GetParam()), *stream_);
             EXPECT_TRUE(std::equal(fewer_rows.begin(), fewer_rows.end(), squares.begin()))
                 << "a row's bits depend on its companions";
             fewer_rows = std::move(squares);
@@ -444,7 +469,7 @@ TEST_P(LinearCuda, NormOfTheInputAndChosenRowsMatchReferenceForEverySplitAndRowC
     const auto out = static_cast<size_t>(shape.out);
     const Source source(GetParam(), shape.in, shape.out, 7);
     const std::vector<uint16_t> x = random_bf16(kRows * in, 0.4f, 3);
-    const NormParts parts = norm_parts(x, random_floats(in, 4));
+    const NormParts parts = norm_parts(x, random_floats(in, 4), linear_input_format(GetParam()));
     const DeviceBuffer scaled = to_device(parts.scaled);
     const DeviceBuffer squares = to_device(parts.squares);
     std::vector<uint16_t> bias = random_bf16(out, 3.0f, 10);
@@ -496,7 +521,7 @@ TEST_P(LinearCuda, UnroundedOutputsOfAnyWidth) {
     ASSERT_TRUE(plan.ok());
     LinearWeightCuda weight = allocate(*plan);
     ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
-    const DeviceBuffer x = to_device(random_bf16(9 * 256, 1.0f, 9));
+    const DeviceBuffer x = to_device(random_inputs(GetParam(), 9 * 256, 1.0f, 9));
     const std::vector<float> ref = source.reference(x, 9, stream_->get());
     const size_t stride = (width + 3) / 4 * 4 + 4;
     const DeviceBuffer y = to_device(std::vector<float>(9 * stride, NAN));
@@ -531,7 +556,7 @@ TEST_P(LinearCuda, SourcesArePackedSideBySide) {
   ASSERT_OK(v.pack(weight, OutputPlacement::kPlain, 128, stream_->get()));
   EXPECT_FALSE(v.pack(weight, OutputPlacement::kPlain, 160, stream_->get()).ok());
   EXPECT_FALSE(v.pack(weight, OutputPlacement::kPlain, 8, stream_->get()).ok());
-  const DeviceBuffer x = to_device(random_bf16(5 * 256, 1.0f, 9));
+  const DeviceBuffer x = to_device(random_inputs(GetParam(), 5 * 256, 1.0f, 9));
   const std::vector<float> y = floats(run(weight, call_for(x, 256, 5), 168));
   int64_t offset = 0;
   for (const Source* source : {&q, &k, &v}) {
@@ -557,15 +582,21 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
   ASSERT_TRUE(plan.ok());
   LinearWeightCuda weight = allocate(*plan);
   ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
+  const DeviceBuffer halves = to_device(std::vector<float>(kWidth, 0.5f));
   for (const int rows : {1, 8, 32}) {
-    const std::vector<uint16_t> start = random_bf16(static_cast<size_t>(rows * kWidth), 0.5f, 6);
+    const auto count = static_cast<size_t>(rows * kWidth);
+    const DeviceBuffer plain = to_device(std::vector<uint16_t>(count));
+    const DeviceBuffer squares = to_device(std::vector<float>(count / kNormGroup));
+    const std::vector<uint16_t> start = random_inputs(GetParam(), count, 0.5f, 6);
     std::vector<std::vector<uint16_t>> results;
     for (const bool graph : {false, true}) {
       DeviceBuffer x[2] = {to_device(start), to_device(start)};
       const auto layer = [&](int index, bool dependent) {
         LinearCall call = call_for(x[index % 2], kWidth, rows);
-        call.output = x[(index + 1) % 2].as<__nv_bfloat16>();
+        call.output = plain.as<uint16_t>();
         call.output_stride = kWidth;
+        call.next_norm = {halves.as<float>(), x[(index + 1) % 2].as<uint16_t>(),
+                          squares.as<float>(), linear_input_format(GetParam())};
         call.dependent = dependent;
         call.over_half = index % 2 != 0;
         return linear_cuda(weight, call, stream_->get());
@@ -590,6 +621,7 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
         results.push_back(to_host<uint16_t>(x[0], start.size()));
       }
     }
+    EXPECT_NE(results[0], start);
     for (const std::vector<uint16_t>& result : results) EXPECT_EQ(result, results[0]);
   }
 }
@@ -598,9 +630,9 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   const Result<LinearPlan> plan = plan_linear(GetParam(), 256, 64);
   ASSERT_TRUE(plan.ok());
   LinearWeightCuda weight = allocate(*plan);
-  const DeviceBuffer x = to_device(random_bf16(256, 1.0f, 9));
+  const DeviceBuffer x = to_device(random_inputs(GetParam(), 256, 1.0f, 9));
   LinearCall call = call_for(x, 256, 1);
-  call.output = x.as<__nv_bfloat16>();
+  call.output = x.as<uint16_t>();
   call.output_stride = 64;
   LinearCall bad = call;
   bad.rows = 0;
@@ -613,7 +645,7 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   bad = call;
   bad.gated = true;
-  bad.bias = call.input;
+  bad.bias = x.as<__nv_bfloat16>();
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   const DeviceBuffer floats = to_device(std::vector<float>(256, 1.0f));
   bad = call;

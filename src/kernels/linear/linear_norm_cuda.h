@@ -94,8 +94,10 @@ __device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, int6
                                               float4 weight) {
   const float a = __uint_as_float(x.x << 16), b = __uint_as_float(x.x & 0xffff0000u);
   const float c = __uint_as_float(x.y << 16), d = __uint_as_float(x.y & 0xffff0000u);
+  const ActivationFormat format = args.next_norm.format;
   *reinterpret_cast<uint2*>(args.next_norm.scaled + at) =
-      make_uint2(pack_bf16x2(a * weight.x, b * weight.y), pack_bf16x2(c * weight.z, d * weight.w));
+      make_uint2(pack_activations(format, a * weight.x, b * weight.y),
+                 pack_activations(format, c * weight.z, d * weight.w));
   return __fmaf_rn(d, d, __fmaf_rn(c, c, __fmaf_rn(b, b, a * a)));
 }
 

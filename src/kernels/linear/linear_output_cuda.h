@@ -146,7 +146,7 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
       if (args.output_f32 != nullptr) {
         args.output_f32[at + i] = values[i];
       } else {
-        args.output[at + i] = __float2bfloat16_rn(values[i]);
+        args.output[at + i] = __bfloat16_as_ushort(__float2bfloat16_rn(values[i]));
       }
     }
   }
@@ -180,11 +180,11 @@ __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int ti
   if (first >= args.outputs) return;
   if (row < args.rows) {
     *reinterpret_cast<uint32_t*>(args.output + row * args.output_stride + first) =
-        pack_bf16x2(silu_times(v[0].x, v[1].x), silu_times(v[0].z, v[1].z));
+        pack_activations(args.gated_format, silu_times(v[0].x, v[1].x), silu_times(v[0].z, v[1].z));
   }
   if (row + 1 < args.rows) {
     *reinterpret_cast<uint32_t*>(args.output + (row + 1) * args.output_stride + first) =
-        pack_bf16x2(silu_times(v[0].y, v[1].y), silu_times(v[0].w, v[1].w));
+        pack_activations(args.gated_format, silu_times(v[0].y, v[1].y), silu_times(v[0].w, v[1].w));
   }
 }
 

@@ -94,10 +94,10 @@ class Rank {
         Graph graph, Graph::capture(stream_, [&] {
           for (size_t i = 0; i < weights_.size(); ++i) {
             LinearCall call;
-            call.input = input_.as<__nv_bfloat16>();
+            call.input = input_.as<uint16_t>();
             call.input_stride = inputs_;
-            call.output = x_.as<__nv_bfloat16>();
-            call.residual = call.output;
+            call.output = x_.as<uint16_t>();
+            call.residual = x_.as<__nv_bfloat16>();
             call.output_stride = kWidth;
             call.rows = rows;
             call.reduce = peers;

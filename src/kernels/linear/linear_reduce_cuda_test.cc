@@ -66,12 +66,12 @@ class Rank {
 
   LinearCall call(int layer, int rows) const {
     LinearCall call;
-    call.input = x_[input_of(layer)].as<__nv_bfloat16>();
+    call.input = x_[input_of(layer)].as<uint16_t>();
     call.input_stride = kWidth;
-    call.output = x_[1 + layer % 2].as<__nv_bfloat16>();
+    call.output = x_[1 + layer % 2].as<uint16_t>();
     call.output_stride = kWidth;
     call.rows = rows;
-    call.residual = call.input;
+    call.residual = x_[input_of(layer)].as<__nv_bfloat16>();
     call.bias = layer % 3 == 0 ? bias_.as<__nv_bfloat16>() : nullptr;
     call.mailbox = layer % 2;
     return call;
@@ -91,7 +91,7 @@ class Rank {
         const int delays = before(layer);
         for (int i = 0; i < delays; ++i) {
           LinearCall c = call(layer, kDelayRows);
-          c.output = scratch_.as<__nv_bfloat16>();
+          c.output = scratch_.as<uint16_t>();
           c.residual = nullptr;
           FORERUN_RETURN_IF_ERROR(linear_cuda(weight(layer), c, stream_->get()));
         }
@@ -119,7 +119,7 @@ class Rank {
     use();
     EXPECT_TRUE(x_[input_of(layer)].upload(std::as_bytes(std::span(x))).ok());
     LinearCall c = call(layer, rows);
-    c.output = scratch_.as<__nv_bfloat16>();
+    c.output = scratch_.as<uint16_t>();
     c.residual = nullptr;
     c.bias = nullptr;
     EXPECT_TRUE(linear_cuda(weight(layer), c, stream_->get()).ok());

@@ -52,9 +52,9 @@ class Rank {
   // The layer, summed over the group where there is one. Does not wait.
   Status submit(int rows, const PeerMailboxes* group, int mailbox) const {
     return linear_cuda(weight_,
-                       {.input = input_.as<__nv_bfloat16>(),
+                       {.input = input_.as<uint16_t>(),
                         .input_stride = kInputs,
-                        .output = output_.as<__nv_bfloat16>(),
+                        .output = output_.as<uint16_t>(),
                         .output_stride = kOutputs,
                         .rows = rows,
                         .reduce = group,

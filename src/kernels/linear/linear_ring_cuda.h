@@ -17,8 +17,8 @@ namespace forerun::cuda {
 // The arguments of the kernel; LinearPlan and LinearLaunch say what the names mean.
 struct LinearKernelArgs {
   const std::byte* weight;
-  const __nv_bfloat16* input;
-  __nv_bfloat16* output;
+  const uint16_t* input;
+  uint16_t* output;
   float* output_f32;
   const __nv_bfloat16* bias;
   const __nv_bfloat16* residual;
@@ -34,6 +34,7 @@ struct LinearKernelArgs {
   float norm_eps;
   int inputs;
   NormOutputCuda next_norm;
+  ActivationFormat gated_format;
   PeerMailboxes peers;  // of this launch's turn; degree 0 without a group
 };
 
@@ -99,7 +100,7 @@ struct InputRing {
   // Called by all lanes of warp 0. `block_inputs`: the block's inputs of row 0; `block_bytes`: of a
   // row.
   __device__ __forceinline__ void request(const LinearKernelArgs& args,
-                                          const __nv_bfloat16* block_inputs, int block_bytes,
+                                          const uint16_t* block_inputs, int block_bytes,
                                           int row_blocks, int first_row, int rows, int lane) {
     const uint32_t barrier = full + next * 8;
     // The last segment of a block with fewer inputs than its peer may be empty.

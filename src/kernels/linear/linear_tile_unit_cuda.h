@@ -82,8 +82,8 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kCount; ++step) {
-      wgmma<true>(sums, weights[step],
-                  wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(step)));
+      wgmma<ActivationFormat::kBf16, true>(
+          sums, weights[step], wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(step)));
     }
     wgmma_commit();
   }
@@ -92,7 +92,6 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
 template <class Stage>
 struct TileUnit<Stage, LinearFormat::kInt4Group128> {
   static constexpr int kRows = Stage::kRows;
-  uint32_t magic = opaque(0x43004300u);  // two bf16 128
   float part[kRows / 2] = {};
 
   template <class Ring>
@@ -117,34 +116,29 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
                  : "r"(unit + 2048 + (lane >> 2) * 8 + half * 4));
     const auto zeros =
         static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
-    const uint32_t zero[2] = {(zeros & 15u) * 0x10001u + magic, (zeros >> 4) * 0x10001u + magic};
+    const Int4Operand operand(zeros);
 #pragma unroll
     for (int quarter = 0; quarter < 2; ++quarter) {
       const uint4 v = load_shared_16(unit + (half * 2 + quarter) * 512 + lane * 16);
       const uint32_t q[4] = {v.x, v.y, v.z, v.w};
       uint32_t a[4][4];
 #pragma unroll
-      for (int step = 0; step < 4; ++step) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          a[step][i] = subtract_bf16x2(and_or<0x000f000fu>(q[step] >> (4 * i), magic), zero[i % 2]);
-        }
-      }
+      for (int step = 0; step < 4; ++step) operand.load(a[step], q[step]);
       wgmma_fence();
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
         const uint64_t rows =
             wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(quarter * 4 + step));
         if (quarter == 0 && step == 0) {
-          wgmma<false>(part, a[step], rows);
+          wgmma<ActivationFormat::kF16, false>(part, a[step], rows);
         } else {
-          wgmma<true>(part, a[step], rows);
+          wgmma<ActivationFormat::kF16, true>(part, a[step], rows);
         }
       }
       wgmma_commit();
     }
     wgmma_wait(part);
-    const float2 scale = __half22float2(*reinterpret_cast<const __half2*>(&scales));
+    const float2 scale = Int4Operand::scales(scales);
 #pragma unroll
     for (int i = 0; i < kRows / 2; ++i) {
       sums[i] = __fmaf_rn(i % 4 < 2 ? scale.x : scale.y, part[i], sums[i]);

@@ -16,11 +16,36 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-__device__ __forceinline__ uint32_t subtract_bf16x2(uint32_t a, uint32_t b) {
-  __nv_bfloat162 r =
-      __hsub2(*reinterpret_cast<__nv_bfloat162*>(&a), *reinterpret_cast<__nv_bfloat162*>(&b));
+__device__ __forceinline__ uint32_t subtract_f16x2(uint32_t a, uint32_t b) {
+  __half2 r = __hsub2(*reinterpret_cast<__half2*>(&a), *reinterpret_cast<__half2*>(&b));
   return *reinterpret_cast<uint32_t*>(&r);
 }
+
+// Int4 weights as operands of mma_f16(). The lowest four bits of a subnormal f16 are q * 2^-24, the
+// next four q * 2^-20: so the upper 8 rows of 16, whose nibbles lie there, come out 16 times as
+// large as the lower, and scales make up for both.
+struct Int4Operand {
+  static constexpr float kLowerScale = 0x1p24f / kF16Scale;
+  static constexpr float kUpperScale = 0x1p20f / kF16Scale;
+  uint32_t zero[2];  // of the lower and the upper rows, twice
+
+  // `zeros`: the zero points of a row of each, a nibble each.
+  __device__ __forceinline__ explicit Int4Operand(uint32_t zeros)
+      : zero{(zeros & 0x0fu) * 0x10001u, (zeros & 0xf0u) * 0x10001u} {}
+  // a = q - zero of a lane's 8 weights of 16 x 16.
+  __device__ __forceinline__ void load(uint32_t (&a)[4], uint32_t nibbles) const {
+    const uint32_t high = nibbles >> 8;
+    a[0] = subtract_f16x2(nibbles & 0x000f000fu, zero[0]);
+    a[1] = subtract_f16x2(nibbles & 0x00f000f0u, zero[1]);
+    a[2] = subtract_f16x2(high & 0x000f000fu, zero[0]);
+    a[3] = subtract_f16x2(high & 0x00f000f0u, zero[1]);
+  }
+  // What the sums of the lower and the upper row are multiplied by.
+  static __device__ __forceinline__ float2 scales(uint32_t halves) {
+    const float2 scale = __half22float2(*reinterpret_cast<const __half2*>(&halves));
+    return make_float2(scale.x * kLowerScale, scale.y * kUpperScale);
+  }
+};
 
 template <LinearFormat kFormat>
 struct Unit;
@@ -29,13 +54,12 @@ template <>
 struct Unit<LinearFormat::kInt4Group128> {
   static constexpr bool kAhead = false;  // its registers are worth more to the compiler
 
-  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs. `input`: what the
-  // lane gives to load_matrices(); `magic`: two bf16 128.
+  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs. `input`: what the lane gives to
+  // load_matrices().
   template <int kRowBlocks, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
-                                           uint32_t input, int row_block_bytes, uint32_t magic,
+                                           uint32_t input, int row_block_bytes,
                                            float (&acc)[2][kRowBlocks][4]) {
-    constexpr int kHalvesAtOnce = 2;
     ring.wait();
     uint32_t scales[2];
     asm volatile("ld.shared.v2.u32 {%0,%1},[%2];"
@@ -47,61 +71,48 @@ struct Unit<LinearFormat::kInt4Group128> {
                  : "=r"(zeros)
                  : "r"(ring.data + 2112 + (lane >> 2) * 2)
                  : "memory");
+    uint32_t q[2][8];
 #pragma unroll
-    for (int first = 0; first < 2; first += kHalvesAtOnce) {
-      uint32_t q[kHalvesAtOnce][8];
+    for (int i = 0; i < 4; ++i) {
+      const uint4 v = load_shared_16(ring.data + lane * 16 + i * 512);
+      q[i / 2][i % 2 * 4 + 0] = v.x;
+      q[i / 2][i % 2 * 4 + 1] = v.y;
+      q[i / 2][i % 2 * 4 + 2] = v.z;
+      q[i / 2][i % 2 * 4 + 3] = v.w;
+    }
+    ring.release(args, lane, q[1][7]);
+    const Int4Operand operand[2] = {Int4Operand(zeros), Int4Operand(zeros >> 8)};
+    float part[2][kRowBlocks][4] = {};
 #pragma unroll
-      for (int i = 0; i < 2 * kHalvesAtOnce; ++i) {
-        const uint4 v = load_shared_16(ring.data + lane * 16 + (first * 2 + i) * 512);
-        q[i / 2][i % 2 * 4 + 0] = v.x;
-        q[i / 2][i % 2 * 4 + 1] = v.y;
-        q[i / 2][i % 2 * 4 + 2] = v.z;
-        q[i / 2][i % 2 * 4 + 3] = v.w;
+    for (int chunk = 0; chunk < 4; ++chunk) {
+      uint4 x[kRowBlocks];
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) {
+        x[block] = load_matrices(input + block * row_block_bytes + chunk * 64);
       }
-      if (first + kHalvesAtOnce == 2) ring.release(args, lane, q[kHalvesAtOnce - 1][7]);
-      uint32_t zero[kHalvesAtOnce][2];
 #pragma unroll
-      for (int i = 0; i < 2 * kHalvesAtOnce; ++i) {
-        zero[i / 2][i % 2] = ((zeros >> (4 * (first * 2 + i))) & 15u) * 0x10001u + magic;
-      }
-      float part[kHalvesAtOnce][kRowBlocks][4] = {};
+      for (int odd = 0; odd < 2; ++odd) {
 #pragma unroll
-      for (int chunk = 0; chunk < 4; ++chunk) {
-        uint4 x[kRowBlocks];
+        for (int half = 0; half < 2; ++half) {
+          uint32_t a[4];
+          operand[half].load(a, q[half][chunk * 2 + odd]);
 #pragma unroll
-        for (int block = 0; block < kRowBlocks; ++block) {
-          x[block] = load_matrices(input + block * row_block_bytes + chunk * 64);
-        }
-#pragma unroll
-        for (int odd = 0; odd < 2; ++odd) {
-#pragma unroll
-          for (int half = 0; half < kHalvesAtOnce; ++half) {
-            uint32_t a[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              const uint32_t biased =
-                  and_or<0x000f000fu>(q[half][chunk * 2 + odd] >> (4 * i), magic);
-              a[i] = subtract_bf16x2(biased, zero[half][i % 2]);
-            }
-#pragma unroll
-            for (int block = 0; block < kRowBlocks; ++block) {
-              mma_bf16(part[half][block], a, odd ? x[block].z : x[block].x,
-                       odd ? x[block].w : x[block].y);
-            }
+          for (int block = 0; block < kRowBlocks; ++block) {
+            mma_f16(part[half][block], a, odd ? x[block].z : x[block].x,
+                    odd ? x[block].w : x[block].y);
           }
         }
       }
+    }
 #pragma unroll
-      for (int half = 0; half < kHalvesAtOnce; ++half) {
-        const float2 scale =
-            __half22float2(*reinterpret_cast<const __half2*>(&scales[first + half]));
+    for (int half = 0; half < 2; ++half) {
+      const float2 scale = Int4Operand::scales(scales[half]);
 #pragma unroll
-        for (int block = 0; block < kRowBlocks; ++block) {
+      for (int block = 0; block < kRowBlocks; ++block) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            float& sum = acc[first + half][block][i];
-            sum = __fmaf_rn(i < 2 ? scale.x : scale.y, part[half][block][i], sum);
-          }
+        for (int i = 0; i < 4; ++i) {
+          float& sum = acc[half][block][i];
+          sum = __fmaf_rn(i < 2 ? scale.x : scale.y, part[half][block][i], sum);
         }
       }
     }
@@ -129,7 +140,7 @@ struct Unit<LinearFormat::kBf16> {
   // acc += x . w over 32 inputs and 32 outputs.
   template <int kRowBlocks, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
-                                           uint32_t input, int row_block_bytes, uint32_t /*magic*/,
+                                           uint32_t input, int row_block_bytes,
                                            float (&acc)[2][kRowBlocks][4]) {
     const Unit current = *this;
     take(args, ring, lane);

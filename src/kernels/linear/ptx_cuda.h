@@ -8,12 +8,22 @@
 
 #include <cstdint>
 
+#include "kernels/activation_format_cuda.h"
+
 namespace forerun::cuda {
 
-// c += a * b, 16 x 16 times 16 x 8, bf16 in, f32 sums.
+// c += a * b, 16 x 16 times 16 x 8, bf16 or f16 in, f32 sums.
 __device__ __forceinline__ void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                          uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                        uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -193,6 +203,19 @@ __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;
 __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
   const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&v);
+}
+// Two neighbouring activations, and one.
+__device__ __forceinline__ uint32_t pack_activations(ActivationFormat format, float low,
+                                                     float high) {
+  if (format == ActivationFormat::kBf16) return pack_bf16x2(low, high);
+  uint32_t pair;
+  asm("cvt.rn.satfinite.f16x2.f32 %0,%1,%2;"
+      : "=r"(pair)
+      : "f"(high * kF16Scale), "f"(low * kF16Scale));
+  return pair;
+}
+__device__ __forceinline__ uint16_t round_activation(ActivationFormat format, float v) {
+  return static_cast<uint16_t>(pack_activations(format, v, 0));
 }
 
 // Data that blocks of one launch exchange does not pass through an SM's own cache.

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/activation_format_cuda.h"
+
 namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -58,19 +60,28 @@ __device__ __forceinline__ void take_registers() {
       "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),  \
       "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
 
+#define FORERUN_WGMMA(type)                                                        \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type        \
+               " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"          \
+               "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"  \
+               "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"  \
+               "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}," \
+               "{%64,%65,%66,%67},%68,%69,1,1,0;"                                  \
+               : FORERUN_SUMS_64                                                   \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0))
+
 // d (+)= 64 outputs x 16 inputs times 16 inputs x 128 rows.
-template <bool kAdd>
+template <ActivationFormat kFormat, bool kAdd>
 __device__ __forceinline__ void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
-      "{%64,%65,%66,%67},%68,%69,1,1,0;"
-      : FORERUN_SUMS_64
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));
+  if constexpr (kFormat == ActivationFormat::kF16) {
+    FORERUN_WGMMA("f16");
+  } else {
+    FORERUN_WGMMA("bf16");
+  }
 }
+
+#undef FORERUN_WGMMA
+
 // Returns once all products that this warp asked for are in `d`.
 __device__ __forceinline__ void wgmma_wait(float (&d)[64]) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" : FORERUN_SUMS_64 : : "memory");

@@ -1,14 +1,14 @@
 // RMSNorm of the residual stream on a GPU, without a kernel of its own:
 //   y = x * w / sqrt(mean(x²) + eps)
 // The kernel that writes x (an embedding, or a linear layer that adds to the residual) also writes
-// x * w, rounded to bf16, and the sum of the squares of every kNormGroup values of x. A linear
+// x * w, rounded to 16 bits, and the sum of the squares of every kNormGroup values of x. A linear
 // layer that reads y multiplies x * w and scales its finished sums by the rest, which is one number
 // a row: the groups are added in one order, whatever the number of rows.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
+
+#include "kernels/activation_format_cuda.h"
 
 namespace forerun::cuda {
 
@@ -17,9 +17,10 @@ inline constexpr int kNormGroup = 16;  // half a linear layer's tile: what one b
 // What is written beside x [rows][dim] for the norm that follows it; device memory, 16-byte
 // aligned. `dim` is a multiple of 32.
 struct NormOutputCuda {
-  const float* weight = nullptr;    // [dim]; null: no norm follows. Never written while in use.
-  __nv_bfloat16* scaled = nullptr;  // x * weight, rows as far apart as x's
-  float* squares = nullptr;         // [rows][dim / kNormGroup]
+  const float* weight = nullptr;  // [dim]; null: no norm follows. Never written while in use.
+  uint16_t* scaled = nullptr;     // x * weight, rows as far apart as x's
+  float* squares = nullptr;       // [rows][dim / kNormGroup]
+  ActivationFormat format = ActivationFormat::kBf16;  // of `scaled`
 };
 
 // The other half, for a layer whose input is `scaled`.

@@ -124,8 +124,9 @@ class ShardCuda {
   // Submits the copy of some rows of logits into their columns of `rows`.
   Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
   PagedKvCuda layer_kv(size_t layer_idx) const;
-  // The norm with this weight (f32 [hidden]): of what is written to `hidden_`, and as it is read.
-  NormOutputCuda norm_of_hidden(const DeviceBuffer& weight) const;
+  // The norm with this weight (f32 [hidden]): of what is written to `hidden_`, for the layer that
+  // reads it next, and as it is read.
+  NormOutputCuda norm_of_hidden(const DeviceBuffer& weight, const LinearWeightCuda& reader) const;
   NormInputCuda normed() const;
 
   ModelConfig config_;
@@ -146,8 +147,8 @@ class ShardCuda {
   int64_t layer_kv_bytes_ = 0;
   DeviceBuffer kv_;
   DeviceBuffer step_;
-  // Activations of a pass, bf16: [kMostPassRows][..]. `scaled_` and `squares_` (f32) are what the
-  // norm after `hidden_` is made of (rms_norm_cuda.h).
+  // Activations of a pass, 16 bits each: [kMostPassRows][..]. `scaled_` and `squares_` (f32) are
+  // what the norm after `hidden_` is made of (rms_norm_cuda.h).
   DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
   DeviceBuffer partials_, arrivals_;
   DeviceBuffer logits_;   // f32 [kMostWantedRows][layout_.logits_stride()]

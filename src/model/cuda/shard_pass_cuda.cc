@@ -6,10 +6,20 @@
 
 namespace forerun::cuda {
 
-NormOutputCuda ShardCuda::norm_of_hidden(const DeviceBuffer& weight) const {
+namespace {
+
+ActivationFormat input_format(const LinearWeightCuda& reader) {
+  return linear_input_format(reader.plan().format);
+}
+
+}  // namespace
+
+NormOutputCuda ShardCuda::norm_of_hidden(const DeviceBuffer& weight,
+                                         const LinearWeightCuda& reader) const {
   return {.weight = weight.as<float>(),
-          .scaled = scaled_.as<__nv_bfloat16>(),
-          .squares = squares_.as<float>()};
+          .scaled = scaled_.as<uint16_t>(),
+          .squares = squares_.as<float>(),
+          .format = input_format(reader)};
 }
 
 NormInputCuda ShardCuda::normed() const {
@@ -22,24 +32,26 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const int64_t hidden_stride = linear_input_stride(config_.hidden_size, rows);
   const int64_t mlp_stride = linear_input_stride(layout_.mlp_in.total, rows);
   const auto bf16 = [](const DeviceBuffer& buffer) { return buffer.as<__nv_bfloat16>(); };
+  const auto activations = [](const DeviceBuffer& buffer) { return buffer.as<uint16_t>(); };
   const cudaStream_t stream = stream_.get();
 
   const bool last = layer_idx + 1 == weights_.layers.size();
-  const DeviceBuffer& next_input_norm =
-      last ? weights_.final_norm : weights_.layers[layer_idx + 1].input_norm;
+  const NormOutputCuda next_input = last ? norm_of_hidden(weights_.final_norm, weights_.head)
+                                         : norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
+                                                          weights_.layers[layer_idx + 1].qkv);
   // x += W * input, of all GPUs
-  const auto add_linear = [&](const LinearWeightCuda& weight, const __nv_bfloat16* input,
+  const auto add_linear = [&](const LinearWeightCuda& weight, const uint16_t* input,
                               int64_t input_stride, const __nv_bfloat16* bias,
-                              const DeviceBuffer& next_norm, int mailbox) {
+                              const NormOutputCuda& next_norm, int mailbox) {
     return linear_cuda(weight,
                        {.input = input,
                         .input_stride = input_stride,
-                        .output = bf16(hidden_),
+                        .output = activations(hidden_),
                         .output_stride = hidden_stride,
                         .rows = rows,
                         .bias = bias,
                         .residual = bf16(hidden_),
-                        .next_norm = norm_of_hidden(next_norm),
+                        .next_norm = next_norm,
                         .reduce = peers_,
                         .mailbox = mailbox,
                         .over_half = !shares_gpu_},
@@ -48,9 +60,9 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
 
   if (layout_.has_heads()) {
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.qkv,
-                                        {.input = bf16(scaled_),
+                                        {.input = activations(scaled_),
                                          .input_stride = hidden_stride,
-                                         .output = bf16(qkv_out_),
+                                         .output = activations(qkv_out_),
                                          .output_stride = layout_.qkv_width,
                                          .rows = rows,
                                          .bias = bf16(layer.qkv_bias),
@@ -58,21 +70,23 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                         stream));
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
-  FORERUN_RETURN_IF_ERROR(add_linear(layer.o, bf16(attended_) + layout_.attended_offset,
-                                     linear_input_stride(layout_.attended_width, key.rows),
-                                     bf16(layer.o_bias), layer.post_attention_norm, /*mailbox=*/0));
+  FORERUN_RETURN_IF_ERROR(
+      add_linear(layer.o, activations(attended_) + layout_.attended_offset,
+                 linear_input_stride(layout_.attended_width, key.rows), bf16(layer.o_bias),
+                 norm_of_hidden(layer.post_attention_norm, layer.gate_up), /*mailbox=*/0));
   if (layout_.has_mlp()) {
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.gate_up,
-                                        {.input = bf16(scaled_),
+                                        {.input = activations(scaled_),
                                          .input_stride = hidden_stride,
-                                         .output = bf16(mlp_),
+                                         .output = activations(mlp_),
                                          .output_stride = mlp_stride,
                                          .rows = rows,
                                          .norm = normed(),
-                                         .gated = true},
+                                         .gated = true,
+                                         .gated_format = input_format(layer.down)},
                                         stream));
   }
-  return add_linear(layer.down, bf16(mlp_), mlp_stride, /*bias=*/nullptr, next_input_norm,
+  return add_linear(layer.down, activations(mlp_), mlp_stride, /*bias=*/nullptr, next_input,
                     /*mailbox=*/1);
 }
 
@@ -103,7 +117,8 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        .qkv_stride = layout_.qkv_width,
        .k_offset = layout_.k_offset,
        .v_offset = layout_.v_offset,
-       .attended = attended_.as<__nv_bfloat16>(),
+       .attended = attended_.as<uint16_t>(),
+       .attended_format = input_format(layer.o),
        .attended_stride = linear_input_stride(layout_.attended_width, key.rows),
        .num_heads = layout_.num_heads,
        .kv = kv,
@@ -120,21 +135,21 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
 
 Status ShardCuda::submit(const PassKeyCuda& key) {
   const int32_t rows = key.rows;
-  FORERUN_RETURN_IF_ERROR(
-      embedding_cuda({.source = pinned_step_,
-                      .target = step_.data(),
-                      .bytes_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, bytes)),
-                      .tokens_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)),
-                      .table = weights_.embedding.as<__nv_bfloat16>(),
-                      .table_tokens = config_.vocab_size,
-                      .dim = config_.hidden_size,
-                      .output = hidden_.as<__nv_bfloat16>(),
-                      .output_stride = linear_input_stride(config_.hidden_size, key.rows),
-                      .next_norm = norm_of_hidden(weights_.layers.front().input_norm),
-                      .rows = rows,
-                      .to_clear = arrivals_.as<uint32_t>(),
-                      .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
-                     stream_.get()));
+  FORERUN_RETURN_IF_ERROR(embedding_cuda(
+      {.source = pinned_step_,
+       .target = step_.data(),
+       .bytes_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, bytes)),
+       .tokens_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)),
+       .table = weights_.embedding.as<__nv_bfloat16>(),
+       .table_tokens = config_.vocab_size,
+       .dim = config_.hidden_size,
+       .output = hidden_.as<__nv_bfloat16>(),
+       .output_stride = linear_input_stride(config_.hidden_size, key.rows),
+       .next_norm = norm_of_hidden(weights_.layers.front().input_norm, weights_.layers.front().qkv),
+       .rows = rows,
+       .to_clear = arrivals_.as<uint32_t>(),
+       .clear_count = static_cast<int32_t>(arrivals_.bytes() / sizeof(uint32_t))},
+      stream_.get()));
   for (size_t layer_idx = 0; layer_idx < weights_.layers.size(); ++layer_idx) {
     FORERUN_RETURN_IF_ERROR(submit_layer(layer_idx, key));
   }
@@ -144,7 +159,7 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
   FORERUN_RETURN_IF_ERROR(linear_cuda(
       weights_.head,
-      {.input = scaled_.as<__nv_bfloat16>(),
+      {.input = scaled_.as<uint16_t>(),
        .input_stride = linear_input_stride(config_.hidden_size, key.rows),
        .row_index =
            reinterpret_cast<const int32_t*>(step_.data() + offsetof(StepHeaderCuda, wanted)),
