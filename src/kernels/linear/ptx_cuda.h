@@ -63,14 +63,7 @@ __device__ __forceinline__ int load_shared_byte(uint32_t address) {
   return static_cast<int>(v);
 }
 
-// (v & mask) | bits in one instruction, which takes one immediate operand: keep `bits` in a
-// register that the compiler cannot see through (opaque()), or it spends two.
-template <uint32_t kMask>
-__device__ __forceinline__ uint32_t and_or(uint32_t v, uint32_t bits) {
-  uint32_t r;
-  asm("lop3.b32 %0,%1,%2,%3,0xea;" : "=r"(r) : "r"(v), "n"(kMask), "r"(bits));
-  return r;
-}
+// The same value, of which the compiler no longer knows where it comes from.
 __device__ __forceinline__ uint32_t opaque(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;
