@@ -41,13 +41,14 @@ namespace {
 
 // Registers a thread: two blocks of 8 warps leave an SM 8,192 registers for the small kernels
 // between two layers. (They must find room beside two linear layers: otherwise they wait for one to
-// leave, and the layer after them places two blocks on the SMs that become free first.)
-constexpr int registers(int row_blocks) { return linear_warps(row_blocks) == 8 ? 112 : 128; }
+// leave, and the layer after them places two blocks on the SMs that become free first.) At 32 rows
+// a block has an SM to itself.
+constexpr int registers(int row_blocks) { return row_blocks == 4 ? 224 : 112; }
 
 template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce>
 __global__ void __maxnreg__(registers(kRowBlocks))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
-  constexpr int kWarps = linear_warps(kRowBlocks);
+  constexpr int kWarps = kLinearWarps;
   constexpr int kWarpsLog2 = std::countr_zero(static_cast<unsigned>(kWarps));
   constexpr int kUnitBytes = unit_bytes(kFormat);
   constexpr int kStageBytes = stage_bytes(kFormat);
@@ -374,7 +375,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
                         static_cast<unsigned>(launch.row_tiles));
-  config.blockDim = dim3(static_cast<unsigned>(32 * launch.warps));
+  config.blockDim = dim3(32 * kLinearWarps);
   config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
   config.stream = stream;
   cudaLaunchAttribute attributes[2] = {};

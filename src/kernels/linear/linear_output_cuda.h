@@ -83,7 +83,7 @@ struct OutputItem {
 // which has none to spare.
 template <int kRowBlocks>
 struct OutputItems {
-  static constexpr int kThreads = linear_warps(kRowBlocks) * 32;
+  static constexpr int kThreads = kLinearWarps * 32;
   int first_tile, first_row, rank, lanes_log2, count;
 
   __device__ __forceinline__ OutputItems(const LinearKernelArgs& args, int first, int tiles,

@@ -18,7 +18,7 @@ std::string shape_text(int64_t in_features, int64_t out_features) {
 int units_of_busiest_warp(const LinearPlan& plan) {
   const int tiles = ceil_div(plan.tiles, plan.clusters);
   const int units = ceil_div(plan.units, plan.cluster_size);
-  return ceil_div(tiles, kFewestLinearWarps / plan.input_warps) * ceil_div(units, plan.input_warps);
+  return ceil_div(tiles, kLinearWarps / plan.input_warps) * ceil_div(units, plan.input_warps);
 }
 
 // A rough time in cycles of one launch at 8 rows, with every weight already on its way: only the
@@ -29,8 +29,7 @@ double estimated_cycles(const LinearPlan& plan) {
   constexpr double kPassCycles = 400;
   constexpr double kSharedTileCycles = 150;
   const double unit_cycles = plan.format == LinearFormat::kBf16 ? 120 : 480;
-  const int passes =
-      ceil_div(ceil_div(plan.tiles, plan.clusters), kFewestLinearWarps / plan.input_warps);
+  const int passes = ceil_div(ceil_div(plan.tiles, plan.clusters), kLinearWarps / plan.input_warps);
   const int units = ceil_div(plan.units, plan.cluster_size);
   double cycles = unit_cycles * units_of_busiest_warp(plan);
   cycles += units * unit_inputs(plan.format) * 16 / kL2BytesPerCycle;
@@ -74,10 +73,11 @@ constexpr InputRoom kInputRooms[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
                                      {4, 36 << 10}, {4, 18 << 10}, {4, 9 << 10}};
 // Int4 would rather have them all at once, or in few segments: what is brought later queues in the
 // copy engine behind the weights, for as long as a ring takes to fill (QKV of 70B over 4 GPUs at 8
-// rows: 8.0 us in four segments, 7.1 in one). At 16 rows even if that takes a whole multiprocessor,
-// so that the next layer cannot start beside (all layers of a quarter of 70B: 5.5 ms in
-// segments, 4.55 at once).
+// rows: 8.0 us in four segments, 7.1 in one). From 16 rows on even if that takes a whole
+// multiprocessor, so that the next layer cannot start beside (all layers of a quarter of 70B at 16
+// rows: 5.5 ms in segments, 4.55 at once; at 32 6.7 and 5.8).
 constexpr InputRoom kInt4InputRoom = {4, 80 << 10};
+constexpr int kInt4WideInputBytes = 192 << 10;  // of all rows, from 16 on, in two buffers
 static_assert(kInt4InputRoom.buffers <= kInputSegments);
 
 // Bytes of a row of `units` units in shared memory: an odd number of 16 bytes, so that the 8 rows
@@ -93,8 +93,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int inpu
                      int most_input_bytes) {
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
-  launch.warps = linear_warps(row_blocks);
-  const int tile_warps = launch.warps / plan.input_warps;
+  const int tile_warps = kLinearWarps / plan.input_warps;
   const int warp_units = ceil_div(ceil_div(plan.units, plan.cluster_size), plan.input_warps);
   int input_bytes = 0;
   for (launch.segment_units = warp_units;; --launch.segment_units) {
@@ -106,13 +105,13 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int inpu
   }
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
   const int buffers = cluster_tiles > tile_warps ? 2 : 1;
-  const int reduce_bytes = plan.input_warps > 1 ? launch.warps * row_blocks * 512 : 0;
+  const int reduce_bytes = plan.input_warps > 1 ? kLinearWarps * row_blocks * 512 : 0;
   launch.receive_buffer_bytes = std::min(tile_warps, cluster_tiles) * row_blocks * 1024;
   launch.reduce_offset = kBarrierBytes + input_bytes;
   launch.receive_offset = launch.reduce_offset + reduce_bytes;
   launch.ring_offset =
       (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
-  const int ring_stage_bytes = launch.warps * stage_bytes(plan.format);
+  const int ring_stage_bytes = kLinearWarps * stage_bytes(plan.format);
   launch.stages =
       std::min((limit - launch.ring_offset) / ring_stage_bytes, most_stages(plan.format));
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
@@ -130,25 +129,33 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
                   "a linear layer needs at least one row, not " + std::to_string(rows));
   }
   // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
-  // the first computes. Only where 8 rows more would mean a second pass over the weight may a
-  // launch take the room of both.
+  // the first computes. Only where 8 rows more would mean a second pass over the weight, or worse,
+  // may a launch take the room of both; at 32 rows it always does.
   const int half = half_of_multiprocessor(shared_limit) - kRoomForOthers / 2;
   const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
-  if (wanted <= 2 && plan.format == LinearFormat::kInt4Group128) {
-    for (const int limit : {half, shared_limit}) {
-      LinearLaunch launch =
-          lay_out(plan, wanted, limit, kInt4InputRoom.buffers, kInt4InputRoom.bytes);
-      const bool wide_enough = wanted == 1 ? limit == half : launch.segments == 1 || limit != half;
-      if (wide_enough && launch.stages >= kWantedStages) return launch;
+  const auto with_rows = [rows](LinearLaunch launch) {
+    launch.row_tiles = ceil_div(rows, 8 * launch.row_blocks);
+    return launch;
+  };
+  if (plan.format == LinearFormat::kInt4Group128) {
+    const InputRoom room =
+        wanted == 1 ? kInt4InputRoom : InputRoom{2, kInt4WideInputBytes / wanted};
+    if (wanted <= 2) {
+      const LinearLaunch launch = lay_out(plan, wanted, half, room.buffers, room.bytes);
+      const bool suits = wanted == 1 || launch.segments == 1;
+      if (suits && launch.stages >= kWantedStages) return with_rows(launch);
+    }
+    if (wanted >= 2) {
+      const LinearLaunch launch = lay_out(plan, wanted, shared_limit, room.buffers, room.bytes);
+      if (launch.stages >= (wanted == 2 ? kWantedStages : 1)) return with_rows(launch);
     }
   }
   for (int row_blocks = wanted; row_blocks >= 1; row_blocks /= 2) {
     for (const int limit : {half, shared_limit}) {
+      if (row_blocks == 4 && limit == half) continue;
       for (const InputRoom& room : kInputRooms) {
-        LinearLaunch launch = lay_out(plan, row_blocks, limit, room.buffers, room.bytes);
-        if (launch.stages < (limit == half ? kWantedStages : 1)) continue;
-        launch.row_tiles = ceil_div(rows, 8 * row_blocks);
-        return launch;
+        const LinearLaunch launch = lay_out(plan, row_blocks, limit, room.buffers, room.bytes);
+        if (launch.stages >= (limit == half ? kWantedStages : 1)) return with_rows(launch);
       }
     }
   }
@@ -173,7 +180,7 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   const bool powers =
       (cluster_size == 1 || cluster_size == 2 || cluster_size == 4 || cluster_size == 8) &&
       (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8);
-  if (!powers || input_warps > kFewestLinearWarps || cluster_size * input_warps > plan.units) {
+  if (!powers || input_warps > kLinearWarps || cluster_size * input_warps > plan.units) {
     return Status(StatusCode::kInvalidArgument,
                   shape_text(in_features, out_features) + " cannot be split over " +
                       std::to_string(cluster_size) + " blocks of " + std::to_string(input_warps) +

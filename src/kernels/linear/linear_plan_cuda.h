@@ -26,12 +26,7 @@ namespace forerun::cuda {
 enum class LinearFormat : uint8_t { kInt4Group128, kBf16 };
 
 inline constexpr int kTileOutputs = 32;
-// Warps of a block that multiplies 8 * row_blocks rows at a time. Up to 16 rows two blocks of 8
-// warps share an SM; at 32 rows one of 16 does better. The split of the inputs, and so the bits,
-// are the same for either.
-constexpr int linear_warps(int row_blocks) { return row_blocks == 4 ? 16 : 8; }
-inline constexpr int kFewestLinearWarps = 8;
-inline constexpr int kMostLinearWarps = 16;
+inline constexpr int kLinearWarps = 8;  // of a block
 inline constexpr int kInt4Group = 128;  // inputs that share a scale
 
 constexpr int unit_inputs(LinearFormat format) {
@@ -93,12 +88,11 @@ inline constexpr int kMaxStages = 4;
 // The start of a block's shared memory: barriers, one a stage and warp, two a segment of
 // activations, two for sums from peers, one for the scales of rows; and those scales.
 inline constexpr int kBarrierBytes =
-    ((kMostLinearWarps * kMaxStages + 2 * kInputSegments + 3) * 8 + 32 * 4 + 127) / 128 * 128;
+    ((kLinearWarps * kMaxStages + 2 * kInputSegments + 3) * 8 + 32 * 4 + 127) / 128 * 128;
 
 // What a launch for `rows` rows needs: rows are cut into tiles of 8 * row_blocks.
 struct LinearLaunch {
-  int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share a weight's registers
-  int warps = 8;
+  int row_blocks = 1;          // 1, 2 or 4 groups of 8 rows that share a weight's registers
   int row_tiles = 1;           // passes over the weight
   int segment_units = 1;       // units of a warp's activations that travel together
   int segments = 1;            // of them, for a warp's units of one tile
