@@ -20,10 +20,18 @@ if(FORERUN_BENCHES)
 endif()
 
 forerun_library(attention_cuda
-  SOURCES attention/attention_plan_cuda.cc attention/attention_cuda.cu attention/kv_rows_cuda.cu
+  SOURCES attention/attention_plan_cuda.cc attention/attention_cuda.cu
+          attention/attention_cluster_cuda.cu attention/attention_tiles_cuda.cu
+          attention/kv_rows_cuda.cu
   DEPS device_cuda base attention linear_cuda)
 forerun_test(attention_plan_cuda_test SOURCES attention/attention_plan_cuda_test.cc
   DEPS attention_cuda LABELS fast)
+forerun_test(attention_cuda_test SOURCES attention/attention_cuda_test.cc DEPS attention_cuda
+  LABELS gpu)
+if(FORERUN_BENCHES)
+  add_executable(attention_cuda_bench attention/attention_cuda_bench.cc)
+  target_link_libraries(attention_cuda_bench PRIVATE forerun_attention_cuda)
+endif()
 forerun_library(embedding_cuda SOURCES embedding/embedding_cuda.cu DEPS device_cuda base)
 forerun_library(row_digest_cuda SOURCES row_digest/row_digest_cuda.cu
   DEPS device_cuda base row_digest)
@@ -40,6 +48,7 @@ add_custom_target(cuda_code)
 add_dependencies(cuda_code forerun_linear_cuda)
 foreach(program peer_group_test linear_plan_cuda_test linear_cuda_test linear_reduce_cuda_test
         linear_cuda_bench linear_reduce_cuda_bench attention_plan_cuda_test
+        attention_cuda_test attention_cuda_bench
         row_digest_cuda_test row_digest_cuda_bench)
   if(TARGET ${program})
     add_dependencies(cuda_code ${program})

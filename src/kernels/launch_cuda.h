@@ -29,6 +29,17 @@ Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, si
   return {};
 }
 
+// Of the current GPU.
+inline Result<int> multiprocessor_count() {
+  int device = 0;
+  int count = 0;
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetDevice(&device), "asking for the current GPU");
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+      "asking for the number of multiprocessors");
+  return count;
+}
+
 // An SM changes its division between L1 and shared memory only while it is empty: kernels that are
 // to overlap with linear layers all ask for the most shared memory. Once a kernel and device.
 template <class... Parameters>

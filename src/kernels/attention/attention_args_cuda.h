@@ -13,11 +13,8 @@ namespace forerun::cuda {
 
 constexpr int kWarps = kGroupRows;  // of a block
 constexpr int kThreads = kWarps * 32;
-// Tiles on their way: two beside a linear layer's block; more for long contexts, where the memory's
-// latency counts and overlap with other kernels does not.
-constexpr int kFewStages = 2;
-constexpr int kManyStages = 5;
-constexpr int kChunk = 16;  // positions that one instruction takes
+constexpr int kMostStages = 2;  // tiles on their way, beside a linear layer's block
+constexpr int kChunk = 16;      // positions that one instruction takes
 
 constexpr int tile_bytes(int dim) { return kTilePositions * dim * 2; }
 constexpr int chunk_bytes(int dim) { return kChunk * dim * 2; }
@@ -30,8 +27,8 @@ constexpr int own_bytes(int dim, bool fused) {
 constexpr int shared_bytes(int dim, bool fused, int stages) {
   return kAttentionBarrierBytes + stages * 2 * tile_bytes(dim) + own_bytes(dim, fused);
 }
-constexpr int stages_for(int dim, bool fused, bool long_contexts, int shared_limit) {
-  int stages = long_contexts ? kManyStages : kFewStages;
+constexpr int stages_for(int dim, bool fused, int shared_limit) {
+  int stages = kMostStages;
   while (shared_bytes(dim, fused, stages) > shared_limit) --stages;
   return stages;
 }

@@ -22,11 +22,13 @@
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_args_cuda.h"
+#include "kernels/attention/attention_cluster_cuda.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/attention/attention_keys_cuda.h"
 #include "kernels/attention/attention_load_cuda.h"
 #include "kernels/attention/attention_merge_cuda.h"
 #include "kernels/attention/attention_row_cuda.h"
+#include "kernels/attention/attention_tiles_cuda.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 
@@ -43,7 +45,6 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
                                             int lane, RowSum<kDim>& sum) {
   const int begin = tile * kTilePositions;
   const int g = lane >> 2;
-  const int t = lane & 3;
   const int chunks = min((task.row.position - begin) / kChunk + 1, kChunks);
   const int shared_chunks = min(max(task.row.boundary - begin, 0) / kChunk, chunks);
   if (shared_chunks < chunks) rest.prepare(shared_chunks);
@@ -52,14 +53,11 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     if (c < shared_chunks) {
-      const uint32_t row = shared_tile + (c * kChunk + g) * (kDim * 2);
+      const int key = c * kChunk + score_key(lane);
+      const uint32_t row = shared_tile + key * kPanelRowBytes;
       score_chunk<kDim>(
           task,
-          [&](int half, int s) {
-            const int key = c * kChunk + g + half * 8;
-            return load_shared_16(row + half * 8 * (kDim * 2) +
-                                  kv_piece(s * 4 + t, key, kDim) * 16);
-          },
+          [&](int s) { return load_matrices(row + kv_piece(s * 2 + score_piece(lane), key)); },
           score[c]);
     } else if (c < chunks) {
       rest.score(c, shared_tile, score[c]);
@@ -115,7 +113,8 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
   for (int c = 0; c < kChunks; ++c) {
     if (c < shared_chunks) {
       const int key = c * kChunk + value_key(lane);
-      add_chunk<kDim>(sum, score[c], shared_tile + tile_bytes(kDim) + key * (kDim * 2), key, lane);
+      add_chunk<kDim>(sum, score[c], shared_tile + tile_bytes(kDim) + key * kPanelRowBytes, key,
+                      kTilePositions, lane);
     } else if (c < chunks) {
       rest.add(c, shared_chunks, shared_tile, score[c], sum);
     }
@@ -189,13 +188,11 @@ __global__ void __maxnreg__(registers(kDim, kMode))
     [[maybe_unused]] RowSum<kDim> total;
     int first_tile = 0;
     [[maybe_unused]] bool started = false;
-    int tiles_a_span = 1;
     if (has_row) {
       load_row<kDim>(args, row_idx, task);
       load_queries<kDim, kFused>(args, row_idx, head, lane, task);
       const int first_seen = args.window > 0 ? max(task.row.position - args.window + 1, 0) : 0;
       first_tile = first_seen / kTilePositions;
-      tiles_a_span = span_tiles(task.row.position);
     }
     if constexpr (kFused) {
       __syncthreads();  // nobody reads the last item's extras
@@ -212,7 +209,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
     [[maybe_unused]] const std::byte* const keys =
         args.kv + int64_t{head / args.parts} * tile_bytes(kDim);
     span.clear();
-    for (int tile = item.first_tile; tile < item.end_tile; ++tile) {
+    for (int tile = Loader::begin_tile(args, item); tile < item.end_tile; ++tile) {
       const bool shares = Loader::shares(item, tile);
       if (shares) barrier_wait(base + stage * 8, parity);
       if (has_row && tile >= first_tile && tile * kTilePositions <= task.row.position) {
@@ -234,16 +231,15 @@ __global__ void __maxnreg__(registers(kDim, kMode))
                                         .lane = lane};
           attend_tile<kDim>(args, task, tile, shared_tile, rest, lane, span);
         }
-        const bool last = (tile + 1) * kTilePositions > task.row.position;
-        if (last || (tile + 1) % tiles_a_span == 0) {
+        if (ends_span(task.row.position, tile)) {
           span.close();
           if constexpr (!kWhole) {
-            store_partial<kDim>(
-                span,
-                args.partials +
-                    (task.row.first_partial + tile / tiles_a_span) * args.partial_floats +
-                    head * (kDim * 8 + 16),
-                lane);
+            store_partial<kDim>(span,
+                                args.partials +
+                                    (task.row.first_partial + span_of(task.row.position, tile)) *
+                                        args.partial_floats +
+                                    head * (kDim * 8 + 16),
+                                lane);
           } else if (started) {
             merge<kDim>(total, span);
           } else {
@@ -312,8 +308,7 @@ Kernel kernel_for(int padded_dim) {
   if constexpr (kMode == AttentionMode::kFused) {
     return padded_dim == 64 ? attention_kernel<64, kMode> : attention_kernel<128, kMode>;
   } else {
-    return padded_dim == 32    ? attention_kernel<32, kMode>
-           : padded_dim == 64  ? attention_kernel<64, kMode>
+    return padded_dim == 64    ? attention_kernel<64, kMode>
            : padded_dim == 128 ? attention_kernel<128, kMode>
                                : attention_kernel<256, kMode>;
   }
@@ -330,19 +325,19 @@ Kernel kernel_for(int padded_dim, AttentionMode mode) {
 Status prepare_attention_cuda() {
   for (const AttentionMode mode :
        {AttentionMode::kWhole, AttentionMode::kSplit, AttentionMode::kFused}) {
-    for (const int dim : {32, 64, 128, 256}) {
+    for (const int dim : {64, 128, 256}) {
       const bool fused = mode == AttentionMode::kFused;
       if (fused && !can_fuse_rope(dim, false)) continue;
       FORERUN_CUDA_RETURN_IF_ERROR(
-          cudaFuncSetAttribute(
-              kernel_for(dim, mode), cudaFuncAttributeMaxDynamicSharedMemorySize,
-              shared_bytes(dim, fused, stages_for(dim, fused, true, kSharedLimit))),
+          cudaFuncSetAttribute(kernel_for(dim, mode), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               shared_bytes(dim, fused, stages_for(dim, fused, kSharedLimit))),
           "loading the attention kernels");
       FORERUN_RETURN_IF_ERROR(
           prefer_shared_memory(kernel_for(dim, mode), "loading the attention kernels"));
     }
   }
-  return {};
+  FORERUN_RETURN_IF_ERROR(prepare_attention_cluster_cuda());
+  return prepare_attention_tiles_cuda();
 }
 
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
@@ -356,12 +351,15 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                 " key/value heads; head dimensions up to 256 and whole groups are accepted"};
   }
   const int dim = padded_head_dim_cuda(kv.head_dim);
-  const bool fused = call.mode == AttentionMode::kFused;
+  const bool fused = call.mode == AttentionMode::kFused || call.mode == AttentionMode::kCluster;
   if (fused && !can_fuse_rope(kv.head_dim, false)) {
     return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
                                               std::to_string(kv.head_dim) +
                                               " dimensions are rotated by a kernel of their own"};
   }
+  if (call.mode == AttentionMode::kCluster) return attention_cluster_cuda(call, stream);
+  if (call.mode == AttentionMode::kTiles) return attention_tiles_cuda(call, stream);
+  if (call.shared_prefix) FORERUN_RETURN_IF_ERROR(attention_prefix_cuda(call, stream));
   AttentionArgs args;
   args.step = call.step;
   args.q = call.q;
@@ -387,13 +385,8 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   args.window = call.window;
   args.scale_log2 = 1.4426950408889634f / sqrtf(static_cast<float>(kv.head_dim));
   args.early = call.early;
-  args.stages = stages_for(dim, fused, call.long_contexts, kSharedLimit);
-  int device = 0;
-  int multiprocessors = 0;
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetDevice(&device), "asking for the current GPU");
-  FORERUN_CUDA_RETURN_IF_ERROR(
-      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-      "asking for the number of multiprocessors");
+  args.stages = stages_for(dim, fused, kSharedLimit);
+  FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
   return launch_dependent(kernel_for(dim, call.mode), dim3(static_cast<unsigned>(multiprocessors)),
                           dim3(kThreads),
                           static_cast<size_t>(shared_bytes(dim, fused, args.stages)), stream,

@@ -20,14 +20,14 @@
 
 namespace forerun::cuda {
 
-// Head vectors are padded with zeros to what the kernels are made for: 32, 64, 128 or 256.
+// Head vectors are padded with zeros to what the kernels are made for: 64, 128 or 256.
 constexpr int padded_head_dim_cuda(int head_dim) {
-  return head_dim <= 32 ? 32 : head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+  return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
 // One layer of a paged cache. A block holds K [kv_head][64][padded head_dim], then V likewise,
-// bf16; the 16-byte pieces of slot s are stored in the order piece ^ swizzle(s), so that tiles
-// copied into shared memory as they are can be read without bank conflicts.
+// bf16, in panels of 64 dimensions whose 16-byte pieces are in an order that depends on the slot
+// (kv_layout_cuda.h): tiles copied into shared memory as they are are operands of the tensor cores.
 struct PagedKvCuda {
   std::byte* data = nullptr;  // the layer's part of block 0, 128-byte aligned
   int64_t block_stride_bytes = 0;
@@ -50,10 +50,11 @@ struct alignas(16) AttentionStepCuda {
   int32_t items_offset = 0;      // AttentionItemCuda [num_items]
   int32_t tables_offset = 0;     // int32
   int32_t ancestors_offset = 0;  // int32
-  int32_t extras_offset = 0;     // int32, kFused only
+  int32_t extras_offset = 0;     // int32, kFused and kCluster only
   int32_t kv_slots_offset = 0;   // int32 [rows]: block * 64 + offset of the row's own KV, -1: none
   int32_t angles_offset = 0;     // f32 [rows][head_dim]: cosines, then sines
-  int32_t unused[2] = {};
+  int32_t prefix_items_offset = 0;  // AttentionItemCuda [num_prefix_items]
+  int32_t num_prefix_items = 0;
 };
 
 // Rotates queries and keys by their positions, after a normalization over each head where the
@@ -75,8 +76,8 @@ Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream);
 
 struct AttentionCallCuda {
   const AttentionStepCuda* step = nullptr;
-  const __nv_bfloat16* q = nullptr;    // as RopeAppendCall's; unused by kFused
-  const __nv_bfloat16* qkv = nullptr;  // as RopeAppendCall's; kFused only
+  const __nv_bfloat16* q = nullptr;    // as RopeAppendCall's; kSplit and kWhole only
+  const __nv_bfloat16* qkv = nullptr;  // as RopeAppendCall's; kFused and kCluster only
   int64_t qkv_stride = 0;
   int32_t k_offset = 0, v_offset = 0;
   uint16_t* attended = nullptr;  // [rows][num_heads * head_dim], in attended_format
@@ -95,11 +96,11 @@ struct AttentionCallCuda {
   // previous one: they are fetched before the wait.
   bool early = false;
   AttentionMode mode = AttentionMode::kSplit;  // the plan's, as the next
-  bool long_contexts = false;
+  bool shared_prefix = false;
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 
-// Whether kFused can rotate heads like these; it has no normalization over heads.
+// Whether kFused and kCluster can rotate heads like these; they have no normalization over heads.
 constexpr bool can_fuse_rope(int head_dim, bool qk_norm) {
   return !qk_norm && (head_dim == 64 || head_dim == 128);
 }
@@ -107,6 +108,11 @@ constexpr bool can_fuse_rope(int head_dim, bool qk_norm) {
 // Parts that the queries of a key/value head are cut into, of at most 8 heads each.
 constexpr int query_parts(int num_heads, int num_kv_heads) {
   return (num_heads / num_kv_heads + 7) / 8;
+}
+// Query heads of a part.
+constexpr int query_columns(int num_heads, int num_kv_heads) {
+  const int heads = num_heads / num_kv_heads;
+  return heads < 8 ? heads : 8;
 }
 // Of one partial result, for all key/value heads.
 constexpr int64_t partial_floats(int num_heads, int num_kv_heads, int head_dim) {

@@ -42,16 +42,21 @@ struct TileLoader {
   }
   __device__ __forceinline__ void load_item(const AttentionArgs& args, int heads) {
     item = step_data<AttentionItemCuda>(args.step, args.step->items_offset)[work / heads];
-    tile = item.first_tile;
+    tile = begin_tile(args, item);
+  }
+  // What lies before the window of the lowest row is left out.
+  __device__ __forceinline__ static int begin_tile(const AttentionArgs& args,
+                                                   const AttentionItemCuda& item) {
+    const int seen = args.window > 0 ? max(item.lowest - args.window + 1, 0) / kTilePositions : 0;
+    return max(item.first_tile, seen);
   }
   // Nothing that is read of it is written by this step.
   __device__ __forceinline__ bool is_stable() const {
     return kFused || (tile + 1) * kTilePositions <= item.stable_tokens;
   }
   __device__ __forceinline__ void request(const AttentionArgs& args, int heads) {
-    const auto* rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
     const auto* tables = step_data<int32_t>(args.step, args.step->tables_offset);
-    const int block = tables[rows[item.first_row].table + tile];
+    const int block = tables[item.table + tile];
     const int kv_head = work % heads / args.parts;
     const std::byte* const keys =
         args.kv + block * args.block_stride + int64_t{kv_head} * tile_bytes(kDim);
@@ -79,7 +84,7 @@ struct GatheredRows {
   int begin, lane;  // first position of the tile
 
   __device__ __forceinline__ const std::byte* stored(int slot) const {
-    return keys + slot / kTilePositions * block_stride + slot % kTilePositions * (kDim * 2);
+    return keys + slot / kTilePositions * block_stride + slot % kTilePositions * kPanelRowBytes;
   }
   __device__ __forceinline__ void request_values(int chunk) const {
     constexpr int kPieces = kDim / 8;
@@ -90,8 +95,8 @@ struct GatheredRows {
       const int position = begin + chunk * kChunk + key;
       const bool seen = position <= task.row.position;
       const int slot = seen ? task.slot(position) : 0;
-      copy_16_async(own_values + key * (kDim * 2) + kv_piece(piece, key, kDim) * 16,
-                    stored(slot) + value_offset + kv_piece(piece, slot, kDim) * 16, seen);
+      copy_16_async(own_values + key * kPanelRowBytes + kv_piece(piece, key, kChunk),
+                    stored(slot) + value_offset + kv_piece(piece, slot), seen);
     }
     copies_commit();
   }
@@ -110,10 +115,13 @@ struct GatheredRows {
     }
     score_chunk<kDim>(
         task,
-        [&](int half, int s) {
-          if (!seen[half]) return make_uint4(0, 0, 0, 0);
-          return *reinterpret_cast<const uint4*>(
-              key_rows[half] + kv_piece(s * 4 + (lane & 3), slots[half], kDim) * 16);
+        [&](int s) {
+          const auto pair = [&](int half, int piece) {
+            if (!seen[half]) return 0u;
+            return *reinterpret_cast<const uint32_t*>(
+                key_rows[half] + kv_piece(s * 2 + piece, slots[half]) + (lane & 3) * 4);
+          };
+          return make_uint4(pair(0, 0), pair(1, 0), pair(0, 1), pair(1, 1));
         },
         score);
   }
@@ -123,7 +131,7 @@ struct GatheredRows {
     copies_wait();
     __syncwarp();
     const int key = value_key(lane);
-    add_chunk<kDim>(sum, weight, own_values + key * (kDim * 2), key, lane);
+    add_chunk<kDim>(sum, weight, own_values + key * kPanelRowBytes, key, kChunk, lane);
     __syncwarp();  // before the next chunk overwrites
   }
 };
@@ -136,31 +144,25 @@ struct StagedRows {
   uint32_t list;    // of the row, a byte a position from its boundary on
   int begin, lane;
 
-  // Shared address of a position's row, in the piece order of *slot. Positions that the row does
-  // not see give any row: their scores are masked.
+  // Shared address of a position's row, which is row *slot of its panel. Positions that the row
+  // does not see give any row: their scores are masked.
   __device__ __forceinline__ uint32_t row(int position, uint32_t tile, uint32_t of_extras,
                                           int* slot) const {
     if (position < task.row.boundary) {
       *slot = position - begin;
-      return tile + *slot * (kDim * 2);
+      return tile + *slot * kPanelRowBytes;
     }
     *slot =
         position <= task.row.position ? load_shared_byte(list + position - task.row.boundary) : 0;
-    return of_extras + *slot * (kDim * 2);
+    return of_extras + *slot * kPanelRowBytes;
   }
   __device__ __forceinline__ void prepare(int /*first_chunk*/) const {}
   __device__ __forceinline__ void score(int chunk, uint32_t tile, float (&score)[4]) const {
-    uint32_t rows[2];
-    int slots[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      rows[half] = row(begin + chunk * kChunk + (lane >> 2) + half * 8, tile, extras, &slots[half]);
-    }
+    int slot;
+    const uint32_t keys = row(begin + chunk * kChunk + score_key(lane), tile, extras, &slot);
     score_chunk<kDim>(
         task,
-        [&](int half, int s) {
-          return load_shared_16(rows[half] + kv_piece(s * 4 + (lane & 3), slots[half], kDim) * 16);
-        },
+        [&](int s) { return load_matrices(keys + kv_piece(s * 2 + score_piece(lane), slot)); },
         score);
   }
   __device__ __forceinline__ void add(int chunk, int /*first_chunk*/, uint32_t tile,
@@ -168,7 +170,7 @@ struct StagedRows {
     int slot;
     const uint32_t values = row(begin + chunk * kChunk + value_key(lane), tile + tile_bytes(kDim),
                                 extras + kMostExtras * kDim * 2, &slot);
-    add_chunk<kDim>(sum, weight, values, slot, lane);
+    add_chunk<kDim>(sum, weight, values, slot, kMostExtras, lane);
   }
 };
 

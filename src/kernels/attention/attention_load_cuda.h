@@ -39,6 +39,28 @@ __device__ __forceinline__ void rotate(uint32_t& low, uint32_t& high, float2 cos
   high = pack_bf16x2(y.x * cosines.x + x.x * sines.x, y.y * cosines.y + x.y * sines.y);
 }
 
+// Towards the SM, before they are needed: the angles of rotate_pieces().
+__device__ __forceinline__ void prefetch_angles(const AttentionStepCuda* step, int row, int piece,
+                                                int dim) {
+  const float* const angles = step_data<float>(step, step->angles_offset) + row * dim + piece * 8;
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(angles));
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(angles + dim / 2));
+}
+
+// Rotates a piece and the one half a head later; `piece` counts within the first half.
+__device__ __forceinline__ void rotate_pieces(const AttentionStepCuda* step, int row, int piece,
+                                              int dim, uint4& low, uint4& high) {
+  const float* const angles = step_data<float>(step, step->angles_offset) + row * dim;
+  const auto* const cosines = reinterpret_cast<const float4*>(angles + piece * 8);
+  const auto* const sines = reinterpret_cast<const float4*>(angles + dim / 2 + piece * 8);
+  const float4 c[2] = {cosines[0], cosines[1]};
+  const float4 s[2] = {sines[0], sines[1]};
+  rotate(low.x, high.x, {c[0].x, c[0].y}, {s[0].x, s[0].y});
+  rotate(low.y, high.y, {c[0].z, c[0].w}, {s[0].z, s[0].w});
+  rotate(low.z, high.z, {c[1].x, c[1].y}, {s[1].x, s[1].y});
+  rotate(low.w, high.w, {c[1].z, c[1].w}, {s[1].z, s[1].w});
+}
+
 // The queries of a row's heads; with kFused from the linear layer's output.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void load_queries(const AttentionArgs& args, int row_idx, int head,
@@ -47,28 +69,27 @@ __device__ __forceinline__ void load_queries(const AttentionArgs& args, int row_
   const int own_head = part * 8 + (lane >> 2);
   const bool valid = own_head < args.group_heads;
   const int q_head = head / args.parts * args.group_heads + own_head;
-  const int first_dim = (lane & 3) * 8;
+  const int first_dim = (lane & 3) * 2;
   const __nv_bfloat16* const q =
       (kFused ? args.qkv + row_idx * args.qkv_stride + q_head * kDim
               : args.q + (int64_t{row_idx} * args.num_heads + q_head) * kDim) +
       first_dim;
 #pragma unroll
-  for (int s = 0; s < kDim / 32; ++s) {
-    const uint4 v = valid ? *reinterpret_cast<const uint4*>(q + s * 32) : make_uint4(0, 0, 0, 0);
-    task.q[s][0] = v.x;
-    task.q[s][1] = v.y;
-    task.q[s][2] = v.z;
-    task.q[s][3] = v.w;
+  for (int s = 0; s < kDim / 16; ++s) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      task.q[s][i] = valid ? *reinterpret_cast<const uint32_t*>(q + s * 16 + i * 8) : 0u;
+    }
   }
   if constexpr (kFused) {
     const float* const cosines =
         step_data<float>(args.step, args.step->angles_offset) + row_idx * kDim + first_dim;
 #pragma unroll
-    for (int s = 0; s < kDim / 64; ++s) {
+    for (int s = 0; s < kDim / 32; ++s) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* const at = cosines + s * 32 + i * 2;
-        rotate(task.q[s][i], task.q[s + kDim / 64][i], *reinterpret_cast<const float2*>(at),
+      for (int i = 0; i < 2; ++i) {
+        const float* const at = cosines + s * 16 + i * 8;
+        rotate(task.q[s][i], task.q[s + kDim / 32][i], *reinterpret_cast<const float2*>(at),
                *reinterpret_cast<const float2*>(at + kDim / 2));
       }
     }
@@ -86,11 +107,11 @@ __device__ __forceinline__ void stage_extras(const AttentionArgs& args,
   const int64_t value_offset = int64_t{args.kv_heads} * tile_bytes(kDim);
   const auto stored = [&](int slot) {
     return args.kv + slot / kTilePositions * args.block_stride +
-           int64_t{kv_head} * tile_bytes(kDim) + slot % kTilePositions * (kDim * 2);
+           int64_t{kv_head} * tile_bytes(kDim) + slot % kTilePositions * kPanelRowBytes;
   };
   constexpr int kPieces = kDim / 8;
   for (int extra = warp; extra < item.num_extras; extra += kWarps) {
-    const uint32_t key_row = extras + extra * (kDim * 2);
+    const uint32_t key_row = extras + extra * kPanelRowBytes;
     const uint32_t value_row = key_row + kMostExtras * kDim * 2;
     const int slot = list[extra];
     if (slot >= 0) {
@@ -98,8 +119,8 @@ __device__ __forceinline__ void stage_extras(const AttentionArgs& args,
         const int piece = i % kPieces;
         const bool is_value = i >= kPieces;
         const auto v = *reinterpret_cast<const uint4*>(
-            stored(slot) + (is_value ? value_offset : 0) + kv_piece(piece, slot, kDim) * 16);
-        store_shared_16((is_value ? value_row : key_row) + kv_piece(piece, extra, kDim) * 16, v);
+            stored(slot) + (is_value ? value_offset : 0) + kv_piece(piece, slot));
+        store_shared_16((is_value ? value_row : key_row) + kv_piece(piece, extra), v);
       }
       continue;
     }
@@ -123,19 +144,19 @@ __device__ __forceinline__ void stage_extras(const AttentionArgs& args,
         const int piece = (half * (kDim / 2) + i) / 8;
         const int in_piece = i % 8 * 2;
         const uint32_t pair = half == 0 ? low : high;
-        store_shared_4(key_row + kv_piece(piece, extra, kDim) * 16 + in_piece, pair);
+        store_shared_4(key_row + kv_piece(piece, extra) + in_piece, pair);
         if (appends) {
-          *reinterpret_cast<uint32_t*>(stored(own_slot) + kv_piece(piece, own_slot, kDim) * 16 +
-                                       in_piece) = pair;
+          *reinterpret_cast<uint32_t*>(stored(own_slot) + kv_piece(piece, own_slot) + in_piece) =
+              pair;
         }
       }
     }
     if (lane < kPieces) {
       const auto piece_bits = *reinterpret_cast<const uint4*>(v + lane * 8);
-      store_shared_16(value_row + kv_piece(lane, extra, kDim) * 16, piece_bits);
+      store_shared_16(value_row + kv_piece(lane, extra), piece_bits);
       if (appends) {
-        *reinterpret_cast<uint4*>(stored(own_slot) + value_offset +
-                                  kv_piece(lane, own_slot, kDim) * 16) = piece_bits;
+        *reinterpret_cast<uint4*>(stored(own_slot) + value_offset + kv_piece(lane, own_slot)) =
+            piece_bits;
       }
     }
   }

@@ -50,9 +50,8 @@ template <int kDim>
 __device__ __forceinline__ void merge_partials(const AttentionArgs& args, int row_idx,
                                                const AttentionRowCuda& row, int head, int m,
                                                int lane) {
-  const int span_positions = span_tiles(row.position) * kTilePositions;
   const int first_seen = args.window > 0 ? max(row.position - args.window + 1, 0) : 0;
-  const int first_span = first_seen / span_positions;
+  const int first_span = span_of(row.position, first_seen / kTilePositions);
   const int spans = num_spans(row.position);
   const float* partial = args.partials + (row.first_partial + first_span) * args.partial_floats +
                          head * (kDim * 8 + 16);

@@ -6,6 +6,10 @@ namespace forerun::cuda {
 namespace {
 
 constexpr int32_t kBlockTokens = kAttentionTile;
+// Prefix rows that kTiles is for even where kSplit could deal them out, and tiles of an item that
+// are too many for one block where there are few items.
+constexpr size_t kManyRows = 32;
+constexpr int32_t kLongTiles = 32;
 
 const AttentionRow& at(std::span<const AttentionRow> rows, int32_t index) {
   return rows[static_cast<size_t>(index)];
@@ -37,6 +41,8 @@ void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t be
   item.num_rows = end - begin;
   item.group = num_groups++;
   item.stable_tokens = stable;
+  item.lowest = at(from, begin).position;
+  item.table = table;
   for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
     const AttentionRow& row = at(from, row_idx);
     rows.push_back({.position = row.position,
@@ -47,14 +53,16 @@ void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t be
     for (int32_t position = row.boundary; position <= row.position; ++position) {
       ancestors.push_back(physical(row, slot_of(row, position)));
     }
+    item.lowest = std::min(item.lowest, row.position);
     item.prefix_tokens = std::max(item.prefix_tokens, row.boundary);
     item.end_tile = std::max(item.end_tile, row.position / kTilePositions + 1);
   }
   items.push_back(item);
 }
 
-void AttentionPlanCuda::build(std::span<const AttentionRow> from, int32_t kv_heads,
-                              int32_t multiprocessors, int32_t most_partials, bool may_fuse) {
+// `by_tile`: rows of a group are in the same tile where that decides how their tiles fall into
+// spans.
+void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile) {
   rows.clear();
   items.clear();
   tables.clear();
@@ -79,27 +87,156 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, int32_t kv_hea
     while (begin < end) {
       const int32_t step = span_tiles(at(from, begin).position);
       int32_t group_end = begin;
-      while (group_end < end && group_end - begin < kGroupRows &&
-             span_tiles(at(from, group_end).position) == step) {
+      while (group_end < end && group_end - begin < most_rows &&
+             span_tiles(at(from, group_end).position) == step &&
+             (!by_tile || step == 1 ||
+              at(from, group_end).position / kTilePositions ==
+                  at(from, begin).position / kTilePositions)) {
         ++group_end;
       }
       add_group(from, begin, group_end, table, stable);
       begin = group_end;
     }
   }
+}
 
+void AttentionPlanCuda::build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
+  shared_prefix = false;
+  prefix_items.clear();
+  if (shape.may_fuse && shape.may_cluster && cluster(from, shape)) {
+    mode = AttentionMode::kCluster;
+    return;
+  }
+  group(from, kGroupRows, /*by_tile=*/false);
   int64_t partials = 0;
   int64_t tiles = 0;
   for (const AttentionRowCuda& row : rows) partials += num_spans(row.position);
   for (const AttentionItemCuda& item : items) tiles += item.end_tile;
-  long_contexts = tiles * kv_heads >= 4 * multiprocessors;
+  const bool few =
+      num_groups * shape.kv_parts < 2 * shape.multiprocessors && partials <= shape.most_partials;
+  const bool prefix_only = std::all_of(from.begin(), from.end(), [](const AttentionRow& row) {
+    return row.boundary > row.position;
+  });
+  if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
+    // Whole rows for each of two warpgroups.
+    group(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
+    mode = AttentionMode::kTiles;
+    // Few and long items would leave multiprocessors idle.
+    const bool is_long = std::any_of(items.begin(), items.end(), [](const AttentionItemCuda& item) {
+      return item.end_tile > kLongTiles;
+    });
+    if (!few || !is_long || 2 * num_groups * shape.kv_parts > shape.multiprocessors) return;
+    group(from, kGroupRows, /*by_tile=*/false);
+  }
   mode = AttentionMode::kWhole;
-  if (num_groups * kv_heads >= 2 * multiprocessors || partials > most_partials) return;
-  mode = may_fuse && fuse(from) ? AttentionMode::kFused : AttentionMode::kSplit;
+  if (!few) return;
+  mode = shape.may_fuse && fuse(from, kMostExtras) ? AttentionMode::kFused : AttentionMode::kSplit;
+  for (AttentionItemCuda& item : items) {
+    int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
+    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
+      lowest_boundary = std::min(lowest_boundary, rows[static_cast<size_t>(i)].boundary);
+    }
+    item.shared_tiles = lowest_boundary / kTilePositions;
+  }
   deal_out_spans();
+  // Where blocks have many tiles each, a launch more is worth its time.
+  if (shape.may_tile && tiles * shape.kv_parts > 4 * shape.multiprocessors) deal_out_prefixes();
 }
 
-bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from) {
+// Items whose tiles are one span of each of their rows, and prefix of all, become prefix items: for
+// two groups at once where they are neighbours with the same spans.
+void AttentionPlanCuda::deal_out_prefixes() {
+  const auto is_shared = [&](const AttentionItemCuda& item) {
+    if (item.end_tile > item.shared_tiles) return false;
+    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
+      const int32_t position = rows[static_cast<size_t>(i)].position;
+      if (span_of(position, item.first_tile) != span_of(position, item.end_tile - 1) ||
+          !ends_span(position, item.end_tile - 1)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  groups_.swap(items);
+  items.clear();
+  size_t partner = 0;  // first prefix item of the group before
+  size_t begin = 0;
+  while (begin < groups_.size()) {
+    const int32_t group = groups_[begin].group;
+    const size_t first = prefix_items.size();
+    int32_t shared = 0;
+    size_t end = begin;
+    for (; end < groups_.size() && groups_[end].group == group; ++end) {
+      const AttentionItemCuda& item = groups_[end];
+      if (!is_shared(item)) {
+        items.push_back(item);
+        continue;
+      }
+      ++shared;
+      // The prefix items of a group's partner are in the same order.
+      const size_t index = partner + static_cast<size_t>(shared - 1);
+      if (partner < first && index < first) {
+        AttentionItemCuda& before = prefix_items[index];
+        if (before.table == item.table && before.first_tile == item.first_tile &&
+            before.end_tile == item.end_tile && before.num_rows == kGroupRows &&
+            before.first_row + kGroupRows == item.first_row) {
+          before.num_rows += item.num_rows;
+          before.lowest = std::min(before.lowest, item.lowest);
+          continue;
+        }
+      }
+      prefix_items.push_back(item);
+    }
+    for (size_t i = begin; i < end; ++i) {
+      for (int32_t row = groups_[i].first_row; row < groups_[i].first_row + groups_[i].num_rows;
+           ++row) {
+        rows[static_cast<size_t>(row)].group_items -= is_shared(groups_[i]) ? 1 : 0;
+      }
+    }
+    // A group that found a partner is nobody's partner any more.
+    partner = prefix_items.size() > first ? first : prefix_items.size();
+    begin = end;
+  }
+  shared_prefix = !prefix_items.empty();
+}
+
+// Groups of the fewest rows whose clusters are all at work at once, if there is such a number.
+bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
+                                const AttentionShapeCuda& shape) {
+  for (const AttentionRow& row : from) {
+    if (row.position >= kMostClusterTokens) return false;
+  }
+  const int32_t most_rows = std::min(kGroupRows, kClusterColumns / shape.row_columns);
+  if (static_cast<int32_t>(from.size()) * shape.kv_parts > most_rows * kResidentClusters) {
+    return false;
+  }
+  for (int32_t group_rows = 1;; group_rows *= 2) {
+    group_rows = std::min(group_rows, most_rows);
+    group(from, group_rows, /*by_tile=*/true);
+    if (group_rows == most_rows || num_groups * shape.kv_parts <= kResidentClusters) break;
+  }
+  if (num_groups * shape.kv_parts > kResidentClusters || !fuse(from, kClusterExtras)) {
+    return false;
+  }
+  for (AttentionItemCuda& item : items) {
+    int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
+    item.appends = 1;
+    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
+      const AttentionRowCuda& row = rows[static_cast<size_t>(i)];
+      lowest_boundary = std::min(lowest_boundary, row.boundary);
+      item.row_spans += num_spans(row.position);
+    }
+    item.shared_tiles = lowest_boundary / kTilePositions;
+    // A tile that the rows do not share is a span, and each is another block's.
+    if (item.shared_tiles < first_single_tile(item.lowest) && span_tiles(item.lowest) > 1) {
+      return false;
+    }
+    if (item.end_tile - item.shared_tiles > kClusterBlocks) return false;
+  }
+  return true;
+}
+
+bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_extras) {
   // The slots that each group sees and that are not prefix of earlier steps, each once.
   for (const AttentionItemCuda& group : items) {
     slots_.clear();
@@ -111,7 +248,7 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from) {
         const int32_t slot = slot_of(row, position);
         if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) slots_.push_back(slot);
       }
-      if (static_cast<int32_t>(slots_.size()) > kMostExtras) return false;
+      if (static_cast<int32_t>(slots_.size()) > most_extras) return false;
     }
   }
   ancestors.clear();
@@ -151,22 +288,28 @@ void AttentionPlanCuda::deal_out_spans() {
   items.clear();
   for (const AttentionItemCuda& group : groups_) {
     const auto first_row = static_cast<size_t>(group.first_row);
+    const auto end_row = first_row + static_cast<size_t>(group.num_rows);
     const int32_t step = span_tiles(rows[first_row].position);
     int32_t first_extra = group.end_tile * kTilePositions;  // lowest position that is an extra
-    for (size_t i = first_row; i < first_row + static_cast<size_t>(group.num_rows); ++i) {
-      rows[i].group_items = (group.end_tile + step - 1) / step;
+    int32_t singles = 0;  // from this tile on every row's spans are tiles
+    for (size_t i = first_row; i < end_row; ++i) {
       rows[i].first_partial = num_partials;
       num_partials += num_spans(rows[i].position);
       first_extra = std::min(first_extra, rows[i].boundary);
+      singles = std::max(singles, first_single_tile(rows[i].position));
     }
-    for (int32_t tile = 0; tile < group.end_tile; tile += step) {
+    int32_t group_items = 0;
+    for (int32_t tile = 0; tile < group.end_tile;) {
       AttentionItemCuda span = group;
       span.first_tile = tile;
-      span.end_tile = std::min(group.end_tile, tile + step);
+      tile = std::min(group.end_tile, tile < singles ? std::min(singles, tile + step) : tile + 1);
+      span.end_tile = tile;
       span.appends = span.end_tile == group.end_tile ? 1 : 0;
       if (span.end_tile * kTilePositions <= first_extra) span.num_extras = 0;
       items.push_back(span);
+      ++group_items;
     }
+    for (size_t i = first_row; i < end_row; ++i) rows[i].group_items = group_items;
   }
 }
 

@@ -3,9 +3,9 @@
 //
 // Sums run as on the CPU, by logical position: positions fall into tiles of 64, tiles into spans; a
 // span is a running softmax over its tiles in ascending order, and spans are merged in ascending
-// order. The length of a row's spans comes from the row's position alone, so a row's bits depend
-// neither on its companions nor on whether one block takes all of its spans or many blocks one
-// each.
+// order. How a row's tiles fall into spans comes from the row's position alone, so a row's bits
+// depend neither on its companions nor on whether one block takes all of its spans or many blocks
+// one each.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,58 @@ inline constexpr int kTilePositions = kAttentionTile;
 // Rows that a block works on at once, a warp each: neighbours of one sequence, which share tiles.
 inline constexpr int kGroupRows = 8;
 
-// Tiles of a span of a row at `position`. Short contexts need many blocks at work; long ones have
-// tiles enough, and partial results cost bandwidth.
+// Tiles of a span of a row at `position`, a power of two: short contexts need many blocks at work,
+// but below kMostClusterTokens at most kClusterSpans; long ones have tiles enough.
+inline constexpr int kMostClusterTokens = 3712;
 constexpr int span_tiles(int position) {
-  return position < 4096 ? 1 : position < 16384 ? 2 : position < 65536 ? 8 : 16;
+  return position < 1024    ? 1
+         : position < 1920  ? 2
+         : position < 16384 ? 4
+         : position < 65536 ? 8
+                            : 16;
 }
-constexpr int num_spans(int position) {
-  const int tiles = position / kTilePositions + 1;
-  return (tiles + span_tiles(position) - 1) / span_tiles(position);
+// The last two tiles are spans of their own: a tree's rows share all others.
+constexpr int first_single_tile(int position) {
+  return position < kTilePositions ? 0 : position / kTilePositions - 1;
 }
+constexpr int span_of(int position, int tile) {
+  const int singles = first_single_tile(position);
+  const int step = span_tiles(position);
+  return tile < singles ? tile / step : (singles + step - 1) / step + tile - singles;
+}
+constexpr bool ends_span(int position, int tile) {
+  return tile + 1 >= first_single_tile(position) || (tile + 1) % span_tiles(position) == 0;
+}
+constexpr int num_spans(int position) { return span_of(position, position / kTilePositions) + 1; }
 
 // How a step's rows are worked on. The bits are the same.
 enum class AttentionMode : uint8_t {
   kWhole,  // an item is all spans of its rows, merged as they come: enough groups to go round
+  kTiles,  // as kWhole, for rows that see nothing but their prefix: more rows an item
   kSplit,  // an item is one span; the partial results are merged afterwards
   // Split, and the kernel itself rotates and appends: the step's own keys come from the linear
   // layer's output. For few rows with small trees.
   kFused,
+  // As kFused, and the blocks of a cluster, which take all spans of some rows, merge them among
+  // themselves (attention_cluster_cuda.cu). For short contexts.
+  kCluster,
 };
 
 // Positions past the prefix that the rows of a fused group may see, together.
 inline constexpr int kMostExtras = 64;
+
+// kTiles: columns (rows times the query heads of a key/value head, 8 of them at most) of an item.
+inline constexpr int kTilesColumns = 128;
+
+// kCluster: blocks of a cluster; clusters that find room at once, one block a multiprocessor (of
+// 132); and of an item at most so many columns, rows, positions past the prefix and spans.
+inline constexpr int kClusterBlocks = 8;
+inline constexpr int kResidentClusters = 15;
+inline constexpr int kClusterColumns = 32;
+inline constexpr int kClusterExtras = 32;
+inline constexpr int kClusterSpans = 16;
+static_assert(num_spans(kMostClusterTokens - 1) <= kClusterSpans &&
+              num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
 
 // As the kernel reads them: 16-byte loads.
 struct alignas(16) AttentionRowCuda {
@@ -62,10 +93,25 @@ struct alignas(16) AttentionItemCuda {
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t group = 0;
-  int32_t appends = 0;     // kFused: this item writes its rows' keys and values to the cache
-  int32_t extras = 0;      // kFused: index of its first extra key in `extras`
-  int32_t num_extras = 0;  // kFused: at most kMostExtras; 0 where no row of the item sees any
+  int32_t appends = 0;       // kFused: this item writes its rows' keys and values to the cache
+  int32_t extras = 0;        // kFused, kCluster: index of its first extra key in `extras`
+  int32_t num_extras = 0;    // likewise: at most kMostExtras; 0 where no row of the item sees any
+  int32_t lowest = 0;        // position of its rows
+  int32_t table = 0;         // as its rows'
+  int32_t shared_tiles = 0;  // kCluster: tiles that lie below every row's boundary
+  int32_t row_spans = 0;     // kCluster: spans of its rows, added up
   int32_t unused[2] = {};
+};
+
+// What a plan must know of the model and the GPU.
+struct AttentionShapeCuda {
+  int32_t kv_parts = 1;     // key/value heads times query_parts()
+  int32_t row_columns = 1;  // query heads of a part: at most 8
+  int32_t multiprocessors = 132;
+  int32_t most_partials = 0;  // bounds num_partials
+  bool may_fuse = false;      // can_fuse_rope()
+  bool may_tile = true;       // heads of up to 128 dimensions
+  bool may_cluster = true;    // false: as if every context were long
 };
 
 // Reusable: keeps its memory.
@@ -80,19 +126,22 @@ class AttentionPlanCuda {
   int32_t num_groups = 0;
   int32_t num_partials = 0;  // for every key/value head
   AttentionMode mode = AttentionMode::kSplit;
-  bool long_contexts = false;  // blocks have several tiles each
+  // kSplit, kFused: spans that all rows of up to two groups share, which the kernel for many rows
+  // takes first: an item each. None: shared_prefix is false.
+  std::vector<AttentionItemCuda> prefix_items;
+  bool shared_prefix = false;
 
-  // `kv_heads`: key/value heads, times the parts that a head's queries are cut into. Rows of one
-  // sequence are neighbours and share a block table's address. `most_partials` bounds num_partials.
-  // `may_fuse`: the model's heads are such that the kernel can rotate.
-  void build(std::span<const AttentionRow> from, int32_t kv_heads, int32_t multiprocessors,
-             int32_t most_partials, bool may_fuse);
+  // Rows of one sequence are neighbours and share a block table's address.
+  void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
 
  private:
+  void group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile);
   void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
                  int32_t stable);
+  bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
   void deal_out_spans();
-  bool fuse(std::span<const AttentionRow> from);
+  void deal_out_prefixes();
+  bool fuse(std::span<const AttentionRow> from, int32_t most_extras);
 
   std::vector<AttentionItemCuda> groups_;  // scratch
   std::vector<int32_t> slots_;             // scratch of fuse()

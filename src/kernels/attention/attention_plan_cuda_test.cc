@@ -9,8 +9,14 @@
 namespace forerun::cuda {
 namespace {
 
-constexpr int32_t kMultiprocessors = 132;
-constexpr int32_t kMostPartials = 1 << 16;
+AttentionShapeCuda shape_of(int32_t kv_parts, bool may_fuse, int32_t most_partials = 1 << 16) {
+  return {.kv_parts = kv_parts,
+          .row_columns = 4,
+          .most_partials = most_partials,
+          .may_fuse = may_fuse,
+          .may_tile = false,
+          .may_cluster = false};
+}
 
 AttentionRow prefix_row(int32_t position, const int32_t* table) {
   return {.position = position, .boundary = position + 1, .slot = position, .block_table = table};
@@ -29,12 +35,13 @@ void expect_covered(const AttentionPlanCuda& plan) {
       ++items;
       for (int32_t tile = item.first_tile; tile < item.end_tile; ++tile) tiles.insert(tile);
       // An item begins where a span of its rows begins.
-      EXPECT_EQ(item.first_tile % span_tiles(row.position), 0);
+      EXPECT_TRUE(item.first_tile == 0 || item.first_tile * kTilePositions > row.position ||
+                  ends_span(row.position, item.first_tile - 1));
     }
     for (int32_t tile = 0; tile <= row.position / kTilePositions; ++tile) {
       EXPECT_EQ(tiles.count(tile), 1u) << "row " << row_idx << ", tile " << tile;
     }
-    if (plan.mode != AttentionMode::kWhole) {
+    if (plan.mode != AttentionMode::kWhole && plan.mode != AttentionMode::kTiles) {
       EXPECT_EQ(items, row.group_items);
     }
   }
@@ -44,8 +51,7 @@ TEST(AttentionPlanCuda, SpansOfFewRowsAreDealtOut) {
   const std::vector<int32_t> table(100, 3);
   AttentionPlanCuda plan;
   for (const int32_t position : {0, 63, 64, 1000, 4095, 4096, 6000}) {
-    plan.build(std::vector{prefix_row(position, table.data())}, 8, kMultiprocessors, kMostPartials,
-               false);
+    plan.build(std::vector{prefix_row(position, table.data())}, shape_of(8, false));
     EXPECT_EQ(plan.mode, AttentionMode::kSplit);
     EXPECT_EQ(plan.num_groups, 1);
     EXPECT_EQ(plan.num_partials, num_spans(position));
@@ -61,25 +67,25 @@ TEST(AttentionPlanCuda, ManyRowsAreWorkedOnWhole) {
     rows.push_back(prefix_row(position, table.data()));
   }
   AttentionPlanCuda plan;
-  plan.build(rows, 8, kMultiprocessors, kMostPartials, false);
+  plan.build(rows, shape_of(8, false));
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
   EXPECT_EQ(plan.items.size(), 38u);
   expect_covered(plan);
-  plan.build(std::span(rows).subspan(0, 20), 8, kMultiprocessors, /*most_partials=*/3, false);
+  plan.build(std::span(rows).subspan(0, 20), shape_of(8, false, /*most_partials=*/3));
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
 }
 
 TEST(AttentionPlanCuda, GroupsHoldOneSequenceAndOneLengthOfSpans) {
-  const std::vector<int32_t> first(100, 3), second(100, 4);
+  const std::vector<int32_t> first(300, 3), second(100, 4);
   std::vector<AttentionRow> rows;
-  for (int32_t position = 4090; position < 4100; ++position) {
+  for (int32_t position = 16378; position < 16388; ++position) {
     rows.push_back(prefix_row(position, first.data()));
   }
   rows.push_back(prefix_row(10, second.data()));
   AttentionPlanCuda plan;
-  plan.build(rows, 2, kMultiprocessors, kMostPartials, false);
+  plan.build(rows, shape_of(2, false));
   expect_covered(plan);
-  EXPECT_EQ(plan.num_groups, 3);  // 4090 .. 4095, 4096 .. 4099, the other sequence
+  EXPECT_EQ(plan.num_groups, 3);  // 16378 .. 16383, 16384 .. 16387, the other sequence
   std::map<int32_t, int32_t> sizes;
   std::set<std::pair<int32_t, int32_t>> partials;
   for (const AttentionRowCuda& row : plan.rows) {
@@ -102,7 +108,7 @@ TEST(AttentionPlanCuda, AncestorsBecomePhysicalSlots) {
                             .block_table = table.data(),
                             .ancestors = ancestors.data()};
   AttentionPlanCuda plan;
-  plan.build(std::vector{row}, 1, kMultiprocessors, kMostPartials, false);
+  plan.build(std::vector{row}, shape_of(1, false));
   EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{5 * 64 + 6, 5 * 64 + 8, 9 * 64 + 2}));
   EXPECT_EQ(plan.tables, table);
   EXPECT_EQ(plan.items[0].stable_tokens, 130);
@@ -123,7 +129,7 @@ TEST(AttentionPlanCuda, FusedGroupsListTheKeysPastThePrefix) {
   const std::vector<AttentionRow> rows = {row(71, 71, first), row(71, 72, second),
                                           row(72, 73, third)};
   AttentionPlanCuda plan;
-  plan.build(rows, 1, kMultiprocessors, kMostPartials, true);
+  plan.build(rows, shape_of(1, true));
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   expect_covered(plan);
   // Slot 70 lies in the cache; the others are this step's rows.
@@ -143,7 +149,7 @@ TEST(AttentionPlanCuda, PrefixRowsOfAStepAreExtrasWhereTheyAreFew) {
     rows.push_back(prefix_row(position, table.data()));
   }
   AttentionPlanCuda plan;
-  plan.build(rows, 1, kMultiprocessors, kMostPartials, true);
+  plan.build(rows, shape_of(1, true));
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   expect_covered(plan);
   EXPECT_EQ(plan.rows[19].boundary, 100);
@@ -151,9 +157,117 @@ TEST(AttentionPlanCuda, PrefixRowsOfAStepAreExtrasWhereTheyAreFew) {
   for (int32_t position = 120; position < 180; ++position) {
     rows.push_back(prefix_row(position, table.data()));
   }
-  plan.build(rows, 1, kMultiprocessors, kMostPartials, true);
+  plan.build(rows, shape_of(1, true));
   EXPECT_EQ(plan.mode, AttentionMode::kSplit);
   expect_covered(plan);
+}
+
+TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
+  const std::vector<int32_t> table(100, 3);
+  std::vector<AttentionRow> rows;
+  for (int32_t position = 1000; position < 1300; ++position) {
+    rows.push_back(prefix_row(position, table.data()));
+  }
+  AttentionShapeCuda shape = shape_of(8, false);
+  shape.may_tile = true;
+  AttentionPlanCuda plan;
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  expect_covered(plan);
+  for (const AttentionItemCuda& item : plan.items) {
+    EXPECT_LE(item.num_rows * shape.row_columns, kTilesColumns);
+    const AttentionRowCuda& first = plan.rows[static_cast<size_t>(item.first_row)];
+    EXPECT_EQ(item.lowest, first.position);
+    for (int32_t i = 0; i < item.num_rows; ++i) {
+      const int32_t position = plan.rows[static_cast<size_t>(item.first_row + i)].position;
+      EXPECT_EQ(span_tiles(position), span_tiles(first.position));
+      // All their spans are the same.
+      if (position >= 1024) {
+        EXPECT_EQ(position / kTilePositions, first.position / kTilePositions);
+      }
+    }
+  }
+  const std::vector<int32_t> ancestors = {1298, 1299};
+  rows.back().boundary = 1298;
+  rows.back().ancestors = ancestors.data();
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
+}
+
+TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
+  const std::vector<int32_t> table(600, 3);
+  const std::vector<int32_t> ancestors = {32000, 32001, 32002, 32003, 32004, 32005,
+                                          32006, 32007, 32008, 32009, 32010, 32011};
+  std::vector<AttentionRow> rows;
+  for (int32_t i = 0; i < 12; ++i) {
+    rows.push_back({.position = 32000 + i,
+                    .boundary = 32000,
+                    .slot = 32000 + i,
+                    .block_table = table.data(),
+                    .ancestors = ancestors.data()});
+  }
+  AttentionShapeCuda shape = shape_of(2, true);
+  shape.may_tile = true;
+  AttentionPlanCuda plan;
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_TRUE(plan.shared_prefix);
+  // 500 tiles: 62 spans of 8, one of 3, then tiles; the last is the tree's. Both groups share them.
+  ASSERT_EQ(plan.prefix_items.size(), 64u);
+  for (const AttentionItemCuda& item : plan.prefix_items) {
+    EXPECT_EQ(item.num_rows, 12);
+    EXPECT_EQ(span_of(32000, item.first_tile), span_of(32000, item.end_tile - 1));
+  }
+  EXPECT_EQ(plan.prefix_items[62].end_tile, 499);
+  EXPECT_EQ(plan.prefix_items[63].end_tile, 500);
+  ASSERT_EQ(plan.items.size(), 2u);
+  for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.first_tile, 500);
+  for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, 1);
+}
+
+TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
+  const std::vector<int32_t> table(100, 3);
+  AttentionShapeCuda shape = shape_of(2, true);
+  shape.may_cluster = true;
+  AttentionPlanCuda plan;
+  const auto build = [&](int32_t context, int32_t count) {
+    std::vector<AttentionRow> rows;
+    for (int32_t i = 0; i < count; ++i) rows.push_back(prefix_row(context + i, table.data()));
+    plan.build(rows, shape);
+  };
+  build(1000, 8);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.items.size(), 4u);  // 7 would do, but groups are powers of two
+  for (const AttentionItemCuda& item : plan.items) {
+    EXPECT_EQ(item.num_rows, 2);
+    EXPECT_EQ(item.shared_tiles, 15);
+    EXPECT_EQ(item.end_tile, 16);
+    EXPECT_EQ(item.row_spans, 32);
+    EXPECT_EQ(item.num_extras, 2 * (item.first_row / 2 + 1));
+  }
+  build(2000, 1);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.items[0].row_spans, num_spans(2000));
+  build(kMostClusterTokens - 1, 1);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  build(kMostClusterTokens, 1);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  build(1000, 40);  // more extras than there is room for
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+}
+
+TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {
+  for (int32_t position = 0; position < 70000; position += 61) {
+    const int32_t last = position / kTilePositions;
+    int32_t spans = 0;
+    for (int32_t tile = 0; tile <= last; ++tile) {
+      EXPECT_EQ(span_of(position, tile), spans);
+      if (ends_span(position, tile)) ++spans;
+      EXPECT_TRUE(tile + 2 < last || ends_span(position, tile));
+    }
+    EXPECT_EQ(spans, num_spans(position));
+    EXPECT_TRUE(position >= kMostClusterTokens || spans <= kClusterSpans);
+  }
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ __device__ __forceinline__ void merge(RowSum<kDim>& sum, const RowSum<kDim>& nex
 // What a warp needs to know of the row it works on.
 template <int kDim>
 struct RowTask {
-  uint32_t q[kDim / 32][4];  // a lane: head g, dimensions 8t .. 8t + 7 of every 32
+  uint32_t q[kDim / 16][2];  // a lane: head g, dimensions 2t, 2t + 1 (+ 8) of every 16
   AttentionRowCuda row;
   const int32_t* table;
   const int32_t* ancestors;
@@ -93,37 +93,40 @@ struct RowTask {
   }
 };
 
-// Scores of 16 keys for 8 heads; `key(half, s)` gives a lane's 16 bytes of key g (+ 8 in the upper
-// half), dimensions 8t .. 8t + 7 of the s-th 32.
-template <int kDim, class Key>
-__device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Key& key,
+// Scores of 16 keys for 8 heads; `keys(s)` gives a lane's part of the first operand, of the s-th 16
+// dimensions.
+template <int kDim, class Keys>
+__device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Keys& keys,
                                             float (&score)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) score[i] = 0.0f;
 #pragma unroll
-  for (int s = 0; s < kDim / 32; ++s) {
-    const uint4 lower = key(0, s);
-    const uint4 upper = key(1, s);
-    mma_bf16(score, {lower.x, upper.x, lower.y, upper.y}, task.q[s][0], task.q[s][1]);
-    mma_bf16(score, {lower.z, upper.z, lower.w, upper.w}, task.q[s][2], task.q[s][3]);
+  for (int s = 0; s < kDim / 16; ++s) {
+    const uint4 v = keys(s);
+    mma_bf16(score, {v.x, v.y, v.z, v.w}, task.q[s][0], task.q[s][1]);
   }
 }
+
+// The key of a chunk whose row a lane names to a matrix load of 16 dimensions, and its piece of
+// theirs.
+__device__ __forceinline__ int score_key(int lane) { return lane & 15; }
+__device__ __forceinline__ int score_piece(int lane) { return lane >> 4; }
 
 // The key of a chunk whose values a lane fetches in add_chunk().
 __device__ __forceinline__ int value_key(int lane) { return (lane & 7) + (lane >> 4) * 8; }
 
 // Adds 16 keys' values by their weights. `row`: where the values of value_key(lane) lie in shared
-// memory, in the piece order of slot `slot`.
+// memory, as row `slot` of panels of `rows`.
 template <int kDim>
 __device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&weight)[4], uint32_t row,
-                                          int slot, int lane) {
+                                          int slot, int rows, int lane) {
   const uint32_t b0 = transpose_8x8(pack_bf16x2(weight[0], weight[1]));
   const uint32_t b1 = transpose_8x8(pack_bf16x2(weight[2], weight[3]));
 #pragma unroll
   for (int m = 0; m < kDim / 16; ++m) {
     const int piece = 2 * m + ((lane >> 3) & 1);
     uint32_t a[4];
-    load_matrices_transposed(a, row + kv_piece(piece, slot, kDim) * 16);
+    load_matrices_transposed(a, row + kv_piece(piece, slot, rows));
     mma_bf16(sum.out[m], a, b0, b1);
   }
 }

@@ -1,16 +1,19 @@
-// Where a key's or value's 16-byte pieces lie inside their row of the cache. Device code.
+// Where a key's or value's 16-byte pieces lie in the cache and in shared memory. Device code.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace forerun::cuda {
 
-// Place of a piece in the row of `slot` (of a tile, or physical: only the low bits matter). Rows 2i
-// and 2i + 1 fall into different halves of 128 bytes, and 8 rows into 8 different places, so that
-// neither reading pairs of rows nor columns of 8 rows meets a bank twice.
-__device__ __forceinline__ int kv_piece(int piece, int slot, int dim) {
-  const int mixed = (slot & 1) << 2 | (slot >> 1 & 3);
-  return piece ^ (mixed & (dim / 8 - 1));
+// Rows (keys or values of one head) lie in panels of 64 dimensions: 128 bytes a row, whose eight
+// pieces are in an order that depends on the row, as wgmma and matrix loads want them. A tile of
+// the cache has 64 rows a panel.
+constexpr int kPanelRowBytes = 128;
+
+// Bytes from the first panel's row to a piece of the row that has number `row` there (only the low
+// bits matter); `rows` of a panel.
+__device__ __forceinline__ int kv_piece(int piece, int row, int rows = 64) {
+  return (piece >> 3) * (rows * kPanelRowBytes) + ((piece ^ row) & 7) * 16;
 }
 
 }  // namespace forerun::cuda

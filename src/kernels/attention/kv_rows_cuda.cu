@@ -78,11 +78,10 @@ __global__ void rope_append_kernel(const __grid_constant__ RopeAppendArgs args) 
       args.q + (static_cast<int64_t>(row) * args.num_heads + head) * args.padded_dim;
   std::byte* const kv_row = args.kv + slot / kTilePositions * args.block_stride +
                             ((is_v ? args.kv_heads : 0) + kv_head) * args.tile_bytes +
-                            slot % kTilePositions * (args.padded_dim * 2);
+                            slot % kTilePositions * kPanelRowBytes;
   const auto place = [&](int i) {
     if (is_q) return q_head + i;
-    return reinterpret_cast<__nv_bfloat16*>(kv_row + kv_piece(i / 8, slot, args.padded_dim) * 16) +
-           i % 8;
+    return reinterpret_cast<__nv_bfloat16*>(kv_row + kv_piece(i / 8, slot)) + i % 8;
   };
   for (int i = args.head_dim + 2 * lane; i < args.padded_dim; i += 64) {
     store_pair(place(i), 0.0f, 0.0f);
@@ -139,8 +138,7 @@ __global__ void move_kv_kernel(const __grid_constant__ MoveArgs args) {
                           index / pieces % args.tiles * args.tile_bytes;
   const auto place = [&](int slot) {
     return reinterpret_cast<uint4*>(base + slot / kTilePositions * args.block_stride +
-                                    slot % kTilePositions * (args.padded_dim * 2) +
-                                    kv_piece(piece, slot, args.padded_dim) * 16);
+                                    slot % kTilePositions * kPanelRowBytes + kv_piece(piece, slot));
   };
   for (int first = 0; first < args.count; first += kBatch) {
     uint4 v[kBatch];

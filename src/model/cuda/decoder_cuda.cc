@@ -192,10 +192,12 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   for (const Status& status : statuses) FORERUN_RETURN_IF_ERROR(status);
   if (options.progress) options.progress(1.0);
   shape_ = shards_[0]->shape();
+  AttentionShapeCuda& all = shape_.attention;
   for (const auto& shard : shards_) {
-    shape_.kv_parts = std::max(shape_.kv_parts, shard->shape().kv_parts);
-    shape_.multiprocessors = std::min(shape_.multiprocessors, shard->shape().multiprocessors);
-    shape_.most_partials = std::min(shape_.most_partials, shard->shape().most_partials);
+    const AttentionShapeCuda& its = shard->shape().attention;
+    all.kv_parts = std::max(all.kv_parts, its.kv_parts);
+    all.multiprocessors = std::min(all.multiprocessors, its.multiprocessors);
+    all.most_partials = std::min(all.most_partials, its.most_partials);
   }
   return {};
 }
@@ -265,7 +267,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   const PassKeyCuda key{.rows = pass_bucket(block_.num_rows()),
                         .wanted = pass_bucket(block_.num_wanted()),
                         .mode = block_.mode(),
-                        .long_contexts = block_.long_contexts()};
+                        .shared_prefix = block_.shared_prefix()};
   if (!std::all_of(shards_.begin(), shards_.end(),
                    [&](const auto& shard) { return shard->is_prepared(key); })) {
     const GpusInUse all = GpusInUse::everywhere();

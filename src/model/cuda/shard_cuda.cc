@@ -45,18 +45,21 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   const int32_t heads = kv_heads * (config_.num_heads / config_.num_kv_heads);
   const int64_t partial_bytes =
       partial_floats(heads, kv_heads, config_.head_dim) * static_cast<int64_t>(sizeof(float));
-  shape_ = {.kv_parts = kv_heads * query_parts(heads, kv_heads),
-            .head_dim = config_.head_dim,
-            .multiprocessors = multiprocessors,
-            .most_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
-            .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm)};
+  shape_ = {.attention = {.kv_parts = kv_heads * query_parts(heads, kv_heads),
+                          .row_columns = query_columns(heads, kv_heads),
+                          .multiprocessors = multiprocessors,
+                          .most_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
+                          .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm),
+                          .may_tile = config_.head_dim <= 128},
+            .head_dim = config_.head_dim};
 
   const auto rows_of = [](int64_t width) {
     return static_cast<size_t>(kMostPassRows * linear_input_stride(width, 1)) *
            sizeof(__nv_bfloat16);
   };
   const int64_t padded_dim = padded_head_dim_cuda(config_.head_dim);
-  const auto arrivals = static_cast<size_t>(2 * kMostPassRows * shape_.kv_parts) * sizeof(uint32_t);
+  const auto arrivals =
+      static_cast<size_t>(2 * kMostPassRows * shape_.attention.kv_parts) * sizeof(uint32_t);
   const struct {
     DeviceBuffer* buffer;
     size_t bytes;

@@ -94,7 +94,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
   const LayerWeightsCuda& layer = weights_.layers[layer_idx];
   const auto* const step = reinterpret_cast<const AttentionStepCuda*>(step_.data());
   const PagedKvCuda kv = layer_kv(layer_idx);
-  if (key.mode != AttentionMode::kFused) {
+  if (key.mode != AttentionMode::kFused && key.mode != AttentionMode::kCluster) {
     FORERUN_RETURN_IF_ERROR(rope_append_cuda({.step = step,
                                               .qkv = qkv_out_.as<__nv_bfloat16>(),
                                               .qkv_stride = layout_.qkv_width,
@@ -109,7 +109,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
                                               .eps = config_.rms_norm_eps},
                                              stream_.get()));
   }
-  const int64_t flags = int64_t{kMostPassRows} * shape_.kv_parts;
+  const int64_t flags = int64_t{kMostPassRows} * shape_.attention.kv_parts;
   return attention_cuda(
       {.step = step,
        .q = q_.as<__nv_bfloat16>(),
@@ -129,7 +129,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        .failed = failed_.as<uint32_t>(),
        .early = layer_idx > 0,
        .mode = key.mode,
-       .long_contexts = key.long_contexts},
+       .shared_prefix = key.shared_prefix},
       stream_.get());
 }
 

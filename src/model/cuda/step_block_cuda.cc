@@ -76,7 +76,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     header.tokens[local] = from.token;
     if (from.wants_logits) header.wanted[num_wanted_++] = local;
   }
-  plan_.build(rows_, shape.kv_parts, shape.multiprocessors, shape.most_partials, shape.may_fuse);
+  plan_.build(rows_, shape.attention);
 
   Writer writer(&bytes_);
   AttentionStepCuda& attention = header.attention;
@@ -85,6 +85,9 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   attention.num_groups = plan_.num_groups;
   attention.rows_offset = writer.append(std::span<const AttentionRowCuda>(plan_.rows));
   attention.items_offset = writer.append(std::span<const AttentionItemCuda>(plan_.items));
+  attention.num_prefix_items = static_cast<int32_t>(plan_.prefix_items.size());
+  attention.prefix_items_offset =
+      writer.append(std::span<const AttentionItemCuda>(plan_.prefix_items));
   attention.tables_offset = writer.append(std::span<const int32_t>(plan_.tables));
   attention.ancestors_offset = writer.append(std::span<const int32_t>(plan_.ancestors));
   attention.extras_offset = writer.append(std::span<const int32_t>(plan_.extras));

@@ -44,11 +44,8 @@ static_assert(offsetof(StepHeaderCuda, tokens) % 16 == 0);
 
 // Shapes that the plan and the rotation need.
 struct StepShapeCuda {
-  int32_t kv_parts = 1;  // key/value heads times query_parts()
+  AttentionShapeCuda attention;
   int32_t head_dim = 0;
-  int32_t multiprocessors = 132;
-  int32_t most_partials = 0;
-  bool may_fuse = false;  // can_fuse_rope()
 };
 
 // Reusable: keeps its memory.
@@ -64,7 +61,7 @@ class StepBlockCuda {
   int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
   int32_t num_wanted() const { return num_wanted_; }
   AttentionMode mode() const { return plan_.mode; }
-  bool long_contexts() const { return plan_.long_contexts; }
+  bool shared_prefix() const { return plan_.shared_prefix; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:

@@ -1,0 +1,81 @@
+// What the cluster kernel of attention (attention_cluster_cuda.cu) is given, how it divides its
+// shared memory, and what a block has to do. Included by the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/attention_args_cuda.h"
+#include "kernels/attention/attention_cuda.h"
+#include "kernels/attention/kv_layout_cuda.h"
+
+namespace forerun::cuda {
+
+// Two warpgroups, each with a stage for one tile of keys and values.
+constexpr int kClusterWarps = 8;
+constexpr int kClusterThreads = kClusterWarps * 32;
+
+// Shared memory, in bytes from its beginning; operands of wgmma begin at multiples of 1,024.
+template <int kDim>
+struct ClusterLayout {
+  // A block merges this many dimensions of every column: of a span and column, kDim / 8 sums, and
+  // behind those of all its largest score and its sum of weights.
+  static constexpr int kSliceBytes = kDim / kClusterBlocks * 4;
+  static constexpr int kPanels = kDim / 64;
+  static constexpr int kColumnPanelBytes = kClusterColumns * kPanelRowBytes;
+  static constexpr int kExtraPanelBytes = kClusterExtras * kPanelRowBytes;
+  static constexpr int kExtraBytes = kPanels * kExtraPanelBytes;
+
+  static constexpr int kKeys = 0;  // [warpgroup] tile
+  static constexpr int kExtraKeys = kKeys + 2 * tile_bytes(kDim);
+  // Results of the cluster's blocks take the place of keys once nobody needs them.
+  static constexpr int kReceived = 0;  // [span][column][kSliceBytes]
+  static constexpr int kReceivedSums = kReceived + kClusterSpans * kClusterColumns * kSliceBytes;
+  static_assert(kReceivedSums + kClusterSpans * kClusterColumns * 8 <= kExtraKeys + kExtraBytes);
+  static constexpr int kValues = kExtraKeys + kExtraBytes;
+  static constexpr int kExtraValues = kValues + 2 * tile_bytes(kDim);
+  static constexpr int kQueries = kExtraValues + kExtraBytes;
+  static constexpr int kLists = kQueries + kPanels * kColumnPanelBytes;  // bytes [row][64]
+  static constexpr int kBarriers = kLists + kGroupRows * kMostExtras;  // two tiles, results, leave
+  // wgmma reads 64 columns, whatever is there.
+  static constexpr int kEnd = kQueries + (kPanels - 1) * kColumnPanelBytes + 64 * kPanelRowBytes;
+  static constexpr int kBytes = kEnd > kBarriers + 32 ? kEnd : kBarriers + 32;
+};
+
+struct ClusterArgs {
+  const AttentionStepCuda* step;
+  const __nv_bfloat16* qkv;
+  uint16_t* attended;
+  ActivationFormat attended_format;
+  std::byte* kv;
+  int64_t qkv_stride, attended_stride, block_stride;
+  int k_offset, v_offset, kv_heads, group_heads, parts, row_columns, window;
+  float scale_log2;
+  bool early;
+};
+
+// The tiles of an item's spans, which its rows have in common: below kMostClusterTokens they differ
+// only in how many they see.
+struct ClusterSpans {
+  int step, singles, full, first, end, first_tile;
+
+  __device__ __forceinline__ ClusterSpans(const AttentionItemCuda& item, int window) {
+    const int position = (item.end_tile - 1) * kTilePositions;
+    step = span_tiles(position);
+    singles = first_single_tile(position);
+    full = (singles + step - 1) / step;
+    first_tile = window > 0 ? max(item.lowest - window + 1, 0) / kTilePositions : 0;
+    first = span_of(position, first_tile);
+    end = num_spans(position);
+  }
+  __device__ __forceinline__ int begin_tile(int span) const {
+    return max(span < full ? span * step : singles + span - full, first_tile);
+  }
+  __device__ __forceinline__ int end_tile(int span) const {
+    return span < full ? min(singles, (span + 1) * step) : singles + span - full + 1;
+  }
+};
+
+}  // namespace forerun::cuda

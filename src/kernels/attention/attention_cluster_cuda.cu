@@ -1,0 +1,312 @@
+// Attention of few rows over short contexts: a cluster of 8 blocks takes all spans of a few rows of
+// one key/value head and merges them among themselves. See attention_cluster_cuda.h.
+//
+// Every trip to the L2 costs 0.6 us, so what the plan says and the tiles of the prefix are asked
+// for before the previous kernel's end is awaited; then come queries and the step's own keys (one
+// trip), the products, results to the other blocks' shared memory (each block merges an eighth of
+// the dimensions of every column), outputs.
+//  - a warpgroup takes a span at a time, wgmma with columns (a row's query head each) as the 64-row
+//    operand: keys and values are read from shared memory once, whatever the rows;
+//  - the tile in which rows differ is a warp's a row (attention_cluster_tail_cuda.h);
+//  - results are received where the keys were: a warp says that it needs them no more, and sends
+//    once all have said so.
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "device/cuda/cuda_error.h"
+#include "kernels/attention/attention_cluster_args_cuda.h"
+#include "kernels/attention/attention_cluster_cuda.h"
+#include "kernels/attention/attention_cluster_exchange_cuda.h"
+#include "kernels/attention/attention_cluster_stage_cuda.h"
+#include "kernels/attention/attention_cluster_tail_cuda.h"
+#include "kernels/attention/attention_columns_cuda.h"
+#include "kernels/launch_cuda.h"
+#include "kernels/linear/ptx_cuda.h"
+
+namespace forerun::cuda {
+namespace {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// With 112 registers of a linear layer's threads beside it.
+template <int kDim>
+__global__ void __maxnreg__(144)
+    attention_cluster_kernel(const __grid_constant__ ClusterArgs args) {
+  using Layout = ClusterLayout<kDim>;
+  constexpr int kPairs = kDim / 16;  // threads a column
+  extern __shared__ __align__(1024) std::byte memory[];
+  const uint32_t shared = shared_address(memory);
+  const uint32_t barriers = shared + Layout::kBarriers;
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const int group = warp / 4;  // warpgroup, and its stage
+  const int rank = static_cast<int>(cluster_rank());
+  const int heads = args.kv_heads * args.parts;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 3; ++i) barrier_init(barriers + i * 8, 1);
+    barrier_init(barriers + 24, kClusterBlocks * kClusterWarps);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  cluster_arrive_relaxed();
+  cluster_wait();  // every block's barriers are there
+  // A warp has no need of keys any more; waits until no warp of the cluster has.
+  const auto leave_keys = [&] {
+    __syncwarp();
+    if (lane < kClusterBlocks) arrive_at_peer(peer_address(barriers + 24, lane));
+  };
+  if (!args.early) wait_for_previous_kernel();
+  const int count = args.step->num_items * heads;
+  const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
+  bool waited = !args.early;
+  uint32_t loaded = 0;  // tiles so far of the warpgroup's stage
+  uint32_t other_loaded = 0;
+  uint32_t received = 0;
+
+  for (int work = static_cast<int>(blockIdx.x) / kClusterBlocks; work < count;
+       work += static_cast<int>(gridDim.x) / kClusterBlocks) {
+    const AttentionItemCuda item =
+        step_data<AttentionItemCuda>(args.step, args.step->items_offset)[work / heads];
+    const int part = work % heads % args.parts;
+    const int kv_head = work % heads / args.parts;
+    const int part_heads = min(args.group_heads - part * 8, 8);
+    const int first_head = kv_head * args.group_heads + part * 8;
+    const ClusterSpans spans(item, args.window);
+
+    // The warpgroup's span, and the tail: the block's last span if rows differ there.
+    const int span = spans.first + rank + group * kClusterBlocks;
+    const bool has_span = span < spans.end && spans.begin_tile(span) < item.shared_tiles;
+    const int begin_tile = spans.begin_tile(span);
+    const int end_tile = has_span ? spans.end_tile(span) : begin_tile;
+    const int last =
+        spans.first + rank + (spans.first + rank + kClusterBlocks < spans.end ? kClusterBlocks : 0);
+    const int tail_group = last == span ? group : 1 - group;
+    const int tail_tile = spans.begin_tile(last);
+    const bool has_tail = last < spans.end && tail_tile >= item.shared_tiles;
+    const bool tail_has_prefix = has_tail && tail_tile * kTilePositions < item.prefix_tokens;
+
+    const auto request = [&](int tile) {
+      const int block = step_data<int32_t>(args.step, args.step->tables_offset)[item.table + tile];
+      const std::byte* const keys =
+          args.kv + block * args.block_stride + int64_t{kv_head} * tile_bytes(kDim);
+      const uint32_t barrier = barriers + group * 8;
+      const uint32_t stage = shared + group * tile_bytes(kDim);
+      barrier_arrive_expecting(barrier, 2 * tile_bytes(kDim));
+      bulk_copy(stage + Layout::kKeys, keys, tile_bytes(kDim), barrier);
+      bulk_copy(stage + Layout::kValues, keys + int64_t{args.kv_heads} * tile_bytes(kDim),
+                tile_bytes(kDim), barrier);
+    };
+    const bool leads = threadIdx.x % 128 == 0;
+    const bool tail_is_mine = tail_has_prefix && tail_group == group;
+    if (leads && (has_span || tail_is_mine)) request(has_span ? begin_tile : tail_tile);
+    if (threadIdx.x == 64) {
+      const int pairs = (item.row_spans - item.num_rows * spans.first) * part_heads;
+      barrier_arrive_expecting(barriers + 16,
+                               static_cast<uint32_t>(pairs * (Layout::kSliceBytes + 8)));
+    }
+
+    // A thread's column: of its queries, and of what it merges.
+    const int column = static_cast<int>(threadIdx.x) / kPairs;
+    const int column_row = column / args.row_columns;
+    const int column_head = column % args.row_columns;
+    const bool has_column = column_row < item.num_rows && column_head < part_heads;
+    const int position = has_column ? rows[item.first_row + column_row].position : 0;
+    if (has_column) StagedQuery<kDim>::plan(args, item.first_row + column_row);
+    // A warp's row of the tail; the warpgroup without a span comes first.
+    const int tail_row = (warp + 4 * tail_group) % kClusterWarps;
+    TailRow<kDim> tail;
+    bool has_row = false;
+    StagedExtra<kDim> extra;
+    if (has_tail) {
+      extra.plan(args, item, last == spans.end - 1);
+      if (tail_row < item.num_rows) {
+        const AttentionRowCuda row = rows[item.first_row + tail_row];
+        tail.shared = shared;
+        tail.list = shared + Layout::kLists + tail_row * kMostExtras;
+        tail.stage = tail_group;
+        tail.begin = tail_tile * kTilePositions;
+        tail.position = row.position;
+        tail.boundary = row.boundary;
+        tail.column = tail_row * args.row_columns;
+        has_row = tail.begin <= row.position;
+        const auto* const ancestors =
+            step_data<int32_t>(args.step, args.step->ancestors_offset) + row.ancestors;
+        for (int i = lane; i <= row.position - row.boundary; i += 32) {
+          store_shared_byte(tail.list + i, static_cast<uint32_t>(ancestors[i]));
+        }
+      }
+    }
+
+    if (!waited) wait_for_previous_kernel();
+    if (received == 0) launch_dependents();
+    waited = true;
+    if (has_column) {
+      StagedQuery<kDim>::stage(args, item.first_row + column_row, first_head + column_head, shared);
+    }
+    if (has_tail) extra.stage(args, kv_head, shared);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+
+    if (has_row) {
+      // The tail's tile is the only one of its stage.
+      if (tail_has_prefix) {
+        barrier_wait(barriers + tail_group * 8, (tail_group == group ? loaded : other_loaded) & 1);
+      }
+      tail.weigh_keys(args.scale_log2, args.window, lane);
+    }
+    ColumnSums<kDim> sums;
+    if (has_span) {
+      sums.clear();
+      const int first_column = warp % 4 * 16;
+      const bool has_columns = first_column < item.num_rows * args.row_columns;
+      const uint32_t stage = shared + group * tile_bytes(kDim);
+      for (int tile = begin_tile; tile < end_tile; ++tile) {
+        barrier_wait(barriers + group * 8, (loaded + tile - begin_tile) & 1);
+        float score[8][4];
+        score_tile<kDim>(score, shared + Layout::kQueries, Layout::kColumnPanelBytes,
+                         stage + Layout::kKeys);
+        if (tile + 1 == end_tile) leave_keys();
+        uint32_t weights[4][4] = {};
+        if (has_columns) {
+#pragma unroll
+          for (int j = 0; j < 8; ++j) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) score[j][i] = __fmul_rn(score[j][i], args.scale_log2);
+          }
+          if (args.window > 0) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+              const int row = (first_column + lane / 4 + i / 2 * 8) / args.row_columns;
+              const int first_seen =
+                  rows[item.first_row + min(row, item.num_rows - 1)].position - args.window + 1;
+#pragma unroll
+              for (int j = 0; j < 8; ++j) {
+                const int at = tile * kTilePositions + 8 * j + 2 * (lane & 3) + (i & 1);
+                if (at < first_seen) score[j][i] = kNothing;
+              }
+            }
+          }
+          weigh<kDim, 2>(score, sums, weights);
+        }
+        add_tile<kDim>(sums, weights, stage + Layout::kValues);
+        if (tile + 1 < end_tile) {
+          named_barrier(1 + group, 128);
+          if (leads) request(tile + 1);
+        }
+      }
+      if (has_columns) {
+        sums.close();
+        barrier_wait(barriers + 24, received & 1);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int own = first_column + lane / 4 + 8 * i;
+          if (own / args.row_columns < item.num_rows && own % args.row_columns < part_heads) {
+            send<kDim>(sums, i, shared, span, own, lane);
+          }
+        }
+      }
+    } else {
+      leave_keys();
+    }
+    if (has_row) {
+      tail.add_values(sums, lane);
+      barrier_wait(barriers + 24, received & 1);
+      if (lane / 4 < part_heads) send<kDim>(sums, 0, shared, last, tail.column + lane / 4, lane);
+    }
+    barrier_wait(barriers + 24, received & 1);  // no arrival comes after this block's end
+    barrier_wait(barriers + 16, received++ & 1);
+    if (has_column) {
+      const int pair = static_cast<int>(threadIdx.x) % kPairs;
+      const float2 v = merge_received<kDim>(shared, column, pair, spans.first, num_spans(position));
+      const int dim = kDim == 128 ? rank * 16 + pair % 2 * 8 + pair / 2 * 2 : rank * 8 + pair * 2;
+      uint16_t* const out = args.attended + (item.first_row + column_row) * args.attended_stride +
+                            (first_head + column_head) * kDim + dim;
+      *reinterpret_cast<uint32_t*>(out) = pack_activations(args.attended_format, v.x, v.y);
+    }
+    // Of both stages, for whatever this block does next.
+    const auto tiles_of = [&](int of_group) {
+      const int of_span = spans.first + rank + of_group * kClusterBlocks;
+      if (of_span < spans.end && spans.begin_tile(of_span) < item.shared_tiles) {
+        return spans.end_tile(of_span) - spans.begin_tile(of_span);
+      }
+      return tail_has_prefix && tail_group == of_group ? 1 : 0;
+    };
+    loaded += static_cast<uint32_t>(tiles_of(group));
+    other_loaded += static_cast<uint32_t>(tiles_of(1 - group));
+    __syncthreads();  // nobody looks at what was received, nor at queries
+  }
+  if (!waited) wait_for_previous_kernel();
+}
+
+#else
+
+// Below sm_90 there are no clusters; never launched there.
+template <int kDim>
+__global__ void attention_cluster_kernel(const __grid_constant__ ClusterArgs) {}
+
+#endif
+
+using Kernel = void (*)(ClusterArgs);
+Kernel kernel_for(int dim) {
+  return dim == 64 ? attention_cluster_kernel<64> : attention_cluster_kernel<128>;
+}
+constexpr int cluster_bytes(int dim) {
+  return dim == 64 ? ClusterLayout<64>::kBytes : ClusterLayout<128>::kBytes;
+}
+
+}  // namespace
+
+Status prepare_attention_cluster_cuda() {
+  for (const int dim : {64, 128}) {
+    FORERUN_CUDA_RETURN_IF_ERROR(
+        cudaFuncSetAttribute(kernel_for(dim), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             cluster_bytes(dim)),
+        "loading the attention kernels");
+    FORERUN_RETURN_IF_ERROR(prefer_shared_memory(kernel_for(dim), "loading the attention kernels"));
+  }
+  return {};
+}
+
+Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+  const PagedKvCuda& kv = call.kv;
+  const ClusterArgs args = {
+      .step = call.step,
+      .qkv = call.qkv,
+      .attended = call.attended,
+      .attended_format = call.attended_format,
+      .kv = kv.data,
+      .qkv_stride = call.qkv_stride,
+      .attended_stride = call.attended_stride,
+      .block_stride = kv.block_stride_bytes,
+      .k_offset = call.k_offset,
+      .v_offset = call.v_offset,
+      .kv_heads = kv.num_kv_heads,
+      .group_heads = call.num_heads / kv.num_kv_heads,
+      .parts = query_parts(call.num_heads, kv.num_kv_heads),
+      .row_columns = query_columns(call.num_heads, kv.num_kv_heads),
+      .window = call.window,
+      .scale_log2 = 1.4426950408889634f / std::sqrt(static_cast<float>(kv.head_dim)),
+      .early = call.early,
+  };
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(kResidentClusters * kClusterBlocks);
+  config.blockDim = dim3(kClusterThreads);
+  config.dynamicSmemBytes = static_cast<size_t>(cluster_bytes(kv.head_dim));
+  config.stream = stream;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim.x = kClusterBlocks;
+  attributes[0].val.clusterDim.y = 1;
+  attributes[0].val.clusterDim.z = 1;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel_for(kv.head_dim), args),
+                               "launching attention");
+  return {};
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,147 @@
+// The running softmax of columns (a row's query head each) over tiles of 64 positions, for kernels
+// whose products have columns as the first operand: a lane holds columns g and g + 8 of a warp's 16
+// (g = lane / 4, t = lane % 4), of scores the positions 8j + 2t, + 1, of sums the dimensions 8j +
+// 2t,
+// + 1. The same bits as attention_row_cuda.h, where keys and values are the first operand: weights
+// are added up by position modulo 8, then crosswise. Device code.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/attention_row_cuda.h"
+#include "kernels/attention/attention_wgmma_cuda.h"
+#include "kernels/linear/ptx_cuda.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+template <int kDim>
+struct ColumnSums {
+  float out[kDim / 8][4];  // of column g, g, g + 8, g + 8
+  float most[2];
+  float weight[2][2];  // of the lane's even and odd positions until close(), then [0] of all
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) out[j][i] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      most[i] = kNothing;
+      weight[i][0] = weight[i][1] = 0.0f;
+    }
+  }
+  template <int kHalves = 2>
+  __device__ __forceinline__ void close() {
+#pragma unroll
+    for (int i = 0; i < kHalves; ++i) {
+      float sum = __fadd_rn(weight[i][0], weight[i][1]);
+      sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 1));
+      weight[i][0] = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 2));
+    }
+  }
+};
+
+// What is subtracted from scores: of a column that sees nothing yet, anything finite.
+__device__ __forceinline__ float softmax_base(float most) { return most == kNothing ? 0.0f : most; }
+
+// The next span's closed sums join those of the spans before it.
+template <int kDim>
+__device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<kDim>& next) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float most = fmaxf(sums.most[i], next.most[i]);
+    const float base = softmax_base(most);
+    const float2 factors =
+        make_float2(power_of_two(sums.most[i] - base), power_of_two(next.most[i] - base));
+    sums.most[i] = most;
+    sums.weight[i][0] = merged(sums.weight[i][0], next.weight[i][0], factors);
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j) {
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+        float& out = sums.out[j][2 * i + odd];
+        out = merged(out, next.out[j][2 * i + odd], factors);
+      }
+    }
+  }
+}
+
+// Scores of a tile, those that are not seen kNothing, to weights, packed as the first operand of
+// four products; `sums` shrinks accordingly. `kHalves`: 1 if only column g counts.
+template <int kDim, int kHalves>
+__device__ __forceinline__ void weigh(float (&score)[8][4], ColumnSums<kDim>& sums,
+                                      uint32_t (&weights)[4][4]) {
+#pragma unroll
+  for (int i = 0; i < kHalves; ++i) {
+    float most = kNothing;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) most = fmaxf(most, fmaxf(score[j][2 * i], score[j][2 * i + 1]));
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+    most = fmaxf(most, sums.most[i]);
+    const float base = softmax_base(most);
+    const float shrink = power_of_two(sums.most[i] - base);
+    sums.most[i] = most;
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      float weight = 0.0f;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        float& s = score[j][2 * i + odd];
+        s = power_of_two(s - base);
+        weight = __fadd_rn(weight, s);
+      }
+      sums.weight[i][odd] = __fmaf_rn(sums.weight[i][odd], shrink, weight);
+    }
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j) {
+      sums.out[j][2 * i] *= shrink;
+      sums.out[j][2 * i + 1] *= shrink;
+    }
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      weights[c][i] = pack_bf16x2(score[2 * c][2 * i], score[2 * c][2 * i + 1]);
+      weights[c][2 + i] = pack_bf16x2(score[2 * c + 1][2 * i], score[2 * c + 1][2 * i + 1]);
+    }
+  }
+}
+
+// Scores of a warpgroup's columns: `queries` and `keys` in shared memory, panels of 64 dimensions
+// `panel_bytes` and kPanelBytes apart.
+template <int kDim>
+__device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t queries, int panel_bytes,
+                                           uint32_t keys) {
+  wgmma_fence();
+#pragma unroll
+  for (int s = 0; s < kDim / 16; ++s) {
+    const uint64_t q = wgmma_rows<64>(queries + (s / 4) * panel_bytes + (s % 4) * 32);
+    const uint64_t k = wgmma_rows<64>(keys + (s / 4) * kPanelBytes + (s % 4) * 32);
+    if (s == 0) {
+      wgmma_scores<false>(score, q, k);
+    } else {
+      wgmma_scores<true>(score, q, k);
+    }
+  }
+  wgmma_commit();
+  wgmma_wait(score);
+}
+
+template <int kDim>
+__device__ __forceinline__ void add_tile(ColumnSums<kDim>& sums, const uint32_t (&weights)[4][4],
+                                         uint32_t values) {
+  wgmma_fence();
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    wgmma_add_values(sums.out, weights[c], wgmma_values(values + c * 16 * kPanelRowBytes));
+  }
+  wgmma_commit();
+  wgmma_wait(sums.out);
+}
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,224 @@
+// Attention on a GPU: against plain loops in double over swept shapes, contexts, trees and windows,
+// and its bits in every mode, alone and in company. Skips itself without a GPU.
+#include "kernels/attention/attention_cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "device/cuda/cuda_devices.h"
+#include "kernels/attention/attention_rig_cuda_test.h"
+
+namespace forerun::cuda {
+namespace {
+
+// Averages of values in [-1, 1]: weights and the result are rounded to bf16.
+constexpr double kTolerance = 8e-3;
+
+bool same_bits(const std::vector<bf16>& a, const std::vector<bf16>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(bf16)) == 0;
+}
+
+// Largest difference; infinite where one is not a number.
+double difference(const bf16* found, const std::vector<double>& expected) {
+  double worst = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double d = std::fabs(static_cast<double>(to_float(found[i])) - expected[i]);
+    if (!(d <= 1e30)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, d);
+  }
+  return worst;
+}
+
+TEST(Difference, SeesNanAndSign) {
+  const std::vector<bf16> found = {to_bf16(1.0f), to_bf16(-0.5f)};
+  EXPECT_EQ(difference(found.data(), {1.0, -0.5}), 0);
+  EXPECT_EQ(difference(found.data(), {1.0, 0.5}), 1);
+  const std::vector<bf16> nan = {bf16{0x7fff}};
+  EXPECT_GT(difference(nan.data(), {1.0}), 1e30);
+}
+
+class AttentionCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto devices = list_devices();
+    ASSERT_TRUE(devices.ok()) << devices.status().message();
+    if (devices->empty()) GTEST_SKIP() << "no GPU";
+  }
+
+  // Runs `step` in every mode: all give the same bits, those of a few rows alone too, and the
+  // reference's result.
+  void check(const HeadShape& shape, const TestStep& step, int32_t window,
+             const std::string& what) {
+    SCOPED_TRACE(what + ": heads " + std::to_string(shape.num_heads) + "/" +
+                 std::to_string(shape.num_kv_heads) + ", dimensions " +
+                 std::to_string(shape.head_dim) + ", window " + std::to_string(window));
+    AttentionRig rig(shape, step.num_blocks);
+    rig.fill_cache(step);
+    std::vector<int32_t> ids(step.rows.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    rig.fill_qkv(ids, step.rows);
+    AttentionShapeCuda terms = rig.terms();
+    AttentionMode used = AttentionMode::kSplit;
+    const std::vector<bf16> found = rig.run(step.rows, window, terms, &used);
+    const std::vector<std::byte> cache = rig.download_cache();
+    modes_.push_back(used);
+    const auto width = static_cast<size_t>(shape.num_heads * shape.head_dim);
+    const size_t few = std::max<size_t>(1, step.rows.size() / 5);
+    for (size_t row = 0; row < step.rows.size(); row += few) {
+      EXPECT_LE(
+          difference(found.data() + row * width, rig.reference(cache, step.rows[row], row, window)),
+          kTolerance)
+          << "row " << row;
+    }
+    // Other ways to deal the same work out; the cache as it was.
+    const auto again = [&](const AttentionShapeCuda& other, const char* name) {
+      rig.fill_cache(step);
+      rig.fill_qkv(ids, step.rows);
+      AttentionMode mode = AttentionMode::kSplit;
+      EXPECT_TRUE(same_bits(rig.run(step.rows, window, other, &mode), found)) << name;
+      EXPECT_TRUE(rig.download_cache() == cache) << name << ": the cache";
+      modes_.push_back(mode);
+    };
+    AttentionShapeCuda split = terms;
+    split.may_fuse = false;
+    again(split, "split");
+    AttentionShapeCuda fused = terms;
+    fused.may_cluster = false;
+    again(fused, "fused, no clusters");
+    AttentionShapeCuda whole = split;
+    whole.most_partials = 0;
+    again(whole, "whole, by wgmma where there is no tree");
+    whole.may_tile = false;
+    again(whole, "whole");
+    // Rows alone: the others' keys lie in the cache.
+    for (size_t row = 0; row < step.rows.size(); row += few) {
+      const std::vector<AttentionRow> one = {step.rows[row]};
+      rig.fill_qkv({ids[row]}, one);
+      const std::vector<bf16> alone = rig.run(one, window, terms);
+      EXPECT_EQ(std::memcmp(alone.data(), found.data() + row * width, width * sizeof(bf16)), 0)
+          << "row " << row << " alone";
+    }
+  }
+  bool has_run(AttentionMode mode) const {
+    return std::find(modes_.begin(), modes_.end(), mode) != modes_.end();
+  }
+
+  std::vector<AttentionMode> modes_;
+};
+
+TEST_F(AttentionCuda, HeadsOfManyShapes) {
+  for (const int32_t dim : {32, 64, 80, 96, 128, 256}) {
+    for (const auto& [heads, kv_heads] : std::vector<std::pair<int32_t, int32_t>>{
+             {2, 2}, {4, 2}, {6, 2}, {8, 2}, {10, 2}, {6, 1}, {7, 1}, {8, 1}, {9, 1}, {16, 1}}) {
+      TestStep step;
+      step.add_tree(150, 2, 9, 2);
+      check({heads, kv_heads, dim}, step, 0, "tree");
+    }
+  }
+  TestStep chain;
+  chain.add_chain(333, 50);
+  check({8, 2, 64}, chain, 0, "chain");
+  for (const AttentionMode mode :
+       {AttentionMode::kWhole, AttentionMode::kTiles, AttentionMode::kSplit, AttentionMode::kFused,
+        AttentionMode::kCluster}) {
+    EXPECT_TRUE(has_run(mode));
+  }
+}
+
+TEST_F(AttentionCuda, ContextsAroundTheEdgesOfTilesAndSpans) {
+  for (const int32_t prefix : {0,   1,   15,   16,   17,   48,   63,   64,   65,   127,
+                               128, 500, 1000, 1020, 1500, 1915, 2500, 3700, 4090, 4096}) {
+    TestStep step;
+    step.add_tree(prefix, 1, 8, 2);
+    check({8, 2, 64}, step, 0, "tree at " + std::to_string(prefix));
+    TestStep chain;
+    chain.add_chain(prefix, 12);
+    check({8, 2, 64}, chain, 0, "chain at " + std::to_string(prefix));
+  }
+}
+
+TEST_F(AttentionCuda, LongContexts) {
+  for (const int32_t prefix : {16380, 33000}) {
+    TestStep step;
+    step.add_tree(prefix, 3, 8, 2);
+    check({4, 1, 128}, step, 0, "tree at " + std::to_string(prefix));
+  }
+}
+
+TEST_F(AttentionCuda, Windows) {
+  for (const int32_t window : {1, 5, 64, 100, 600}) {
+    for (const int32_t prefix : {0, 70, 1000, 4200}) {
+      TestStep step;
+      step.add_tree(prefix, 2, 9, 2);
+      check({4, 1, 64}, step, window, "tree at " + std::to_string(prefix));
+      TestStep chain;
+      chain.add_chain(prefix, 90);
+      check({8, 2, 64}, chain, window, "chain at " + std::to_string(prefix));
+    }
+  }
+}
+
+TEST_F(AttentionCuda, DeepAndWideTrees) {
+  TestStep deep;
+  deep.add_tree(100, 40, 100, 1);  // more of a chain than a tile holds
+  check({8, 2, 128}, deep, 0, "deep");
+  TestStep wide;
+  wide.add_tree(60, 10, 120, 4);
+  check({8, 1, 128}, wide, 0, "wide");
+  TestStep heads;
+  heads.add_tree(60, 10, 20, 4);
+  check({2, 2, 64}, heads, 0, "a head each");
+}
+
+TEST_F(AttentionCuda, ManySequencesAndLongPrefills) {
+  TestStep batch;
+  for (int32_t i = 0; i < 24; ++i) {
+    if (i % 3 == 0) {
+      batch.add_chain(i * 37, 1);
+    } else {
+      batch.add_tree(i * 29, i % 2, 4, 2);
+    }
+  }
+  check({16, 8, 64}, batch, 0, "batch");
+  TestStep prefill;
+  prefill.add_chain(0, 200);
+  prefill.add_chain(333, 56);
+  check({8, 2, 128}, prefill, 0, "prefill");
+}
+
+TEST_F(AttentionCuda, BlocksThatWaitInVainSaySo) {
+  TestStep step;
+  step.add_chain(200, 4);
+  AttentionRig rig({8, 2, 64}, step.num_blocks);
+  rig.fill_cache(step);
+  rig.fill_qkv({0, 1, 2, 3}, step.rows);
+  AttentionShapeCuda terms = rig.terms();
+  terms.may_cluster = false;
+  AttentionPlanCuda plan;
+  plan.build(step.rows, terms);
+  ASSERT_EQ(plan.mode, AttentionMode::kFused);
+  plan.items.pop_back();
+  rig.run_plan(plan, 0);
+  EXPECT_EQ(rig.take_failed(), 1u);
+  (void)rig.run(step.rows, 0, rig.terms());
+}
+
+TEST_F(AttentionCuda, RefusesWhatItHasNoKernelFor) {
+  AttentionCallCuda call;
+  call.kv.num_kv_heads = 2;
+  call.kv.head_dim = 64;
+  call.num_heads = 5;
+  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
+  call.num_heads = 4;
+  call.kv.head_dim = 80;
+  call.mode = AttentionMode::kFused;
+  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace forerun::cuda
