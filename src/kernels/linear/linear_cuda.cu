@@ -124,10 +124,9 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   const int block_bytes = block_units * kUnitInputs * 2;
   const uint16_t* const block_inputs = args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
-  if (warp == 0) {
-    for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
-      inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, lane);
-    }
+  for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
+    inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, warp, kWarps,
+                   lane);
   }
   scales.find(args, first_row, rows, kWarps, warp, lane);
 
@@ -178,7 +177,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
         }
         if (to_recycle >= 0) {
           barrier_wait(inputs.empty + to_recycle * 8, recycle_parity);
-          inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, lane);
+          inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, 0, 1, lane);
         }
         to_recycle = input_buffer;
         recycle_parity = input_parity;

@@ -42,15 +42,24 @@ struct RowScales {
       const int from = input_row(args, min(first_row + row + r, args.rows - 1));
       squares[r] = args.input_squares + static_cast<int64_t>(from) * 2 * pairs;
     }
-#pragma unroll 4
-    for (int i = lane; i < pairs; i += 32) {
-      float2 v[kCount];
+    constexpr int kAtOnce = 8 / kCount;  // loads of a row on their way together
+    for (int begin = lane; begin < pairs; begin += 32 * kAtOnce) {
+      float2 v[kAtOnce][kCount];
 #pragma unroll
-      for (int r = 0; r < kCount; ++r) v[r] = load_pair_through_l2(squares[r] + 2 * i);
+      for (int i = 0; i < kAtOnce; ++i) {
 #pragma unroll
-      for (int r = 0; r < kCount; ++r) {
-        sum[r] += v[r].x;
-        sum[r] += v[r].y;
+        for (int r = 0; r < kCount; ++r) {
+          const int pair = begin + 32 * i;
+          v[i][r] = pair < pairs ? load_pair_through_l2(squares[r] + 2 * pair) : float2{};
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+#pragma unroll
+        for (int r = 0; r < kCount; ++r) {
+          sum[r] += v[i][r].x;
+          sum[r] += v[i][r].y;
+        }
       }
     }
 #pragma unroll

@@ -97,20 +97,23 @@ struct InputRing {
   int left;                      // segments to request, all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row that come next
 
-  // Called by all lanes of warp 0. `block_inputs`: the block's inputs of row 0; `block_bytes`: of a
-  // row.
+  // Called by all lanes of warp 0, or at the start by those of all warps, which have a share each:
+  // copies that are asked for by one warp wait for one another. `block_inputs`: the block's inputs
+  // of row 0; `block_bytes`: of a row.
   __device__ __forceinline__ void request(const LinearKernelArgs& args,
                                           const uint16_t* block_inputs, int block_bytes,
-                                          int row_blocks, int first_row, int rows, int lane) {
+                                          int row_blocks, int first_row, int rows, int share,
+                                          int shares, int lane) {
     const uint32_t barrier = full + next * 8;
     // The last segment of a block with fewer inputs than its peer may be empty.
     const int bytes = max(0, min(args.segment_bytes, block_bytes - next_begin));
-    if (lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
+    if (share == 0 && lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
     __syncwarp();
-    if (lane < rows && bytes > 0) {
+    const int row = lane * shares + share;
+    if (row < rows && bytes > 0) {
       bulk_copy(
-          data + (next * 8 * row_blocks + lane) * args.input_stride_bytes,
-          block_inputs + input_row(args, first_row + lane) * args.input_stride + next_begin / 2,
+          data + (next * 8 * row_blocks + row) * args.input_stride_bytes,
+          block_inputs + input_row(args, first_row + row) * args.input_stride + next_begin / 2,
           bytes, barrier);
     }
     --left;
