@@ -23,17 +23,27 @@ int units_of_busiest_warp(const LinearPlan& plan) {
 
 // A rough time in cycles of one launch at 8 rows, with every weight already on its way: only the
 // order of the splits matters. Arithmetic of the busiest warp; the block's share of the activations
-// out of L2; an exchange of partial sums a pass, longer if warps share a tile.
+// out of L2, longer if they do not come at once; an exchange of partial sums a pass, longer if
+// warps share a tile. Fitted to all splits of the layers of 70B, 8B, 3B and 1B (linear_cuda_bench
+// --splits), whose best ones it finds.
 double estimated_cycles(const LinearPlan& plan) {
-  constexpr double kL2BytesPerCycle = 23;
-  constexpr double kPassCycles = 400;
+  constexpr double kL2BytesPerCycle = 90;
+  constexpr int kMostInputBytesAtOnce = 80 << 10;
+  constexpr double kSegmentsCycles = 1500;
+  constexpr double kPassCycles = 1100;
   constexpr double kSharedTileCycles = 150;
+  constexpr double kEightWarpsCycles = 500;
   const double unit_cycles = plan.format == LinearFormat::kBf16 ? 120 : 480;
   const int passes = ceil_div(ceil_div(plan.tiles, plan.clusters), kLinearWarps / plan.input_warps);
-  const int units = ceil_div(plan.units, plan.cluster_size);
+  const int input_bytes =
+      ceil_div(plan.units, plan.cluster_size) * unit_inputs(plan.format) * 8 * 2;
+  double pass_cycles = kPassCycles;
+  if (plan.input_warps > 1) pass_cycles += kSharedTileCycles;
+  if (plan.input_warps == 8) pass_cycles += kEightWarpsCycles;
   double cycles = unit_cycles * units_of_busiest_warp(plan);
-  cycles += units * unit_inputs(plan.format) * 16 / kL2BytesPerCycle;
-  cycles += passes * (kPassCycles + (plan.input_warps > 1 ? kSharedTileCycles : 0));
+  cycles += input_bytes / kL2BytesPerCycle;
+  if (input_bytes > kMostInputBytesAtOnce) cycles += kSegmentsCycles;
+  cycles += passes * pass_cycles;
   return cycles;
 }
 
