@@ -44,13 +44,15 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
 }
 
 TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
-  for (const Shape& shape : kShapes) {
-    const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, shape.in, shape.out);
-    ASSERT_TRUE(plan.ok());
-    const Result<LinearLaunch> launch = plan_launch(*plan, 8, kH200SharedLimit);
-    ASSERT_TRUE(launch.ok());
-    EXPECT_LE(2 * (launch->shared_bytes + 1024), kH200SharedLimit + 1024)
-        << shape.in << " x " << shape.out;
+  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+    for (const Shape& shape : kShapes) {
+      const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
+      ASSERT_TRUE(plan.ok());
+      const Result<LinearLaunch> launch = plan_launch(*plan, 8, kH200SharedLimit);
+      ASSERT_TRUE(launch.ok());
+      EXPECT_LE(2 * (launch->shared_bytes + 1024), kH200SharedLimit + 1024)
+          << shape.in << " x " << shape.out;
+    }
   }
 }
 

@@ -24,8 +24,9 @@ namespace {
 
 static_assert(kTilePositions == kKvBlockTokens);
 
-// Of two parts on one GPU: blocks of half an SM, which leave the other part's the other half.
-constexpr int32_t kSharedPassRows = 16;
+// Of two parts on one GPU: as many rows as blocks of half an SM take (plan_launch), which leave the
+// other part's the other half.
+constexpr int32_t kSharedPassRows = 8;
 
 // Blocks of one launch wait for one another, and kernels of one GPU for those of others, so no two
 // decoders may have passes under way on a GPU. Other processes on it are out of reach (one process

@@ -50,7 +50,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
                           .multiprocessors = multiprocessors,
                           .most_partials = static_cast<int32_t>(kPartialBytesCuda / partial_bytes),
                           .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm),
-                          .may_tile = config_.head_dim <= 128},
+                          // Those kernels want an SM each to themselves.
+                          .may_tile = config_.head_dim <= 128 && !shares_gpu_},
             .head_dim = config_.head_dim};
 
   const auto rows_of = [](int64_t width) {
