@@ -4,6 +4,9 @@ number of GPUs and rows, from what measure_cuda.py recorded, and prints the figu
 
     bench/measure_cuda.py forwards
     bench/plot_cuda.py bench/results/cuda-DATE.json docs/forward-over-floor.svg
+
+Of several results, as of machines with different numbers of GPUs, the first one's figures are shown, and
+of the others those that it does not have.
 """
 
 from __future__ import annotations
@@ -28,6 +31,15 @@ def groups_of(rows: list[dict]) -> dict[tuple[str, int], list[dict]]:
     for group in groups.values():
         group.sort(key=lambda row: row["rows"])
     return groups
+
+
+def joined(results: list[list[dict]]) -> list[dict]:
+    """The first result's rows, then of each other one the models and GPUs that are not there yet."""
+    rows: list[dict] = []
+    for result in results:
+        known = set(groups_of(rows))
+        rows += [row for row in result if (row["model"], row["gpus"]) not in known]
+    return rows
 
 
 def table(rows: list[dict]) -> str:
@@ -87,13 +99,14 @@ def drawing(rows: list[dict], machine: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results")
+    parser.add_argument("results", nargs="+")
     parser.add_argument("svg")
     args = parser.parse_args()
-    section = json.loads(Path(args.results).read_text())["forwards"]
-    gpu = section["machine"].get("gpus", ["GPU"])[0].split(",")[0]
-    print(table(section["rows"]))
-    Path(args.svg).write_text(drawing(section["rows"], f"{gpu}, {section['date'][:10]}"))
+    sections = [json.loads(Path(path).read_text())["forwards"] for path in args.results]
+    rows = joined([section["rows"] for section in sections])
+    gpu = sections[0]["machine"].get("gpus", ["GPU"])[0].split(",")[0]
+    print(table(rows))
+    Path(args.svg).write_text(drawing(rows, f"{gpu}, {sections[0]['date'][:10]}"))
 
 
 if __name__ == "__main__":

@@ -137,6 +137,13 @@ class MeasuringTest(unittest.TestCase):
         self.assertIn("| 70B int4 | 4 | 1.00 | 1.50 (1.5x) | 12.00 (12.0x) |", plot_cuda.table(rows))
         self.assertEqual(tips[0], "8B int4, 1 GPU, 1 rows: 1.500 ms, floor 1.000 ms, 1.50 times")
 
+    def test_the_plot_takes_what_other_machines_measured_where_the_first_did_not(self) -> None:
+        def forward(model: str, gpus: int, ms: float) -> dict:
+            return {"model": model, "gpus": gpus, "rows": 8, "ms": ms, "floor_ms": 1.0}
+        rows = plot_cuda.joined([[forward("8B int4", 1, 1.5)],
+                                 [forward("8B int4", 1, 2.5), forward("8B int4", 2, 3.5)]])
+        self.assertEqual([row["ms"] for row in rows], [1.5, 3.5])
+
 
 if __name__ == "__main__":
     unittest.main()
