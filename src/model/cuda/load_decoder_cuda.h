@@ -26,8 +26,8 @@ struct DecoderCudaOptions {
   std::function<void(double)> progress;
 };
 
-// A decoder with 16-bit activations: AWQ int4 layers of group 128 as they are, every other format as
-// bf16. Weights and cache are the GPU's; logits() is host memory. `checkpoint` is not needed
+// A decoder with 16-bit activations: AWQ int4 layers of group 128 as they are, every other format
+// as bf16. Weights and cache are the GPU's; logits() is host memory. `checkpoint` is not needed
 // afterwards. Use from one thread at a time. Fails with the figures where the memory does not
 // suffice (kResourceExhausted), and on layers that the kernels do not take (kUnsupported).
 Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
