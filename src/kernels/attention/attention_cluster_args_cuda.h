@@ -38,10 +38,35 @@ struct ClusterLayout {
   static constexpr int kExtraValues = kValues + 2 * tile_bytes(kDim);
   static constexpr int kQueries = kExtraValues + kExtraBytes;
   static constexpr int kLists = kQueries + kPanels * kColumnPanelBytes;  // bytes [row][64]
-  static constexpr int kBarriers = kLists + kGroupRows * kMostExtras;  // two tiles, results, leave
+  static constexpr int kRows = kLists + kGroupRows * kMostExtras;        // position, boundary [row]
+  static constexpr int kFacts = kRows + kGroupRows * 8;                  // ClusterFact
+  static constexpr int kTails = kFacts + 64;                             // [row][word][lane]
+  static constexpr int kTailWords = 10;
+  // Before tails there are angles in their place: of rows, then of extras.
+  static constexpr int kAngles = kTails;
+  static constexpr int kAnglesBytes = (kGroupRows + kClusterExtras) * kDim * 4;
+  static constexpr int kTailsBytes = kGroupRows * kTailWords * 128;
+  // Of two tiles, of results, and of leaving the keys.
+  static constexpr int kBarriers =
+      kTails + (kAnglesBytes > kTailsBytes ? kAnglesBytes : kTailsBytes);
   // wgmma reads 64 columns, whatever is there.
   static constexpr int kEnd = kQueries + (kPanels - 1) * kColumnPanelBytes + 64 * kPanelRowBytes;
   static constexpr int kBytes = kEnd > kBarriers + 32 ? kEnd : kBarriers + 32;
+};
+
+// What a block knows of its item once it has met the previous kernel's end: from there on a load
+// from global memory, or of a register that was spilled there, is a trip to the L2.
+enum ClusterFact : int {
+  kFirstRow,
+  kNumRows,
+  kFirstHead,
+  kPartHeads,
+  kFirstSpan,
+  kTailSpan,
+  kTailBegin,  // its first position
+  kTailGroup,
+  kTailHasPrefix,
+  kNumFacts
 };
 
 struct ClusterArgs {

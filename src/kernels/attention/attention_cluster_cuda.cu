@@ -7,7 +7,7 @@
 // the dimensions of every column), outputs.
 //  - a warpgroup takes a span at a time, wgmma with columns (a row's query head each) as the 64-row
 //    operand: keys and values are read from shared memory once, whatever the rows;
-//  - the tile in which rows differ is a warp's a row (attention_cluster_tail_cuda.h);
+//  - the tile in which rows differ is taken by a warp for a row (attention_cluster_tail_cuda.h);
 //  - results are received where the keys were: a warp says that it needs them no more, and sends
 //    once all have said so.
 #include <cuda_bf16.h>
@@ -80,6 +80,12 @@ __global__ void __maxnreg__(144)
     const bool has_span = span < spans.end && spans.begin_tile(span) < item.shared_tiles;
     const int begin_tile = spans.begin_tile(span);
     const int end_tile = has_span ? spans.end_tile(span) : begin_tile;
+    // Tiles of the other warpgroup's span.
+    const int other = spans.first + rank + (1 - group) * kClusterBlocks;
+    const uint32_t other_tiles =
+        other < spans.end && spans.begin_tile(other) < item.shared_tiles
+            ? static_cast<uint32_t>(spans.end_tile(other) - spans.begin_tile(other))
+            : 0u;
     const int last =
         spans.first + rank + (spans.first + rank + kClusterBlocks < spans.end ? kClusterBlocks : 0);
     const int tail_group = last == span ? group : 1 - group;
@@ -107,65 +113,104 @@ __global__ void __maxnreg__(144)
                                static_cast<uint32_t>(pairs * (Layout::kSliceBytes + 8)));
     }
 
+    // Rows of the tail: every tail_warps-th is a warp's, of those that have no span.
+    const int tail_warps = tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
+    const int tail_index = (warp + 4 * tail_group) % kClusterWarps;
+    const int first_tail = has_tail && tail_index < tail_warps ? tail_index : kGroupRows;
+    for (int row = first_tail; row < item.num_rows; row += tail_warps) {
+      const AttentionRowCuda from = rows[item.first_row + row];
+      const auto* const ancestors =
+          step_data<int32_t>(args.step, args.step->ancestors_offset) + from.ancestors;
+      for (int i = lane; i <= from.position - from.boundary; i += 32) {
+        store_shared_byte(shared + Layout::kLists + row * kMostExtras + i,
+                          static_cast<uint32_t>(ancestors[i]));
+      }
+    }
+    if (static_cast<int>(threadIdx.x) < item.num_rows) {
+      const AttentionRowCuda from = rows[item.first_row + threadIdx.x];
+      const uint32_t to = shared + Layout::kRows + threadIdx.x * 8;
+      store_shared_4(to, static_cast<uint32_t>(from.position));
+      store_shared_4(to + 4, static_cast<uint32_t>(from.boundary));
+    }
+    if (threadIdx.x == 96) {
+      const int facts[kNumFacts] = {item.first_row,
+                                    item.num_rows,
+                                    first_head,
+                                    part_heads,
+                                    spans.first,
+                                    last,
+                                    tail_tile * kTilePositions,
+                                    tail_group,
+                                    tail_has_prefix ? 1 : 0};
+#pragma unroll
+      for (int i = 0; i < kNumFacts; ++i) {
+        store_shared_4(shared + Layout::kFacts + i * 4, static_cast<uint32_t>(facts[i]));
+      }
+    }
     // A thread's column: of its queries, and of what it merges.
     const int column = static_cast<int>(threadIdx.x) / kPairs;
     const int column_row = column / args.row_columns;
     const int column_head = column % args.row_columns;
     const bool has_column = column_row < item.num_rows && column_head < part_heads;
-    const int position = has_column ? rows[item.first_row + column_row].position : 0;
-    if (has_column) StagedQuery<kDim>::plan(args, item.first_row + column_row);
-    // A warp's row of the tail; the warpgroup without a span comes first.
-    const int tail_row = (warp + 4 * tail_group) % kClusterWarps;
-    TailRow<kDim> tail;
-    bool has_row = false;
-    StagedExtra<kDim> extra;
-    if (has_tail) {
-      extra.plan(args, item, last == spans.end - 1);
-      if (tail_row < item.num_rows) {
-        const AttentionRowCuda row = rows[item.first_row + tail_row];
-        tail.shared = shared;
-        tail.list = shared + Layout::kLists + tail_row * kMostExtras;
-        tail.stage = tail_group;
-        tail.begin = tail_tile * kTilePositions;
-        tail.position = row.position;
-        tail.boundary = row.boundary;
-        tail.column = tail_row * args.row_columns;
-        has_row = tail.begin <= row.position;
-        const auto* const ancestors =
-            step_data<int32_t>(args.step, args.step->ancestors_offset) + row.ancestors;
-        for (int i = lane; i <= row.position - row.boundary; i += 32) {
-          store_shared_byte(tail.list + i, static_cast<uint32_t>(ancestors[i]));
-        }
-      }
+    StagedQuery<kDim> query;
+    if (has_column) {
+      query.plan(args, item.first_row + column_row, first_head + column_head, column_row, shared);
     }
+    StagedExtra<kDim> extra;
+    if (has_tail) extra.plan(args, item, last == spans.end - 1, shared);
 
     if (!waited) wait_for_previous_kernel();
     if (received == 0) launch_dependents();
     waited = true;
-    if (has_column) {
-      StagedQuery<kDim>::stage(args, item.first_row + column_row, first_head + column_head, shared);
-    }
-    if (has_tail) extra.stage(args, kv_head, shared);
+    query.copy(shared);
+    extra.copy(args, kv_head, shared);
+    copies_commit();
+    copies_wait();
+    query.rotate_own(shared);
+    extra.rotate_own(args, kv_head, shared);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
 
-    if (has_row) {
+    // Addresses are made anew here: kept since before the loop they would be spilled.
+    const uint32_t here = opaque(shared);
+    const auto fact = [&](ClusterFact index) {
+      return static_cast<int>(load_shared_4(here + Layout::kFacts + index * 4));
+    };
+    const auto position_of = [&](int row) {
+      return static_cast<int>(load_shared_4(here + Layout::kRows + row * 8));
+    };
+    const auto tail_of = [&](int row) {
+      TailRow<kDim> tail;
+      tail.shared = here;
+      tail.list = here + Layout::kLists + row * kMostExtras;
+      tail.stage = fact(kTailGroup);
+      tail.begin = fact(kTailBegin);
+      tail.position = position_of(row);
+      tail.boundary = static_cast<int>(load_shared_4(here + Layout::kRows + row * 8 + 4));
+      tail.column = row * args.row_columns;
+      return tail;
+    };
+#pragma unroll 1
+    for (int row = first_tail; row < fact(kNumRows); row += tail_warps) {
+      TailRow<kDim> tail = tail_of(row);
+      if (tail.begin > tail.position) continue;
       // The tail's tile is the only one of its stage.
-      if (tail_has_prefix) {
-        barrier_wait(barriers + tail_group * 8, (tail_group == group ? loaded : other_loaded) & 1);
+      if (fact(kTailHasPrefix) != 0) {
+        barrier_wait(barriers + tail.stage * 8, (tail.stage == group ? loaded : other_loaded) & 1);
       }
       tail.weigh_keys(args.scale_log2, args.window, lane);
+      tail.put_aside(row, lane);
     }
     ColumnSums<kDim> sums;
     if (has_span) {
       sums.clear();
       const int first_column = warp % 4 * 16;
-      const bool has_columns = first_column < item.num_rows * args.row_columns;
-      const uint32_t stage = shared + group * tile_bytes(kDim);
+      const bool has_columns = first_column < fact(kNumRows) * args.row_columns;
+      const uint32_t stage = here + group * tile_bytes(kDim);
       for (int tile = begin_tile; tile < end_tile; ++tile) {
-        barrier_wait(barriers + group * 8, (loaded + tile - begin_tile) & 1);
+        barrier_wait(barriers + group * 8, loaded++ & 1);
         float score[8][4];
-        score_tile<kDim>(score, shared + Layout::kQueries, Layout::kColumnPanelBytes,
+        score_tile<kDim>(score, here + Layout::kQueries, Layout::kColumnPanelBytes,
                          stage + Layout::kKeys);
         if (tile + 1 == end_tile) leave_keys();
         uint32_t weights[4][4] = {};
@@ -179,8 +224,7 @@ __global__ void __maxnreg__(144)
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
               const int row = (first_column + lane / 4 + i / 2 * 8) / args.row_columns;
-              const int first_seen =
-                  rows[item.first_row + min(row, item.num_rows - 1)].position - args.window + 1;
+              const int first_seen = position_of(min(row, fact(kNumRows) - 1)) - args.window + 1;
 #pragma unroll
               for (int j = 0; j < 8; ++j) {
                 const int at = tile * kTilePositions + 8 * j + 2 * (lane & 3) + (i & 1);
@@ -199,42 +243,48 @@ __global__ void __maxnreg__(144)
       if (has_columns) {
         sums.close();
         barrier_wait(barriers + 24, received & 1);
+        const int span_idx = fact(kFirstSpan) + rank + group * kClusterBlocks;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const int own = first_column + lane / 4 + 8 * i;
-          if (own / args.row_columns < item.num_rows && own % args.row_columns < part_heads) {
-            send<kDim>(sums, i, shared, span, own, lane);
+          if (own / args.row_columns < fact(kNumRows) &&
+              own % args.row_columns < fact(kPartHeads)) {
+            send<kDim>(sums, i, here, span_idx, own, lane);
           }
         }
       }
     } else {
       leave_keys();
     }
-    if (has_row) {
+#pragma unroll 1
+    for (int row = first_tail; row < fact(kNumRows); row += tail_warps) {
+      TailRow<kDim> tail = tail_of(row);
+      if (tail.begin > tail.position) continue;
+      tail.take_up(row, lane);
       tail.add_values(sums, lane);
       barrier_wait(barriers + 24, received & 1);
-      if (lane / 4 < part_heads) send<kDim>(sums, 0, shared, last, tail.column + lane / 4, lane);
+      if (lane / 4 < fact(kPartHeads)) {
+        send<kDim>(sums, 0, here, fact(kTailSpan), tail.column + lane / 4, lane);
+      }
     }
     barrier_wait(barriers + 24, received & 1);  // no arrival comes after this block's end
     barrier_wait(barriers + 16, received++ & 1);
     if (has_column) {
+      const int own = static_cast<int>(threadIdx.x) / kPairs;
       const int pair = static_cast<int>(threadIdx.x) % kPairs;
-      const float2 v = merge_received<kDim>(shared, column, pair, spans.first, num_spans(position));
+      const int row = own / args.row_columns;
+      const float2 v =
+          merge_received<kDim>(here, own, pair, fact(kFirstSpan), num_spans(position_of(row)));
       const int dim = kDim == 128 ? rank * 16 + pair % 2 * 8 + pair / 2 * 2 : rank * 8 + pair * 2;
-      uint16_t* const out = args.attended + (item.first_row + column_row) * args.attended_stride +
-                            (first_head + column_head) * kDim + dim;
+      uint16_t* const out = args.attended + (fact(kFirstRow) + row) * args.attended_stride +
+                            (fact(kFirstHead) + own % args.row_columns) * kDim + dim;
       *reinterpret_cast<uint32_t*>(out) = pack_activations(args.attended_format, v.x, v.y);
     }
-    // Of both stages, for whatever this block does next.
-    const auto tiles_of = [&](int of_group) {
-      const int of_span = spans.first + rank + of_group * kClusterBlocks;
-      if (of_span < spans.end && spans.begin_tile(of_span) < item.shared_tiles) {
-        return spans.end_tile(of_span) - spans.begin_tile(of_span);
-      }
-      return tail_has_prefix && tail_group == of_group ? 1 : 0;
-    };
-    loaded += static_cast<uint32_t>(tiles_of(group));
-    other_loaded += static_cast<uint32_t>(tiles_of(1 - group));
+    // Tiles of both stages, for whatever this block does next; those of a span are counted.
+    const auto tail_tiles = static_cast<uint32_t>(fact(kTailHasPrefix));
+    const bool is_own = fact(kTailGroup) == group;
+    loaded += is_own ? tail_tiles : 0u;
+    other_loaded += other_tiles + (is_own ? 0u : tail_tiles);
     __syncthreads();  // nobody looks at what was received, nor at queries
   }
   if (!waited) wait_for_previous_kernel();

@@ -78,8 +78,7 @@ __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, in
     const float2 next =
         load_shared_pair(shared + Layout::kReceived + place * Layout::kSliceBytes + pair * 8);
     const float2 sums = load_shared_pair(shared + Layout::kReceivedSums + place * 8);
-    const float top = softmax_base(fmaxf(most, sums.x));
-    const float2 factors = make_float2(power_of_two(most - top), power_of_two(sums.x - top));
+    const float2 factors = merge_factors(most, sums.x);
     most = fmaxf(most, sums.x);
     weight = merged(weight, sums.y, factors);
     out.x = merged(out.x, next.x, factors);

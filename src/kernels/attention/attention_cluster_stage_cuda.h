@@ -17,40 +17,73 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A thread's two pieces of a query, half a head apart.
+// A thread's angles wait in shared memory for the previous kernel's end: where a row's lie.
+template <int kDim>
+__device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int piece) {
+  return shared + ClusterLayout<kDim>::kAngles + slot * (kDim * 4) + piece * 32;
+}
+
+// Two pieces of a key or query in shared memory, half a head apart, which the thread has copied.
+__device__ __forceinline__ void rotate_staged(uint32_t low_at, uint32_t high_at, uint32_t angles,
+                                              int dim, uint4& low, uint4& high) {
+  PieceAngles of_row;
+  of_row.take_up(angles, dim);
+  low = load_shared_16(low_at);
+  high = load_shared_16(high_at);
+  of_row.rotate_pieces(low, high);
+  store_shared_16(low_at, low);
+  store_shared_16(high_at, high);
+}
+
+// A thread's two pieces of a query. Copies without registers on the way: few are free.
 template <int kDim>
 struct StagedQuery {
   static constexpr int kPairs = kDim / 16;  // threads a column
-  __device__ __forceinline__ static void plan(const ClusterArgs& args, int row) {
-    prefetch_angles(args.step, row, static_cast<int>(threadIdx.x) % kPairs, kDim);
-  }
-  // Of column thread / kPairs, head `head` of row `row` of the step.
-  __device__ __forceinline__ static void stage(const ClusterArgs& args, int row, int head,
-                                               uint32_t shared) {
-    const int column = static_cast<int>(threadIdx.x) / kPairs;
+  bool valid = false;
+  const uint4* from = nullptr;
+  uint32_t angles = 0;
+
+  // Of column thread / kPairs, head `head` of row `row` of the step, number `slot` of the item.
+  __device__ __forceinline__ void plan(const ClusterArgs& args, int row, int head, int slot,
+                                       uint32_t shared) {
     const int piece = static_cast<int>(threadIdx.x) % kPairs;
-    const auto* const from =
-        reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride + head * kDim) + piece;
-    const uint32_t to = shared + ClusterLayout<kDim>::kQueries + column * kPanelRowBytes;
-    uint4 low = *from;
-    uint4 high = *(from + kPairs);
-    rotate_pieces(args.step, row, piece, kDim, low, high);
-    store_shared_16(to + kv_piece(piece, column, kClusterColumns), low);
-    store_shared_16(to + kv_piece(piece + kPairs, column, kClusterColumns), high);
+    valid = true;
+    from = reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride + head * kDim) + piece;
+    angles = angles_at<kDim>(shared, slot, piece);
+    PieceAngles of_row;
+    of_row.load(args.step, row, piece, kDim);
+    of_row.put_aside(angles, kDim);
+  }
+  __device__ __forceinline__ uint32_t at(uint32_t shared, int piece) const {
+    const int column = static_cast<int>(threadIdx.x) / kPairs;
+    return shared + ClusterLayout<kDim>::kQueries + column * kPanelRowBytes +
+           kv_piece(static_cast<int>(threadIdx.x) % kPairs + piece, column, kClusterColumns);
+  }
+  __device__ __forceinline__ void copy(uint32_t shared) const {
+    if (!valid) return;
+    copy_16_async(at(shared, 0), from, true);
+    copy_16_async(at(shared, kPairs), from + kPairs, true);
+  }
+  __device__ __forceinline__ void rotate_own(uint32_t shared) const {
+    if (!valid) return;
+    uint4 low, high;
+    rotate_staged(at(shared, 0), at(shared, kPairs), angles, kDim, low, high);
   }
 };
 
 // A thread's two pieces of an extra key, and of its value.
 template <int kDim>
 struct StagedExtra {
+  using Layout = ClusterLayout<kDim>;
   static constexpr int kPairs = kDim / 16;
   int slot = 0;       // in the cache, or ~row of this step
   int own_slot = -1;  // where the row's key and value are to be appended
   bool valid = false;
+  uint32_t angles = 0;
 
   // `appends`: the rows of the item go to the cache too.
   __device__ __forceinline__ void plan(const ClusterArgs& args, const AttentionItemCuda& item,
-                                       bool appends) {
+                                       bool appends, uint32_t shared) {
     const int extra = static_cast<int>(threadIdx.x) / kPairs;
     valid = extra < item.num_extras;
     if (!valid) return;
@@ -60,54 +93,57 @@ struct StagedExtra {
     if (appends && row >= item.first_row && row < item.first_row + item.num_rows) {
       own_slot = step_data<int32_t>(args.step, args.step->kv_slots_offset)[row];
     }
-    prefetch_angles(args.step, row, static_cast<int>(threadIdx.x) % kPairs, kDim);
-  }
-  __device__ __forceinline__ void stage(const ClusterArgs& args, int kv_head,
-                                        uint32_t shared) const {
-    using Layout = ClusterLayout<kDim>;
-    if (!valid) return;
-    const int extra = static_cast<int>(threadIdx.x) / kPairs;
     const int piece = static_cast<int>(threadIdx.x) % kPairs;
-    const int64_t value_offset = int64_t{args.kv_heads} * tile_bytes(kDim);
-    const auto stored = [&](int at, int of_piece) {
-      return reinterpret_cast<uint4*>(
-          args.kv + at / kTilePositions * args.block_stride + int64_t{kv_head} * tile_bytes(kDim) +
-          at % kTilePositions * kPanelRowBytes + kv_piece(of_piece, at));
-    };
-    const auto value_of = [&](uint4* key) {
-      return reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(key) + value_offset);
-    };
-    uint4 low, high, value_low, value_high;
-    if (slot >= 0) {
-      low = *stored(slot, piece);
-      high = *stored(slot, piece + kPairs);
-      value_low = *value_of(stored(slot, piece));
-      value_high = *value_of(stored(slot, piece + kPairs));
-    } else {
-      const __nv_bfloat16* const row = args.qkv + ~slot * args.qkv_stride + kv_head * kDim;
-      const auto* const key = reinterpret_cast<const uint4*>(row + args.k_offset) + piece;
-      const auto* const value = reinterpret_cast<const uint4*>(row + args.v_offset) + piece;
-      low = *key;
-      high = *(key + kPairs);
-      value_low = *value;
-      value_high = *(value + kPairs);
-      rotate_pieces(args.step, ~slot, piece, kDim, low, high);
-      if (own_slot >= 0) {
-        uint4* const to = stored(own_slot, piece);
-        uint4* const to_high = stored(own_slot, piece + kPairs);
-        *to = low;
-        *to_high = high;
-        *value_of(to) = value_low;
-        *value_of(to_high) = value_high;
-      }
+    angles = angles_at<kDim>(shared, kGroupRows + extra, piece);
+    PieceAngles of_row;
+    of_row.load(args.step, row, piece, kDim);
+    of_row.put_aside(angles, kDim);
+  }
+  __device__ __forceinline__ void copy(const ClusterArgs& args, int kv_head,
+                                       uint32_t shared) const {
+    if (!valid) return;
+    const int piece = static_cast<int>(threadIdx.x) % kPairs;
+    const __nv_bfloat16* const row = args.qkv + ~slot * args.qkv_stride + kv_head * kDim;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const bool is_value = i >= 2;
+      const int of_piece = piece + i % 2 * kPairs;
+      const uint4* const from =
+          slot >= 0
+              ? stored(args, kv_head, slot, of_piece, is_value)
+              : reinterpret_cast<const uint4*>(row + (is_value ? args.v_offset : args.k_offset)) +
+                    of_piece;
+      copy_16_async(at(shared, of_piece, is_value), from, true);
     }
-    const uint32_t at = shared + extra * kPanelRowBytes + kv_piece(piece, extra, kClusterExtras);
-    const uint32_t at_high =
-        shared + extra * kPanelRowBytes + kv_piece(piece + kPairs, extra, kClusterExtras);
-    store_shared_16(at + Layout::kExtraKeys, low);
-    store_shared_16(at_high + Layout::kExtraKeys, high);
-    store_shared_16(at + Layout::kExtraValues, value_low);
-    store_shared_16(at_high + Layout::kExtraValues, value_high);
+  }
+  __device__ __forceinline__ void rotate_own(const ClusterArgs& args, int kv_head,
+                                             uint32_t shared) const {
+    if (!valid || slot >= 0) return;
+    const int piece = static_cast<int>(threadIdx.x) % kPairs;
+    uint4 low, high;
+    rotate_staged(at(shared, piece, false), at(shared, piece + kPairs, false), angles, kDim, low,
+                  high);
+    if (own_slot < 0) return;
+    *stored(args, kv_head, own_slot, piece, false) = low;
+    *stored(args, kv_head, own_slot, piece + kPairs, false) = high;
+    *stored(args, kv_head, own_slot, piece, true) = load_shared_16(at(shared, piece, true));
+    *stored(args, kv_head, own_slot, piece + kPairs, true) =
+        load_shared_16(at(shared, piece + kPairs, true));
+  }
+
+ private:
+  __device__ __forceinline__ static uint32_t at(uint32_t shared, int piece, bool is_value) {
+    const int extra = static_cast<int>(threadIdx.x) / kPairs;
+    return shared + (is_value ? Layout::kExtraValues : Layout::kExtraKeys) +
+           extra * kPanelRowBytes + kv_piece(piece, extra, kClusterExtras);
+  }
+  // A piece of a slot of the cache.
+  __device__ __forceinline__ static uint4* stored(const ClusterArgs& args, int kv_head, int at,
+                                                  int piece, bool is_value) {
+    return reinterpret_cast<uint4*>(args.kv + at / kTilePositions * args.block_stride +
+                                    int64_t{is_value ? args.kv_heads + kv_head : kv_head} *
+                                        tile_bytes(kDim) +
+                                    at % kTilePositions * kPanelRowBytes + kv_piece(piece, at));
   }
 };
 

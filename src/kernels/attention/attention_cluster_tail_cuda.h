@@ -1,7 +1,7 @@
 // A row's last tile in the cluster kernel of attention (attention_cluster_cuda.cu), where it sees
-// what its companions do not: a warp takes a row, whose query heads are the upper half of the first
-// operand, and lanes name the rows of keys and values to matrix loads in the order of the row's own
-// positions. Device code; included by the kernel alone.
+// what its companions do not: a warp takes a row at a time, whose heads are the upper half of the
+// first operand, and lanes name the rows of keys and values to matrix loads in the order of the
+// row's own positions. Device code; included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ struct TailRow {
 #pragma unroll
       for (int i = 0; i < 4; ++i) score[j][i] = 0.0f;
     }
-#pragma unroll
-    for (int s = 0; s < kDim / 32; ++s) {
+#pragma unroll 1
+    for (int s = 0; s < kDim / 32; ++s) {  // not unrolled: code run once is as slow as it is long
       const int piece = 4 * s + (lane >> 3);
       const uint4 q = load_matrices(queries + kv_piece(piece, own, kClusterColumns));
 #pragma unroll
@@ -99,6 +99,23 @@ struct TailRow {
       weights[c][0] = packed[c][0];
       weights[c][1] = packed[c][2];
     }
+  }
+
+  // Between the two looks at the tile a row's results wait in shared memory.
+  __device__ __forceinline__ uint32_t word(int index, int row, int lane) const {
+    return shared + Layout::kTails + (row * Layout::kTailWords + index) * 128 + lane * 4;
+  }
+  __device__ __forceinline__ void put_aside(int row, int lane) const {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) store_shared_4(word(i, row, lane), weights[i / 2][i % 2]);
+    store_shared_4(word(8, row, lane), __float_as_uint(most));
+    store_shared_4(word(9, row, lane), __float_as_uint(weight));
+  }
+  __device__ __forceinline__ void take_up(int row, int lane) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) weights[i / 2][i % 2] = load_shared_4(word(i, row, lane));
+    most = __uint_as_float(load_shared_4(word(8, row, lane)));
+    weight = __uint_as_float(load_shared_4(word(9, row, lane)));
   }
 
   __device__ __forceinline__ void add_values(ColumnSums<kDim>& sums, int lane) const {

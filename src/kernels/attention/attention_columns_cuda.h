@@ -45,19 +45,13 @@ struct ColumnSums {
   }
 };
 
-// What is subtracted from scores: of a column that sees nothing yet, anything finite.
-__device__ __forceinline__ float softmax_base(float most) { return most == kNothing ? 0.0f : most; }
-
 // The next span's closed sums join those of the spans before it.
 template <int kDim>
 __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<kDim>& next) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const float most = fmaxf(sums.most[i], next.most[i]);
-    const float base = softmax_base(most);
-    const float2 factors =
-        make_float2(power_of_two(sums.most[i] - base), power_of_two(next.most[i] - base));
-    sums.most[i] = most;
+    const float2 factors = merge_factors(sums.most[i], next.most[i]);
+    sums.most[i] = fmaxf(sums.most[i], next.most[i]);
     sums.weight[i][0] = merged(sums.weight[i][0], next.weight[i][0], factors);
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j) {

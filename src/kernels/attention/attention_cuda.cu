@@ -275,8 +275,14 @@ __global__ void __maxnreg__(registers(kDim, kMode))
   // A share of the merging: a warp takes 16 dimensions of one row.
   constexpr int kParts = kDim / 16;
   const int units = args.step->num_rows * heads * kParts;
+  // Neighbours go to different SMs. The tiles' room is free, since the block is done with its
+  // items: the warps that have a share divide it.
+  const int grid = static_cast<int>(gridDim.x);
+  const int mergers = min((units + grid - 1) / grid, kWarps);
+  const int room = shared_bytes(kDim, kFused, args.stages) - kAttentionBarrierBytes;
+  const int ahead = room / (max(mergers, 1) * kMergeBytes);
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
-  for (int unit = blockIdx.x * kWarps + warp; unit < units; unit += gridDim.x * kWarps) {
+  for (int unit = warp * grid + static_cast<int>(blockIdx.x); unit < units; unit += grid * kWarps) {
     const int row_idx = unit / (heads * kParts);
     const int head = unit / kParts % heads;
     const AttentionRowCuda row = rows[row_idx];
@@ -287,7 +293,8 @@ __global__ void __maxnreg__(registers(kDim, kMode))
       return;
     }
     __syncwarp();
-    merge_partials<kDim>(args, row_idx, row, head, unit % kParts, lane);
+    merge_partials<kDim>(args, row_idx, row, head, unit % kParts, lane,
+                         tiles + warp * ahead * kMergeBytes, ahead);
   }
 }
 

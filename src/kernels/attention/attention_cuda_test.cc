@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -63,10 +64,11 @@ class AttentionCuda : public testing::Test {
     std::iota(ids.begin(), ids.end(), 0);
     rig.fill_qkv(ids, step.rows);
     AttentionShapeCuda terms = rig.terms();
-    AttentionMode used = AttentionMode::kSplit;
+    AttentionPlanCuda used;
     const std::vector<bf16> found = rig.run(step.rows, window, terms, &used);
     const std::vector<std::byte> cache = rig.download_cache();
-    modes_.push_back(used);
+    modes_.push_back(used.mode);
+    shared_prefixes_ += used.shared_prefix ? 1 : 0;
     const auto width = static_cast<size_t>(shape.num_heads * shape.head_dim);
     const size_t few = std::max<size_t>(1, step.rows.size() / 5);
     for (size_t row = 0; row < step.rows.size(); row += few) {
@@ -79,10 +81,11 @@ class AttentionCuda : public testing::Test {
     const auto again = [&](const AttentionShapeCuda& other, const char* name) {
       rig.fill_cache(step);
       rig.fill_qkv(ids, step.rows);
-      AttentionMode mode = AttentionMode::kSplit;
-      EXPECT_TRUE(same_bits(rig.run(step.rows, window, other, &mode), found)) << name;
+      AttentionPlanCuda plan;
+      EXPECT_TRUE(same_bits(rig.run(step.rows, window, other, &plan), found)) << name;
       EXPECT_TRUE(rig.download_cache() == cache) << name << ": the cache";
-      modes_.push_back(mode);
+      modes_.push_back(plan.mode);
+      shared_prefixes_ += plan.shared_prefix ? 1 : 0;
     };
     AttentionShapeCuda split = terms;
     split.may_fuse = false;
@@ -109,6 +112,7 @@ class AttentionCuda : public testing::Test {
   }
 
   std::vector<AttentionMode> modes_;
+  int shared_prefixes_ = 0;  // runs whose shared spans went to the kernel for many rows
 };
 
 TEST_F(AttentionCuda, HeadsOfManyShapes) {
@@ -146,8 +150,31 @@ TEST_F(AttentionCuda, LongContexts) {
   for (const int32_t prefix : {16380, 33000}) {
     TestStep step;
     step.add_tree(prefix, 3, 8, 2);
-    check({4, 1, 128}, step, 0, "tree at " + std::to_string(prefix));
+    check({8, 2, 128}, step, 0, "tree at " + std::to_string(prefix));
   }
+  EXPECT_GT(shared_prefixes_, 0);
+}
+
+// Spans that all rows share are another kernel's: one or two groups of rows, several sequences,
+// trees that reach into tiles and spans of others, windows.
+TEST_F(AttentionCuda, SharedPrefixes) {
+  for (const int32_t window : {0, 900}) {
+    for (const auto& [heads, kv_heads, dim] :
+         std::vector<std::array<int32_t, 3>>{{16, 8, 64}, {48, 8, 64}, {20, 10, 128}}) {
+      TestStep few;
+      few.add_tree(4350, 2, 7, 2);
+      check({heads, kv_heads, dim}, few, window, "a group");
+      TestStep more;
+      more.add_tree(4000, 3, 20, 2);
+      more.add_chain(4347, 11);
+      more.add_tree(500, 0, 3, 1);
+      check({heads, kv_heads, dim}, more, window, "groups");
+    }
+  }
+  TestStep deep;
+  deep.add_tree(4300, 70, 9, 1);
+  check({16, 8, 64}, deep, 0, "deep");
+  EXPECT_GE(shared_prefixes_, 20);
 }
 
 TEST_F(AttentionCuda, Windows) {

@@ -39,27 +39,50 @@ __device__ __forceinline__ void rotate(uint32_t& low, uint32_t& high, float2 cos
   high = pack_bf16x2(y.x * cosines.x + x.x * sines.x, y.y * cosines.y + x.y * sines.y);
 }
 
-// Towards the SM, before they are needed: the angles of rotate_pieces().
-__device__ __forceinline__ void prefetch_angles(const AttentionStepCuda* step, int row, int piece,
-                                                int dim) {
-  const float* const angles = step_data<float>(step, step->angles_offset) + row * dim + piece * 8;
-  asm volatile("prefetch.global.L1 [%0];" ::"l"(angles));
-  asm volatile("prefetch.global.L1 [%0];" ::"l"(angles + dim / 2));
-}
+// Cosines and sines of a piece and the one half a head later; `piece` counts within the first half.
+struct PieceAngles {
+  float4 cosines[2], sines[2];
 
-// Rotates a piece and the one half a head later; `piece` counts within the first half.
-__device__ __forceinline__ void rotate_pieces(const AttentionStepCuda* step, int row, int piece,
-                                              int dim, uint4& low, uint4& high) {
-  const float* const angles = step_data<float>(step, step->angles_offset) + row * dim;
-  const auto* const cosines = reinterpret_cast<const float4*>(angles + piece * 8);
-  const auto* const sines = reinterpret_cast<const float4*>(angles + dim / 2 + piece * 8);
-  const float4 c[2] = {cosines[0], cosines[1]};
-  const float4 s[2] = {sines[0], sines[1]};
-  rotate(low.x, high.x, {c[0].x, c[0].y}, {s[0].x, s[0].y});
-  rotate(low.y, high.y, {c[0].z, c[0].w}, {s[0].z, s[0].w});
-  rotate(low.z, high.z, {c[1].x, c[1].y}, {s[1].x, s[1].y});
-  rotate(low.w, high.w, {c[1].z, c[1].w}, {s[1].z, s[1].w});
-}
+  __device__ __forceinline__ void load(const AttentionStepCuda* step, int row, int piece, int dim) {
+    const float* const angles = step_data<float>(step, step->angles_offset) + row * dim + piece * 8;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      cosines[i] = reinterpret_cast<const float4*>(angles)[i];
+      sines[i] = reinterpret_cast<const float4*>(angles + dim / 2)[i];
+    }
+  }
+  // To shared memory and back, cosines and sines dim / 2 apart.
+  __device__ __forceinline__ void put_aside(uint32_t to, int dim) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float4 c = cosines[i];
+      const float4 s = sines[i];
+      store_shared_16(to + i * 16, make_uint4(__float_as_uint(c.x), __float_as_uint(c.y),
+                                              __float_as_uint(c.z), __float_as_uint(c.w)));
+      store_shared_16(to + dim * 2 + i * 16,
+                      make_uint4(__float_as_uint(s.x), __float_as_uint(s.y), __float_as_uint(s.z),
+                                 __float_as_uint(s.w)));
+    }
+  }
+  __device__ __forceinline__ void take_up(uint32_t from, int dim) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint4 c = load_shared_16(from + i * 16);
+      const uint4 s = load_shared_16(from + dim * 2 + i * 16);
+      cosines[i] = {__uint_as_float(c.x), __uint_as_float(c.y), __uint_as_float(c.z),
+                    __uint_as_float(c.w)};
+      sines[i] = {__uint_as_float(s.x), __uint_as_float(s.y), __uint_as_float(s.z),
+                  __uint_as_float(s.w)};
+    }
+  }
+  __device__ __forceinline__ void rotate_pieces(uint4& low, uint4& high) const {
+    const float4 *c = cosines, *s = sines;
+    rotate(low.x, high.x, {c[0].x, c[0].y}, {s[0].x, s[0].y});
+    rotate(low.y, high.y, {c[0].z, c[0].w}, {s[0].z, s[0].w});
+    rotate(low.z, high.z, {c[1].x, c[1].y}, {s[1].x, s[1].y});
+    rotate(low.w, high.w, {c[1].z, c[1].w}, {s[1].z, s[1].w});
+  }
+};
 
 // The queries of a row's heads; with kFused from the linear layer's output.
 template <int kDim, bool kFused>

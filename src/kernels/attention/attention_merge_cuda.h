@@ -45,45 +45,43 @@ __device__ __forceinline__ void store_attended(const AttentionArgs& args, int ro
   }
 }
 
-// Merges 16 dimensions of one row's spans, in order.
+// Of a span on its way to a warp: 16 dimensions of 8 heads; maxima and weights.
+constexpr int kMergeBytes = 512 + 64;
+
+// Merges 16 dimensions of one row's spans, in order. `own`: the warp's kMergeBytes * `ahead` of
+// shared memory.
 template <int kDim>
 __device__ __forceinline__ void merge_partials(const AttentionArgs& args, int row_idx,
                                                const AttentionRowCuda& row, int head, int m,
-                                               int lane) {
+                                               int lane, uint32_t own, int ahead) {
   const int first_seen = args.window > 0 ? max(row.position - args.window + 1, 0) : 0;
   const int first_span = span_of(row.position, first_seen / kTilePositions);
   const int spans = num_spans(row.position);
   const float* partial = args.partials + (row.first_partial + first_span) * args.partial_floats +
                          head * (kDim * 8 + 16);
-  float out[4];
-  float most[2], weight[2];
-  constexpr int kAhead = 8;
-  for (int span = first_span; span < spans; span += kAhead) {
-    float4 outs[kAhead], sums[kAhead];
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (span + i >= spans) break;
+  float out[4] = {};
+  float most[2] = {kNothing, kNothing};
+  float weight[2] = {};
+  for (int span = first_span; span < spans; span += ahead) {
+    const int count = min(ahead, spans - span);
+    for (int i = 0; i < count; ++i) {
       const float* const from = partial + i * args.partial_floats;
-      outs[i] = load_through_l2(from + (m * 32 + lane) * 4);
-      sums[i] = load_through_l2(from + kDim * 8 + (lane & 3) * 4);
+      const uint32_t to = own + i * kMergeBytes;
+      copy_16_async(to + lane * 16, from + (m * 32 + lane) * 4, true);
+      if (lane < 4) copy_16_async(to + 512 + lane * 16, from + kDim * 8 + lane * 4, true);
     }
-    partial += kAhead * args.partial_floats;
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (span + i >= spans) break;
-      const float next[4] = {outs[i].x, outs[i].y, outs[i].z, outs[i].w};
-      const float next_most[2] = {sums[i].x, sums[i].y};
-      const float next_weight[2] = {sums[i].z, sums[i].w};
-      if (span + i == first_span) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) out[k] = next[k];
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          most[k] = next_most[k];
-          weight[k] = next_weight[k];
-        }
-        continue;
-      }
+    partial += ahead * args.partial_floats;
+    copies_commit();
+    copies_wait();
+    __syncwarp();
+#pragma unroll 4
+    for (int i = 0; i < count; ++i) {
+      const uint4 next = load_shared_16(own + i * kMergeBytes + lane * 16);
+      const uint4 sums = load_shared_16(own + i * kMergeBytes + 512 + (lane & 3) * 16);
+      const float next_out[4] = {__uint_as_float(next.x), __uint_as_float(next.y),
+                                 __uint_as_float(next.z), __uint_as_float(next.w)};
+      const float next_most[2] = {__uint_as_float(sums.x), __uint_as_float(sums.y)};
+      const float next_weight[2] = {__uint_as_float(sums.z), __uint_as_float(sums.w)};
       float2 factors[2];
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
@@ -92,8 +90,9 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, int ro
         weight[k] = merged(weight[k], next_weight[k], factors[k]);
       }
 #pragma unroll
-      for (int k = 0; k < 4; ++k) out[k] = merged(out[k], next[k], factors[k & 1]);
+      for (int k = 0; k < 4; ++k) out[k] = merged(out[k], next_out[k], factors[k & 1]);
     }
+    __syncwarp();  // before the next overwrite them
   }
   store_attended(args, row_idx, head, m * 16, out, weight, lane);
 }

@@ -140,12 +140,13 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   }
   deal_out_spans();
   // Where blocks have many tiles each, a launch more is worth its time.
-  if (shape.may_tile && tiles * shape.kv_parts > 4 * shape.multiprocessors) deal_out_prefixes();
+  if (shape.may_tile && tiles * shape.kv_parts > 4 * shape.multiprocessors)
+    deal_out_prefixes(shape.row_columns);
 }
 
 // Items whose tiles are one span of each of their rows, and prefix of all, become prefix items: for
-// two groups at once where they are neighbours with the same spans.
-void AttentionPlanCuda::deal_out_prefixes() {
+// two groups at once where they are neighbours with the same spans and few columns.
+void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
   const auto is_shared = [&](const AttentionItemCuda& item) {
     if (item.end_tile > item.shared_tiles) return false;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
@@ -179,6 +180,7 @@ void AttentionPlanCuda::deal_out_prefixes() {
         AttentionItemCuda& before = prefix_items[index];
         if (before.table == item.table && before.first_tile == item.first_tile &&
             before.end_tile == item.end_tile && before.num_rows == kGroupRows &&
+            (kGroupRows + item.num_rows) * row_columns <= kTilesColumns / 2 &&
             before.first_row + kGroupRows == item.first_row) {
           before.num_rows += item.num_rows;
           before.lowest = std::min(before.lowest, item.lowest);

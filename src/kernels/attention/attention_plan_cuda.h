@@ -140,7 +140,7 @@ class AttentionPlanCuda {
                  int32_t stable);
   bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
   void deal_out_spans();
-  void deal_out_prefixes();
+  void deal_out_prefixes(int32_t row_columns);
   bool fuse(std::span<const AttentionRow> from, int32_t most_extras);
 
   std::vector<AttentionItemCuda> groups_;  // scratch

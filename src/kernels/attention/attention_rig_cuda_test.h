@@ -124,10 +124,10 @@ class AttentionRig {
   // Attention over `rows`, filled by fill_qkv(), as the plan that `choose` may alter the terms of
   // says. [rows][num_heads * head_dim]
   std::vector<bf16> run(const std::vector<AttentionRow>& rows, int32_t window,
-                        const AttentionShapeCuda& terms, AttentionMode* used = nullptr) {
+                        const AttentionShapeCuda& terms, AttentionPlanCuda* used = nullptr) {
     AttentionPlanCuda plan;
     plan.build(rows, terms);
-    if (used != nullptr) *used = plan.mode;
+    if (used != nullptr) *used = plan;
     EXPECT_LE(static_cast<size_t>(plan.num_partials) * partial_bytes(), kPartialBytes);
     run_plan(plan, window);
     uint32_t failed = 1;

@@ -51,9 +51,13 @@ __device__ __forceinline__ float power_of_two(float x) {
   return y;
 }
 
-// Factors that bring two sums to their common maximum. Spans without a key have no part here.
+// What is subtracted from scores: where nothing has been seen yet, anything finite.
+__device__ __forceinline__ float softmax_base(float most) { return most == kNothing ? 0.0f : most; }
+
+// Factors that bring two sums to their common maximum. Nothing, merged with something, changes no
+// bit of it.
 __device__ __forceinline__ float2 merge_factors(float most, float other_most) {
-  const float top = fmaxf(most, other_most);
+  const float top = softmax_base(fmaxf(most, other_most));
   return make_float2(power_of_two(most - top), power_of_two(other_most - top));
 }
 __device__ __forceinline__ float merged(float value, float other, float2 factors) {

@@ -1,7 +1,7 @@
 // Attention over the prefix that rows share: all of it for prompts and for plain decoding of many
 // requests, span by span for few rows of long contexts. A block takes neighbouring rows of a
 // sequence, two warpgroups of up to 64 columns (a row's query head each), and tiles that they see;
-// a warp of a third fills a ring of tiles for both.
+// warps of a third fill rings of tiles.
 //
 // Floor: the products at the speed of wgmma; a column's weights stay in registers between the two.
 // The bits are those of the other kernels (attention_columns_cuda.h): spans are merged as they end,
@@ -31,13 +31,15 @@ __device__ __forceinline__ void attend(const TilesArgs& args, uint32_t shared, i
   const int first_column = thread / 32 * 16 + lane / 4;
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
   const int group_rows = 64 / args.row_columns;
+  const int group_first = kSpan ? 0 : group * group_rows;  // of an item's rows
+  const int first_stage = kSpan ? group * tiles_stages(kSpan) : 0;
   const uint32_t queries = shared + Layout::kQueries + group * tile_bytes(kDim);
   int stage = 0;
   uint32_t parity = 0;
-  for (int work = blockIdx.x; work < count; work += gridDim.x) {
+  for (int work = first_work<kSpan>(group); work < count; work = next_work<kSpan>(work)) {
     const TilesWork<kSpan> the(args, work, num_items);
-    const int first_row = the.item.first_row + group * group_rows;
-    const int num_rows = min(the.item.num_rows - group * group_rows, group_rows);
+    const int first_row = the.item.first_row + group_first;
+    const int num_rows = min(the.item.num_rows - group_first, group_rows);
     const int part_heads = min(args.group_heads - the.part * 8, 8);
     const int first_head = the.kv_head * args.group_heads + the.part * 8;
 
@@ -65,8 +67,8 @@ __device__ __forceinline__ void attend(const TilesArgs& args, uint32_t shared, i
     total.clear();
     for (int tile = the.begin_tile; tile < the.item.end_tile; ++tile) {
       const int begin = tile * kTilePositions;
-      const uint32_t keys = shared + stage * Layout::kStageBytes;
-      const uint32_t filled = shared + Layout::kBarriers + stage * 16;
+      const uint32_t keys = shared + (first_stage + stage) * Layout::kStageBytes;
+      const uint32_t filled = shared + Layout::kBarriers + (first_stage + stage) * 16;
       barrier_wait(filled, parity);
       if (begin <= highest) {
         float score[8][4];
@@ -109,7 +111,7 @@ __device__ __forceinline__ void attend(const TilesArgs& args, uint32_t shared, i
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(filled + 8);
-      if (++stage == kTilesStages) {
+      if (++stage == tiles_stages(kSpan)) {
         stage = 0;
         parity ^= 1;
       }
@@ -154,7 +156,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < kTilesStages; ++i) {
       barrier_init(shared + Layout::kBarriers + i * 16, 1);
-      barrier_init(shared + Layout::kBarriers + i * 16 + 8, 8);
+      barrier_init(shared + Layout::kBarriers + i * 16 + 8, kSpan ? 4 : 8);
     }
     barrier_init_fence();
   }
@@ -163,9 +165,10 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
   const int heads = args.kv_heads * args.parts;
   if (threadIdx.x < 128) {
     give_registers_back<24>();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 || (kSpan && threadIdx.x == 32)) {
       if (!args.early) wait_for_previous_kernel();
-      copy_tiles<kDim, kSpan>(args, shared, num_items() * heads, num_items());
+      copy_tiles<kDim, kSpan>(args, shared, num_items() * heads, num_items(),
+                              static_cast<int>(threadIdx.x) / 32);
     }
   } else {
     take_registers<240>();

@@ -16,7 +16,10 @@
 namespace forerun::cuda {
 
 constexpr int kTilesThreads = 3 * 128;
-constexpr int kTilesStages = 5;
+// Shared by the warpgroups, which have rows of one item each; where items are spans, of at most one
+// warpgroup's columns, each has items and half of the stages of its own.
+constexpr int kTilesStages = 6;
+constexpr int tiles_stages(bool span) { return span ? kTilesStages / 2 : kTilesStages; }
 constexpr int kTilesBarriers = kTilesStages * 16;  // of each stage: it is there; it is free
 
 template <int kDim>
@@ -61,27 +64,38 @@ struct TilesWork {
   }
 };
 
+// Where a warpgroup's work begins and how it goes on: neighbours go to different SMs.
+template <bool kSpan>
+__device__ __forceinline__ int first_work(int group) {
+  return static_cast<int>(blockIdx.x + (kSpan ? group * gridDim.x : 0));
+}
+template <bool kSpan>
+__device__ __forceinline__ int next_work(int work) {
+  return work + static_cast<int>(gridDim.x) * (kSpan ? 2 : 1);
+}
+
 template <int kDim, bool kSpan>
 __device__ __forceinline__ void copy_tiles(const TilesArgs& args, uint32_t shared, int count,
-                                           int num_items) {
+                                           int num_items, int group) {
   using Layout = TilesLayout<kDim>;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
+  const int first_stage = kSpan ? group * tiles_stages(kSpan) : 0;
   int stage = 0;
   uint32_t parity = 1;
-  for (int work = blockIdx.x; work < count; work += gridDim.x) {
+  for (int work = first_work<kSpan>(group); work < count; work = next_work<kSpan>(work)) {
     const TilesWork<kSpan> the(args, work, num_items);
     for (int tile = the.begin_tile; tile < the.item.end_tile; ++tile) {
       const int block = tables[the.item.table + tile];
       const std::byte* const keys =
           args.kv + block * args.block_stride + int64_t{the.kv_head} * tile_bytes(kDim);
-      const uint32_t target = shared + stage * Layout::kStageBytes;
-      const uint32_t filled = shared + Layout::kBarriers + stage * 16;
+      const uint32_t target = shared + (first_stage + stage) * Layout::kStageBytes;
+      const uint32_t filled = shared + Layout::kBarriers + (first_stage + stage) * 16;
       barrier_wait(filled + 8, parity);
       barrier_arrive_expecting(filled, Layout::kStageBytes);
       bulk_copy(target, keys, tile_bytes(kDim), filled);
       bulk_copy(target + tile_bytes(kDim), keys + int64_t{args.kv_heads} * tile_bytes(kDim),
                 tile_bytes(kDim), filled);
-      if (++stage == kTilesStages) {
+      if (++stage == tiles_stages(kSpan)) {
         stage = 0;
         parity ^= 1;
       }
@@ -119,7 +133,11 @@ __device__ __forceinline__ void stage_queries(const TilesArgs& args, int first_r
                           : args.qkv + at * args.qkv_stride + (first_head + head) * kDim);
     uint4 low = from[piece];
     uint4 high = from[piece + kPairs];
-    if (args.q == nullptr) rotate_pieces(args.step, first_row + row, piece, kDim, low, high);
+    if (args.q == nullptr) {
+      PieceAngles angles;
+      angles.load(args.step, first_row + row, piece, kDim);
+      angles.rotate_pieces(low, high);
+    }
     const uint32_t to = queries + column * kPanelRowBytes;
     store_shared_16(to + kv_piece(piece, column), low);
     store_shared_16(to + kv_piece(piece + kPairs, column), high);

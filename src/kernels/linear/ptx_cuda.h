@@ -49,6 +49,11 @@ __device__ __forceinline__ void store_shared_16(uint32_t address, uint4 v) {
 __device__ __forceinline__ void store_shared_4(uint32_t address, uint32_t v) {
   asm volatile("st.shared.u32 [%0],%1;" ::"r"(address), "r"(v) : "memory");
 }
+__device__ __forceinline__ uint32_t load_shared_4(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0,[%1];" : "=r"(v) : "r"(address) : "memory");
+  return v;
+}
 __device__ __forceinline__ float2 load_shared_pair(uint32_t address) {
   float2 v;
   asm volatile("ld.shared.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
