@@ -49,6 +49,8 @@ struct ClusterLayout {
   // Of two tiles, of results, and of leaving the keys.
   static constexpr int kBarriers =
       kTails + (kAnglesBytes > kTailsBytes ? kAnglesBytes : kTailsBytes);
+  static constexpr int kReceivedBarrier = kBarriers + 16;
+  static constexpr int kLeaveBarrier = kBarriers + 24;
   // wgmma reads 64 columns, whatever is there.
   static constexpr int kEnd = kQueries + (kPanels - 1) * kColumnPanelBytes + 64 * kPanelRowBytes;
   static constexpr int kBytes = kEnd > kBarriers + 32 ? kEnd : kBarriers + 32;

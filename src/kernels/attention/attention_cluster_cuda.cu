@@ -38,15 +38,18 @@ __global__ void __maxnreg__(144)
   constexpr int kPairs = kDim / 16;  // threads a column
   extern __shared__ __align__(1024) std::byte memory[];
   const uint32_t shared = shared_address(memory);
-  const uint32_t barriers = shared + Layout::kBarriers;
+  const uint32_t barriers = shared + Layout::kBarriers;  // of the warpgroups' tiles
+  const uint32_t received_barrier = shared + Layout::kReceivedBarrier;
+  const uint32_t leave_barrier = shared + Layout::kLeaveBarrier;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int group = warp / 4;  // warpgroup, and its stage
   const int rank = static_cast<int>(cluster_rank());
   const int heads = args.kv_heads * args.parts;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < 3; ++i) barrier_init(barriers + i * 8, 1);
-    barrier_init(barriers + 24, kClusterBlocks * kClusterWarps);
+    for (int i = 0; i < 2; ++i) barrier_init(barriers + i * 8, 1);
+    barrier_init(received_barrier, 1);
+    barrier_init(leave_barrier, kClusterBlocks * kClusterWarps);
     barrier_init_fence();
   }
   __syncthreads();
@@ -55,7 +58,7 @@ __global__ void __maxnreg__(144)
   // A warp has no need of keys any more; waits until no warp of the cluster has.
   const auto leave_keys = [&] {
     __syncwarp();
-    if (lane < kClusterBlocks) arrive_at_peer(peer_address(barriers + 24, lane));
+    if (lane < kClusterBlocks) arrive_at_peer(peer_address(leave_barrier, lane));
   };
   if (!args.early) wait_for_previous_kernel();
   const int count = args.step->num_items * heads;
@@ -109,12 +112,13 @@ __global__ void __maxnreg__(144)
     if (leads && (has_span || tail_is_mine)) request(has_span ? begin_tile : tail_tile);
     if (threadIdx.x == 64) {
       const int pairs = (item.row_spans - item.num_rows * spans.first) * part_heads;
-      barrier_arrive_expecting(barriers + 16,
+      barrier_arrive_expecting(received_barrier,
                                static_cast<uint32_t>(pairs * (Layout::kSliceBytes + 8)));
     }
 
-    // Rows of the tail: every tail_warps-th is a warp's, of those that have no span.
-    const int tail_warps = tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
+    // Rows of the tail: every tail_warps-th is a warp's. Warps with a span have some only where
+    // they are quick, the heads being short.
+    const int tail_warps = kDim == 64 || tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
     const int tail_index = (warp + 4 * tail_group) % kClusterWarps;
     const int first_tail = has_tail && tail_index < tail_warps ? tail_index : kGroupRows;
     for (int row = first_tail; row < item.num_rows; row += tail_warps) {
@@ -242,7 +246,7 @@ __global__ void __maxnreg__(144)
       }
       if (has_columns) {
         sums.close();
-        barrier_wait(barriers + 24, received & 1);
+        barrier_wait(leave_barrier, received & 1);
         const int span_idx = fact(kFirstSpan) + rank + group * kClusterBlocks;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -262,13 +266,13 @@ __global__ void __maxnreg__(144)
       if (tail.begin > tail.position) continue;
       tail.take_up(row, lane);
       tail.add_values(sums, lane);
-      barrier_wait(barriers + 24, received & 1);
+      barrier_wait(leave_barrier, received & 1);
       if (lane / 4 < fact(kPartHeads)) {
         send<kDim>(sums, 0, here, fact(kTailSpan), tail.column + lane / 4, lane);
       }
     }
-    barrier_wait(barriers + 24, received & 1);  // no arrival comes after this block's end
-    barrier_wait(barriers + 16, received++ & 1);
+    barrier_wait(leave_barrier, received & 1);  // no arrival comes after this block's end
+    barrier_wait(received_barrier, received++ & 1);
     if (has_column) {
       const int own = static_cast<int>(threadIdx.x) / kPairs;
       const int pair = static_cast<int>(threadIdx.x) % kPairs;

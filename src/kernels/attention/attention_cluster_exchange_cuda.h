@@ -38,7 +38,7 @@ __device__ __forceinline__ void send(const ColumnSums<kDim>& sums, int half, uin
   using Layout = ClusterLayout<kDim>;
   const int t = lane & 3;
   const int place = span * kClusterColumns + column;
-  const uint32_t barrier = shared + Layout::kBarriers + 16;
+  const uint32_t barrier = shared + Layout::kReceivedBarrier;
   const uint32_t target =
       shared + Layout::kReceived + place * Layout::kSliceBytes + t * (Layout::kSliceBytes / 4);
 #pragma unroll

@@ -1,9 +1,8 @@
 // The running softmax of columns (a row's query head each) over tiles of 64 positions, for kernels
 // whose products have columns as the first operand: a lane holds columns g and g + 8 of a warp's 16
-// (g = lane / 4, t = lane % 4), of scores the positions 8j + 2t, + 1, of sums the dimensions 8j +
-// 2t,
-// + 1. The same bits as attention_row_cuda.h, where keys and values are the first operand: weights
-// are added up by position modulo 8, then crosswise. Device code.
+// (g = lane / 4, t = lane % 4), of scores the positions 8j + 2t and the next, of sums the
+// dimensions likewise. The same bits as attention_row_cuda.h, where keys and values are the first
+// operand: weights are added up by position modulo 8, then crosswise. Device code.
 #pragma once
 
 #include <cstdint>

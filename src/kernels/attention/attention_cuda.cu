@@ -122,7 +122,7 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
 }
 
 // Registers a thread: beside this kernel's block an SM has room for one of a linear layer
-// (linear_cuda.cu). Prefill has no need of that.
+// (linear_cuda.cu). Many rows have no need of that.
 constexpr int registers(int dim, AttentionMode mode) {
   return mode == AttentionMode::kWhole || dim > 128 ? 255 : 144;
 }
@@ -275,14 +275,16 @@ __global__ void __maxnreg__(registers(kDim, kMode))
   // A share of the merging: a warp takes 16 dimensions of one row.
   constexpr int kParts = kDim / 16;
   const int units = args.step->num_rows * heads * kParts;
-  // Neighbours go to different SMs. The tiles' room is free, since the block is done with its
-  // items: the warps that have a share divide it.
+  // Few go to as many SMs; of more, blocks that have none leave their room to the next layer. The
+  // tiles' room is free, since the block is done with its items: the warps with a share divide it.
   const int grid = static_cast<int>(gridDim.x);
-  const int mergers = min((units + grid - 1) / grid, kWarps);
+  const bool spread = units <= grid;
   const int room = shared_bytes(kDim, kFused, args.stages) - kAttentionBarrierBytes;
-  const int ahead = room / (max(mergers, 1) * kMergeBytes);
+  const int ahead = room / ((spread ? 1 : kWarps) * kMergeBytes);
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
-  for (int unit = warp * grid + static_cast<int>(blockIdx.x); unit < units; unit += grid * kWarps) {
+  const int first = spread ? warp * grid + static_cast<int>(blockIdx.x)
+                           : static_cast<int>(blockIdx.x) * kWarps + warp;
+  for (int unit = first; unit < units; unit += grid * kWarps) {
     const int row_idx = unit / (heads * kParts);
     const int head = unit / kParts % heads;
     const AttentionRowCuda row = rows[row_idx];

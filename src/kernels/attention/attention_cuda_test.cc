@@ -122,6 +122,10 @@ TEST_F(AttentionCuda, HeadsOfManyShapes) {
       TestStep step;
       step.add_tree(150, 2, 9, 2);
       check({heads, kv_heads, dim}, step, 0, "tree");
+      if (dim != 64) continue;
+      TestStep rows;
+      rows.add_chain(150, 40);
+      check({heads, kv_heads, dim}, rows, 0, "chain");
     }
   }
   TestStep chain;

@@ -209,7 +209,7 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
     if (row.position >= kMostClusterTokens) return false;
   }
   const int32_t most_rows = std::min(kGroupRows, kClusterColumns / shape.row_columns);
-  if (static_cast<int32_t>(from.size()) * shape.kv_parts > most_rows * kResidentClusters) {
+  if (static_cast<int32_t>(from.size()) * shape.kv_parts > most_rows * kMostClusters) {
     return false;
   }
   for (int32_t group_rows = 1;; group_rows *= 2) {
@@ -217,7 +217,14 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
     group(from, group_rows, /*by_tile=*/true);
     if (group_rows == most_rows || num_groups * shape.kv_parts <= kResidentClusters) break;
   }
-  if (num_groups * shape.kv_parts > kResidentClusters || !fuse(from, kClusterExtras)) {
+  // Where all spans of groups of kGroupRows find blocks at once, that takes less than two rounds.
+  int64_t tiles = 0;
+  for (size_t i = 0; i < from.size(); i += kGroupRows) {
+    tiles += from[i].position / kTilePositions + 1;
+  }
+  const int32_t most =
+      tiles * shape.kv_parts <= shape.multiprocessors ? kResidentClusters : kMostClusters;
+  if (num_groups * shape.kv_parts > most || !fuse(from, kClusterExtras)) {
     return false;
   }
   for (AttentionItemCuda& item : items) {

@@ -64,9 +64,11 @@ inline constexpr int kMostExtras = 64;
 inline constexpr int kTilesColumns = 128;
 
 // kCluster: blocks of a cluster; clusters that find room at once, one block a multiprocessor (of
-// 132); and of an item at most so many columns, rows, positions past the prefix and spans.
+// 132), and that a launch may have, one after another; and of an item at most so many columns,
+// positions past the prefix and spans.
 inline constexpr int kClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
+inline constexpr int kMostClusters = 2 * kResidentClusters;
 inline constexpr int kClusterColumns = 32;
 inline constexpr int kClusterExtras = 32;
 inline constexpr int kClusterSpans = 16;
@@ -87,18 +89,18 @@ struct alignas(16) AttentionRowCuda {
 
 struct alignas(16) AttentionItemCuda {
   int32_t first_row = 0;
-  int32_t num_rows = 0;  // at most kGroupRows
+  int32_t num_rows = 0;  // at most kGroupRows; prefix items: of 64 columns; kTiles: of 128
   int32_t first_tile = 0;
   int32_t end_tile = 0;
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t group = 0;
-  int32_t appends = 0;       // kFused: this item writes its rows' keys and values to the cache
+  int32_t appends = 0;       // kFused, kCluster: it writes its rows' keys and values to the cache
   int32_t extras = 0;        // kFused, kCluster: index of its first extra key in `extras`
   int32_t num_extras = 0;    // likewise: at most kMostExtras; 0 where no row of the item sees any
   int32_t lowest = 0;        // position of its rows
   int32_t table = 0;         // as its rows'
-  int32_t shared_tiles = 0;  // kCluster: tiles that lie below every row's boundary
+  int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
   int32_t row_spans = 0;     // kCluster: spans of its rows, added up
   int32_t unused[2] = {};
 };
@@ -120,9 +122,11 @@ class AttentionPlanCuda {
   std::vector<AttentionRowCuda> rows;
   std::vector<AttentionItemCuda> items;  // for every key/value head
   std::vector<int32_t> tables;           // block numbers, one sequence after another
-  // kFused: numbers of the group's extra keys. Otherwise physical slots: block * 64 + offset.
+  // kFused, kCluster: numbers of the group's extra keys. Otherwise physical slots: block * 64 +
+  // offset.
   std::vector<int32_t> ancestors;
-  std::vector<int32_t> extras;  // kFused: physical slots of earlier steps, or ~row of this one
+  // kFused, kCluster: physical slots of earlier steps, or ~row of this one.
+  std::vector<int32_t> extras;
   int32_t num_groups = 0;
   int32_t num_partials = 0;  // for every key/value head
   AttentionMode mode = AttentionMode::kSplit;

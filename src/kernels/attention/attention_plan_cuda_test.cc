@@ -254,6 +254,13 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   build(1000, 40);  // more extras than there is room for
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  // Two rounds of clusters, but not where blocks of their own have a tile each.
+  shape.kv_parts = 8;
+  build(1000, 16);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.items.size(), 2u);
+  build(400, 16);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
 }
 
 TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {

@@ -135,9 +135,15 @@ class AttentionRig {
     EXPECT_EQ(failed, 0u);
     std::vector<bf16> out(rows.size() * static_cast<size_t>(out_width()));
     EXPECT_TRUE(device_out_.download(std::as_writable_bytes(std::span(out))).ok());
+    EXPECT_EQ(cudaMemset(device_out_.data(), 0xff, device_out_.bytes()), cudaSuccess);
+    run_plan(plan, window, /*again_early=*/true);
+    std::vector<bf16> again(out.size());
+    EXPECT_TRUE(device_out_.download(std::as_writable_bytes(std::span(again))).ok());
+    EXPECT_EQ(std::memcmp(again.data(), out.data(), out.size() * sizeof(bf16)), 0) << "early";
     return out;
   }
-  void run_plan(const AttentionPlanCuda& plan, int32_t window) {
+  // `again_early`: a second time right behind, as in the layer after, so that it may begin early.
+  void run_plan(const AttentionPlanCuda& plan, int32_t window, bool again_early = false) {
     const std::vector<std::byte> bytes = step_bytes(plan, kv_slots_, angles_);
     const DeviceBuffer step = allocate(bytes.size());
     upload(step, bytes);
@@ -157,7 +163,7 @@ class AttentionRig {
                                   .kv = kv_},
                                  stream_.get()));
     }
-    expect_ok(attention_cuda({.step = step.as<AttentionStepCuda>(),
+    AttentionCallCuda call = {.step = step.as<AttentionStepCuda>(),
                               .q = device_q_.as<__nv_bfloat16>(),
                               .qkv = device_qkv_.as<__nv_bfloat16>(),
                               .qkv_stride = shape_.width(),
@@ -173,8 +179,13 @@ class AttentionRig {
                               .to_clear = arrivals_.as<uint32_t>() + kArrivals / 2,
                               .failed = failed_.as<uint32_t>(),
                               .mode = plan.mode,
-                              .shared_prefix = plan.shared_prefix},
-                             stream_.get()));
+                              .shared_prefix = plan.shared_prefix};
+    expect_ok(attention_cuda(call, stream_.get()));
+    if (again_early) {
+      std::swap(call.arrivals, call.to_clear);
+      call.early = true;
+      expect_ok(attention_cuda(call, stream_.get()));
+    }
     expect_ok(stream_.synchronize());
   }
 
