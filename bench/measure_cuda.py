@@ -115,6 +115,16 @@ ATTENTION = "attention 70b-tp4 8 rows, context {}"
 BUDGET = {"QKV": 3.5, "attention": 4, "O": 6, "gate, up": 15.5, "down": 10.5}
 
 
+def parts_of_a_layer(lines: list[dict]) -> dict[tuple[int, str], float]:
+    """Microseconds by context and part; attention may be two kernels, of longer names."""
+    parts: dict[tuple[int, str], float] = {}
+    for line in lines:
+        if name := line.get("part", ""):
+            key = line["context"], "attention" if name.startswith("attention") else name
+            parts[key] = parts.get(key, 0.0) + line["us_a_layer"]
+    return parts
+
+
 def measure_budget(rec: Recorder) -> None:
     """Parts of a layer inside a forward, by graphs that lack one: 70B int4 on 4 GPUs, and one GPU's
     quarter of it alone, where O and down lack their sums; attention at other contexts."""
@@ -132,22 +142,19 @@ def measure_budget(rec: Recorder) -> None:
             lines, command = measured(rec, [
                 str(bench), str(path), "--rows", "8", "--context", f"500,{CONTEXT},32000",
                 "--budget", *(devices if count > 1 else [])])
-        for line in lines:
-            part, context = line.get("part", ""), line["context"]
-            if part.startswith("attention"):  # its kernels have longer names
-                part = "attention"
-            if part == "" or (context != CONTEXT and part != "attention"):
+        for (context, part), us in parts_of_a_layer(lines).items():
+            if context != CONTEXT and part != "attention":
                 continue
             if part == "attention" and model.share == 4:
-                OURS[ATTENTION.format(context)] = line["us_a_layer"]
+                OURS[ATTENTION.format(context)] = us
             floor = 1e6 * model.part_bytes(context).get(part, 0) / READ_BYTES_PER_S / count
             # Long contexts: 70% of the bandwidth.
             at_most = {500: 5, CONTEXT: BUDGET.get(part)}.get(context, round(floor / 0.7, 2))
             note = ""
-            if line["us_a_layer"] < 0:  # no cost that a target could be held against
+            if us < 0:  # no cost that a target could be held against
                 at_most, floor, note = None, 0.0, "the layer takes longer without it"
             rec.add(f"{model.title}, {count} GPU{'s' * (count > 1)}, 8 rows, context {context}, "
-                    f"{part}", line["us_a_layer"], "us a layer", command.replace(str(path), "DIR"),
+                    f"{part}", us, "us a layer", command.replace(str(path), "DIR"),
                     at_most=at_most, floor=floor or None, note=note)
 
 

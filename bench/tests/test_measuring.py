@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import gpu_models  # noqa: E402
 import gpu_speculation  # noqa: E402
+import measure_cuda  # noqa: E402
 import plot_cuda  # noqa: E402
 import recorder  # noqa: E402
 from gpu_models import GpuModel  # noqa: E402
@@ -127,6 +128,13 @@ class MeasuringTest(unittest.TestCase):
             self.assertEqual(len(recorder.gpus()), 2)
         with mock.patch.dict(os.environ, {"PATH": path, "CUDA_VISIBLE_DEVICES": "1"}):
             self.assertEqual(recorder.gpus(), ["NVIDIA H200, 580.1"])
+
+    def test_the_kernels_of_attention_are_one_part_of_a_layer(self) -> None:
+        lines = [{"context": 1000, "ms": 1.0},
+                 *({"context": 1000, "part": part, "us_a_layer": us} for part, us in
+                   (("QKV", 7.0), ("attention_tiles_kernel", 15.5), ("attention_kernel", 12.0)))]
+        self.assertEqual(measure_cuda.parts_of_a_layer(lines),
+                         {(1000, "QKV"): 7.0, (1000, "attention"): 27.5})
 
     def test_the_plot_has_a_bar_a_forward(self) -> None:
         rows = [{"model": model, "gpus": gpus, "rows": count, "ms": 1.5 * count, "floor_ms": 1.0}
