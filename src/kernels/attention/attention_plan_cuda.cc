@@ -144,64 +144,6 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     deal_out_prefixes(shape.row_columns);
 }
 
-// Items whose tiles are one span of each of their rows, and prefix of all, become prefix items: for
-// two groups at once where they are neighbours with the same spans and few columns.
-void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
-  const auto is_shared = [&](const AttentionItemCuda& item) {
-    if (item.end_tile > item.shared_tiles) return false;
-    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
-      const int32_t position = rows[static_cast<size_t>(i)].position;
-      if (span_of(position, item.first_tile) != span_of(position, item.end_tile - 1) ||
-          !ends_span(position, item.end_tile - 1)) {
-        return false;
-      }
-    }
-    return true;
-  };
-  groups_.swap(items);
-  items.clear();
-  size_t partner = 0;  // first prefix item of the group before
-  size_t begin = 0;
-  while (begin < groups_.size()) {
-    const int32_t group = groups_[begin].group;
-    const size_t first = prefix_items.size();
-    int32_t shared = 0;
-    size_t end = begin;
-    for (; end < groups_.size() && groups_[end].group == group; ++end) {
-      const AttentionItemCuda& item = groups_[end];
-      if (!is_shared(item)) {
-        items.push_back(item);
-        continue;
-      }
-      ++shared;
-      // The prefix items of a group's partner are in the same order.
-      const size_t index = partner + static_cast<size_t>(shared - 1);
-      if (partner < first && index < first) {
-        AttentionItemCuda& before = prefix_items[index];
-        if (before.table == item.table && before.first_tile == item.first_tile &&
-            before.end_tile == item.end_tile && before.num_rows == kGroupRows &&
-            (kGroupRows + item.num_rows) * row_columns <= kTilesColumns / 2 &&
-            before.first_row + kGroupRows == item.first_row) {
-          before.num_rows += item.num_rows;
-          before.lowest = std::min(before.lowest, item.lowest);
-          continue;
-        }
-      }
-      prefix_items.push_back(item);
-    }
-    for (size_t i = begin; i < end; ++i) {
-      for (int32_t row = groups_[i].first_row; row < groups_[i].first_row + groups_[i].num_rows;
-           ++row) {
-        rows[static_cast<size_t>(row)].group_items -= is_shared(groups_[i]) ? 1 : 0;
-      }
-    }
-    // A group that found a partner is nobody's partner any more.
-    partner = prefix_items.size() > first ? first : prefix_items.size();
-    begin = end;
-  }
-  shared_prefix = !prefix_items.empty();
-}
-
 // Groups of the fewest rows whose clusters are all at work at once, if there is such a number.
 bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
                                 const AttentionShapeCuda& shape) {
@@ -290,36 +232,6 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
     group.num_extras = static_cast<int32_t>(slots_.size());
   }
   return true;
-}
-
-void AttentionPlanCuda::deal_out_spans() {
-  groups_.swap(items);
-  items.clear();
-  for (const AttentionItemCuda& group : groups_) {
-    const auto first_row = static_cast<size_t>(group.first_row);
-    const auto end_row = first_row + static_cast<size_t>(group.num_rows);
-    const int32_t step = span_tiles(rows[first_row].position);
-    int32_t first_extra = group.end_tile * kTilePositions;  // lowest position that is an extra
-    int32_t singles = 0;  // from this tile on every row's spans are tiles
-    for (size_t i = first_row; i < end_row; ++i) {
-      rows[i].first_partial = num_partials;
-      num_partials += num_spans(rows[i].position);
-      first_extra = std::min(first_extra, rows[i].boundary);
-      singles = std::max(singles, first_single_tile(rows[i].position));
-    }
-    int32_t group_items = 0;
-    for (int32_t tile = 0; tile < group.end_tile;) {
-      AttentionItemCuda span = group;
-      span.first_tile = tile;
-      tile = std::min(group.end_tile, tile < singles ? std::min(singles, tile + step) : tile + 1);
-      span.end_tile = tile;
-      span.appends = span.end_tile == group.end_tile ? 1 : 0;
-      if (span.end_tile * kTilePositions <= first_extra) span.num_extras = 0;
-      items.push_back(span);
-      ++group_items;
-    }
-    for (size_t i = first_row; i < end_row; ++i) rows[i].group_items = group_items;
-  }
 }
 
 }  // namespace forerun::cuda
