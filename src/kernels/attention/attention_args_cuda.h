@@ -1,5 +1,5 @@
-// What the attention kernel (attention_cuda.cu) is given, and how it divides its shared memory.
-// Included by the kernel alone.
+// What the attention kernel (attention_rows_cuda.cu) is given, and how it divides its shared
+// memory. Included by the kernel alone.
 #pragma once
 
 #include <cuda_bf16.h>

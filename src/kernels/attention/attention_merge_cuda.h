@@ -1,5 +1,5 @@
-// Partial results of the attention kernel (attention_cuda.cu): stored through the L2, merged in the
-// order of the spans, written as outputs. Device code; included by the kernel alone.
+// Partial results of the attention kernel (attention_rows_cuda.cu): stored through the L2, merged
+// in the order of the spans, written as outputs. Device code; included by the kernel alone.
 #pragma once
 
 #include <cuda_bf16.h>

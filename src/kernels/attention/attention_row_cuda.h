@@ -1,5 +1,6 @@
-// One row of the attention kernel (attention_cuda.cu): its running softmax for 8 heads, scores of
-// 16 keys and sums of their values on the tensor cores. Device code; included by the kernel alone.
+// One row of the attention kernel (attention_rows_cuda.cu): its running softmax for 8 heads, scores
+// of 16 keys and sums of their values on the tensor cores. Device code; included by the kernel
+// alone.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -18,17 +18,14 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
-#include <string>
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_args_cuda.h"
-#include "kernels/attention/attention_cluster_cuda.h"
-#include "kernels/attention/attention_cuda.h"
 #include "kernels/attention/attention_keys_cuda.h"
 #include "kernels/attention/attention_load_cuda.h"
 #include "kernels/attention/attention_merge_cuda.h"
 #include "kernels/attention/attention_row_cuda.h"
-#include "kernels/attention/attention_tiles_cuda.h"
+#include "kernels/attention/attention_rows_cuda.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 
@@ -331,7 +328,7 @@ Kernel kernel_for(int padded_dim, AttentionMode mode) {
 
 }  // namespace
 
-Status prepare_attention_cuda() {
+Status prepare_attention_rows_cuda() {
   for (const AttentionMode mode :
        {AttentionMode::kWhole, AttentionMode::kSplit, AttentionMode::kFused}) {
     for (const int dim : {64, 128, 256}) {
@@ -345,30 +342,13 @@ Status prepare_attention_cuda() {
           prefer_shared_memory(kernel_for(dim, mode), "loading the attention kernels"));
     }
   }
-  FORERUN_RETURN_IF_ERROR(prepare_attention_cluster_cuda());
-  return prepare_attention_tiles_cuda();
+  return {};
 }
 
-Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+Status attention_rows_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
-  if (kv.head_dim < 1 || kv.head_dim > 256 || kv.num_kv_heads < 1 ||
-      call.num_heads % kv.num_kv_heads != 0) {
-    return {StatusCode::kInvalidArgument,
-            "attention on a GPU: " + std::to_string(call.num_heads) + " heads of " +
-                std::to_string(kv.head_dim) + " dimensions over " +
-                std::to_string(kv.num_kv_heads) +
-                " key/value heads; head dimensions up to 256 and whole groups are accepted"};
-  }
   const int dim = padded_head_dim_cuda(kv.head_dim);
-  const bool fused = call.mode == AttentionMode::kFused || call.mode == AttentionMode::kCluster;
-  if (fused && !can_fuse_rope(kv.head_dim, false)) {
-    return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
-                                              std::to_string(kv.head_dim) +
-                                              " dimensions are rotated by a kernel of their own"};
-  }
-  if (call.mode == AttentionMode::kCluster) return attention_cluster_cuda(call, stream);
-  if (call.mode == AttentionMode::kTiles) return attention_tiles_cuda(call, stream);
-  if (call.shared_prefix) FORERUN_RETURN_IF_ERROR(attention_prefix_cuda(call, stream));
+  const bool fused = call.mode == AttentionMode::kFused;
   AttentionArgs args;
   args.step = call.step;
   args.q = call.q;

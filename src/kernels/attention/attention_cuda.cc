@@ -1,0 +1,39 @@
+#include "kernels/attention/attention_cuda.h"
+
+#include <string>
+
+#include "kernels/attention/attention_cluster_cuda.h"
+#include "kernels/attention/attention_rows_cuda.h"
+#include "kernels/attention/attention_tiles_cuda.h"
+
+namespace forerun::cuda {
+
+Status prepare_attention_cuda() {
+  FORERUN_RETURN_IF_ERROR(prepare_attention_rows_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_cluster_cuda());
+  return prepare_attention_tiles_cuda();
+}
+
+Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+  const PagedKvCuda& kv = call.kv;
+  if (kv.head_dim < 1 || kv.head_dim > 256 || kv.num_kv_heads < 1 ||
+      call.num_heads % kv.num_kv_heads != 0) {
+    return {StatusCode::kInvalidArgument,
+            "attention on a GPU: " + std::to_string(call.num_heads) + " heads of " +
+                std::to_string(kv.head_dim) + " dimensions over " +
+                std::to_string(kv.num_kv_heads) +
+                " key/value heads; head dimensions up to 256 and whole groups are accepted"};
+  }
+  const bool fused = call.mode == AttentionMode::kFused || call.mode == AttentionMode::kCluster;
+  if (fused && !can_fuse_rope(kv.head_dim, false)) {
+    return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
+                                              std::to_string(kv.head_dim) +
+                                              " dimensions are rotated by a kernel of their own"};
+  }
+  if (call.mode == AttentionMode::kCluster) return attention_cluster_cuda(call, stream);
+  if (call.mode == AttentionMode::kTiles) return attention_tiles_cuda(call, stream);
+  if (call.shared_prefix) FORERUN_RETURN_IF_ERROR(attention_prefix_cuda(call, stream));
+  return attention_rows_cuda(call, stream);
+}
+
+}  // namespace forerun::cuda
