@@ -139,7 +139,8 @@ bool EngineLoop::has_room_for(const ActiveRequest& request) const {
 }
 
 // What a role is reading is counted as promised until all of it has been read, though some of it is
-// in use already: others come in a few Steps later rather than too many at once.
+// in use already: beside a prompt that takes more than half of the room others wait until it has
+// been read, rather than too many coming in at once.
 int64_t EngineLoop::free_blocks(Role role) const {
   const KvUsage usage = executor_->kv_usage(role);
   int64_t blocks = usage.total_blocks - usage.used_blocks;

@@ -31,8 +31,8 @@ Result<Encoder> find_encoder() {
 
 }  // namespace
 
-Result<CUtensorMap> tensor_map_bf16(const void* data, int64_t rows, int64_t columns, int64_t stride,
-                                    int box_rows, int box_columns) {
+Result<CUtensorMap> tensor_map_16_bit(const void* data, int64_t rows, int64_t columns,
+                                      int64_t stride, int box_rows, int box_columns) {
   static std::atomic<decltype(Encoder::encode)> found = nullptr;
   if (found == nullptr) {
     FORERUN_ASSIGN_OR_RETURN(const Encoder encoder, find_encoder());

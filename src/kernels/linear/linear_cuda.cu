@@ -7,11 +7,9 @@
 //  - the ring is filled before the previous kernel's end is awaited, and two blocks share an SM, so
 //    that the memory keeps working across the boundary between kernels;
 //  - 132 blocks, in clusters of at most 2, place themselves one an SM: larger clusters leave SMs
-//  idle
-//    and double up others;
-//  - a cluster of 2 halves the activations that a block reads through the L2 (64 KB instead of 128
-//  at
-//    8 rows and 8,192 inputs); they stream through shared memory in segments;
+//    idle and double up others;
+//  - a cluster of 2 halves the activations that a block reads through the L2: 64 KB for 128 at 8
+//    rows and 8,192 inputs; they come at once where they fit, otherwise in segments;
 //  - partial sums are pushed into the owner's shared memory by asynchronous stores that count down
 //    its barrier (no fence, no barrier of the cluster) and added there in the order of the blocks;
 //  - a nibble is a subnormal f16 where it lies, so that int4 takes an instruction a pair of weights

@@ -19,7 +19,7 @@ namespace forerun::cuda {
 struct RowScales {
   uint32_t scales, ready;  // `ready`: a barrier that every warp arrives at
 
-  // A warp a row. The last warps take the first rows: warp 0 asks for the activations.
+  // A warp a row. The last warps take the first rows: the first ones ask for the activations.
   __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
                                        int warps, int warp, int lane) const {
     if (args.input_squares == nullptr) return;

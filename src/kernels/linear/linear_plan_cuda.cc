@@ -72,7 +72,7 @@ static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit bes
 // two or three, 396 with five).
 constexpr int kWantedStages = 2;
 constexpr int most_stages(LinearFormat format) {
-  return format == LinearFormat::kBf16 ? 4 : kWantedStages;
+  return format == LinearFormat::kBf16 ? kMaxStages : kWantedStages;
 }
 // Room for 8 rows of activations (one unit a warp may take more), by preference.
 struct InputRoom {
@@ -164,7 +164,15 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
     for (const int limit : {half, shared_limit}) {
       if (row_blocks == 4 && limit == half) continue;
       for (const InputRoom& room : kInputRooms) {
-        const LinearLaunch launch = lay_out(plan, row_blocks, limit, room.buffers, room.bytes);
+        LinearLaunch launch = lay_out(plan, row_blocks, limit, room.buffers, room.bytes);
+        if (limit != half && launch.stages < kWantedStages) {
+          // Somewhat smaller segments, if that leaves the memory enough to do.
+          const int missing =
+              (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
+          const LinearLaunch smaller =
+              lay_out(plan, row_blocks, limit, room.buffers, room.bytes - missing / row_blocks);
+          if (smaller.stages >= kWantedStages) launch = smaller;
+        }
         if (launch.stages >= (limit == half ? kWantedStages : 1)) return with_rows(launch);
       }
     }

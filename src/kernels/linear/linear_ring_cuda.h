@@ -90,16 +90,17 @@ struct UnitRing {
 };
 
 // The activations of a block on their way: segments of its inputs, several at a time, one copy a
-// row. Warp 0 requests them; if there are as many buffers as segments they stay, otherwise each
-// pass over the tiles brings them again.
+// row. If there are as many buffers as segments they stay, otherwise each pass over the tiles
+// brings them again, which warp 0 sees to.
 struct InputRing {
   uint32_t data, full, empty;    // buffer 0 and the barriers of all buffers
   int left;                      // segments to request, all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row that come next
 
   // Called by all lanes of warp 0, or at the start by those of all warps, which have a share each:
-  // copies that are asked for by one warp wait for one another. `block_inputs`: the block's inputs
-  // of row 0; `block_bytes`: of a row.
+  // copies that are asked for by one warp wait for one another. (Bytes may be there before they are
+  // expected: the barrier still lacks its arrival.) `block_inputs`: the block's inputs of row 0;
+  // `block_bytes`: of a row.
   __device__ __forceinline__ void request(const LinearKernelArgs& args,
                                           const uint16_t* block_inputs, int block_bytes,
                                           int row_blocks, int first_row, int rows, int share,

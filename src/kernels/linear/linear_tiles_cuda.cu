@@ -1,7 +1,7 @@
 // Linear layers for many rows: blocks that stay on their SM and take tiles of 128 outputs x 128
 // rows in turn. One warp brings weights (their units as they lie in memory) and activations (a
 // tensor map's boxes) into a ring; two warpgroups of 64 outputs multiply, weights as the operand
-// from registers, so that int4 becomes bf16 on the way.
+// from registers, so that int4 becomes f16 on the way.
 //
 // A row has the same bits as from linear_kernel: wgmma adds up 16 inputs exactly as mma does, and
 // the plan's split of the inputs is kept: the chains of units that there are warps' and blocks' are
@@ -265,16 +265,11 @@ Status prepare_linear_tiles() {
 
 Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
                            const LinearKernelArgs& args, cudaStream_t stream) {
-  int device = 0;
-  int multiprocessors = 0;
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetDevice(&device), "asking for the current GPU");
-  FORERUN_CUDA_RETURN_IF_ERROR(
-      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-      "asking for the number of multiprocessors");
+  FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
   const Variant tiles = variant(plan.format, plan.input_warps, call.gated);
   FORERUN_ASSIGN_OR_RETURN(const CUtensorMap map,
-                           tensor_map_bf16(call.input, call.rows, plan.in_features,
-                                           call.input_stride, kRows, tiles.box_inputs));
+                           tensor_map_16_bit(call.input, call.rows, plan.in_features,
+                                             call.input_stride, kRows, tiles.box_inputs));
   const int blocks =
       (plan.tiles + kBlockTiles - 1) / kBlockTiles * ((call.rows + kRows - 1) / kRows);
   return launch_dependent(tiles.kernel,
