@@ -12,21 +12,32 @@
 
 namespace forerun::cuda {
 
+// In clusters of `cluster_blocks` blocks, of which the grid is a multiple.
 template <class... Parameters, class... Arguments>
-Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-                        cudaStream_t stream, const char* doing, Arguments... arguments) {
+Status launch_dependent_clusters(void (*kernel)(Parameters...), int cluster_blocks, dim3 grid,
+                                 dim3 block, size_t shared_bytes, cudaStream_t stream,
+                                 const char* doing, Arguments... arguments) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster_blocks), 1, 1};
+  config.attrs = attributes;
+  config.numAttrs = cluster_blocks > 1 ? 2 : 1;
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, arguments...), doing);
   return {};
+}
+
+template <class... Parameters, class... Arguments>
+Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                        cudaStream_t stream, const char* doing, Arguments... arguments) {
+  return launch_dependent_clusters(kernel, 1, grid, block, shared_bytes, stream, doing,
+                                   arguments...);
 }
 
 // Of the current GPU.

@@ -1,9 +1,10 @@
 // What the attention kernel (attention_rows_cuda.cu) is given, and how it divides its shared
-// memory. Included by the kernel alone.
+// memory; what all of attention's kernels are given alike. Included by the kernels alone.
 #pragma once
 
 #include <cuda_bf16.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -49,6 +50,28 @@ struct AttentionArgs {
   float scale_log2;  // 1 / sqrt(head_dim), for powers of two
   bool early;
 };
+
+// The arguments of a kernel as far as all of attention's kernels have them.
+template <class Args>
+Args attention_args(const AttentionCallCuda& call) {
+  const PagedKvCuda& kv = call.kv;
+  Args args = {};
+  args.step = call.step;
+  args.qkv = call.qkv;
+  args.attended = call.attended;
+  args.attended_format = call.attended_format;
+  args.kv = kv.data;
+  args.qkv_stride = call.qkv_stride;
+  args.attended_stride = call.attended_stride;
+  args.block_stride = kv.block_stride_bytes;
+  args.kv_heads = kv.num_kv_heads;
+  args.group_heads = call.num_heads / kv.num_kv_heads;
+  args.parts = query_parts(call.num_heads, kv.num_kv_heads);
+  args.window = call.window;
+  args.scale_log2 = 1.4426950408889634f / std::sqrt(static_cast<float>(kv.head_dim));
+  args.early = call.early;
+  return args;
+}
 
 template <class T>
 __device__ __forceinline__ const T* step_data(const AttentionStepCuda* step, int offset) {

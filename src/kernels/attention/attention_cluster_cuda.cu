@@ -13,7 +13,6 @@
 #include <cuda_bf16.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_cluster_args_cuda.h"
@@ -325,42 +324,14 @@ Status prepare_attention_cluster_cuda() {
 
 Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
-  const ClusterArgs args = {
-      .step = call.step,
-      .qkv = call.qkv,
-      .attended = call.attended,
-      .attended_format = call.attended_format,
-      .kv = kv.data,
-      .qkv_stride = call.qkv_stride,
-      .attended_stride = call.attended_stride,
-      .block_stride = kv.block_stride_bytes,
-      .k_offset = call.k_offset,
-      .v_offset = call.v_offset,
-      .kv_heads = kv.num_kv_heads,
-      .group_heads = call.num_heads / kv.num_kv_heads,
-      .parts = query_parts(call.num_heads, kv.num_kv_heads),
-      .row_columns = query_columns(call.num_heads, kv.num_kv_heads),
-      .window = call.window,
-      .scale_log2 = 1.4426950408889634f / std::sqrt(static_cast<float>(kv.head_dim)),
-      .early = call.early,
-  };
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(kResidentClusters * kClusterBlocks);
-  config.blockDim = dim3(kClusterThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(cluster_bytes(kv.head_dim));
-  config.stream = stream;
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = kClusterBlocks;
-  attributes[0].val.clusterDim.y = 1;
-  attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel_for(kv.head_dim), args),
-                               "launching attention");
-  return {};
+  auto args = attention_args<ClusterArgs>(call);
+  args.k_offset = call.k_offset;
+  args.v_offset = call.v_offset;
+  args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
+  return launch_dependent_clusters(kernel_for(kv.head_dim), kClusterBlocks,
+                                   dim3(kResidentClusters * kClusterBlocks), dim3(kClusterThreads),
+                                   static_cast<size_t>(cluster_bytes(kv.head_dim)), stream,
+                                   "launching attention", args);
 }
 
 }  // namespace forerun::cuda

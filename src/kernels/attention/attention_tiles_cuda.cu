@@ -8,8 +8,6 @@
 // which is why a lane has two sets of sums.
 #include <cuda_bf16.h>
 
-#include <cmath>
-
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_columns_cuda.h"
 #include "kernels/attention/attention_tiles_cuda.h"
@@ -200,29 +198,15 @@ Status launch(const AttentionCallCuda& call, bool span, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
   const int dim = padded_head_dim_cuda(kv.head_dim);
   const bool fused = call.mode == AttentionMode::kFused;
-  const TilesArgs args = {
-      .step = call.step,
-      .q = fused ? nullptr : call.q,
-      .qkv = call.qkv,
-      .attended = call.attended,
-      .attended_format = call.attended_format,
-      .partials = call.partials,
-      .kv = kv.data,
-      .qkv_stride = call.qkv_stride,
-      .attended_stride = call.attended_stride,
-      .block_stride = kv.block_stride_bytes,
-      .partial_floats = partial_floats(call.num_heads, kv.num_kv_heads, kv.head_dim),
-      .kv_heads = kv.num_kv_heads,
-      .num_heads = call.num_heads,
-      .head_dim = kv.head_dim,
-      .group_heads = call.num_heads / kv.num_kv_heads,
-      .parts = query_parts(call.num_heads, kv.num_kv_heads),
-      .row_columns = query_columns(call.num_heads, kv.num_kv_heads),
-      .window = call.window,
-      .scale_log2 = 1.4426950408889634f / std::sqrt(static_cast<float>(kv.head_dim)),
-      // Otherwise the previous kernel has appended to the cache.
-      .early = call.early && fused,
-  };
+  auto args = attention_args<TilesArgs>(call);
+  args.q = fused ? nullptr : call.q;
+  args.partials = call.partials;
+  args.partial_floats = partial_floats(call.num_heads, kv.num_kv_heads, kv.head_dim);
+  args.num_heads = call.num_heads;
+  args.head_dim = kv.head_dim;
+  args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
+  // Otherwise the previous kernel has appended to the cache.
+  args.early = call.early && fused;
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
   return launch_dependent(kernel_for(dim, span), dim3(static_cast<unsigned>(multiprocessors)),
                           dim3(kTilesThreads), static_cast<size_t>(tiles_bytes(dim)), stream,

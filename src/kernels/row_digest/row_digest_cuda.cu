@@ -98,21 +98,10 @@ Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
     }
     arguments.peers = *call.peers;
   }
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(call.rows * kBlocks));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(num_quads * kQuadBytes);
-  config.stream = stream;
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {kBlocks, 1, 1};
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, row_digest_kernel, arguments),
-                               "launching the digest of logits");
-  return {};
+  return launch_dependent_clusters(row_digest_kernel, kBlocks,
+                                   dim3(static_cast<unsigned>(call.rows * kBlocks)), dim3(kThreads),
+                                   static_cast<size_t>(num_quads * kQuadBytes), stream,
+                                   "launching the digest of logits", arguments);
 }
 
 }  // namespace forerun::cuda
