@@ -37,17 +37,17 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Registers a thread: two blocks of 8 warps leave an SM 8,192 registers for the small kernels
-// between two layers. (They must find room beside two linear layers: otherwise they wait for one to
-// leave, and the layer after them places two blocks on the SMs that become free first.) At 32 rows
-// a block has an SM to itself.
-constexpr int registers(int row_blocks) { return row_blocks == 4 ? 224 : 112; }
+// Registers a thread. Two blocks of consecutive layers share an SM's at 8 rows; from 16 rows on a
+// block has them to itself.
+constexpr int registers(int row_blocks, bool at_once) {
+  return at_once && row_blocks == 1 ? 64 : row_blocks == 4 ? 128 : 112;
+}
 
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce>
-__global__ void __maxnreg__(registers(kRowBlocks))
+// kAtOnce: the activations come at once and every warp has one tile at most (LinearLaunch), which
+// leaves so little to keep in registers that 16 warps have enough.
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce, bool kAtOnce>
+__global__ void __maxnreg__(registers(kRowBlocks, kAtOnce))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
-  constexpr int kWarps = kLinearWarps;
-  constexpr int kWarpsLog2 = std::countr_zero(static_cast<unsigned>(kWarps));
   constexpr int kUnitBytes = unit_bytes(kFormat);
   constexpr int kStageBytes = stage_bytes(kFormat);
   constexpr int kUnitInputs = unit_inputs(kFormat);
@@ -60,7 +60,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   const int rank = static_cast<int>(cluster_rank());
   const int cluster = static_cast<int>(blockIdx.x) >> args.cluster_log2;
   const int input_warps = 1 << args.input_warps_log2;
-  const int tile_warps = kWarps >> args.input_warps_log2;
+  const int tile_warps = args.tile_warps;
   const int input_warp = warp & (input_warps - 1);
   const int tile_warp = warp >> args.input_warps_log2;
   const int tile_begin = cluster * args.cluster_tiles + min(cluster, args.larger_clusters);
@@ -69,9 +69,10 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   const int block_units = ((rank + 1) * args.units >> args.cluster_log2) - block_unit;
 
   // The ring fills while the previous kernel still runs.
-  const int tiles_log2 = kWarpsLog2 - args.input_warps_log2;  // of tile_warps
-  const int warp_tiles = (tile_end - tile_begin - tile_warp + tile_warps - 1) >> tiles_log2;
-  UnitRing<kUnitBytes, kStageBytes> ring;
+  const int warp_tiles = kAtOnce
+                             ? tile_begin + tile_warp < tile_end
+                             : (tile_end - tile_begin - tile_warp + tile_warps - 1) / tile_warps;
+  UnitRing<kUnitBytes, kStageBytes, kAtOnce> ring;
   ring.next = args.weight + (static_cast<int64_t>(tile_begin + tile_warp) * args.units +
                              block_unit + input_warp) *
                                 kUnitBytes;
@@ -87,7 +88,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   ring.barrier = base + warp * kMaxStages * 8;
   InputRing inputs;
   inputs.data = base + kBarrierBytes;
-  inputs.full = base + kWarps * kMaxStages * 8;
+  inputs.full = base + kMostLinearWarps * kMaxStages * 8;
   inputs.empty = inputs.full + kInputSegments * 8;
   const uint32_t receive_barriers = inputs.empty + kInputSegments * 8;  // one a buffer
   RowScales scales;
@@ -99,10 +100,10 @@ __global__ void __maxnreg__(registers(kRowBlocks))
     }
     if (warp == 0) {
       for (int i = 0; i < 2; ++i) barrier_init(receive_barriers + i * 8, 1);
-      barrier_init(scales.ready, kWarps);
+      barrier_init(scales.ready, args.warps);
       for (int i = 0; i < kInputSegments; ++i) {
         barrier_init(inputs.full + i * 8, 1);
-        barrier_init(inputs.empty + i * 8, kWarps);
+        barrier_init(inputs.empty + i * 8, args.warps);
       }
     }
     barrier_init_fence();
@@ -115,7 +116,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
 
   const int first_row = blockIdx.y * 8 * kRowBlocks;
   const int rows = min(8 * kRowBlocks, args.rows - first_row);
-  const int passes = (tile_end - tile_begin + tile_warps - 1) >> tiles_log2;
+  const int passes = kAtOnce ? 1 : (tile_end - tile_begin + tile_warps - 1) / tile_warps;
   prefetch_next_norm(args, tile_begin, tile_end);
   wait_for_previous_kernel();
   const bool inputs_stay = args.segments == args.input_buffers;
@@ -123,10 +124,10 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   const uint16_t* const block_inputs = args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
   for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
-    inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, warp, kWarps,
+    inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, warp, args.warps,
                    lane);
   }
-  scales.find(args, first_row, rows, kWarps, warp, lane);
+  scales.find(args, first_row, rows, args.warps, warp, lane);
 
   // A lane's part in loading activations: row lane % 8 of each block of 8, 8 of every 32 inputs.
   const uint32_t input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
@@ -145,66 +146,93 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   Unit<kFormat> weights;
   if constexpr (Unit<kFormat>::kAhead) weights.take(args, ring, lane);
   cluster_wait();
-  for (int pass = tile_begin; pass < tile_end; pass += tile_warps) {
-    const int tiles = min(tile_warps, tile_end - pass);
-    sums.buffer = base + args.receive_offset + (passes_done & 1) * args.receive_buffer_bytes;
-    sums.barrier = receive_barriers + (passes_done & 1) * 8;
+  if constexpr (kAtOnce) {
+    sums.buffer = base + args.receive_offset;
+    sums.barrier = receive_barriers;
+    const int tiles = tile_end - tile_begin;
     if (threadIdx.x == 0) barrier_arrive_expecting(sums.barrier, tiles * kRowBlocks * 1024);
     float acc[2][kRowBlocks][4] = {};
-    int units_left = tile_warp < tiles ? ring.tile_units : 0;
-    for (int segment = 0; segment < args.segments; ++segment) {
-      barrier_wait(inputs.full + input_buffer * 8, input_parity);
-      uint32_t input = input_lane + input_buffer * 8 * kRowBlocks * args.input_stride_bytes;
-      const int units = min(units_left, args.segment_units);
-      units_left -= units;
-      for (int unit = 0; unit < units; ++unit, input += input_step) {
-        weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
-      }
-      if (inputs_stay) {
-        if (++input_buffer == args.segments) input_buffer = 0;
-        continue;
-      }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(inputs.empty + input_buffer * 8);
-      if (warp == 0 && inputs.left > 0) {
-        // With more than two buffers, the segment before this one: the slowest warp has had time
-        // to finish it.
-        if (args.input_buffers == 2) {
+    barrier_wait(inputs.full, 0);
+    uint32_t input = input_lane;
+#pragma unroll 1
+    for (int unit = ring.to_use; unit > 0; --unit, input += input_step) {
+      weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
+    }
+    // What follows is found again: it would take registers all through the loop.
+    const int thread = static_cast<int>(opaque(threadIdx.x));
+    const int owner = static_cast<int>(cluster_rank());
+    const int tile = thread / 32 >> args.input_warps_log2;
+    sums.rank = owner;
+    if (tile < tiles) {
+      send_sums<kRowBlocks>(sums, acc, base + args.reduce_offset, tile,
+                            thread / 32 & (input_warps - 1), input_warps, thread % 32);
+    }
+    const OutputItems<kRowBlocks> items(args, tile_begin, tiles, first_row, owner);
+    store_sums<kGated, kReduce>(args, sums, 0, scales, items);
+    if constexpr (kReduce) store_group_sums(args, items);
+  } else {
+    for (int pass = tile_begin; pass < tile_end; pass += tile_warps) {
+      const int tiles = min(tile_warps, tile_end - pass);
+      sums.buffer = base + args.receive_offset + (passes_done & 1) * args.receive_buffer_bytes;
+      sums.barrier = receive_barriers + (passes_done & 1) * 8;
+      if (threadIdx.x == 0) barrier_arrive_expecting(sums.barrier, tiles * kRowBlocks * 1024);
+      float acc[2][kRowBlocks][4] = {};
+      int units_left = tile_warp < tiles ? ring.tile_units : 0;
+      for (int segment = 0; segment < args.segments; ++segment) {
+        barrier_wait(inputs.full + input_buffer * 8, input_parity);
+        uint32_t input = input_lane + input_buffer * 8 * kRowBlocks * args.input_stride_bytes;
+        const int units = min(units_left, args.segment_units);
+        units_left -= units;
+        for (int unit = 0; unit < units; ++unit, input += input_step) {
+          weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
+        }
+        if (inputs_stay) {
+          if (++input_buffer == args.segments) input_buffer = 0;
+          continue;
+        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(inputs.empty + input_buffer * 8);
+        if (warp == 0 && inputs.left > 0) {
+          // With more than two buffers, the segment before this one: the slowest warp has had time
+          // to finish it.
+          if (args.input_buffers == 2) {
+            to_recycle = input_buffer;
+            recycle_parity = input_parity;
+          }
+          if (to_recycle >= 0) {
+            barrier_wait(inputs.empty + to_recycle * 8, recycle_parity);
+            inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, 0, 1,
+                           lane);
+          }
           to_recycle = input_buffer;
           recycle_parity = input_parity;
         }
-        if (to_recycle >= 0) {
-          barrier_wait(inputs.empty + to_recycle * 8, recycle_parity);
-          inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, 0, 1, lane);
+        if (++input_buffer == args.input_buffers) {
+          input_buffer = 0;
+          input_parity ^= 1;
         }
-        to_recycle = input_buffer;
-        recycle_parity = input_parity;
       }
-      if (++input_buffer == args.input_buffers) {
-        input_buffer = 0;
-        input_parity ^= 1;
+      if (tile_warp < tiles) {
+        send_sums<kRowBlocks>(sums, acc, base + args.reduce_offset, tile_warp, input_warp,
+                              input_warps, lane);
       }
+      const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
+      store_sums<kGated, kReduce>(args, sums, passes_done >> 1 & 1, scales, items);
+      // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
+      // to receive what every warp here sends a pass later, after reading this one.
+      ++passes_done;
     }
-    if (tile_warp < tiles) {
-      send_sums<kRowBlocks>(sums, acc, base + args.reduce_offset, tile_warp, input_warp,
-                            input_warps, lane);
+    if constexpr (kReduce) {
+      store_group_sums(
+          args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin, first_row, rank));
     }
-    const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
-    store_sums<kGated, kReduce>(args, sums, passes_done >> 1 & 1, scales, items);
-    // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
-    // to receive what every warp here sends a pass later, after reading this one.
-    ++passes_done;
-  }
-  if constexpr (kReduce) {
-    store_group_sums(
-        args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin, first_row, rank));
   }
 }
 
 #else
 
 // Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce>
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce, bool kAtOnce>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
@@ -212,26 +240,30 @@ __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 using Kernel = void (*)(LinearKernelArgs);
 
 struct Variant {
-  bool gated, reduce;
+  bool gated, reduce, at_once;
 };
-constexpr Variant kVariants[] = {{false, false}, {true, false}, {false, true}};
+constexpr Variant kVariants[] = {{false, false, false}, {true, false, false}, {false, true, false},
+                                 {false, false, true},  {true, false, true},  {false, true, true}};
 
-template <LinearFormat kFormat, int kRowBlocks>
+template <LinearFormat kFormat, int kRowBlocks, bool kAtOnce>
 Kernel kernel_for(const Variant& variant) {
-  return variant.reduce  ? linear_kernel<kFormat, kRowBlocks, false, true>
-         : variant.gated ? linear_kernel<kFormat, kRowBlocks, true, false>
-                         : linear_kernel<kFormat, kRowBlocks, false, false>;
+  return variant.reduce  ? linear_kernel<kFormat, kRowBlocks, false, true, kAtOnce>
+         : variant.gated ? linear_kernel<kFormat, kRowBlocks, true, false, kAtOnce>
+                         : linear_kernel<kFormat, kRowBlocks, false, false, kAtOnce>;
 }
-template <LinearFormat kFormat>
+template <LinearFormat kFormat, bool kAtOnce>
 Kernel kernel_for(int row_blocks, const Variant& variant) {
-  return row_blocks == 1   ? kernel_for<kFormat, 1>(variant)
-         : row_blocks == 2 ? kernel_for<kFormat, 2>(variant)
-                           : kernel_for<kFormat, 4>(variant);
+  return row_blocks == 1   ? kernel_for<kFormat, 1, kAtOnce>(variant)
+         : row_blocks == 2 ? kernel_for<kFormat, 2, kAtOnce>(variant)
+                           : kernel_for<kFormat, 4, kAtOnce>(variant);
 }
+// bf16 layers never have all at once.
 Kernel kernel_for(LinearFormat format, int row_blocks, const Variant& variant) {
-  return format == LinearFormat::kBf16
-             ? kernel_for<LinearFormat::kBf16>(row_blocks, variant)
-             : kernel_for<LinearFormat::kInt4Group128>(row_blocks, variant);
+  if (format == LinearFormat::kBf16) {
+    return kernel_for<LinearFormat::kBf16, false>(row_blocks, variant);
+  }
+  return variant.at_once ? kernel_for<LinearFormat::kInt4Group128, true>(row_blocks, variant)
+                         : kernel_for<LinearFormat::kInt4Group128, false>(row_blocks, variant);
 }
 
 // The shared memory that a block may ask for; fails on a device that the kernels do not run on.
@@ -368,11 +400,13 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.receive_offset = launch.receive_offset;
   args.ring_offset = launch.ring_offset;
   args.receive_buffer_bytes = launch.receive_buffer_bytes;
+  args.tile_warps = launch.tile_warps;
+  args.warps = launch.tile_warps * plan.input_warps;
 
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
                         static_cast<unsigned>(launch.row_tiles));
-  config.blockDim = dim3(32 * kLinearWarps);
+  config.blockDim = dim3(32 * static_cast<unsigned>(args.warps));
   config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
   config.stream = stream;
   cudaLaunchAttribute attributes[2] = {};
@@ -384,8 +418,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
-  const Kernel kernel =
-      kernel_for(plan.format, launch.row_blocks, {call.gated, call.reduce != nullptr});
+  const Kernel kernel = kernel_for(plan.format, launch.row_blocks,
+                                   {call.gated, call.reduce != nullptr, launch.at_once});
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
                                "launching a linear layer");
   return {};

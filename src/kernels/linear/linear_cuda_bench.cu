@@ -287,7 +287,7 @@ Status bench_layers(Bench& bench, const Options& options) {
       continue;
     }
     for (const int cluster_size : {1, 2}) {
-      for (const int input_warps : {1, 2, 4, 8}) {
+      for (const int input_warps : {1, 2, 4, 8, 16}) {
         const Result<LinearPlan> plan =
             plan_linear(layer.format, layer.in, layer.out, cluster_size, input_warps);
         if (!plan.ok()) continue;

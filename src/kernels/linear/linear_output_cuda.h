@@ -83,7 +83,6 @@ struct OutputItem {
 // which has none to spare.
 template <int kRowBlocks>
 struct OutputItems {
-  static constexpr int kThreads = kLinearWarps * 32;
   int first_tile, first_row, rank, lanes_log2, count;
 
   __device__ __forceinline__ OutputItems(const LinearKernelArgs& args, int first, int tiles,
@@ -262,7 +261,7 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
         store_plain(args, item, v);
       }
     }
-    index += items.kThreads;
+    index += args.warps * 32;
     item = items.at(args, index);
     if (kLoads) item.load(args);
   }
@@ -274,7 +273,7 @@ template <int kRowBlocks>
 __device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
                                                  const OutputItems<kRowBlocks>& items) {
   PeerWait wait;
-  for (int index = items.first(); items.warp_has(index); index += items.kThreads) {
+  for (int index = items.first(); items.warp_has(index); index += args.warps * 32) {
     store_group_item(args, items.at(args, index), wait);
   }
   finish_collecting(args.peers);

@@ -103,7 +103,12 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int inpu
                      int most_input_bytes) {
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
-  const int tile_warps = kLinearWarps / plan.input_warps;
+  const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
+  const bool a_warp_a_tile = plan.format == LinearFormat::kInt4Group128 &&
+                             cluster_tiles * plan.input_warps <= kMostLinearWarps;
+  launch.tile_warps =
+      a_warp_a_tile ? cluster_tiles : std::max(1, kLinearWarps / plan.input_warps);
+  const int warps = launch.tile_warps * plan.input_warps;
   const int warp_units = ceil_div(ceil_div(plan.units, plan.cluster_size), plan.input_warps);
   int input_bytes = 0;
   for (launch.segment_units = warp_units;; --launch.segment_units) {
@@ -113,15 +118,15 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int inpu
     input_bytes = launch.input_buffers * 8 * row_blocks * launch.input_stride_bytes;
     if (launch.segment_units == 1 || input_bytes <= most_input_bytes * row_blocks) break;
   }
-  const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
-  const int buffers = cluster_tiles > tile_warps ? 2 : 1;
-  const int reduce_bytes = plan.input_warps > 1 ? kLinearWarps * row_blocks * 512 : 0;
-  launch.receive_buffer_bytes = std::min(tile_warps, cluster_tiles) * row_blocks * 1024;
+  launch.at_once = a_warp_a_tile && launch.segments == 1;
+  const int buffers = cluster_tiles > launch.tile_warps ? 2 : 1;
+  const int reduce_bytes = plan.input_warps > 1 ? warps * row_blocks * 512 : 0;
+  launch.receive_buffer_bytes = std::min(launch.tile_warps, cluster_tiles) * row_blocks * 1024;
   launch.reduce_offset = kBarrierBytes + input_bytes;
   launch.receive_offset = launch.reduce_offset + reduce_bytes;
   launch.ring_offset =
       (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
-  const int ring_stage_bytes = kLinearWarps * stage_bytes(plan.format);
+  const int ring_stage_bytes = warps * stage_bytes(plan.format);
   launch.stages =
       std::min((limit - launch.ring_offset) / ring_stage_bytes, most_stages(plan.format));
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
@@ -153,7 +158,7 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
     if (wanted <= 2) {
       const LinearLaunch launch = lay_out(plan, wanted, half, room.buffers, room.bytes);
       const bool suits = wanted == 1 || launch.segments == 1;
-      if (suits && launch.stages >= kWantedStages) return with_rows(launch);
+      if (suits && launch.stages >= (launch.at_once ? 1 : kWantedStages)) return with_rows(launch);
     }
     if (wanted >= 2) {
       const LinearLaunch launch = lay_out(plan, wanted, shared_limit, room.buffers, room.bytes);
@@ -197,8 +202,9 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   plan.input_warps = input_warps;
   const bool powers =
       (cluster_size == 1 || cluster_size == 2 || cluster_size == 4 || cluster_size == 8) &&
-      (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8);
-  if (!powers || input_warps > kLinearWarps || cluster_size * input_warps > plan.units) {
+      (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8 ||
+       (input_warps == 16 && format == LinearFormat::kInt4Group128));
+  if (!powers || cluster_size * input_warps > plan.units) {
     return Status(StatusCode::kInvalidArgument,
                   shape_text(in_features, out_features) + " cannot be split over " +
                       std::to_string(cluster_size) + " blocks of " + std::to_string(input_warps) +

@@ -36,6 +36,7 @@ struct LinearKernelArgs {
   NormOutputCuda next_norm;
   ActivationFormat gated_format;
   PeerMailboxes peers;  // of this launch's turn; degree 0 without a group
+  int warps, tile_warps;
 };
 
 // The row of the input that row `row` of the output is made of.
@@ -47,8 +48,8 @@ __device__ __forceinline__ int input_row(const LinearKernelArgs& args, int row) 
 
 // The units of one warp, in the order in which it multiplies them (tile after tile, a tile's inputs
 // in order), on their way through its ring. Every lane keeps the same state; lane 0 talks to the
-// copy engine.
-template <int kUnitBytes, int kStageBytes>
+// copy engine. kOneTile: a warp has one tile at most, and less to keep in registers.
+template <int kUnitBytes, int kStageBytes, bool kOneTile>
 struct UnitRing {
   const std::byte* next;         // unit to request next
   int tile_skip;                 // units from the end of a tile's to the warp's next tile's
@@ -67,6 +68,7 @@ struct UnitRing {
     }
     --to_request;
     next += kUnitBytes << args.input_warps_log2;
+    if (kOneTile) return;
     if (--left_in_tile == 0) {
       left_in_tile = tile_units;
       next += static_cast<int64_t>(tile_skip) * kUnitBytes;

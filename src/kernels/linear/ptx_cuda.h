@@ -119,7 +119,7 @@ __device__ __forceinline__ void bulk_copy_streaming(uint32_t target, const void*
 }
 __device__ __forceinline__ uint64_t evict_first_policy() {
   uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(policy));
+  asm("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(policy));
   return policy;
 }
 __device__ __forceinline__ uint32_t cluster_rank() {
