@@ -37,17 +37,17 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Registers a thread. Two blocks of consecutive layers share an SM's at 8 rows; from 16 rows on a
-// block has them to itself.
-constexpr int registers(int row_blocks, bool at_once) {
-  return at_once && row_blocks == 1 ? 64 : row_blocks == 4 ? 128 : 112;
+// Registers a thread. At 8 rows two blocks of consecutive layers share an SM, from 32 on a block
+// has it to itself.
+constexpr int registers(int row_blocks, LinearWalk walk) {
+  if (walk == LinearWalk::kManyWarps) return row_blocks == 1 ? 64 : row_blocks == 2 ? 112 : 128;
+  return row_blocks == 4 ? 224 : 112;
 }
 
-// kAtOnce: the activations come at once and every warp has one tile at most (LinearLaunch), which
-// leaves so little to keep in registers that 16 warps have enough.
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce, bool kAtOnce>
-__global__ void __maxnreg__(registers(kRowBlocks, kAtOnce))
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce, LinearWalk kWalk>
+__global__ void __maxnreg__(registers(kRowBlocks, kWalk))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
+  constexpr bool kAtOnce = kWalk != LinearWalk::kPasses;
   constexpr int kUnitBytes = unit_bytes(kFormat);
   constexpr int kStageBytes = stage_bytes(kFormat);
   constexpr int kUnitInputs = unit_inputs(kFormat);
@@ -85,10 +85,10 @@ __global__ void __maxnreg__(registers(kRowBlocks, kAtOnce))
   ring.to_use = ring.to_request;
   ring.data = base + args.ring_offset + warp * args.stages * kStageBytes;
   ring.data_end = ring.data + args.stages * kStageBytes;
-  ring.barrier = base + warp * kMaxStages * 8;
+  ring.barrier = base + warp * args.stages * 8;
   InputRing inputs;
   inputs.data = base + kBarrierBytes;
-  inputs.full = base + kMostLinearWarps * kMaxStages * 8;
+  inputs.full = base + kRingBarriers * 8;
   inputs.empty = inputs.full + kInputSegments * 8;
   const uint32_t receive_barriers = inputs.empty + kInputSegments * 8;  // one a buffer
   RowScales scales;
@@ -155,7 +155,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kAtOnce))
     barrier_wait(inputs.full, 0);
     uint32_t input = input_lane;
 #pragma unroll 1
-    for (int unit = ring.to_use; unit > 0; --unit, input += input_step) {
+    for (int unit = warp_tiles * ring.tile_units; unit > 0; --unit, input += input_step) {
       weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
     }
     // What follows is found again: it would take registers all through the loop.
@@ -164,8 +164,10 @@ __global__ void __maxnreg__(registers(kRowBlocks, kAtOnce))
     const int tile = thread / 32 >> args.input_warps_log2;
     sums.rank = owner;
     if (tile < tiles) {
-      send_sums<kRowBlocks>(sums, acc, base + args.reduce_offset, tile,
-                            thread / 32 & (input_warps - 1), input_warps, thread % 32);
+      const int part_bytes = args.stages * kStageBytes;
+      send_sums<kRowBlocks, true>(
+          sums, acc, base + args.ring_offset + (tile << args.input_warps_log2) * part_bytes,
+          part_bytes, tile, thread / 32 & (input_warps - 1), input_warps, thread % 32);
     }
     const OutputItems<kRowBlocks> items(args, tile_begin, tiles, first_row, owner);
     store_sums<kGated, kReduce>(args, sums, 0, scales, items);
@@ -213,8 +215,10 @@ __global__ void __maxnreg__(registers(kRowBlocks, kAtOnce))
         }
       }
       if (tile_warp < tiles) {
-        send_sums<kRowBlocks>(sums, acc, base + args.reduce_offset, tile_warp, input_warp,
-                              input_warps, lane);
+        constexpr int kPartBytes = kRowBlocks * 512;
+        send_sums<kRowBlocks, false>(
+            sums, acc, base + args.reduce_offset + tile_warp * input_warps * kPartBytes, kPartBytes,
+            tile_warp, input_warp, input_warps, lane);
       }
       const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
       store_sums<kGated, kReduce>(args, sums, passes_done >> 1 & 1, scales, items);
@@ -232,7 +236,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kAtOnce))
 #else
 
 // Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce, bool kAtOnce>
+template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce, LinearWalk kWalk>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
@@ -240,30 +244,38 @@ __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 using Kernel = void (*)(LinearKernelArgs);
 
 struct Variant {
-  bool gated, reduce, at_once;
+  LinearFormat format;
+  int row_blocks;
+  bool gated, reduce;
+  LinearWalk walk;
 };
-constexpr Variant kVariants[] = {{false, false, false}, {true, false, false}, {false, true, false},
-                                 {false, false, true},  {true, false, true},  {false, true, true}};
 
-template <LinearFormat kFormat, int kRowBlocks, bool kAtOnce>
+template <LinearFormat kFormat, int kRowBlocks, LinearWalk kWalk>
 Kernel kernel_for(const Variant& variant) {
-  return variant.reduce  ? linear_kernel<kFormat, kRowBlocks, false, true, kAtOnce>
-         : variant.gated ? linear_kernel<kFormat, kRowBlocks, true, false, kAtOnce>
-                         : linear_kernel<kFormat, kRowBlocks, false, false, kAtOnce>;
+  return variant.reduce  ? linear_kernel<kFormat, kRowBlocks, false, true, kWalk>
+         : variant.gated ? linear_kernel<kFormat, kRowBlocks, true, false, kWalk>
+                         : linear_kernel<kFormat, kRowBlocks, false, false, kWalk>;
 }
-template <LinearFormat kFormat, bool kAtOnce>
-Kernel kernel_for(int row_blocks, const Variant& variant) {
-  return row_blocks == 1   ? kernel_for<kFormat, 1, kAtOnce>(variant)
-         : row_blocks == 2 ? kernel_for<kFormat, 2, kAtOnce>(variant)
-                           : kernel_for<kFormat, 4, kAtOnce>(variant);
+template <LinearFormat kFormat, LinearWalk kWalk>
+Kernel kernel_for(const Variant& variant) {
+  return variant.row_blocks == 1   ? kernel_for<kFormat, 1, kWalk>(variant)
+         : variant.row_blocks == 2 ? kernel_for<kFormat, 2, kWalk>(variant)
+                                   : kernel_for<kFormat, 4, kWalk>(variant);
 }
-// bf16 layers never have all at once.
-Kernel kernel_for(LinearFormat format, int row_blocks, const Variant& variant) {
-  if (format == LinearFormat::kBf16) {
-    return kernel_for<LinearFormat::kBf16, false>(row_blocks, variant);
+template <LinearFormat kFormat>
+Kernel kernel_for(const Variant& variant) {
+  switch (variant.walk) {
+    case LinearWalk::kAtOnce:
+      return kernel_for<kFormat, LinearWalk::kAtOnce>(variant);
+    case LinearWalk::kManyWarps:
+      return kernel_for<kFormat, LinearWalk::kManyWarps>(variant);
+    default:
+      return kernel_for<kFormat, LinearWalk::kPasses>(variant);
   }
-  return variant.at_once ? kernel_for<LinearFormat::kInt4Group128, true>(row_blocks, variant)
-                         : kernel_for<LinearFormat::kInt4Group128, false>(row_blocks, variant);
+}
+Kernel kernel_for(const Variant& variant) {
+  return variant.format == LinearFormat::kBf16 ? kernel_for<LinearFormat::kBf16>(variant)
+                                               : kernel_for<LinearFormat::kInt4Group128>(variant);
 }
 
 // The shared memory that a block may ask for; fails on a device that the kernels do not run on.
@@ -291,19 +303,26 @@ Result<int> shared_limit() {
 
 Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
+  const auto prepare = [limit](const Variant& variant) -> Status {
+    const Kernel kernel = kernel_for(variant);
+    FORERUN_CUDA_RETURN_IF_ERROR(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit),
+        "loading the linear kernels");
+    // An SM changes its division between L1 and shared memory only while it is empty: kernels that
+    // are to overlap must all ask for the same.
+    FORERUN_CUDA_RETURN_IF_ERROR(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared),
+        "loading the linear kernels");
+    return {};
+  };
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
-      for (const Variant& variant : kVariants) {
-        const Kernel kernel = kernel_for(format, row_blocks, variant);
-        FORERUN_CUDA_RETURN_IF_ERROR(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit),
-            "loading the linear kernels");
-        // An SM changes its division between L1 and shared memory only while it is empty: kernels
-        // that are to overlap must all ask for the same.
-        FORERUN_CUDA_RETURN_IF_ERROR(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared),
-            "loading the linear kernels");
+      for (const LinearWalk walk :
+           {LinearWalk::kPasses, LinearWalk::kAtOnce, LinearWalk::kManyWarps}) {
+        FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, false, false, walk}));
+        FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, true, false, walk}));
+        FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, false, true, walk}));
       }
     }
   }
@@ -418,8 +437,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
-  const Kernel kernel = kernel_for(plan.format, launch.row_blocks,
-                                   {call.gated, call.reduce != nullptr, launch.at_once});
+  const Kernel kernel =
+      kernel_for({plan.format, launch.row_blocks, call.gated, call.reduce != nullptr, launch.walk});
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
                                "launching a linear layer");
   return {};

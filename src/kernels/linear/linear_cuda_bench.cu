@@ -85,6 +85,10 @@ constexpr Layer kLayers[] = {
     {"70b-tp4-int4", "o", kQ4, 2048, 8192, false},
     {"70b-tp4-int4", "gate_up", kQ4, 8192, 14336, true},
     {"70b-tp4-int4", "down", kQ4, 7168, 8192, false},
+    {"70b-tp3-int4", "qkv", kQ4, 8192, 3840, false},
+    {"70b-tp3-int4", "o", kQ4, 3072, 8192, false},
+    {"70b-tp3-int4", "gate_up", kQ4, 8192, 19200, true},
+    {"70b-tp3-int4", "down", kQ4, 9600, 8192, false},
     {"70b-tp2-int4", "qkv", kQ4, 8192, 5120, false},
     {"70b-tp2-int4", "o", kQ4, 4096, 8192, false},
     {"70b-tp2-int4", "gate_up", kQ4, 8192, 28672, true},
@@ -287,7 +291,7 @@ Status bench_layers(Bench& bench, const Options& options) {
       continue;
     }
     for (const int cluster_size : {1, 2}) {
-      for (const int input_warps : {1, 2, 4, 8, 16}) {
+      for (const int input_warps : {1, 2, 4, 8}) {
         const Result<LinearPlan> plan =
             plan_linear(layer.format, layer.in, layer.out, cluster_size, input_warps);
         if (!plan.ok()) continue;

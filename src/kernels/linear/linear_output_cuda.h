@@ -187,15 +187,14 @@ __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int ti
   }
 }
 
-// Sends a warp's sums of a tile to their owners. Warps that share the tile first lay theirs down in
-// `parts`, half of the outputs at a time, and add them in the order of the warps.
-template <int kRowBlocks>
+// Sends a warp's sums of a tile to their owners. Warps that share the tile first lay theirs down,
+// each in its own of their `parts`, `part_bytes` apart, and add them in the order of the warps:
+// half of the outputs at a time, or all if there is one pass, whose parts nobody writes again.
+template <int kRowBlocks, bool kOnePass>
 __device__ __forceinline__ void send_sums(const PartialSums& sums,
                                           const float (&acc)[2][kRowBlocks][4], uint32_t parts,
-                                          int tile_warp, int input_warp, int input_warps,
-                                          int lane) {
-  constexpr int kPartVectors = kRowBlocks * 32;  // a warp's sums of half a tile
-  constexpr int kPartBytes = kPartVectors * 16;
+                                          int part_bytes, int tile_warp, int input_warp,
+                                          int input_warps, int lane) {
   if (input_warps == 1) {
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
@@ -204,23 +203,29 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
     }
     return;
   }
-  const uint32_t group_parts = parts + tile_warp * input_warps * kPartBytes;
+  constexpr int kHalves = kOnePass ? 2 : 1;  // at a time
+  constexpr int kHalfVectors = kRowBlocks * 32;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for (int first = 0; first < 2; first += kHalves) {
 #pragma unroll
-    for (int block = 0; block < kRowBlocks; ++block) {
-      store_shared_sums(group_parts + input_warp * kPartBytes + (block * 32 + lane) * 16,
-                        acc[half][block]);
+    for (int half = 0; half < kHalves; ++half) {
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) {
+        store_shared_sums(
+            parts + input_warp * part_bytes + ((half * kRowBlocks + block) * 32 + lane) * 16,
+            acc[first + half][block]);
+      }
     }
     named_barrier(1 + tile_warp, input_warps * 32);
-    for (int f = input_warp * 32 + lane; f < kPartVectors; f += input_warps * 32) {
-      float4 sum = load_shared_sums(group_parts + f * 16);
+    for (int f = input_warp * 32 + lane; f < kHalves * kHalfVectors; f += input_warps * 32) {
+      float4 sum = load_shared_sums(parts + f * 16);
       for (int other = 1; other < input_warps; ++other) {
-        add(sum, load_shared_sums(group_parts + other * kPartBytes + f * 16));
+        add(sum, load_shared_sums(parts + other * part_bytes + f * 16));
       }
-      sums.push(half, tile_warp * kRowBlocks + f / 32, lane, sum);
+      sums.push(first + f / kHalfVectors, tile_warp * kRowBlocks + f % kHalfVectors / 32, lane,
+                sum);
     }
-    named_barrier(1 + tile_warp, input_warps * 32);  // before the next writes
+    if (!kOnePass) named_barrier(1 + tile_warp, input_warps * 32);  // before the next writes
   }
 }
 

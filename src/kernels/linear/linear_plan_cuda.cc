@@ -14,39 +14,6 @@ std::string shape_text(int64_t in_features, int64_t out_features) {
          std::to_string(out_features) + " outputs";
 }
 
-// Most units that one warp of any block has.
-int units_of_busiest_warp(const LinearPlan& plan) {
-  const int tiles = ceil_div(plan.tiles, plan.clusters);
-  const int units = ceil_div(plan.units, plan.cluster_size);
-  return ceil_div(tiles, kLinearWarps / plan.input_warps) * ceil_div(units, plan.input_warps);
-}
-
-// A rough time in cycles of one launch at 8 rows, with every weight already on its way: only the
-// order of the splits matters. Arithmetic of the busiest warp; the block's share of the activations
-// out of L2, longer if they do not come at once; an exchange of partial sums a pass, longer if
-// warps share a tile. Fitted to all splits of the layers of 70B, 8B, 3B and 1B (linear_cuda_bench
-// --splits), whose best ones it finds.
-double estimated_cycles(const LinearPlan& plan) {
-  constexpr double kL2BytesPerCycle = 90;
-  constexpr int kMostInputBytesAtOnce = 80 << 10;
-  constexpr double kSegmentsCycles = 1500;
-  constexpr double kPassCycles = 1100;
-  constexpr double kSharedTileCycles = 150;
-  constexpr double kEightWarpsCycles = 500;
-  const double unit_cycles = plan.format == LinearFormat::kBf16 ? 120 : 480;
-  const int passes = ceil_div(ceil_div(plan.tiles, plan.clusters), kLinearWarps / plan.input_warps);
-  const int input_bytes =
-      ceil_div(plan.units, plan.cluster_size) * unit_inputs(plan.format) * 8 * 2;
-  double pass_cycles = kPassCycles;
-  if (plan.input_warps > 1) pass_cycles += kSharedTileCycles;
-  if (plan.input_warps == 8) pass_cycles += kEightWarpsCycles;
-  double cycles = unit_cycles * units_of_busiest_warp(plan);
-  cycles += input_bytes / kL2BytesPerCycle;
-  if (input_bytes > kMostInputBytesAtOnce) cycles += kSegmentsCycles;
-  cycles += passes * pass_cycles;
-  return cycles;
-}
-
 Status check_shape(LinearFormat format, int64_t in_features, int64_t out_features) {
   const int step = unit_inputs(format);
   if (in_features < step || in_features % step != 0 || out_features < 1) {
@@ -60,6 +27,7 @@ Status check_shape(LinearFormat format, int64_t in_features, int64_t out_feature
   return {};
 }
 
+constexpr int kSharedLimitOfSm90 = 227 << 10;
 // Taken of an SM's shared memory for each block; its limit is what one block alone may have.
 constexpr int kReservedBytes = 1 << 10;
 // Of an SM, left to small kernels between two layers.
@@ -97,17 +65,17 @@ int input_stride(const LinearPlan& plan, int units) {
 }
 
 // Shared memory: barriers, up to four segments of activations, the sums that warps of a group
-// exchange, those that peers send (two buffers, one if there is one pass), and the rings in what is
-// left of `limit`; stages is below 1 if nothing is.
-LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int input_buffers,
-                     int most_input_bytes) {
+// exchange (in the rings where there is one pass), those that peers send (two buffers, one if there
+// is one pass), and the rings in what is left of `limit`; stages is below 1 if nothing is.
+LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, LinearWalk walk, int limit,
+                     int input_buffers, int most_input_bytes) {
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
+  launch.walk = walk;
+  const bool one_pass = walk != LinearWalk::kPasses;
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
-  const bool a_warp_a_tile = plan.format == LinearFormat::kInt4Group128 &&
-                             cluster_tiles * plan.input_warps <= kMostLinearWarps;
-  launch.tile_warps =
-      a_warp_a_tile ? cluster_tiles : std::max(1, kLinearWarps / plan.input_warps);
+  launch.tile_warps = std::max(1, kLinearWarps / plan.input_warps);
+  if (one_pass) launch.tile_warps = std::max(launch.tile_warps, cluster_tiles);
   const int warps = launch.tile_warps * plan.input_warps;
   const int warp_units = ceil_div(ceil_div(plan.units, plan.cluster_size), plan.input_warps);
   int input_bytes = 0;
@@ -116,20 +84,37 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, int limit, int inpu
     launch.input_stride_bytes = input_stride(plan, launch.segment_units * plan.input_warps);
     launch.input_buffers = std::min(launch.segments, input_buffers);
     input_bytes = launch.input_buffers * 8 * row_blocks * launch.input_stride_bytes;
-    if (launch.segment_units == 1 || input_bytes <= most_input_bytes * row_blocks) break;
+    if (one_pass || launch.segment_units == 1 || input_bytes <= most_input_bytes * row_blocks)
+      break;
   }
-  launch.at_once = a_warp_a_tile && launch.segments == 1;
   const int buffers = cluster_tiles > launch.tile_warps ? 2 : 1;
-  const int reduce_bytes = plan.input_warps > 1 ? warps * row_blocks * 512 : 0;
+  const int reduce_bytes = plan.input_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
   launch.receive_buffer_bytes = std::min(launch.tile_warps, cluster_tiles) * row_blocks * 1024;
   launch.reduce_offset = kBarrierBytes + input_bytes;
   launch.receive_offset = launch.reduce_offset + reduce_bytes;
   launch.ring_offset =
       (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
   const int ring_stage_bytes = warps * stage_bytes(plan.format);
-  launch.stages =
-      std::min((limit - launch.ring_offset) / ring_stage_bytes, most_stages(plan.format));
+  launch.stages = std::min({(limit - launch.ring_offset) / ring_stage_bytes,
+                            most_stages(plan.format), kRingBarriers / warps});
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
+  return launch;
+}
+
+// Everything at once, if there are warps and room for it: stages is 0 if not. Many warps of int4,
+// which keep a unit each in registers beside the one on its way, need but one stage; bf16 keeps
+// two.
+LinearLaunch lay_out_at_once(const LinearPlan& plan, int row_blocks, int limit) {
+  const int warps = plan.input_warps *
+                    std::max(kLinearWarps / plan.input_warps, ceil_div(plan.tiles, plan.clusters));
+  const bool many = warps > kLinearWarps;
+  LinearLaunch launch =
+      lay_out(plan, row_blocks, many ? LinearWalk::kManyWarps : LinearWalk::kAtOnce, limit, 1, 0);
+  const int wanted = many && plan.format == LinearFormat::kInt4Group128 ? 1 : kWantedStages;
+  // Sums that warps exchange lie where their units were.
+  const bool exchange_fits =
+      plan.input_warps == 1 || launch.stages * stage_bytes(plan.format) >= row_blocks * 1024;
+  if (warps > kMostLinearWarps || launch.stages < wanted || !exchange_fits) launch.stages = 0;
   return launch;
 }
 
@@ -152,16 +137,23 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
     launch.row_tiles = ceil_div(rows, 8 * launch.row_blocks);
     return launch;
   };
+  for (const int limit : {half, shared_limit}) {
+    if (limit == shared_limit && wanted == 1) continue;
+    const LinearLaunch launch = lay_out_at_once(plan, wanted, limit);
+    if (launch.stages > 0) return with_rows(launch);
+  }
   if (plan.format == LinearFormat::kInt4Group128) {
     const InputRoom room =
         wanted == 1 ? kInt4InputRoom : InputRoom{2, kInt4WideInputBytes / wanted};
     if (wanted <= 2) {
-      const LinearLaunch launch = lay_out(plan, wanted, half, room.buffers, room.bytes);
+      const LinearLaunch launch =
+          lay_out(plan, wanted, LinearWalk::kPasses, half, room.buffers, room.bytes);
       const bool suits = wanted == 1 || launch.segments == 1;
-      if (suits && launch.stages >= (launch.at_once ? 1 : kWantedStages)) return with_rows(launch);
+      if (suits && launch.stages >= kWantedStages) return with_rows(launch);
     }
     if (wanted >= 2) {
-      const LinearLaunch launch = lay_out(plan, wanted, shared_limit, room.buffers, room.bytes);
+      const LinearLaunch launch =
+          lay_out(plan, wanted, LinearWalk::kPasses, shared_limit, room.buffers, room.bytes);
       if (launch.stages >= (wanted == 2 ? kWantedStages : 1)) return with_rows(launch);
     }
   }
@@ -169,13 +161,14 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
     for (const int limit : {half, shared_limit}) {
       if (row_blocks == 4 && limit == half) continue;
       for (const InputRoom& room : kInputRooms) {
-        LinearLaunch launch = lay_out(plan, row_blocks, limit, room.buffers, room.bytes);
+        LinearLaunch launch =
+            lay_out(plan, row_blocks, LinearWalk::kPasses, limit, room.buffers, room.bytes);
         if (limit != half && launch.stages < kWantedStages) {
           // Somewhat smaller segments, if that leaves the memory enough to do.
           const int missing =
               (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
-          const LinearLaunch smaller =
-              lay_out(plan, row_blocks, limit, room.buffers, room.bytes - missing / row_blocks);
+          const LinearLaunch smaller = lay_out(plan, row_blocks, LinearWalk::kPasses, limit,
+                                               room.buffers, room.bytes - missing / row_blocks);
           if (smaller.stages >= kWantedStages) launch = smaller;
         }
         if (launch.stages >= (limit == half ? kWantedStages : 1)) return with_rows(launch);
@@ -185,6 +178,34 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
   return Status(StatusCode::kUnsupported,
                 shape_text(plan.in_features, plan.out_features) + ": 8 rows do not fit in the " +
                     std::to_string(shared_limit) + " bytes of shared memory of a block");
+}
+
+// A rough time in cycles of one launch at 8 rows, with every weight already on its way: only the
+// order of the splits matters. Units of the busiest warp or, if there are many warps, of the
+// busiest block, which pass more slowly if few are on their way; the block's share of the
+// activations out of L2, longer in segments; passes; the exchange of sums between warps. Fitted to
+// all splits of the layers of 70B over 2, 3 and 4 GPUs, 8B, 3B and 1B (linear_cuda_bench --splits):
+// of 34 shapes it finds the best split, or one within 4%, but for QKV of 1B bf16 (8%).
+double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
+  struct Costs {
+    double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments;
+  };
+  constexpr Costs kInt4 = {98, 618, 1.0, 777, 378, 645, 1700};
+  constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108};
+  constexpr double kL2BytesPerCycle = 60;
+  const Costs& costs = plan.format == LinearFormat::kBf16 ? kBf16 : kInt4;
+  const int tiles = ceil_div(plan.tiles, plan.clusters);
+  const int units = ceil_div(plan.units, plan.cluster_size);
+  const int passes = ceil_div(tiles, launch.tile_warps);
+  double cycles =
+      std::max(costs.block_unit * (launch.stages < 3 ? costs.few_stages : 1.0) * tiles * units,
+               costs.warp_unit * passes * ceil_div(units, plan.input_warps));
+  cycles += units * unit_inputs(plan.format) * 8 * 2 / kL2BytesPerCycle;
+  if (launch.segments > 1) cycles += costs.segments * passes;
+  if (launch.walk == LinearWalk::kPasses) cycles += costs.pass * passes;
+  if (plan.input_warps > 1) cycles += costs.shared_tile;
+  if (plan.input_warps == 8) cycles += costs.eight_warps;
+  return cycles;
 }
 
 }  // namespace
@@ -202,8 +223,7 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
   plan.input_warps = input_warps;
   const bool powers =
       (cluster_size == 1 || cluster_size == 2 || cluster_size == 4 || cluster_size == 8) &&
-      (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8 ||
-       (input_warps == 16 && format == LinearFormat::kInt4Group128));
+      (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8);
   if (!powers || cluster_size * input_warps > plan.units) {
     return Status(StatusCode::kInvalidArgument,
                   shape_text(in_features, out_features) + " cannot be split over " +
@@ -224,7 +244,10 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
       const Result<LinearPlan> plan =
           plan_linear(format, in_features, out_features, cluster_size, input_warps);
       if (!plan.ok()) continue;
-      const double cycles = estimated_cycles(*plan);
+      // The split is the shape's alone, so it does not ask the GPU what a block may have.
+      const Result<LinearLaunch> launch = plan_for_rows(*plan, 8, kSharedLimitOfSm90);
+      const double cycles =
+          launch.ok() ? estimated_cycles(*plan, *launch) : std::numeric_limits<double>::max();
       if (cycles < least) {
         least = cycles;
         best = *plan;

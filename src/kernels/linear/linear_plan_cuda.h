@@ -26,9 +26,9 @@ namespace forerun::cuda {
 enum class LinearFormat : uint8_t { kInt4Group128, kBf16 };
 
 inline constexpr int kTileOutputs = 32;
-inline constexpr int kLinearWarps = 8;       // of a block that passes over its tiles in turn
-inline constexpr int kMostLinearWarps = 16;  // of one that has a warp, or more, for every tile
-inline constexpr int kInt4Group = 128;  // inputs that share a scale
+inline constexpr int kLinearWarps = 8;       // of a block
+inline constexpr int kMostLinearWarps = 16;  // of one with a warp or more for each of its tiles
+inline constexpr int kInt4Group = 128;       // inputs that share a scale
 
 constexpr int unit_inputs(LinearFormat format) {
   return format == LinearFormat::kInt4Group128 ? 128 : 32;
@@ -86,17 +86,26 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
 inline constexpr int kInputSegments = 4;
 // The most units that a warp keeps on their way.
 inline constexpr int kMaxStages = 4;
-// The start of a block's shared memory: barriers, one a stage and warp, two a segment of
+// Units of all warps of a block on their way: each has a barrier.
+inline constexpr int kRingBarriers = kLinearWarps * kMaxStages;
+// The start of a block's shared memory: those barriers, two a segment of
 // activations, two for sums from peers, one for the scales of rows; and those scales.
 inline constexpr int kBarrierBytes =
-    ((kMostLinearWarps * kMaxStages + 2 * kInputSegments + 3) * 8 + 32 * 4 + 127) / 128 * 128;
+    ((kRingBarriers + 2 * kInputSegments + 3) * 8 + 32 * 4 + 127) / 128 * 128;
+
+// How a block goes through its tiles.
+enum class LinearWalk : uint8_t {
+  kPasses,     // 8 warps; as many tiles at a time as they allow, activations in segments
+  kAtOnce,     // at most 8 warps; all tiles, all activations
+  kManyWarps,  // the same, more than 8 warps, of fewer registers
+};
 
 // What a launch for `rows` rows needs: rows are cut into tiles of 8 * row_blocks.
 struct LinearLaunch {
-  int row_blocks = 1;          // 1, 2 or 4 groups of 8 rows that share a weight's registers
-  int row_tiles = 1;           // passes over the weight
-  int tile_warps = 1;          // tiles at once: a block has tile_warps * input_warps warps
-  bool at_once = false;        // all of a block's activations and all of its tiles
+  int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share a weight's registers
+  int row_tiles = 1;   // passes over the weight
+  LinearWalk walk = LinearWalk::kPasses;
+  int tile_warps = 1;          // tiles at a time: a block has tile_warps * input_warps warps
   int segment_units = 1;       // units of a warp's activations that travel together
   int segments = 1;            // of them, for a warp's units of one tile
   int input_buffers = 1;       // segments in shared memory at once

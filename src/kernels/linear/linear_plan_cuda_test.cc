@@ -38,9 +38,34 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
                                (plan->cluster_size * plan->input_warps);
         EXPECT_GE(launch->segments * launch->segment_units, warp_units);
         EXPECT_EQ(launch->ring_offset % 128, 0);
+        const int warps = launch->tile_warps * plan->input_warps;
+        EXPECT_LE(launch->stages * warps, kRingBarriers);
+        EXPECT_LE(warps, launch->walk == LinearWalk::kManyWarps ? kMostLinearWarps : kLinearWarps);
+        if (launch->walk == LinearWalk::kPasses) continue;
+        EXPECT_EQ(launch->segments, 1);
+        EXPECT_GE(launch->tile_warps * plan->clusters, plan->tiles);
+        if (plan->input_warps > 1) {
+          EXPECT_GE(launch->stages * stage_bytes(format), launch->row_blocks * 1024);
+        }
       }
     }
   }
+}
+
+TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
+  // Gate and up of 8B: 14 tiles a cluster, of which 8 warps would take 8 and 6.
+  const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 4096, 28672);
+  ASSERT_TRUE(plan.ok());
+  const Result<LinearLaunch> launch = plan_launch(*plan, 8, kH200SharedLimit);
+  ASSERT_TRUE(launch.ok());
+  EXPECT_EQ(launch->walk, LinearWalk::kManyWarps);
+  EXPECT_EQ(launch->tile_warps * plan->input_warps, 14);
+  // A head has hundreds.
+  const Result<LinearPlan> head = plan_linear(LinearFormat::kBf16, 4096, 128256);
+  ASSERT_TRUE(head.ok());
+  const Result<LinearLaunch> passes = plan_launch(*head, 8, kH200SharedLimit);
+  ASSERT_TRUE(passes.ok());
+  EXPECT_EQ(passes->walk, LinearWalk::kPasses);
 }
 
 TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
