@@ -1,0 +1,18 @@
+// The kernels of linear_cuda.cu for their launches (linear_launch_cuda.cu).
+#pragma once
+
+#include "kernels/linear/linear_plan_cuda.h"
+#include "kernels/linear/linear_ring_cuda.h"
+
+namespace forerun::cuda {
+
+struct LinearVariant {
+  LinearFormat format;
+  int row_blocks;      // 1, 2 or 4
+  bool gated, reduce;  // not both
+  LinearWalk walk;     // kManyWarps: of int4 only
+};
+using LinearKernel = void (*)(LinearKernelArgs);
+LinearKernel linear_kernel_for(const LinearVariant& variant);
+
+}  // namespace forerun::cuda
