@@ -352,7 +352,10 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.input_warps));
   args.cluster_tiles = plan.tiles / plan.clusters;
   args.larger_clusters = plan.tiles % plan.clusters;
-  if (call.reduce != nullptr) args.peers = call.reduce->turn(call.mailbox);
+  if (call.reduce != nullptr) {
+    args.peers = call.reduce->turn(call.mailbox);
+    args.two_shot = int64_t{2} * call.rows * plan.out_features >= call.reduce->two_shot_bytes;
+  }
   if (call.rows >= kFewestTileRows && call.row_index == nullptr) {
     return launch_linear_tiles(plan, call, args, stream);
   }

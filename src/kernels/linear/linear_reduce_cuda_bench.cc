@@ -1,6 +1,6 @@
 // Linear layers with their sum over a group of GPUs, against the same layers without it.
 //
-//   linear_reduce_cuda_bench [--gpus N] [--rows 8,16,32] [--json FILE]
+//   linear_reduce_cuda_bench [--gpus N] [--rows 8,16,32] [--shots 1|2] [--json FILE]
 //
 // The O and down layers of Llama-3-70B int4, cut for the group as the model is, so in parts that
 // may differ: a graph of launches over distinct weights (together several times the L2), each
@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -50,6 +51,7 @@ constexpr Layer kLayers[] = {{"o", 8192, 1024}, {"down", 28672, 128}};
 struct Options {
   int gpus = 1;
   std::vector<int> rows = {8, 16, 32};
+  std::optional<int64_t> two_shot_bytes;  // PeerGroupOptions
   FILE* json = nullptr;
   std::string command = "linear_reduce_cuda_bench";
 };
@@ -200,7 +202,8 @@ void report(const Options& options, const std::string& figure, double us, double
 }
 
 Status bench_group(const Options& options, int degree) {
-  const PeerGroupOptions group_options{.most_rows = kMostRows, .width = kWidth};
+  const PeerGroupOptions group_options{
+      .most_rows = kMostRows, .width = kWidth, .two_shot_bytes = options.two_shot_bytes};
   std::vector<int> devices;
   for (int device = 0; device < options.gpus; ++device) devices.push_back(device);
   FORERUN_ASSIGN_OR_RETURN(const PeerGroup group,
@@ -256,6 +259,10 @@ bool parse(int argc, char** argv, Options& options) {
     if (arg == "--gpus") {
       options.gpus = std::atoi(value);
       if (options.gpus < 1) return false;
+    } else if (arg == "--shots") {
+      const int shots = std::atoi(value);
+      if (shots != 1 && shots != 2) return false;
+      options.two_shot_bytes = shots == 2 ? 0 : std::numeric_limits<int64_t>::max();
     } else if (arg == "--rows") {
       options.rows.clear();
       for (const char* at = value; *at != '\0';) {
@@ -277,7 +284,8 @@ bool parse(int argc, char** argv, Options& options) {
 int main(int argc, char** argv) {
   forerun::cuda::Options options;
   if (!forerun::cuda::parse(argc, argv, options)) {
-    std::fprintf(stderr, "usage: %s [--gpus N] [--rows 8,16,32] [--json FILE]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s [--gpus N] [--rows 8,16,32] [--shots 1|2] [--json FILE]\n",
+                 argv[0]);
     return 2;
   }
   const forerun::Status status = forerun::cuda::run(options);

@@ -36,6 +36,7 @@ struct LinearKernelArgs {
   NormOutputCuda next_norm;
   ActivationFormat gated_format;
   PeerMailboxes peers;  // of this launch's turn; degree 0 without a group
+  bool two_shot;        // linear_reduce_cuda.h
 };
 
 // The row of the input that row `row` of the output is made of.
