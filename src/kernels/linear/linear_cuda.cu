@@ -16,7 +16,10 @@
 //    and another to subtract the zero point, exactly; the scale multiplies the f32 sum of its 128
 //    inputs, not the weights;
 //  - a norm in front costs no launch: its weight has multiplied the activations where they were
-//    made, the inverse root mean square multiplies the finished sums (rms_norm_cuda.h).
+//    made, the inverse root mean square multiplies the finished sums (rms_norm_cuda.h);
+//  - a multiprocessor's instruction cache does not hold the kernels of a layer, and fetching them
+//    again costs microseconds: loops that run once or twice are not unrolled, and where sums over a
+//    group would make a third kernel, beside the plain one and the gated one, one serves all.
 // docs/kernels-cuda.md has the measurements and what was tried.
 #include <cuda_bf16.h>
 
@@ -43,7 +46,7 @@ namespace {
 // a block has an SM to itself.
 constexpr int registers(int row_blocks) { return row_blocks == 4 ? 224 : 112; }
 
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce>
+template <LinearFormat kFormat, int kRowBlocks, LinearEnd kEnd>
 __global__ void __maxnreg__(registers(kRowBlocks))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
   constexpr int kWarps = kLinearWarps;
@@ -94,6 +97,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   scales.ready = receive_barriers + 16;
   scales.scales = scales.ready + 8;
   if (lane == 0) {
+#pragma unroll 1
     for (int stage = 0; stage < args.stages; ++stage) {
       barrier_init(ring.barrier + stage * 8, 1);
     }
@@ -107,6 +111,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
     }
     barrier_init_fence();
   }
+#pragma unroll 1
   for (int stage = 0; stage < args.stages; ++stage) {
     ring.request(args, lane, ring.data + stage * kStageBytes, ring.barrier + stage * 8);
   }
@@ -122,6 +127,7 @@ __global__ void __maxnreg__(registers(kRowBlocks))
   const int block_bytes = block_units * kUnitInputs * 2;
   const uint16_t* const block_inputs = args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
+#pragma unroll 1
   for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
     inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, warp, kWarps,
                    lane);
@@ -190,12 +196,12 @@ __global__ void __maxnreg__(registers(kRowBlocks))
                             input_warps, lane);
     }
     const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
-    store_sums<kGated, kReduce>(args, sums, passes_done >> 1 & 1, scales, items);
+    store_sums<kEnd>(args, sums, passes_done >> 1 & 1, scales, items);
     // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
     // to receive what every warp here sends a pass later, after reading this one.
     ++passes_done;
   }
-  if constexpr (kReduce) {
+  if (ends_in_sum<kEnd>(args)) {
     store_group_sums(
         args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin, first_row, rank));
   }
@@ -204,34 +210,28 @@ __global__ void __maxnreg__(registers(kRowBlocks))
 #else
 
 // Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce>
+template <LinearFormat kFormat, int kRowBlocks, LinearEnd kEnd>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
 
 using Kernel = void (*)(LinearKernelArgs);
 
-struct Variant {
-  bool gated, reduce;
-};
-constexpr Variant kVariants[] = {{false, false}, {true, false}, {false, true}};
-
 template <LinearFormat kFormat, int kRowBlocks>
-Kernel kernel_for(const Variant& variant) {
-  return variant.reduce  ? linear_kernel<kFormat, kRowBlocks, false, true>
-         : variant.gated ? linear_kernel<kFormat, kRowBlocks, true, false>
-                         : linear_kernel<kFormat, kRowBlocks, false, false>;
+Kernel kernel_for(LinearEnd end) {
+  return end == LinearEnd::kPlain   ? linear_kernel<kFormat, kRowBlocks, LinearEnd::kPlain>
+         : end == LinearEnd::kGated ? linear_kernel<kFormat, kRowBlocks, LinearEnd::kGated>
+                                    : linear_kernel<kFormat, kRowBlocks, LinearEnd::kAny>;
 }
 template <LinearFormat kFormat>
-Kernel kernel_for(int row_blocks, const Variant& variant) {
-  return row_blocks == 1   ? kernel_for<kFormat, 1>(variant)
-         : row_blocks == 2 ? kernel_for<kFormat, 2>(variant)
-                           : kernel_for<kFormat, 4>(variant);
+Kernel kernel_for(int row_blocks, LinearEnd end) {
+  return row_blocks == 1   ? kernel_for<kFormat, 1>(end)
+         : row_blocks == 2 ? kernel_for<kFormat, 2>(end)
+                           : kernel_for<kFormat, 4>(end);
 }
-Kernel kernel_for(LinearFormat format, int row_blocks, const Variant& variant) {
-  return format == LinearFormat::kBf16
-             ? kernel_for<LinearFormat::kBf16>(row_blocks, variant)
-             : kernel_for<LinearFormat::kInt4Group128>(row_blocks, variant);
+Kernel kernel_for(LinearFormat format, int row_blocks, LinearEnd end) {
+  return format == LinearFormat::kBf16 ? kernel_for<LinearFormat::kBf16>(row_blocks, end)
+                                       : kernel_for<LinearFormat::kInt4Group128>(row_blocks, end);
 }
 
 // The shared memory that a block may ask for; fails on a device that the kernels do not run on.
@@ -261,8 +261,8 @@ Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
-      for (const Variant& variant : kVariants) {
-        const Kernel kernel = kernel_for(format, row_blocks, variant);
+      for (const LinearEnd end : {LinearEnd::kPlain, LinearEnd::kGated, LinearEnd::kAny}) {
+        const Kernel kernel = kernel_for(format, row_blocks, end);
         FORERUN_CUDA_RETURN_IF_ERROR(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit),
             "loading the linear kernels");
@@ -341,6 +341,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.input_squares = call.norm.squares;
   args.norm_eps = call.norm.eps;
   args.next_norm = call.next_norm;
+  args.gated = call.gated;
   args.gated_format = call.gated_format;
   args.input_stride = call.input_stride;
   args.output_stride = call.output_stride;
@@ -387,10 +388,12 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
-  const Kernel kernel =
-      kernel_for(plan.format, launch.row_blocks, {call.gated, call.reduce != nullptr});
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
-                               "launching a linear layer");
+  const LinearEnd end = call.reduce != nullptr || call.beside_sums ? LinearEnd::kAny
+                        : call.gated                               ? LinearEnd::kGated
+                                                                   : LinearEnd::kPlain;
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaLaunchKernelEx(&config, kernel_for(plan.format, launch.row_blocks, end), args),
+      "launching a linear layer");
   return {};
 }
 

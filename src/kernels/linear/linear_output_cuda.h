@@ -238,10 +238,14 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
                         acc[half][block]);
     }
     named_barrier(1 + tile_warp, input_warps * 32);
+#pragma unroll 1
     for (int f = input_warp * 32 + lane; f < kPartVectors; f += input_warps * 32) {
-      float4 sum = load_shared_sums(group_parts + f * 16);
+      uint32_t part = group_parts + f * 16;
+      float4 sum = load_shared_sums(part);
+#pragma unroll 1
       for (int other = 1; other < input_warps; ++other) {
-        add(sum, load_shared_sums(group_parts + other * kPartBytes + f * 16));
+        part += kPartBytes;
+        add(sum, load_shared_sums(part));
       }
       sums.push(half, tile_warp * kRowBlocks + f / 32, lane, sum);
     }
@@ -250,37 +254,41 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
 }
 
 // Once they are there, adds up what this block's peers have sent of `items`, in the order of the
-// peers, and writes the outputs, or with kReduce sends the sums to the group. `parity`: of the
-// barrier of `sums`.
-template <bool kGated, bool kReduce, int kRowBlocks>
+// peers, and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
+// `sums`.
+template <LinearEnd kEnd, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const RowScales& scales,
                                            const OutputItems<kRowBlocks>& items) {
-  constexpr bool kLoads = !kGated && !kReduce;
+  const bool gated = ends_gated<kEnd>(args);
+  const bool to_group = ends_in_sum<kEnd>(args);
+  const bool plain = !gated && !to_group;
   int index = items.first();
-  OutputItem item = items.at(args, index);
-  if (kLoads) item.load(args);
-  barrier_wait(sums.barrier, parity);
-  if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
-  while (items.warp_has(index)) {
+#pragma unroll 1
+  do {
+    OutputItem item = items.at(args, index);
+    if (plain) item.load(args);
+    barrier_wait(sums.barrier, parity);  // also where a warp has no item: linear_kernel() says why
+    if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
+    if (!items.warp_has(index)) break;
     const int slice = items.slice(index);
     float4 v[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       v[half] = load_shared_sums(sums.buffer + sums.offset(0, half, slice, item.lane));
     }
-#pragma unroll 1
+#pragma unroll 2
     for (int source = 1; source < 1 << args.cluster_log2; ++source) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         add(v[half], load_shared_sums(sums.buffer + sums.offset(source, half, slice, item.lane)));
       }
     }
-    if constexpr (kReduce) {
+    if (to_group) {
       push_item(args, item, v);
     } else {
       scales.apply(args, items.block_row(index, item.lane), v);
-      if constexpr (kGated) {
+      if (gated) {
         store_gated(args, item.tile, item.lane >> 2, item.row, v);
       } else {
         finish_sums(args, item, v);
@@ -288,12 +296,10 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
       }
     }
     index += items.kThreads;
-    item = items.at(args, index);
-    if (kLoads) item.load(args);
-  }
+  } while (items.warp_has(index));
 }
 
-// With kReduce, once all sums of the block are on their way: adds up the group's sums of `items`
+// With a group, once all sums of the block are on their way: adds up the group's sums of `items`
 // and writes the outputs.
 template <int kRowBlocks>
 __device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
@@ -301,6 +307,7 @@ __device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
   PeerWait wait;
 #pragma unroll 1
   for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {
+#pragma unroll 1
     for (int index = items.first(); items.warp_has(index); index += items.kThreads) {
       store_group_item(args, items.at(args, index), /*adds=*/shot == 0, wait);
     }

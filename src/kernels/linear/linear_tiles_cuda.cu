@@ -113,14 +113,14 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, uint32_
                                            const RowScales& scales, int tiles, int first_tile,
                                            int first_row, int warp, int lane) {
   const auto store = [&](OutputItem item, int tile, int n) {
-    const bool reduces = !kGated && args.peers.degree > 0;
-    if (!kGated && !reduces) item.load(args);
+    const bool to_group = !kGated && args.peers.degree > 0;
+    if (!kGated && !to_group) item.load(args);
     float4 v[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       v[half] = load_shared_sums(sums + sum_offset<kRows>(tile, half, n, lane));
     }
-    if (reduces) {
+    if (to_group) {
       push_item(args, item, v);
       return;
     }

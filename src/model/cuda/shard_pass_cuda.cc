@@ -67,7 +67,8 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .output_stride = layout_.qkv_width,
                                          .rows = rows,
                                          .bias = bf16(layer.qkv_bias),
-                                         .norm = normed()},
+                                         .norm = normed(),
+                                         .beside_sums = peers_ != nullptr},
                                         stream));
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
@@ -85,7 +86,8 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .rows = rows,
                                          .norm = normed(),
                                          .gated = true,
-                                         .gated_format = input_format(layer.down)},
+                                         .gated_format = input_format(layer.down),
+                                         .beside_sums = peers_ != nullptr},
                                         stream));
   }
   return add_linear(layer.down, activations(mlp_), mlp_stride, /*bias=*/nullptr, next_input,
