@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -75,6 +76,11 @@ class GpuModel:
             return [sys.executable, "tools/random_checkpoint.py", "--share", str(self.share), *to]
         source = "models/demo-draft" if self.draft else "models/demo-target"
         return [sys.executable, "tools/grow_model.py", source, *to]
+
+
+def positions_of(model: Path) -> int:
+    """How many positions the model in this folder has."""
+    return json.loads((model / "config.json").read_text())["max_position_embeddings"]
 
 
 class NotMade(Exception):

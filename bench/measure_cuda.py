@@ -24,7 +24,7 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
-from gpu_models import READ_BYTES_PER_S, GpuModel, NotMade, on_disk
+from gpu_models import READ_BYTES_PER_S, GpuModel, NotMade, on_disk, positions_of
 from gpu_speculation import measure_speculation
 from recorder import Recorder, gpus, record_sections, relative
 
@@ -56,20 +56,26 @@ def measured(rec: Recorder, command: list[str]) -> tuple[list[dict], str]:
         return json_lines(lines), relative(shlex.join([Path(command[0]).name, *command[1:]]))
 
 
+def device_list(count: int) -> str:
+    return ",".join(f"cuda:{n}" for n in range(count))
+
+
 def measure_tests(rec: Recorder) -> None:
-    """Every GPU test there is; the lossless suite on one GPU and, where there are more, on a group of
-    two, and side by side with the draft on a GPU of its own."""
+    """Every GPU test there is; the lossless suite on one GPU and, where there are more, on groups of two
+    to four, and side by side with the draft on a GPU of its own."""
     programs = sorted(path for path in Path(rec.args.build).rglob("*_cuda_test")
                       if path.is_file() and os.access(path, os.X_OK))
     runs = [(program, program.name, {}, []) for program in programs]
     if lossless := rec.program("lossless_test"):
-        one, two = {"FORERUN_TEST_DEVICES": "cuda:0"}, {"FORERUN_TEST_DEVICES": "cuda:0,cuda:1"}
-        runs.append((lossless, "lossless_test on one GPU", one, []))
+        for count, on in enumerate(("one GPU", "a group of two", "a group of three",
+                                    "a group of four"), start=1):
+            if count <= len(gpus()):
+                runs.append((lossless, f"lossless_test on {on}",
+                             {"FORERUN_TEST_DEVICES": device_list(count)}, []))
         if len(gpus()) > 1:
-            runs.append((lossless, "lossless_test on a group of two", two, []))
             # The other cases have no draft beside the target.
             runs.append((lossless, "lossless_test on one GPU, the draft on another",
-                         one | {"FORERUN_TEST_DRAFT_DEVICES": "cuda:1"},
+                         {"FORERUN_TEST_DEVICES": "cuda:0", "FORERUN_TEST_DRAFT_DEVICES": "cuda:1"},
                          ["--gtest_filter=*SideBySide*"]))
     for program, title, variables, flags in runs:
         text = rec.attempt([str(program), "--gtest_brief=1", *flags], variables) or ""
@@ -94,7 +100,7 @@ def measure_forwards(rec: Recorder) -> None:
                 if count > len(gpus()):
                     print(f"  {model.title} on {count} GPUs: left out, there are {len(gpus())}")
                     continue
-                devices = ["--devices", ",".join(f"cuda:{n}" for n in range(count))]
+                devices = ["--devices", device_list(count)]
                 lines, command = measured(rec, [
                     str(bench), str(path), "--rows", ",".join(map(str, ROWS)), "--context",
                     str(CONTEXT), *(devices if count > 1 else [])])
@@ -111,6 +117,8 @@ def measure_forwards(rec: Recorder) -> None:
 # What this run has measured, us by the name that PyTorch's operators have too.
 OURS: dict[str, float] = {}
 ATTENTION = "attention 70b-tp4 8 rows, context {}"
+BUDGET_ROWS = 8
+BUDGET_CONTEXTS = (500, CONTEXT, 32000)
 # us of a layer of 70B int4 on 4 GPUs, 8 rows, context 1000.
 BUDGET = {"QKV": 3.5, "attention": 4, "O": 6, "gate, up": 15.5, "down": 10.5}
 
@@ -127,7 +135,8 @@ def parts_of_a_layer(lines: list[dict]) -> dict[tuple[int, str], float]:
 
 def measure_budget(rec: Recorder) -> None:
     """Parts of a layer inside a forward, by graphs that lack one: 70B int4 on 4 GPUs, and one GPU's
-    quarter of it alone, where O and down lack their sums; attention at other contexts."""
+    quarter of it alone, where O and down lack their sums; attention at other contexts, as long as
+    the model takes them."""
     bench = rec.program("decoder_cuda_bench")
     if bench is None:
         return
@@ -138,9 +147,11 @@ def measure_budget(rec: Recorder) -> None:
     for model, count in runs:
         lines = []
         with suppress(NotMade), on_disk(rec, model) as (path,):
-            devices = ["--devices", ",".join(f"cuda:{n}" for n in range(count))]
+            devices = ["--devices", device_list(count)]
+            contexts = [str(context) for context in BUDGET_CONTEXTS
+                        if context + BUDGET_ROWS <= positions_of(path)]
             lines, command = measured(rec, [
-                str(bench), str(path), "--rows", "8", "--context", f"500,{CONTEXT},32000",
+                str(bench), str(path), "--rows", str(BUDGET_ROWS), "--context", ",".join(contexts),
                 "--budget", *(devices if count > 1 else [])])
         for (context, part), us in parts_of_a_layer(lines).items():
             if context != CONTEXT and part != "attention":

@@ -47,6 +47,10 @@ class SectionsTest(unittest.TestCase):
         def answer(rec: recorder.Recorder, command: list[str],
                    variables: dict[str, str] | None = None) -> str | None:
             if "tools/" in command[1]:
+                folder = Path(command[command.index("--out") + 1])
+                folder.mkdir(parents=True)
+                (folder / "config.json").write_text(json.dumps(
+                    {"max_position_embeddings": 8192 if "grow_model" in command[1] else 131072}))
                 return self.made
             if "bench/compare_pytorch.py" in command:
                 Path(command[-1]).write_text(json.dumps(self.theirs))
@@ -115,6 +119,11 @@ class SectionsTest(unittest.TestCase):
         self.assertEqual(qkv["target"], "<= 3.5")
         self.assertAlmostEqual(qkv["floor"], 2.394, places=2)
         self.assertEqual(measure_cuda.OURS["attention 70b-tp4 8 rows, context 32000"], 12.0)
+        self.assertIn("--context 500,1000,32000 ", qkv["command"])
+        self.gpus(4)
+        measure_cuda.measure_budget(self.rec)
+        of_all = self.figures()["70B int4, 4 GPUs, 8 rows, context 1000, QKV"]
+        self.assertIn("--context 500,1000 ", of_all["command"])  # it has 8,192 positions
 
     def test_pytorch_is_held_against_what_this_run_measured(self) -> None:
         self.program("linear_cuda_bench", [linear_line("8b-bf16.qkv 8 rows", 10.0)])
@@ -162,6 +171,12 @@ class SectionsTest(unittest.TestCase):
             "FORERUN_TEST_DEVICES=cuda:0,cuda:1 lossless_test",
             "FORERUN_TEST_DEVICES=cuda:0 FORERUN_TEST_DRAFT_DEVICES=cuda:1 lossless_test "
             "--gtest_filter=*SideBySide*"])
+        self.gpus(8)
+        self.rec.figures.clear()
+        measure_cuda.measure_tests(self.rec)
+        self.assertEqual([name.split(":")[0] for name in self.figures() if "group" in name],
+                         ["lossless_test on a group of two", "lossless_test on a group of three",
+                          "lossless_test on a group of four"])
 
     def test_sums_have_targets_on_four_gpus(self) -> None:
         self.gpus(4)

@@ -75,7 +75,7 @@ std::vector<Precision> precisions() {
   });
   ToySpec int4_group128 = int4;
   int4_group128.hidden_size = 256;
-  int4_group128.intermediate_size = 384;
+  int4_group128.intermediate_size = 512;  // a group for each of up to four GPUs
   int4_group128.awq_group_size = 128;
   all.push_back({.name = "int4_group128", .spec = int4_group128});
   all.push_back({.name = "window", .spec = window});

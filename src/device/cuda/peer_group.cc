@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,16 @@
 
 namespace forerun::cuda {
 namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// From how many bytes on two shots are faster than one: a rank then sends 2 (n - 1) / n of the
+// bytes for n - 1 of them, and waits for another trip over the links, in which they carry
+// kTripBytes.
+int64_t least_two_shot_bytes(int64_t degree) {
+  constexpr int64_t kTripBytes = 640'000;
+  return degree == 2 ? kNever : degree * kTripBytes / ((degree - 1) * (degree - 2));
+}
 
 // Puts the calling thread's device back.
 class CurrentDevice {
@@ -96,6 +107,8 @@ Status PeerGroup::allocate(size_t degree, const PeerGroupOptions& options) {
     view.degree = static_cast<int>(degree);
     view.received = on_host ? host.as<uint4>() : device.as<uint4>();
     view.slot_words = slot_words;
+    view.two_shot_bytes =
+        options.two_shot_bytes.value_or(least_two_shot_bytes(static_cast<int64_t>(degree)));
     view.received_on_host = on_host;
     view.fault = fault_.as<uint32_t>();
     view.wait_limit_ns = static_cast<uint64_t>(options.wait_limit_ms) * 1'000'000;
@@ -136,6 +149,7 @@ Result<PeerGroup> PeerGroup::loopback(int device, int degree, const PeerGroupOpt
   group.ranks_.resize(1);
   FORERUN_RETURN_IF_ERROR(group.allocate(static_cast<size_t>(degree), options));
   PeerMailboxes& only = group.ranks_[0];
+  only.two_shot_bytes = kNever;  // nobody else adds anything up
   for (int rank = 0; rank < degree; ++rank) {
     only.send[rank] = only.received + rank * only.slot_words;
   }

@@ -7,10 +7,10 @@
 // Nothing counts, so there is no counter to advance, to capture in a graph or to wrap.
 //
 // Every rank has two mailboxes, used by turns. That suffices where kernels run in the order of one
-// stream a rank and every exchange makes every rank wait for a word of every other: let rank a send
-// a word of exchange n + 2, into the mailbox of exchange n. Then a has finished exchange n + 1, in
-// which it has seen a word of every rank b; b sent that after its kernel of exchange n was
-// complete, so b has read every word of it and put it back.
+// stream a rank and every exchange makes every rank wait for a word of every other, or for one made
+// of such words: let rank a send a word of exchange n + 2, into the mailbox of exchange n. Then a
+// has finished exchange n + 1, for which every rank b has sent a word that a waited for; b did so
+// after its kernel of exchange n was complete, so b has read every word of it and put it back.
 #pragma once
 
 #include <vector_types.h>
@@ -37,6 +37,7 @@ struct PeerMailboxes {
   uint4* send[kMostPeers] = {};  // this rank's [slot_words] in the mailbox of each rank
   uint4* received = nullptr;     // [degree][slot_words], by sender, in this rank's mailbox
   int64_t slot_words = 0;
+  int64_t two_shot_bytes = 0;     // a sum over the group of as many is made in two shots
   bool received_on_host = false;  // this rank's mailbox is host memory
   // One for the group, in host memory: anything but 0 tells waiting kernels to go on without what
   // they wait for. A kernel that has waited for wait_limit_ns sets it.

@@ -16,7 +16,10 @@
 //    and another to subtract the zero point, exactly; the scale multiplies the f32 sum of its 128
 //    inputs, not the weights;
 //  - a norm in front costs no launch: its weight has multiplied the activations where they were
-//    made, the inverse root mean square multiplies the finished sums (rms_norm_cuda.h).
+//    made, the inverse root mean square multiplies the finished sums (rms_norm_cuda.h);
+//  - a multiprocessor's instruction cache does not hold the kernels of a layer, and fetching them
+//    again costs microseconds: loops that run once or twice are not unrolled, and where sums over a
+//    group would make a third kernel, beside the plain one and the gated one, one serves all.
 // docs/kernels-cuda.md has the measurements and what was tried.
 #include <cstdint>
 
@@ -39,7 +42,7 @@ constexpr int registers(int row_blocks, LinearWalk walk) {
   return row_blocks == 4 ? 224 : 112;
 }
 
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce, LinearWalk kWalk>
+template <LinearFormat kFormat, int kRowBlocks, LinearEnd kEnd, LinearWalk kWalk>
 __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
   constexpr bool kAtOnce = kWalk != LinearWalk::kPasses;
@@ -90,6 +93,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
   scales.ready = receive_barriers + 16;
   scales.scales = scales.ready + 8;
   if (lane == 0) {
+#pragma unroll 1
     for (int stage = 0; stage < args.stages; ++stage) {
       barrier_init(ring.barrier + stage * 8, 1);
     }
@@ -103,6 +107,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
     }
     barrier_init_fence();
   }
+#pragma unroll 1
   for (int stage = 0; stage < args.stages; ++stage) {
     ring.request(args, lane, ring.data + stage * kStageBytes, ring.barrier + stage * 8);
   }
@@ -118,6 +123,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
   const int block_bytes = block_units * kUnitInputs * 2;
   const uint16_t* const block_inputs = args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
+#pragma unroll 1
   for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
     inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, warp, args.warps,
                    lane);
@@ -165,8 +171,8 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
           part_bytes, tile, thread / 32 & (input_warps - 1), input_warps, thread % 32);
     }
     const OutputItems<kRowBlocks> items(args, tile_begin, tiles, first_row, owner);
-    store_sums<kGated, kReduce>(args, sums, 0, scales, items);
-    if constexpr (kReduce) store_group_sums(args, items);
+    store_sums<kEnd>(args, sums, 0, scales, items);
+    if (ends_in_sum<kEnd>(args)) store_group_sums(args, items);
   } else {
     for (int pass = tile_begin; pass < tile_end; pass += tile_warps) {
       const int tiles = min(tile_warps, tile_end - pass);
@@ -216,12 +222,12 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
             tile_warp, input_warp, input_warps, lane);
       }
       const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
-      store_sums<kGated, kReduce>(args, sums, passes_done >> 1 & 1, scales, items);
+      store_sums<kEnd>(args, sums, passes_done >> 1 & 1, scales, items);
       // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
       // to receive what every warp here sends a pass later, after reading this one.
       ++passes_done;
     }
-    if constexpr (kReduce) {
+    if (ends_in_sum<kEnd>(args)) {
       store_group_sums(
           args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin, first_row, rank));
     }
@@ -231,16 +237,18 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
 #else
 
 // Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
-template <LinearFormat kFormat, int kRowBlocks, bool kGated, bool kReduce, LinearWalk kWalk>
+template <LinearFormat kFormat, int kRowBlocks, LinearEnd kEnd, LinearWalk kWalk>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
 
 template <LinearFormat kFormat, int kRowBlocks, LinearWalk kWalk>
 LinearKernel kernel_for(const LinearVariant& variant) {
-  return variant.reduce  ? linear_kernel<kFormat, kRowBlocks, false, true, kWalk>
-         : variant.gated ? linear_kernel<kFormat, kRowBlocks, true, false, kWalk>
-                         : linear_kernel<kFormat, kRowBlocks, false, false, kWalk>;
+  return variant.end == LinearEnd::kPlain
+             ? linear_kernel<kFormat, kRowBlocks, LinearEnd::kPlain, kWalk>
+         : variant.end == LinearEnd::kGated
+             ? linear_kernel<kFormat, kRowBlocks, LinearEnd::kGated, kWalk>
+             : linear_kernel<kFormat, kRowBlocks, LinearEnd::kAny, kWalk>;
 }
 template <LinearFormat kFormat, LinearWalk kWalk>
 LinearKernel kernel_for(const LinearVariant& variant) {

@@ -8,9 +8,9 @@ namespace forerun::cuda {
 
 struct LinearVariant {
   LinearFormat format;
-  int row_blocks;      // 1, 2 or 4
-  bool gated, reduce;  // not both
-  LinearWalk walk;     // kManyWarps: of int4 only
+  int row_blocks;  // 1, 2 or 4
+  LinearEnd end;
+  LinearWalk walk;  // kManyWarps: of int4 only
 };
 using LinearKernel = void (*)(LinearKernelArgs);
 LinearKernel linear_kernel_for(const LinearVariant& variant);

@@ -95,9 +95,9 @@ Status prepare_linear_cuda() {
     for (const int row_blocks : {1, 2, 4}) {
       for (const LinearWalk walk :
            {LinearWalk::kPasses, LinearWalk::kAtOnce, LinearWalk::kManyWarps}) {
-        FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, false, false, walk}));
-        FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, true, false, walk}));
-        FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, false, true, walk}));
+        for (const LinearEnd end : {LinearEnd::kPlain, LinearEnd::kGated, LinearEnd::kAny}) {
+          FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, end, walk}));
+        }
       }
     }
   }
@@ -119,6 +119,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.input_squares = call.norm.squares;
   args.norm_eps = call.norm.eps;
   args.next_norm = call.next_norm;
+  args.gated = call.gated;
   args.gated_format = call.gated_format;
   args.input_stride = call.input_stride;
   args.output_stride = call.output_stride;
@@ -130,7 +131,10 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.input_warps));
   args.cluster_tiles = plan.tiles / plan.clusters;
   args.larger_clusters = plan.tiles % plan.clusters;
-  if (call.reduce != nullptr) args.peers = call.reduce->turn(call.mailbox);
+  if (call.reduce != nullptr) {
+    args.peers = call.reduce->turn(call.mailbox);
+    args.two_shot = int64_t{2} * call.rows * plan.out_features >= call.reduce->two_shot_bytes;
+  }
   if (call.rows >= kFewestTileRows && call.row_index == nullptr) {
     return launch_linear_tiles(plan, call, args, stream);
   }
@@ -164,8 +168,10 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
-  const LinearKernel kernel = linear_kernel_for(
-      {plan.format, launch.row_blocks, call.gated, call.reduce != nullptr, launch.walk});
+  const LinearEnd end = call.reduce != nullptr || call.beside_sums ? LinearEnd::kAny
+                        : call.gated                               ? LinearEnd::kGated
+                                                                   : LinearEnd::kPlain;
+  const LinearKernel kernel = linear_kernel_for({plan.format, launch.row_blocks, end, launch.walk});
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
                                "launching a linear layer");
   return {};

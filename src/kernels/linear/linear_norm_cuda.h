@@ -23,6 +23,7 @@ struct RowScales {
   __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
                                        int warps, int warp, int lane) const {
     if (args.input_squares == nullptr) return;
+#pragma unroll 1
     for (int row = warps - 1 - warp; row < rows; row += warps) {
       find_rows<1>(args, first_row, row, lane);
     }
@@ -43,6 +44,7 @@ struct RowScales {
       squares[r] = args.input_squares + static_cast<int64_t>(from) * 2 * pairs;
     }
     constexpr int kAtOnce = 8 / kCount;  // loads of a row on their way together
+#pragma unroll 1
     for (int begin = lane; begin < pairs; begin += 32 * kAtOnce) {
       float2 v[kAtOnce][kCount];
 #pragma unroll

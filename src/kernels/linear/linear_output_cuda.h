@@ -29,12 +29,6 @@ __device__ __forceinline__ void store_shared_sums(uint32_t address, const float 
   store_shared_16(address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]),
                                       __float_as_uint(v[2]), __float_as_uint(v[3])));
 }
-__device__ __forceinline__ void add(float4& a, const float4& b) {
-  a.x += b.x;
-  a.y += b.y;
-  a.z += b.z;
-  a.w += b.w;
-}
 __device__ __forceinline__ float silu_times(float gate, float up) {
   return gate / (1.0f + __expf(-gate)) * up;
 }
@@ -45,8 +39,7 @@ __device__ __forceinline__ uint2 load_bf16x4(const __nv_bfloat16* from, int coun
   return make_uint2(bits[0] | (count > 1 ? uint32_t{bits[1]} << 16 : 0), count > 2 ? bits[2] : 0);
 }
 __device__ __forceinline__ void add(float4& a, uint2 pairs) {
-  add(a, make_float4(__uint_as_float(pairs.x << 16), __uint_as_float(pairs.x & 0xffff0000u),
-                     __uint_as_float(pairs.y << 16), __uint_as_float(pairs.y & 0xffff0000u)));
+  add(a, unpack_pairs(pairs.x, pairs.y));
 }
 
 // Outputs 4g .. 4g + 3 of a tile, g = lane / 4, of two rows from `row` on, and what is read for
@@ -112,7 +105,24 @@ struct OutputItems {
   }
 };
 
-// v[half] holds {output 2 half, row}, {same, row + 1}, {output 2 half + 1, row}, {same, row + 1}.
+// v[half] holds {output 2 half, row}, {same, row + 1}, {output 2 half + 1, row}, {same, row + 1},
+// of sums until this has added bias and residual.
+__device__ __forceinline__ void finish_sums(const LinearKernelArgs& args, const OutputItem& item,
+                                            float4 (&v)[2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float4 y = r != 0 ? make_float4(v[0].y, v[0].w, v[1].y, v[1].w)
+                      : make_float4(v[0].x, v[0].z, v[1].x, v[1].z);
+    if (args.bias != nullptr) add(y, item.bias);
+    if (args.residual != nullptr) add(y, item.residual[r]);
+    (r != 0 ? v[0].y : v[0].x) = y.x;
+    (r != 0 ? v[0].w : v[0].z) = y.y;
+    (r != 0 ? v[1].y : v[1].x) = y.z;
+    (r != 0 ? v[1].w : v[1].z) = y.w;
+  }
+}
+
+// Writes what finish_sums() has finished. For whole warps.
 __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const OutputItem& item,
                                             const float4 (&v)[2]) {
   const int first = item.first_output();
@@ -122,10 +132,8 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
   for (int r = 0; r < 2; ++r) {
     if (item.row + r >= args.rows) continue;
     const int64_t at = (item.row + r) * args.output_stride + first;
-    float4 y = r != 0 ? make_float4(v[0].y, v[0].w, v[1].y, v[1].w)
-                      : make_float4(v[0].x, v[0].z, v[1].x, v[1].z);
-    if (args.bias != nullptr) add(y, item.bias);
-    if (args.residual != nullptr) add(y, item.residual[r]);
+    const float4 y = r != 0 ? make_float4(v[0].y, v[0].w, v[1].y, v[1].w)
+                            : make_float4(v[0].x, v[0].z, v[1].x, v[1].z);
     if (count == 4) {
       if (args.output_f32 != nullptr) {
         *reinterpret_cast<float4*>(args.output_f32 + at) = y;
@@ -154,20 +162,36 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
   }
 }
 
-// Sends a finished sum, as store_plain() has it, to the group.
+// Sends this rank's sums, as finish_sums() has them, to who adds them up.
 __device__ __forceinline__ void push_item(const LinearKernelArgs& args, const OutputItem& item,
                                           const float4 (&v)[2]) {
   if (item.row >= args.rows) return;
-  push_to_peers(args.peers, mailbox_word(args, item.tile, item.row, item.lane), v);
+  const int64_t word = mailbox_word(args, item.tile, item.row, item.lane);
+  if (args.two_shot) {
+    store_mailbox(args.peers.send[adding_rank(args.peers, word)] + word, pack_word(v));
+  } else {
+    push_to_peers(args.peers, word, pack_word(v), /*own=*/true);
+  }
 }
+
 // Once all sums of the block are on their way: writes the outputs of what push_item() of all ranks
-// has sent. For whole warps.
+// has sent. Of two shots, with `adds`, of the words that this rank adds up; those of the others
+// once that has been done for all of the block's. For whole warps.
 __device__ __forceinline__ void store_group_item(const LinearKernelArgs& args, OutputItem item,
-                                                 PeerWait& wait) {
+                                                 bool adds, PeerWait& wait) {
+  const int64_t word = mailbox_word(args, item.tile, item.row, item.lane);
+  const int from = args.two_shot ? adding_rank(args.peers, word) : args.peers.rank;
+  if ((from == args.peers.rank) != adds) item.row = args.rows;
   item.load(args);
   float4 v[2] = {};
   if (item.row < args.rows) {
-    collect_from_peers(args.peers, mailbox_word(args, item.tile, item.row, item.lane), wait, v);
+    if (adds) {
+      collect_from_peers(args.peers, word, wait, v);
+      finish_sums(args, item, v);
+      if (args.two_shot) push_to_peers(args.peers, word, pack_word(v), /*own=*/false);
+    } else {
+      unpack_word(receive_outputs(args.peers, word, from, wait), v);
+    }
   }
   store_plain(args, item, v);
 }
@@ -217,10 +241,14 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
       }
     }
     named_barrier(1 + tile_warp, input_warps * 32);
+#pragma unroll 1
     for (int f = input_warp * 32 + lane; f < kHalves * kHalfVectors; f += input_warps * 32) {
-      float4 sum = load_shared_sums(parts + f * 16);
+      uint32_t part = parts + f * 16;
+      float4 sum = load_shared_sums(part);
+#pragma unroll 1
       for (int other = 1; other < input_warps; ++other) {
-        add(sum, load_shared_sums(parts + other * part_bytes + f * 16));
+        part += part_bytes;
+        add(sum, load_shared_sums(part));
       }
       sums.push(first + f / kHalfVectors, tile_warp * kRowBlocks + f % kHalfVectors / 32, lane,
                 sum);
@@ -230,56 +258,63 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
 }
 
 // Once they are there, adds up what this block's peers have sent of `items`, in the order of the
-// peers, and writes the outputs, or with kReduce sends the sums to the group. `parity`: of the
-// barrier of `sums`.
-template <bool kGated, bool kReduce, int kRowBlocks>
+// peers, and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
+// `sums`.
+template <LinearEnd kEnd, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const RowScales& scales,
                                            const OutputItems<kRowBlocks>& items) {
-  constexpr bool kLoads = !kGated && !kReduce;
+  const bool gated = ends_gated<kEnd>(args);
+  const bool to_group = ends_in_sum<kEnd>(args);
+  const bool plain = !gated && !to_group;
   int index = items.first();
-  OutputItem item = items.at(args, index);
-  if (kLoads) item.load(args);
-  barrier_wait(sums.barrier, parity);
-  if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
-  while (items.warp_has(index)) {
+#pragma unroll 1
+  do {
+    OutputItem item = items.at(args, index);
+    if (plain) item.load(args);
+    barrier_wait(sums.barrier, parity);  // also where a warp has no item: linear_kernel() says why
+    if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
+    if (!items.warp_has(index)) break;
     const int slice = items.slice(index);
     float4 v[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       v[half] = load_shared_sums(sums.buffer + sums.offset(0, half, slice, item.lane));
     }
-#pragma unroll 1
+#pragma unroll 2
     for (int source = 1; source < 1 << args.cluster_log2; ++source) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         add(v[half], load_shared_sums(sums.buffer + sums.offset(source, half, slice, item.lane)));
       }
     }
-    if constexpr (kReduce) {
+    if (to_group) {
       push_item(args, item, v);
     } else {
       scales.apply(args, items.block_row(index, item.lane), v);
-      if constexpr (kGated) {
+      if (gated) {
         store_gated(args, item.tile, item.lane >> 2, item.row, v);
       } else {
+        finish_sums(args, item, v);
         store_plain(args, item, v);
       }
     }
     index += args.warps * 32;
-    item = items.at(args, index);
-    if (kLoads) item.load(args);
-  }
+  } while (items.warp_has(index));
 }
 
-// With kReduce, once all sums of the block are on their way: adds up the group's sums of `items`
+// With a group, once all sums of the block are on their way: adds up the group's sums of `items`
 // and writes the outputs.
 template <int kRowBlocks>
 __device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
                                                  const OutputItems<kRowBlocks>& items) {
   PeerWait wait;
-  for (int index = items.first(); items.warp_has(index); index += args.warps * 32) {
-    store_group_item(args, items.at(args, index), wait);
+#pragma unroll 1
+  for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {
+#pragma unroll 1
+    for (int index = items.first(); items.warp_has(index); index += args.warps * 32) {
+      store_group_item(args, items.at(args, index), /*adds=*/shot == 0, wait);
+    }
   }
   finish_collecting(args.peers);
 }

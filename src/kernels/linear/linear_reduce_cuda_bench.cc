@@ -1,18 +1,21 @@
 // Linear layers with their sum over a group of GPUs, against the same layers without it.
 //
-//   linear_reduce_cuda_bench [--gpus N] [--rows 8,16,32] [--json FILE]
+//   linear_reduce_cuda_bench [--gpus N] [--rows 8,16,32] [--shots 1|2] [--json FILE]
 //
-// The O and down layers of Llama-3-70B int4, cut for the group: a graph of launches over distinct
-// weights (together several times the L2), each dependent on the one before; the median of replays
-// over the number of launches. With N of 2 or more, a thread a GPU launches its graph; a replay
-// takes as long as on the GPU that came last, since the others have waited for it. With one GPU
-// (the default) a group of 2 and of 4 is played by loopback: everything but the links.
+// The O and down layers of Llama-3-70B int4, cut for the group as the model is, so in parts that
+// may differ: a graph of launches over distinct weights (together several times the L2), each
+// dependent on the one before; the median of replays over the number of launches. With N of 2 or
+// more, a thread a GPU launches its graph; a replay takes as long as on the GPU that came last,
+// since the others have waited for it; without the sum, as long as on the first, whose part is the
+// largest. With one GPU (the default) a group of 2 and of 4 is played by loopback: everything but
+// the links.
 #include <algorithm>
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -35,20 +38,28 @@ constexpr int kReplays = 24;
 struct Layer {
   const char* name;
   int64_t inputs;  // on one GPU
+  int64_t unit;    // that stays whole: the query heads of a key/value head, a group of int4
+
+  // The first ranks take a unit more where they do not divide.
+  int64_t part(int degree, int rank) const {
+    const int64_t units = inputs / unit;
+    return (units / degree + (rank < units % degree ? 1 : 0)) * unit;
+  }
 };
-constexpr Layer kLayers[] = {{"o", 8192}, {"down", 28672}};
+constexpr Layer kLayers[] = {{"o", 8192, 1024}, {"down", 28672, 128}};
 
 struct Options {
   int gpus = 1;
   std::vector<int> rows = {8, 16, 32};
+  std::optional<int64_t> two_shot_bytes;  // PeerGroupOptions
   FILE* json = nullptr;
   std::string command = "linear_reduce_cuda_bench";
 };
 
-// One GPU's weights and activations for a shape.
+// One GPU's weights and activations for its part of a layer.
 class Rank {
  public:
-  static Result<Rank> create(int device, int64_t inputs) {
+  static Result<Rank> create(int device, int64_t inputs, size_t launches) {
     FORERUN_RETURN_IF_ERROR(use_device(device));
     FORERUN_RETURN_IF_ERROR(prepare_linear_cuda());
     FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
@@ -57,9 +68,6 @@ class Rank {
     Rank rank(device, inputs, std::move(stream), std::move(start), std::move(stop));
     FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan,
                              plan_linear(LinearFormat::kInt4Group128, inputs, kWidth));
-    // 400 MB at least, an even number: the mailboxes take turns.
-    const size_t count =
-        std::max<size_t>(24, ((size_t{400} << 20) / plan.weight_bytes() + 2) & ~1u);
     std::vector<uint32_t> words(plan.weight_bytes() / 4);
     std::mt19937 random(1);
     for (size_t i = 0; i < words.size(); ++i) {
@@ -67,7 +75,7 @@ class Rank {
       words[i] = static_cast<uint32_t>(random());
       if (i % 532 >= 512 && i % 532 < 528) words[i] = (words[i] & 0x80ff80ffu) | 0x10001000u;
     }
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < launches; ++i) {
       FORERUN_ASSIGN_OR_RETURN(LinearWeightCuda weight, LinearWeightCuda::allocate(plan));
       FORERUN_CUDA_RETURN_IF_ERROR(cudaMemcpy(weight.mutable_data(), words.data(),
                                               plan.weight_bytes(), cudaMemcpyHostToDevice),
@@ -136,8 +144,17 @@ class Rank {
   std::optional<Graph> graph_;
 };
 
-// Median over replays of the shortest time of any rank, over the launches.
-Result<double> launch_us(std::vector<Rank>& ranks) {
+// The launches of each rank, of `inputs` at most: 400 MB of weights at least, an even number, since
+// the mailboxes take turns.
+Result<size_t> launches_of(int64_t inputs) {
+  FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan,
+                           plan_linear(LinearFormat::kInt4Group128, inputs, kWidth));
+  return std::max<size_t>(24, ((size_t{400} << 20) / plan.weight_bytes() + 2) & ~1u);
+}
+
+// Median over replays, over the launches: with the sum of the shortest time of any rank, without it
+// of the first one's.
+Result<double> launch_us(std::vector<Rank>& ranks, bool reduce) {
   std::vector<std::vector<double>> times(ranks.size());
   std::vector<Status> failures(ranks.size());
   std::barrier together(static_cast<std::ptrdiff_t>(ranks.size()));
@@ -158,7 +175,9 @@ Result<double> launch_us(std::vector<Rank>& ranks) {
   std::vector<double> least;
   for (size_t i = 3; i < kReplays; ++i) {
     double us = times[0][i];
-    for (const std::vector<double>& of_rank : times) us = std::min(us, of_rank[i]);
+    for (const std::vector<double>& of_rank : times) {
+      if (reduce) us = std::min(us, of_rank[i]);
+    }
     least.push_back(us);
   }
   std::sort(least.begin(), least.end());
@@ -183,7 +202,8 @@ void report(const Options& options, const std::string& figure, double us, double
 }
 
 Status bench_group(const Options& options, int degree) {
-  const PeerGroupOptions group_options{.most_rows = kMostRows, .width = kWidth};
+  const PeerGroupOptions group_options{
+      .most_rows = kMostRows, .width = kWidth, .two_shot_bytes = options.two_shot_bytes};
   std::vector<int> devices;
   for (int device = 0; device < options.gpus; ++device) devices.push_back(device);
   FORERUN_ASSIGN_OR_RETURN(const PeerGroup group,
@@ -191,8 +211,10 @@ Status bench_group(const Options& options, int degree) {
                                              : PeerGroup::create(devices, group_options));
   for (const Layer& layer : kLayers) {
     std::vector<Rank> ranks;
+    FORERUN_ASSIGN_OR_RETURN(const size_t launches, launches_of(layer.part(degree, 0)));
     for (const int device : devices) {
-      FORERUN_ASSIGN_OR_RETURN(Rank rank, Rank::create(device, layer.inputs / degree));
+      FORERUN_ASSIGN_OR_RETURN(Rank rank,
+                               Rank::create(device, layer.part(degree, device), launches));
       ranks.push_back(std::move(rank));
     }
     for (const int rows : options.rows) {
@@ -202,7 +224,7 @@ Status bench_group(const Options& options, int degree) {
           FORERUN_RETURN_IF_ERROR(
               ranks[r].capture(rows, reduce ? &group.rank(static_cast<int>(r)) : nullptr));
         }
-        FORERUN_ASSIGN_OR_RETURN(const double us, launch_us(ranks));
+        FORERUN_ASSIGN_OR_RETURN(const double us, launch_us(ranks, reduce));
         FORERUN_RETURN_IF_ERROR(group.check());
         if (!reduce) alone_us = us;
         char note[96];
@@ -237,6 +259,10 @@ bool parse(int argc, char** argv, Options& options) {
     if (arg == "--gpus") {
       options.gpus = std::atoi(value);
       if (options.gpus < 1) return false;
+    } else if (arg == "--shots") {
+      const int shots = std::atoi(value);
+      if (shots != 1 && shots != 2) return false;
+      options.two_shot_bytes = shots == 2 ? 0 : std::numeric_limits<int64_t>::max();
     } else if (arg == "--rows") {
       options.rows.clear();
       for (const char* at = value; *at != '\0';) {
@@ -258,7 +284,8 @@ bool parse(int argc, char** argv, Options& options) {
 int main(int argc, char** argv) {
   forerun::cuda::Options options;
   if (!forerun::cuda::parse(argc, argv, options)) {
-    std::fprintf(stderr, "usage: %s [--gpus N] [--rows 8,16,32] [--json FILE]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s [--gpus N] [--rows 8,16,32] [--shots 1|2] [--json FILE]\n",
+                 argv[0]);
     return 2;
   }
   const forerun::Status status = forerun::cuda::run(options);

@@ -1,5 +1,5 @@
-// Sums over a group inside the linear kernel. What needs one GPU of compute capability 9.0 or two
-// skips itself elsewhere.
+// Sums over a group inside the linear kernel. What needs one GPU of compute capability 9.0, or up
+// to four, skips itself elsewhere.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -301,36 +302,55 @@ TEST_F(OneGpu, RefusesWhatItCannotSum) {
   EXPECT_EQ(linear_cuda(*weight, bad, rank.stream().get()).code(), StatusCode::kInvalidArgument);
 }
 
-class TwoGpus : public ::testing::Test {
+struct Group {
+  int gpus;
+  bool two_shot;
+};
+
+class SeveralGpus : public ::testing::TestWithParam<Group> {
  protected:
   void SetUp() override {
-    SKIP_WITHOUT_GPUS(2);
+    SKIP_WITHOUT_GPUS(GetParam().gpus);
     // Of different widths, so that a word's sender and receiver are different threads.
-    ranks_.push_back(std::make_unique<Rank>(0, 256, 1));
-    ranks_.push_back(std::make_unique<Rank>(1, 2048, 2));
+    constexpr int64_t kInputs[] = {256, 2048, 512, 1024};
+    for (int gpu = 0; gpu < GetParam().gpus; ++gpu) {
+      gpus_.push_back(gpu);
+      ranks_.push_back(std::make_unique<Rank>(gpu, kInputs[gpu], static_cast<uint32_t>(gpu + 1)));
+    }
+  }
+  static PeerGroupOptions options(int wait_limit_ms = 3000) {
+    PeerGroupOptions options = group_options(wait_limit_ms);
+    options.two_shot_bytes = GetParam().two_shot ? 0 : std::numeric_limits<int64_t>::max();
+    return options;
+  }
+  Bits expected(int rows) const {
+    std::vector<const Rank*> ranks;
+    for (const auto& rank : ranks_) ranks.push_back(rank.get());
+    return reference(ranks, rows, start_rows(rows));
   }
   // A thread a rank.
-  static void on_both(const std::function<void(size_t rank)>& run) {
-    std::thread other([&] { run(1); });
-    run(0);
-    other.join();
+  void on_all(const std::function<void(size_t rank)>& run) const {
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) threads.emplace_back(run, rank);
+    for (std::thread& thread : threads) thread.join();
   }
+  std::vector<int> gpus_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
-TEST_F(TwoGpus, RanksAgreeBitForBitWhateverTheDelays) {
+TEST_P(SeveralGpus, AgreeBitForBitWhateverTheDelays) {
   for (const bool on_host : {false, true}) {
-    PeerGroupOptions options = group_options();
-    options.mailboxes_on_host = on_host;
-    Result<PeerGroup> group = PeerGroup::create(std::vector<int>{0, 1}, options);
+    PeerGroupOptions group_options = options();
+    group_options.mailboxes_on_host = on_host;
+    Result<PeerGroup> group = PeerGroup::create(gpus_, group_options);
     ASSERT_TRUE(group.ok()) << group.status().message();
     for (const int rows : {1, 8, 13, 32, 64, 256}) {
       if (on_host && rows > 13) continue;
-      const Bits expected = reference({ranks_[0].get(), ranks_[1].get()}, rows, start_rows(rows));
-      // Chains with delays at random places, other ones on either side.
+      const Bits wanted = expected(rows);
+      // Chains with delays at random places, other ones on each side.
       std::mt19937 places(static_cast<uint32_t>(rows));
-      std::vector<Graph> chains[2];
-      for (size_t rank = 0; rank < 2; ++rank) {
+      std::vector<std::vector<Graph>> chains(ranks_.size());
+      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
         for (int kind = 0; kind < 4; ++kind) {
           chains[rank].push_back(
               ranks_[rank]->chain(rows, group->rank(static_cast<int>(rank)), [&](int) {
@@ -340,10 +360,10 @@ TEST_F(TwoGpus, RanksAgreeBitForBitWhateverTheDelays) {
         ranks_[rank]->set_x(start_rows(rows));
       }
       for (int round = 0; round < (on_host ? 2 : 10); ++round) {
-        on_both([&](size_t rank) {
+        on_all([&](size_t rank) {
           const Rank& mine = *ranks_[rank];
           mine.use();
-          std::mt19937 random(static_cast<uint32_t>(rows * 100 + round * 2) +
+          std::mt19937 random(static_cast<uint32_t>(rows * 100 + round * 4) +
                               static_cast<uint32_t>(rank));
           for (int replay = 0; replay < 20; ++replay) {
             EXPECT_TRUE(chains[rank][random() % 4].launch(mine.stream()).ok());
@@ -356,7 +376,7 @@ TEST_F(TwoGpus, RanksAgreeBitForBitWhateverTheDelays) {
         });
         ASSERT_OK(group->check());
         for (const auto& rank : ranks_) {
-          ASSERT_TRUE(rank->result(rows) == expected)
+          ASSERT_TRUE(rank->result(rows) == wanted)
               << rows << " rows, round " << round << (on_host ? ", mailboxes on the host" : "");
         }
       }
@@ -364,33 +384,43 @@ TEST_F(TwoGpus, RanksAgreeBitForBitWhateverTheDelays) {
   }
 }
 
-TEST_F(TwoGpus, ARankThatNeverComesEndsTheOthersWaiting) {
-  Result<PeerGroup> group = PeerGroup::create(std::vector<int>{0, 1}, group_options(50));
+TEST_P(SeveralGpus, EndTheirWaitingForARankThatNeverComes) {
+  Result<PeerGroup> group = PeerGroup::create(gpus_, options(50));
   ASSERT_TRUE(group.ok()) << group.status().message();
-  const Graph second = ranks_[1]->chain(8, group->rank(1));
-  const Graph first = ranks_[0]->chain(8, group->rank(0));
+  std::vector<Graph> chains;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    chains.push_back(ranks_[rank]->chain(8, group->rank(static_cast<int>(rank))));
+  }
+  const auto run = [&](size_t rank) {
+    ranks_[rank]->use();
+    EXPECT_TRUE(chains[rank].launch(ranks_[rank]->stream()).ok());
+    EXPECT_TRUE(ranks_[rank]->stream().synchronize().ok());
+  };
   const auto set = [&] {
     for (const auto& rank : ranks_) rank->set_x(start_rows(8));
   };
   set();
-  ranks_[1]->use();
-  ASSERT_OK(second.launch(ranks_[1]->stream()));
-  ASSERT_OK(ranks_[1]->stream().synchronize());
+  on_all([&](size_t rank) {
+    if (rank > 0) run(rank);
+  });
   const Status failed = group->check();
   EXPECT_EQ(failed.code(), StatusCode::kDeadlineExceeded);
-  EXPECT_NE(failed.message().find("rank 1 (cuda:1)"), std::string::npos) << failed.message();
-  EXPECT_NE(failed.message().find("rank 0 (cuda:0)"), std::string::npos) << failed.message();
+  EXPECT_NE(failed.message().find("for rank 0 (cuda:0)"), std::string::npos) << failed.message();
   ASSERT_OK(group->reset());
-  const Bits expected = reference({ranks_[0].get(), ranks_[1].get()}, 8, start_rows(8));
+  const Bits wanted = expected(8);
   set();
-  on_both([&](size_t rank) {
-    ranks_[rank]->use();
-    EXPECT_TRUE((rank == 0 ? first : second).launch(ranks_[rank]->stream()).ok());
-    EXPECT_TRUE(ranks_[rank]->stream().synchronize().ok());
-  });
+  on_all(run);
   ASSERT_OK(group->check());
-  for (const auto& rank : ranks_) EXPECT_TRUE(rank->result(8) == expected);
+  for (const auto& rank : ranks_) EXPECT_TRUE(rank->result(8) == wanted);
 }
+
+INSTANTIATE_TEST_SUITE_P(Groups, SeveralGpus,
+                         ::testing::Values(Group{2, false}, Group{2, true}, Group{3, false},
+                                           Group{3, true}, Group{4, false}, Group{4, true}),
+                         [](const auto& group) {
+                           return "Of" + std::to_string(group.param.gpus) +
+                                  (group.param.two_shot ? "InTwoShots" : "InOneShot");
+                         });
 
 }  // namespace
 }  // namespace forerun::cuda

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -86,6 +87,7 @@ struct Group {
   std::string name;
   // By rank. A large part and its opposite have one seed.
   std::vector<std::pair<uint32_t, float>> seeds_and_scales;
+  bool two_shot = false;
 };
 constexpr float kLarge = 0x1p22f;  // beside it a part of the usual size keeps some bits
 
@@ -97,8 +99,11 @@ TEST_P(OrderOfRanks, IsTheOrderOfTheSum) {
   for (const auto& [seed, scale] : GetParam().seeds_and_scales) ranks.emplace_back(seed, scale);
   const std::vector<int> devices(ranks.size(), 0);
   const Result<PeerGroup> group = PeerGroup::create(
-      devices,
-      {.most_rows = kMostRows, .width = kOutputs, .wait_limit_ms = 2000, .shared_gpus = true});
+      devices, {.most_rows = kMostRows,
+                .width = kOutputs,
+                .wait_limit_ms = 2000,
+                .two_shot_bytes = GetParam().two_shot ? 0 : std::numeric_limits<int64_t>::max(),
+                .shared_gpus = true});
   ASSERT_TRUE(group.ok()) << group.status().message();
   // The last two are another kernel's.
   for (const int rows : {1, 8, 13, 32, 100, 200}) {
@@ -127,11 +132,14 @@ TEST_P(OrderOfRanks, IsTheOrderOfTheSum) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Groups, OrderOfRanks,
-    ::testing::Values(Group{"OfThree", {{1, kLarge}, {1, -kLarge}, {2, 1.0f}}},
-                      Group{"OfFour", {{1, kLarge}, {2, 1.0f}, {1, -kLarge}, {3, 1.0f}}}),
-    [](const auto& group) { return group.param.name; });
+INSTANTIATE_TEST_SUITE_P(Groups, OrderOfRanks,
+                         ::testing::Values(Group{"OfThree", {{1, kLarge}, {1, -kLarge}, {2, 1.0f}}},
+                                           Group{"OfFour",
+                                                 {{1, kLarge}, {2, 1.0f}, {1, -kLarge}, {3, 1.0f}}},
+                                           Group{"OfFourInTwoShots",
+                                                 {{1, kLarge}, {2, 1.0f}, {1, -kLarge}, {3, 1.0f}},
+                                                 /*two_shot=*/true}),
+                         [](const auto& group) { return group.param.name; });
 
 }  // namespace
 }  // namespace forerun::cuda

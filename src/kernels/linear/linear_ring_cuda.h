@@ -36,8 +36,21 @@ struct LinearKernelArgs {
   NormOutputCuda next_norm;
   ActivationFormat gated_format;
   PeerMailboxes peers;  // of this launch's turn; degree 0 without a group
+  bool two_shot;        // linear_reduce_cuda.h
+  bool gated;
   int warps, tile_warps;
 };
+
+// What a layer ends in: known when the kernel is compiled, or kAny, asked as it runs.
+enum class LinearEnd : uint8_t { kPlain, kGated, kAny };
+template <LinearEnd kEnd>
+__device__ __forceinline__ bool ends_gated(const LinearKernelArgs& args) {
+  return kEnd == LinearEnd::kGated || (kEnd == LinearEnd::kAny && args.gated);
+}
+template <LinearEnd kEnd>
+__device__ __forceinline__ bool ends_in_sum(const LinearKernelArgs& args) {
+  return kEnd == LinearEnd::kAny && args.peers.degree > 0;
+}
 
 // The row of the input that row `row` of the output is made of.
 __device__ __forceinline__ int input_row(const LinearKernelArgs& args, int row) {

@@ -113,14 +113,14 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, uint32_
                                            const RowScales& scales, int tiles, int first_tile,
                                            int first_row, int warp, int lane) {
   const auto store = [&](OutputItem item, int tile, int n) {
-    const bool reduces = !kGated && args.peers.degree > 0;
-    if (!kGated && !reduces) item.load(args);
+    const bool to_group = !kGated && args.peers.degree > 0;
+    if (!kGated && !to_group) item.load(args);
     float4 v[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       v[half] = load_shared_sums(sums + sum_offset<kRows>(tile, half, n, lane));
     }
-    if (reduces) {
+    if (to_group) {
       push_item(args, item, v);
       return;
     }
@@ -128,6 +128,7 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, uint32_
     if constexpr (kGated) {
       store_gated(args, item.tile, lane >> 2, item.row, v);
     } else {
+      finish_sums(args, item, v);
       store_plain(args, item, v);
     }
   };
@@ -205,12 +206,15 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     if (!kGated && args.peers.degree > 0) {
       PeerWait wait;
-      const auto store = [&](const OutputItem& item, int, int) {
-        store_group_item(args, item, wait);
-      };
-      for (int work = blockIdx.x; work < works; work += gridDim.x) {
-        visit_items<kRows>(args, tiles, work / row_tiles * kBlockTiles, work % row_tiles * kRows,
-                           warp, lane, store);
+#pragma unroll 1
+      for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {
+        const auto store = [&](const OutputItem& item, int, int) {
+          store_group_item(args, item, /*adds=*/shot == 0, wait);
+        };
+        for (int work = blockIdx.x; work < works; work += gridDim.x) {
+          visit_items<kRows>(args, tiles, work / row_tiles * kBlockTiles, work % row_tiles * kRows,
+                             warp, lane, store);
+        }
       }
       finish_collecting(args.peers);
     }

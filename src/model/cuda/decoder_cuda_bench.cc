@@ -84,11 +84,12 @@ void append_json(const Arguments& arguments, const Step& step, const std::string
   }
 }
 
-// Runs `step` with graphs that `edit` has changed.
+// Runs `step` with graphs that `edit` has changed; `one_sum_a_layer` as edit_graphs() has it.
 Status forward_edited(DecoderCuda& decoder, const Step& step,
-                      const std::function<Status(cudaGraph_t)>& edit) {
+                      const std::function<Status(cudaGraph_t)>& edit,
+                      bool one_sum_a_layer = false) {
   for (int32_t rank = 0; rank < decoder.num_shards(); ++rank) {
-    decoder.shard(rank).edit_graphs(edit);
+    decoder.shard(rank).edit_graphs(edit, one_sum_a_layer);
   }
   return decoder.forward(step);
 }
@@ -108,12 +109,15 @@ Status report_budget(DecoderCuda& decoder, const Arguments& arguments, const Ste
   }));
   std::printf("  a layer: %.2f us; without a part it takes less by\n", 1e3 * all_ms / layers);
   for (size_t part = 0; part < parts.size(); ++part) {
-    // The sums of a group's GPUs take turns with two mailboxes: no part that ends in one goes
-    // alone.
-    if (decoder.num_shards() > 1 && (parts[part] == "O" || parts[part] == "down")) continue;
-    FORERUN_RETURN_IF_ERROR(forward_edited(decoder, step, [&](cudaGraph_t graph) {
-      return leave_out_part(graph, layers, static_cast<int32_t>(part));
-    }));
+    const bool ends_in_sum =
+        decoder.num_shards() > 1 && (parts[part] == "O" || parts[part] == "down");
+    if (ends_in_sum && layers % 2 != 0) continue;
+    FORERUN_RETURN_IF_ERROR(forward_edited(
+        decoder, step,
+        [&](cudaGraph_t graph) {
+          return leave_out_part(graph, layers, static_cast<int32_t>(part));
+        },
+        ends_in_sum));
     FORERUN_ASSIGN_OR_RETURN(const double ms, time_replays(decoder, 11));
     const double us = 1e3 * (all_ms - ms) / layers;
     std::printf("    %-20s %8.2f us\n", parts[part].c_str(), us);

@@ -163,8 +163,9 @@ Status ShardCuda::move_kv(std::span<const KvMoveCuda> moves) {
   return move_kv_cuda(layer_kv(0), config_.num_layers, layer_kv_bytes_, moves, stream_.get());
 }
 
-void ShardCuda::edit_graphs(std::function<Status(cudaGraph_t)> edit) {
+void ShardCuda::edit_graphs(std::function<Status(cudaGraph_t)> edit, bool one_sum_a_layer) {
   edit_ = std::move(edit);
+  one_sum_a_layer_ = one_sum_a_layer;
   last_pass_ = {};
   graphs_.clear();
 }

@@ -92,10 +92,12 @@ class ShardCuda {
   // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
   Status move_kv(std::span<const KvMoveCuda> moves);
 
-  // For measuring: submits the last pass again, `times` in a row; and forgets all
-  // graphs, to make new ones that `edit` changes (nullptr: as they are).
+  // For measuring: submits the last pass again, `times` in a row; and forgets all graphs, to make
+  // new ones that `edit` changes (nullptr: as they are). `one_sum_a_layer`: it leaves out one of a
+  // layer's two sums over the group, so that the mailboxes must take turns by layers; only of an
+  // even number of layers.
   Status replay(int times);
-  void edit_graphs(std::function<Status(cudaGraph_t)> edit);
+  void edit_graphs(std::function<Status(cudaGraph_t)> edit, bool one_sum_a_layer = false);
   const Stream& stream() const { return stream_; }
 
  private:
@@ -143,6 +145,7 @@ class ShardCuda {
   std::map<PassKeyCuda, Graph> graphs_;
   PassKeyCuda last_pass_;
   std::function<Status(cudaGraph_t)> edit_;
+  bool one_sum_a_layer_ = false;
 
   int64_t layer_kv_bytes_ = 0;
   DeviceBuffer kv_;

@@ -35,6 +35,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const auto activations = [](const DeviceBuffer& buffer) { return buffer.as<uint16_t>(); };
   const cudaStream_t stream = stream_.get();
 
+  const int turn = static_cast<int>(layer_idx % 2);
   const bool last = layer_idx + 1 == weights_.layers.size();
   const NormOutputCuda next_input = last ? norm_of_hidden(weights_.final_norm, weights_.head)
                                          : norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
@@ -66,14 +67,16 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .output_stride = layout_.qkv_width,
                                          .rows = rows,
                                          .bias = bf16(layer.qkv_bias),
-                                         .norm = normed()},
+                                         .norm = normed(),
+                                         .beside_sums = peers_ != nullptr},
                                         stream));
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
-  FORERUN_RETURN_IF_ERROR(
-      add_linear(layer.o, activations(attended_) + layout_.attended_offset,
-                 linear_input_stride(layout_.attended_width, key.rows), bf16(layer.o_bias),
-                 norm_of_hidden(layer.post_attention_norm, layer.gate_up), /*mailbox=*/0));
+  FORERUN_RETURN_IF_ERROR(add_linear(layer.o, activations(attended_) + layout_.attended_offset,
+                                     linear_input_stride(layout_.attended_width, key.rows),
+                                     bf16(layer.o_bias),
+                                     norm_of_hidden(layer.post_attention_norm, layer.gate_up),
+                                     /*mailbox=*/one_sum_a_layer_ ? turn : 0));
   if (layout_.has_mlp()) {
     FORERUN_RETURN_IF_ERROR(linear_cuda(layer.gate_up,
                                         {.input = activations(scaled_),
@@ -83,11 +86,12 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .rows = rows,
                                          .norm = normed(),
                                          .gated = true,
-                                         .gated_format = input_format(layer.down)},
+                                         .gated_format = input_format(layer.down),
+                                         .beside_sums = peers_ != nullptr},
                                         stream));
   }
   return add_linear(layer.down, activations(mlp_), mlp_stride, /*bias=*/nullptr, next_input,
-                    /*mailbox=*/1);
+                    /*mailbox=*/one_sum_a_layer_ ? turn : 1);
 }
 
 Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
