@@ -57,7 +57,8 @@ struct EngineOptions {
   // Empty: one device of all processors that this process may use and draft_devices does not name.
   std::string devices;
   // Devices of the draft alone, on none of the target's processors or GPUs: both models then run at
-  // the same time. Empty: both models run on `devices`, in turn.
+  // the same time. Or some of the target's GPUs: both run in turn, the draft on those alone. Empty:
+  // both models run on `devices`, in turn.
   std::string draft_devices;
   // Measures and tries splits of `devices` between both models, and both in turn on all of them,
   // and keeps the fastest; EngineInfo::planner_report tells what was found, and what was left out

@@ -94,7 +94,7 @@ class EngineImpl : public Engine {
   void fill_info();
   // Each model on a thread of its own: it has its own devices, or an emulated machine's.
   bool side_by_side() const {
-    return placement_.draft || (draft_ && emulator_ && emulator_->profile().separate_devices);
+    return !placement_.in_turn() || (draft_ && emulator_ && emulator_->profile().separate_devices);
   }
   CostTable costs() const;
   // The options as a strategy takes them; "auto" becomes what fits this engine.
