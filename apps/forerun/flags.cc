@@ -54,8 +54,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->capture_default_str();
   command
       .add_option("--draft-weights", options.draft_weights,
-                  "The same for the draft, or auto (int8 unless quantized; on a GPU as stored); "
-                  "never changes a token")
+                  "The same for the draft, or auto (int8 unless quantized; on a GPU as stored), or "
+                  "int4_head (on a GPU: all but the head as stored); never changes a token")
       ->capture_default_str();
   command.add_option("--activations", options.activations, "bf16, f32 or int8; on a GPU bf16")
       ->capture_default_str();

@@ -55,10 +55,11 @@ Result<KvMemory*> memory_of(std::vector<KvMemory>& memories, const std::string& 
 }
 
 // Takes a model's weights and buffers from what the GPUs have, and notes what a token asks for.
-Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus,
+Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus, bool int4_head,
                  std::vector<KvMemory>& memories) {
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<GpuModelMemory> needs,
-                           gpu_model_memory(checkpoint, static_cast<int32_t>(gpus.size())));
+  FORERUN_ASSIGN_OR_RETURN(
+      const std::vector<GpuModelMemory> needs,
+      gpu_model_memory(checkpoint, static_cast<int32_t>(gpus.size()), int4_head));
   std::vector<GpuNeed> of_parts;
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
     const auto free_bytes = [&]() -> Result<int64_t> {
@@ -84,12 +85,14 @@ Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus,
 Status LoadedModels::plan_memory(const ModelsToLoad& models) {
   std::vector<KvMemory> memories;
   int32_t longest_context = std::numeric_limits<int32_t>::max();
-  for (const Part& model : parts_) {
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    const Part& model = part(role);
     if (model.opened == nullptr) continue;
     const Checkpoint& checkpoint = model.opened->checkpoint;
     longest_context = std::min(longest_context, checkpoint.config().max_position);
     if (!model.gpus.empty()) {
-      FORERUN_RETURN_IF_ERROR(plan_gpus(checkpoint, model.gpus, memories));
+      FORERUN_RETURN_IF_ERROR(
+          plan_gpus(checkpoint, model.gpus, models.of(role).int4_head, memories));
       continue;
     }
     FORERUN_ASSIGN_OR_RETURN(KvMemory* const memory, memory_of(memories, "this machine", [] {
@@ -120,9 +123,10 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
     };
   }
   if (!model.gpus.empty()) {
-    FORERUN_ASSIGN_OR_RETURN(model.decoder,
-                             load_on_gpus(model.opened->checkpoint, model.gpus, kv_blocks,
-                                          model.opened->live_vocab(), std::move(progress)));
+    FORERUN_ASSIGN_OR_RETURN(
+        model.decoder,
+        load_on_gpus(model.opened->checkpoint, model.gpus, kv_blocks, model.opened->live_vocab(),
+                     models.of(role).int4_head, std::move(progress)));
     return Status();
   }
   CpuDecoderOptions options;
