@@ -3,10 +3,10 @@
 A map is an int array over the large model's indices: the small model's index that lands there, or
 -1 where the large model has something the small one lacks.
 
-- Residual stream and FFN: the first channels, or, where weights are rounded to int4, channels spread
-  evenly: a scale then serves few live inputs, and rounding costs a narrow model as little as it
-  costs a wide one. The rest carries nothing. RMSNorm then divides by the mean
-  over more channels: with m = sum(x^2), x / sqrt(m / n + eps) of the small width n equals
+- Residual stream and FFN: the first channels, or, where weights are rounded to int4, channels
+  spread evenly: a scale then serves few live inputs, and rounding costs a narrow model as little
+  as it costs a wide one. The rest carries nothing. RMSNorm then divides by the mean over more
+  channels: with m = sum(x^2), x / sqrt(m / n + eps) of the small width n equals
   sqrt(n / N) * x / sqrt(m / N + eps * n / N) of the large width N. So norm weights are multiplied
   by sqrt(n / N), exact where that is a power of two, and eps by n / N.
 - KV head g goes to KV head g, its query heads to the first slots of that group.
