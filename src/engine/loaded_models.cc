@@ -148,8 +148,8 @@ int64_t LoadedModels::kv_bytes() const {
 
 namespace {
 
-// Side by side on GPUs: waking sleeping threads took 35 us of every draft Step of half a millisecond.
-// Longer than such a Step.
+// Side by side on GPUs: waking sleeping threads took 35 us of every draft Step of half a
+// millisecond. Longer than such a Step.
 constexpr std::chrono::microseconds kSpin{1000};
 // Three threads poll, and one a GPU waits for it.
 constexpr size_t kCoresToSpin = 12;
