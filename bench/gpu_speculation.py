@@ -13,10 +13,11 @@ from recorder import Recorder, gpus, relative
 
 DRAFTS = (GpuModel("llama-3.2-1b", "int4", draft=True), GpuModel("llama-3.2-3b", "int4", draft=True))
 # What a round guesses: a tree of one size always, or sized by what was measured (which may be to
-# guess nothing).
+# guess nothing), or that with what followed in the text so far as well.
 SHAPES = {"best of 8": ["--shape", "best", "--verify-tokens", "8", "--draft-width", "4",
                         "--draft-depth", "4"],
-          "adaptive": ["--shape", "adaptive"]}
+          "adaptive": ["--shape", "adaptive"],
+          "adaptive, model+suffix": ["--shape", "adaptive", "--source", "model+suffix"]}
 # A pair of the paper accepts about this much; the demo pair's greedy text loops and flatters.
 PAPER_TOKENS_PER_STEP = 3.3
 TARGETS = {("code", 0.8): 620, ("prose", 0.8): 520, ("code", 0.0): 1000, ("prose", 0.0): 830}
@@ -28,9 +29,11 @@ def devices(first: int, count: int) -> str:
 
 
 def placements(count: int) -> list[tuple[str, list[str]]]:
-    """Strategy and flags: both models on all GPUs in turn, then side by side on parts of them."""
+    """Strategy and flags: in turn, the target on all GPUs and the draft on one of them, then side by
+    side on parts of them."""
     used = min(count, 4)
-    found = [("serial_tree", ["--target-devices", devices(0, used)])]
+    found = [("serial_tree", ["--target-devices", devices(0, used), "--draft-devices",
+                              devices(0, 1)])]
     for draft in {2: [1], 3: [1], 4: [1, 2]}.get(used, []):
         found.append(("parallel_tree", ["--target-devices", devices(0, used - draft),
                                         "--draft-devices", devices(used - draft, draft)]))
@@ -45,8 +48,10 @@ def measure_speculation(rec: Recorder) -> None:
         return
     with suppress(NotMade), on_disk(rec, target, *DRAFTS) as (target_path, *draft_paths):
         for shape, flags in SHAPES.items():
-            for draft, draft_path in zip(DRAFTS, draft_paths):
-                for strategy, where in placements(len(gpus())):
+            # The text as a source is tried where the others are fastest.
+            few = "suffix" in shape
+            for draft, draft_path in zip(DRAFTS[:1] if few else DRAFTS, draft_paths):
+                for strategy, where in placements(len(gpus()))[:2 if few else None]:
                     # Plain decoding once a placement: it has no draft.
                     first = draft is DRAFTS[0] and shape == next(iter(SHAPES))
                     strategies = f"autoregressive,{strategy}" if first else strategy
@@ -63,7 +68,11 @@ def _measure(rec: Recorder, command: list[str], pair: str, shape: str) -> None:
         if rec.attempt([*command, "--json", str(out)]) is None:
             return
         workloads = json.loads(out.read_text())["workloads"]
-    place = " + ".join(str(word.count("cuda:")) for word in command if "cuda:" in word)
+    target_at, draft_at = (command[command.index(flag) + 1].split(",")
+                           for flag in ("--target-devices", "--draft-devices"))
+    place = str(len(target_at))
+    if not set(draft_at) <= set(target_at):
+        place += f" + {len(draft_at)}"
     shown = relative(shlex.join([Path(command[0]).name, *command[1:]]))
     large = rec.args.target == "llama-3-70b" and len(gpus()) >= 4
     for workload, rows in workloads.items():

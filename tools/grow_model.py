@@ -239,7 +239,9 @@ def grow(
     """Writes the grown checkpoint and returns its bytes. Raises ValueError where it cannot."""
     small = SmallModel(source)
     check_fits(small.shape, shape, small.rope_type)
-    growth = Growth(small, shape, growth_maps(small.shape, shape), RandomBits(seed), int4, noise)
+    rounds = int4 and "quantization_config" not in small.checkpoint.config
+    maps = growth_maps(small.shape, shape, spread=rounds)
+    growth = Growth(small, shape, maps, RandomBits(seed), int4, noise)
     total = write_model(out, list(growth.plan()), growth.config(), max_shard_bytes)
     for name in COPIED_FILES:
         if (source / name).is_file():

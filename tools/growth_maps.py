@@ -3,8 +3,10 @@
 A map is an int array over the large model's indices: the small model's index that lands there, or
 -1 where the large model has something the small one lacks.
 
-- Residual stream: the first channels; the rest carries nothing. RMSNorm then divides by the mean
-  over more channels: with m = sum(x^2), x / sqrt(m / n + eps) of the small width n equals
+- Residual stream and FFN: the first channels, or, where weights are rounded to int4, channels
+  spread evenly: a scale then serves few live inputs, and rounding costs a narrow model as little
+  as it costs a wide one. The rest carries nothing. RMSNorm then divides by the mean over more
+  channels: with m = sum(x^2), x / sqrt(m / n + eps) of the small width n equals
   sqrt(n / N) * x / sqrt(m / N + eps * n / N) of the large width N. So norm weights are multiplied
   by sqrt(n / N), exact where that is a power of two, and eps by n / N.
 - KV head g goes to KV head g, its query heads to the first slots of that group.
@@ -44,9 +46,9 @@ class GrowthMaps:
     query_factor: float
 
 
-def _prefix(live: int, size: int) -> np.ndarray:
+def _every(step: int, live: int, size: int) -> np.ndarray:
     out = np.full(size, NOTHING, dtype=np.int64)
-    out[:live] = np.arange(live)
+    out[: live * step : step] = np.arange(live)
     return out
 
 
@@ -81,8 +83,12 @@ def _rotary_slots(small: ModelShape, large: ModelShape) -> np.ndarray:
     return np.concatenate([pairs, pairs + large.head_dim // 2])
 
 
-def growth_maps(small: ModelShape, large: ModelShape) -> GrowthMaps:
-    """All maps; the shapes must have passed check_fits."""
+def growth_maps(small: ModelShape, large: ModelShape, spread: bool = False) -> GrowthMaps:
+    """All maps; the shapes must have passed check_fits. `spread`: channels, evenly."""
+
+    def channels(live: int, size: int) -> np.ndarray:
+        return _every(size // live if spread else 1, live, size)
+
     rotary = _rotary_slots(small, large)
     straight = np.arange(small.head_dim)
 
@@ -103,13 +109,13 @@ def growth_maps(small: ModelShape, large: ModelShape) -> GrowthMaps:
     )
     ratio = small.hidden_size / large.hidden_size
     return GrowthMaps(
-        residual=_prefix(small.hidden_size, large.hidden_size),
-        ffn=_prefix(small.intermediate_size, large.intermediate_size),
+        residual=channels(small.hidden_size, large.hidden_size),
+        ffn=channels(small.intermediate_size, large.intermediate_size),
         query=heads(query_slots, rotary, large.num_heads),
         key=heads(kv_slots, rotary, large.num_kv_heads),
         value=heads(kv_slots, straight, large.num_kv_heads),
         attended=heads(query_slots, straight, large.num_heads),
-        vocab=_prefix(small.vocab_size, large.vocab_size),
+        vocab=_every(1, small.vocab_size, large.vocab_size),
         layers=layers,
         norm_factor=math.sqrt(ratio),
         eps_factor=ratio,

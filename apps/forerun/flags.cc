@@ -42,8 +42,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       "cpu:0,cpu:1 are two, each with a half of the model; cuda:0 is a GPU, cuda:0,cuda:1 are two, "
       "each with a half (default: one of all cores)");
   command.add_option("--draft-devices", options.draft_devices,
-                     "Devices of the draft alone, which then runs beside the target (default: both "
-                     "models in turn on the target's)");
+                     "Devices of the draft alone, which then runs beside the target, or some of "
+                     "the target's GPUs, in turn with it (default: in turn on all the target's)");
   command.add_flag("--auto", options.try_splits,
                    "Try splits of the processors between target and draft, keep the fastest "
                    "(not on GPUs)");
@@ -54,8 +54,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->capture_default_str();
   command
       .add_option("--draft-weights", options.draft_weights,
-                  "The same for the draft, or auto (int8 unless quantized; on a GPU as stored); "
-                  "never changes a token")
+                  "The same for the draft, or auto (int8 unless quantized; on a GPU as stored), or "
+                  "int4_head (on a GPU: all but the head as stored); never changes a token")
       ->capture_default_str();
   command.add_option("--activations", options.activations, "bf16, f32 or int8; on a GPU bf16")
       ->capture_default_str();

@@ -82,9 +82,10 @@ class MeasuringTest(unittest.TestCase):
         for count in range(1, 9):
             kinds = gpu_speculation.placements(count)
             self.assertEqual(kinds[0][0], "serial_tree")
-            for _, flags in kinds:
-                named = ",".join(flags[1::2]).split(",")
-                self.assertEqual(sorted(named), [f"cuda:{n}" for n in range(min(count, 4))])
+            used = [f"cuda:{n}" for n in range(min(count, 4))]
+            self.assertEqual(kinds[0][1][1::2], [",".join(used), "cuda:0"])  # in turn
+            for _, flags in kinds[1:]:
+                self.assertEqual(sorted(",".join(flags[1::2]).split(",")), used)
         self.assertEqual(len(gpu_speculation.placements(4)), 3)
 
     def test_what_fails_is_noted_and_ends_nothing(self) -> None:

@@ -57,7 +57,8 @@ struct EngineOptions {
   // Empty: one device of all processors that this process may use and draft_devices does not name.
   std::string devices;
   // Devices of the draft alone, on none of the target's processors or GPUs: both models then run at
-  // the same time. Empty: both models run on `devices`, in turn.
+  // the same time. Or some of the target's GPUs: both run in turn, the draft on those alone. Empty:
+  // both models run on `devices`, in turn.
   std::string draft_devices;
   // Measures and tries splits of `devices` between both models, and both in turn on all of them,
   // and keeps the fastest; EngineInfo::planner_report tells what was found, and what was left out
@@ -66,8 +67,9 @@ struct EngineOptions {
   bool try_splits = false;
   // "as_stored", "bf16", "f32", "int8".
   std::string weights = "as_stored";
-  // The same for the draft model, or "auto": int8 where the checkpoint is not quantized. It changes
-  // how often guesses are right, never a token.
+  // The same for the draft model, or "int4_head" (on GPUs: as stored but for the head, which
+  // becomes int4: less to read where the vocabulary is large), or "auto": int8 on processors where
+  // the checkpoint is not quantized. It changes how often guesses are right, never a token.
   std::string draft_weights = "auto";
   // "bf16", "f32", "int8".
   std::string activations = "bf16";

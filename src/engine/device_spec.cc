@@ -106,6 +106,10 @@ Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
   return gpus;
 }
 
+bool uses_gpu(const ModelPlacement& model, int32_t gpu) {
+  return std::find(model.gpus.begin(), model.gpus.end(), gpu) != model.gpus.end();
+}
+
 // One device of all processors but those; of all where none would be left.
 std::vector<CpuCores> all_but(const std::vector<CpuCores>& taken) {
   const std::vector<int32_t> all = available_cores();
@@ -144,6 +148,12 @@ Result<Placement> split_processors(std::string_view target_spec, std::string_vie
 
 }  // namespace
 
+bool Placement::in_turn() const {
+  if (!draft) return true;
+  return draft->on_gpus() && std::all_of(draft->gpus.begin(), draft->gpus.end(),
+                                         [this](int32_t gpu) { return uses_gpu(target, gpu); });
+}
+
 Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec) {
   const bool target_gpu = names_gpus(target_spec);
   const bool draft_gpu = names_gpus(draft_spec);
@@ -163,13 +173,18 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
     return split;
   }
   FORERUN_ASSIGN_OR_RETURN(draft.gpus, parse_gpus(draft_spec));
-  for (const int32_t gpu : draft.gpus) {
-    const std::vector<int32_t>& others = split.target.gpus;
-    if (std::find(others.begin(), others.end(), gpu) == others.end()) continue;
+  const auto shared = std::find_if(draft.gpus.begin(), draft.gpus.end(),
+                                   [&](int32_t gpu) { return uses_gpu(split.target, gpu); });
+  if (shared != draft.gpus.end()) {
+    if (split.in_turn()) {
+      draft.devices = split.target.devices;
+      return split;
+    }
     return Status(StatusCode::kInvalidArgument,
-                  "devices: cuda:" + std::to_string(gpu) +
-                      " is named for the target and for the draft; without draft devices both "
-                      "models run on the same GPUs in turn");
+                  "draft devices: cuda:" + std::to_string(*shared) + " of '" +
+                      std::string(draft_spec) +
+                      "' is the target's too, others are not; accepted are GPUs of the target's "
+                      "(both models run in turn) or others (side by side)");
   }
   if (!target_gpu && !target_spec.empty()) {
     draft.devices = all_but(split.target.devices);
@@ -209,7 +224,8 @@ std::string describe(const ModelPlacement& model) {
 
 std::string describe(const Placement& placement) {
   if (!placement.draft) return describe(placement.target) + ", both models in turn";
-  return "target " + describe(placement.target) + ", draft " + describe(*placement.draft);
+  return "target " + describe(placement.target) + ", draft " + describe(*placement.draft) +
+         (placement.in_turn() ? ", in turn" : "");
 }
 
 }  // namespace forerun

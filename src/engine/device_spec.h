@@ -36,15 +36,22 @@ struct ModelPlacement {
 struct Placement {
   ModelPlacement target;
   std::optional<ModelPlacement> draft;  // none: the target's, in turn
+
+  // The draft's GPUs are the target's too, or there is nothing but the target's: one Step at a
+  // time.
+  bool in_turn() const;
 };
 
-// "cpu:0-1, both models in turn" or "target cpu:0,cpu:1, draft cpu:2".
+// "cpu:0-1, both models in turn", "target cpu:0,cpu:1, draft cpu:2" or, where they share GPUs,
+// "target cuda:0,cuda:1, draft cuda:0, in turn".
 std::string describe(const Placement& placement);
 
 // `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means one device
 // of all but the draft's processors. A model on GPUs leaves processors only its sampling, and two
-// such models share them out. Fails where a GPU is named twice or with processors in one group,
-// where a device would serve both models, or none is left for the target.
+// such models share them out. A small draft is best on one of its target's GPUs, where its sums
+// need not travel: the draft's GPUs may be some of the target's, and both then run in turn. Fails
+// where a GPU is named twice or with processors in one group, where a processor, or some of the
+// draft's GPUs but not all, would serve both models, or none is left for the target.
 Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec);
 
 }  // namespace forerun

@@ -93,12 +93,13 @@ TEST(DeviceSpec, GpusFormGroups) {
   EXPECT_EQ(three->draft->degree(), 1);
   EXPECT_EQ(describe(*three), "target cuda:0,cuda:2,cuda:1, draft cuda:3");
   EXPECT_EQ(describe(*place_models("cuda,cuda:1", "")), "cuda:0,cuda:1, both models in turn");
+  EXPECT_FALSE(three->in_turn());
+  EXPECT_TRUE(place_models("cuda,cuda:1", "")->in_turn());
   struct Refused {
     const char *target, *draft, *message;
   };
   for (const Refused& refused :
-       {Refused{"cuda:0", "cuda:0", "cuda:0 is named for the target"},
-        Refused{"cuda:0,cuda:1", "cuda:2,cuda:1", "cuda:1 is named"},
+       {Refused{"cuda:0,cuda:1", "cuda:2,cuda:1", "cuda:1 of 'cuda:2,cuda:1' is the target's too"},
         Refused{"cuda:1,cuda:0,cuda:1", "", "names cuda:1 twice"},
         Refused{"cuda,cuda:0", "", "names cuda:0 twice"},
         Refused{"cuda:0,cpu:0", "", "found 'cpu:0'"}, Refused{"cuda:0,", "", "found ''"},
@@ -108,6 +109,20 @@ TEST(DeviceSpec, GpusFormGroups) {
     ASSERT_FALSE(placed.ok()) << refused.target << " " << refused.draft;
     EXPECT_NE(placed.status().message().find(refused.message), std::string::npos)
         << placed.status().message();
+  }
+}
+
+TEST(DeviceSpec, ADraftMayHaveSomeOfItsTargetsGpusInTurn) {
+  const auto some = place_models("cuda:0,cuda:1,cuda:2", "cuda:2,cuda:0");
+  ASSERT_TRUE(some.ok()) << some.status().message();
+  EXPECT_TRUE(some->in_turn());
+  EXPECT_EQ(some->draft->gpus, (std::vector<int32_t>{2, 0}));
+  EXPECT_EQ(cores_of(some->draft->devices), cores_of(some->target.devices));
+  EXPECT_EQ(describe(*some), "target cuda:0,cuda:1,cuda:2, draft cuda:2,cuda:0, in turn");
+  EXPECT_TRUE(place_models("cuda:0", "cuda:0")->in_turn());
+  for (const auto& [target, draft] : {std::pair{"cuda:0", "cpu:0"}, std::pair{"cpu:0", "cuda:0"},
+                                      std::pair{"cuda:0", "cuda:1"}}) {
+    EXPECT_FALSE(place_models(target, draft)->in_turn()) << target << " " << draft;
   }
 }
 

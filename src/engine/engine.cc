@@ -58,6 +58,22 @@ Result<WeightOverride> parse_weights(const char* option, const std::string& name
                                                   "', accepted are as_stored, bf16, f32 and int8");
 }
 
+struct DraftWeights {
+  bool choose = false;  // by where the draft runs and how it is stored
+  WeightOverride layers = WeightOverride::kAsStored;
+  bool int4_head = false;
+};
+
+Result<DraftWeights> parse_draft_weights(const std::string& name) {
+  if (name == "auto") return DraftWeights{.choose = true};
+  if (name == "int4_head") return DraftWeights{.int4_head = true};
+  const auto layers = parse_weights("draft_weights", name);
+  if (layers.ok()) return DraftWeights{.layers = *layers};
+  return Status(StatusCode::kInvalidArgument,
+                "draft_weights: found '" + name +
+                    "', accepted are auto, as_stored, bf16, f32, int8 and int4_head");
+}
+
 class EngineImpl : public Engine {
  public:
   static Result<std::unique_ptr<Engine>> make(const EngineOptions& options);
@@ -84,7 +100,11 @@ class EngineImpl : public Engine {
   // Reads all but the weights; what is to be loaded, and where.
   Status open();
   // What the devices can compute with.
-  Status check_numerics(Activation activation, WeightOverride weights) const;
+  Status check_numerics(Activation activation, WeightOverride weights,
+                        const DraftWeights& draft_weights) const;
+  const ModelPlacement& draft_placement() const {
+    return placement_.draft ? *placement_.draft : placement_.target;
+  }
   Status check_try_splits() const;
   // Loads the models where they were placed; with try_splits, where they serve best.
   Status load();
@@ -94,7 +114,7 @@ class EngineImpl : public Engine {
   void fill_info();
   // Each model on a thread of its own: it has its own devices, or an emulated machine's.
   bool side_by_side() const {
-    return placement_.draft || (draft_ && emulator_ && emulator_->profile().separate_devices);
+    return !placement_.in_turn() || (draft_ && emulator_ && emulator_->profile().separate_devices);
   }
   CostTable costs() const;
   // The options as a strategy takes them; "auto" becomes what fits this engine.
@@ -135,10 +155,7 @@ Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(const Activation activation, parse_activation(options_.activations));
   FORERUN_ASSIGN_OR_RETURN(const WeightOverride weights,
                            parse_weights("weights", options_.weights));
-  const bool draft_weights_given = options_.draft_weights != "auto";
-  FORERUN_ASSIGN_OR_RETURN(
-      WeightOverride draft_weights,
-      parse_weights("draft_weights", draft_weights_given ? options_.draft_weights : "as_stored"));
+  FORERUN_ASSIGN_OR_RETURN(DraftWeights draft_weights, parse_draft_weights(options_.draft_weights));
   FORERUN_ASSIGN_OR_RETURN(placement_, place_models(options_.devices, options_.draft_devices));
   if (placement_.draft && options_.draft.empty()) {
     return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options_.draft_devices +
@@ -160,18 +177,30 @@ Status EngineImpl::open() {
     }
     const auto& stored = draft_->checkpoint.config().quantization;
     // Small models are bound by their weights' bytes; int8 costs guesses next to nothing.
-    if (!draft_weights_given && stored.kind == QuantizationConfig::Kind::kNone) {
-      draft_weights = WeightOverride::kInt8;
+    if (draft_weights.choose && stored.kind == QuantizationConfig::Kind::kNone &&
+        !draft_placement().on_gpus()) {
+      draft_weights.layers = WeightOverride::kInt8;
     }
   }
-  FORERUN_RETURN_IF_ERROR(check_numerics(activation, weights));
-  to_load_.models = {{{&*target_, weights}, {draft_ ? &*draft_ : nullptr, draft_weights}}};
+  FORERUN_RETURN_IF_ERROR(check_numerics(activation, weights, draft_weights));
+  to_load_.models = {
+      {{&*target_, weights, false},
+       {draft_ ? &*draft_ : nullptr, draft_weights.layers, draft_weights.int4_head}}};
   to_load_.activation = activation;
   to_load_.options = &options_;
   return Status();
 }
 
-Status EngineImpl::check_numerics(Activation activation, WeightOverride weights) const {
+Status EngineImpl::check_numerics(Activation activation, WeightOverride weights,
+                                  const DraftWeights& draft_weights) const {
+  const auto refused = [this](const char* accepted) {
+    return Status(StatusCode::kUnsupported,
+                  "draft_weights: found '" + options_.draft_weights + "'; " + accepted);
+  };
+  const bool draft_on_gpu = draft_placement().on_gpus();
+  if (!draft_on_gpu && draft_weights.int4_head) {
+    return refused("on processors auto, as_stored, bf16, f32 and int8 are accepted");
+  }
   const bool any_gpu =
       placement_.target.on_gpus() || (placement_.draft && placement_.draft->on_gpus());
   if (!any_gpu) return Status();
@@ -183,11 +212,8 @@ Status EngineImpl::check_numerics(Activation activation, WeightOverride weights)
     return Status(StatusCode::kUnsupported,
                   "weights: found '" + options_.weights + "'; on a GPU as_stored is accepted");
   }
-  const ModelPlacement& draft_at = placement_.draft ? *placement_.draft : placement_.target;
-  if (draft_ && draft_at.on_gpus() && options_.draft_weights != "auto" &&
-      options_.draft_weights != "as_stored") {
-    return Status(StatusCode::kUnsupported, "draft_weights: found '" + options_.draft_weights +
-                                                "'; on a GPU auto and as_stored are accepted");
+  if (draft_ && draft_on_gpu && draft_weights.layers != WeightOverride::kAsStored) {
+    return refused("on a GPU auto, as_stored and int4_head are accepted");
   }
   return Status();
 }

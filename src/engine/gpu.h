@@ -42,13 +42,15 @@ Result<std::vector<GpuDescription>> describe_gpus();
 // kUnsupported where this build has no GPU backend; kNotFound where there is no such GPU, with
 // those that there are.
 Result<GpuMemory> gpu_memory(int32_t gpu);
-// On each of `degree` GPUs, by rank. Fails as make_shard_plan.
-Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoint, int32_t degree);
+// On each of `degree` GPUs, by rank. `int4_head`: its weights become that, for drafts. Fails as
+// make_shard_plan.
+Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoint, int32_t degree,
+                                                     bool int4_head);
 // A part of the model on each of `gpus`, by rank. `progress` gets the fraction of the weights that
 // is loaded.
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
                                               std::span<const int32_t> gpus, int64_t kv_blocks,
-                                              int32_t live_vocab,
+                                              int32_t live_vocab, bool int4_head,
                                               std::function<void(double)> progress);
 
 }  // namespace forerun

@@ -47,11 +47,13 @@ Result<GpuMemory> gpu_memory(int32_t gpu) {
   return GpuMemory{.free_bytes = free_bytes};
 }
 
-Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoint, int32_t degree) {
+Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoint, int32_t degree,
+                                                     bool int4_head) {
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, degree, config.vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-  FORERUN_ASSIGN_OR_RETURN(const auto parts, cuda::estimate_decoder_cuda_memory(checkpoint, *plan));
+  FORERUN_ASSIGN_OR_RETURN(const auto parts,
+                           cuda::estimate_decoder_cuda_memory(checkpoint, *plan, int4_head));
   std::vector<GpuModelMemory> memories;
   for (const cuda::DecoderCudaMemory& part : parts) {
     memories.push_back({part.weight_bytes, part.buffer_bytes, part.kv_block_bytes});
@@ -61,12 +63,13 @@ Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoin
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
                                               std::span<const int32_t> gpus, int64_t kv_blocks,
-                                              int32_t live_vocab,
+                                              int32_t live_vocab, bool int4_head,
                                               std::function<void(double)> progress) {
   cuda::DecoderCudaOptions options;
   options.devices.assign(gpus.begin(), gpus.end());
   options.kv_blocks = kv_blocks;
   options.live_vocab = live_vocab;
+  options.int4_head = int4_head;
   options.progress = std::move(progress);
   return cuda::load_decoder_cuda(checkpoint, std::move(options));
 }

@@ -19,13 +19,13 @@ Result<std::vector<GpuDescription>> describe_gpus() { return std::vector<GpuDesc
 Result<GpuMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
 
 Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& /*checkpoint*/,
-                                                     int32_t degree) {
+                                                     int32_t degree, bool /*int4_head*/) {
   return std::vector<GpuModelMemory>(static_cast<size_t>(degree));
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& /*checkpoint*/,
                                               std::span<const int32_t> gpus, int64_t /*kv_blocks*/,
-                                              int32_t /*live_vocab*/,
+                                              int32_t /*live_vocab*/, bool /*int4_head*/,
                                               std::function<void(double)> /*progress*/) {
   return refused(gpus.front());
 }

@@ -1,6 +1,7 @@
 #include "engine/loaded_models.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <string>
@@ -22,7 +23,7 @@ Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& mod
   auto loaded = std::unique_ptr<LoadedModels>(new LoadedModels(placement));
   FORERUN_ASSIGN_OR_RETURN(loaded->devices_,
                            CpuDeviceGroup::create({.devices = placement.target.devices}));
-  if (placement.draft) {
+  if (loaded->side_by_side()) {
     FORERUN_ASSIGN_OR_RETURN(loaded->draft_devices_,
                              CpuDeviceGroup::create({.devices = placement.draft->devices}));
   }
@@ -30,7 +31,8 @@ Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& mod
     const bool own = role == Role::kDraft && placement.draft;
     Part& part = loaded->part(role);
     part.opened = models.of(role).opened;
-    part.devices = (own ? loaded->draft_devices_ : loaded->devices_).get();
+    part.devices =
+        (own && loaded->draft_devices_ ? loaded->draft_devices_ : loaded->devices_).get();
     part.gpus = own ? placement.draft->gpus : placement.target.gpus;
   }
   FORERUN_RETURN_IF_ERROR(loaded->plan_memory(models));
@@ -53,10 +55,11 @@ Result<KvMemory*> memory_of(std::vector<KvMemory>& memories, const std::string& 
 }
 
 // Takes a model's weights and buffers from what the GPUs have, and notes what a token asks for.
-Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus,
+Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus, bool int4_head,
                  std::vector<KvMemory>& memories) {
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<GpuModelMemory> needs,
-                           gpu_model_memory(checkpoint, static_cast<int32_t>(gpus.size())));
+  FORERUN_ASSIGN_OR_RETURN(
+      const std::vector<GpuModelMemory> needs,
+      gpu_model_memory(checkpoint, static_cast<int32_t>(gpus.size()), int4_head));
   std::vector<GpuNeed> of_parts;
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
     const auto free_bytes = [&]() -> Result<int64_t> {
@@ -82,12 +85,14 @@ Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus,
 Status LoadedModels::plan_memory(const ModelsToLoad& models) {
   std::vector<KvMemory> memories;
   int32_t longest_context = std::numeric_limits<int32_t>::max();
-  for (const Part& model : parts_) {
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    const Part& model = part(role);
     if (model.opened == nullptr) continue;
     const Checkpoint& checkpoint = model.opened->checkpoint;
     longest_context = std::min(longest_context, checkpoint.config().max_position);
     if (!model.gpus.empty()) {
-      FORERUN_RETURN_IF_ERROR(plan_gpus(checkpoint, model.gpus, memories));
+      FORERUN_RETURN_IF_ERROR(
+          plan_gpus(checkpoint, model.gpus, models.of(role).int4_head, memories));
       continue;
     }
     FORERUN_ASSIGN_OR_RETURN(KvMemory* const memory, memory_of(memories, "this machine", [] {
@@ -118,9 +123,10 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
     };
   }
   if (!model.gpus.empty()) {
-    FORERUN_ASSIGN_OR_RETURN(model.decoder,
-                             load_on_gpus(model.opened->checkpoint, model.gpus, kv_blocks,
-                                          model.opened->live_vocab(), std::move(progress)));
+    FORERUN_ASSIGN_OR_RETURN(
+        model.decoder,
+        load_on_gpus(model.opened->checkpoint, model.gpus, kv_blocks, model.opened->live_vocab(),
+                     models.of(role).int4_head, std::move(progress)));
     return Status();
   }
   CpuDecoderOptions options;
@@ -140,6 +146,16 @@ int64_t LoadedModels::kv_bytes() const {
   return bytes;
 }
 
+namespace {
+
+// Side by side on GPUs: waking sleeping threads took 35 us of every draft Step of half a
+// millisecond. Longer than such a Step.
+constexpr std::chrono::microseconds kSpin{1000};
+// Three threads poll, and one a GPU waits for it.
+constexpr size_t kCoresToSpin = 12;
+
+}  // namespace
+
 std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions options) {
   RealExecutorOptions executor;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
@@ -153,6 +169,11 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
   const bool emulated_apart =
       options.emulator != nullptr && options.emulator->profile().separate_devices;
   executor.threaded.fill(side_by_side() || (has_draft() && emulated_apart));
+  const bool on_gpus = std::all_of(parts_.begin(), parts_.end(),
+                                   [](const Part& model) { return !model.gpus.empty(); });
+  if (side_by_side() && on_gpus && available_cores().size() >= kCoresToSpin) {
+    executor.spin = kSpin;
+  }
   if (side_by_side()) {
     executor.on_thread_start = [this](Role role) { part(role).devices->pin_caller(); };
   }

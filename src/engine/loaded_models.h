@@ -25,7 +25,8 @@ namespace forerun {
 struct ModelsToLoad {
   struct Model {
     const OpenedModel* opened = nullptr;
-    WeightOverride weights = WeightOverride::kAsStored;
+    WeightOverride weights = WeightOverride::kAsStored;  // on processors
+    bool int4_head = false;                              // on GPUs
   };
   std::array<Model, kNumRoles> models;  // the draft's may be none
   Activation activation = Activation::kBf16;
@@ -44,7 +45,7 @@ class LoadedModels {
   const Placement& placement() const { return placement_; }
   const KvPlan& kv_plan() const { return kv_plan_; }
   // Each model has devices of its own.
-  bool side_by_side() const { return placement_.draft.has_value(); }
+  bool side_by_side() const { return !placement_.in_turn(); }
   bool has_draft() const { return part(Role::kDraft).decoder != nullptr; }
   int32_t target_degree() const { return placement_.target.degree(); }
   int64_t kv_bytes() const;

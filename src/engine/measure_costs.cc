@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::array<int32_t, 8> kRows = {1, 2, 3, 4, 6, 8, 16, 32};
+constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
 // A context at which small models' attention is neither free nor all there is.
 constexpr int32_t kContextTokens = 256;
 // A forward slower than this is timed at fewer row counts and fewer times.

@@ -25,6 +25,7 @@ inline constexpr auto kPatience = std::chrono::seconds(20);
 struct Rig {
   struct Options {
     bool threaded = false;
+    std::chrono::microseconds spin{0};
     int32_t row_budget = 512;
     int64_t blocks = 64;
     // The draft says what the target says, but after one history in so many; 0: nothing in common.
@@ -32,7 +33,7 @@ struct Rig {
     // Threads of each device, a role; none: one device.
     std::array<std::vector<int32_t>, kNumRoles> teams = {};
     int32_t distant_parts = 0;  // of logits that lie on devices; 0: in host memory
-    std::function<void(const StepRecord&)> on_step;
+    std::function<void(const StepRecord&)> on_step = {};
   };
   explicit Rig(const Options& options)
       : target(kVocab + 4, options.blocks, 1),
@@ -52,6 +53,7 @@ struct Rig {
           decoder, devices.back().get(), common_live_vocab(target.config(), &draft.config()));
     }
     setup.threaded = {options.threaded, options.threaded};
+    setup.spin = options.spin;
     setup.row_budget = options.row_budget;
     setup.on_step = options.on_step;
     executor = std::make_unique<RealExecutor>(std::move(setup));

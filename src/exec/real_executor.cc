@@ -1,6 +1,7 @@
 #include "exec/real_executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -12,38 +13,16 @@
 
 namespace forerun {
 
-// Results of threaded roles on their way to next().
-class RealExecutor::Outbox {
- public:
-  void push(std::vector<FinishedItem>& items) {
-    {
-      const std::lock_guard lock(mutex_);
-      std::move(items.begin(), items.end(), std::back_inserter(items_));
-    }
-    items.clear();
-    arrived_.notify_one();
-  }
-  // Appends what has arrived to `out`, waiting for the first one until `deadline`.
-  void take(std::chrono::steady_clock::time_point deadline, std::vector<FinishedItem>& out) {
-    std::unique_lock lock(mutex_);
-    arrived_.wait_until(lock, deadline, [this] { return !items_.empty(); });
-    std::move(items_.begin(), items_.end(), std::back_inserter(out));
-    items_.clear();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::vector<FinishedItem> items_;
-};
-
 // A role's worker, and its thread where it has one; calls reach the worker in order.
 class RealExecutor::RoleThread {
  public:
-  RoleThread(Role role, StepRunner* runner, const RealExecutorOptions& options, Outbox* outbox)
+  // `outbox`: results of threaded roles on their way to next().
+  RoleThread(Role role, StepRunner* runner, const RealExecutorOptions& options,
+             Mailbox<FinishedItem>* outbox)
       : worker_(role, runner, options.row_budget, options.on_step, options.trace),
         outbox_(outbox),
-        threaded_(options.threaded[static_cast<size_t>(role)]) {
+        threaded_(options.threaded[static_cast<size_t>(role)]),
+        inbox_(options.spin) {
     if (!threaded_) return;
     thread_ = std::thread([this, role, start = options.on_thread_start] {
       if (start) start(role);
@@ -53,11 +32,7 @@ class RealExecutor::RoleThread {
 
   ~RoleThread() {
     if (!threaded_) return;
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    arrived_.notify_one();
+    post(Stop{});
     thread_.join();
   }
 
@@ -70,15 +45,14 @@ class RealExecutor::RoleThread {
     if (!threaded_) return worker_.open(sequence, spec);
     post(Open{sequence, spec});
   }
-  // The thread is not woken before wake(): on a machine without a processor to spare it would take
-  // the caller's, which may have more to submit.
+  // The thread is not woken before wake().
   void submit(PendingItem item) {
     if (!threaded_) return worker_.submit(std::move(item));
-    add(std::move(item));
+    inbox_.add(std::move(item));
     has_submitted_ = true;
   }
   void wake() {
-    if (std::exchange(has_submitted_, false)) arrived_.notify_one();
+    if (std::exchange(has_submitted_, false)) inbox_.wake();
   }
   void close(SequenceId sequence) {
     if (!threaded_) return worker_.close(sequence);
@@ -110,15 +84,12 @@ class RealExecutor::RoleThread {
     SequenceId sequence = 0;
   };
   using Call = const std::function<void(RoleWorker&)>*;
-  using Message = std::variant<PendingItem, Open, Close, Call>;
+  struct Stop {};
+  using Message = std::variant<PendingItem, Open, Close, Call, Stop>;
 
-  void add(Message message) {
-    const std::lock_guard lock(mutex_);
-    inbox_.push_back(std::move(message));
-  }
   void post(Message message) {
-    add(std::move(message));
-    arrived_.notify_one();
+    inbox_.add(std::move(message));
+    inbox_.wake();
   }
 
   void handle(Message& message) {
@@ -128,8 +99,10 @@ class RealExecutor::RoleThread {
       worker_.open(open->sequence, open->spec);
     } else if (const auto* close = std::get_if<Close>(&message)) {
       worker_.close(close->sequence);
+    } else if (const auto* call = std::get_if<Call>(&message)) {
+      (**call)(worker_);
     } else {
-      (*std::get<Call>(message))(worker_);
+      stopping_ = true;
     }
   }
 
@@ -137,40 +110,36 @@ class RealExecutor::RoleThread {
     std::vector<Message> messages;
     std::vector<FinishedItem> finished;
     while (true) {
-      {
-        std::unique_lock lock(mutex_);
-        if (!worker_.ready()) {
-          arrived_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
-        }
-        if (stopping_) return;
-        messages.swap(inbox_);
-      }
+      // With work at hand, only what has come already.
+      const auto now = std::chrono::steady_clock::now();
+      inbox_.take(worker_.ready() ? now : now + std::chrono::hours(1), messages);
       for (Message& message : messages) handle(message);
       messages.clear();
+      if (stopping_) return;
       if (!worker_.ready()) continue;
       worker_.step(finished);
-      if (!finished.empty()) outbox_->push(finished);
+      if (finished.empty()) continue;
+      outbox_->add_all(finished);
+      outbox_->wake();
     }
   }
 
   RoleWorker worker_;
-  Outbox* outbox_;
+  Mailbox<FinishedItem>* outbox_;
   const bool threaded_;
   bool has_submitted_ = false;  // since the last wake(); the caller's
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::vector<Message> inbox_;
-  bool stopping_ = false;
+  bool stopping_ = false;       // the thread's
+  Mailbox<Message> inbox_;
   std::thread thread_;
 };
 
-RealExecutor::RealExecutor(RealExecutorOptions options) : outbox_(std::make_unique<Outbox>()) {
+RealExecutor::RealExecutor(RealExecutorOptions options) : outbox_(options.spin) {
   for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
     const auto role = static_cast<size_t>(role_idx);
     runners_[role] = std::move(options.runners[role]);
     if (!runners_[role]) continue;
     roles_[role] = std::make_unique<RoleThread>(static_cast<Role>(role_idx), runners_[role].get(),
-                                                options, outbox_.get());
+                                                options, &outbox_);
   }
 }
 
@@ -311,7 +280,7 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
     if (any_threads && outstanding_ > 0) {
       // After a Step of ours, look at what the threads have done meanwhile; otherwise wait for it.
       if (waited && std::chrono::steady_clock::now() >= deadline && !ran) return std::nullopt;
-      outbox_->take(ran ? std::chrono::steady_clock::now() : deadline, batch_);
+      outbox_.take(ran ? std::chrono::steady_clock::now() : deadline, batch_);
       waited = true;
     } else if (!ran) {
       return std::nullopt;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "exec/mailbox.h"
 #include "exec/role_sequence.h"
 #include "exec/step_record.h"
 #include "exec/step_runner.h"
@@ -31,6 +32,9 @@ struct RealExecutorOptions {
   std::array<bool, kNumRoles> threaded{};
   // Called once on each such thread before anything else runs there; may be empty.
   std::function<void(Role)> on_thread_start;
+  // How long such a thread, and next(), poll before they sleep: for processors that have nothing to
+  // do while other devices work.
+  std::chrono::microseconds spin{0};
   // Rows that a Step takes at most, a role.
   int32_t row_budget = 512;
   // Called after every Step on the thread that ran it; may be empty. With `trace` the records carry
@@ -60,7 +64,6 @@ class RealExecutor : public Executor {
   Result<StepRecord> profile(Role role, int32_t rows, int32_t context_tokens);
 
  private:
-  class Outbox;
   class RoleThread;
 
   struct OpenSequence {
@@ -75,7 +78,7 @@ class RealExecutor : public Executor {
   std::optional<WorkResult> pop_finished();
   bool run_inline();
 
-  std::unique_ptr<Outbox> outbox_;
+  Mailbox<FinishedItem> outbox_;
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners_;
   std::array<std::unique_ptr<RoleThread>, kNumRoles> roles_;
   std::unordered_map<SequenceId, OpenSequence> open_;

@@ -203,6 +203,27 @@ TEST(RealExecutor, ThreadedRolesOverlap) {
 }
 
 // A request may end while its draft still runs a Step, and the next one take its id.
+TEST(RealExecutor, ThreadsThatPollBeforeTheySleepMissNothing) {
+  Rig rig({.threaded = true, .spin = std::chrono::microseconds(200)});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  for (int32_t round = 0; round < 200; ++round) {
+    for (const Role role : {Role::kTarget, Role::kDraft}) {
+      WorkItem item = prefix_item(1, role, {7}, round);
+      item.tag = static_cast<uint64_t>(round) + 1;
+      rig.executor->submit(std::move(item));
+    }
+    // Now and then the threads fall asleep first.
+    if (round % 20 == 19) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    for (int results = 0; results < 2; ++results) {
+      const auto result = rig.next();
+      ASSERT_TRUE(result.has_value());
+      EXPECT_TRUE(result->status.ok()) << result->status.message();
+      EXPECT_EQ(result->tag, static_cast<uint64_t>(round) + 1);
+    }
+  }
+  EXPECT_FALSE(rig.executor->next(std::chrono::microseconds(100)).has_value());
+}
+
 TEST(RealExecutor, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
   std::promise<void> has_run, may_report;
   bool is_first = true;  // the draft's thread only

@@ -1,7 +1,7 @@
 // A Step on GPUs with its sampling, by what its rows want: with digests of the logits, and with all
 // logits copied to the host.
 //
-//   step_runner_cuda_bench MODEL_DIR [--rows 8] [--threads 8] [--context 1000]
+//   step_runner_cuda_bench MODEL_DIR [--rows 8] [--threads 8] [--context 1000] [--int4-head]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,6 +23,7 @@ struct Arguments {
   int32_t rows = 8;
   int32_t threads = 8;
   int32_t context = 1000;
+  bool int4_head = false;
 };
 
 // Asks for no digests.
@@ -101,6 +102,7 @@ Status run(const Arguments& arguments) {
   cuda::DecoderCudaOptions options;
   options.devices = {0};
   options.kv_blocks = blocks;
+  options.int4_head = arguments.int4_head;
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
                            cuda::load_decoder_cuda(checkpoint, options));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<CpuDeviceGroup> threads,
@@ -148,6 +150,8 @@ int main(int argc, char** argv) {
       arguments.threads = std::atoi(argv[++i]);
     } else if (flag == "--context" && i + 1 < argc) {
       arguments.context = std::atoi(argv[++i]);
+    } else if (flag == "--int4-head") {
+      arguments.int4_head = true;
     } else {
       arguments.model = flag;
     }

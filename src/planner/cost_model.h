@@ -22,7 +22,9 @@ struct CostPoint {
 
 class CostModel {
  public:
-  static constexpr std::array<int32_t, 12> kKnots = {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128};
+  // Both sides of 8 and 16: there passes of a GPU, and tiles of a processor, become one more.
+  static constexpr std::array<int32_t, 14> kKnots = {1,  2,  4,  8,  9,  12, 16,
+                                                     17, 24, 32, 48, 64, 96, 128};
 
   // Fits every role that has points, replacing what was known of it. Repeated measurements of the
   // same rows count by their median. Between measured rows: linear; below the smallest: as the

@@ -204,6 +204,25 @@ TEST_F(EngineTest, DraftDevicesNeedADraftAndProcessorsOfTheirOwn) {
   expect_refused("cuda:0");
 }
 
+TEST_F(EngineTest, WeightsOfADraftAreCheckedByName) {
+  EngineOptions options;
+  options.model = pair_->target();
+  options.draft = pair_->draft();
+  options.draft_weights = "int4_head";  // for GPUs
+  const auto on_processors = Engine::create(options);
+  ASSERT_FALSE(on_processors.ok());
+  EXPECT_EQ(on_processors.status().code(), StatusCode::kUnsupported);
+  EXPECT_NE(on_processors.status().message().find("'int4_head'; on processors auto"),
+            std::string::npos);
+  options.draft_weights = "int3";
+  const auto unknown = Engine::create(options);
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.status().message().find("int8 and int4_head"), std::string::npos);
+  options.draft_weights = "auto";
+  options.weights = "int4_head";  // a target's bits are promised
+  EXPECT_EQ(Engine::create(options).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {
   const auto engine = make({});
   ASSERT_NE(engine, nullptr);

@@ -96,6 +96,7 @@ std::unique_ptr<Engine> make_engine(const std::string& target, const std::string
   const std::string draft_asked_for = devices_asked_for("FORERUN_TEST_DRAFT_DEVICES");
   if (!target_asked_for.empty()) options.devices = target_asked_for;
   if (!draft_devices.empty() && !draft_asked_for.empty()) options.draft_devices = draft_asked_for;
+  if (!draft_devices.empty() && draft_on_gpu()) options.draft_weights = "int4_head";
   auto engine = Engine::create(options);
   if (!engine.ok()) ADD_FAILURE() << engine.status().message();
   return engine.ok() ? std::move(*engine) : nullptr;

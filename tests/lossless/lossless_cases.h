@@ -27,7 +27,7 @@ inline const std::vector<std::string> kParallelSources = {"model", "model+ngram"
 
 // Whether the environment asks for GPUs.
 bool on_gpu();
-// And whether for the draft too, on one of its own.
+// And whether the draft, where it has devices given, runs on GPUs named for it, its head in int4.
 bool draft_on_gpu();
 
 struct Precision {

@@ -1,15 +1,9 @@
 #include "device/cpu/barrier.h"
 
+#include "base/cpu_relax.h"
+
 namespace forerun {
 namespace {
-
-inline void cpu_relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 bool changes_soon(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
   for (int spin = 0; spin < spins; ++spin) {

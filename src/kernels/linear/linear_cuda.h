@@ -52,6 +52,12 @@ class LinearWeightCuda {
   Status pack_bf16(const __nv_bfloat16* weight, int64_t outputs, OutputPlacement placement,
                    int64_t first_output, cudaStream_t stream);
 
+  // Fills an int4 weight from bf16 [outputs][in], a multiple of 8 outputs, rounded to nearest. Of
+  // each output and group of inputs, in f32: scale = f16((high - low) / 15) where low <= 0 <= high
+  // bound the group, zero = min(round(-low / scale), 15), and a weight becomes
+  // round(w / scale) + zero, clamped to [0, 15]; all halves to even.
+  Status round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs, cudaStream_t stream);
+
   const LinearPlan& plan() const { return plan_; }
   const std::byte* data() const { return data_.data(); }
   std::byte* mutable_data() { return data_.data(); }

@@ -72,10 +72,43 @@ struct PackVector {
   }
 };
 
-__global__ void pack_awq_kernel(const uint32_t* qweight, const uint32_t* qzeros,
-                                const __half* scales, PackTarget target) {
-  const PackVector vector(target, LinearFormat::kInt4Group128);
-  if (!vector.ours) return;
+// AutoAWQ's tensors.
+struct AwqSource {
+  const uint32_t *qweight, *qzeros;
+  const __half* scales;
+  int64_t outputs;
+
+  __device__ __forceinline__ uint32_t nibble(int64_t unit, int input, int64_t output) const {
+    return awq_nibble(qweight, unit * 128 + input, outputs, output);
+  }
+  __device__ __forceinline__ uint32_t zero(int64_t unit, int64_t output) const {
+    return awq_nibble(qzeros, unit, outputs, output);
+  }
+  __device__ __forceinline__ __half scale(int64_t unit, int64_t output) const {
+    return scales[unit * outputs + output];
+  }
+};
+
+// Of one unit, whose outputs and inputs lie in shared memory.
+struct UnitSource {
+  const uint8_t (*nibbles)[128];
+  const uint8_t* zeros;
+  const __half* scales;
+
+  __device__ __forceinline__ uint32_t nibble(int64_t, int input, int64_t output) const {
+    return nibbles[output % 32][input];
+  }
+  __device__ __forceinline__ uint32_t zero(int64_t, int64_t output) const {
+    return zeros[output % 32];
+  }
+  __device__ __forceinline__ __half scale(int64_t, int64_t output) const {
+    return scales[output % 32];
+  }
+};
+
+template <class Source>
+__device__ __forceinline__ void pack_int4(const Source& source, const PackTarget& target,
+                                          const PackVector& vector) {
   const int lane = vector.lane;
   uint32_t words[4] = {};
   for (int c = 0; c < 4; ++c) {
@@ -85,8 +118,8 @@ __global__ void pack_awq_kernel(const uint32_t* qweight, const uint32_t* qzeros,
           source_output(target.placement, vector.tile, vector.half, lane / 4, i % 2);
       if (output >= target.outputs) continue;
       for (int pair = 0; pair < 2; ++pair) {
-        const int64_t input = vector.unit * 128 + step * 16 + i / 2 * 8 + lane % 4 * 2 + pair;
-        words[c] |= awq_nibble(qweight, input, target.outputs, output) << (4 * i + 16 * pair);
+        const int input = step * 16 + i / 2 * 8 + lane % 4 * 2 + pair;
+        words[c] |= source.nibble(vector.unit, input, output) << (4 * i + 16 * pair);
       }
     }
   }
@@ -98,11 +131,62 @@ __global__ void pack_awq_kernel(const uint32_t* qweight, const uint32_t* qzeros,
     const int64_t output = source_output(target.placement, vector.tile, vector.half, group, upper);
     const bool valid = output < target.outputs;
     reinterpret_cast<__half*>(vector.unit_data + 2048)[group * 4 + vector.half * 2 + upper] =
-        valid ? scales[vector.unit * target.outputs + output] : __half(0.0f);
-    if (valid) zeros |= awq_nibble(qzeros, vector.unit, target.outputs, output) << (4 * upper);
+        valid ? source.scale(vector.unit, output) : __half(0.0f);
+    if (valid) zeros |= source.zero(vector.unit, output) << (4 * upper);
   }
   reinterpret_cast<uint8_t*>(vector.unit_data + 2112)[group * 2 + vector.half] =
       static_cast<uint8_t>(zeros);
+}
+
+__global__ void pack_awq_kernel(AwqSource source, PackTarget target) {
+  const PackVector vector(target, LinearFormat::kInt4Group128);
+  if (vector.ours) pack_int4(source, target, vector);
+}
+
+// A block rounds two units, a warp an output at a time, and packs them.
+constexpr int kUnitsOfBlock = kThreads / PackVector::kOfUnit;
+
+__global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget target) {
+  __shared__ uint8_t nibbles[kUnitsOfBlock][32][128];
+  __shared__ uint8_t zeros[kUnitsOfBlock][32];
+  __shared__ __half scales[kUnitsOfBlock][32];
+  const PackVector vector(target, LinearFormat::kInt4Group128);
+  const int place = static_cast<int>(threadIdx.x) / PackVector::kOfUnit;
+  constexpr int kWarps = PackVector::kOfUnit / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32 % kWarps;
+  const int lane = vector.lane;
+  for (int f = warp; f < 32 && vector.tile < target.tiles; f += kWarps) {
+    const int64_t output = vector.tile * 32 + f;
+    if (output >= target.outputs) break;
+    const int64_t first = (output * target.unit_count + vector.unit) * 128 + lane * 4;
+    float w[4];
+    float low = 0.0f;
+    float high = 0.0f;
+    for (int i = 0; i < 4; ++i) {
+      w[i] = __bfloat162float(weight[first + i]);
+      low = fminf(low, w[i]);
+      high = fmaxf(high, w[i]);
+    }
+    for (int apart = 16; apart > 0; apart /= 2) {
+      low = fminf(low, __shfl_xor_sync(0xffffffffu, low, apart));
+      high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, apart));
+    }
+    const __half scale = __float2half_rn((high - low) / 15.0f);
+    const float step = __half2float(scale);
+    const float zero = step > 0.0f ? fminf(rintf(-low / step), 15.0f) : 0.0f;
+    for (int i = 0; i < 4; ++i) {
+      const float q = step > 0.0f ? rintf(w[i] / step) + zero : 0.0f;
+      nibbles[place][f][lane * 4 + i] = static_cast<uint8_t>(fminf(fmaxf(q, 0.0f), 15.0f));
+    }
+    if (lane == 0) {
+      zeros[place][f] = static_cast<uint8_t>(zero);
+      scales[place][f] = scale;
+    }
+  }
+  __syncthreads();
+  if (vector.ours) {
+    pack_int4(UnitSource{nibbles[place], zeros[place], scales[place]}, target, vector);
+  }
 }
 
 __global__ void pack_bf16_kernel(const __nv_bfloat16* weight, PackTarget target) {
@@ -212,8 +296,19 @@ Status LinearWeightCuda::pack_awq(const uint32_t* qweight, const uint32_t* qzero
   FORERUN_RETURN_IF_ERROR(
       check_pack(LinearFormat::kInt4Group128, outputs, placement, first_output));
   const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
-  pack_awq_kernel<<<pack_blocks(target), kThreads, 0, stream>>>(qweight, qzeros, scales, target);
+  pack_awq_kernel<<<pack_blocks(target), kThreads, 0, stream>>>(
+      AwqSource{qweight, qzeros, scales, outputs}, target);
   FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "packing an int4 weight");
+  return {};
+}
+
+Status LinearWeightCuda::round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs,
+                                            cudaStream_t stream) {
+  constexpr auto kPlain = OutputPlacement::kPlain;
+  FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kInt4Group128, outputs, kPlain, 0));
+  const PackTarget target = pack_target(plan_, data_.data(), outputs, kPlain, 0);
+  round_to_int4_kernel<<<pack_blocks(target), kThreads, 0, stream>>>(weight, target);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "rounding a weight to int4");
   return {};
 }
 

@@ -180,6 +180,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
     const ShardCudaOptions shard{.device = devices_[rank],
                                  .part = plan.devices[rank],
                                  .kv_blocks = kv_blocks_,
+                                 .int4_head = options.int4_head,
                                  .step = pinned_step_.data(),
                                  .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,
                                  .maxima = maxima_ ? &maxima_->rank(team.rank()) : nullptr,

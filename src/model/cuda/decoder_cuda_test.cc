@@ -152,6 +152,33 @@ TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
   expect_unwanted_rows_and_companions(*decoder_, tokens_, /*first_block=*/20);
 }
 
+// A draft's head: near the one that is stored, and rows keep their bits in any company.
+TEST_P(DecoderCuda, AnInt4HeadIsNearAndKeepsBits) {
+  if (checkpoint_->config().hidden_size % 128 != 0) GTEST_SKIP() << "the head stays as it is";
+  const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, 64, blocks());
+  cuda::DecoderCudaOptions options;
+  options.devices = devices_;
+  options.kv_blocks = kKvBlocks;
+  options.int4_head = true;
+  const auto rounded = cuda::load_decoder_cuda(*checkpoint_, options);
+  ASSERT_TRUE(rounded.ok()) << rounded.status().message();
+  const std::vector<float> found = run_tokens(**rounded, tokens_, 0, 64, blocks());
+  ASSERT_EQ(found.size(), expected.size());
+  double square = 0;
+  double norm = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double difference = static_cast<double>(found[i]) - expected[i];
+    square += difference * difference;
+    norm += static_cast<double>(expected[i]) * expected[i];
+  }
+  // Normal weights in fifteen steps from least to most of 128 are off by a tenth.
+  EXPECT_LT(std::sqrt(square / norm), 0.2);
+  EXPECT_GT(std::sqrt(square / norm), 1e-3);
+  for (const int64_t rows : {1, 33}) {
+    EXPECT_TRUE(run_tokens(**rounded, tokens_, 0, rows, blocks()) == found) << rows << " rows";
+  }
+}
+
 // Rows that want logits, of which a Step's last pass (of 256) has digests.
 TEST_P(DecoderCuda, DigestsStandForTheLogits) {
   for (const int32_t count : {1, 9, 300}) {

@@ -30,7 +30,7 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
   };
   for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
     const Cut& out = linear.parts[i].out;
-    if (plan.format == LinearFormat::kInt4Group128) {
+    if (plan.format == LinearFormat::kInt4Group128 && !sources[i].is_plain()) {
       const LinearSource::Int4 cuts = sources[i].int4(out, linear.in);
       stage(0, cuts.qweight.bytes());
       stage(1, cuts.qzeros.bytes());
@@ -42,14 +42,16 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
   return {};
 }
 
-Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout) {
+Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
+                                 bool int4_head) {
   const ModelConfig& config = checkpoint.config();
   WeightBytes bytes;
   bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;  // the embedding
-  const FusedLinear head = head_linear(config, layout);
-  if (config.tied_embeddings) {
-    bytes.packed += head.outputs * config.hidden_size * 2;
-  } else {
+  const FusedLinear head = head_linear(config, layout, int4_head);
+  if (config.tied_embeddings && head.outputs > 0) {
+    FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
+    bytes.packed += static_cast<int64_t>(plan.weight_bytes());
+  } else if (!config.tied_embeddings) {
     FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, head, bytes));
   }
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
@@ -65,7 +67,8 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
 }  // namespace
 
 Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
-                                                                    const ShardPlan& plan) {
+                                                                    const ShardPlan& plan,
+                                                                    bool int4_head) {
   // The context of the process, kernels, graphs, and what allocations are rounded up by.
   constexpr int64_t kRest = int64_t{512} << 20;
   const ModelConfig& config = checkpoint.config();
@@ -73,7 +76,8 @@ Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkp
   for (const DeviceShard& part : plan.devices) {
     const ShardLayoutCuda layout = shard_layout_cuda(config, part);
     DecoderCudaMemory& memory = memories.emplace_back();
-    FORERUN_ASSIGN_OR_RETURN(const WeightBytes weights, weight_bytes(checkpoint, layout));
+    FORERUN_ASSIGN_OR_RETURN(const WeightBytes weights,
+                             weight_bytes(checkpoint, layout, int4_head));
     memory.weight_bytes = weights.packed;
     memory.staged_bytes = std::accumulate(weights.staged.begin(), weights.staged.end(), int64_t{0});
     const int64_t widths = 2 * int64_t{config.hidden_size} + layout.qkv_width +
@@ -95,7 +99,7 @@ Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkp
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<DecoderCudaMemory> needs,
-                           estimate_decoder_cuda_memory(checkpoint, plan));
+                           estimate_decoder_cuda_memory(checkpoint, plan, options.int4_head));
   std::vector<GpuNeed> of_parts;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));

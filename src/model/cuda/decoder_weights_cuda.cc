@@ -22,11 +22,12 @@ int64_t whole_tiles(int64_t outputs) {
 
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
+  Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout, bool int4_head,
          const std::function<void(double)>& progress, const Stream* stream, CutUploader uploader)
       : checkpoint_(checkpoint),
         config_(checkpoint.config()),
         layout_(layout),
+        int4_head_(int4_head),
         progress_(progress),
         stream_(stream),
         uploader_(std::move(uploader)) {
@@ -49,6 +50,7 @@ class Loader {
   Status load_linear(const FusedLinear& linear, LinearWeightCuda& to);
   Status pack(const LinearSource& source, const FusedPart& part, const Cut& in,
               LinearWeightCuda& to);
+  Status pack_floats(const __nv_bfloat16* weight, const FusedPart& part, LinearWeightCuda& to);
   Status load_embedding(DecoderWeightsCuda& to);
   Status load_head(DecoderWeightsCuda& to);
   Status load_norm(const std::string& name, DeviceBuffer& to);
@@ -62,6 +64,7 @@ class Loader {
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   const ShardLayoutCuda& layout_;
+  const bool int4_head_;
   const std::function<void(double)>& progress_;
   const Stream* stream_;
   CutUploader uploader_;
@@ -71,7 +74,7 @@ class Loader {
 
 Status Loader::pack(const LinearSource& source, const FusedPart& part, const Cut& in,
                     LinearWeightCuda& to) {
-  if (to.plan().format == LinearFormat::kInt4Group128) {
+  if (to.plan().format == LinearFormat::kInt4Group128 && !source.is_plain()) {
     const LinearSource::Int4 cuts = source.int4(part.out, in);
     FORERUN_ASSIGN_OR_RETURN(const std::byte* qweight, uploader_.bring(cuts.qweight, 0));
     FORERUN_ASSIGN_OR_RETURN(const std::byte* qzeros, uploader_.bring(cuts.qzeros, 1));
@@ -83,8 +86,15 @@ Status Loader::pack(const LinearSource& source, const FusedPart& part, const Cut
   }
   FORERUN_ASSIGN_OR_RETURN(const LinearSource::Bf16 values, source.bf16_part(part.out, in));
   FORERUN_ASSIGN_OR_RETURN(const std::byte* weight, uploader_.bring(values.cut, 0));
-  return to.pack_bf16(reinterpret_cast<const __nv_bfloat16*>(weight), part.out.total,
-                      part.placement, part.first_output, stream_->get());
+  return pack_floats(reinterpret_cast<const __nv_bfloat16*>(weight), part, to);
+}
+
+Status Loader::pack_floats(const __nv_bfloat16* weight, const FusedPart& part,
+                           LinearWeightCuda& to) {
+  if (to.plan().format == LinearFormat::kInt4Group128) {
+    return to.round_bf16_to_int4(weight, part.out.total, stream_->get());
+  }
+  return to.pack_bf16(weight, part.out.total, part.placement, part.first_output, stream_->get());
 }
 
 Status Loader::load_linear(const FusedLinear& linear, LinearWeightCuda& to) {
@@ -175,14 +185,14 @@ Status Loader::load_embedding(DecoderWeightsCuda& to) {
 }
 
 Status Loader::load_head(DecoderWeightsCuda& to) {
-  const FusedLinear head = head_linear(config_, layout_);
+  const FusedLinear head = head_linear(config_, layout_, int4_head_);
   if (!config_.tied_embeddings) return load_linear(head, to.head);
   if (head.outputs == 0) return {};
   FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
   FORERUN_ASSIGN_OR_RETURN(to.head, LinearWeightCuda::allocate(plan));
-  return to.head.pack_bf16(
+  return pack_floats(
       to.embedding.as<__nv_bfloat16>() + layout_.head_out.from.begin * config_.hidden_size,
-      head.outputs, OutputPlacement::kPlain, 0, stream_->get());
+      head.parts.front(), to.head);
 }
 
 Result<DecoderWeightsCuda> Loader::run() {
@@ -203,11 +213,11 @@ Result<DecoderWeightsCuda> Loader::run() {
 }  // namespace
 
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
-                                                     const ShardLayoutCuda& layout,
+                                                     const ShardLayoutCuda& layout, bool int4_head,
                                                      const std::function<void(double)>& progress) {
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
   FORERUN_ASSIGN_OR_RETURN(CutUploader uploader, CutUploader::create(&stream));
-  return Loader(checkpoint, layout, progress, &stream, std::move(uploader)).run();
+  return Loader(checkpoint, layout, int4_head, progress, &stream, std::move(uploader)).run();
 }
 
 }  // namespace forerun::cuda

@@ -31,9 +31,10 @@ struct DecoderWeightsCuda {
 
 // The part of a GPU, onto the current device. AWQ layers of group 128 stay int4, everything else
 // becomes bf16. Layers of which the part has nothing stay empty, except that o and down then are
-// zeros. `progress` gets the fraction done; it may be empty.
+// zeros. `int4_head`: the head becomes int4 too, where hidden_size is a multiple of 128.
+// `progress` gets the fraction done; it may be empty.
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
-                                                     const ShardLayoutCuda& layout,
+                                                     const ShardLayoutCuda& layout, bool int4_head,
                                                      const std::function<void(double)>& progress);
 
 }  // namespace forerun::cuda

@@ -3,6 +3,12 @@
 #include <utility>
 
 namespace forerun::cuda {
+namespace {
+
+constexpr int64_t kOutputsOfWord = 8;  // what int4 outputs are packed by
+
+}  // namespace
+
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
                            const std::string& prefix) {
   constexpr auto kPlain = OutputPlacement::kPlain;
@@ -26,10 +32,12 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
                    .outputs = config.hidden_size}};
 }
 
-FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout) {
+FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout, bool int4) {
   return {.parts = {{"lm_head", layout.head_out, OutputPlacement::kPlain, 0}},
           .in = Cut::of_all(config.hidden_size),
-          .outputs = layout.head_out.total};
+          .outputs = layout.head_out.total,
+          .becomes_int4 = int4 && config.hidden_size % kInt4Group == 0 &&
+                          layout.head_out.total % kOutputsOfWord == 0};
 }
 
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
@@ -46,11 +54,12 @@ Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearS
   bool int4 = !linear.all_zero() && !sources.empty();
   for (size_t i = 0; i < sources.size(); ++i) {
     const FusedPart& part = linear.parts[i];
-    const int64_t step = part.placement == OutputPlacement::kPlain ? 8 : 16;
+    const int64_t step = part.placement == OutputPlacement::kPlain ? kOutputsOfWord : 16;
     int4 = int4 && sources[i].packs_as_int4(part.out, linear.in, step);
   }
-  return plan_linear(int4 ? LinearFormat::kInt4Group128 : LinearFormat::kBf16, linear.in.total,
-                     linear.outputs);
+  return plan_linear(
+      int4 || linear.becomes_int4 ? LinearFormat::kInt4Group128 : LinearFormat::kBf16,
+      linear.in.total, linear.outputs);
 }
 
 }  // namespace forerun::cuda

@@ -27,7 +27,8 @@ struct FusedPart {
 struct FusedLinear {
   std::vector<FusedPart> parts;
   Cut in;
-  int64_t outputs = 0;  // 0: the part has nothing of the layer
+  int64_t outputs = 0;        // 0: the part has nothing of the layer
+  bool becomes_int4 = false;  // rounded, if it is stored otherwise
 
   // Without inputs of its own a weight is all zeros.
   bool all_zero() const { return in.from.size() == 0; }
@@ -39,13 +40,14 @@ struct LayerLinears {
 // `prefix`: "model.layers.3.".
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
                            const std::string& prefix);
-// Of its own rows; with tied embeddings a copy of theirs, not to be looked up as a module.
-FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout);
+// Of its own rows; with tied embeddings a copy of theirs, not to be looked up as a module. `int4`:
+// it becomes that, where hidden_size is a multiple of kInt4Group.
+FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout, bool int4);
 
 // The layer's modules in the checkpoint.
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
                                                const FusedLinear& linear);
-// Int4 where all modules can be, else bf16.
+// Int4 where all modules can be or it is to become int4, else bf16.
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources);
 
 }  // namespace forerun::cuda

@@ -21,6 +21,8 @@ class LinearSource {
   // `module`: its name without ".weight". The checkpoint must outlive the source.
   static Result<LinearSource> find(const Checkpoint& checkpoint, const std::string& module);
 
+  // Stored as floats.
+  bool is_plain() const { return plain_ != nullptr; }
   // Whether the int4 kernels take the part as it is stored. `step`: what its outputs must be a
   // multiple of.
   bool packs_as_int4(const Cut& out, const Cut& in, int64_t step) const;

@@ -22,6 +22,9 @@ struct DecoderCudaOptions {
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
+  // A head stored as floats becomes int4, group 128, rounded to nearest, where hidden_size is a
+  // multiple of 128: for drafts, of whose bytes it is a large part and whose bits nobody compares.
+  bool int4_head = false;
   // Told the fraction of the weights that is loaded, in [0, 1], on the calling thread.
   std::function<void(double)> progress;
 };
@@ -44,7 +47,8 @@ struct DecoderCudaMemory {
 };
 // By rank. Fails as the load does, on a shape that the kernels do not take.
 Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
-                                                                    const ShardPlan& plan);
+                                                                    const ShardPlan& plan,
+                                                                    bool int4_head);
 // kResourceExhausted where a GPU has no room for its part and its cache, with what each needs.
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options);

@@ -28,8 +28,8 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_RETURN_IF_ERROR(prepare_row_digest_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
   std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
-  FORERUN_ASSIGN_OR_RETURN(shard->weights_,
-                           load_decoder_weights_cuda(checkpoint, shard->layout_, progress));
+  FORERUN_ASSIGN_OR_RETURN(shard->weights_, load_decoder_weights_cuda(checkpoint, shard->layout_,
+                                                                      options.int4_head, progress));
   FORERUN_RETURN_IF_ERROR(shard->allocate(options.kv_blocks));
   return shard;
 }

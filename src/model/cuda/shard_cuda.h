@@ -40,6 +40,7 @@ struct ShardCudaOptions {
   int32_t device = 0;
   DeviceShard part;
   int64_t kv_blocks = 0;
+  bool int4_head = false;           // as in DecoderCudaOptions
   const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
   const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
   // Likewise, for the largest logits of rows, and the ranks that have tokens, a bit each; null:

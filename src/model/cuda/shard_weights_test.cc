@@ -180,7 +180,7 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
       expect_same(linears.gate_up, {&expected.gate, &expected.up}, toy_.int4);
       expect_same(linears.down, {&expected.down}, toy_.int4);
       if (!config.tied_embeddings && layout.has_head()) {
-        expect_same(head_linear(config, layout), {&cpu->head}, false);
+        expect_same(head_linear(config, layout, /*int4=*/false), {&cpu->head}, false);
       }
       EXPECT_EQ(layout.head_out.from.begin, part.vocab.begin);
       EXPECT_EQ(layout.num_tokens, part.vocab.size());
@@ -218,7 +218,7 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
   const ModelConfig& config = checkpoint_->config();
   const auto needs = [&](int32_t degree) {
     const auto plan = make_shard_plan(config, degree, config.vocab_size);
-    auto memory = estimate_decoder_cuda_memory(*checkpoint_, *plan);
+    auto memory = estimate_decoder_cuda_memory(*checkpoint_, *plan, /*int4_head=*/false);
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return std::move(*memory);
   };
@@ -240,6 +240,26 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
   }
 }
 
+// Of 4,000 rows of 128 weights: 2,128 bytes a unit of 32 rows.
+TEST(Int4Head, IsCountedWhereItIsWholeGroups) {
+  for (const bool tied : {false, true}) {
+    for (const auto& [hidden, saved] : {std::pair{128, 4000 * 256 - 125 * 2128}, {96, 0}}) {
+      ToySpec spec;
+      spec.hidden_size = hidden;
+      spec.vocab_size = 4000;
+      spec.tied = tied;
+      const TempDir dir;
+      ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
+      const auto checkpoint = Checkpoint::open(dir.path());
+      const auto plan = make_shard_plan(checkpoint->config(), 1, spec.vocab_size);
+      const auto stored = estimate_decoder_cuda_memory(*checkpoint, *plan, false);
+      const auto rounded = estimate_decoder_cuda_memory(*checkpoint, *plan, true);
+      ASSERT_TRUE(stored.ok() && rounded.ok());
+      EXPECT_EQ(stored->front().weight_bytes - rounded->front().weight_bytes, saved) << hidden;
+    }
+  }
+}
+
 // A place of the uploader holds the largest tensor that goes through it.
 TEST(StagedWeights, AreTheLargestOfEveryPlace) {
   ToySpec spec;
@@ -251,17 +271,18 @@ TEST(StagedWeights, AreTheLargestOfEveryPlace) {
   spec.head_dim = 32;
   spec.vocab_size = 4000;
   spec.dtype = DType::kF16;
-  const auto staged = [&spec](int32_t degree) {
+  const auto staged = [&spec](int32_t degree, bool int4_head = false) {
     const TempDir dir;
     EXPECT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
     const auto checkpoint = Checkpoint::open(dir.path());
     const auto plan = make_shard_plan(checkpoint->config(), degree, spec.vocab_size);
-    const auto memory = estimate_decoder_cuda_memory(*checkpoint, *plan);
+    const auto memory = estimate_decoder_cuda_memory(*checkpoint, *plan, int4_head);
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return memory->front().staged_bytes;
   };
   EXPECT_EQ(staged(1), 4000 * 128 * 2);  // the head
   EXPECT_EQ(staged(2), 2000 * 128 * 2);
+  EXPECT_EQ(staged(1, /*int4_head=*/true), 4000 * 128 * 2);  // rounded on the GPU
   spec.tied = true;
   EXPECT_EQ(staged(1), 256 * 128 * 2);  // the head is a copy of the embedding on the GPU
   spec.tied = false;

@@ -1,0 +1,14 @@
+// What a thread that polls says to its processor between two looks.
+#pragma once
+
+namespace forerun {
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace forerun

@@ -1,0 +1,64 @@
+// Items on their way to one thread that waits for them, from any others.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <iterator>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/cpu_relax.h"
+
+namespace forerun {
+
+template <class Item>
+class Mailbox {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `spin`: how long the reader polls before it sleeps. Waking a sleeper takes tens of
+  // microseconds; polling takes a processor.
+  explicit Mailbox(std::chrono::microseconds spin) : spin_(spin) {}
+
+  // A sleeping reader is not woken before wake(): on a machine without a processor to spare it
+  // would take the caller's, which may have more to add.
+  void add(Item item) {
+    const std::lock_guard lock(mutex_);
+    items_.push_back(std::move(item));
+    filled_.store(true, std::memory_order_release);
+  }
+  // All of `items`, which is left empty.
+  void add_all(std::vector<Item>& items) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::move(items.begin(), items.end(), std::back_inserter(items_));
+      filled_.store(!items_.empty(), std::memory_order_release);
+    }
+    items.clear();
+  }
+  void wake() { arrived_.notify_one(); }
+
+  // Appends what there is to `out`, waiting for the first one until `deadline`.
+  void take(Clock::time_point deadline, std::vector<Item>& out) {
+    const Clock::time_point now = Clock::now();
+    const Clock::time_point polled = now + std::min<Clock::duration>(spin_, deadline - now);
+    while (!filled_.load(std::memory_order_acquire) && Clock::now() < polled) cpu_relax();
+    std::unique_lock lock(mutex_);
+    arrived_.wait_until(lock, deadline, [this] { return !items_.empty(); });
+    std::move(items_.begin(), items_.end(), std::back_inserter(out));
+    items_.clear();
+    filled_.store(false, std::memory_order_relaxed);
+  }
+
+ private:
+  const std::chrono::microseconds spin_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Item> items_;
+  std::atomic<bool> filled_{false};  // whether there are items; changes under the mutex
+};
+
+}  // namespace forerun
