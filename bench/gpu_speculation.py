@@ -46,14 +46,17 @@ def measure_speculation(rec: Recorder) -> None:
     forerun = rec.program("forerun")
     if forerun is None:
         return
-    with suppress(NotMade), on_disk(rec, target, *DRAFTS) as (target_path, *draft_paths):
-        for shape, flags in SHAPES.items():
+    drafts = [draft for draft in DRAFTS if draft.title.split()[0] in (rec.args.drafts or "1B 3B")]
+    shapes = rec.args.shapes or list(SHAPES)
+    with suppress(NotMade), on_disk(rec, target, *drafts) as (target_path, *draft_paths):
+        for shape in shapes:
+            flags = SHAPES[shape]
             # The text as a source is tried where the others are fastest.
             few = "suffix" in shape
-            for draft, draft_path in zip(DRAFTS[:1] if few else DRAFTS, draft_paths):
+            for draft, draft_path in zip(drafts[:1] if few else drafts, draft_paths):
                 for strategy, where in placements(len(gpus()))[:2 if few else None]:
                     # Plain decoding once a placement: it has no draft.
-                    first = draft is DRAFTS[0] and shape == next(iter(SHAPES))
+                    first = draft is drafts[0] and shape == shapes[0]
                     strategies = f"autoregressive,{strategy}" if first else strategy
                     _measure(rec, [str(forerun), "bench", "--model", str(target_path), "--draft",
                                    str(draft_path), *where, "--strategies", strategies, *flags],

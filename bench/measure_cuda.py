@@ -25,7 +25,7 @@ from datetime import date
 from pathlib import Path
 
 from gpu_models import READ_BYTES_PER_S, GpuModel, NotMade, on_disk, positions_of
-from gpu_speculation import measure_speculation
+from gpu_speculation import SHAPES, measure_speculation
 from recorder import Recorder, gpus, record_sections, relative
 
 ROWS = (1, 8, 16, 32)
@@ -169,6 +169,23 @@ def measure_budget(rec: Recorder) -> None:
                     at_most=at_most, floor=floor or None, note=note)
 
 
+def measure_attention(rec: Recorder) -> None:
+    """Tree attention by itself, keys and values from memory; SwiftSpec's Table 7 has 9.6 and 13.4
+    us."""
+    bench = rec.program("attention_cuda_bench")
+    if bench is None:
+        return
+    for shape in ("70b-tp4", "8b"):
+        lines, command = measured(rec, [str(bench), "--filter", shape])
+        for line in lines:
+            rows, context = map(int, re.findall(r"(\d+) rows, context (\d+)", line["figure"])[0])
+            at_most = {500: 5, CONTEXT: 6}.get(context) if shape == "70b-tp4" else None
+            if context == 32000:  # 70% of the bandwidth
+                at_most = round(line["target"] / 0.7, 1)
+            rec.add(line["figure"], line["value"], "us", command, floor=line["target"],
+                    at_most=at_most if rows == 8 else None, note=line["mode"])
+
+
 def torch_rows(rec: Recorder) -> str:
     return ",".join(rows for rows in rec.args.layer_rows.split(",") if rows in ("1", "8")) or "8"
 
@@ -281,14 +298,16 @@ def gpu_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=4, help="prompts of each file")
     parser.add_argument("--tokens", type=int, default=128, help="tokens a prompt")
     parser.add_argument("--target", default="llama-3-70b", help="shape of speculation's target, int4")
+    parser.add_argument("--shapes", nargs="*", choices=SHAPES, help="speculation with these trees")
+    parser.add_argument("--drafts", nargs="*", choices=["1B", "3B"], help="speculation with these")
     parser.add_argument("--out", default=f"bench/results/cuda-{date.today()}.json")
 
 
 # The most wanted first, should time run out.
 SECTIONS = {"forwards": measure_forwards, "speculation": measure_speculation,
-            "budget": measure_budget, "sums": measure_sums, "prefill": measure_prefill,
-            "layers": measure_layers, "pytorch": measure_pytorch, "machine": measure_machine,
-            "tests": measure_tests}
+            "budget": measure_budget, "attention": measure_attention, "sums": measure_sums,
+            "prefill": measure_prefill, "layers": measure_layers, "pytorch": measure_pytorch,
+            "machine": measure_machine, "tests": measure_tests}
 
 if __name__ == "__main__":
     if not gpus() and not {"-h", "--help"} & set(sys.argv):

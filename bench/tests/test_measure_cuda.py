@@ -41,7 +41,8 @@ class SectionsTest(unittest.TestCase):
         self.build = Path(scratch.name)
         self.rec = recorder.Recorder(argparse.Namespace(
             build=str(self.build), models=str(self.build / "models"), only=None, counts=None,
-            keep=False, layer_rows="8,1", limit=1, tokens=8, prompts=["code.jsonl"], target="llama-3-70b"))
+            keep=False, layer_rows="8,1", limit=1, tokens=8, prompts=["code.jsonl"], target="llama-3-70b",
+            shapes=None, drafts=None))
         attempt = recorder.Recorder.attempt
 
         def answer(rec: recorder.Recorder, command: list[str],
@@ -200,6 +201,25 @@ class SectionsTest(unittest.TestCase):
         self.assertAlmostEqual(replayed["value"], 660.0)
         plain = [f for f in self.rec.figures if "autoregressive" in f["command"]]
         self.assertEqual(len({f["command"] for f in plain}), 3)  # 4, 3 + 1 and 2 + 2 GPUs
+        self.rec.figures.clear()
+        self.rec.args.shapes, self.rec.args.drafts = ["adaptive"], ["3B"]
+        measure_cuda.measure_speculation(self.rec)
+        self.assertTrue(self.rec.figures)
+        for figure in self.rec.figures:
+            self.assertIn("with 3B int4, serial_tree, adaptive,", figure["figure"])
+
+    def test_attention_alone_has_targets_where_there_are_any(self) -> None:
+        lines = [{"figure": f"attention alone {shape} {rows} rows, context {context}", "value": 5.5,
+                  "target": 1.4, "mode": "cluster"}
+                 for shape in ("70b-tp4", "8b") for rows in (1, 8) for context in (500, 1000, 32000)]
+        self.program("attention_cuda_bench", lines)
+        measure_cuda.measure_attention(self.rec)
+        found = self.figures()
+        self.assertEqual(found["attention alone 70b-tp4 8 rows, context 500"]["target"], "<= 5")
+        self.assertTrue(found["attention alone 70b-tp4 8 rows, context 1000"]["holds"])
+        self.assertEqual(found["attention alone 8b 8 rows, context 32000"]["target"], "<= 2.0")
+        self.assertIsNone(found["attention alone 8b 8 rows, context 500"]["target"])
+        self.assertIsNone(found["attention alone 70b-tp4 1 rows, context 500"]["target"])
 
     def test_a_model_that_cannot_be_written_ends_nothing(self) -> None:
         self.made = None
