@@ -175,10 +175,11 @@ def measure_attention(rec: Recorder) -> None:
     bench = rec.program("attention_cuda_bench")
     if bench is None:
         return
-    for shape in ("70b-tp4", "8b"):
-        lines, command = measured(rec, [str(bench), "--filter", shape])
+    for filtered in ("70b-tp4", "8b"):
+        lines, command = measured(rec, [str(bench), "--filter", filtered])
         for line in lines:
-            rows, context = map(int, re.findall(r"(\d+) rows, context (\d+)", line["figure"])[0])
+            shape, *numbers = line["figure"].removeprefix("attention alone ").split(" ", 1)
+            rows, context = map(int, re.findall(r"\d+", numbers[0]))
             at_most = {500: 5, CONTEXT: 6}.get(context) if shape == "70b-tp4" else None
             if context == 32000:  # 70% of the bandwidth
                 at_most = round(line["target"] / 0.7, 1)
