@@ -34,6 +34,19 @@ constexpr int stages_for(int dim, bool fused, int shared_limit) {
   return stages;
 }
 
+// Divides small numbers by one that is known on the host: a division at run time is a chain of a
+// hundred cycles.
+struct Divisor {
+  uint64_t reciprocal = 0;
+
+  Divisor() = default;
+  explicit Divisor(int by) : reciprocal((uint64_t{1} << 32) / static_cast<uint64_t>(by) + 1) {}
+  // For products of n and the divisor below 2^32.
+  __device__ __forceinline__ int divide(int n) const {
+    return static_cast<int>(static_cast<uint64_t>(n) * reciprocal >> 32);
+  }
+};
+
 struct AttentionArgs {
   const AttentionStepCuda* step;
   const __nv_bfloat16* q;
@@ -45,8 +58,12 @@ struct AttentionArgs {
   uint32_t* arrivals;
   uint32_t* to_clear;
   uint32_t* failed;
-  int64_t qkv_stride, attended_stride, block_stride, partial_floats;
-  int stages, k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, window;
+  int64_t qkv_stride, attended_stride, block_stride;
+  int64_t partial_floats;       // of a row's span, all key/value heads
+  int64_t part_partial_floats;  // likewise, of a part of one
+  int stages, k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, row_columns;
+  int window;
+  Divisor by_row_columns, by_num_heads, by_group_heads;
   float scale_log2;  // 1 / sqrt(head_dim), for powers of two
   bool early;
 };
@@ -70,6 +87,28 @@ Args attention_args(const AttentionCallCuda& call) {
   args.window = call.window;
   args.scale_log2 = 1.4426950408889634f / std::sqrt(static_cast<float>(kv.head_dim));
   args.early = call.early;
+  return args;
+}
+
+// Likewise, of the kernels that are not clusters.
+inline AttentionArgs attention_args_of_rows(const AttentionCallCuda& call) {
+  const PagedKvCuda& kv = call.kv;
+  auto args = attention_args<AttentionArgs>(call);
+  args.q = call.q;
+  args.k_offset = call.k_offset;
+  args.v_offset = call.v_offset;
+  args.partials = call.partials;
+  args.arrivals = call.arrivals;
+  args.to_clear = call.to_clear;
+  args.failed = call.failed;
+  args.partial_floats = partial_floats(call.num_heads, kv.num_kv_heads, kv.head_dim);
+  args.part_partial_floats = args.partial_floats / (kv.num_kv_heads * args.parts);
+  args.num_heads = call.num_heads;
+  args.head_dim = kv.head_dim;
+  args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
+  args.by_row_columns = Divisor(args.row_columns);
+  args.by_num_heads = Divisor(args.num_heads);
+  args.by_group_heads = Divisor(args.group_heads);
   return args;
 }
 

@@ -63,11 +63,13 @@ enum ClusterFact : int {
   kNumRows,
   kFirstHead,
   kPartHeads,
+  kKvHead,
   kFirstSpan,
   kTailSpan,
   kTailBegin,  // its first position
   kTailGroup,
   kTailHasPrefix,
+  kTailShift,  // logarithm of the number of warps that share a row's tail
   kNumFacts
 };
 
@@ -79,6 +81,7 @@ struct ClusterArgs {
   std::byte* kv;
   int64_t qkv_stride, attended_stride, block_stride;
   int k_offset, v_offset, kv_heads, group_heads, parts, row_columns, window;
+  Divisor by_row_columns;
   float scale_log2;
   bool early;
 };
@@ -86,22 +89,55 @@ struct ClusterArgs {
 // The tiles of an item's spans, which its rows have in common: below kMostClusterTokens they differ
 // only in how many they see.
 struct ClusterSpans {
-  int step, singles, full, first, end, first_tile;
+  int shift, singles, full, first, end, first_tile;
 
   __device__ __forceinline__ ClusterSpans(const AttentionItemCuda& item, int window) {
     const int position = (item.end_tile - 1) * kTilePositions;
-    step = span_tiles(position);
+    shift = span_shift(position);
     singles = first_single_tile(position);
-    full = (singles + step - 1) / step;
+    full = (singles + (1 << shift) - 1) >> shift;
     first_tile = window > 0 ? max(item.lowest - window + 1, 0) / kTilePositions : 0;
     first = span_of(position, first_tile);
     end = num_spans(position);
   }
   __device__ __forceinline__ int begin_tile(int span) const {
-    return max(span < full ? span * step : singles + span - full, first_tile);
+    return max(span < full ? span << shift : singles + span - full, first_tile);
   }
   __device__ __forceinline__ int end_tile(int span) const {
-    return span < full ? min(singles, (span + 1) * step) : singles + span - full + 1;
+    return span < full ? min(singles, (span + 1) << shift) : singles + span - full + 1;
+  }
+};
+
+// What a warpgroup of block `rank` has to do for an item: a span that its rows share, and the tail,
+// the block's last span if rows differ there.
+struct ClusterTask {
+  int begin_tile, end_tile;  // of the warpgroup's span
+  int first_span, tail_span, tail_tile, tail_group;
+  uint32_t other_tiles;  // of the other warpgroup's span
+  bool has_span, has_tail, tail_has_prefix, tail_is_last;
+
+  __device__ __forceinline__ ClusterTask(const AttentionItemCuda& item, int window, int rank,
+                                         int group) {
+    const ClusterSpans spans(item, window);
+    first_span = spans.first;
+    const auto is_shared = [&](int span) {
+      return span < spans.end && spans.begin_tile(span) < item.shared_tiles;
+    };
+    const int span = spans.first + rank + group * kClusterBlocks;
+    has_span = is_shared(span);
+    begin_tile = spans.begin_tile(span);
+    end_tile = has_span ? spans.end_tile(span) : begin_tile;
+    const int other = spans.first + rank + (1 - group) * kClusterBlocks;
+    other_tiles = is_shared(other)
+                      ? static_cast<uint32_t>(spans.end_tile(other) - spans.begin_tile(other))
+                      : 0u;
+    tail_span =
+        spans.first + rank + (spans.first + rank + kClusterBlocks < spans.end ? kClusterBlocks : 0);
+    tail_group = tail_span == span ? group : 1 - group;
+    tail_tile = spans.begin_tile(tail_span);
+    has_tail = tail_span < spans.end && tail_tile >= item.shared_tiles;
+    tail_has_prefix = has_tail && tail_tile * kTilePositions < item.prefix_tokens;
+    tail_is_last = tail_span == spans.end - 1;
   }
 };
 

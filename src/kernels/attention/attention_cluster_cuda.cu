@@ -21,6 +21,7 @@
 #include "kernels/attention/attention_cluster_stage_cuda.h"
 #include "kernels/attention/attention_cluster_tail_cuda.h"
 #include "kernels/attention/attention_columns_cuda.h"
+#include "kernels/attention/attention_keys_cuda.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 
@@ -61,7 +62,6 @@ __global__ void __maxnreg__(144)
   };
   if (!args.early) wait_for_previous_kernel();
   const int count = args.step->num_items * heads;
-  const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
   bool waited = !args.early;
   uint32_t loaded = 0;  // tiles so far of the warpgroup's stage
   uint32_t other_loaded = 0;
@@ -75,76 +75,47 @@ __global__ void __maxnreg__(144)
     const int kv_head = work % heads / args.parts;
     const int part_heads = min(args.group_heads - part * 8, 8);
     const int first_head = kv_head * args.group_heads + part * 8;
-    const ClusterSpans spans(item, args.window);
-
-    // The warpgroup's span, and the tail: the block's last span if rows differ there.
-    const int span = spans.first + rank + group * kClusterBlocks;
-    const bool has_span = span < spans.end && spans.begin_tile(span) < item.shared_tiles;
-    const int begin_tile = spans.begin_tile(span);
-    const int end_tile = has_span ? spans.end_tile(span) : begin_tile;
-    // Tiles of the other warpgroup's span.
-    const int other = spans.first + rank + (1 - group) * kClusterBlocks;
-    const uint32_t other_tiles =
-        other < spans.end && spans.begin_tile(other) < item.shared_tiles
-            ? static_cast<uint32_t>(spans.end_tile(other) - spans.begin_tile(other))
-            : 0u;
-    const int last =
-        spans.first + rank + (spans.first + rank + kClusterBlocks < spans.end ? kClusterBlocks : 0);
-    const int tail_group = last == span ? group : 1 - group;
-    const int tail_tile = spans.begin_tile(last);
-    const bool has_tail = last < spans.end && tail_tile >= item.shared_tiles;
-    const bool tail_has_prefix = has_tail && tail_tile * kTilePositions < item.prefix_tokens;
+    const ClusterTask task(item, args.window, rank, group);
 
     const auto request = [&](int tile) {
-      const int block = step_data<int32_t>(args.step, args.step->tables_offset)[item.table + tile];
-      const std::byte* const keys =
-          args.kv + block * args.block_stride + int64_t{kv_head} * tile_bytes(kDim);
+      const std::byte* const keys = keys_of<kDim>(
+          args, step_data<int32_t>(args.step, args.step->tables_offset)[item.table + tile],
+          kv_head);
       const uint32_t barrier = barriers + group * 8;
       const uint32_t stage = shared + group * tile_bytes(kDim);
       barrier_arrive_expecting(barrier, 2 * tile_bytes(kDim));
       bulk_copy(stage + Layout::kKeys, keys, tile_bytes(kDim), barrier);
-      bulk_copy(stage + Layout::kValues, keys + int64_t{args.kv_heads} * tile_bytes(kDim),
-                tile_bytes(kDim), barrier);
+      bulk_copy(stage + Layout::kValues, keys + value_offset<kDim>(args), tile_bytes(kDim),
+                barrier);
     };
     const bool leads = threadIdx.x % 128 == 0;
-    const bool tail_is_mine = tail_has_prefix && tail_group == group;
-    if (leads && (has_span || tail_is_mine)) request(has_span ? begin_tile : tail_tile);
+    const bool tail_is_mine = task.tail_has_prefix && task.tail_group == group;
+    if (leads && (task.has_span || tail_is_mine)) {
+      request(task.has_span ? task.begin_tile : task.tail_tile);
+    }
     if (threadIdx.x == 64) {
-      const int pairs = (item.row_spans - item.num_rows * spans.first) * part_heads;
+      const int pairs = (item.row_spans - item.num_rows * task.first_span) * part_heads;
       barrier_arrive_expecting(received_barrier,
                                static_cast<uint32_t>(pairs * (Layout::kSliceBytes + 8)));
     }
 
-    // Rows of the tail: every tail_warps-th is a warp's. Warps with a span have some only where
-    // they are quick, the heads being short.
-    const int tail_warps = kDim == 64 || tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
-    const int tail_index = (warp + 4 * tail_group) % kClusterWarps;
-    const int first_tail = has_tail && tail_index < tail_warps ? tail_index : kGroupRows;
-    for (int row = first_tail; row < item.num_rows; row += tail_warps) {
-      const AttentionRowCuda from = rows[item.first_row + row];
-      const auto* const ancestors =
-          step_data<int32_t>(args.step, args.step->ancestors_offset) + from.ancestors;
-      for (int i = lane; i <= from.position - from.boundary; i += 32) {
-        store_shared_byte(shared + Layout::kLists + row * kMostExtras + i,
-                          static_cast<uint32_t>(ancestors[i]));
-      }
+    // Rows of the tail, or parts of them: every tail_warps-th is a warp's. Warps with a span have
+    // some only where they are quick, the heads being short.
+    const int tail_warps = kDim == 64 || task.tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
+    const int tail_index = (warp + 4 * task.tail_group) % kClusterWarps;
+    const int first_tail = task.has_tail && tail_index < tail_warps ? tail_index : kGroupRows;
+    int tail_shift = 0;  // of the number of warps that share a row
+    while ((item.num_rows << (tail_shift + 1)) <= tail_warps && (32 << tail_shift) < kDim) {
+      ++tail_shift;
     }
-    if (static_cast<int>(threadIdx.x) < item.num_rows) {
-      const AttentionRowCuda from = rows[item.first_row + threadIdx.x];
-      const uint32_t to = shared + Layout::kRows + threadIdx.x * 8;
-      store_shared_4(to, static_cast<uint32_t>(from.position));
-      store_shared_4(to + 4, static_cast<uint32_t>(from.boundary));
-    }
+    note_rows<kDim>(args, item, task.has_tail, shared);
     if (threadIdx.x == 96) {
-      const int facts[kNumFacts] = {item.first_row,
-                                    item.num_rows,
-                                    first_head,
-                                    part_heads,
-                                    spans.first,
-                                    last,
-                                    tail_tile * kTilePositions,
-                                    tail_group,
-                                    tail_has_prefix ? 1 : 0};
+      const int facts[kNumFacts] = {item.first_row,  item.num_rows,
+                                    first_head,      part_heads,
+                                    kv_head,         task.first_span,
+                                    task.tail_span,  task.tail_tile * kTilePositions,
+                                    task.tail_group, task.tail_has_prefix ? 1 : 0,
+                                    tail_shift};
 #pragma unroll
       for (int i = 0; i < kNumFacts; ++i) {
         store_shared_4(shared + Layout::kFacts + i * 4, static_cast<uint32_t>(facts[i]));
@@ -152,25 +123,27 @@ __global__ void __maxnreg__(144)
     }
     // A thread's column: of its queries, and of what it merges.
     const int column = static_cast<int>(threadIdx.x) / kPairs;
-    const int column_row = column / args.row_columns;
-    const int column_head = column % args.row_columns;
+    const int column_row = args.by_row_columns.divide(column);
+    const int column_head = column - column_row * args.row_columns;
     const bool has_column = column_row < item.num_rows && column_head < part_heads;
     StagedQuery<kDim> query;
     if (has_column) {
-      query.plan(args, item.first_row + column_row, first_head + column_head, column_row, shared);
+      query.plan(args, item.first_row + column_row, first_head + column_head, column_row,
+                 column_head == 0, shared);
     }
     StagedExtra<kDim> extra;
-    if (has_tail) extra.plan(args, item, last == spans.end - 1, shared);
+    if (task.has_tail) extra.plan(args, item, kv_head, task.tail_is_last, shared);
 
+    __syncthreads();  // angles are there
     if (!waited) wait_for_previous_kernel();
     if (received == 0) launch_dependents();
     waited = true;
     query.copy(shared);
-    extra.copy(args, kv_head, shared);
+    extra.copy(shared);
     copies_commit();
     copies_wait();
     query.rotate_own(shared);
-    extra.rotate_own(args, kv_head, shared);
+    extra.rotate_own(shared);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
 
@@ -193,29 +166,31 @@ __global__ void __maxnreg__(144)
       tail.column = row * args.row_columns;
       return tail;
     };
+    const int tails = fact(kNumRows) << fact(kTailShift);
 #pragma unroll 1
-    for (int row = first_tail; row < fact(kNumRows); row += tail_warps) {
-      TailRow<kDim> tail = tail_of(row);
+    for (int index = first_tail; index < tails; index += tail_warps) {
+      TailRow<kDim> tail = tail_of(index >> fact(kTailShift));
       if (tail.begin > tail.position) continue;
       // The tail's tile is the only one of its stage.
       if (fact(kTailHasPrefix) != 0) {
         barrier_wait(barriers + tail.stage * 8, (tail.stage == group ? loaded : other_loaded) & 1);
       }
       tail.weigh_keys(args.scale_log2, args.window, lane);
-      tail.put_aside(row, lane);
+      tail.put_aside(index, lane);
     }
-    ColumnSums<kDim> sums;
-    if (has_span) {
+    extra.append(args, fact(kKvHead), here);
+    if (task.has_span) {
+      ColumnSums<kDim> sums;
       sums.clear();
       const int first_column = warp % 4 * 16;
       const bool has_columns = first_column < fact(kNumRows) * args.row_columns;
       const uint32_t stage = here + group * tile_bytes(kDim);
-      for (int tile = begin_tile; tile < end_tile; ++tile) {
+      for (int tile = task.begin_tile; tile < task.end_tile; ++tile) {
         barrier_wait(barriers + group * 8, loaded++ & 1);
         float score[8][4];
         score_tile<kDim>(score, here + Layout::kQueries, Layout::kColumnPanelBytes,
                          stage + Layout::kKeys);
-        if (tile + 1 == end_tile) leave_keys();
+        if (tile + 1 == task.end_tile) leave_keys();
         uint32_t weights[4][4] = {};
         if (has_columns) {
 #pragma unroll
@@ -226,7 +201,7 @@ __global__ void __maxnreg__(144)
           if (args.window > 0) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-              const int row = (first_column + lane / 4 + i / 2 * 8) / args.row_columns;
+              const int row = args.by_row_columns.divide(first_column + lane / 4 + i / 2 * 8);
               const int first_seen = position_of(min(row, fact(kNumRows) - 1)) - args.window + 1;
 #pragma unroll
               for (int j = 0; j < 8; ++j) {
@@ -238,7 +213,7 @@ __global__ void __maxnreg__(144)
           weigh<kDim, 2>(score, sums, weights);
         }
         add_tile<kDim>(sums, weights, stage + Layout::kValues);
-        if (tile + 1 < end_tile) {
+        if (tile + 1 < task.end_tile) {
           named_barrier(1 + group, 128);
           if (leads) request(tile + 1);
         }
@@ -250,8 +225,8 @@ __global__ void __maxnreg__(144)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const int own = first_column + lane / 4 + 8 * i;
-          if (own / args.row_columns < fact(kNumRows) &&
-              own % args.row_columns < fact(kPartHeads)) {
+          const int row = args.by_row_columns.divide(own);
+          if (row < fact(kNumRows) && own - row * args.row_columns < fact(kPartHeads)) {
             send<kDim>(sums, i, here, span_idx, own, lane);
           }
         }
@@ -260,14 +235,19 @@ __global__ void __maxnreg__(144)
       leave_keys();
     }
 #pragma unroll 1
-    for (int row = first_tail; row < fact(kNumRows); row += tail_warps) {
-      TailRow<kDim> tail = tail_of(row);
+    for (int index = first_tail; index < tails; index += tail_warps) {
+      const int shift = fact(kTailShift);
+      TailRow<kDim> tail = tail_of(index >> shift);
       if (tail.begin > tail.position) continue;
-      tail.take_up(row, lane);
-      tail.add_values(sums, lane);
+      ColumnSums<kDim> sums;
+      tail.take_up(index, lane);
+      const int count = kDim / 32 >> shift;
+      const int first = (index & ((1 << shift) - 1)) * count;
+      tail.add_values(sums, first, first + count, lane);
       barrier_wait(leave_barrier, received & 1);
       if (lane / 4 < fact(kPartHeads)) {
-        send<kDim>(sums, 0, here, fact(kTailSpan), tail.column + lane / 4, lane);
+        send<kDim>(sums, 0, here, fact(kTailSpan), tail.column + lane / 4, lane, first,
+                   first + count);
       }
     }
     barrier_wait(leave_barrier, received & 1);  // no arrival comes after this block's end
@@ -275,19 +255,19 @@ __global__ void __maxnreg__(144)
     if (has_column) {
       const int own = static_cast<int>(threadIdx.x) / kPairs;
       const int pair = static_cast<int>(threadIdx.x) % kPairs;
-      const int row = own / args.row_columns;
+      const int row = args.by_row_columns.divide(own);
       const float2 v =
           merge_received<kDim>(here, own, pair, fact(kFirstSpan), num_spans(position_of(row)));
       const int dim = kDim == 128 ? rank * 16 + pair % 2 * 8 + pair / 2 * 2 : rank * 8 + pair * 2;
       uint16_t* const out = args.attended + (fact(kFirstRow) + row) * args.attended_stride +
-                            (fact(kFirstHead) + own % args.row_columns) * kDim + dim;
+                            (fact(kFirstHead) + own - row * args.row_columns) * kDim + dim;
       *reinterpret_cast<uint32_t*>(out) = pack_activations(args.attended_format, v.x, v.y);
     }
     // Tiles of both stages, for whatever this block does next; those of a span are counted.
     const auto tail_tiles = static_cast<uint32_t>(fact(kTailHasPrefix));
     const bool is_own = fact(kTailGroup) == group;
     loaded += is_own ? tail_tiles : 0u;
-    other_loaded += other_tiles + (is_own ? 0u : tail_tiles);
+    other_loaded += task.other_tiles + (is_own ? 0u : tail_tiles);
     __syncthreads();  // nobody looks at what was received, nor at queries
   }
   if (!waited) wait_for_previous_kernel();
@@ -328,6 +308,7 @@ Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream
   args.k_offset = call.k_offset;
   args.v_offset = call.v_offset;
   args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
+  args.by_row_columns = Divisor(args.row_columns);
   return launch_dependent_clusters(kernel_for(kv.head_dim), kClusterBlocks,
                                    dim3(kResidentClusters * kClusterBlocks), dim3(kClusterThreads),
                                    static_cast<size_t>(cluster_bytes(kv.head_dim)), stream,

@@ -29,12 +29,13 @@ __device__ __forceinline__ void store_peer_8(uint32_t address, uint32_t barrier,
       : "memory");
 }
 
-// A column's result of a span to all blocks, each its dimensions. `half`: the lane's column g or
-// g + 8. In the order in which lanes hold them: 16 (or 8) dimensions of a block are four times
-// 2t, 2t + 1, 8 + 2t, 9 + 2t.
+// Dimensions [32 * first, 32 * end) of a column's result of a span to the blocks that merge them;
+// with the first, what belongs to all. `half`: the lane's column g or g + 8. In the order in which
+// lanes hold them: 16 (or 8) dimensions of a block are four times 2t, 2t + 1, 8 + 2t, 9 + 2t.
 template <int kDim>
 __device__ __forceinline__ void send(const ColumnSums<kDim>& sums, int half, uint32_t shared,
-                                     int span, int column, int lane) {
+                                     int span, int column, int lane, int first = 0,
+                                     int end = kDim / 32) {
   using Layout = ClusterLayout<kDim>;
   const int t = lane & 3;
   const int place = span * kClusterColumns + column;
@@ -43,6 +44,8 @@ __device__ __forceinline__ void send(const ColumnSums<kDim>& sums, int half, uin
       shared + Layout::kReceived + place * Layout::kSliceBytes + t * (Layout::kSliceBytes / 4);
 #pragma unroll
   for (int rank = 0; rank < kClusterBlocks; ++rank) {
+    const int of_dims = rank * (kDim / kClusterBlocks) / 32;
+    if (of_dims < first || of_dims >= end) continue;
     if constexpr (kDim == 128) {
       const float(&low)[4] = sums.out[2 * rank];
       const float(&high)[4] = sums.out[2 * rank + 1];
@@ -55,6 +58,7 @@ __device__ __forceinline__ void send(const ColumnSums<kDim>& sums, int half, uin
                    half == 0 ? own[0] : own[2], half == 0 ? own[1] : own[3]);
     }
   }
+  if (first > 0) return;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const auto rank = static_cast<uint32_t>(t + 4 * i);

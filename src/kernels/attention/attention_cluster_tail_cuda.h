@@ -1,7 +1,8 @@
 // A row's last tile in the cluster kernel of attention (attention_cluster_cuda.cu), where it sees
-// what its companions do not: a warp takes a row at a time, whose heads are the upper half of the
-// first operand, and lanes name the rows of keys and values to matrix loads in the order of the
-// row's own positions. Device code; included by the kernel alone.
+// what its companions do not: a warp takes a row at a time, or some dimensions of its values, where
+// there are warps enough; the row's heads are the upper half of the first operand, and lanes name
+// the rows of keys and values to matrix loads in the order of the row's own positions. Device code;
+// included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -101,24 +102,27 @@ struct TailRow {
     }
   }
 
-  // Between the two looks at the tile a row's results wait in shared memory.
-  __device__ __forceinline__ uint32_t word(int index, int row, int lane) const {
-    return shared + Layout::kTails + (row * Layout::kTailWords + index) * 128 + lane * 4;
+  // Between the two looks at the tile a warp's results wait in shared memory; `index` below
+  // kGroupRows.
+  __device__ __forceinline__ uint32_t word(int of, int index, int lane) const {
+    return shared + Layout::kTails + (index * Layout::kTailWords + of) * 128 + lane * 4;
   }
-  __device__ __forceinline__ void put_aside(int row, int lane) const {
+  __device__ __forceinline__ void put_aside(int index, int lane) const {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) store_shared_4(word(i, row, lane), weights[i / 2][i % 2]);
-    store_shared_4(word(8, row, lane), __float_as_uint(most));
-    store_shared_4(word(9, row, lane), __float_as_uint(weight));
+    for (int i = 0; i < 8; ++i) store_shared_4(word(i, index, lane), weights[i / 2][i % 2]);
+    store_shared_4(word(8, index, lane), __float_as_uint(most));
+    store_shared_4(word(9, index, lane), __float_as_uint(weight));
   }
-  __device__ __forceinline__ void take_up(int row, int lane) {
+  __device__ __forceinline__ void take_up(int index, int lane) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) weights[i / 2][i % 2] = load_shared_4(word(i, row, lane));
-    most = __uint_as_float(load_shared_4(word(8, row, lane)));
-    weight = __uint_as_float(load_shared_4(word(9, row, lane)));
+    for (int i = 0; i < 8; ++i) weights[i / 2][i % 2] = load_shared_4(word(i, index, lane));
+    most = __uint_as_float(load_shared_4(word(8, index, lane)));
+    weight = __uint_as_float(load_shared_4(word(9, index, lane)));
   }
 
-  __device__ __forceinline__ void add_values(ColumnSums<kDim>& sums, int lane) const {
+  // Sums of values, of dimensions [32 * first, 32 * end).
+  __device__ __forceinline__ void add_values(ColumnSums<kDim>& sums, int first, int end,
+                                             int lane) const {
     sums.clear();
     sums.most[0] = most;
     sums.weight[0][0] = weight;
@@ -128,11 +132,15 @@ struct TailRow {
       const Place values =
           place(begin + 16 * c + (lane & 15), Layout::kValues, Layout::kExtraValues);
 #pragma unroll
-      for (int j = 0; j < kDim / 16; ++j) {
-        uint32_t b[4];
-        load_matrices_transposed(b, values.piece(2 * j + (lane >> 4)));
-        mma_bf16(sums.out[2 * j], {weights[c][0], 0u, weights[c][1], 0u}, b[0], b[1]);
-        mma_bf16(sums.out[2 * j + 1], {weights[c][0], 0u, weights[c][1], 0u}, b[2], b[3]);
+      for (int dims = 0; dims < kDim / 32; ++dims) {
+        if (dims < first || dims >= end) continue;
+#pragma unroll
+        for (int j = 2 * dims; j < 2 * dims + 2; ++j) {
+          uint32_t b[4];
+          load_matrices_transposed(b, values.piece(2 * j + (lane >> 4)));
+          mma_bf16(sums.out[2 * j], {weights[c][0], 0u, weights[c][1], 0u}, b[0], b[1]);
+          mma_bf16(sums.out[2 * j + 1], {weights[c][0], 0u, weights[c][1], 0u}, b[2], b[3]);
+        }
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_cluster_cuda.h"
 #include "kernels/attention/attention_rows_cuda.h"
+#include "kernels/attention/attention_shared_cuda.h"
 #include "kernels/attention/attention_tiles_cuda.h"
 
 namespace forerun::cuda {
@@ -11,6 +12,7 @@ namespace forerun::cuda {
 Status prepare_attention_cuda() {
   FORERUN_RETURN_IF_ERROR(prepare_attention_rows_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_attention_cluster_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_shared_cuda());
   return prepare_attention_tiles_cuda();
 }
 
@@ -32,7 +34,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   }
   if (call.mode == AttentionMode::kCluster) return attention_cluster_cuda(call, stream);
   if (call.mode == AttentionMode::kTiles) return attention_tiles_cuda(call, stream);
-  if (call.shared_prefix) FORERUN_RETURN_IF_ERROR(attention_prefix_cuda(call, stream));
+  if (call.shared_prefix) return attention_shared_cuda(call, stream);
   return attention_rows_cuda(call, stream);
 }
 

@@ -159,7 +159,7 @@ TEST_F(AttentionCuda, LongContexts) {
   EXPECT_GT(shared_prefixes_, 0);
 }
 
-// Spans that all rows share are another kernel's: one or two groups of rows, several sequences,
+// Spans that all rows share go to another kernel: one or several groups of rows, several sequences,
 // trees that reach into tiles and spans of others, windows.
 TEST_F(AttentionCuda, SharedPrefixes) {
   for (const int32_t window : {0, 900}) {
@@ -179,6 +179,22 @@ TEST_F(AttentionCuda, SharedPrefixes) {
   deep.add_tree(4300, 70, 9, 1);
   check({16, 8, 64}, deep, 0, "deep");
   EXPECT_GE(shared_prefixes_, 20);
+}
+
+// Items of one warpgroup and of both, whose columns do not divide 64, of parts with fewer heads.
+TEST_F(AttentionCuda, SharedPrefixesOfManyColumns) {
+  for (const auto& [heads, kv_heads] :
+       std::vector<std::pair<int32_t, int32_t>>{{16, 2}, {14, 2}, {9, 1}, {2, 2}}) {
+    for (const int32_t window : {0, 9000}) {
+      TestStep step;
+      step.add_tree(18000, 1, 28, 3);
+      check({heads, kv_heads, 128}, step, window, "tree");
+    }
+  }
+  TestStep many;
+  many.add_tree(9000, 0, 70, 3);
+  check({8, 2, 64}, many, 0, "many rows");
+  EXPECT_GE(shared_prefixes_, 18);
 }
 
 TEST_F(AttentionCuda, Windows) {
@@ -234,6 +250,21 @@ TEST_F(AttentionCuda, BlocksThatWaitInVainSaySo) {
   plan.build(step.rows, terms);
   ASSERT_EQ(plan.mode, AttentionMode::kFused);
   plan.items.pop_back();
+  rig.run_plan(plan, 0);
+  EXPECT_EQ(rig.take_failed(), 1u);
+  (void)rig.run(step.rows, 0, rig.terms());
+}
+
+TEST_F(AttentionCuda, BlocksThatWaitForASharedPrefixInVainSaySo) {
+  TestStep step;
+  step.add_tree(20000, 0, 2, 2);
+  AttentionRig rig({8, 2, 64}, step.num_blocks);
+  rig.fill_cache(step);
+  rig.fill_qkv({0, 1}, step.rows);
+  AttentionPlanCuda plan;
+  plan.build(step.rows, rig.terms());
+  ASSERT_TRUE(plan.shared_prefix);
+  plan.prefix_items.pop_back();
   rig.run_plan(plan, 0);
   EXPECT_EQ(rig.take_failed(), 1u);
   (void)rig.run(step.rows, 0, rig.terms());

@@ -1,5 +1,5 @@
 // How a plan's groups of rows are dealt out to blocks where these take less than a group each: by
-// spans, and the spans that all rows share to a kernel of their own.
+// spans, of which those that all rows share may be several groups' at once.
 #include <algorithm>
 
 #include "kernels/attention/attention_plan_cuda.h"
@@ -37,7 +37,7 @@ void AttentionPlanCuda::deal_out_spans() {
 }
 
 // Items whose tiles are one span of each of their rows, and prefix of all, become prefix items: for
-// two groups at once where they are neighbours with the same spans and few columns.
+// as many groups at once as are neighbours with the same spans and few columns.
 void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
   const auto is_shared = [&](const AttentionItemCuda& item) {
     if (item.end_tile > item.shared_tiles) return false;
@@ -50,9 +50,12 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
     }
     return true;
   };
+  const int32_t most_rows = std::min(kPrefixRows, kTilesColumns / 2 / row_columns * 2);
   groups_.swap(items);
   items.clear();
-  size_t partner = 0;  // first prefix item of the group before
+  // Prefix items of a group that those after it may join, in the same order.
+  size_t joined = 0;
+  size_t end_joined = 0;
   size_t begin = 0;
   while (begin < groups_.size()) {
     const int32_t group = groups_[begin].group;
@@ -66,14 +69,13 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
         continue;
       }
       ++shared;
-      // The prefix items of a group's partner are in the same order.
-      const size_t index = partner + static_cast<size_t>(shared - 1);
-      if (partner < first && index < first) {
+      const size_t index = joined + static_cast<size_t>(shared - 1);
+      if (index < end_joined) {
         AttentionItemCuda& before = prefix_items[index];
         if (before.table == item.table && before.first_tile == item.first_tile &&
-            before.end_tile == item.end_tile && before.num_rows == kGroupRows &&
-            (kGroupRows + item.num_rows) * row_columns <= kTilesColumns / 2 &&
-            before.first_row + kGroupRows == item.first_row) {
+            before.end_tile == item.end_tile && before.num_rows % kGroupRows == 0 &&
+            before.num_rows + item.num_rows <= most_rows &&
+            before.first_row + before.num_rows == item.first_row) {
           before.num_rows += item.num_rows;
           before.lowest = std::min(before.lowest, item.lowest);
           continue;
@@ -83,10 +85,12 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
     }
     const AttentionItemCuda& any = groups_[begin];  // a group's items have the same rows
     for (int32_t row = any.first_row; row < any.first_row + any.num_rows; ++row) {
-      rows[static_cast<size_t>(row)].group_items -= shared;
+      rows[static_cast<size_t>(row)].group_items += shared;
     }
-    // A group that found a partner is nobody's partner any more.
-    partner = prefix_items.size() > first ? first : prefix_items.size();
+    if (prefix_items.size() > first) {
+      joined = first;
+      end_joined = prefix_items.size();
+    }
     begin = end;
   }
   shared_prefix = !prefix_items.empty();

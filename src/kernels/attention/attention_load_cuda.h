@@ -84,6 +84,64 @@ struct PieceAngles {
   }
 };
 
+// Queries of up to 64 columns (a row's query head each) on their way into a warpgroup's shared
+// memory, in panels like a tile's, without registers in between; rotated there where kRotate.
+template <int kDim, bool kRotate>
+struct ColumnQueries {
+  static constexpr int kPairs = kDim / 16;  // of pieces half a head apart
+  static constexpr int kRounds = 64 * kPairs / 128;
+  const uint4* from[kRounds];  // null: there is no such column
+  PieceAngles angles[kRotate ? kRounds : 1];
+
+  __device__ __forceinline__ static int piece() { return static_cast<int>(threadIdx.x) % kPairs; }
+  __device__ __forceinline__ static uint32_t at(uint32_t queries, int round, int half) {
+    const int column = static_cast<int>(threadIdx.x) % 128 / kPairs + round * (128 / kPairs);
+    return queries + column * kPanelRowBytes + kv_piece(piece() + half * kPairs, column);
+  }
+  // Before the queries are there. Rows from `first_row` of the step on; `first`: the part's first
+  // head of a row.
+  template <class First>
+  __device__ __forceinline__ void plan(const AttentionArgs& args, int first_row, int num_rows,
+                                       int num_heads, const First& first) {
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      const int column = static_cast<int>(threadIdx.x) % 128 / kPairs + i * (128 / kPairs);
+      const int row = args.by_row_columns.divide(column);
+      const int head = column - row * args.row_columns;
+      const bool is_there = row < num_rows && head < num_heads;
+      from[i] = is_there
+                    ? reinterpret_cast<const uint4*>(first(first_row + row) + head * kDim) + piece()
+                    : nullptr;
+      // On every path: what is written on some alone keeps its registers ever after.
+      if constexpr (kRotate) {
+        angles[i].load(args.step, first_row + min(row, num_rows - 1), piece(), kDim);
+      }
+    }
+  }
+  __device__ __forceinline__ void stage(uint32_t queries) const {
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      if (from[i] == nullptr) continue;
+      copy_16_async(at(queries, i, 0), from[i], true);
+      copy_16_async(at(queries, i, 1), from[i] + kPairs, true);
+    }
+    copies_commit();
+    copies_wait();
+    if constexpr (kRotate) {
+#pragma unroll
+      for (int i = 0; i < kRounds; ++i) {
+        if (from[i] == nullptr) continue;
+        uint4 low = load_shared_16(at(queries, i, 0));
+        uint4 high = load_shared_16(at(queries, i, 1));
+        angles[i].rotate_pieces(low, high);
+        store_shared_16(at(queries, i, 0), low);
+        store_shared_16(at(queries, i, 1), high);
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+};
+
 // The queries of a row's heads; with kFused from the linear layer's output.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void load_queries(const AttentionArgs& args, int row_idx, int head,

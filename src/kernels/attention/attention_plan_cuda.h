@@ -20,27 +20,28 @@ inline constexpr int kTilePositions = kAttentionTile;
 // Rows that a block works on at once, a warp each: neighbours of one sequence, which share tiles.
 inline constexpr int kGroupRows = 8;
 
-// Tiles of a span of a row at `position`, a power of two: short contexts need many blocks at work,
-// but below kMostClusterTokens at most kClusterSpans; long ones have tiles enough.
+// Tiles of a span of a row at `position`: short contexts need many blocks at work, but below
+// kMostClusterTokens at most kClusterSpans; long ones have tiles enough.
 inline constexpr int kMostClusterTokens = 3712;
-constexpr int span_tiles(int position) {
-  return position < 1024    ? 1
-         : position < 1920  ? 2
-         : position < 16384 ? 4
-         : position < 65536 ? 8
-                            : 16;
+constexpr int span_shift(int position) {  // their binary logarithm
+  return position < 1024    ? 0
+         : position < 1920  ? 1
+         : position < 16384 ? 2
+         : position < 65536 ? 3
+                            : 4;
 }
+constexpr int span_tiles(int position) { return 1 << span_shift(position); }
 // The last two tiles are spans of their own: a tree's rows share all others.
 constexpr int first_single_tile(int position) {
   return position < kTilePositions ? 0 : position / kTilePositions - 1;
 }
 constexpr int span_of(int position, int tile) {
   const int singles = first_single_tile(position);
-  const int step = span_tiles(position);
-  return tile < singles ? tile / step : (singles + step - 1) / step + tile - singles;
+  const int shift = span_shift(position);
+  return tile < singles ? tile >> shift : ((singles + (1 << shift) - 1) >> shift) + tile - singles;
 }
 constexpr bool ends_span(int position, int tile) {
-  return tile + 1 >= first_single_tile(position) || (tile + 1) % span_tiles(position) == 0;
+  return tile + 1 >= first_single_tile(position) || ((tile + 1) & (span_tiles(position) - 1)) == 0;
 }
 constexpr int num_spans(int position) { return span_of(position, position / kTilePositions) + 1; }
 
@@ -60,8 +61,9 @@ enum class AttentionMode : uint8_t {
 // Positions past the prefix that the rows of a fused group may see, together.
 inline constexpr int kMostExtras = 64;
 
-// kTiles: columns (rows times the query heads of a key/value head, 8 of them at most) of an item.
-inline constexpr int kTilesColumns = 128;
+// Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
+inline constexpr int kTilesColumns = 128;  // kTiles and prefix items
+inline constexpr int kPrefixRows = 32;     // at most, of a prefix item
 
 // kCluster: blocks of a cluster; clusters that find room at once, one block a multiprocessor (of
 // 132), and that a launch may have, one after another; and of an item at most so many columns,
@@ -82,14 +84,15 @@ struct alignas(16) AttentionRowCuda {
   int32_t table = 0;      // index of its sequence's block table in `tables`
   int32_t ancestors = 0;  // index of its first ancestor in `ancestors`
   int32_t group = 0;
-  int32_t group_items = 0;    // blocks whose partial results it waits for, a key/value head
+  int32_t group_items = 0;    // arrivals that it waits for, a key/value head: an item's, two of a
+                              // prefix item
   int32_t first_partial = 0;  // its span s has the partial result first_partial + s
   int32_t unused = 0;
 };
 
 struct alignas(16) AttentionItemCuda {
   int32_t first_row = 0;
-  int32_t num_rows = 0;  // at most kGroupRows; prefix items: of 64 columns; kTiles: of 128
+  int32_t num_rows = 0;  // at most kGroupRows; of prefix items and kTiles: kTilesColumns
   int32_t first_tile = 0;
   int32_t end_tile = 0;
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
@@ -130,8 +133,8 @@ class AttentionPlanCuda {
   int32_t num_groups = 0;
   int32_t num_partials = 0;  // for every key/value head
   AttentionMode mode = AttentionMode::kSplit;
-  // kSplit, kFused: spans that all rows of up to two groups share, which the kernel for many rows
-  // takes first: an item each. None: shared_prefix is false.
+  // kSplit, kFused: spans that all rows of some groups, neighbours, share: an item each, of the
+  // first of them. None: shared_prefix is false.
   std::vector<AttentionItemCuda> prefix_items;
   bool shared_prefix = false;
 

@@ -222,7 +222,49 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   EXPECT_EQ(plan.prefix_items[63].end_tile, 500);
   ASSERT_EQ(plan.items.size(), 2u);
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.first_tile, 500);
-  for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, 1);
+  // Two arrivals of each prefix item, one of the other.
+  for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, 2 * 64 + 1);
+}
+
+// As many groups as have room in an item of 128 columns or 32 rows.
+TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
+  const std::vector<int32_t> table(600, 3), other(600, 4);
+  std::vector<AttentionRow> rows;
+  std::vector<std::vector<int32_t>> ancestors;
+  const auto add = [&](const std::vector<int32_t>& of, int32_t count) {
+    for (int32_t i = 0; i < count; ++i) {
+      ancestors.push_back({20000 + i});
+      rows.push_back(
+          {.position = 20000, .boundary = 20000, .slot = 20000 + i, .block_table = of.data()});
+    }
+  };
+  add(table, 44);
+  add(other, 12);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].ancestors = ancestors[i].data();
+  AttentionShapeCuda shape = shape_of(2, true);
+  shape.may_tile = true;
+  AttentionPlanCuda plan;
+  for (const auto& [columns, sizes] : std::map<int32_t, std::set<int32_t>>{
+           {1, {32, 12}}, {4, {32, 12}}, {5, {24, 20, 12}}, {8, {16, 12}}}) {
+    shape.row_columns = columns;
+    plan.build(rows, shape);
+    ASSERT_EQ(plan.mode, AttentionMode::kFused);
+    ASSERT_TRUE(plan.shared_prefix);
+    std::set<int32_t> found;
+    std::map<int32_t, int32_t> arrivals;  // by group
+    for (const AttentionItemCuda& item : plan.prefix_items) {
+      found.insert(item.num_rows);
+      EXPECT_LE(item.num_rows * columns, kTilesColumns);
+      for (int32_t i = 0; i < item.num_rows; ++i) {
+        const AttentionRowCuda& row = plan.rows[static_cast<size_t>(item.first_row + i)];
+        EXPECT_EQ(row.group, item.group + i / kGroupRows);
+        if (i % kGroupRows == 0) arrivals[row.group] += 2;
+      }
+    }
+    for (const AttentionItemCuda& item : plan.items) ++arrivals[item.group];
+    EXPECT_EQ(found, sizes) << columns;
+    for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, arrivals[row.group]);
+  }
 }
 
 TEST(AttentionPlanCuda, ShortContextsGoToClusters) {

@@ -1,7 +1,6 @@
-// Attention over the prefix that rows share: all of it for prompts and for plain decoding of many
-// requests, span by span for few rows of long contexts. A block takes neighbouring rows of a
-// sequence, two warpgroups of up to 64 columns (a row's query head each), and tiles that they see;
-// warps of a third fill rings of tiles.
+// Attention of rows that see nothing but their prefix: prompts, and plain decoding of many
+// requests. A block takes neighbouring rows of a sequence, two warpgroups of up to 64 columns (a
+// row's query head each), and tiles that they see; a third fills a ring of tiles.
 //
 // Floor: the products at the speed of wgmma; a column's weights stay in registers between the two.
 // The bits are those of the other kernels (attention_columns_cuda.h): spans are merged as they end,
@@ -20,8 +19,8 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-template <int kDim, bool kSpan>
-__device__ __forceinline__ void attend(const TilesArgs& args, uint32_t shared, int count,
+template <int kDim>
+__device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int count,
                                        int num_items, int group) {
   using Layout = TilesLayout<kDim>;
   const int lane = threadIdx.x % 32;
@@ -29,21 +28,23 @@ __device__ __forceinline__ void attend(const TilesArgs& args, uint32_t shared, i
   const int first_column = thread / 32 * 16 + lane / 4;
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
   const int group_rows = 64 / args.row_columns;
-  const int group_first = kSpan ? 0 : group * group_rows;  // of an item's rows
-  const int first_stage = kSpan ? group * tiles_stages(kSpan) : 0;
+  const int group_first = group * group_rows;  // of an item's rows
   const uint32_t queries = shared + Layout::kQueries + group * tile_bytes(kDim);
   int stage = 0;
   uint32_t parity = 0;
-  for (int work = first_work<kSpan>(group); work < count; work = next_work<kSpan>(work)) {
-    const TilesWork<kSpan> the(args, work, num_items);
+  for (int work = blockIdx.x; work < count; work += gridDim.x) {
+    const TilesWork the(args, work, num_items);
     const int first_row = the.item.first_row + group_first;
     const int num_rows = min(the.item.num_rows - group_first, group_rows);
     const int part_heads = min(args.group_heads - the.part * 8, 8);
     const int first_head = the.kv_head * args.group_heads + the.part * 8;
 
     named_barrier(1 + group, 128);  // nobody needs the last queries
-    stage_queries<kDim>(args, first_row, num_rows, first_head, part_heads, queries, thread);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    ColumnQueries<kDim, false> columns;
+    columns.plan(args, first_row, num_rows, part_heads, [&](int row) {
+      return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
+    });
+    columns.stage(queries);
     named_barrier(1 + group, 128);
 
     // Of the lane's two columns, and of all rows; rows that are not there see nothing.
@@ -65,8 +66,8 @@ __device__ __forceinline__ void attend(const TilesArgs& args, uint32_t shared, i
     total.clear();
     for (int tile = the.begin_tile; tile < the.item.end_tile; ++tile) {
       const int begin = tile * kTilePositions;
-      const uint32_t keys = shared + (first_stage + stage) * Layout::kStageBytes;
-      const uint32_t filled = shared + Layout::kBarriers + (first_stage + stage) * 16;
+      const uint32_t keys = shared + stage * Layout::kStageBytes;
+      const uint32_t filled = shared + Layout::kBarriers + stage * 16;
       barrier_wait(filled, parity);
       if (begin <= highest) {
         float score[8][4];
@@ -101,7 +102,7 @@ __device__ __forceinline__ void attend(const TilesArgs& args, uint32_t shared, i
         uint32_t weights[4][4];
         weigh<kDim, 2>(score, span, weights);
         add_tile<kDim>(span, weights, keys + tile_bytes(kDim));
-        if (!kSpan && ends_span(highest, tile)) {
+        if (ends_span(highest, tile)) {
           span.close();
           merge(total, span);
           span.clear();
@@ -109,132 +110,95 @@ __device__ __forceinline__ void attend(const TilesArgs& args, uint32_t shared, i
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(filled + 8);
-      if (++stage == tiles_stages(kSpan)) {
+      if (++stage == kTilesStages) {
         stage = 0;
         parity ^= 1;
       }
     }
-    if constexpr (kSpan) {
-      span.close();
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (position[i] < 0 || the.begin_tile >= the.item.end_tile) continue;
-        const int row = first_row + (first_column + 8 * i) / args.row_columns;
-        const int64_t partial = rows[row].first_partial + span_of(position[i], the.item.first_tile);
-        store_partial<kDim>(
-            span, i, args.partials + partial * args.partial_floats + the.head * (kDim * 8 + 16),
-            head[i], lane);
-      }
-    } else {
+    for (int i = 0; i < 2; ++i) {
+      if (position[i] < 0) continue;
+      const int row = first_row + (first_column + 8 * i) / args.row_columns;
+      uint16_t* const out =
+          args.attended + row * args.attended_stride + (first_head + head[i]) * args.head_dim;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (position[i] < 0) continue;
-        const int row = first_row + (first_column + 8 * i) / args.row_columns;
-        uint16_t* const out =
-            args.attended + row * args.attended_stride + (first_head + head[i]) * args.head_dim;
-#pragma unroll
-        for (int j = 0; j < kDim / 8; ++j) {
-          const int dim = 8 * j + 2 * (lane & 3);
-          if (dim >= args.head_dim) break;
-          *reinterpret_cast<uint32_t*>(out + dim) = pack_activations(
-              args.attended_format, __fdiv_rn(total.out[j][2 * i], total.weight[i][0]),
-              __fdiv_rn(total.out[j][2 * i + 1], total.weight[i][0]));
-        }
+      for (int j = 0; j < kDim / 8; ++j) {
+        const int dim = 8 * j + 2 * (lane & 3);
+        if (dim >= args.head_dim) break;
+        *reinterpret_cast<uint32_t*>(out + dim) = pack_activations(
+            args.attended_format, __fdiv_rn(total.out[j][2 * i], total.weight[i][0]),
+            __fdiv_rn(total.out[j][2 * i + 1], total.weight[i][0]));
       }
     }
   }
 }
 
-template <int kDim, bool kSpan>
+template <int kDim>
 __global__ void __launch_bounds__(kTilesThreads, 1)
-    attention_tiles_kernel(const __grid_constant__ TilesArgs args) {
+    attention_tiles_kernel(const __grid_constant__ AttentionArgs args) {
   using Layout = TilesLayout<kDim>;
   extern __shared__ __align__(1024) std::byte memory[];
   const uint32_t shared = shared_address(memory);
   if (threadIdx.x == 0) {
     for (int i = 0; i < kTilesStages; ++i) {
       barrier_init(shared + Layout::kBarriers + i * 16, 1);
-      barrier_init(shared + Layout::kBarriers + i * 16 + 8, kSpan ? 4 : 8);
+      barrier_init(shared + Layout::kBarriers + i * 16 + 8, 8);
     }
     barrier_init_fence();
   }
   __syncthreads();
-  const auto num_items = [&] { return kSpan ? args.step->num_prefix_items : args.step->num_items; };
+  const auto num_items = [&] { return args.step->num_items; };
   const int heads = args.kv_heads * args.parts;
   if (threadIdx.x < 128) {
     give_registers_back<24>();
-    if (threadIdx.x == 0 || (kSpan && threadIdx.x == 32)) {
-      if (!args.early) wait_for_previous_kernel();
-      copy_tiles<kDim, kSpan>(args, shared, num_items() * heads, num_items(),
-                              static_cast<int>(threadIdx.x) / 32);
+    if (threadIdx.x == 0) {
+      wait_for_previous_kernel();  // it has appended to the cache
+      copy_tiles<kDim>(args, shared, num_items() * heads, num_items());
     }
   } else {
     take_registers<240>();
     wait_for_previous_kernel();
-    attend<kDim, kSpan>(args, shared, num_items() * heads, num_items(),
-                        static_cast<int>(threadIdx.x) / 128 - 1);
+    attend<kDim>(args, shared, num_items() * heads, num_items(),
+                 static_cast<int>(threadIdx.x) / 128 - 1);
   }
 }
 
 #else
 
 // Below sm_90 there is no wgmma; never launched there.
-template <int kDim, bool kSpan>
-__global__ void attention_tiles_kernel(const __grid_constant__ TilesArgs) {}
+template <int kDim>
+__global__ void attention_tiles_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
-using Kernel = void (*)(TilesArgs);
-Kernel kernel_for(int padded_dim, bool span) {
-  return padded_dim == 64
-             ? (span ? attention_tiles_kernel<64, true> : attention_tiles_kernel<64, false>)
-             : (span ? attention_tiles_kernel<128, true> : attention_tiles_kernel<128, false>);
+using Kernel = void (*)(AttentionArgs);
+Kernel kernel_for(int padded_dim) {
+  return padded_dim == 64 ? attention_tiles_kernel<64> : attention_tiles_kernel<128>;
 }
 constexpr int tiles_bytes(int padded_dim) {
   return padded_dim == 64 ? TilesLayout<64>::kBytes : TilesLayout<128>::kBytes;
-}
-
-Status launch(const AttentionCallCuda& call, bool span, cudaStream_t stream) {
-  const PagedKvCuda& kv = call.kv;
-  const int dim = padded_head_dim_cuda(kv.head_dim);
-  const bool fused = call.mode == AttentionMode::kFused;
-  auto args = attention_args<TilesArgs>(call);
-  args.q = fused ? nullptr : call.q;
-  args.partials = call.partials;
-  args.partial_floats = partial_floats(call.num_heads, kv.num_kv_heads, kv.head_dim);
-  args.num_heads = call.num_heads;
-  args.head_dim = kv.head_dim;
-  args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
-  // Otherwise the previous kernel has appended to the cache.
-  args.early = call.early && fused;
-  FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
-  return launch_dependent(kernel_for(dim, span), dim3(static_cast<unsigned>(multiprocessors)),
-                          dim3(kTilesThreads), static_cast<size_t>(tiles_bytes(dim)), stream,
-                          "launching attention", args);
 }
 
 }  // namespace
 
 Status prepare_attention_tiles_cuda() {
   for (const int dim : {64, 128}) {
-    for (const bool span : {false, true}) {
-      FORERUN_CUDA_RETURN_IF_ERROR(
-          cudaFuncSetAttribute(kernel_for(dim, span), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               tiles_bytes(dim)),
-          "loading the attention kernels");
-      FORERUN_RETURN_IF_ERROR(
-          prefer_shared_memory(kernel_for(dim, span), "loading the attention kernels"));
-    }
+    FORERUN_CUDA_RETURN_IF_ERROR(
+        cudaFuncSetAttribute(kernel_for(dim), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             tiles_bytes(dim)),
+        "loading the attention kernels");
+    FORERUN_RETURN_IF_ERROR(prefer_shared_memory(kernel_for(dim), "loading the attention kernels"));
   }
   return {};
 }
 
 Status attention_tiles_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
-  return launch(call, /*span=*/false, stream);
-}
-
-Status attention_prefix_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
-  return launch(call, /*span=*/true, stream);
+  const int dim = padded_head_dim_cuda(call.kv.head_dim);
+  const AttentionArgs args = attention_args_of_rows(call);
+  FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
+  return launch_dependent(kernel_for(dim), dim3(static_cast<unsigned>(multiprocessors)),
+                          dim3(kTilesThreads), static_cast<size_t>(tiles_bytes(dim)), stream,
+                          "launching attention", args);
 }
 
 }  // namespace forerun::cuda

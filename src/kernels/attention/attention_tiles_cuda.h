@@ -1,5 +1,4 @@
-// The many-row kernel of attention: AttentionMode::kTiles, and the plan's prefix_items, whose
-// partial results it leaves to the kernel of kSplit and kFused. Reached through attention_cuda().
+// The many-row kernel of attention: AttentionMode::kTiles. Reached through attention_cuda().
 #pragma once
 
 #include "kernels/attention/attention_cuda.h"
@@ -8,7 +7,6 @@ namespace forerun::cuda {
 
 // Heads of up to 128 dimensions.
 Status attention_tiles_cuda(const AttentionCallCuda& call, cudaStream_t stream);
-Status attention_prefix_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_tiles_cuda();
 
 }  // namespace forerun::cuda

@@ -74,6 +74,12 @@ __device__ __forceinline__ uint32_t opaque(uint32_t v) {
   return v;
 }
 
+template <class T>
+__device__ __forceinline__ T* opaque(T* v) {
+  asm volatile("" : "+l"(v));
+  return v;
+}
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
@@ -222,6 +228,9 @@ __device__ __forceinline__ void store_through_l2(float* target, float4 v) {
                "f"(v.z), "f"(v.w)
                : "memory");
 }
+__device__ __forceinline__ void store_pair_through_l2(float* target, float x, float y) {
+  asm volatile("st.global.cg.v2.f32 [%0],{%1,%2};" ::"l"(target), "f"(x), "f"(y) : "memory");
+}
 __device__ __forceinline__ float2 load_pair_through_l2(const float* source) {
   float2 v;
   asm volatile("ld.global.cg.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "l"(source) : "memory");
@@ -230,9 +239,9 @@ __device__ __forceinline__ float2 load_pair_through_l2(const float* source) {
 __device__ __forceinline__ void prefetch_into_l2(const void* line) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
 }
-// Counts one arrival, after everything that this block's threads wrote before a __syncthreads().
-__device__ __forceinline__ void arrive_release(uint32_t* counter) {
-  asm volatile("red.release.gpu.global.add.u32 [%0],1;" ::"l"(counter) : "memory");
+// Counts arrivals, after everything that this block's threads wrote before they met.
+__device__ __forceinline__ void arrive_release(uint32_t* counter, uint32_t arrivals) {
+  asm volatile("red.release.gpu.global.add.u32 [%0],%1;" ::"l"(counter), "r"(arrivals) : "memory");
 }
 // Waits for `count` arrivals; false after about a second, when something is broken.
 __device__ __forceinline__ bool wait_acquire(const uint32_t* counter, uint32_t count) {
