@@ -99,8 +99,9 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
 }
 
 // All warps of the block call it, the warp's row being number `warp` of the item's. `own`: the
-// block's shared memory of own_bytes(). `tiles.take(tile)` waits for a tile that the item shares;
-// `tiles.give_back()` follows once the warp needs it no more. `ended(task, tile, span)` takes a
+// block's shared memory for what rows gather, `lists`: kMostExtras bytes a warp. `tiles.take()`
+// waits for the next tile that the item shares; `tiles.give_back()` follows once the warp needs it
+// no more. `ended(task, tile, span)` takes a
 // span that has ended, closed.
 template <int kDim, bool kFused, class Tiles, class Ended>
 __device__ __forceinline__ void attend_item(const AttentionArgs& args,

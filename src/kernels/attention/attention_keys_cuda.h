@@ -1,6 +1,5 @@
-// Where the attention kernel's (attention_rows_cuda.cu) keys and values come from: tiles of the
-// prefix that travel into shared memory ahead of use, and what lies past the prefix. Device code;
-// included by the kernel alone.
+// Where attention's keys and values come from: tiles of the prefix that travel into shared memory
+// ahead of use, and what lies past the prefix. Device code; included by attention's kernels alone.
 #pragma once
 
 #include <cstddef>

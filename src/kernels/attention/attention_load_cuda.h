@@ -1,6 +1,6 @@
-// What a block of the attention kernel (attention_rows_cuda.cu) loads before it works on an item:
-// rows, queries and, where it is fused with the rotation, the step's own keys and values. Device
-// code; included by the kernel alone.
+// What a block of attention loads before it works on an item: rows, queries and, where it is fused
+// with the rotation, the step's own keys and values. Device code; included by attention's kernels
+// alone.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,5 +1,5 @@
-// Partial results of the attention kernel (attention_rows_cuda.cu): stored through the L2, merged
-// in the order of the spans, written as outputs. Device code; included by the kernel alone.
+// Partial results of attention: stored through the L2, merged in the order of the spans, written as
+// outputs. Device code of the kernels attention_rows_cuda.cu and attention_shared_cuda.cu.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -91,7 +91,7 @@ __device__ __forceinline__ void store_partial(const AttentionArgs& args,
 // bytes that hold the head's largest score and sum of weights, then factors.
 constexpr int merge_bytes(int lane_dims) { return lane_dims * 32 * 4 + 16; }
 
-// A head of a row, and how many of its spans a warp has room for at once.
+// A head of a row.
 struct MergeTask {
   AttentionRowCuda row;
   int row_idx, kv_head, part, own_head;  // own_head: of the part

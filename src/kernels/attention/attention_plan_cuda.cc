@@ -139,7 +139,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     item.shared_tiles = lowest_boundary / kTilePositions;
   }
   deal_out_spans();
-  // Where blocks have many tiles each, a launch more is worth its time.
+  // Where blocks have many tiles each, sharing them is worth another trip through the L2.
   if (shape.may_tile && tiles * shape.kv_parts > 4 * shape.multiprocessors)
     deal_out_prefixes(shape.row_columns);
 }

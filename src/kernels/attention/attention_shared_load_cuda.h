@@ -65,8 +65,12 @@ struct UnitRing {
   __device__ __forceinline__ uint32_t data(uint32_t of) const {
     return shared + Layout::kRing + slot(of) * Layout::kUnitBytes;
   }
-  // Where unit `of` lies, once it is there.
+  // Where unit `of` lies, once it is there. A warpgroup that has skipped an item may come before
+  // the place's last unit has even landed, and a parity says nothing about the phase before the
+  // last: so that unit must have been given back. (That barrier is one phase behind at most:
+  // whoever told of the item had requested all units before it.)
   __device__ __forceinline__ uint32_t wait(uint32_t of) const {
+    barrier_wait(barrier(of) + 8, parity(of) ^ 1);
     barrier_wait(barrier(of), parity(of));
     return data(of);
   }

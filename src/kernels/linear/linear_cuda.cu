@@ -35,8 +35,10 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Registers a thread. At 8 rows two blocks of consecutive layers share an SM, from 32 on a block
-// has it to itself.
+// Registers a thread. At 8 rows two blocks of consecutive layers share an SM with the small kernels
+// between them, which must find room beside both: else they wait for one to leave, and the layer
+// after them places two blocks on the SMs that become free first. 8 warps and 14 of a walk with
+// many leave 8,192 and more, 16 only 4,096. At 32 rows of many units a block has an SM to itself.
 constexpr int registers(int row_blocks, LinearWalk walk) {
   if (walk == LinearWalk::kManyWarps) return row_blocks == 1 ? 64 : row_blocks == 2 ? 112 : 128;
   return row_blocks == 4 ? 224 : 112;

@@ -96,7 +96,8 @@ struct LinearCall {
   // Tensor parallelism, or null: this rank's mailboxes (copied). Every rank of the group launches
   // the layer with its part of the inputs and gets the sum over all: each rank's sums are rounded
   // to bf16 and added in f32 in the order of the ranks, then come bias and residual and the one
-  // rounding, so that all ranks have the same bits. The kernel waits for the other ranks'; whether
+  // rounding, so that all ranks have the same bits; bias and residual are the same on all ranks, of
+  // which any may add them. The kernel waits for the other ranks'; whether
   // it did so in vain says PeerGroup::check(). Outputs times rows must fit the group's mailboxes.
   // Not with output_f32, `norm` or `gated`.
   const PeerMailboxes* reduce = nullptr;

@@ -95,6 +95,7 @@ Status prepare_linear_cuda() {
     for (const int row_blocks : {1, 2, 4}) {
       for (const LinearWalk walk :
            {LinearWalk::kPasses, LinearWalk::kAtOnce, LinearWalk::kManyWarps}) {
+        if (format == LinearFormat::kBf16 && walk == LinearWalk::kManyWarps) continue;
         for (const LinearEnd end : {LinearEnd::kPlain, LinearEnd::kGated, LinearEnd::kAny}) {
           FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, end, walk}));
         }

@@ -264,9 +264,8 @@ Status LinearWeightCuda::check_pack(LinearFormat format, int64_t outputs, Output
   if (first_output % kTileOutputs != 0 || first_output < 0 || (!plain && first_output != 0)) {
     wrong = "first_output must be a multiple of 32, and 0 for gate and up";
   }
-  if (outputs < 1 || (format == LinearFormat::kInt4Group128 && outputs % 8 != 0) ||
-      (!plain && outputs % 16 != 0)) {
-    wrong = "outputs must be a multiple of 8 for int4 and of 16 for gate and up";
+  if (outputs < 1 || (!plain && outputs % 16 != 0)) {
+    wrong = "outputs must be at least 1, and a multiple of 16 for gate and up";
   }
   if (first_output / kTileOutputs + tiles > plan_.tiles) wrong = "it does not fit in the weight";
   if (wrong == nullptr) return {};
@@ -295,6 +294,11 @@ Status LinearWeightCuda::pack_awq(const uint32_t* qweight, const uint32_t* qzero
                                   int64_t first_output, cudaStream_t stream) {
   FORERUN_RETURN_IF_ERROR(
       check_pack(LinearFormat::kInt4Group128, outputs, placement, first_output));
+  if (outputs % 8 != 0) {
+    return {StatusCode::kInvalidArgument, "packing " + std::to_string(outputs) +
+                                              " outputs: AutoAWQ's words hold 8, so outputs must "
+                                              "be a multiple of 8"};
+  }
   const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
   pack_awq_kernel<<<pack_blocks(target), kThreads, 0, stream>>>(
       AwqSource{qweight, qzeros, scales, outputs}, target);

@@ -135,8 +135,8 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
                   "a linear layer needs at least one row, not " + std::to_string(rows));
   }
   // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
-  // the first computes. Only where 8 rows more would mean a second pass over the weight, or worse,
-  // may a launch take the room of both; at 32 rows it always does.
+  // the first computes. At 8 rows that is always so; from 16 on a launch takes the room of both
+  // where it has all activations at once only then, or little on its way otherwise.
   const int half = half_of_multiprocessor(shared_limit) - kRoomForOthers / 2;
   const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
   const auto with_rows = [rows](LinearLaunch launch) {
@@ -163,26 +163,25 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
       if (launch.stages >= (wanted == 2 ? kWantedStages : 1)) return with_rows(launch);
     }
   }
-  for (int row_blocks = wanted; row_blocks >= 1; row_blocks /= 2) {
-    for (const int limit : {half, shared_limit}) {
-      if (row_blocks == 4 && limit == half) continue;
-      for (const InputRoom& room : kInputRooms) {
-        LinearLaunch launch =
-            lay_out(plan, row_blocks, LinearWalk::kPasses, limit, room.buffers, room.bytes);
-        if (limit != half && launch.stages < kWantedStages) {
-          // Somewhat smaller segments, if that leaves the memory enough to do.
-          const int missing =
-              (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
-          const LinearLaunch smaller = lay_out(plan, row_blocks, LinearWalk::kPasses, limit,
-                                               room.buffers, room.bytes - missing / row_blocks);
-          if (smaller.stages >= kWantedStages) launch = smaller;
-        }
-        if (launch.stages >= (limit == half ? kWantedStages : 1)) return with_rows(launch);
+  for (const int limit : {half, shared_limit}) {
+    if (wanted == 4 && limit == half) continue;
+    for (const InputRoom& room : kInputRooms) {
+      LinearLaunch launch =
+          lay_out(plan, wanted, LinearWalk::kPasses, limit, room.buffers, room.bytes);
+      if (limit != half && launch.stages < kWantedStages) {
+        // Somewhat smaller segments, if that leaves the memory enough to do.
+        const int missing =
+            (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
+        const LinearLaunch smaller = lay_out(plan, wanted, LinearWalk::kPasses, limit, room.buffers,
+                                             room.bytes - missing / wanted);
+        if (smaller.stages >= kWantedStages) launch = smaller;
       }
+      if (launch.stages >= (limit == half ? kWantedStages : 1)) return with_rows(launch);
     }
   }
   return Status(StatusCode::kUnsupported,
-                shape_text(plan.in_features, plan.out_features) + ": 8 rows do not fit in the " +
+                shape_text(plan.in_features, plan.out_features) + ": " +
+                    std::to_string(8 * wanted) + " rows do not fit in the " +
                     std::to_string(shared_limit) + " bytes of shared memory of a block");
 }
 
@@ -191,7 +190,7 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
 // busiest block, which pass more slowly if few are on their way; the block's share of the
 // activations out of L2, longer in segments; passes; the exchange of sums between warps. Fitted to
 // all splits of the layers of 70B over 2, 3 and 4 GPUs, 8B, 3B and 1B (linear_cuda_bench --splits):
-// of 34 shapes it finds the best split, or one within 4%, but for QKV of 1B bf16 (8%).
+// of 34 shapes it finds the best split, or one within 4%, but for QKV of 1B bf16 (9%).
 double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
   struct Costs {
     double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments;

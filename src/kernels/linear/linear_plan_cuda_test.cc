@@ -29,6 +29,7 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
       for (const int rows : {1, 8, 9, 16, 17, 32, 64, 1000}) {
         const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
         ASSERT_TRUE(launch.ok()) << launch.status().message();
+        EXPECT_EQ(launch->row_blocks, rows <= 8 ? 1 : rows <= 16 ? 2 : 4);
         EXPECT_GE(launch->row_tiles * launch->row_blocks * 8, rows);
         EXPECT_LE(launch->shared_bytes, kH200SharedLimit);
         EXPECT_GE(launch->stages, 1);

@@ -10,7 +10,8 @@
 // that the receiver adds up itself lie: no two things have one place. What a rank adds up it takes
 // before it waits for outputs, so nobody waits in a ring.
 //
-// Blocks wait for other GPUs' blocks that have the same tile of rows. The GPU starts blocks in the
+// Blocks wait for other GPUs' blocks that have the same tile of rows: tiles follow from the number
+// of rows alone (plan_launch), not from a rank's part of the inputs. The GPU starts blocks in the
 // order of their index, those of one tile of rows all fit at once (those of linear_tiles_kernel all
 // there are), and dependent kernels start when all blocks of this one have: so the least unfinished
 // tile of rows always makes progress.

@@ -36,8 +36,7 @@ FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout
   return {.parts = {{"lm_head", layout.head_out, OutputPlacement::kPlain, 0}},
           .in = Cut::of_all(config.hidden_size),
           .outputs = layout.head_out.total,
-          .becomes_int4 = int4 && config.hidden_size % kInt4Group == 0 &&
-                          layout.head_out.total % kOutputsOfWord == 0};
+          .becomes_int4 = int4 && config.hidden_size % kInt4Group == 0};
 }
 
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,

@@ -256,6 +256,13 @@ TEST(Int4Head, IsCountedWhereItIsWholeGroups) {
       const auto rounded = estimate_decoder_cuda_memory(*checkpoint, *plan, true);
       ASSERT_TRUE(stored.ok() && rounded.ok());
       EXPECT_EQ(stored->front().weight_bytes - rounded->front().weight_bytes, saved) << hidden;
+      // The tokenizer's words need not be a multiple of anything.
+      const auto live = make_shard_plan(checkpoint->config(), 1, 3973);
+      const auto live_stored = estimate_decoder_cuda_memory(*checkpoint, *live, false);
+      const auto live_rounded = estimate_decoder_cuda_memory(*checkpoint, *live, true);
+      ASSERT_TRUE(live_stored.ok() && live_rounded.ok());
+      EXPECT_EQ(live_stored->front().weight_bytes - live_rounded->front().weight_bytes, saved)
+          << hidden << ", of 3,973 words";
     }
   }
 }
