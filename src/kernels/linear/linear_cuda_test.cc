@@ -207,7 +207,9 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
   struct Shape {
     int64_t in, out;
   };
-  for (const Shape shape : {Shape{8192, 2560}, {2048, 8192}, {3072, 5120}, {14336, 4096}}) {
+  // Of every walk: int4's {4096, 6144} has 12 warps, {14336, 4096} goes in passes.
+  for (const Shape shape :
+       {Shape{8192, 2560}, {2048, 8192}, {3072, 5120}, {4096, 6144}, {14336, 4096}}) {
     const Source source(format, shape.in, shape.out, 11);
     const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
     ASSERT_TRUE(plan.ok());
@@ -221,6 +223,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
       for (const int first : {0, 5, kRows - rows}) {
         LinearCall call = call_for(x, shape.in, rows);
         call.input += first * shape.in;
+        call.beside_sums = first == 5;  // another kernel, the same bits
         const std::vector<uint16_t> part = run(weight, call, shape.out);
         EXPECT_EQ(std::memcmp(part.data(), all.data() + first * shape.out,
                               part.size() * sizeof(uint16_t)),
@@ -242,7 +245,8 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   struct Shape {
     int64_t in, out;
   };
-  for (const Shape shape : {Shape{128, 8}, {1152, 264}, {2048, 1056}, {4480, 160}, {7168, 512}}) {
+  for (const Shape shape :
+       {Shape{128, 8}, {1152, 264}, {2048, 1056}, {1024, 4288}, {4480, 160}, {7168, 512}}) {
     const Source source(GetParam(), shape.in, shape.out, 17);
     const int64_t input_stride = linear_input_stride(shape.in, 1);
     std::vector<uint16_t> inputs =
@@ -268,8 +272,9 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
         for (const bool gated : {false, true}) {
           if (gated && shape.out % 32 != 0) continue;
-          const auto rows_from = [&](int first, int rows) {
+          const auto rows_from = [&](int first, int rows, bool beside_sums = false) {
             LinearCall call = call_for(x, input_stride, rows);
+            call.beside_sums = beside_sums;
             call.input += first * input_stride;
             call.norm = {.squares = squares.as<float>() + first * groups, .eps = 0.1f};
             call.gated = gated;
@@ -281,13 +286,17 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
           };
           const std::vector<uint16_t> all = rows_from(0, kRows);
           const auto width = static_cast<size_t>(gated ? shape.out / 2 : shape.out);
-          for (const int first : {0, 111, kRows - kFew}) {
-            const std::vector<uint16_t> part = rows_from(first, kFew);
+          const auto expect_same = [&](int first, int rows, bool beside_sums) {
+            const std::vector<uint16_t> part = rows_from(first, rows, beside_sums);
             EXPECT_TRUE(std::equal(part.begin(), part.end(),
                                    all.begin() + static_cast<int64_t>(first * width)))
                 << shape.in << " x " << shape.out << ", cluster " << cluster_size
-                << ", input warps " << input_warps << (gated ? ", gated" : "") << ", from row "
-                << first;
+                << ", input warps " << input_warps << (gated ? ", gated" : "") << ", " << rows
+                << " rows from " << first << (beside_sums ? ", beside sums" : "");
+          };
+          for (const int first : {0, 111, kRows - kFew}) expect_same(first, kFew, first == 111);
+          for (const int rows : {3, 13}) {
+            for (const bool beside_sums : {false, true}) expect_same(50, rows, beside_sums);
           }
         }
       }
@@ -411,7 +420,8 @@ std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall 
 TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
   constexpr int kRows = 70;
   constexpr int64_t kIn = 512;
-  for (const int64_t out : {32, 96, 2528}) {
+  // Tiles for 8 warps at once, and for more: 12 of int4, or passes.
+  for (const int64_t out : {32, 96, 2528, 20032}) {
     const Source source(GetParam(), kIn, out, 7);
     const DeviceBuffer x = to_device(random_inputs(GetParam(), kRows * kIn, 1.0f, 3));
     const DeviceBuffer residual =

@@ -36,15 +36,22 @@ constexpr int kLayers = 6;  // exchanges of a chain
 // weights, x before, between and after, and a graph of the chain.
 class Rank {
  public:
-  // `inputs`: this rank's, so that ranks may be split in different ways.
-  Rank(int device, int64_t inputs, uint32_t seed) : device_(device), inputs_(inputs) {
+  // `inputs`: this rank's, so that ranks may be split in different ways. `in_passes`: its blocks
+  // have more tiles than warps for them (at least 1,024 inputs).
+  Rank(int device, int64_t inputs, uint32_t seed, bool in_passes = false)
+      : device_(device), inputs_(inputs) {
     use();
     EXPECT_TRUE(prepare_linear_cuda().ok());
     Result<Stream> stream = Stream::create();
     EXPECT_TRUE(stream.ok());
     stream_.emplace(std::move(stream).value());
-    const Result<LinearPlan> plan = plan_linear(LinearFormat::kBf16, inputs, kWidth);
+    const Result<LinearPlan> plan = in_passes
+                                        ? plan_linear(LinearFormat::kBf16, inputs, kWidth, 4, 8)
+                                        : plan_linear(LinearFormat::kBf16, inputs, kWidth);
     EXPECT_TRUE(plan.ok());
+    const Result<LinearLaunch> launch = plan_launch(*plan, 8, 227 << 10);
+    EXPECT_TRUE(launch.ok());
+    EXPECT_EQ(launch->walk == LinearWalk::kPasses, in_passes);
     for (uint32_t layer = 0; layer < 2; ++layer) {
       const DeviceBuffer source =
           to_device(random_bf16(static_cast<size_t>(inputs * kWidth), 0.01f, seed + layer * 1000));
@@ -174,9 +181,12 @@ class OneGpu : public ::testing::Test {
 };
 
 TEST_F(OneGpu, LoopbackAddsEqualPartialsForEveryDegreeAndRowCount) {
-  const Rank rank(0, 512, 1);
-  for (const bool on_host : {false, true}) {
+  const Rank at_once(0, 512, 1);
+  const Rank in_passes(0, 1024, 1, /*in_passes=*/true);
+  for (const auto& [rank, on_host] :
+       {std::pair<const Rank&, bool>(at_once, false), {in_passes, false}, {at_once, true}}) {
     for (const int degree : {2, 3, 4, 8}) {
+      if (&rank == &in_passes && degree != 4) continue;
       PeerGroupOptions options = group_options();
       options.mailboxes_on_host = on_host;
       Result<PeerGroup> group = PeerGroup::loopback(0, degree, options);
@@ -198,8 +208,8 @@ TEST_F(OneGpu, LoopbackAddsEqualPartialsForEveryDegreeAndRowCount) {
           ASSERT_OK(rank.stream().synchronize());
           ASSERT_OK(group->check());
           ASSERT_TRUE(rank.result(rows) == expected)
-              << "degree " << degree << ", " << rows << " rows, replay " << replay
-              << (on_host ? ", mailboxes on the host" : "");
+              << (&rank == &in_passes ? "in passes, " : "") << "degree " << degree << ", " << rows
+              << " rows, replay " << replay << (on_host ? ", mailboxes on the host" : "");
         }
       }
     }
@@ -315,7 +325,8 @@ class SeveralGpus : public ::testing::TestWithParam<Group> {
     constexpr int64_t kInputs[] = {256, 2048, 512, 1024};
     for (int gpu = 0; gpu < GetParam().gpus; ++gpu) {
       gpus_.push_back(gpu);
-      ranks_.push_back(std::make_unique<Rank>(gpu, kInputs[gpu], static_cast<uint32_t>(gpu + 1)));
+      ranks_.push_back(std::make_unique<Rank>(gpu, kInputs[gpu], static_cast<uint32_t>(gpu + 1),
+                                              /*in_passes=*/gpu % 2 == 1));
     }
   }
   static PeerGroupOptions options(int wait_limit_ms = 3000) {
