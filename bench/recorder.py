@@ -44,7 +44,10 @@ class Recorder:
             return done.stdout
         except (OSError, subprocess.SubprocessError) as error:
             said = str(getattr(error, "stderr", "") or getattr(error, "stdout", "") or error)
-            self.failed.append({"command": relative(shlex.join(command)), "said": said[-1000:]})
+            if isinstance(error, subprocess.TimeoutExpired):
+                said = f"timed out after {seconds:.0f} s"
+            shown = relative(shlex.join([Path(command[0]).name, *command[1:]]))
+            self.failed.append({"command": shown, "said": relative(said[-1000:])})
             print(f"  FAILED: {said[-1000:]}", flush=True)
             return None
 

@@ -53,9 +53,11 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option("--weights", options.weights, "as_stored, bf16, f32 or int8; on a GPU as_stored")
       ->capture_default_str();
   command
-      .add_option("--draft-weights", options.draft_weights,
-                  "The same for the draft, or auto (int8 unless quantized; on a GPU as stored), or "
-                  "int4_head (on a GPU: all but the head as stored); never changes a token")
+      .add_option(
+          "--draft-weights", options.draft_weights,
+          "The same for the draft, or auto (int8 unless quantized; on a GPU as stored), or "
+          "int4_head (on a GPU: all but the head as stored, widths that are multiples of 128); "
+          "never changes a token")
       ->capture_default_str();
   command.add_option("--activations", options.activations, "bf16, f32 or int8; on a GPU bf16")
       ->capture_default_str();

@@ -108,8 +108,9 @@ class MeasuringTest(unittest.TestCase):
         self.assertIsNone(rec.attempt(["true"]))
         self.assertIn("no time left", rec.failed[0]["said"])
         rec = recorder.Recorder(argparse.Namespace(), until=time.monotonic() + 2.2)
-        self.assertIsNone(rec.attempt(["sleep", "60"]))
-        self.assertIn("timed out", rec.failed[0]["said"])
+        self.assertIsNone(rec.attempt(["/bin/sleep", "60"]))
+        self.assertIn("timed out after", rec.failed[0]["said"])
+        self.assertFalse(rec.failed[0]["command"].startswith("/"))  # nobody else's folders
 
     def test_figures_say_how_far_above_the_floor(self) -> None:
         rec = recorder_for("")

@@ -67,9 +67,10 @@ struct EngineOptions {
   bool try_splits = false;
   // "as_stored", "bf16", "f32", "int8".
   std::string weights = "as_stored";
-  // The same for the draft model, or "int4_head" (on GPUs: as stored but for the head, which
-  // becomes int4: less to read where the vocabulary is large), or "auto": int8 on processors where
-  // the checkpoint is not quantized. It changes how often guesses are right, never a token.
+  // The same for the draft model, or "int4_head" (on GPUs, of a hidden_size that is a multiple of
+  // 128: as stored but for the head, which becomes int4: less to read where the vocabulary is
+  // large), or "auto": int8 on processors where the checkpoint is not quantized. It changes how
+  // often guesses are right, never a token.
   std::string draft_weights = "auto";
   // "bf16", "f32", "int8".
   std::string activations = "bf16";

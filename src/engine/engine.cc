@@ -144,6 +144,8 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
   Request probe;
   // Names and numbers are checked before gigabytes are read.
   FORERUN_RETURN_IF_ERROR(check_strategy_options(engine->strategy_options(probe)));
+  FORERUN_ASSIGN_OR_RETURN(engine->placement_,
+                           place_models(options.devices, options.draft_devices));
   FORERUN_RETURN_IF_ERROR(engine->emulate());
   FORERUN_RETURN_IF_ERROR(engine->open());
   FORERUN_RETURN_IF_ERROR(engine->load());
@@ -156,7 +158,6 @@ Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(const WeightOverride weights,
                            parse_weights("weights", options_.weights));
   FORERUN_ASSIGN_OR_RETURN(DraftWeights draft_weights, parse_draft_weights(options_.draft_weights));
-  FORERUN_ASSIGN_OR_RETURN(placement_, place_models(options_.devices, options_.draft_devices));
   if (placement_.draft && options_.draft.empty()) {
     return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options_.draft_devices +
                                                     "', but there is no draft model");
@@ -193,13 +194,22 @@ Status EngineImpl::open() {
 
 Status EngineImpl::check_numerics(Activation activation, WeightOverride weights,
                                   const DraftWeights& draft_weights) const {
-  const auto refused = [this](const char* accepted) {
+  const auto refused = [this](const std::string& accepted) {
     return Status(StatusCode::kUnsupported,
                   "draft_weights: found '" + options_.draft_weights + "'; " + accepted);
   };
   const bool draft_on_gpu = draft_placement().on_gpus();
-  if (!draft_on_gpu && draft_weights.int4_head) {
-    return refused("on processors auto, as_stored, bf16, f32 and int8 are accepted");
+  if (draft_weights.int4_head) {
+    if (!draft_) return refused("but there is no draft model");
+    if (!draft_on_gpu) {
+      return refused("on processors auto, as_stored, bf16, f32 and int8 are accepted");
+    }
+    constexpr int32_t kGroup = 128;  // of inputs that share a scale
+    const int32_t inputs = draft_->checkpoint.config().hidden_size;
+    if (inputs % kGroup != 0) {
+      return refused("the draft's hidden_size is " + std::to_string(inputs) +
+                     ", multiples of 128 are accepted");
+    }
   }
   const bool any_gpu =
       placement_.target.on_gpus() || (placement_.draft && placement_.draft->on_gpus());
@@ -265,15 +275,15 @@ Status EngineImpl::emulate() {
                   "emulate: profile " + profile->name +
                       " has no times for a draft; accepted are profiles that do, or no draft");
   }
-  if (!options_.draft_devices.empty() && !profile->separate_devices) {
+  if (!placement_.in_turn() && !profile->separate_devices) {
     return Status(StatusCode::kInvalidArgument,
                   "draft devices: found '" + options_.draft_devices + "', but profile " +
                       profile->name +
-                      " runs both models on the same devices in turn; accepted beside it: none");
+                      " runs both models on the same devices in turn; accepted beside it: none, or "
+                      "GPUs of the target's");
   }
-  // Where both models compute on the same processors, only their sleeps overlap.
-  const bool one_step_at_a_time = options_.draft_devices.empty();
-  emulator_ = std::make_unique<StepEmulator>(std::move(*profile), one_step_at_a_time);
+  // Where both models compute on the same devices, only their sleeps overlap.
+  emulator_ = std::make_unique<StepEmulator>(std::move(*profile), placement_.in_turn());
   return Status();
 }
 

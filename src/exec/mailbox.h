@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <iterator>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,29 +24,40 @@ class Mailbox {
   // microseconds; polling takes a processor.
   explicit Mailbox(std::chrono::microseconds spin) : spin_(spin) {}
 
-  // A sleeping reader is not woken before wake(): on a machine without a processor to spare it
-  // would take the caller's, which may have more to add.
+  // The reader, asleep or polling, is not told before wake(): the caller may have more to add,
+  // which belongs into the same Step.
   void add(Item item) {
     const std::lock_guard lock(mutex_);
     items_.push_back(std::move(item));
-    filled_.store(true, std::memory_order_release);
   }
   // All of `items`, which is left empty.
   void add_all(std::vector<Item>& items) {
     {
       const std::lock_guard lock(mutex_);
       std::move(items.begin(), items.end(), std::back_inserter(items_));
-      filled_.store(!items_.empty(), std::memory_order_release);
     }
     items.clear();
   }
-  void wake() { arrived_.notify_one(); }
+  void wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      filled_.store(!items_.empty(), std::memory_order_release);
+    }
+    arrived_.notify_one();
+  }
 
   // Appends what there is to `out`, waiting for the first one until `deadline`.
   void take(Clock::time_point deadline, std::vector<Item>& out) {
     const Clock::time_point now = Clock::now();
     const Clock::time_point polled = now + std::min<Clock::duration>(spin_, deadline - now);
-    while (!filled_.load(std::memory_order_acquire) && Clock::now() < polled) cpu_relax();
+    for (int looks = 1; !filled_.load(std::memory_order_acquire) && Clock::now() < polled;
+         ++looks) {
+      if (looks % kLooksToYield == 0) {
+        std::this_thread::yield();
+      } else {
+        cpu_relax();
+      }
+    }
     std::unique_lock lock(mutex_);
     arrived_.wait_until(lock, deadline, [this] { return !items_.empty(); });
     std::move(items_.begin(), items_.end(), std::back_inserter(out));
@@ -54,11 +66,14 @@ class Mailbox {
   }
 
  private:
+  // Another engine's reader may have been pinned to the same processor.
+  static constexpr int kLooksToYield = 16;
+
   const std::chrono::microseconds spin_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<Item> items_;
-  std::atomic<bool> filled_{false};  // whether there are items; changes under the mutex
+  std::atomic<bool> filled_{false};  // whether wake() has told of items; changes under the mutex
 };
 
 }  // namespace forerun

@@ -266,6 +266,8 @@ bool RealExecutor::run_inline() {
 }
 
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
+  // Work that results at hand lead to belongs into the same Step.
+  if (auto result = pop_finished()) return result;
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   bool any_threads = false;
   for (const auto& role : roles_) {

@@ -202,7 +202,6 @@ TEST(RealExecutor, ThreadedRolesOverlap) {
   EXPECT_TRUE(target.met && draft.met);
 }
 
-// A request may end while its draft still runs a Step, and the next one take its id.
 TEST(RealExecutor, ThreadsThatPollBeforeTheySleepMissNothing) {
   Rig rig({.threaded = true, .spin = std::chrono::microseconds(200)});
   ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
@@ -224,6 +223,32 @@ TEST(RealExecutor, ThreadsThatPollBeforeTheySleepMissNothing) {
   EXPECT_FALSE(rig.executor->next(std::chrono::microseconds(100)).has_value());
 }
 
+// What follows from the results of one Step comes to a thread that polls at once, not in pieces.
+TEST(RealExecutor, SequencesThatSharedAStepShareTheNextOneToo) {
+  std::atomic<int> steps{0};
+  Rig rig({.threaded = true, .spin = kPatience, .on_step = [&](const StepRecord&) { ++steps; }});
+  const auto submit = [&](SequenceId id, int32_t position) {
+    rig.executor->submit(prefix_item(id, Role::kTarget, {7}, position));
+  };
+  for (SequenceId id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    submit(id, 0);
+  }
+  for (int result = 0; result < 2; ++result) ASSERT_TRUE(rig.next().has_value());
+  steps = 0;
+  for (SequenceId id = 1; id <= 2; ++id) submit(id, 1);
+  for (int32_t position = 2; position < 30; ++position) {
+    for (int result = 0; result < 2; ++result) {
+      const auto found = rig.next();
+      ASSERT_TRUE(found.has_value());
+      std::this_thread::sleep_for(std::chrono::microseconds(100));  // a strategy's turn
+      submit(found->sequence, position);
+    }
+    ASSERT_EQ(steps.load(), position - 1);
+  }
+}
+
+// A request may end while its draft still runs a Step, and the next one take its id.
 TEST(RealExecutor, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
   std::promise<void> has_run, may_report;
   bool is_first = true;  // the draft's thread only

@@ -30,6 +30,20 @@ TEST(CostModel, GoesThroughWhatWasMeasured) {
   EXPECT_TRUE(table.measured());
 }
 
+TEST(CostModel, KeepsJumpsBehindEightAndSixteenRows) {
+  CostModel model;
+  const std::vector<CostPoint> points = {{kTarget, 8, 6e-3},
+                                         {kTarget, 9, 7e-3},
+                                         {kTarget, 16, 7e-3},
+                                         {kTarget, 17, 9e-3},
+                                         {kTarget, 24, 9e-3}};
+  model.fit(points);
+  const CostTable table = model.table();
+  for (const CostPoint& point : points) {
+    EXPECT_NEAR(table.at(kTarget, point.rows), point.seconds, 1e-8) << point.rows;
+  }
+}
+
 TEST(CostModel, MoreRowsNeverCostLessAndRepeatsCountByTheirMedian) {
   CostModel model;
   const std::vector<CostPoint> points = {{kTarget, 1, 1e-3},

@@ -214,6 +214,18 @@ TEST_F(EngineTest, WeightsOfADraftAreCheckedByName) {
   EXPECT_EQ(on_processors.status().code(), StatusCode::kUnsupported);
   EXPECT_NE(on_processors.status().message().find("'int4_head'; on processors auto"),
             std::string::npos);
+  options.devices = "cuda:0";  // refused before any GPU is looked for
+  const auto narrow = Engine::create(options);
+  ASSERT_FALSE(narrow.ok());
+  EXPECT_NE(narrow.status().message().find("hidden_size is 64, multiples of 128"),
+            std::string::npos)
+      << narrow.status().message();
+  options.draft.clear();
+  const auto alone = Engine::create(options);
+  ASSERT_FALSE(alone.ok());
+  EXPECT_NE(alone.status().message().find("there is no draft model"), std::string::npos);
+  options.draft = pair_->draft();
+  options.devices.clear();
   options.draft_weights = "int3";
   const auto unknown = Engine::create(options);
   ASSERT_FALSE(unknown.ok());

@@ -96,7 +96,8 @@ std::unique_ptr<Engine> make_engine(const std::string& target, const std::string
   const std::string draft_asked_for = devices_asked_for("FORERUN_TEST_DRAFT_DEVICES");
   if (!target_asked_for.empty()) options.devices = target_asked_for;
   if (!draft_devices.empty() && !draft_asked_for.empty()) options.draft_devices = draft_asked_for;
-  if (!draft_devices.empty() && draft_on_gpu()) options.draft_weights = "int4_head";
+  const bool takes_int4 = precision.spec.hidden_size % 128 == 0;
+  if (!draft_devices.empty() && draft_on_gpu() && takes_int4) options.draft_weights = "int4_head";
   auto engine = Engine::create(options);
   if (!engine.ok()) ADD_FAILURE() << engine.status().message();
   return engine.ok() ? std::move(*engine) : nullptr;
