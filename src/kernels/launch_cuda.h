@@ -62,4 +62,12 @@ Status prefer_shared_memory(void (*kernel)(Parameters...), const char* doing) {
   return {};
 }
 
+// The same for a kernel that asks for up to `bytes` of shared memory a block.
+template <class... Parameters>
+Status allow_shared_memory(void (*kernel)(Parameters...), int bytes, const char* doing) {
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), doing);
+  return prefer_shared_memory(kernel, doing);
+}
+
 }  // namespace forerun::cuda

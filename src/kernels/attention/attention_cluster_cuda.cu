@@ -193,22 +193,12 @@ __global__ void __maxnreg__(144)
         if (tile + 1 == task.end_tile) leave_keys();
         uint32_t weights[4][4] = {};
         if (has_columns) {
-#pragma unroll
-          for (int j = 0; j < 8; ++j) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) score[j][i] = __fmul_rn(score[j][i], args.scale_log2);
-          }
+          scale_scores(score, args.scale_log2);
           if (args.window > 0) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            hide_before_window(score, tile * kTilePositions, lane, [&](int i) {
               const int row = args.by_row_columns.divide(first_column + lane / 4 + i / 2 * 8);
-              const int first_seen = position_of(min(row, fact(kNumRows) - 1)) - args.window + 1;
-#pragma unroll
-              for (int j = 0; j < 8; ++j) {
-                const int at = tile * kTilePositions + 8 * j + 2 * (lane & 3) + (i & 1);
-                if (at < first_seen) score[j][i] = kNothing;
-              }
-            }
+              return position_of(min(row, fact(kNumRows) - 1)) - args.window + 1;
+            });
           }
           weigh<kDim, 2>(score, sums, weights);
         }
@@ -293,11 +283,8 @@ constexpr int cluster_bytes(int dim) {
 
 Status prepare_attention_cluster_cuda() {
   for (const int dim : {64, 128}) {
-    FORERUN_CUDA_RETURN_IF_ERROR(
-        cudaFuncSetAttribute(kernel_for(dim), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             cluster_bytes(dim)),
-        "loading the attention kernels");
-    FORERUN_RETURN_IF_ERROR(prefer_shared_memory(kernel_for(dim), "loading the attention kernels"));
+    FORERUN_RETURN_IF_ERROR(
+        allow_shared_memory(kernel_for(dim), cluster_bytes(dim), "loading the attention kernels"));
   }
   return {};
 }

@@ -63,6 +63,31 @@ __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<k
   }
 }
 
+// Products of queries and keys to scores.
+__device__ __forceinline__ void scale_scores(float (&score)[8][4], float scale_log2) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[j][i] = __fmul_rn(score[j][i], scale_log2);
+  }
+}
+
+// A tile's scores of positions before a window: `first_seen(i)` begins that of a lane's i-th score
+// of each eight positions.
+template <class FirstSeen>
+__device__ __forceinline__ void hide_before_window(float (&score)[8][4], int first_position,
+                                                   int lane, const FirstSeen& first_seen) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int seen = first_seen(i);
+    const int first = first_position + 2 * (lane & 3) + (i & 1);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if (first + 8 * j < seen) score[j][i] = kNothing;
+    }
+  }
+}
+
 // Scores of a tile, those that are not seen kNothing, to weights, packed as the first operand of
 // four products; `sums` shrinks accordingly. `kHalves`: 1 if only column g counts.
 template <int kDim, int kHalves>

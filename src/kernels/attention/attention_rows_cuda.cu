@@ -148,12 +148,9 @@ Status prepare_attention_rows_cuda() {
     for (const int dim : {64, 128, 256}) {
       const bool fused = mode == AttentionMode::kFused;
       if (fused && !can_fuse_rope(dim, false)) continue;
-      FORERUN_CUDA_RETURN_IF_ERROR(
-          cudaFuncSetAttribute(kernel_for(dim, mode), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               shared_bytes(dim, fused, stages_for(dim, fused, kSharedLimit))),
-          "loading the attention kernels");
-      FORERUN_RETURN_IF_ERROR(
-          prefer_shared_memory(kernel_for(dim, mode), "loading the attention kernels"));
+      FORERUN_RETURN_IF_ERROR(allow_shared_memory(
+          kernel_for(dim, mode), shared_bytes(dim, fused, stages_for(dim, fused, kSharedLimit)),
+          "loading the attention kernels"));
     }
   }
   return {};

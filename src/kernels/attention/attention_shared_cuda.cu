@@ -30,7 +30,7 @@ namespace {
 // reads queries, or at the end. Leaves the ring where the items end.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void attend_prefixes(const AttentionArgs& args, uint32_t shared,
-                                                UnitRing<kDim>& ring) {
+                                                SharedRing<kDim>& ring) {
   using Layout = SharedLayout<kDim>;
   const int lane = threadIdx.x % 32;
   const int group = threadIdx.x / 128;
@@ -88,21 +88,10 @@ __device__ __forceinline__ void attend_prefixes(const AttentionArgs& args, uint3
       float score[8][4];
       score_tile<kDim>(score, queries, kPanelBytes, ring.wait(ring.unit));
       ring.release(ring.unit, arrivals);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) score[j][i] = __fmul_rn(score[j][i], args.scale_log2);
-      }
+      scale_scores(score, args.scale_log2);
       if (args.window > 0) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int first_seen = position[i >> 1] - args.window + 1;
-          const int first = the.first_position + tile * kTilePositions + 2 * (lane & 3) + (i & 1);
-#pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            if (first + 8 * j < first_seen) score[j][i] = kNothing;
-          }
-        }
+        hide_before_window(score, the.first_position + tile * kTilePositions, lane,
+                           [&](int i) { return position[i >> 1] - args.window + 1; });
       }
       uint32_t weights[4][4];
       weigh<kDim, 2>(score, sums, weights);
@@ -139,7 +128,7 @@ __global__ void __maxnreg__(128)
   using Layout = SharedLayout<kDim>;
   extern __shared__ __align__(1024) std::byte memory[];
   const uint32_t shared = shared_address(memory);
-  UnitRing<kDim> ring = {shared};
+  SharedRing<kDim> ring = {shared};
   if (threadIdx.x == 0) {
     ring.init();
     for (int i = 0; i < Layout::kWorkSlots; ++i) {
@@ -203,12 +192,8 @@ constexpr int block_bytes(int padded_dim) {
 Status prepare_attention_shared_cuda() {
   for (const int dim : {64, 128}) {
     for (const bool fused : {false, true}) {
-      FORERUN_CUDA_RETURN_IF_ERROR(
-          cudaFuncSetAttribute(kernel_for(dim, fused), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               block_bytes(dim)),
-          "loading the attention kernels");
-      FORERUN_RETURN_IF_ERROR(
-          prefer_shared_memory(kernel_for(dim, fused), "loading the attention kernels"));
+      FORERUN_RETURN_IF_ERROR(allow_shared_memory(kernel_for(dim, fused), block_bytes(dim),
+                                                  "loading the attention kernels"));
     }
   }
   return {};

@@ -46,7 +46,7 @@ struct SharedLayout {
 // The ring, as everybody counts its units: a tile's keys, its values, the next tile's keys. A unit
 // is free after two arrivals of each warp of a warpgroup, or one of each of both.
 template <int kDim>
-struct UnitRing {
+struct SharedRing {
   using Layout = SharedLayout<kDim>;
   uint32_t shared;
   uint32_t unit = 0;
@@ -127,7 +127,7 @@ __device__ __forceinline__ void feed(const AttentionArgs& args, uint32_t shared)
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
   const int num_prefixes = args.step->num_prefix_items;
-  UnitRing<kDim> ring = {shared};
+  SharedRing<kDim> ring = {shared};
   // Tiles [first, end) of one sequence's.
   const auto request = [&](int table, int kv_head, int first, int end) {
     for (int begin = first; begin < end; begin += 32) {

@@ -75,11 +75,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
         const bool all = begin + kTilePositions <= the.item.lowest + 1 &&
                          (args.window == 0 || begin > highest - args.window);
         if (all) {
-#pragma unroll
-          for (int j = 0; j < 8; ++j) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) score[j][i] = __fmul_rn(score[j][i], args.scale_log2);
-          }
+          scale_scores(score, args.scale_log2);
         } else {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
@@ -183,11 +179,8 @@ constexpr int tiles_bytes(int padded_dim) {
 
 Status prepare_attention_tiles_cuda() {
   for (const int dim : {64, 128}) {
-    FORERUN_CUDA_RETURN_IF_ERROR(
-        cudaFuncSetAttribute(kernel_for(dim), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             tiles_bytes(dim)),
-        "loading the attention kernels");
-    FORERUN_RETURN_IF_ERROR(prefer_shared_memory(kernel_for(dim), "loading the attention kernels"));
+    FORERUN_RETURN_IF_ERROR(
+        allow_shared_memory(kernel_for(dim), tiles_bytes(dim), "loading the attention kernels"));
   }
   return {};
 }

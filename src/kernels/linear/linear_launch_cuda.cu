@@ -84,20 +84,15 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
 
 Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
-  const auto prepare = [limit](const LinearVariant& variant) -> Status {
-    const LinearKernel kernel = linear_kernel_for(variant);
-    FORERUN_CUDA_RETURN_IF_ERROR(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit),
-        "loading the linear kernels");
-    return prefer_shared_memory(kernel, "loading the linear kernels");
-  };
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
       for (const LinearWalk walk :
            {LinearWalk::kPasses, LinearWalk::kAtOnce, LinearWalk::kManyWarps}) {
         if (format == LinearFormat::kBf16 && walk == LinearWalk::kManyWarps) continue;
         for (const LinearEnd end : {LinearEnd::kPlain, LinearEnd::kGated, LinearEnd::kAny}) {
-          FORERUN_RETURN_IF_ERROR(prepare({format, row_blocks, end, walk}));
+          FORERUN_RETURN_IF_ERROR(
+              allow_shared_memory(linear_kernel_for({format, row_blocks, end, walk}), limit,
+                                  "loading the linear kernels"));
         }
       }
     }

@@ -70,11 +70,8 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 Status prepare_row_digest_cuda() {
-  FORERUN_CUDA_RETURN_IF_ERROR(
-      cudaFuncSetAttribute(row_digest_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           kMostQuads * kQuadBytes),
-      "loading the digest of logits");
-  return prefer_shared_memory(row_digest_kernel, "loading the digest of logits");
+  return allow_shared_memory(row_digest_kernel, kMostQuads * kQuadBytes,
+                             "loading the digest of logits");
 }
 
 PeerGroupOptions row_maxima_group(int64_t most_rows) {
