@@ -139,9 +139,10 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     item.shared_tiles = lowest_boundary / kTilePositions;
   }
   deal_out_spans();
-  // Where blocks have many tiles each, sharing them is worth another trip through the L2.
-  if (shape.may_tile && tiles * shape.kv_parts > 4 * shape.multiprocessors)
+  // With a tile for every second block, sharing them is worth another trip through the L2.
+  if (shape.may_tile && 2 * tiles * shape.kv_parts > shape.multiprocessors) {
     deal_out_prefixes(shape.row_columns);
+  }
 }
 
 // Groups of the fewest rows whose clusters are all at work at once, if there is such a number.

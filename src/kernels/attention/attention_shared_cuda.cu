@@ -62,8 +62,7 @@ __device__ __forceinline__ void attend_prefixes(const AttentionArgs& args, uint3
       partial[i] = is_there ? static_cast<int>(load_shared_4(at)) : -1;
       position[i] = static_cast<int>(load_shared_4(at + 4));
     }
-    __syncwarp();
-    if (lane == 0) barrier_arrive(work_barrier<kDim>(shared, index) + 8);
+    barrier_arrive(work_barrier<kDim>(shared, index) + 8);
     if (the.num_rows == 0) break;
     if (!is_mine) {
       ring.unit += 2 * the.tiles;
@@ -133,7 +132,7 @@ __global__ void __maxnreg__(128)
     ring.init();
     for (int i = 0; i < Layout::kWorkSlots; ++i) {
       barrier_init(work_barrier<kDim>(shared, i), 32);
-      barrier_init(work_barrier<kDim>(shared, i) + 8, kWarps);
+      barrier_init(work_barrier<kDim>(shared, i) + 8, kThreads);
     }
     barrier_init_fence();
   }
