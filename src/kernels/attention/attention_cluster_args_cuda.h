@@ -40,15 +40,15 @@ struct ClusterLayout {
   static constexpr int kLists = kQueries + kPanels * kColumnPanelBytes;  // bytes [row][64]
   static constexpr int kRows = kLists + kGroupRows * kMostExtras;        // position, boundary [row]
   static constexpr int kFacts = kRows + kGroupRows * 8;                  // ClusterFact
-  static constexpr int kTails = kFacts + 64;                             // [row][word][lane]
-  static constexpr int kTailWords = 10;
-  // Before tails there are angles in their place: of rows, then of extras.
-  static constexpr int kAngles = kTails;
+  static constexpr int kScores = kFacts + 64;  // of tails: f32 [row][8 positions][lane][2]
+  static constexpr int kRowScoreBytes = kTilePositions * 8 * 4;
+  // Before scores there are angles in their place: of rows, then of extras.
+  static constexpr int kAngles = kScores;
   static constexpr int kAnglesBytes = (kGroupRows + kClusterExtras) * kDim * 4;
-  static constexpr int kTailsBytes = kGroupRows * kTailWords * 128;
+  static constexpr int kScoresBytes = kGroupRows * kRowScoreBytes;
   // Of two tiles, of results, and of leaving the keys.
   static constexpr int kBarriers =
-      kTails + (kAnglesBytes > kTailsBytes ? kAnglesBytes : kTailsBytes);
+      kScores + (kAnglesBytes > kScoresBytes ? kAnglesBytes : kScoresBytes);
   static constexpr int kReceivedBarrier = kBarriers + 16;
   static constexpr int kLeaveBarrier = kBarriers + 24;
   // wgmma reads 64 columns, whatever is there.

@@ -159,6 +159,7 @@ __global__ void __maxnreg__(144)
       TailRow<kDim> tail;
       tail.shared = here;
       tail.list = here + Layout::kLists + row * kMostExtras;
+      tail.scores = here + Layout::kScores + row * Layout::kRowScoreBytes;
       tail.stage = fact(kTailGroup);
       tail.begin = fact(kTailBegin);
       tail.position = position_of(row);
@@ -169,15 +170,16 @@ __global__ void __maxnreg__(144)
     const int tails = fact(kNumRows) << fact(kTailShift);
 #pragma unroll 1
     for (int index = first_tail; index < tails; index += tail_warps) {
-      TailRow<kDim> tail = tail_of(index >> fact(kTailShift));
+      const int shift = fact(kTailShift);
+      const TailRow<kDim> tail = tail_of(index >> shift);
       if (tail.begin > tail.position) continue;
       // The tail's tile is the only one of its stage.
       if (fact(kTailHasPrefix) != 0) {
         barrier_wait(barriers + tail.stage * 8, (tail.stage == group ? loaded : other_loaded) & 1);
       }
-      tail.weigh_keys(args.scale_log2, args.window, lane);
-      tail.put_aside(index, lane);
+      tail.score_keys(index & ((1 << shift) - 1), 1 << shift, args.scale_log2, args.window, lane);
     }
+    if (!task.has_span) leave_keys();
     extra.append(args, fact(kKvHead), here);
     if (task.has_span) {
       ColumnSums<kDim> sums;
@@ -217,27 +219,37 @@ __global__ void __maxnreg__(144)
           const int own = first_column + lane / 4 + 8 * i;
           const int row = args.by_row_columns.divide(own);
           if (row < fact(kNumRows) && own - row * args.row_columns < fact(kPartHeads)) {
-            send<kDim>(sums, i, here, span_idx, own, lane);
+#pragma unroll
+            for (int part = 0; part < kDim / 32; ++part) {
+              send<kDim>(sums.out + 4 * part, i, part, here, span_idx, own, lane);
+            }
+            send_sums<kDim>(sums, i, here, span_idx, own, lane);
           }
         }
       }
-    } else {
-      leave_keys();
     }
 #pragma unroll 1
     for (int index = first_tail; index < tails; index += tail_warps) {
       const int shift = fact(kTailShift);
-      TailRow<kDim> tail = tail_of(index >> shift);
+      const int row = index >> shift;
+      const TailRow<kDim> tail = tail_of(row);
       if (tail.begin > tail.position) continue;
-      ColumnSums<kDim> sums;
-      tail.take_up(index, lane);
-      const int count = kDim / 32 >> shift;
-      const int first = (index & ((1 << shift) - 1)) * count;
-      tail.add_values(sums, first, first + count, lane);
-      barrier_wait(leave_barrier, received & 1);
-      if (lane / 4 < fact(kPartHeads)) {
-        send<kDim>(sums, 0, here, fact(kTailSpan), tail.column + lane / 4, lane, first,
-                   first + count);
+      // The row's warps have told one another its scores.
+      if (shift > 0) named_barrier(3 + row, 32 << shift);
+      ColumnSums<32> sums;
+      uint32_t weights[4][4];
+      const auto values = tail.values(lane);
+      tail.weigh_scores(sums, weights, lane);
+      const int parts = kDim / 32 >> shift;
+      const int first = (index & ((1 << shift) - 1)) * parts;
+#pragma unroll 1
+      for (int part = first; part < first + parts; ++part) {
+        tail.add_values(values, weights, part, lane, sums);
+        barrier_wait(leave_barrier, received & 1);
+        if (lane / 4 >= fact(kPartHeads)) continue;
+        const int own = tail.column + lane / 4;
+        send<kDim>(sums.out, 0, part, here, fact(kTailSpan), own, lane);
+        if (part == 0) send_sums<kDim>(sums, 0, here, fact(kTailSpan), own, lane);
       }
     }
     barrier_wait(leave_barrier, received & 1);  // no arrival comes after this block's end

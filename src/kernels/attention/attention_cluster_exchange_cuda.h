@@ -29,42 +29,45 @@ __device__ __forceinline__ void store_peer_8(uint32_t address, uint32_t barrier,
       : "memory");
 }
 
-// Dimensions [32 * first, 32 * end) of a column's result of a span to the blocks that merge them;
-// with the first, what belongs to all. `half`: the lane's column g or g + 8. In the order in which
-// lanes hold them: 16 (or 8) dimensions of a block are four times 2t, 2t + 1, 8 + 2t, 9 + 2t.
+// A column's result of a span, of 32 dimensions from 32 * part on, to the blocks that merge them.
+// `half`: the lane's column g or g + 8. In the order in which lanes hold them: 16 (or 8) dimensions
+// of a block are four times 2t, 2t + 1, 8 + 2t, 9 + 2t.
 template <int kDim>
-__device__ __forceinline__ void send(const ColumnSums<kDim>& sums, int half, uint32_t shared,
-                                     int span, int column, int lane, int first = 0,
-                                     int end = kDim / 32) {
+__device__ __forceinline__ void send(const float (*out)[4], int half, int part, uint32_t shared,
+                                     int span, int column, int lane) {
   using Layout = ClusterLayout<kDim>;
-  const int t = lane & 3;
-  const int place = span * kClusterColumns + column;
+  constexpr int kRanks = 32 * kClusterBlocks / kDim;
   const uint32_t barrier = shared + Layout::kReceivedBarrier;
-  const uint32_t target =
-      shared + Layout::kReceived + place * Layout::kSliceBytes + t * (Layout::kSliceBytes / 4);
+  const uint32_t target = shared + Layout::kReceived +
+                          (span * kClusterColumns + column) * Layout::kSliceBytes +
+                          (lane & 3) * (Layout::kSliceBytes / 4);
 #pragma unroll
-  for (int rank = 0; rank < kClusterBlocks; ++rank) {
-    const int of_dims = rank * (kDim / kClusterBlocks) / 32;
-    if (of_dims < first || of_dims >= end) continue;
+  for (int i = 0; i < kRanks; ++i) {
+    const auto rank = static_cast<uint32_t>(part * kRanks + i);
     if constexpr (kDim == 128) {
-      const float(&low)[4] = sums.out[2 * rank];
-      const float(&high)[4] = sums.out[2 * rank + 1];
+      const float(&low)[4] = out[2 * i];
+      const float(&high)[4] = out[2 * i + 1];
       store_peer_16(peer_address(target, rank), peer_address(barrier, rank),
                     make_float4(half == 0 ? low[0] : low[2], half == 0 ? low[1] : low[3],
                                 half == 0 ? high[0] : high[2], half == 0 ? high[1] : high[3]));
     } else {
-      const float(&own)[4] = sums.out[rank];
+      const float(&own)[4] = out[i];
       store_peer_8(peer_address(target, rank), peer_address(barrier, rank),
                    half == 0 ? own[0] : own[2], half == 0 ? own[1] : own[3]);
     }
   }
-  if (first > 0) return;
+}
+// And what belongs to all blocks.
+template <int kDim, int kOwnDims>
+__device__ __forceinline__ void send_sums(const ColumnSums<kOwnDims>& sums, int half,
+                                          uint32_t shared, int span, int column, int lane) {
+  using Layout = ClusterLayout<kDim>;
+  const uint32_t target = shared + Layout::kReceivedSums + (span * kClusterColumns + column) * 8;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const auto rank = static_cast<uint32_t>(t + 4 * i);
-    store_peer_8(peer_address(shared + Layout::kReceivedSums + place * 8, rank),
-                 peer_address(barrier, rank), half == 0 ? sums.most[0] : sums.most[1],
-                 half == 0 ? sums.weight[0][0] : sums.weight[1][0]);
+    const auto rank = static_cast<uint32_t>((lane & 3) + 4 * i);
+    store_peer_8(peer_address(target, rank), peer_address(shared + Layout::kReceivedBarrier, rank),
+                 sums.most[half], sums.weight[half][0]);
   }
 }
 

@@ -59,6 +59,9 @@ __device__ __forceinline__ float2 load_shared_pair(uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
   return v;
 }
+__device__ __forceinline__ void store_shared_pair(uint32_t address, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0],{%1,%2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
 __device__ __forceinline__ void store_shared_byte(uint32_t address, uint32_t v) {
   asm volatile("st.shared.u8 [%0],%1;" ::"r"(address), "r"(v) : "memory");
 }
