@@ -140,8 +140,9 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
     wgmma_wait(part);
     const float2 scale = Int4Operand::scales(scales);
 #pragma unroll
-    for (int i = 0; i < kRows / 2; ++i) {
-      sums[i] = __fmaf_rn(i % 4 < 2 ? scale.x : scale.y, part[i], sums[i]);
+    for (int i = 0; i < kRows / 2; i += 4) {
+      Int4Operand::add_scaled(reinterpret_cast<float(&)[4]>(sums[i]),
+                              reinterpret_cast<const float(&)[4]>(part[i]), scale);
     }
   }
 };

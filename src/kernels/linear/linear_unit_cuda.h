@@ -21,9 +21,11 @@ __device__ __forceinline__ uint32_t subtract_f16x2(uint32_t a, uint32_t b) {
   return *reinterpret_cast<uint32_t*>(&r);
 }
 
-// Int4 weights as operands of mma_f16(). The lowest four bits of a subnormal f16 are q * 2^-24, the
-// next four q * 2^-20: so the upper 8 rows of 16, whose nibbles lie there, come out 16 times as
-// large as the lower, and scales make up for both.
+// Int4 weights as operands of mma_f16(). Bits 0 to 10 of an f16 count units of 2^-24. A byte holds
+// a weight of a lower row and, in its upper nibble, of the row 8 further up and of the same input.
+// The lower row's operand is the whole byte, the upper one's the byte less its lower nibble, 16
+// times as large as it should be; so what the lower row's sum has too much is the upper row's. Half
+// of the operands thus are bytes, which take an instruction where a nibble takes a shift as well.
 struct Int4Operand {
   static constexpr float kLowerScale = 0x1p24f / kF16Scale;
   static constexpr float kUpperScale = 0x1p20f / kF16Scale;
@@ -31,19 +33,29 @@ struct Int4Operand {
 
   // `zeros`: the zero points of a row of each, a nibble each.
   __device__ __forceinline__ explicit Int4Operand(uint32_t zeros)
-      : zero{(zeros & 0x0fu) * 0x10001u, (zeros & 0xf0u) * 0x10001u} {}
-  // a = q - zero of a lane's 8 weights of 16 x 16.
+      : zero{(zeros & 0xffu) * 0x10001u, (zeros & 0xf0u) * 0x10001u} {}
+  // A lane's 8 weights of 16 x 16, less their zero points.
   __device__ __forceinline__ void load(uint32_t (&a)[4], uint32_t nibbles) const {
-    const uint32_t high = nibbles >> 8;
-    a[0] = subtract_f16x2(nibbles & 0x000f000fu, zero[0]);
+    const uint32_t high = __byte_perm(nibbles, 0, 0x4341);  // bytes 1 and 3, as halves
+    a[0] = subtract_f16x2(nibbles & 0x00ff00ffu, zero[0]);
     a[1] = subtract_f16x2(nibbles & 0x00f000f0u, zero[1]);
-    a[2] = subtract_f16x2(high & 0x000f000fu, zero[0]);
+    a[2] = subtract_f16x2(high, zero[0]);
     a[3] = subtract_f16x2(high & 0x00f000f0u, zero[1]);
   }
-  // What the sums of the lower and the upper row are multiplied by.
+  // What add_scaled() takes for the scales of a lower and an upper row.
   static __device__ __forceinline__ float2 scales(uint32_t halves) {
     const float2 scale = __half22float2(*reinterpret_cast<const __half2*>(&halves));
     return make_float2(scale.x * kLowerScale, scale.y * kUpperScale);
+  }
+  // sums += scale * (x . (q - zero)) of two columns, the lower row's and then the upper row's;
+  // `part`: their products with a[].
+  static __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)[4],
+                                                    float2 scale) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      sums[i] = __fmaf_rn(scale.x, __fsub_rn(part[i], part[i + 2]), sums[i]);
+      sums[i + 2] = __fmaf_rn(scale.y, part[i + 2], sums[i + 2]);
+    }
   }
 };
 
@@ -109,11 +121,7 @@ struct Unit<LinearFormat::kInt4Group128> {
       const float2 scale = Int4Operand::scales(scales[half]);
 #pragma unroll
       for (int block = 0; block < kRowBlocks; ++block) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float& sum = acc[half][block][i];
-          sum = __fmaf_rn(i < 2 ? scale.x : scale.y, part[half][block][i], sum);
-        }
+        Int4Operand::add_scaled(acc[half][block], part[half][block], scale);
       }
     }
   }
