@@ -75,7 +75,7 @@ struct UnitRing {
   __device__ __forceinline__ void request(const LinearKernelArgs& args, int lane, uint32_t into,
                                           uint32_t into_barrier) {
     if (to_request == 0) return;
-    if (lane == 0) {
+    if (elected()) {
       barrier_arrive_expecting(into_barrier, kUnitBytes);
       bulk_copy_streaming(into, next, kUnitBytes, into_barrier, policy);
     }
