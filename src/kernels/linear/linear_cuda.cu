@@ -161,6 +161,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
     for (int unit = warp_tiles * ring.tile_units; unit > 0; --unit, input += input_step) {
       weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
     }
+    weights.finish(acc);
     // What follows is found again: it would take registers all through the loop.
     const int thread = static_cast<int>(opaque(threadIdx.x));
     const int owner = static_cast<int>(cluster_rank());
@@ -217,6 +218,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
           input_parity ^= 1;
         }
       }
+      weights.finish(acc);
       if (tile_warp < tiles) {
         constexpr int kPartBytes = kRowBlocks * 512;
         send_sums<kRowBlocks, false>(

@@ -63,6 +63,8 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
     ring.advance();
   }
 
+  static __device__ __forceinline__ void finish(float (&)[kRows / 2]) {}
+
  private:
   // Asks for the products of the first kCount steps of a stage; `weights` stay in use until then.
   template <int kCount>
@@ -104,6 +106,11 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
       ring.advance();
     }
   }
+  // Of all chains' sums.
+  static __device__ __forceinline__ void finish(float (&sums)[kRows / 2]) {
+#pragma unroll
+    for (int i = 0; i < kRows / 2; i += 4) Int4Operand::finish(four(sums, i));
+  }
 
  private:
   __device__ __forceinline__ void multiply(uint32_t stage, int tile, int half, int lane,
@@ -116,7 +123,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
                  : "r"(unit + 2048 + (lane >> 2) * 8 + half * 4));
     const auto zeros =
         static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
-    const Int4Operand operand(zeros);
+    const Int4Operand operand(zeros, 0);
 #pragma unroll
     for (int quarter = 0; quarter < 2; ++quarter) {
       const uint4 v = load_shared_16(unit + (half * 2 + quarter) * 512 + lane * 16);
@@ -138,12 +145,14 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
       wgmma_commit();
     }
     wgmma_wait(part);
-    const float2 scale = Int4Operand::scales(scales);
+    const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales));
 #pragma unroll
     for (int i = 0; i < kRows / 2; i += 4) {
-      Int4Operand::add_scaled(reinterpret_cast<float(&)[4]>(sums[i]),
-                              reinterpret_cast<const float(&)[4]>(part[i]), scale);
+      Int4Operand::add_scaled(four(sums, i), four(part, i), scale);
     }
+  }
+  static __device__ __forceinline__ float (&four(float (&v)[kRows / 2], int first))[4] {
+    return reinterpret_cast<float(&)[4]>(v[first]);
   }
 };
 

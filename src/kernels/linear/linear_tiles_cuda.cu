@@ -73,6 +73,7 @@ __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, Ring
 #pragma unroll
       for (int i = 0; i < kRows / 2; ++i) block[i] = input_warp == 0 ? acc[i] : block[i] + acc[i];
     }
+    product.finish(block);
 #pragma unroll
     for (int n = 0; n < kRows / 8; ++n) {
       const uint32_t place = sums + sum_offset<kRows>(tile, half, n, lane);

@@ -31,9 +31,11 @@ struct Int4Operand {
   static constexpr float kUpperScale = 0x1p20f / kF16Scale;
   uint32_t zero[2];  // of the lower and the upper rows, twice
 
-  // `zeros`: the zero points of a row of each, a nibble each.
-  __device__ __forceinline__ explicit Int4Operand(uint32_t zeros)
-      : zero{(zeros & 0xffu) * 0x10001u, (zeros & 0xf0u) * 0x10001u} {}
+  // Byte `byte` of `zeros`: the zero points of a row of each, a nibble each.
+  __device__ __forceinline__ Int4Operand(uint32_t zeros, uint32_t byte) {
+    zero[0] = __byte_perm(zeros, 0, 0x4040 + byte * 0x0101);
+    zero[1] = zero[0] & 0x00f000f0u;
+  }
   // A lane's 8 weights of 16 x 16, less their zero points.
   __device__ __forceinline__ void load(uint32_t (&a)[4], uint32_t nibbles) const {
     const uint32_t high = __byte_perm(nibbles, 0, 0x4341);  // bytes 1 and 3, as halves
@@ -42,20 +44,20 @@ struct Int4Operand {
     a[2] = subtract_f16x2(high, zero[0]);
     a[3] = subtract_f16x2(high & 0x00f000f0u, zero[1]);
   }
-  // What add_scaled() takes for the scales of a lower and an upper row.
-  static __device__ __forceinline__ float2 scales(uint32_t halves) {
-    const float2 scale = __half22float2(*reinterpret_cast<const __half2*>(&halves));
-    return make_float2(scale.x * kLowerScale, scale.y * kUpperScale);
-  }
-  // sums += scale * (x . (q - zero)) of two columns, the lower row's and then the upper row's;
-  // `part`: their products with a[].
+  // sums += scale * (x . (q - zero)), but for a power of two, which finish() makes up for: of two
+  // columns, the lower row's and then the upper row's. `part`: their products with a[]; `scales`:
+  // of the two rows, f16.
   static __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)[4],
-                                                    float2 scale) {
+                                                    float2 scales) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      sums[i] = __fmaf_rn(scale.x, __fsub_rn(part[i], part[i + 2]), sums[i]);
-      sums[i + 2] = __fmaf_rn(scale.y, part[i + 2], sums[i + 2]);
+      sums[i] = __fmaf_rn(scales.x, __fsub_rn(part[i], part[i + 2]), sums[i]);
+      sums[i + 2] = __fmaf_rn(scales.y, part[i + 2], sums[i + 2]);
     }
+  }
+  static __device__ __forceinline__ void finish(float (&sums)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] *= i < 2 ? kLowerScale : kUpperScale;
   }
 };
 
@@ -66,8 +68,8 @@ template <>
 struct Unit<LinearFormat::kInt4Group128> {
   static constexpr bool kAhead = false;  // its registers are worth more to the compiler
 
-  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs. `input`: what the lane gives to
-  // load_matrices().
+  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, once all are finish()ed.
+  // `input`: what the lane gives to load_matrices().
   template <int kRowBlocks, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int row_block_bytes,
@@ -93,7 +95,7 @@ struct Unit<LinearFormat::kInt4Group128> {
       q[i / 2][i % 2 * 4 + 3] = v.w;
     }
     ring.release(args, lane, q[1][7]);
-    const Int4Operand operand[2] = {Int4Operand(zeros), Int4Operand(zeros >> 8)};
+    const Int4Operand operand[2] = {{zeros, 0}, {zeros, 1}};
     float part[2][kRowBlocks][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < 4; ++chunk) {
@@ -118,11 +120,20 @@ struct Unit<LinearFormat::kInt4Group128> {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float2 scale = Int4Operand::scales(scales[half]);
+      const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales[half]));
 #pragma unroll
       for (int block = 0; block < kRowBlocks; ++block) {
         Int4Operand::add_scaled(acc[half][block], part[half][block], scale);
       }
+    }
+  }
+
+  template <int kRowBlocks>
+  static __device__ __forceinline__ void finish(float (&acc)[2][kRowBlocks][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) Int4Operand::finish(acc[half][block]);
     }
   }
 };
@@ -166,6 +177,9 @@ struct Unit<LinearFormat::kBf16> {
       }
     }
   }
+
+  template <int kRowBlocks>
+  static __device__ __forceinline__ void finish(float (&)[2][kRowBlocks][4]) {}
 };
 
 #endif
