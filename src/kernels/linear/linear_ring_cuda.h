@@ -74,8 +74,7 @@ struct UnitRing {
 
   __device__ __forceinline__ void request(const LinearKernelArgs& args, int lane, uint32_t into,
                                           uint32_t into_barrier) {
-    if (to_request == 0) return;
-    if (elected()) {
+    if (elected() && to_request > 0) {
       barrier_arrive_expecting(into_barrier, kUnitBytes);
       bulk_copy_streaming(into, next, kUnitBytes, into_barrier, policy);
     }

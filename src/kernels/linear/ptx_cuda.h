@@ -110,9 +110,8 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 // True in one lane of a whole warp, always the same.
 __device__ __forceinline__ bool elected() {
   uint32_t chosen;
-  asm volatile(
-      "{\n .reg .pred one;\n elect.sync _|one, 0xffffffff;\n selp.u32 %0,1,0,one;\n}"
-      : "=r"(chosen));
+  asm volatile("{\n .reg .pred one;\n elect.sync _|one, 0xffffffff;\n selp.u32 %0,1,0,one;\n}"
+               : "=r"(chosen));
   return chosen != 0;
 }
 // Global to shared, completing on `barrier`; 16-byte aligned addresses and size.
