@@ -12,9 +12,9 @@
 //    rows and 8,192 inputs; they come at once where they fit, otherwise in segments;
 //  - partial sums are pushed into the owner's shared memory by asynchronous stores that count down
 //    its barrier (no fence, no barrier of the cluster) and added there in the order of the blocks;
-//  - a nibble is a subnormal f16 where it lies, so that int4 takes an instruction a pair of weights
-//    and another to subtract the zero point, exactly; the scale multiplies the f32 sum of its 128
-//    inputs, not the weights;
+//  - a nibble, or a byte of two, is a subnormal f16 where it lies, so that int4 takes an instruction
+//    a pair of weights and another to subtract the zero point, exactly; the scale multiplies the
+//    f32 sum of its 128 inputs, not the weights; a unit's instructions count as its bytes do;
 //  - a norm in front costs no launch: its weight has multiplied the activations where they were
 //    made, the inverse root mean square multiplies the finished sums (rms_norm_cuda.h);
 //  - a multiprocessor's instruction cache does not hold the kernels of a layer, and fetching them
