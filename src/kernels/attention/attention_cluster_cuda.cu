@@ -100,8 +100,10 @@ __global__ void __maxnreg__(144)
     }
 
     // Rows of the tail, or parts of them: every tail_warps-th is a warp's. Warps with a span have
-    // some only where they are quick, the heads being short.
-    const int tail_warps = kDim == 64 || task.tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
+    // some only where they are quick, the heads being short, or where others would have two.
+    const bool tail_of_all =
+        kDim == 64 || task.tail_group == 0 || item.num_rows > kClusterWarps / 2;
+    const int tail_warps = tail_of_all ? kClusterWarps : kClusterWarps / 2;
     const int tail_index = (warp + 4 * task.tail_group) % kClusterWarps;
     const int first_tail = task.has_tail && tail_index < tail_warps ? tail_index : kGroupRows;
     int tail_shift = 0;  // of the number of warps that share a row
@@ -202,7 +204,7 @@ __global__ void __maxnreg__(144)
               return position_of(min(row, fact(kNumRows) - 1)) - args.window + 1;
             });
           }
-          weigh<kDim, 2>(score, sums, weights);
+          weigh<kDim>(score, sums, weights);
         }
         add_tile<kDim>(sums, weights, stage + Layout::kValues);
         if (tile + 1 < task.end_tile) {
@@ -236,19 +238,20 @@ __global__ void __maxnreg__(144)
       if (tail.begin > tail.position) continue;
       // The row's warps have told one another its scores.
       if (shift > 0) named_barrier(3 + row, 32 << shift);
-      ColumnSums<32> sums;
+      ColumnSoftmax sums;
       uint32_t weights[4][4];
+      float out[4][4];
       const auto values = tail.values(lane);
-      tail.weigh_scores(sums, weights, lane);
+      tail.weigh(sums, weights, lane);
       const int parts = kDim / 32 >> shift;
       const int first = (index & ((1 << shift) - 1)) * parts;
 #pragma unroll 1
       for (int part = first; part < first + parts; ++part) {
-        tail.add_values(values, weights, part, lane, sums);
+        tail.add_values(values, weights, part, lane, out);
         barrier_wait(leave_barrier, received & 1);
         if (lane / 4 >= fact(kPartHeads)) continue;
         const int own = tail.column + lane / 4;
-        send<kDim>(sums.out, 0, part, here, fact(kTailSpan), own, lane);
+        send<kDim>(out, 0, part, here, fact(kTailSpan), own, lane);
         if (part == 0) send_sums<kDim>(sums, 0, here, fact(kTailSpan), own, lane);
       }
     }

@@ -58,9 +58,9 @@ __device__ __forceinline__ void send(const float (*out)[4], int half, int part, 
   }
 }
 // And what belongs to all blocks.
-template <int kDim, int kOwnDims>
-__device__ __forceinline__ void send_sums(const ColumnSums<kOwnDims>& sums, int half,
-                                          uint32_t shared, int span, int column, int lane) {
+template <int kDim>
+__device__ __forceinline__ void send_sums(const ColumnSoftmax& sums, int half, uint32_t shared,
+                                          int span, int column, int lane) {
   using Layout = ClusterLayout<kDim>;
   const uint32_t target = shared + Layout::kReceivedSums + (span * kClusterColumns + column) * 8;
 #pragma unroll

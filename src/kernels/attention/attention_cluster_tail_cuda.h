@@ -94,8 +94,8 @@ struct TailRow {
   }
 
   // The tile's softmax, once all scores are there.
-  __device__ __forceinline__ void weigh_scores(ColumnSums<32>& sums, uint32_t (&weights)[4][4],
-                                               int lane) const {
+  __device__ __forceinline__ void weigh(ColumnSoftmax& sums, uint32_t (&weights)[4][4],
+                                        int lane) const {
     float score[8][4];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -104,8 +104,9 @@ struct TailRow {
       score[j][1] = two.y;
     }
     sums.clear();
-    weigh<32, 1>(score, sums, weights);
-    sums.template close<1>();
+    float shrink[2];
+    weigh_scores<1>(score, sums, weights, shrink);
+    sums.close<1>();
   }
 
   // Rows of values that a lane names, one of each 16 positions.
@@ -122,12 +123,8 @@ struct TailRow {
   }
   // Sums of values, of 32 dimensions from 32 * part on.
   __device__ __forceinline__ void add_values(const Values& values, const uint32_t (&weights)[4][4],
-                                             int part, int lane, ColumnSums<32>& sums) const {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums.out[j][i] = 0.0f;
-    }
+                                             int part, int lane, float (&out)[4][4]) const {
+    clear_sums<32>(out);
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       if (begin + 16 * c > position) break;
@@ -135,8 +132,8 @@ struct TailRow {
       for (int j = 0; j < 2; ++j) {
         uint32_t b[4];
         load_matrices_transposed(b, values.of[c].piece(4 * part + 2 * j + (lane >> 4)));
-        mma_bf16(sums.out[2 * j], {weights[c][0], 0u, weights[c][2], 0u}, b[0], b[1]);
-        mma_bf16(sums.out[2 * j + 1], {weights[c][0], 0u, weights[c][2], 0u}, b[2], b[3]);
+        mma_bf16(out[2 * j], {weights[c][0], 0u, weights[c][2], 0u}, b[0], b[1]);
+        mma_bf16(out[2 * j + 1], {weights[c][0], 0u, weights[c][2], 0u}, b[2], b[3]);
       }
     }
   }

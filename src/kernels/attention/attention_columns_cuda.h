@@ -15,18 +15,11 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-template <int kDim>
-struct ColumnSums {
-  float out[kDim / 8][4];  // of column g, g, g + 8, g + 8
+struct ColumnSoftmax {
   float most[2];
   float weight[2][2];  // of the lane's even and odd positions until close(), then [0] of all
 
   __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int j = 0; j < kDim / 8; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) out[j][i] = 0.0f;
-    }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       most[i] = kNothing;
@@ -41,6 +34,34 @@ struct ColumnSums {
       sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 1));
       weight[i][0] = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 2));
     }
+  }
+};
+
+// Weighted sums of values, of dimensions 8j + 2t and the next: of column g, g, g + 8, g + 8.
+template <int kDim>
+__device__ __forceinline__ void clear_sums(float (&out)[kDim / 8][4]) {
+#pragma unroll
+  for (int j = 0; j < kDim / 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[j][i] = 0.0f;
+  }
+}
+template <int kDim>
+__device__ __forceinline__ void shrink_sums(float (&out)[kDim / 8][4], int half, float shrink) {
+#pragma unroll
+  for (int j = 0; j < kDim / 8; ++j) {
+    out[j][2 * half] *= shrink;
+    out[j][2 * half + 1] *= shrink;
+  }
+}
+
+template <int kDim>
+struct ColumnSums : ColumnSoftmax {
+  float out[kDim / 8][4];
+
+  __device__ __forceinline__ void clear() {
+    ColumnSoftmax::clear();
+    clear_sums<kDim>(out);
   }
 };
 
@@ -89,10 +110,10 @@ __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int fir
 }
 
 // Scores of a tile, those that are not seen kNothing, to weights, packed as the first operand of
-// four products; `sums` shrinks accordingly. `kHalves`: 1 if only column g counts.
-template <int kDim, int kHalves>
-__device__ __forceinline__ void weigh(float (&score)[8][4], ColumnSums<kDim>& sums,
-                                      uint32_t (&weights)[4][4]) {
+// four products; sums of values shrink by `shrink`. `kHalves`: 1 if only column g counts.
+template <int kHalves>
+__device__ __forceinline__ void weigh_scores(float (&score)[8][4], ColumnSoftmax& sums,
+                                             uint32_t (&weights)[4][4], float (&shrink)[2]) {
 #pragma unroll
   for (int i = 0; i < kHalves; ++i) {
     float most = kNothing;
@@ -102,7 +123,7 @@ __device__ __forceinline__ void weigh(float (&score)[8][4], ColumnSums<kDim>& su
     most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
     most = fmaxf(most, sums.most[i]);
     const float base = softmax_base(most);
-    const float shrink = power_of_two(sums.most[i] - base);
+    shrink[i] = power_of_two(sums.most[i] - base);
     sums.most[i] = most;
 #pragma unroll
     for (int odd = 0; odd < 2; ++odd) {
@@ -113,12 +134,7 @@ __device__ __forceinline__ void weigh(float (&score)[8][4], ColumnSums<kDim>& su
         s = power_of_two(s - base);
         weight = __fadd_rn(weight, s);
       }
-      sums.weight[i][odd] = __fmaf_rn(sums.weight[i][odd], shrink, weight);
-    }
-#pragma unroll
-    for (int j = 0; j < kDim / 8; ++j) {
-      sums.out[j][2 * i] *= shrink;
-      sums.out[j][2 * i + 1] *= shrink;
+      sums.weight[i][odd] = __fmaf_rn(sums.weight[i][odd], shrink[i], weight);
     }
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
@@ -128,16 +144,27 @@ __device__ __forceinline__ void weigh(float (&score)[8][4], ColumnSums<kDim>& su
   }
 }
 
+template <int kDim>
+__device__ __forceinline__ void weigh(float (&score)[8][4], ColumnSums<kDim>& sums,
+                                      uint32_t (&weights)[4][4]) {
+  float shrink[2];
+  weigh_scores<2>(score, sums, weights, shrink);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
+}
+
 // Scores of a warpgroup's columns: `queries` and `keys` in shared memory, panels of 64 dimensions
 // `panel_bytes` and kPanelBytes apart.
 template <int kDim>
 __device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t queries, int panel_bytes,
                                            uint32_t keys) {
+  const uint64_t first_q = wgmma_rows<64>(wgmma_uniform(queries));
+  const uint64_t first_k = wgmma_rows<64>(wgmma_uniform(keys));
   wgmma_fence();
 #pragma unroll
   for (int s = 0; s < kDim / 16; ++s) {
-    const uint64_t q = wgmma_rows<64>(queries + (s / 4) * panel_bytes + (s % 4) * 32);
-    const uint64_t k = wgmma_rows<64>(keys + (s / 4) * kPanelBytes + (s % 4) * 32);
+    const uint64_t q = wgmma_advance(first_q, (s / 4) * panel_bytes + (s % 4) * 32);
+    const uint64_t k = wgmma_advance(first_k, (s / 4) * kPanelBytes + (s % 4) * 32);
     if (s == 0) {
       wgmma_scores<false>(score, q, k);
     } else {
@@ -151,10 +178,11 @@ __device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t querie
 template <int kDim>
 __device__ __forceinline__ void add_tile(ColumnSums<kDim>& sums, const uint32_t (&weights)[4][4],
                                          uint32_t values) {
+  const uint64_t first = wgmma_values(wgmma_uniform(values));
   wgmma_fence();
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
-    wgmma_add_values(sums.out, weights[c], wgmma_values(values + c * 16 * kPanelRowBytes));
+    wgmma_add_values(sums.out, weights[c], wgmma_advance(first, c * 16 * kPanelRowBytes));
   }
   wgmma_commit();
   wgmma_wait(sums.out);

@@ -32,14 +32,15 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                                               std::to_string(kv.head_dim) +
                                               " dimensions are rotated by a kernel of their own"};
   }
-  if ((call.shared_prefix || call.mode == AttentionMode::kTiles) && kv.head_dim > 128) {
+  const bool shares = call.shared_prefix != SharedPrefix::kNone;
+  if ((shares || call.mode == AttentionMode::kTiles) && kv.head_dim > 128) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
                 " dimensions have no kernel of shared tiles; up to 128 are accepted"};
   }
   if (call.mode == AttentionMode::kCluster) return attention_cluster_cuda(call, stream);
   if (call.mode == AttentionMode::kTiles) return attention_tiles_cuda(call, stream);
-  if (call.shared_prefix) return attention_shared_cuda(call, stream);
+  if (shares) return attention_shared_cuda(call, stream);
   return attention_rows_cuda(call, stream);
 }
 

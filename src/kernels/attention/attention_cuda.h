@@ -96,7 +96,7 @@ struct AttentionCallCuda {
   // previous one: they are fetched before the wait.
   bool early = false;
   AttentionMode mode = AttentionMode::kSplit;  // the plan's, as the next
-  bool shared_prefix = false;
+  SharedPrefix shared_prefix = SharedPrefix::kNone;
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 

@@ -202,7 +202,9 @@ Status run(const std::string& filter, bool prefill, bool clusters, const std::st
                                " rows, context " + std::to_string(the.context);
     std::printf("%-44s %9.2f us, %5.1f%% of bandwidth, %6.1f TFLOP/s (%s%s)\n", figure.c_str(), us,
                 floor_us / us * 100, teraflops, name_of(plan.mode),
-                plan.shared_prefix ? ", prefix" : "");
+                plan.shared_prefix == SharedPrefix::kNone     ? ""
+                : plan.shared_prefix == SharedPrefix::kNarrow ? ", prefix"
+                                                              : ", wide prefix");
     if (file == nullptr) continue;
     std::fprintf(file,
                  "{\"figure\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"target\": %.3f, "

@@ -68,7 +68,7 @@ class AttentionCuda : public testing::Test {
     const std::vector<bf16> found = rig.run(step.rows, window, terms, &used);
     const std::vector<std::byte> cache = rig.download_cache();
     modes_.push_back(used.mode);
-    shared_prefixes_ += used.shared_prefix ? 1 : 0;
+    shared_prefixes_ += used.shared_prefix != SharedPrefix::kNone ? 1 : 0;
     const auto width = static_cast<size_t>(shape.num_heads * shape.head_dim);
     const size_t few = std::max<size_t>(1, step.rows.size() / 5);
     for (size_t row = 0; row < step.rows.size(); row += few) {
@@ -85,7 +85,7 @@ class AttentionCuda : public testing::Test {
       EXPECT_TRUE(same_bits(rig.run(step.rows, window, other, &plan), found)) << name;
       EXPECT_TRUE(rig.download_cache() == cache) << name << ": the cache";
       modes_.push_back(plan.mode);
-      shared_prefixes_ += plan.shared_prefix ? 1 : 0;
+      shared_prefixes_ += plan.shared_prefix != SharedPrefix::kNone ? 1 : 0;
     };
     AttentionShapeCuda split = terms;
     split.may_fuse = false;
@@ -274,7 +274,7 @@ TEST_F(AttentionCuda, BlocksThatWaitForASharedPrefixInVainSaySo) {
   rig.fill_qkv({0, 1}, step.rows);
   AttentionPlanCuda plan;
   plan.build(step.rows, rig.terms());
-  ASSERT_TRUE(plan.shared_prefix);
+  ASSERT_NE(plan.shared_prefix, SharedPrefix::kNone);
   plan.prefix_items.pop_back();
   rig.run_plan(plan, 0);
   EXPECT_EQ(rig.take_failed(), 1u);

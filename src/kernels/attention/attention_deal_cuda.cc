@@ -93,7 +93,12 @@ void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
     }
     begin = end;
   }
-  shared_prefix = !prefix_items.empty();
+  for (const AttentionItemCuda& item : prefix_items) {
+    const bool is_wide = item.num_rows > kTilesColumns / 2 / row_columns;
+    if (is_wide || shared_prefix == SharedPrefix::kNone) {
+      shared_prefix = is_wide ? SharedPrefix::kWide : SharedPrefix::kNarrow;
+    }
+  }
 }
 
 }  // namespace forerun::cuda

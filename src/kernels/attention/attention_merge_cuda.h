@@ -66,25 +66,31 @@ __device__ __forceinline__ void store_attended(const AttentionArgs& args, int ro
   }
 }
 
-// The same of a lane's column g (`half` 0) or g + 8, which is head `own_head` of the part.
+// The same of a lane's column g (`half` 0) or g + 8, which is head `own_head` of the part: sums of
+// values, and what belongs to them.
 template <int kDim>
-__device__ __forceinline__ void store_partial(const AttentionArgs& args,
-                                              const ColumnSums<kDim>& sums, int half, int partial,
-                                              int head, int own_head, int lane) {
+__device__ __forceinline__ void store_partial_values(const AttentionArgs& args,
+                                                     const float (&out)[kDim / 8][4], int half,
+                                                     int partial, int head, int own_head,
+                                                     int lane) {
   float* const to = partial_at(args, partial, head);
 #pragma unroll
   for (int m = 0; m < kDim / 16; ++m) {
-    const float(&low)[4] = sums.out[2 * m];
-    const float(&high)[4] = sums.out[2 * m + 1];
+    const float(&low)[4] = out[2 * m];
+    const float(&high)[4] = out[2 * m + 1];
     store_through_l2(to + own_head * kDim + m * 16 + (lane & 3) * 4,
                      make_float4(half == 0 ? low[0] : low[2], half == 0 ? low[1] : low[3],
                                  half == 0 ? high[0] : high[2], half == 0 ? high[1] : high[3]));
   }
-  if ((lane & 3) == 0) {
-    store_pair_through_l2(to + args.row_columns * kDim + own_head * 2,
-                          half == 0 ? sums.most[0] : sums.most[1],
-                          half == 0 ? sums.weight[0][0] : sums.weight[1][0]);
-  }
+}
+template <int kDim>
+__device__ __forceinline__ void store_partial_softmax(const AttentionArgs& args,
+                                                      const ColumnSoftmax& sums, int half,
+                                                      int partial, int head, int own_head,
+                                                      int lane) {
+  if ((lane & 3) != 0) return;
+  store_pair_through_l2(partial_at(args, partial, head) + args.row_columns * kDim + own_head * 2,
+                        sums.most[half], sums.weight[half][0]);
 }
 
 // Of a span on its way to a warp: the dimensions of a head that it merges, a few a lane, and 16
@@ -120,11 +126,12 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
   float weight = 0.0f;
   for (int span = first_span; span < spans; span += ahead) {
     const int count = min(ahead, spans - span);
+#pragma unroll 1
     for (int i = lane; i < count; i += 32) {
       copy_16_async(own_sums + i * 16, sums_from + (i - lane) * args.partial_floats, true);
     }
     const float* next_from = from;
-#pragma unroll 2
+#pragma unroll 1
     for (int i = lane / kPieces; i < count; i += kSpans) {
       copy_16_async(own + i * (kPieces * 16) + lane % kPieces * 16, next_from, true);
       next_from += kSpans * args.partial_floats;
@@ -134,27 +141,41 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
     copies_commit();
     copies_wait();
     __syncwarp();
-    // A lane knows a span: its factors come from the largest scores of those before it.
-    for (int i = lane; i - lane < count; i += 32) {
-      float2 sums = make_float2(kNothing, 0.0f);
-      if (i < count) sums = load_shared_pair(own_sums + i * 16 + the.own_head % 2 * 8);
-      float top = lane == 0 ? fmaxf(sums.x, most) : sums.x;
+    // A lane knows a span of each 32: its factors come from the largest scores of those before it.
+    constexpr int kRounds = 3;  // at once, since each is a chain of exchanges
+    for (int begin = 0; begin < count; begin += 32 * kRounds) {
+      float2 sums[kRounds];
+      float top[kRounds];
+#pragma unroll
+      for (int r = 0; r < kRounds; ++r) {
+        const int i = begin + 32 * r + lane;
+        sums[r] = i < count ? load_shared_pair(own_sums + i * 16 + the.own_head % 2 * 8)
+                            : make_float2(kNothing, 0.0f);
+        top[r] = sums[r].x;
+      }
 #pragma unroll
       for (int lanes = 1; lanes < 32; lanes *= 2) {
-        const float before = __shfl_up_sync(~0u, top, lanes);
-        if (lane >= lanes) top = fmaxf(top, before);
+#pragma unroll
+        for (int r = 0; r < kRounds; ++r) {
+          const float before = __shfl_up_sync(~0u, top[r], lanes);
+          if (lane >= lanes) top[r] = fmaxf(top[r], before);
+        }
       }
-      const float before = __shfl_up_sync(~0u, top, 1);
-      const float2 factors = merge_factors(lane == 0 ? most : before, sums.x);
-      most = __shfl_sync(~0u, top, 31);
-      if (i < count) {
-        store_shared_16(own_sums + i * 16,
-                        make_uint4(__float_as_uint(factors.x), __float_as_uint(factors.y),
-                                   __float_as_uint(sums.y), 0u));
+#pragma unroll
+      for (int r = 0; r < kRounds; ++r) {
+        const int i = begin + 32 * r + lane;
+        const float before = __shfl_up_sync(~0u, top[r], 1);
+        const float2 factors = merge_factors(lane == 0 ? most : fmaxf(most, before), sums[r].x);
+        most = fmaxf(most, __shfl_sync(~0u, top[r], 31));
+        if (i < count) {
+          store_shared_16(own_sums + i * 16,
+                          make_uint4(__float_as_uint(factors.x), __float_as_uint(factors.y),
+                                     __float_as_uint(sums[r].y), 0u));
+        }
       }
     }
     __syncwarp();
-#pragma unroll 4
+#pragma unroll 8
     for (int i = 0; i < count; ++i) {
       const uint4 its = load_shared_16(own_sums + i * 16);
       const float2 factors = make_float2(__uint_as_float(its.x), __uint_as_float(its.y));

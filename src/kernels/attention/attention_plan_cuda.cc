@@ -101,7 +101,7 @@ void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_r
 }
 
 void AttentionPlanCuda::build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
-  shared_prefix = false;
+  shared_prefix = SharedPrefix::kNone;
   prefix_items.clear();
   if (shape.may_fuse && shape.may_cluster && cluster(from, shape)) {
     mode = AttentionMode::kCluster;

@@ -58,6 +58,10 @@ enum class AttentionMode : uint8_t {
   kCluster,
 };
 
+// Whether spans that all rows of some groups see are items of their own (prefix items), and
+// whether some have more columns than a warpgroup's 64.
+enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
+
 // Positions past the prefix that the rows of a fused group may see, together.
 inline constexpr int kMostExtras = 64;
 
@@ -134,9 +138,9 @@ class AttentionPlanCuda {
   int32_t num_partials = 0;  // for every key/value head
   AttentionMode mode = AttentionMode::kSplit;
   // kSplit, kFused: spans that all rows of some groups, neighbours, share: an item each, of the
-  // first of them. None: shared_prefix is false.
+  // first of them.
   std::vector<AttentionItemCuda> prefix_items;
-  bool shared_prefix = false;
+  SharedPrefix shared_prefix = SharedPrefix::kNone;
 
   // Rows of one sequence are neighbours and share a block table's address.
   void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);

@@ -211,7 +211,7 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   AttentionPlanCuda plan;
   plan.build(rows, shape);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
-  EXPECT_TRUE(plan.shared_prefix);
+  EXPECT_EQ(plan.shared_prefix, SharedPrefix::kNarrow);
   // 500 tiles: 62 spans of 8, one of 3, then tiles; the last is the tree's. Both groups share them.
   ASSERT_EQ(plan.prefix_items.size(), 64u);
   for (const AttentionItemCuda& item : plan.prefix_items) {
@@ -249,7 +249,7 @@ TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
     shape.row_columns = columns;
     plan.build(rows, shape);
     ASSERT_EQ(plan.mode, AttentionMode::kFused);
-    ASSERT_TRUE(plan.shared_prefix);
+    ASSERT_EQ(plan.shared_prefix, columns == 1 ? SharedPrefix::kNarrow : SharedPrefix::kWide);
     std::set<int32_t> found;
     std::map<int32_t, int32_t> arrivals;  // by group
     for (const AttentionItemCuda& item : plan.prefix_items) {

@@ -96,7 +96,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
           }
         }
         uint32_t weights[4][4];
-        weigh<kDim, 2>(score, span, weights);
+        weigh<kDim>(score, span, weights);
         add_tile<kDim>(span, weights, keys + tile_bytes(kDim));
         if (ends_span(highest, tile)) {
           span.close();

@@ -64,6 +64,19 @@ __device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], const uint32
       : FORERUN_ROWS_16
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(values));
 }
+// The same, 64 columns' weights of 16 positions in shared memory.
+__device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], uint64_t weights,
+                                                 uint64_t values) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+      "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
+      "%64,%65,1,1,1,0,1;"
+      : FORERUN_ROWS_16
+      : "l"(weights), "l"(values));
+}
 // Return once all products that this warp asked for are in `d`.
 __device__ __forceinline__ void wgmma_wait(float (&d)[8][4]) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" : FORERUN_ROWS_8 : : "memory");

@@ -197,6 +197,12 @@ __device__ __forceinline__ uint4 load_matrices(uint32_t row) {
                : "r"(row));
   return v;
 }
+// The way back, matrices a[0] to a[3].
+__device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&a)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0],{%1,%2,%3,%4};" ::"r"(row), "r"(a[0]),
+               "r"(a[1]), "r"(a[2]), "r"(a[3])
+               : "memory");
+}
 // Four 8 x 8 matrices, transposed; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&a)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
@@ -255,6 +261,7 @@ __device__ __forceinline__ void arrive_release(uint32_t* counter, uint32_t arriv
 }
 // Waits for `count` arrivals; false after about a second, when something is broken.
 __device__ __forceinline__ bool wait_acquire(const uint32_t* counter, uint32_t count) {
+#pragma unroll 1
   for (int polls = 0; polls < 1 << 21; ++polls) {
     uint32_t arrived;
     asm volatile("ld.acquire.gpu.global.u32 %0,[%1];" : "=r"(arrived) : "l"(counter) : "memory");

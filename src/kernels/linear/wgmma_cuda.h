@@ -23,6 +23,15 @@ __device__ __forceinline__ uint64_t wgmma_rows(uint32_t address) {
   constexpr uint64_t kEightRows = uint64_t{kRowInputs * 16 >> 4} << 32;
   return kSwizzle | kEightRows | uint64_t{1} << 16 | (address & 0x3ffff) >> 4;
 }
+// `bytes` further on: a constant is added to a descriptor without leaving the uniform registers
+// that products take it from.
+__device__ __forceinline__ uint64_t wgmma_advance(uint64_t descriptor, int bytes) {
+  return descriptor + static_cast<uint32_t>(bytes >> 4);
+}
+// An address that is the same for the warp, so that the compiler knows.
+__device__ __forceinline__ uint32_t wgmma_uniform(uint32_t address) {
+  return __shfl_sync(~0u, address, 0);
+}
 // Between what a warp wrote into registers and products that take them.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -32,7 +32,7 @@ struct PassKeyCuda {
   int32_t rows = 0;
   int32_t wanted = 0;
   AttentionMode mode = AttentionMode::kSplit;
-  bool shared_prefix = false;
+  SharedPrefix shared_prefix = SharedPrefix::kNone;
   auto operator<=>(const PassKeyCuda&) const = default;
 };
 
