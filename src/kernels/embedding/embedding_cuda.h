@@ -14,8 +14,9 @@
 namespace forerun::cuda {
 
 struct EmbeddingCallCuda {
-  // Mapped host memory: at `bytes_offset` an int32, how many bytes to copy to `target` (a multiple
-  // of 16); at `tokens_offset` the rows' tokens, int32 [rows].
+  // Mapped host memory, 8 KB or more, written before the launch: at `bytes_offset` an int32, how
+  // many bytes to copy to `target` (a multiple of 16); at `tokens_offset` the rows' tokens, int32
+  // [rows].
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
   int32_t bytes_offset = 0;
