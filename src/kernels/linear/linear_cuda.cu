@@ -86,7 +86,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
   ring.data = base + args.ring_offset + warp * args.stages * kStageBytes;
   ring.data_end = ring.data + args.stages * kStageBytes;
   ring.barrier = base + warp * args.stages * 8;
-  InputRing inputs;
+  InputRing<kRowBlocks, kAtOnce> inputs;
   inputs.data = base + kBarrierBytes;
   inputs.full = base + kRingBarriers * 8;
   inputs.empty = inputs.full + kInputSegments * 8;
@@ -120,17 +120,46 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
   const int rows = min(8 * kRowBlocks, args.rows - first_row);
   const int passes = kAtOnce ? 1 : (tile_end - tile_begin + tile_warps - 1) / tile_warps;
   prefetch_next_norm(args, tile_begin, tile_end);
-  wait_for_previous_kernel();
   const bool inputs_stay = args.segments == args.input_buffers;
-  const int block_bytes = block_units * kUnitInputs * 2;
-  const uint16_t* const block_inputs = args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
+  inputs.block_bytes = block_units * kUnitInputs * 2;
+  inputs.block_inputs = args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
+  inputs.first_row = first_row;
+  inputs.rows = rows;
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
-#pragma unroll 1
-  for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
-    inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, warp, args.warps,
-                   lane);
+  // With registers to spare, what the last step reads is asked for before the main loop. A thread
+  // has one item at most.
+  constexpr bool kLoadsEarly = kWalk == LinearWalk::kAtOnce && kRowBlocks == 1;
+  const OutputItems<kRowBlocks> early_items(args, tile_begin, tile_end - tile_begin, first_row,
+                                            rank);
+  OutputItem early = {};
+  if constexpr (kLoadsEarly) {
+    early = early_items.at(args, static_cast<int>(threadIdx.x));
+    if (ends_plain<kEnd>(args)) early.load_weights(args);
   }
-  scales.find(args, first_row, rows, args.warps, warp, lane);
+  const bool chooses = kEnd != LinearEnd::kGated && args.row_index != nullptr;
+  if constexpr (kRowBlocks == 1) {
+    auto first_inputs = inputs.prepare(args, warp, lane);
+    RowScales::Asked squares = scales.prepare(args, first_row, rows, warp, lane);
+    cluster_wait();
+    wait_for_previous_kernel();
+    if (chooses) {
+      inputs.choose(args, first_inputs);
+      scales.choose(args, first_row, squares);
+    }
+    scales.ask(squares);
+    inputs.request_first(args, first_inputs);
+    if constexpr (kLoadsEarly) {
+      if (ends_plain<kEnd>(args)) early.load_residual(args);
+    }
+    scales.find(args, rows, lane, squares);
+  } else {
+    wait_for_previous_kernel();
+#pragma unroll 1
+    for (int i = 0; i < args.input_buffers && inputs.left > 0; ++i) {
+      inputs.request(args, warp, args.warps, lane);
+    }
+    scales.find(args, first_row, rows, warp, lane);
+  }
 
   // A lane's part in loading activations: row lane % 8 of each block of 8, 8 of every 32 inputs.
   const uint32_t input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
@@ -148,7 +177,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
   uint32_t recycle_parity = 0;
   Unit<kFormat> weights;
   if constexpr (Unit<kFormat>::kAhead) weights.take(args, ring, lane);
-  cluster_wait();
+  if constexpr (kRowBlocks > 1) cluster_wait();
   if constexpr (kAtOnce) {
     sums.buffer = base + args.receive_offset;
     sums.barrier = receive_barriers;
@@ -163,7 +192,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
     }
     weights.finish(acc);
     // What follows is found again: it would take registers all through the loop.
-    const int thread = static_cast<int>(opaque(threadIdx.x));
+    const int thread = static_cast<int>(kLoadsEarly ? threadIdx.x : opaque(threadIdx.x));
     const int owner = static_cast<int>(cluster_rank());
     const int tile = thread / 32 >> args.input_warps_log2;
     sums.rank = owner;
@@ -174,7 +203,11 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
           part_bytes, tile, thread / 32 & (input_warps - 1), input_warps, thread % 32);
     }
     const OutputItems<kRowBlocks> items(args, tile_begin, tiles, first_row, owner);
-    store_sums<kEnd>(args, sums, 0, scales, items);
+    if constexpr (kLoadsEarly) {
+      store_item<kEnd>(args, sums, 0, scales, items, items.first(), early);
+    } else {
+      store_sums<kEnd>(args, sums, 0, scales, items);
+    }
     if (ends_in_sum<kEnd>(args)) store_group_sums(args, items);
   } else {
     for (int pass = tile_begin; pass < tile_end; pass += tile_warps) {
@@ -207,8 +240,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
           }
           if (to_recycle >= 0) {
             barrier_wait(inputs.empty + to_recycle * 8, recycle_parity);
-            inputs.request(args, block_inputs, block_bytes, kRowBlocks, first_row, rows, 0, 1,
-                           lane);
+            inputs.request(args, 0, 1, lane);
           }
           to_recycle = input_buffer;
           recycle_parity = input_parity;

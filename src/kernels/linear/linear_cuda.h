@@ -78,11 +78,13 @@ struct LinearCall {
   // [rows]: the row of the input, then [..][input_stride], that an output row is made of (rows may
   // repeat); null: rows in order.
   const int32_t* row_index = nullptr;
-  uint16_t* output = nullptr;   // bf16 [rows][output_stride], output_stride a multiple of 4
+  // bf16 [rows][output_stride], output_stride a multiple of 4; fewer than 2^31 in all.
+  uint16_t* output = nullptr;
   float* output_f32 = nullptr;  // in place of `output`: unrounded; no residual, not gated
   int64_t output_stride = 0;
   int rows = 0;
-  const __nv_bfloat16* bias = nullptr;      // [out] or null; not with `gated`
+  // [out] or null; not with `gated`. May be read before the previous kernel's end, like the weight.
+  const __nv_bfloat16* bias = nullptr;
   const __nv_bfloat16* residual = nullptr;  // as output, may be it; added before the one rounding
   NormInputCuda norm = {};  // of the input, dim = in; the sums are scaled before bias and residual
   // Of the output: not with `gated` or `output_f32`. Needs outputs that are a multiple of 32, and

@@ -653,6 +653,9 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   bad = call;
   bad.output_stride = 60;
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  bad.rows = 2;
+  bad.output_stride = int64_t{1} << 30;
+  EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   bad = call;
   bad.gated = true;
   bad.bias = x.as<__nv_bfloat16>();

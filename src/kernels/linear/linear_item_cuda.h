@@ -42,6 +42,12 @@ __device__ __forceinline__ void add(float4& a, uint2 pairs) {
   add(a, unpack_pairs(pairs.x, pairs.y));
 }
 
+// Where output `first` of a row lies: linear_cuda() sees to it that 32 bits suffice.
+__device__ __forceinline__ uint32_t output_at(const LinearKernelArgs& args, int row, int first) {
+  return static_cast<uint32_t>(row) * static_cast<uint32_t>(args.output_stride) +
+         static_cast<uint32_t>(first);
+}
+
 // Outputs 4g .. 4g + 3 of a tile, g = lane / 4, of two rows from `row` on, and what is read for
 // them from global memory: asked for before the sums are there. Set to zero first: ptxas keeps a
 // register that is not always written occupied all around the loop.
@@ -54,6 +60,11 @@ struct OutputItem {
     return tile * kTileOutputs + (lane >> 2) * 4;
   }
   __device__ __forceinline__ void load(const LinearKernelArgs& args) {
+    load_weights(args);
+    load_residual(args);
+  }
+  // What no kernel writes.
+  __device__ __forceinline__ void load_weights(const LinearKernelArgs& args) {
     const int first = first_output();
     const int count = min(4, args.outputs - first);
     if (count <= 0) return;
@@ -61,11 +72,15 @@ struct OutputItem {
     if (args.next_norm.weight != nullptr) {
       next_norm = *reinterpret_cast<const float4*>(args.next_norm.weight + first);
     }
-    if (args.residual == nullptr) return;
+  }
+  __device__ __forceinline__ void load_residual(const LinearKernelArgs& args) {
+    const int first = first_output();
+    const int count = min(4, args.outputs - first);
+    if (count <= 0 || args.residual == nullptr) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if (row + r < args.rows) {
-        residual[r] = load_bf16x4(args.residual + (row + r) * args.output_stride + first, count);
+        residual[r] = load_bf16x4(args.residual + output_at(args, row + r, first), count);
       }
     }
   }
@@ -131,7 +146,7 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     if (item.row + r >= args.rows) continue;
-    const int64_t at = (item.row + r) * args.output_stride + first;
+    const uint32_t at = output_at(args, item.row + r, first);
     const float4 y = r != 0 ? make_float4(v[0].y, v[0].w, v[1].y, v[1].w)
                             : make_float4(v[0].x, v[0].z, v[1].x, v[1].z);
     if (count == 4) {
@@ -146,14 +161,14 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
       }
       continue;
     }
-    const float values[3] = {y.x, y.y, y.z};
-#pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      if (i >= count) continue;
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      const float value = i == 0 ? y.x : i == 1 ? y.y : y.z;
       if (args.output_f32 != nullptr) {
-        args.output_f32[at + i] = values[i];
+        args.output_f32[at + static_cast<uint32_t>(i)] = value;
       } else {
-        args.output[at + i] = __bfloat16_as_ushort(__float2bfloat16_rn(values[i]));
+        args.output[at + static_cast<uint32_t>(i)] =
+            __bfloat16_as_ushort(__float2bfloat16_rn(value));
       }
     }
   }
@@ -168,11 +183,11 @@ __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int ti
   const int first = tile * (kTileOutputs / 2) + group * 2;
   if (first >= args.outputs) return;
   if (row < args.rows) {
-    *reinterpret_cast<uint32_t*>(args.output + row * args.output_stride + first) =
+    *reinterpret_cast<uint32_t*>(args.output + output_at(args, row, first)) =
         pack_activations(args.gated_format, silu_times(v[0].x, v[1].x), silu_times(v[0].z, v[1].z));
   }
   if (row + 1 < args.rows) {
-    *reinterpret_cast<uint32_t*>(args.output + (row + 1) * args.output_stride + first) =
+    *reinterpret_cast<uint32_t*>(args.output + output_at(args, row + 1, first)) =
         pack_activations(args.gated_format, silu_times(v[0].y, v[1].y), silu_times(v[0].w, v[1].w));
   }
 }

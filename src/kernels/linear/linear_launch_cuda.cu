@@ -1,5 +1,6 @@
 // Launches of linear layers: which kernel, with what.
 #include <bit>
+#include <limits>
 #include <string>
 
 #include "device/cuda/cuda_error.h"
@@ -50,6 +51,9 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   }
   if (call.output_stride < outputs || call.output_stride % 4 != 0) {
     return refuse("output_stride must be a multiple of 4 and hold a row");
+  }
+  if (call.rows * call.output_stride > std::numeric_limits<int32_t>::max()) {
+    return refuse("the outputs of a call must be fewer than 2^31");
   }
   if (call.gated && (call.bias != nullptr || call.residual != nullptr)) {
     return refuse("a gated layer takes neither bias nor residual");
@@ -121,6 +125,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.output_stride = call.output_stride;
   args.rows = call.rows;
   args.inputs = static_cast<int>(plan.in_features);
+  args.inverse_inputs = 1.0f / static_cast<float>(plan.in_features);
   args.outputs = static_cast<int>(call.gated ? plan.out_features / 2 : plan.out_features);
   args.units = plan.units;
   args.cluster_log2 = std::countr_zero(static_cast<unsigned>(plan.cluster_size));

@@ -21,13 +21,74 @@ struct RowScales {
 
   // A warp a row. The last warps take the first rows: the first ones ask for the activations.
   __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
-                                       int warps, int warp, int lane) const {
+                                       int warp, int lane) const {
     if (args.input_squares == nullptr) return;
 #pragma unroll 1
-    for (int row = warps - 1 - warp; row < rows; row += warps) {
+    for (int row = args.warps - 1 - warp; row < rows; row += args.warps) {
       find_rows<1>(args, first_row, row, lane);
     }
     if (lane == 0) barrier_arrive(ready);
+  }
+
+  // The same in steps, for no more rows than warps: what need not wait for the previous kernel is
+  // done before its end, and the sums are asked for before the activations, added up behind them.
+  struct Asked {
+    static constexpr int kPairs = 8;  // of a lane
+    const float* from;                // the lane's first pair
+    int row;
+    int left;  // pairs of the row from that one on; none: the warp has no row
+    float2 pair[kPairs];
+  };
+  __device__ __forceinline__ Asked prepare(const LinearKernelArgs& args, int first_row, int rows,
+                                           int warp, int lane) const {
+    Asked asked;
+    const int pairs = args.inputs / (2 * kNormGroup);
+    asked.row = args.warps - 1 - warp;
+    asked.left = static_cast<int>(opaque(static_cast<uint32_t>(
+        args.input_squares != nullptr && asked.row < rows ? pairs - lane : 0)));
+    asked.from = opaque(args.input_squares +
+                        2 * (static_cast<int64_t>(first_row + asked.row) * pairs + lane));
+    return asked;
+  }
+  // With a choice of rows, after the wait.
+  __device__ __forceinline__ void choose(const LinearKernelArgs& args, int first_row,
+                                         Asked& asked) const {
+    if (asked.left <= 0) return;
+    const int row = first_row + asked.row;
+    asked.from += static_cast<int64_t>(args.row_index[row] - row) * (args.inputs / kNormGroup);
+  }
+  __device__ __forceinline__ void ask(Asked& asked) const {
+#pragma unroll
+    for (int i = 0; i < Asked::kPairs; ++i) {
+      asked.pair[i] = 32 * i < asked.left ? load_pair_through_l2(asked.from + 64 * i) : float2{};
+    }
+  }
+  __device__ __forceinline__ void find(const LinearKernelArgs& args, int rows, int lane,
+                                       const Asked& asked) const {
+    if (args.input_squares == nullptr) return;
+    if (asked.row < rows) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < Asked::kPairs; ++i) {
+        sum += asked.pair[i].x;
+        sum += asked.pair[i].y;
+      }
+#pragma unroll 1
+      for (int i = 32 * Asked::kPairs; i < asked.left; i += 32) {
+        const float2 pair = load_pair_through_l2(asked.from + 2 * i);
+        sum += pair.x;
+        sum += pair.y;
+      }
+#pragma unroll
+      for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+      if (lane == 0) store_scale(args, asked.row, sum);
+    }
+    if (lane == 0) barrier_arrive(ready);
+  }
+  __device__ __forceinline__ void store_scale(const LinearKernelArgs& args, int row,
+                                              float squares) const {
+    const float scale = rsqrtf(squares * args.inverse_inputs + args.norm_eps);
+    store_shared_4(scales + row * 4, __float_as_uint(scale));
   }
 
   // Of kCount rows of the block from `row` on; those after the last one take its scale. All lanes
@@ -71,8 +132,7 @@ struct RowScales {
     }
 #pragma unroll
     for (int r = 0; r < kCount; ++r) {
-      const float scale = 1.0f / sqrtf(sum[r] / static_cast<float>(args.inputs) + args.norm_eps);
-      if (lane == 0) store_shared_4(scales + (row + r) * 4, __float_as_uint(scale));
+      if (lane == 0) store_scale(args, row + r, sum[r]);
     }
   }
 
@@ -101,7 +161,7 @@ __device__ __forceinline__ void prefetch_next_norm(const LinearKernelArgs& args,
 
 // Four neighbouring outputs of a row, as two pairs of bf16: writes their products with the next
 // norm's `weight` and returns the sum of their squares.
-__device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, int64_t at, uint2 x,
+__device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, uint32_t at, uint2 x,
                                               float4 weight) {
   const float a = __uint_as_float(x.x << 16), b = __uint_as_float(x.x & 0xffff0000u);
   const float c = __uint_as_float(x.y << 16), d = __uint_as_float(x.y & 0xffff0000u);
@@ -124,8 +184,8 @@ __device__ __forceinline__ void write_squares(const LinearKernelArgs& args, int 
     sum += __shfl_xor_sync(~0u, sum, 4);
     sum += __shfl_xor_sync(~0u, sum, 8);
     if ((lane & 12) == 0 && row + r < args.rows) {
-      args.next_norm.squares[static_cast<int64_t>(row + r) * (args.outputs / kNormGroup) +
-                             tile * 2 + (lane >> 4)] = sum;
+      args.next_norm.squares[static_cast<uint32_t>((row + r) * (args.outputs / kNormGroup) +
+                                                   tile * 2 + (lane >> 4))] = sum;
     }
   }
 }

@@ -94,48 +94,55 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
   }
 }
 
-// Once they are there, adds up what this block's peers have sent of `items`, in the order of the
-// peers, and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
-// `sums`.
+// Once they are there, adds up what this block's peers have sent of item `index`, in the order of
+// the peers, and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
+// `sums`. For whole warps.
+template <LinearEnd kEnd, int kRowBlocks>
+__device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,
+                                           uint32_t parity, const RowScales& scales,
+                                           const OutputItems<kRowBlocks>& items, int index,
+                                           const OutputItem& item) {
+  barrier_wait(sums.barrier, parity);  // also where a warp has no item: linear_kernel() says why
+  if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
+  if (!items.warp_has(index)) return;
+  const int slice = items.slice(index);
+  float4 v[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    v[half] = load_shared_sums(sums.buffer + sums.offset(0, half, slice, item.lane));
+  }
+  constexpr int kSources = kRowBlocks == 1 ? 1 : 2;  // at a time: less would spill at 16 rows
+#pragma unroll kSources
+  for (int source = 1; source < 1 << args.cluster_log2; ++source) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      add(v[half], load_shared_sums(sums.buffer + sums.offset(source, half, slice, item.lane)));
+    }
+  }
+  if (ends_in_sum<kEnd>(args)) {
+    push_item(args, item, v);
+    return;
+  }
+  scales.apply(args, items.block_row(index, item.lane), v);
+  if (ends_gated<kEnd>(args)) {
+    store_gated(args, item.tile, item.lane >> 2, item.row, v);
+  } else {
+    finish_sums(args, item, v);
+    store_plain(args, item, v);
+  }
+}
+
+// The same of all items.
 template <LinearEnd kEnd, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const RowScales& scales,
                                            const OutputItems<kRowBlocks>& items) {
-  const bool gated = ends_gated<kEnd>(args);
-  const bool to_group = ends_in_sum<kEnd>(args);
-  const bool plain = !gated && !to_group;
   int index = items.first();
 #pragma unroll 1
   do {
     OutputItem item = items.at(args, index);
-    if (plain) item.load(args);
-    barrier_wait(sums.barrier, parity);  // also where a warp has no item: linear_kernel() says why
-    if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
-    if (!items.warp_has(index)) break;
-    const int slice = items.slice(index);
-    float4 v[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      v[half] = load_shared_sums(sums.buffer + sums.offset(0, half, slice, item.lane));
-    }
-#pragma unroll 2
-    for (int source = 1; source < 1 << args.cluster_log2; ++source) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        add(v[half], load_shared_sums(sums.buffer + sums.offset(source, half, slice, item.lane)));
-      }
-    }
-    if (to_group) {
-      push_item(args, item, v);
-    } else {
-      scales.apply(args, items.block_row(index, item.lane), v);
-      if (gated) {
-        store_gated(args, item.tile, item.lane >> 2, item.row, v);
-      } else {
-        finish_sums(args, item, v);
-        store_plain(args, item, v);
-      }
-    }
+    if (ends_plain<kEnd>(args)) item.load(args);
+    store_item<kEnd>(args, sums, parity, scales, items, index, item);
     index += args.warps * 32;
   } while (items.warp_has(index));
 }

@@ -36,11 +36,13 @@ constexpr int kOverHalfBytes = 128;
 static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit beside it");
 // Units that a warp keeps on their way: fewer leave the memory idle while it computes. More, where
 // there is room, delay the activations of the layer before, beside which they are fetched: bf16 has
-// little arithmetic and gains from four, int4 loses (all layers of 1B int4 at 8 rows 370 us with
-// two or three, 396 with five).
+// little arithmetic and gains from four, int4 loses, but for a third at 8 rows where activations
+// come at once (1B at 8 rows, whole forwards, ms: 0.530 with two, 0.511 with three, 0.514 with
+// four; at 16 rows 0.769, 0.775, 0.777).
 constexpr int kWantedStages = 2;
-constexpr int most_stages(LinearFormat format) {
-  return format == LinearFormat::kBf16 ? kMaxStages : kWantedStages;
+constexpr int most_stages(LinearFormat format, int row_blocks, LinearWalk walk) {
+  if (format == LinearFormat::kBf16) return kMaxStages;
+  return row_blocks == 1 && walk == LinearWalk::kAtOnce ? 3 : kWantedStages;
 }
 // Room for 8 rows of activations (one unit a warp may take more), by preference.
 struct InputRoom {
@@ -97,8 +99,9 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, LinearWalk walk, in
   const int ring_stage_bytes = warps * stage_bytes(plan.format);
   // Beside the next layer, more warps do not mean more units on their way.
   const int shared_stages = row_blocks == 1 && warps > kLinearWarps ? 1 : kMaxStages;
-  launch.stages = std::min({(limit - launch.ring_offset) / ring_stage_bytes,
-                            most_stages(plan.format), kRingBarriers / warps, shared_stages});
+  launch.stages =
+      std::min({(limit - launch.ring_offset) / ring_stage_bytes,
+                most_stages(plan.format, row_blocks, walk), kRingBarriers / warps, shared_stages});
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
   return launch;
 }

@@ -39,6 +39,7 @@ struct LinearKernelArgs {
   bool two_shot;        // linear_reduce_cuda.h
   bool gated;
   int warps, tile_warps;
+  float inverse_inputs;  // 1 / inputs
 };
 
 // What a layer ends in: known when the kernel is compiled, or kAny, asked as it runs.
@@ -50,6 +51,10 @@ __device__ __forceinline__ bool ends_gated(const LinearKernelArgs& args) {
 template <LinearEnd kEnd>
 __device__ __forceinline__ bool ends_in_sum(const LinearKernelArgs& args) {
   return kEnd == LinearEnd::kAny && args.peers.degree > 0;
+}
+template <LinearEnd kEnd>
+__device__ __forceinline__ bool ends_plain(const LinearKernelArgs& args) {
+  return !ends_gated<kEnd>(args) && !ends_in_sum<kEnd>(args);
 }
 
 // The row of the input that row `row` of the output is made of.
@@ -106,28 +111,78 @@ struct UnitRing {
 // The activations of a block on their way: segments of its inputs, several at a time, one copy a
 // row. If there are as many buffers as segments they stay, otherwise each pass over the tiles
 // brings them again, which warp 0 sees to.
+template <int kRowBlocks, bool kOneSegment>
 struct InputRing {
   uint32_t data, full, empty;    // buffer 0 and the barriers of all buffers
+  const uint16_t* block_inputs;  // the block's inputs of row 0
+  int block_bytes;               // of a row
+  int first_row, rows;
   int left;                      // segments to request, all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row that come next
 
-  // Called by all lanes of warp 0, or at the start by those of all warps, which have a share each:
-  // copies that are asked for by one warp wait for one another. (Bytes may be there before they are
-  // expected: the barrier still lacks its arrival.) `block_inputs`: the block's inputs of row 0;
-  // `block_bytes`: of a row.
-  __device__ __forceinline__ void request(const LinearKernelArgs& args,
-                                          const uint16_t* block_inputs, int block_bytes,
-                                          int row_blocks, int first_row, int rows, int share,
-                                          int shares, int lane) {
+  // The last segment of a block with fewer inputs than its peer may be empty.
+  __device__ __forceinline__ int segment_bytes(const LinearKernelArgs& args, int begin) const {
+    return kOneSegment ? block_bytes : max(0, min(args.segment_bytes, block_bytes - begin));
+  }
+  __device__ __forceinline__ int first_segments(const LinearKernelArgs& args) const {
+    return kOneSegment ? 1 : min(left, args.input_buffers);
+  }
+
+  // The first segments, for which every warp asks for a share of the rows: copies that are asked
+  // for by one warp wait for one another. What need not wait for the previous kernel's end is done
+  // before it, where it costs nothing; opaque() keeps it there.
+  struct First {
+    const uint16_t* from;  // the lane's row, if it has one
+    uint32_t to;
+    int row;  // of the block
+  };
+  __device__ __forceinline__ First prepare(const LinearKernelArgs& args, int warp, int lane) const {
+    if (threadIdx.x == 0) {
+#pragma unroll 1
+      for (int i = 0; i < first_segments(args); ++i) {
+        barrier_arrive_expecting(full + i * 8, segment_bytes(args, i * args.segment_bytes) * rows);
+      }
+    }
+    const int row = lane * args.warps + warp;
+    return {.from = opaque(block_inputs + (first_row + row) * args.input_stride),
+            .to = opaque(data + row * args.input_stride_bytes),
+            .row = row};
+  }
+  // With a choice of rows, after the wait.
+  __device__ __forceinline__ void choose(const LinearKernelArgs& args, First& first) const {
+    if (first.row < rows) {
+      first.from = block_inputs + args.row_index[first_row + first.row] * args.input_stride;
+    }
+  }
+  __device__ __forceinline__ void request_first(const LinearKernelArgs& args, const First& first) {
+    if (first.row < rows) {
+#pragma unroll 1
+      for (int i = 0; i < first_segments(args); ++i) {
+        const int begin = i * args.segment_bytes;
+        const int bytes = segment_bytes(args, begin);
+        if (bytes > 0) {
+          bulk_copy(first.to + i * 8 * kRowBlocks * args.input_stride_bytes, first.from + begin / 2,
+                    bytes, full + i * 8);
+        }
+      }
+    }
+    if (kOneSegment) return;
+    left -= first_segments(args);
+    next_begin = args.input_buffers < args.segments ? args.input_buffers * args.segment_bytes : 0;
+  }
+
+  // The next segment, by all lanes of warp 0 or, of the first ones, by those of all warps. (Bytes
+  // may be there before they are expected: the barrier still lacks its arrival.)
+  __device__ __forceinline__ void request(const LinearKernelArgs& args, int share, int shares,
+                                          int lane) {
     const uint32_t barrier = full + next * 8;
-    // The last segment of a block with fewer inputs than its peer may be empty.
-    const int bytes = max(0, min(args.segment_bytes, block_bytes - next_begin));
+    const int bytes = segment_bytes(args, next_begin);
     if (share == 0 && lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
     __syncwarp();
     const int row = lane * shares + share;
     if (row < rows && bytes > 0) {
       bulk_copy(
-          data + (next * 8 * row_blocks + row) * args.input_stride_bytes,
+          data + (next * 8 * kRowBlocks + row) * args.input_stride_bytes,
           block_inputs + input_row(args, first_row + row) * args.input_stride + next_begin / 2,
           bytes, barrier);
     }
