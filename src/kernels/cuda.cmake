@@ -2,7 +2,8 @@
 add_subdirectory("${PROJECT_SOURCE_DIR}/src/device/cuda" "${PROJECT_BINARY_DIR}/src/device/cuda")
 
 forerun_library(linear_cuda
-  SOURCES linear/linear_plan_cuda.cc linear/linear_pack_cuda.cu linear/linear_round_cuda.cu
+  SOURCES linear/linear_plan_cuda.cc linear/linear_split_cuda.cc linear/linear_pack_cuda.cu
+          linear/linear_round_cuda.cu
           linear/linear_ref_cuda.cu linear/linear_cuda.cu linear/linear_launch_cuda.cu
           linear/linear_tiles_cuda.cu
   DEPS device_cuda base)

@@ -6,13 +6,14 @@
 //    barrier a stage): no producer warp, no barrier between warps in the main loop;
 //  - the ring is filled before the previous kernel's end is awaited, and two blocks share an SM, so
 //    that the memory keeps working across the boundary between kernels;
-//  - 132 blocks, in clusters of at most 2, place themselves one an SM: larger clusters leave SMs
-//    idle and double up others;
+//  - 132 blocks, in clusters of at most 2, place themselves one an SM; larger clusters leave SMs
+//    idle, on which the next layer would lie twice, and so are for what attention follows;
 //  - a cluster of 2 halves the activations that a block reads through the L2: 64 KB for 128 at 8
 //    rows and 8,192 inputs; they come at once where they fit, otherwise in segments;
 //  - partial sums are pushed into the owner's shared memory by asynchronous stores that count down
 //    its barrier (no fence, no barrier of the cluster) and added there in the order of the blocks;
-//  - a nibble, or a byte of two, is a subnormal f16 where it lies, so that int4 takes an instruction
+//  - a nibble, or a byte of two, is a subnormal f16 where it lies, so that int4 takes an
+//  instruction
 //    a pair of weights and another to subtract the zero point, exactly; the scale multiplies the
 //    f32 sum of its 128 inputs, not the weights; a unit's instructions count as its bytes do;
 //  - a norm in front costs no launch: its weight has multiplied the activations where they were
@@ -37,17 +38,21 @@ namespace {
 
 // Registers a thread. At 8 rows two blocks of consecutive layers share an SM with the small kernels
 // between them, which must find room beside both: else they wait for one to leave, and the layer
-// after them places two blocks on the SMs that become free first. 8 warps and 14 of a walk with
-// many leave 8,192 and more, 16 only 4,096. At 32 rows of many units a block has an SM to itself.
-constexpr int registers(int row_blocks, LinearWalk walk) {
-  if (walk == LinearWalk::kManyWarps) return row_blocks == 1 ? 64 : row_blocks == 2 ? 112 : 128;
-  return row_blocks == 4 ? 224 : 112;
+// after them places two blocks on the SMs that become free first. A block of attention has up to
+// 36,864, and starts beside QKV's 12 warps of 72 while the layer before still runs; with 80 it does
+// not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop lacks). At 32
+// rows of many units a block has an SM to itself.
+constexpr int registers(LinearFormat format, int row_blocks, LinearWalk walk) {
+  if (row_blocks == 4) return walk == LinearWalk::kManyWarps ? 128 : 224;
+  const bool at_once = format == LinearFormat::kInt4Group128 && walk != LinearWalk::kPasses;
+  return at_once && row_blocks == 1 ? 72 : 112;
 }
 
 template <LinearFormat kFormat, int kRowBlocks, LinearEnd kEnd, LinearWalk kWalk>
-__global__ void __maxnreg__(registers(kRowBlocks, kWalk))
+__global__ void __maxnreg__(registers(kFormat, kRowBlocks, kWalk))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
-  constexpr bool kAtOnce = kWalk != LinearWalk::kPasses;
+  constexpr bool kBothSums = kWalk == LinearWalk::kBothSums;
+  constexpr bool kAtOnce = kWalk == LinearWalk::kAtOnce || kWalk == LinearWalk::kManyWarps;
   constexpr int kUnitBytes = unit_bytes(kFormat);
   constexpr int kStageBytes = stage_bytes(kFormat);
   constexpr int kUnitInputs = unit_inputs(kFormat);
@@ -58,15 +63,14 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int rank = static_cast<int>(cluster_rank());
-  const int cluster = static_cast<int>(blockIdx.x) >> args.cluster_log2;
+  const int cluster = static_cast<int>(cluster_index());
   const int input_warps = 1 << args.input_warps_log2;
   const int tile_warps = args.tile_warps;
   const int input_warp = warp & (input_warps - 1);
   const int tile_warp = warp >> args.input_warps_log2;
   const int tile_begin = cluster * args.cluster_tiles + min(cluster, args.larger_clusters);
   const int tile_end = tile_begin + args.cluster_tiles + (cluster < args.larger_clusters ? 1 : 0);
-  const int block_unit = rank * args.units >> args.cluster_log2;
-  const int block_units = ((rank + 1) * args.units >> args.cluster_log2) - block_unit;
+  const BlockUnits block(args, rank);
 
   // The ring fills while the previous kernel still runs.
   const int warp_tiles = kAtOnce
@@ -74,11 +78,11 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
                              : (tile_end - tile_begin - tile_warp + tile_warps - 1) / tile_warps;
   UnitRing<kUnitBytes, kStageBytes, kAtOnce> ring;
   ring.next = args.weight + (static_cast<int64_t>(tile_begin + tile_warp) * args.units +
-                             block_unit + input_warp) *
+                             block.first + input_warp) *
                                 kUnitBytes;
   ring.policy = evict_first_policy();
   // The warps that share a tile take its units in turn, so that they want the same activations.
-  ring.tile_units = (block_units - input_warp + input_warps - 1) >> args.input_warps_log2;
+  ring.tile_units = (block.count - input_warp + input_warps - 1) >> args.input_warps_log2;
   ring.left_in_tile = ring.tile_units;
   ring.tile_skip = tile_warps * args.units - ring.tile_units * input_warps;
   ring.to_request = warp_tiles * ring.tile_units;
@@ -121,8 +125,8 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
   const int passes = kAtOnce ? 1 : (tile_end - tile_begin + tile_warps - 1) / tile_warps;
   prefetch_next_norm(args, tile_begin, tile_end);
   const bool inputs_stay = args.segments == args.input_buffers;
-  inputs.block_bytes = block_units * kUnitInputs * 2;
-  inputs.block_inputs = args.input + static_cast<int64_t>(block_unit) * kUnitInputs;
+  inputs.block_bytes = block.count * kUnitInputs * 2;
+  inputs.block_inputs = args.input + static_cast<int64_t>(block.first) * kUnitInputs;
   inputs.first_row = first_row;
   inputs.rows = rows;
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
@@ -167,9 +171,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
   const int input_step = (kUnitInputs * 2) << args.input_warps_log2;
   const int row_block_bytes = 8 * args.input_stride_bytes;
   PartialSums sums;
-  sums.slices = args.receive_buffer_bytes / 1024;
   sums.rank = rank;
-  sums.lanes_log2 = 5 - args.cluster_log2;
   uint32_t passes_done = 0;
   int input_buffer = 0;  // and whether it has been filled an even number of times before
   uint32_t input_parity = 0;
@@ -182,7 +184,9 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
     sums.buffer = base + args.receive_offset;
     sums.barrier = receive_barriers;
     const int tiles = tile_end - tile_begin;
-    if (threadIdx.x == 0) barrier_arrive_expecting(sums.barrier, tiles * kRowBlocks * 1024);
+    if (threadIdx.x == 0) {
+      barrier_arrive_expecting(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
+    }
     float acc[2][kRowBlocks][4] = {};
     barrier_wait(inputs.full, 0);
     uint32_t input = input_lane;
@@ -199,7 +203,7 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
     if (tile < tiles) {
       const int part_bytes = args.stages * kStageBytes;
       send_sums<kRowBlocks, true>(
-          sums, acc, base + args.ring_offset + (tile << args.input_warps_log2) * part_bytes,
+          args, sums, acc, base + args.ring_offset + (tile << args.input_warps_log2) * part_bytes,
           part_bytes, tile, thread / 32 & (input_warps - 1), input_warps, thread % 32);
     }
     const OutputItems<kRowBlocks> items(args, tile_begin, tiles, first_row, owner);
@@ -214,8 +218,11 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
       const int tiles = min(tile_warps, tile_end - pass);
       sums.buffer = base + args.receive_offset + (passes_done & 1) * args.receive_buffer_bytes;
       sums.barrier = receive_barriers + (passes_done & 1) * 8;
-      if (threadIdx.x == 0) barrier_arrive_expecting(sums.barrier, tiles * kRowBlocks * 1024);
+      if (threadIdx.x == 0) {
+        barrier_arrive_expecting(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
+      }
       float acc[2][kRowBlocks][4] = {};
+      float other[2][kRowBlocks][4] = {};
       int units_left = tile_warp < tiles ? ring.tile_units : 0;
       for (int segment = 0; segment < args.segments; ++segment) {
         barrier_wait(inputs.full + input_buffer * 8, input_parity);
@@ -224,6 +231,10 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
         units_left -= units;
         for (int unit = 0; unit < units; ++unit, input += input_step) {
           weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
+          if (kBothSums && ++unit < units) {
+            input += input_step;
+            weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, other);
+          }
         }
         if (inputs_stay) {
           if (++input_buffer == args.segments) input_buffer = 0;
@@ -251,16 +262,21 @@ __global__ void __maxnreg__(registers(kRowBlocks, kWalk))
         }
       }
       weights.finish(acc);
+      if constexpr (kBothSums) {
+        weights.finish(other);
+        add(acc, other);
+      }
       if (tile_warp < tiles) {
         constexpr int kPartBytes = kRowBlocks * 512;
         send_sums<kRowBlocks, false>(
-            sums, acc, base + args.reduce_offset + tile_warp * input_warps * kPartBytes, kPartBytes,
-            tile_warp, input_warp, input_warps, lane);
+            args, sums, acc, base + args.reduce_offset + tile_warp * input_warps * kPartBytes,
+            kPartBytes, tile_warp, input_warp, input_warps, lane);
       }
       const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
       store_sums<kEnd>(args, sums, passes_done >> 1 & 1, scales, items);
       // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
-      // to receive what every warp here sends a pass later, after reading this one.
+      // to receive what every warp here sends a pass later, after reading this one (plan_linear()
+      // sees to it that every block owns some of that).
       ++passes_done;
     }
     if (ends_in_sum<kEnd>(args)) {
@@ -292,12 +308,16 @@ LinearKernel kernel_for(const LinearVariant& variant) {
          : variant.row_blocks == 2 ? kernel_for<kFormat, 2, kWalk>(variant)
                                    : kernel_for<kFormat, 4, kWalk>(variant);
 }
-// bf16 has no use for many warps (linear_plan_cuda.cc).
+// Many warps have a kernel of their own only where they must have fewer registers than few. Which
+// walks bf16 has no use for: linear_plan_cuda.cc.
 template <LinearFormat kFormat>
 LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt4Group128) {
-    if (variant.walk == LinearWalk::kManyWarps) {
-      return kernel_for<kFormat, LinearWalk::kManyWarps>(variant);
+    if (variant.walk == LinearWalk::kManyWarps && variant.row_blocks == 4) {
+      return kernel_for<kFormat, 4, LinearWalk::kManyWarps>(variant);
+    }
+    if (variant.walk == LinearWalk::kBothSums) {
+      return kernel_for<kFormat, 4, LinearWalk::kBothSums>(variant);
     }
   }
   return variant.walk == LinearWalk::kPasses ? kernel_for<kFormat, LinearWalk::kPasses>(variant)

@@ -245,6 +245,11 @@ void report(const Options& options, const std::string& figure, double us, double
       us / floor_us, note.c_str());
 }
 
+Result<LinearPlan> plan_for(const Layer& layer) {
+  const bool before_attention = std::strcmp(layer.name, "qkv") == 0;
+  return plan_linear(layer.format, layer.in, layer.out, before_attention);
+}
+
 std::string split_text(const LinearPlan& plan, int rows) {
   const Result<LinearLaunch> launch = plan_launch(plan, rows, 232448);
   char text[128];
@@ -285,12 +290,11 @@ Status bench_layers(Bench& bench, const Options& options) {
     const std::string name = std::string(layer.model) + "." + layer.name;
     if (name.find(options.filter) == std::string::npos) continue;
     if (!options.splits) {
-      FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan,
-                               plan_linear(layer.format, layer.in, layer.out));
+      FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_for(layer));
       FORERUN_RETURN_IF_ERROR(bench_plan(bench, options, layer, plan));
       continue;
     }
-    for (const int cluster_size : {1, 2}) {
+    for (const int cluster_size : {1, 2, 4}) {
       for (const int input_warps : {1, 2, 4, 8}) {
         const Result<LinearPlan> plan =
             plan_linear(layer.format, layer.in, layer.out, cluster_size, input_warps);
@@ -317,8 +321,7 @@ Status bench_forwards(Bench& bench, const Options& options) {
     double bytes = 0;
     for (int i = 0; i < model.layers; ++i) {
       for (const Layer* layer : layers) {
-        FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan,
-                                 plan_linear(layer->format, layer->in, layer->out));
+        FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_for(*layer));
         FORERUN_ASSIGN_OR_RETURN(LinearWeightCuda weight,
                                  bench.make_weight(plan, static_cast<uint32_t>(weights.size())));
         bytes += static_cast<double>(plan.weight_bytes());

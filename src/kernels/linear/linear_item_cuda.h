@@ -20,6 +20,18 @@ namespace forerun::cuda {
 __device__ __forceinline__ float4 as_float4(const float (&v)[4]) {
   return make_float4(v[0], v[1], v[2], v[3]);
 }
+template <int kRowBlocks>
+__device__ __forceinline__ void add(float (&a)[2][kRowBlocks][4],
+                                    const float (&b)[2][kRowBlocks][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int block = 0; block < kRowBlocks; ++block) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[half][block][i] += b[half][block][i];
+    }
+  }
+}
 __device__ __forceinline__ float4 load_shared_sums(uint32_t address) {
   const uint4 v = load_shared_16(address);
   return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
@@ -91,32 +103,37 @@ struct OutputItem {
 // which has none to spare.
 template <int kRowBlocks>
 struct OutputItems {
-  int first_tile, first_row, rank, lanes_log2, count;
+  int first_tile, first_row, rank, size, count;  // `count`: halves of fragments, of the cluster
 
   __device__ __forceinline__ OutputItems(const LinearKernelArgs& args, int first, int tiles,
                                          int row, int cluster_rank)
       : first_tile(first),
         first_row(row),
         rank(cluster_rank),
-        lanes_log2(static_cast<int>(opaque(5u - args.cluster_log2))),
-        count(tiles * kRowBlocks << lanes_log2) {}
+        size(static_cast<int>(opaque(static_cast<uint32_t>(args.cluster_size)))),
+        count(2 * tiles * kRowBlocks) {}
 
   static __device__ __forceinline__ int first() { return static_cast<int>(opaque(threadIdx.x)); }
-  // Warps stay whole, so that write_squares() may exchange between lanes: one past the last item
-  // repeats it for a row that is not there.
-  __device__ __forceinline__ bool warp_has(int index) const { return (index & ~31) < count; }
-  __device__ __forceinline__ int slice(int index) const {
-    return min(index, count - 1) >> lanes_log2;
+  // Warps stay whole, so that write_squares() may exchange between lanes: past the last item they
+  // have the first half again, for a row that is not there.
+  __device__ __forceinline__ bool has(int index) const {
+    return rank + (index >> kHalfLanesLog2) * size < count;
+  }
+  __device__ __forceinline__ bool warp_has(int index) const { return has(index & ~31); }
+  __device__ __forceinline__ int place(int index) const {  // as in PartialSums
+    return has(index) ? index >> kHalfLanesLog2 : 0;
   }
   __device__ __forceinline__ OutputItem at(const LinearKernelArgs& args, int index) const {
+    const auto half = static_cast<uint32_t>(rank + place(index) * size);
     OutputItem item = {};
-    item.tile = first_tile + slice(index) / kRowBlocks;
-    item.lane = (rank << lanes_log2) + (index & ((1 << lanes_log2) - 1));
-    item.row = index < count ? first_row + block_row(index, item.lane) : args.rows;
+    item.tile = first_tile + static_cast<int>(half / (2 * kRowBlocks));
+    item.lane = static_cast<int>(half % 2 * kHalfLanes) + (index & (kHalfLanes - 1));
+    item.row = has(index) ? first_row + block_row(index, item.lane) : args.rows;
     return item;
   }
   __device__ __forceinline__ int block_row(int index, int lane) const {
-    return slice(index) % kRowBlocks * 8 + (lane & 3) * 2;
+    const auto half = static_cast<uint32_t>(rank + place(index) * size);
+    return static_cast<int>(half / 2 % kRowBlocks * 8) + (lane & 3) * 2;
   }
 };
 

@@ -68,9 +68,6 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
     if (call.gated || call.output == nullptr || plan.out_features % kTileOutputs != 0) {
       return refuse("what a norm follows has bf16 outputs, a multiple of 32, and is not gated");
     }
-    if (plan.cluster_size > 2) {
-      return refuse("what a norm follows must be split over at most 2 blocks");
-    }
   }
   if (call.reduce == nullptr) return {};
   if (call.gated || call.norm.squares != nullptr || call.output == nullptr) {
@@ -90,9 +87,11 @@ Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
-      for (const LinearWalk walk :
-           {LinearWalk::kPasses, LinearWalk::kAtOnce, LinearWalk::kManyWarps}) {
-        if (format == LinearFormat::kBf16 && walk == LinearWalk::kManyWarps) continue;
+      for (const LinearWalk walk : {LinearWalk::kPasses, LinearWalk::kBothSums, LinearWalk::kAtOnce,
+                                    LinearWalk::kManyWarps}) {
+        const bool of_int4 = walk == LinearWalk::kBothSums || walk == LinearWalk::kManyWarps;
+        if (format == LinearFormat::kBf16 && of_int4) continue;
+        if (walk == LinearWalk::kBothSums && row_blocks != 4) continue;
         for (const LinearEnd end : {LinearEnd::kPlain, LinearEnd::kGated, LinearEnd::kAny}) {
           FORERUN_RETURN_IF_ERROR(
               allow_shared_memory(linear_kernel_for({format, row_blocks, end, walk}), limit,
@@ -128,7 +127,10 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.inverse_inputs = 1.0f / static_cast<float>(plan.in_features);
   args.outputs = static_cast<int>(call.gated ? plan.out_features / 2 : plan.out_features);
   args.units = plan.units;
-  args.cluster_log2 = std::countr_zero(static_cast<unsigned>(plan.cluster_size));
+  args.cluster_size = plan.cluster_size;
+  args.cluster_inverse = ((1u << 16) - 1) / static_cast<unsigned>(plan.cluster_size) + 1;
+  args.block_units = plan.units / plan.cluster_size;
+  args.smaller_blocks = plan.cluster_size - plan.units % plan.cluster_size;
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.input_warps));
   args.cluster_tiles = plan.tiles / plan.clusters;
   args.larger_clusters = plan.tiles % plan.clusters;
@@ -143,7 +145,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
                            plan_launch(plan, call.rows, limit, call.over_half));
   args.stages = launch.stages;
   args.segment_units = launch.segment_units;
-  args.segment_bytes = launch.segment_units * plan.input_warps * unit_inputs(plan.format) * 2;
+  args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(launch.input_warps));
+  args.segment_bytes = launch.segment_units * launch.input_warps * unit_inputs(plan.format) * 2;
   args.segments = launch.segments;
   args.input_buffers = launch.input_buffers;
   args.input_stride_bytes = launch.input_stride_bytes;
@@ -151,8 +154,9 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.receive_offset = launch.receive_offset;
   args.ring_offset = launch.ring_offset;
   args.receive_buffer_bytes = launch.receive_buffer_bytes;
+  args.receive_places = launch.receive_places;
   args.tile_warps = launch.tile_warps;
-  args.warps = launch.tile_warps * plan.input_warps;
+  args.warps = launch.tile_warps * launch.input_warps;
 
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
@@ -169,9 +173,10 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
-  const LinearEnd end = call.reduce != nullptr || call.beside_sums ? LinearEnd::kAny
-                        : call.gated                               ? LinearEnd::kGated
-                                                                   : LinearEnd::kPlain;
+  // A walk that other layers do not share is as small as may be.
+  const bool any = call.reduce != nullptr ||
+                   (call.beside_sums && !(call.gated && launch.walk == LinearWalk::kBothSums));
+  const LinearEnd end = any ? LinearEnd::kAny : call.gated ? LinearEnd::kGated : LinearEnd::kPlain;
   const LinearKernel kernel = linear_kernel_for({plan.format, launch.row_blocks, end, launch.walk});
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
                                "launching a linear layer");

@@ -52,15 +52,15 @@ __device__ __forceinline__ void store_group_item(const LinearKernelArgs& args, O
 // each in its own of their `parts`, `part_bytes` apart, and add them in the order of the warps:
 // half of the outputs at a time, or all if there is one pass, whose parts nobody writes again.
 template <int kRowBlocks, bool kOnePass>
-__device__ __forceinline__ void send_sums(const PartialSums& sums,
+__device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                           const float (&acc)[2][kRowBlocks][4], uint32_t parts,
                                           int part_bytes, int tile_warp, int input_warp,
                                           int input_warps, int lane) {
   if (input_warps == 1) {
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
-      sums.push(0, tile_warp * kRowBlocks + block, lane, as_float4(acc[0][block]));
-      sums.push(1, tile_warp * kRowBlocks + block, lane, as_float4(acc[1][block]));
+      sums.push(args, 0, tile_warp * kRowBlocks + block, lane, as_float4(acc[0][block]));
+      sums.push(args, 1, tile_warp * kRowBlocks + block, lane, as_float4(acc[1][block]));
     }
     return;
   }
@@ -87,8 +87,8 @@ __device__ __forceinline__ void send_sums(const PartialSums& sums,
         part += part_bytes;
         add(sum, load_shared_sums(part));
       }
-      sums.push(first + f / kHalfVectors, tile_warp * kRowBlocks + f % kHalfVectors / 32, lane,
-                sum);
+      sums.push(args, first + f / kHalfVectors, tile_warp * kRowBlocks + f % kHalfVectors / 32,
+                lane, sum);
     }
     if (!kOnePass) named_barrier(1 + tile_warp, input_warps * 32);  // before the next writes
   }
@@ -105,18 +105,19 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
   barrier_wait(sums.barrier, parity);  // also where a warp has no item: linear_kernel() says why
   if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
   if (!items.warp_has(index)) return;
-  const int slice = items.slice(index);
+  const int place = items.place(index);
   float4 v[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    v[half] = load_shared_sums(sums.buffer + sums.offset(0, half, slice, item.lane));
+    v[half] = load_shared_sums(sums.buffer + sums.offset(args, 0, half, place, item.lane));
   }
   constexpr int kSources = kRowBlocks == 1 ? 1 : 2;  // at a time: less would spill at 16 rows
 #pragma unroll kSources
-  for (int source = 1; source < 1 << args.cluster_log2; ++source) {
+  for (int source = 1; source < args.cluster_size; ++source) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      add(v[half], load_shared_sums(sums.buffer + sums.offset(source, half, slice, item.lane)));
+      add(v[half],
+          load_shared_sums(sums.buffer + sums.offset(args, source, half, place, item.lane)));
     }
   }
   if (ends_in_sum<kEnd>(args)) {

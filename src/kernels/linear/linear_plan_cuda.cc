@@ -1,7 +1,6 @@
 #include "kernels/linear/linear_plan_cuda.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 namespace forerun::cuda {
@@ -9,25 +8,6 @@ namespace {
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-std::string shape_text(int64_t in_features, int64_t out_features) {
-  return "a linear layer of " + std::to_string(in_features) + " inputs and " +
-         std::to_string(out_features) + " outputs";
-}
-
-Status check_shape(LinearFormat format, int64_t in_features, int64_t out_features) {
-  const int step = unit_inputs(format);
-  if (in_features < step || in_features % step != 0 || out_features < 1) {
-    return {StatusCode::kUnsupported, shape_text(in_features, out_features) +
-                                          ": on a GPU the inputs must be a multiple of " +
-                                          std::to_string(step)};
-  }
-  if (in_features > (1 << 20) || out_features > (1 << 24)) {
-    return {StatusCode::kUnsupported, shape_text(in_features, out_features) + " is too large"};
-  }
-  return {};
-}
-
-constexpr int kSharedLimitOfSm90 = 227 << 10;
 // Taken of an SM's shared memory for each block; its limit is what one block alone may have.
 constexpr int kReservedBytes = 1 << 10;
 // Of an SM, left to small kernels between two layers.
@@ -66,6 +46,15 @@ int input_stride(const LinearPlan& plan, int units) {
   return units * unit_inputs(plan.format) * 2 + 16;
 }
 
+// Whether a warp takes a whole tile that is split over two, at 32 rows in passes: it makes both
+// sums, unit by unit in turn, where pairs would pass over the tiles twice as often, each time with
+// the activations to be brought again (gate and up of 70B over 4 GPUs, 7 tiles).
+bool takes_both(const LinearPlan& plan, int row_blocks, LinearWalk walk, int tiles) {
+  return plan.format == LinearFormat::kInt4Group128 && plan.input_warps == 2 && row_blocks == 4 &&
+         walk == LinearWalk::kPasses &&
+         2 * ceil_div(tiles, kLinearWarps) <= ceil_div(tiles, kLinearWarps / 2);
+}
+
 // Shared memory: barriers, up to four segments of activations, the sums that warps of a group
 // exchange (in the rings where there is one pass), those that peers send (two buffers, one if there
 // is one pass), and the rings in what is left of `limit`; stages is below 1 if nothing is.
@@ -73,25 +62,35 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, LinearWalk walk, in
                      int input_buffers, int most_input_bytes) {
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
-  launch.walk = walk;
   const bool one_pass = walk != LinearWalk::kPasses;
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
-  launch.tile_warps = std::max(1, kLinearWarps / plan.input_warps);
+  const bool both = takes_both(plan, row_blocks, walk, cluster_tiles);
+  launch.walk = both ? LinearWalk::kBothSums : walk;
+  launch.input_warps = both ? 1 : plan.input_warps;
+  launch.tile_warps = std::max(1, kLinearWarps / launch.input_warps);
   if (one_pass) launch.tile_warps = std::max(launch.tile_warps, cluster_tiles);
-  const int warps = launch.tile_warps * plan.input_warps;
-  const int warp_units = ceil_div(ceil_div(plan.units, plan.cluster_size), plan.input_warps);
+  const int warps = launch.tile_warps * launch.input_warps;
+  const int block_units = ceil_div(plan.units, plan.cluster_size);
+  const int warp_units = ceil_div(block_units, launch.input_warps);
   int input_bytes = 0;
-  for (launch.segment_units = warp_units;; --launch.segment_units) {
+  // Of both, a segment but the last has as many of either.
+  for (launch.segment_units = warp_units;;
+       launch.segment_units -= both && launch.segment_units % 2 == 0 ? 2 : 1) {
     launch.segments = ceil_div(warp_units, launch.segment_units);
-    launch.input_stride_bytes = input_stride(plan, launch.segment_units * plan.input_warps);
+    launch.input_stride_bytes =
+        input_stride(plan, std::min(launch.segment_units * launch.input_warps, block_units));
     launch.input_buffers = std::min(launch.segments, input_buffers);
     input_bytes = launch.input_buffers * 8 * row_blocks * launch.input_stride_bytes;
-    if (one_pass || launch.segment_units == 1 || input_bytes <= most_input_bytes * row_blocks)
+    if (one_pass || launch.segment_units <= (both ? 2 : 1) ||
+        input_bytes <= most_input_bytes * row_blocks) {
       break;
+    }
   }
   const int buffers = cluster_tiles > launch.tile_warps ? 2 : 1;
-  const int reduce_bytes = plan.input_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
-  launch.receive_buffer_bytes = std::min(launch.tile_warps, cluster_tiles) * row_blocks * 1024;
+  const int reduce_bytes = launch.input_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
+  launch.receive_places =
+      ceil_div(2 * std::min(launch.tile_warps, cluster_tiles) * row_blocks, plan.cluster_size);
+  launch.receive_buffer_bytes = launch.receive_places * plan.cluster_size * 512;
   launch.reduce_offset = kBarrierBytes + input_bytes;
   launch.receive_offset = launch.reduce_offset + reduce_bytes;
   launch.ring_offset =
@@ -183,91 +182,12 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
     }
   }
   return Status(StatusCode::kUnsupported,
-                shape_text(plan.in_features, plan.out_features) + ": " +
+                linear_shape_text(plan.in_features, plan.out_features) + ": " +
                     std::to_string(8 * wanted) + " rows do not fit in the " +
                     std::to_string(shared_limit) + " bytes of shared memory of a block");
 }
 
-// A rough time in cycles of one launch at 8 rows, with every weight already on its way: only the
-// order of the splits matters. Units of the busiest warp or, if there are many warps, of the
-// busiest block, which pass more slowly if few are on their way; the block's share of the
-// activations out of L2, longer in segments; passes; the exchange of sums between warps. Fitted to
-// all splits of the layers of 70B over 2, 3 and 4 GPUs, 8B, 3B and 1B (linear_cuda_bench --splits):
-// of 34 shapes it finds the best split, or one within 4%, but for QKV of 1B bf16 (9%).
-double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
-  struct Costs {
-    double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments;
-  };
-  constexpr Costs kInt4 = {98, 618, 1.0, 777, 378, 645, 1700};
-  constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108};
-  constexpr double kL2BytesPerCycle = 60;
-  // Its instructions are not in the cache where other layers use another kernel (3B at 8 rows: 1.16
-  // ms with QKV in the kernel of the other layers, 1.20 with 12 warps of its own).
-  constexpr double kOwnKernelCycles = 210;
-  const Costs& costs = plan.format == LinearFormat::kBf16 ? kBf16 : kInt4;
-  const int tiles = ceil_div(plan.tiles, plan.clusters);
-  const int units = ceil_div(plan.units, plan.cluster_size);
-  const int passes = ceil_div(tiles, launch.tile_warps);
-  double cycles =
-      std::max(costs.block_unit * (launch.stages < 3 ? costs.few_stages : 1.0) * tiles * units,
-               costs.warp_unit * passes * ceil_div(units, plan.input_warps));
-  cycles += units * unit_inputs(plan.format) * 8 * 2 / kL2BytesPerCycle;
-  if (launch.segments > 1) cycles += costs.segments * passes;
-  if (launch.walk == LinearWalk::kPasses) cycles += costs.pass * passes;
-  if (launch.walk == LinearWalk::kManyWarps) cycles += kOwnKernelCycles;
-  if (plan.input_warps > 1) cycles += costs.shared_tile;
-  if (plan.input_warps == 8) cycles += costs.eight_warps;
-  return cycles;
-}
-
 }  // namespace
-
-Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
-                               int cluster_size, int input_warps) {
-  FORERUN_RETURN_IF_ERROR(check_shape(format, in_features, out_features));
-  LinearPlan plan;
-  plan.format = format;
-  plan.in_features = in_features;
-  plan.out_features = out_features;
-  plan.tiles = static_cast<int>((out_features + kTileOutputs - 1) / kTileOutputs);
-  plan.units = static_cast<int>(in_features / unit_inputs(format));
-  plan.cluster_size = cluster_size;
-  plan.input_warps = input_warps;
-  const bool powers =
-      (cluster_size == 1 || cluster_size == 2 || cluster_size == 4 || cluster_size == 8) &&
-      (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8);
-  if (!powers || cluster_size * input_warps > plan.units) {
-    return Status(StatusCode::kInvalidArgument,
-                  shape_text(in_features, out_features) + " cannot be split over " +
-                      std::to_string(cluster_size) + " blocks of " + std::to_string(input_warps) +
-                      " warps by input: each must be 1, 2, 4 or 8, their product at most " +
-                      std::to_string(plan.units));
-  }
-  plan.clusters = most_clusters(cluster_size);
-  return plan;
-}
-
-Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features) {
-  FORERUN_RETURN_IF_ERROR(check_shape(format, in_features, out_features));
-  double least = std::numeric_limits<double>::infinity();
-  LinearPlan best;
-  for (const int cluster_size : {1, 2}) {
-    for (const int input_warps : {1, 2, 4, 8}) {
-      const Result<LinearPlan> plan =
-          plan_linear(format, in_features, out_features, cluster_size, input_warps);
-      if (!plan.ok()) continue;
-      // The split is the shape's alone, so it does not ask the GPU what a block may have.
-      const Result<LinearLaunch> launch = plan_for_rows(*plan, 8, kSharedLimitOfSm90);
-      const double cycles =
-          launch.ok() ? estimated_cycles(*plan, *launch) : std::numeric_limits<double>::max();
-      if (cycles < least) {
-        least = cycles;
-        best = *plan;
-      }
-    }
-  }
-  return best;
-}
 
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
                                  bool over_half) {

@@ -9,15 +9,17 @@
 // Inside a unit, bytes lie in the order of the tensor core's fragments: weights are the 16-row
 // operand of mma.m16n8k16, the rows of the activation its 8 columns.
 //
-// The split depends on the weight's shape alone, never on the number of rows. A weight is cut into
-// `clusters` ranges of 32-output tiles. A cluster of `cluster_size` blocks shares a range; each of
-// its blocks has a part of the inputs. Inside a block, `tile_warps` groups of warps take different
-// tiles, and the `input_warps` warps of a group different inputs. Sums run over a warp's inputs in
-// order, then over the warps of a group in order, then over the blocks of a cluster in order.
+// The split depends on the weight's shape and its place in a layer (plan_linear()), never on the
+// number of rows. A weight is cut into `clusters` ranges of 32-output tiles. A cluster of
+// `cluster_size` blocks shares a range; each of its blocks has a part of the inputs. Inside a
+// block, `tile_warps` groups of warps take different tiles, and the `input_warps` warps of a group
+// different inputs. Sums run over a warp's inputs in order, then over the warps of a group in
+// order, then over the blocks of a cluster in order.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "forerun/status.h"
 
@@ -51,9 +53,14 @@ constexpr int64_t linear_input_stride(int64_t width, int rows) {
 
 // Clusters of a launch by their size. Launches of exactly one block an SM (of half an SM's shared
 // memory) place themselves evenly: while one runs, the next finds one place free on every SM.
-// Clusters of 4 or 8 cannot fill 132 SMs, since they lie inside a GPC: measured, 32 of 4 or 16 of 8
+// Larger clusters cannot fill 132 SMs, since they lie inside a GPC: these are as many as find a
+// place at once at a block an SM (cudaOccupancyMaxActiveClusters on an H200). 32 of 4 or 16 of 8
 // leave 12 SMs empty and 8 with two blocks, which take twice as long.
-constexpr int most_clusters(int cluster_size) { return 132 / cluster_size; }
+inline constexpr int kMostClusterSize = 8;
+constexpr int most_clusters(int cluster_size) {
+  constexpr int kMost[kMostClusterSize] = {132, 66, 39, 30, 22, 17, 15, 15};
+  return kMost[cluster_size - 1];
+}
 
 // Room of a unit in a ring. Bulk copies to addresses that are not multiples of 128 are slower: bf16
 // layers took 13% longer.
@@ -75,12 +82,19 @@ struct LinearPlan {
   }
 };
 
-// The split used for a shape. Fails if the inputs are not a multiple of 128 (int4) or 32 (bf16).
-Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features);
+// The split used for a shape. `gaps`: some multiprocessors may stay without a block, if that is
+// faster: what is launched next does not come to lie there twice because of it (attention, whose
+// blocks are few, but no linear layer). Fails if the inputs are not a multiple of 128 (int4) or 32
+// (bf16).
+Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
+                               bool gaps = false);
 
 // The same with a given split, for measuring; fails if it does not fit the shape.
 Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
                                int cluster_size, int input_warps);
+
+// "a linear layer of ... inputs and ... outputs", for messages.
+std::string linear_shape_text(int64_t in_features, int64_t out_features);
 
 // The most segments of activations in shared memory.
 inline constexpr int kInputSegments = 4;
@@ -96,6 +110,7 @@ inline constexpr int kBarrierBytes =
 // How a block goes through its tiles.
 enum class LinearWalk : uint8_t {
   kPasses,     // 8 warps; as many tiles at a time as they allow, activations in segments
+  kBothSums,   // the same, a warp makes the sums that two have in other walks (int4, 32 rows)
   kAtOnce,     // at most 8 warps; all tiles, all activations
   kManyWarps,  // the same, more than 8 warps, of fewer registers
 };
@@ -105,6 +120,7 @@ struct LinearLaunch {
   int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share a weight's registers
   int row_tiles = 1;   // passes over the weight
   LinearWalk walk = LinearWalk::kPasses;
+  int input_warps = 1;         // the plan's, or 1 where a warp makes the sums of two of those
   int tile_warps = 1;          // tiles at a time: a block has tile_warps * input_warps warps
   int segment_units = 1;       // units of a warp's activations that travel together
   int segments = 1;            // of them, for a warp's units of one tile
@@ -114,6 +130,7 @@ struct LinearLaunch {
   // Bytes in shared memory.
   int reduce_offset = 0, receive_offset = 0, ring_offset = 0;
   int receive_buffer_bytes = 0;  // one of the two
+  int receive_places = 0;        // halves of fragments (16 outputs, 8 rows) that a block owns in it
   int shared_bytes = 0;
 };
 // `shared_limit`: what a block may ask for on the device. `over_half`: asks for more than half of a

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace forerun::cuda {
 namespace {
 
@@ -35,14 +37,14 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         EXPECT_GE(launch->stages, 1);
         EXPECT_LE(launch->stages, kMaxStages);
         EXPECT_EQ(launch->input_stride_bytes % 32, 16);
-        const int warp_units = (plan->units + plan->cluster_size * plan->input_warps - 1) /
-                               (plan->cluster_size * plan->input_warps);
+        const int warp_units = (plan->units + plan->cluster_size * launch->input_warps - 1) /
+                               (plan->cluster_size * launch->input_warps);
         EXPECT_GE(launch->segments * launch->segment_units, warp_units);
         EXPECT_EQ(launch->ring_offset % 128, 0);
-        const int warps = launch->tile_warps * plan->input_warps;
+        const int warps = launch->tile_warps * launch->input_warps;
         EXPECT_LE(launch->stages * warps, kRingBarriers);
         EXPECT_LE(warps, launch->walk == LinearWalk::kManyWarps ? kMostLinearWarps : kLinearWarps);
-        if (launch->walk == LinearWalk::kPasses) continue;
+        if (launch->walk == LinearWalk::kPasses || launch->walk == LinearWalk::kBothSums) continue;
         EXPECT_EQ(launch->segments, 1);
         EXPECT_GE(launch->tile_warps * plan->clusters, plan->tiles);
         if (plan->input_warps > 1) {
@@ -54,19 +56,56 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
 }
 
 TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
-  // Gate and up of 8B: 14 tiles a cluster, of which 8 warps would take 8 and 6.
-  const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 4096, 28672);
-  ASSERT_TRUE(plan.ok());
-  const Result<LinearLaunch> launch = plan_launch(*plan, 8, kH200SharedLimit);
-  ASSERT_TRUE(launch.ok());
-  EXPECT_EQ(launch->walk, LinearWalk::kManyWarps);
-  EXPECT_EQ(launch->tile_warps * plan->input_warps, 14);
+  // Gate and up of 8B: 14 tiles a cluster, of which 8 warps would take 8 and 6. Of 70B over 4 GPUs:
+  // 7, which 14 warps share.
+  for (const Shape shape : {Shape{4096, 28672}, {8192, 14336}}) {
+    const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, shape.in, shape.out);
+    ASSERT_TRUE(plan.ok());
+    for (const int rows : {8, 16}) {
+      const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
+      ASSERT_TRUE(launch.ok());
+      EXPECT_EQ(launch->walk, LinearWalk::kManyWarps);
+      EXPECT_EQ(launch->tile_warps * plan->input_warps, 14);
+    }
+  }
+  // At 32 rows a warp makes the sums of two, so that there is one pass over the tiles.
+  const Result<LinearPlan> pairs = plan_linear(LinearFormat::kInt4Group128, 8192, 14336);
+  ASSERT_TRUE(pairs.ok());
+  EXPECT_EQ(pairs->input_warps, 2);
+  const Result<LinearLaunch> wide = plan_launch(*pairs, 32, kH200SharedLimit);
+  ASSERT_TRUE(wide.ok());
+  EXPECT_EQ(wide->walk, LinearWalk::kBothSums);
+  EXPECT_EQ(wide->input_warps, 1);
+  EXPECT_EQ(wide->tile_warps, 8);
+  EXPECT_EQ(wide->segment_units % 2, 0);
   // A head has hundreds.
   const Result<LinearPlan> head = plan_linear(LinearFormat::kBf16, 4096, 128256);
   ASSERT_TRUE(head.ok());
   const Result<LinearLaunch> passes = plan_launch(*head, 8, kH200SharedLimit);
   ASSERT_TRUE(passes.ok());
   EXPECT_EQ(passes->walk, LinearWalk::kPasses);
+}
+
+TEST(LinearPlanCuda, LargeClustersAreNoMoreThanFinishAsEarly) {
+  // 66 tiles: 33 clusters of 3 blocks take two each, and no block more than 22 of the 64 units.
+  const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 8192, 2112, 3, 4);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->clusters, 33);
+  const Result<LinearLaunch> launch = plan_launch(*plan, 8, kH200SharedLimit);
+  ASSERT_TRUE(launch.ok());
+  EXPECT_EQ(launch->segment_units, 6);
+  EXPECT_EQ(launch->input_stride_bytes, 22 * 128 * 2 + 16);
+  EXPECT_EQ(launch->receive_places, 2);  // of 4 halves of fragments, over 3 blocks
+  // Chosen are 27 of 4 with 3 tiles of 16 units each, for 2 of 32, where gaps do no harm.
+  const Result<LinearPlan> gaps = plan_linear(LinearFormat::kInt4Group128, 8192, 2560, true);
+  ASSERT_TRUE(gaps.ok());
+  EXPECT_EQ(gaps->cluster_size, 4);
+  EXPECT_EQ(gaps->clusters, 27);
+  EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 8192, 2560)->cluster_size, 2);
+  EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 4096, 6144, true)->cluster_size, 2);
+  // 64 tiles fit into 22 of them, 3 each.
+  EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 8192, 2048, 4, 4)->clusters, 22);
+  EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 8192, 2048, 2, 4)->clusters, 66);
 }
 
 TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
@@ -134,8 +173,12 @@ TEST(LinearPlanCuda, RefusesWhatDoesNotFit) {
   EXPECT_EQ(plan_linear(LinearFormat::kBf16, 40, 64).status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(plan_linear(LinearFormat::kBf16, 64, 64, 4, 1).status().code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(plan_linear(LinearFormat::kBf16, 4096, 64, 3, 1).status().code(),
-            StatusCode::kInvalidArgument);
+  for (const auto& [cluster_size, input_warps] :
+       {std::pair{0, 1}, {9, 1}, {2, 0}, {2, 3}, {2, 16}, {3, 8}}) {
+    EXPECT_EQ(plan_linear(LinearFormat::kBf16, 4096, 64, cluster_size, input_warps).status().code(),
+              StatusCode::kInvalidArgument)
+        << cluster_size << ", " << input_warps;
+  }
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kBf16, 4096, 64);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan_launch(*plan, 0, kH200SharedLimit).status().code(), StatusCode::kInvalidArgument);

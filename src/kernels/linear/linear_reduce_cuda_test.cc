@@ -37,7 +37,7 @@ constexpr int kLayers = 6;  // exchanges of a chain
 class Rank {
  public:
   // `inputs`: this rank's, so that ranks may be split in different ways. `in_passes`: its blocks
-  // have more tiles than warps for them (at least 1,024 inputs).
+  // have more tiles than warps for them (at least 512 inputs).
   Rank(int device, int64_t inputs, uint32_t seed, bool in_passes = false)
       : device_(device), inputs_(inputs) {
     use();
@@ -46,7 +46,7 @@ class Rank {
     EXPECT_TRUE(stream.ok());
     stream_.emplace(std::move(stream).value());
     const Result<LinearPlan> plan = in_passes
-                                        ? plan_linear(LinearFormat::kBf16, inputs, kWidth, 4, 8)
+                                        ? plan_linear(LinearFormat::kBf16, inputs, kWidth, 4, 4)
                                         : plan_linear(LinearFormat::kBf16, inputs, kWidth);
     EXPECT_TRUE(plan.ok());
     const Result<LinearLaunch> launch = plan_launch(*plan, 8, 227 << 10);

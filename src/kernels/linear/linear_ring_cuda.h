@@ -24,7 +24,7 @@ struct LinearKernelArgs {
   const __nv_bfloat16* residual;
   int64_t input_stride, output_stride;
   int rows, outputs;
-  int units, cluster_log2, input_warps_log2;
+  int units, cluster_size, input_warps_log2;
   int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one tile more
   uint32_t zero;                       // 0, unknown to the compiler
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
@@ -39,7 +39,11 @@ struct LinearKernelArgs {
   bool two_shot;        // linear_reduce_cuda.h
   bool gated;
   int warps, tile_warps;
-  float inverse_inputs;  // 1 / inputs
+  float inverse_inputs;             // 1 / inputs
+  int block_units, smaller_blocks;  // of a tile; the first smaller_blocks of a cluster have these,
+                                    // the others one more
+  uint32_t cluster_inverse;         // 2^16 / cluster_size, rounded up
+  int receive_places;               // of a block, for what it owns of the sums
 };
 
 // What a layer ends in: known when the kernel is compiled, or kAny, asked as it runs.
@@ -63,6 +67,17 @@ __device__ __forceinline__ int input_row(const LinearKernelArgs& args, int row) 
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+inline constexpr int kHalfLanesLog2 = 4;  // of half a fragment of 8 rows
+inline constexpr int kHalfLanes = 1 << kHalfLanesLog2;
+
+// The units of every tile that block `rank` of a cluster takes.
+struct BlockUnits {
+  int first, count;
+  __device__ __forceinline__ BlockUnits(const LinearKernelArgs& args, int rank)
+      : first(rank * args.block_units + max(0, rank - args.smaller_blocks)),
+        count(args.block_units + (rank >= args.smaller_blocks ? 1 : 0)) {}
+};
 
 // The units of one warp, in the order in which it multiplies them (tile after tile, a tile's inputs
 // in order), on their way through its ring. Every lane keeps the same state; lane 0 talks to the
@@ -193,20 +208,35 @@ struct InputRing {
   }
 };
 
-// Hands a lane's partial sums to the block of the cluster that adds them up: block r owns the
-// lanes [32 r / size, 32 (r + 1) / size) of every fragment.
+// Hands a lane's partial sums to the block of the cluster that adds them up. Blocks own the halves
+// of fragments (16 lanes, 16 outputs of 8 rows, whose squares meet) in turn: the block of rank r
+// those of index r, r + size, ..., whatever the size.
 struct PartialSums {
   uint32_t buffer, barrier;  // this block's receive buffer and what counts its bytes
-  int slices, rank, lanes_log2;
+  int rank;
 
-  __device__ __forceinline__ uint32_t offset(int source, int half, int slice, int lane) const {
-    return static_cast<uint32_t>(((((source * 2 + half) * slices + slice) << lanes_log2) +
-                                  (lane & ((1 << lanes_log2) - 1))) *
+  // `place`: among the halves that a block owns.
+  static __device__ __forceinline__ uint32_t offset(const LinearKernelArgs& args, int source,
+                                                    int part, int place, int lane) {
+    return static_cast<uint32_t>((((source * 2 + part) * args.receive_places + place) * kHalfLanes +
+                                  (lane & (kHalfLanes - 1))) *
                                  16);
   }
-  __device__ __forceinline__ void push(int half, int slice, int lane, float4 v) const {
-    const auto owner = static_cast<uint32_t>(lane >> lanes_log2);
-    store_peer_16(peer_address(buffer + offset(rank, half, slice, lane), owner),
+  // `index`: of a half, less than 2^16 / size.
+  static __device__ __forceinline__ int place(const LinearKernelArgs& args, int index) {
+    return static_cast<int>(static_cast<uint32_t>(index) * args.cluster_inverse >> 16);
+  }
+  // What this block receives of `fragments`.
+  __device__ __forceinline__ int bytes(const LinearKernelArgs& args, int fragments) const {
+    return place(args, 2 * fragments + args.cluster_size - 1 - rank) * args.cluster_size *
+           (2 * kHalfLanes * 16);
+  }
+  __device__ __forceinline__ void push(const LinearKernelArgs& args, int part, int fragment,
+                                       int lane, float4 v) const {
+    const int index = 2 * fragment + (lane >> kHalfLanesLog2);
+    const int at = place(args, index);
+    const auto owner = static_cast<uint32_t>(index - at * args.cluster_size);
+    store_peer_16(peer_address(buffer + offset(args, rank, part, at, lane), owner),
                   peer_address(barrier, owner), v);
   }
 };

@@ -40,11 +40,10 @@ struct TileStage {
 struct Chain {
   int first, count;
   __device__ __forceinline__ Chain(const LinearKernelArgs& args, int rank, int input_warp) {
-    const int block_unit = rank * args.units >> args.cluster_log2;
-    const int block_units = ((rank + 1) * args.units >> args.cluster_log2) - block_unit;
+    const BlockUnits block(args, rank);
     const int input_warps = 1 << args.input_warps_log2;
-    first = block_unit + input_warp;
-    count = (block_units - input_warp + input_warps - 1) >> args.input_warps_log2;
+    first = block.first + input_warp;
+    count = (block.count - input_warp + input_warps - 1) >> args.input_warps_log2;
   }
 };
 
@@ -93,7 +92,7 @@ __device__ __forceinline__ void request_tile(const LinearKernelArgs& args, const
       unit * apart * unit_inputs(kFormat) + part * Stage::kBoxInputs % unit_inputs(kFormat);
   const uint32_t target =
       weight ? Stage::kWeightOffset + part * stage_bytes(kFormat) : part * Stage::kBoxBytes;
-  for (int rank = 0; rank < 1 << args.cluster_log2; ++rank) {
+  for (int rank = 0; rank < args.cluster_size; ++rank) {
     for (int input_warp = 0; input_warp < apart; ++input_warp) {
       const Chain chain(args, rank, input_warp);
       int first_unit = chain.first;

@@ -65,7 +65,7 @@ __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, Ring
                                               TileUnit<Stage>& product, uint32_t sums, int tile,
                                               int half, int lane) {
   constexpr int kRows = Stage::kRows;
-  for (int rank = 0; rank < 1 << args.cluster_log2; ++rank) {
+  for (int rank = 0; rank < args.cluster_size; ++rank) {
     float block[kRows / 2];
     for (int input_warp = 0; input_warp < 1 << args.input_warps_log2; ++input_warp) {
       float acc[kRows / 2] = {};

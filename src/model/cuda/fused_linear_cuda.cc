@@ -19,7 +19,8 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
                             {attention + "k_proj", layout.kv_out, kPlain, layout.k_offset},
                             {attention + "v_proj", layout.kv_out, kPlain, layout.v_offset}},
                   .in = hidden,
-                  .outputs = layout.qkv_width},
+                  .outputs = layout.qkv_width,
+                  .before_attention = true},
           .o = {.parts = {{attention + "o_proj", hidden, kPlain, 0}},
                 .in = layout.o_in,
                 .outputs = config.hidden_size},
@@ -58,7 +59,7 @@ Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearS
   }
   return plan_linear(
       int4 || linear.becomes_int4 ? LinearFormat::kInt4Group128 : LinearFormat::kBf16,
-      linear.in.total, linear.outputs);
+      linear.in.total, linear.outputs, /*gaps=*/linear.before_attention);
 }
 
 }  // namespace forerun::cuda

@@ -29,6 +29,7 @@ struct FusedLinear {
   Cut in;
   int64_t outputs = 0;        // 0: the part has nothing of the layer
   bool becomes_int4 = false;  // rounded, if it is stored otherwise
+  bool before_attention = false;
 
   // Without inputs of its own a weight is all zeros.
   bool all_zero() const { return in.from.size() == 0; }
