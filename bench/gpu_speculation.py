@@ -13,11 +13,12 @@ from recorder import Recorder, gpus, relative
 
 DRAFTS = (GpuModel("llama-3.2-1b", "int4", draft=True), GpuModel("llama-3.2-3b", "int4", draft=True))
 # What a round guesses: a tree of one size always, or sized by what was measured (which may be to
-# guess nothing), or that with what followed in the text so far as well.
+# guess nothing; serial_tree then guesses what followed in the text so far as well), or that from the
+# draft alone.
 SHAPES = {"best of 8": ["--shape", "best", "--verify-tokens", "8", "--draft-width", "4",
                         "--draft-depth", "4"],
           "adaptive": ["--shape", "adaptive"],
-          "adaptive, model+suffix": ["--shape", "adaptive", "--source", "model+suffix"]}
+          "adaptive, the draft alone": ["--shape", "adaptive", "--source", "model"]}
 # A pair of the paper accepts about this much; the demo pair's greedy text loops and flatters.
 PAPER_TOKENS_PER_STEP = 3.3
 TARGETS = {("code", 0.8): 620, ("prose", 0.8): 520, ("code", 0.0): 1000, ("prose", 0.0): 830}
@@ -51,10 +52,10 @@ def measure_speculation(rec: Recorder) -> None:
     with suppress(NotMade), on_disk(rec, target, *drafts) as (target_path, *draft_paths):
         for shape in shapes:
             flags = SHAPES[shape]
-            # The text as a source is tried where the others are fastest.
-            few = "suffix" in shape
+            # Without the text as a source only where the others are fastest.
+            few = "alone" in shape
             for draft, draft_path in zip(drafts[:1] if few else drafts, draft_paths):
-                for strategy, where in placements(len(gpus()))[:2 if few else None]:
+                for strategy, where in placements(len(gpus()))[:1 if few else None]:
                     # Plain decoding once a placement: it has no draft.
                     first = draft is drafts[0] and shape == shapes[0]
                     strategies = f"autoregressive,{strategy}" if first else strategy

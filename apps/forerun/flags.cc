@@ -19,7 +19,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       ->capture_default_str();
   command.add_option("--source", speculation.source,
                      "Where drafts come from: model, ngram, suffix, or a union: model+suffix "
-                     "(default: model where there is a draft, else suffix)");
+                     "(default: model+suffix for serial_tree's adaptive shape, else "
+                     "model; suffix without a draft)");
   command
       .add_option("--shape", speculation.shape,
                   "Draft tree: adaptive, chain, best, or a static expansion: 1,1,3,1,1")

@@ -62,7 +62,9 @@ bool is_static(const std::string& shape) { return shape != "adaptive" && shape !
 
 std::string source_of(const StrategyOptions& options) {
   if (!options.source.empty()) return options.source;
-  return options.has_draft_model ? "model" : "suffix";
+  if (!options.has_draft_model) return "suffix";
+  // Other shapes have a size that a source's guesses would fill in place of the model's.
+  return options.shape == "adaptive" && options.name == "serial_tree" ? "model+suffix" : "model";
 }
 
 Result<std::vector<int32_t>> static_children(const StrategyOptions& options) {

@@ -20,8 +20,9 @@ struct StrategyOptions {
   // (best-first, of the sizes below); serial_tree also takes "chain" and a static expansion such as
   // "1,1,3,1,1" (children of every node, level by level; "<1,1,3>" is the same).
   std::string shape = "adaptive";
-  // As make_draft_source() takes it. Empty: "model" where there is a draft model, else "suffix".
-  // parallel_tree needs "model" or a union with it.
+  // As make_draft_source() takes it. Empty: "suffix" where there is no draft model, else
+  // "model+suffix" for serial_tree's "adaptive", which weighs both by how often they are right, and
+  // "model" otherwise. parallel_tree needs "model" or a union with it.
   std::string source;
   // Or "rejection": only serial_tree's "chain" and static shapes, source "model".
   std::string accept = "match";
