@@ -68,6 +68,7 @@ RowQuery candidates_query(const RowContext& context, int32_t count, bool shared_
   if (!shared_noise || is_greedy(*context.params)) {
     ask_for_logprobs(context, count, vocab, &query);
   } else if (!filters(*context.params, vocab)) {
+    query.kinds |= RowQuery::kNoisyTop;
     ask_for_best(std::max(count, kSharedNoiseCandidates), &query);
   }
   return within_limits(query);

@@ -100,8 +100,13 @@ Status RowScan::read() {
 }
 
 std::span<const RankedToken> RowScan::listed() const {
-  return {distant_.digest->listed,
-          static_cast<size_t>(std::max(distant_.digest->num_listed, int32_t{0}))};
+  const RowDigest& digest = *distant_.digest;
+  if (digest.by_noise != 0) return {};
+  return {digest.listed, static_cast<size_t>(std::max(digest.num_listed, int32_t{0}))};
+}
+
+bool RowScan::lists_all() const {
+  return distant_.digest->by_noise == 0 && distant_.digest->lists_all != 0;
 }
 
 Status RowScan::logit(TokenId token, float* logit) {
@@ -154,7 +159,7 @@ Status RowScan::at_least(float reach, std::vector<int32_t>& ids, std::vector<Ran
   out.clear();
   if (distant_.digest != nullptr) {
     // A listed token below it tells that none of those above it is left out.
-    bool all = distant_.digest->lists_all != 0;
+    bool all = lists_all();
     for (const RankedToken& token : listed()) {
       if (token.logit >= reach) {
         out.push_back(token);
@@ -183,7 +188,7 @@ Status RowScan::best_tokens(int32_t limit, std::vector<int32_t>& ids,
   if (part_best_.token < 0) return {};  // all masked, or no token at all
   if (distant_.digest != nullptr) {
     const std::span<const RankedToken> known = listed();
-    if (distant_.digest->lists_all != 0 || known.size() >= static_cast<size_t>(limit)) {
+    if (lists_all() || known.size() >= static_cast<size_t>(limit)) {
       out.assign(known.begin(), known.end());
       keep_best(out, limit, false);
       return {};
@@ -195,14 +200,27 @@ Status RowScan::best_tokens(int32_t limit, std::vector<int32_t>& ids,
   return {};
 }
 
-bool RowScan::nominees(const RowQuery& draw, std::span<const RankedToken>* tokens) const {
-  if (distant_.digest == nullptr || distant_.digest->num_nominees <= 0) return false;
+bool RowScan::asked_for_noise(const RowQuery& query) const {
   const RowQuery& asked = *distant_.query;
-  if ((asked.kinds & RowQuery::kNoise) == 0 || asked.inv_temperature != draw.inv_temperature ||
-      asked.seed_low != draw.seed_low || asked.seed_high != draw.seed_high ||
-      asked.position != draw.position) {
+  return asked.inv_temperature == query.inv_temperature && asked.seed_low == query.seed_low &&
+         asked.seed_high == query.seed_high && asked.position == query.position;
+}
+
+bool RowScan::listed_by_noise(const RowQuery& candidates,
+                              std::span<const RankedToken>* tokens) const {
+  if (distant_.digest == nullptr || distant_.digest->by_noise == 0 ||
+      distant_.digest->num_listed < 0 || distant_.query->top < candidates.top ||
+      !asked_for_noise(candidates)) {
     return false;
   }
+  *tokens =
+      std::span(distant_.digest->listed).first(static_cast<size_t>(distant_.digest->num_listed));
+  return true;
+}
+
+bool RowScan::nominees(const RowQuery& draw, std::span<const RankedToken>* tokens) const {
+  if (distant_.digest == nullptr || distant_.digest->num_nominees <= 0) return false;
+  if ((distant_.query->kinds & RowQuery::kNoise) == 0 || !asked_for_noise(draw)) return false;
   *tokens = std::span(distant_.digest->nominees)
                 .first(static_cast<size_t>(distant_.digest->num_nominees));
   return true;

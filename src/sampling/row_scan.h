@@ -41,12 +41,18 @@ class RowScan {
   Status at_least(float reach, std::vector<int32_t>& ids, std::vector<RankedToken>& out);
   // The `limit` best of the part's unmasked tokens (fewer where there are fewer), in no order.
   Status best_tokens(int32_t limit, std::vector<int32_t>& ids, std::vector<RankedToken>& out);
+  // Whether a device has listed tokens among which are the best by score + noise that
+  // `candidates` asks for, and which they are. Otherwise the logits are to be searched.
+  bool listed_by_noise(const RowQuery& candidates, std::span<const RankedToken>* tokens) const;
   // Whether a device has named the tokens that may have the part's largest score + noise for
   // `draw`, and which they are. Otherwise the logits are to be searched.
   bool nominees(const RowQuery& draw, std::span<const RankedToken>* tokens) const;
 
  private:
+  // By logit.
   std::span<const RankedToken> listed() const;
+  bool lists_all() const;
+  bool asked_for_noise(const RowQuery& query) const;
 
   RowLogits logits_{std::span<const float>()};
   std::vector<float>* lane_max_ = nullptr;

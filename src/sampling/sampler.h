@@ -38,15 +38,15 @@ struct SampledToken {
 Status sample_token(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives);
 
-// What a draft looks at under shared noise. A token further down is drawn by the target less often
-// than it is worth a row of verification; the choice cannot change what comes out.
-inline constexpr int32_t kSharedNoiseCandidates = 128;
+// Over how many candidates of shared noise their weights sum up to 1, or over as many as are asked
+// for: those further down would add little.
+inline constexpr int32_t kSharedNoiseCandidates = 16;
 
 // The `count` best continuations, best first (fewer where fewer are kept). With `shared_noise` and
-// a temperature, the kSharedNoiseCandidates (or `count`) most likely ones are ranked by score plus
-// the noise that the target will use, and weighted by the log-softmax of that sum over them: what
-// the target draws, drawn by the draft's distribution. Otherwise by log-probability of the
-// processed distribution (greedy: of the logits after bias and penalties).
+// a temperature, all tokens are ranked by score plus the noise that the target will use, and the
+// best weighted by the log-softmax of that sum: what the target draws, drawn by the draft's
+// distribution. Otherwise by log-probability of the processed distribution (greedy: of the logits
+// after bias and penalties).
 Status top_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
                       bool shared_noise, SamplerScratch& scratch, std::vector<Candidate>* out);
 

@@ -219,6 +219,44 @@ TEST(TopCandidates, RankAndWeighTheProcessedDistribution) {
   }
 }
 
+// Tokens that only their noise lifts are among them, at every rank.
+TEST(TopCandidates, SharedNoiseRanksAllTokens) {
+  SamplerScratch scratch;
+  std::vector<Candidate> top;
+  int32_t unlikely = 0;  // candidates beyond the 200 most likely tokens
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const auto logits = random_logits(seed % 2 == 0 ? 9000 : 40, seed, 3.0f, seed % 4 == 3);
+    SamplingParams params;
+    params.temperature = seed % 3 == 0 ? 0.1f : 1.3f;
+    params.seed = seed;
+    if (seed % 5 == 1) params.top_p = 0.7f;
+    if (seed % 5 == 3) params.min_p = 1e-6f;
+    RowContext context;
+    context.params = &params;
+    context.position = 11;
+    const int32_t count = seed % 7 == 0 ? 100 : 8;
+    ASSERT_TRUE(top_candidates(logits, context, count, true, scratch, &top).ok());
+    const ReferenceRow reference = reference_process(logits, params, {}, 0);
+    const float best = logits[static_cast<size_t>(reference.kept_ranked[0])];
+    std::vector<std::pair<float, int32_t>> sums;
+    for (const int32_t token : reference.kept_ranked) {
+      const float score = (logits[static_cast<size_t>(token)] - best) * (1.0f / params.temperature);
+      const uint32_t bits =
+          noise_bits(params.seed, NoiseStream::kTarget, 11, static_cast<uint32_t>(token));
+      sums.emplace_back(-(score + gumbel_noise(bits)), token);
+    }
+    std::sort(sums.begin(), sums.end());
+    ASSERT_EQ(top.size(), std::min(sums.size(), static_cast<size_t>(count))) << seed;
+    for (size_t rank = 0; rank < top.size(); ++rank) {
+      EXPECT_EQ(top[rank].token, sums[rank].second) << "seed " << seed << " rank " << rank;
+      const auto place =
+          std::find(reference.kept_ranked.begin(), reference.kept_ranked.end(), top[rank].token);
+      unlikely += place - reference.kept_ranked.begin() >= 200 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(unlikely, 50);
+}
+
 // If the draft's logits are the target's own, the first candidate is the token that the target
 // draws.
 TEST(TopCandidates, SharedNoiseFindsTheTargetsOwnDraw) {

@@ -20,8 +20,8 @@ enum class Want : uint8_t {
   // the row's true history, counter-based noise at position + 1).
   kSample,
   // The `count` best continuations with log-probabilities under the processed distribution. With
-  // shared noise (SequenceSpec) at temperature > 0 they are ranked by log-probability plus the
-  // *target's* noise, and weighted by the log-softmax of that score. Best first.
+  // shared noise (SequenceSpec) at temperature > 0 all tokens are ranked by log-probability plus
+  // the *target's* noise, and the best weighted by the log-softmax of that sum. Best first.
   kTopK,
   // `count` continuations drawn independently from the draft's processed distribution, which stays
   // on the device until the row's node is dropped or committed (rule `rejection`).

@@ -25,9 +25,11 @@ struct RowQuery {
     kWeights = 2,     // sum of weights at `inv_temperature`
     kRawWeights = 4,  // sum of weights at temperature 1
     kLogits = 8,      // no digest: all logits are needed on the host
+    kNoisyTop = 16,   // the best tokens to list are those of the largest score + Gumbel noise
   };
   uint32_t kinds = kLogits;
-  // At least so many of the best tokens are listed, unless there are fewer; at most kMostTop.
+  // At least so many of the best tokens are listed, by logit unless kNoisyTop is asked for, or all
+  // if there are fewer; at most kMostTop.
   int32_t top = 0;
   int32_t vocab = 0;  // tokens from there on are never drawn
   float inv_temperature = 1.0f;
@@ -51,10 +53,12 @@ struct RowDigest {
   // The lowest id among equals; token -1 and -infinity where all are masked (-infinity).
   TokenLogit best{0.0f, -1};
   int32_t bad = 0;  // a logit is NaN or +infinity: nothing else is meaningful
-  // `listed`: no token that is left out has the logit of a listed one or more. num_listed -1: they
-  // are too many to list. In no order.
+  // `listed`: no token that is left out has the logit of a listed one or more; by noise, none that
+  // is left out is among the `top` of the largest sums, whoever takes the logarithms. num_listed
+  // -1: they are too many to list. In no order.
   int32_t num_listed = 0;
   int32_t lists_all = 0;  // that are not masked
+  int32_t by_noise = 0;   // the list is one of kNoisyTop
   // Every token that may have the part's largest score + Gumbel noise, whatever the scores' origin
   // and whoever takes the logarithms (see kNoiseMargin). -1: too many.
   int32_t num_nominees = 0;

@@ -67,7 +67,8 @@ Status run(const std::string& json) {
       {"sampled, log-probabilities",
        {.kinds = RowQuery::kNoise | RowQuery::kRawWeights, .top = 5, .inv_temperature = 1.25f}},
       {"top-p", {.kinds = RowQuery::kWeights, .top = 256, .inv_temperature = 1.25f}},
-      {"a draft's candidates", {.kinds = 0, .top = 128, .inv_temperature = 1.25f}},
+      {"the best 128", {.kinds = 0, .top = 128}},
+      {"a draft's candidates", {.kinds = RowQuery::kNoisyTop, .top = 16, .inv_temperature = 1.25f}},
       {"a draft's candidates, greedy", {.kinds = RowQuery::kWeights, .top = 16}},
   };
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());

@@ -86,6 +86,34 @@ ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& 
   return {.num_listed = length, .lists_all = last == kLast};
 }
 
+// A list of the best tokens by score + noise: those of the host's own arithmetic are in it.
+void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& query,
+                         const RowDigest& digest) {
+  const auto unmasked =
+      std::count_if(row.logits.begin(), row.logits.end(), [](float l) { return l > -kInfinity; });
+  if (digest.num_listed < 0) {
+    EXPECT_GT(unmasked, RowDigest::kMostListed) << row.what;
+    return;
+  }
+  std::set<int32_t> listed;
+  for (int32_t i = 0; i < digest.num_listed; ++i) {
+    const TokenLogit& token = digest.listed[i];
+    const int32_t index = token.token - first_token;
+    ASSERT_TRUE(index >= 0 && index < static_cast<int32_t>(row.logits.size())) << row.what;
+    EXPECT_EQ(token.logit, row.logits[static_cast<size_t>(index)]) << row.what;
+    EXPECT_TRUE(listed.insert(token.token).second) << row.what << ": twice " << token.token;
+  }
+  if (digest.lists_all != 0) {
+    EXPECT_EQ(digest.num_listed, unmasked) << row.what;
+  }
+  RowDigest best;
+  row_digest_ref(row.logits, first_token, query, nullptr, &best);
+  const auto wanted = std::min<int64_t>(query.top, unmasked);
+  for (int32_t i = 0; i < wanted; ++i) {
+    EXPECT_TRUE(listed.contains(best.listed[i].token)) << row.what << ": number " << i;
+  }
+}
+
 // What the host says of the part that a digest is of.
 void check(const Row& row, int32_t first_token, const RowQuery& query, const RowDigest& digest) {
   RowDigest expected;
@@ -102,10 +130,16 @@ void check(const Row& row, int32_t first_token, const RowQuery& query, const Row
     return row.logits[static_cast<size_t>(token - first_token)];
   };
 
+  const bool by_noise = (query.kinds & RowQuery::kNoisyTop) != 0 && query.top > 0;
   const ListLength length = list_length(row, query, expected.best);
-  ASSERT_EQ(digest.num_listed, length.num_listed) << row.what;
-  EXPECT_EQ(digest.lists_all != 0, length.lists_all) << row.what;
-  if (digest.num_listed >= 0) {
+  EXPECT_EQ(digest.by_noise != 0, by_noise && expected.best.token >= 0) << row.what;
+  if (by_noise) {
+    ASSERT_NO_FATAL_FAILURE(check_list_by_noise(row, first_token, query, digest));
+  } else {
+    ASSERT_EQ(digest.num_listed, length.num_listed) << row.what;
+    EXPECT_EQ(digest.lists_all != 0, length.lists_all) << row.what;
+  }
+  if (!by_noise && digest.num_listed >= 0) {
     ASSERT_GE(expected.num_listed, 0) << row.what;
     std::set<int32_t> listed;
     float lowest = kInfinity;
@@ -174,9 +208,14 @@ void check(const Row& row, int32_t first_token, const RowQuery& query, const Row
 
 RowQuery query_of(uint32_t seed) {
   RowQuery query;
-  const uint32_t kinds[] = {0, RowQuery::kNoise, RowQuery::kNoise | RowQuery::kRawWeights,
-                            RowQuery::kWeights, RowQuery::kWeights | RowQuery::kRawWeights};
-  query.kinds = kinds[seed % 5];
+  const uint32_t kinds[] = {0,
+                            RowQuery::kNoise,
+                            RowQuery::kNoise | RowQuery::kRawWeights,
+                            RowQuery::kWeights,
+                            RowQuery::kWeights | RowQuery::kRawWeights,
+                            RowQuery::kNoisyTop,
+                            RowQuery::kNoisyTop | RowQuery::kNoise | RowQuery::kWeights};
+  query.kinds = kinds[seed % 7];
   const int32_t tops[] = {0, 1, 7, 128, 256};
   query.top = tops[seed / 5 % 5];
   const float temperatures[] = {1.0f, 0.8f, 0.2f, 2.5f, 1e-4f, 1e4f};
@@ -258,6 +297,31 @@ TEST_F(RowDigestCuda, ListsWhatIsAskedForWhereLogitsDiffer) {
     EXPECT_GE(digest.num_listed, 256);
     EXPECT_LE(digest.num_listed, 512);
     EXPECT_EQ(digest.lists_all, 0);
+  }
+}
+
+// A draft's candidates come in short lists at every temperature.
+TEST_F(RowDigestCuda, ListsTheBestByNoise) {
+  std::vector<Row> rows;
+  std::vector<RowQuery> queries;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const Pattern pattern = seed % 2 == 0 ? Pattern::kNormal : Pattern::kPeaked;
+    const float temperatures[] = {0.05f, 0.3f, 0.8f, 1.0f, 1.5f};
+    rows.push_back({row_of(pattern, 128256, seed), "seed " + std::to_string(seed)});
+    queries.push_back({.kinds = RowQuery::kNoisyTop,
+                       .top = 16,
+                       .inv_temperature = 1.0f / temperatures[seed % 5],
+                       .seed_low = seed,
+                       .position = static_cast<int32_t>(seed)});
+  }
+  std::vector<RowDigest> digests;
+  ASSERT_NO_FATAL_FAILURE(run(rows, 0, 128256, queries, &digests));
+  for (size_t index = 0; index < rows.size(); ++index) {
+    const RowDigest& digest = digests[index];
+    ASSERT_EQ(digest.by_noise, 1);
+    EXPECT_GE(digest.num_listed, 16) << rows[index].what;
+    EXPECT_LE(digest.num_listed, 64) << rows[index].what;
+    ASSERT_NO_FATAL_FAILURE(check_list_by_noise(rows[index], 0, queries[index], digest));
   }
 }
 

@@ -8,6 +8,21 @@
 namespace forerun {
 namespace {
 
+// The best of the row by noise are among the best of the parts.
+void join_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
+  whole->lists_all = 1;
+  for (const RowDigest* part : parts) {
+    if (part->num_listed < 0 || whole->num_listed + part->num_listed > RowDigest::kMostListed) {
+      whole->num_listed = -1;
+      whole->lists_all = 0;
+      return;
+    }
+    std::copy_n(part->listed, part->num_listed, whole->listed + whole->num_listed);
+    whole->num_listed += part->num_listed;
+    if (part->lists_all == 0) whole->lists_all = 0;
+  }
+}
+
 // What every part lists of all its tokens from a logit on, the row lists from the highest of those
 // logits on.
 void merge_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
@@ -81,14 +96,20 @@ void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole
   whole->bad = 0;
   whole->num_listed = 0;
   whole->num_nominees = 0;
+  whole->by_noise = 0;
   for (const RowDigest* part : parts) {
     if (part->bad != 0) whole->bad = 1;
+    if (part->by_noise != 0) whole->by_noise = 1;
     if (part->best.token >= 0 && (whole->best.token < 0 || part->best.logit > whole->best.logit)) {
       whole->best = part->best;
     }
   }
   if (whole->bad != 0) return;
-  merge_lists(parts, whole);
+  if (whole->by_noise != 0) {
+    join_lists(parts, whole);
+  } else {
+    merge_lists(parts, whole);
+  }
   merge_weights(parts, whole);
   merge_nominees(parts, whole);
 }

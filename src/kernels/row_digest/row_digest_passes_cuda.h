@@ -102,8 +102,9 @@ class RowPasses {
   // Sums, and how deep the list must go.
   __device__ void sum() {
     const bool lists = query_.top > 0;
-    if (lists && own_.logit > -kInfinity) {
-      atomicAdd(&shared_.histogram[bucket_of(own_.logit, best_.logit)], 1);
+    if (lists) {
+      own_rank_ = wants(RowQuery::kNoisyTop) ? largest_noisy_score() : own_.logit;
+      if (own_.logit > -kInfinity) atomicAdd(&shared_.histogram[list_bucket(own_rank_)], 1);
     }
     unsigned long long weights[2] = {0, 0};
     if (wants(RowQuery::kNoise | kSums)) {
@@ -138,19 +139,19 @@ class RowPasses {
 
   // Appends to the list of the cluster's first block.
   __device__ void list() {
-    if (query_.top <= 0 || own_.logit == -kInfinity ||
-        bucket_of(own_.logit, best_.logit) > shared_.last_bucket) {
-      return;
-    }
+    if (query_.top <= 0 || own_.logit == -kInfinity || !is_listed(own_rank_)) return;
     Shared* const first = cluster_.map_shared_rank(&shared_, 0);
     for (int quad = 0; quad < quads_.count; ++quad) {
       float values[4];
       quads_.load(quad, values);
+      uint32_t noise[4] = {};
+      if (wants(RowQuery::kNoisyTop)) noise_of_tokens(quads_.token(quad), noise);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (!(values[i] > -kInfinity) || bucket_of(values[i], best_.logit) > shared_.last_bucket) {
-          continue;
-        }
+        if (!(values[i] > -kInfinity)) continue;
+        const float rank =
+            wants(RowQuery::kNoisyTop) ? score_of(values[i]) + gumbel_guess(noise[i]) : values[i];
+        if (!is_listed(rank)) continue;
         const int slot = atomicAdd(&first->num_listed, 1);
         if (slot < RowDigest::kMostListed) {
           first->listed[slot] = {values[i], first_token_ + quads_.token(quad) + i};
@@ -182,6 +183,7 @@ class RowPasses {
     digest->num_listed = listed;
     digest->lists_all =
         !any || (lists && listed >= 0 && shared_.last_bucket == kBuckets - 1) ? 1 : 0;
+    digest->by_noise = lists && wants(RowQuery::kNoisyTop) ? 1 : 0;
     digest->num_nominees = nominees;
     digest->has_weights = 1;
     digest->weight_origin = origin_;
@@ -199,12 +201,52 @@ class RowPasses {
     return word == 0 ? words.x : word == 1 ? words.y : word == 2 ? words.z : words.w;
   }
 
+  __device__ __forceinline__ void noise_of_tokens(int32_t begin, uint32_t (&bits)[4]) const {
+    const uint4 words = noise_of_quad(query_, first_token_ + begin);
+    bits[0] = words.x;
+    bits[1] = words.y;
+    bits[2] = words.z;
+    bits[3] = words.w;
+  }
+  __device__ __forceinline__ float score_of(float logit) const {
+    return (logit - best_.logit) * query_.inv_temperature;
+  }
+
+  // Of the thread's tokens.
+  __device__ float largest_noisy_score() const {
+    float largest = -kInfinity;
+    for (int quad = 0; quad < quads_.count; ++quad) {
+      float values[4];
+      uint32_t bits[4];
+      quads_.load(quad, values);
+      noise_of_tokens(quads_.token(quad), bits);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        largest = fmaxf(largest, score_of(values[i]) + gumbel_guess(bits[i]));
+      }
+    }
+    return largest;
+  }
+
+  // A list goes down from the row's largest logit, or from above all sums of score and noise. These
+  // lie further apart the lower the temperature is, and so do their buckets.
+  __device__ __forceinline__ int list_bucket(float rank) const {
+    if (!wants(RowQuery::kNoisyTop)) return bucket_of(rank, best_.logit);
+    return bucket_of(fminf(1.0f, 1.0f / query_.inv_temperature) * (rank - kMaxGumbel), 0.0f);
+  }
+  // By noise a little more: twice what guesses may be off, so that none is left out that the host's
+  // logarithms put among the best.
+  __device__ __forceinline__ bool is_listed(float rank) const {
+    const float margin = wants(RowQuery::kNoisyTop) ? kGuessMargin : 0.0f;
+    return list_bucket(rank + margin) <= shared_.last_bucket;
+  }
+
   __device__ __forceinline__ void sum_quad(int32_t begin, const float (&values)[4],
                                            unsigned long long (&weights)[2]) {
     float scores[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      scores[i] = (values[i] - best_.logit) * query_.inv_temperature;
+      scores[i] = score_of(values[i]);
       const float depth = values[i] - origin_;
       if (wants(RowQuery::kWeights)) {
         weights[0] += fixed_token_weight(token_weight(depth * query_.inv_temperature));
@@ -214,8 +256,8 @@ class RowPasses {
     if (!wants(RowQuery::kNoise)) return;
     const float best = fmaxf(fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3]));
     if (!__any_sync(~0u, best >= floor_ - kMaxGumbel)) return;
-    const uint4 words = noise_of_quad(query_, first_token_ + begin);
-    const uint32_t bits[4] = {words.x, words.y, words.z, words.w};
+    uint32_t bits[4];
+    noise_of_tokens(begin, bits);
     bool found = false;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -321,6 +363,7 @@ class RowPasses {
   int32_t first_token_;
   Quads quads_;
   TokenLogit own_;   // the thread's best
+  float own_rank_;   // the thread's best of what the list goes by
   TokenLogit best_;  // the row's
   float origin_;     // of weights
   bool bad_;

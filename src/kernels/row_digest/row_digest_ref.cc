@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/noise.h"
@@ -20,6 +21,40 @@ double noisy_score(const TokenLogit& token, const TokenLogit& best, const RowQue
          static_cast<double>(gumbel_noise(bits));
 }
 
+constexpr auto kRoom = static_cast<size_t>(RowDigest::kMostListed);
+
+// `tokens` in order: the first `length`.
+void write_list(const std::vector<TokenLogit>& tokens, size_t length, RowDigest* digest) {
+  const bool fits = length <= kRoom;
+  digest->num_listed = fits ? static_cast<int32_t>(length) : -1;
+  digest->lists_all = fits && length == tokens.size() ? 1 : 0;
+  if (fits) std::copy_n(tokens.begin(), length, digest->listed);
+}
+
+void list_by_logit(std::vector<TokenLogit> tokens, size_t top, RowDigest* digest) {
+  std::stable_sort(tokens.begin(), tokens.end(),
+                   [](const TokenLogit& a, const TokenLogit& b) { return a.logit > b.logit; });
+  size_t length = std::min(tokens.size(), top);
+  while (length < tokens.size() && tokens[length].logit == tokens[length - 1].logit) ++length;
+  write_list(tokens, length, digest);
+}
+
+void list_by_noise(const std::vector<TokenLogit>& tokens, const RowQuery& query,
+                   RowDigest* digest) {
+  std::vector<std::pair<double, size_t>> sums;
+  for (size_t index = 0; index < tokens.size(); ++index) {
+    sums.emplace_back(-noisy_score(tokens[index], digest->best, query), index);
+  }
+  std::sort(sums.begin(), sums.end());
+  size_t length = std::min(sums.size(), static_cast<size_t>(query.top));
+  const double most = length > 0 ? sums[length - 1].first + static_cast<double>(kNoiseMargin) : 0.0;
+  while (length < sums.size() && sums[length].first <= most) ++length;
+  std::vector<TokenLogit> ranked;
+  for (const auto& [sum, index] : sums) ranked.push_back(tokens[index]);
+  write_list(ranked, length, digest);
+  digest->by_noise = 1;
+}
+
 }  // namespace
 
 void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
@@ -37,14 +72,11 @@ void row_digest_ref(std::span<const float> logits, int32_t first_token, const Ro
   if (digest->bad != 0) return;
 
   if (query.top > 0) {
-    std::stable_sort(tokens.begin(), tokens.end(),
-                     [](const TokenLogit& a, const TokenLogit& b) { return a.logit > b.logit; });
-    size_t length = std::min(tokens.size(), static_cast<size_t>(query.top));
-    while (length < tokens.size() && tokens[length].logit == tokens[length - 1].logit) ++length;
-    const bool fits = length <= static_cast<size_t>(RowDigest::kMostListed);
-    digest->num_listed = fits ? static_cast<int32_t>(length) : -1;
-    digest->lists_all = fits && length == tokens.size() ? 1 : 0;
-    if (fits) std::copy_n(tokens.begin(), length, digest->listed);
+    if ((query.kinds & RowQuery::kNoisyTop) != 0) {
+      list_by_noise(tokens, query, digest);
+    } else {
+      list_by_logit(tokens, static_cast<size_t>(query.top), digest);
+    }
   }
   digest->has_weights = 1;
   digest->weight_origin = weight_origin == nullptr ? digest->best.logit : *weight_origin;

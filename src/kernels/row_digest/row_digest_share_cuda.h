@@ -31,6 +31,7 @@ struct Arguments {
 constexpr int kWarps = kThreads / 32;
 constexpr int kBuckets = 256;
 constexpr uint32_t kSums = RowQuery::kWeights | RowQuery::kRawWeights;
+constexpr float kGuessMargin = 5e-3f;  // over twice the error of gumbel_guess()
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // What a block tells the others.
