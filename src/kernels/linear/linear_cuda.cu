@@ -12,10 +12,10 @@
 //    rows and 8,192 inputs; they come at once where they fit, otherwise in segments;
 //  - partial sums are pushed into the owner's shared memory by asynchronous stores that count down
 //    its barrier (no fence, no barrier of the cluster) and added there in the order of the blocks;
-//  - a nibble, or a byte of two, is a subnormal f16 where it lies, so that int4 takes an
-//  instruction
-//    a pair of weights and another to subtract the zero point, exactly; the scale multiplies the
-//    f32 sum of its 128 inputs, not the weights; a unit's instructions count as its bytes do;
+//  - a nibble, or a byte of two, is a subnormal f16 where it lies, so that int4 takes one
+//    instruction a pair of weights and another to subtract the zero point, exactly; the scale
+//    multiplies the f32 sum of its 128 inputs, not the weights; a unit's instructions count as its
+//    bytes do;
 //  - a norm in front costs no launch: its weight has multiplied the activations where they were
 //    made, the inverse root mean square multiplies the finished sums (rms_norm_cuda.h);
 //  - a multiprocessor's instruction cache does not hold the kernels of a layer, and fetching them
@@ -38,18 +38,21 @@ namespace {
 
 // Registers a thread. At 8 rows two blocks of consecutive layers share an SM with the small kernels
 // between them, which must find room beside both: else they wait for one to leave, and the layer
-// after them places two blocks on the SMs that become free first. A block of attention has up to
-// 36,864, and starts beside QKV's 12 warps of 72 while the layer before still runs; with 80 it does
-// not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop lacks). At 32
-// rows of many units a block has an SM to itself.
-constexpr int registers(LinearFormat format, int row_blocks, LinearWalk walk) {
-  if (row_blocks == 4) return walk == LinearWalk::kManyWarps ? 128 : 224;
-  const bool at_once = format == LinearFormat::kInt4Group128 && walk != LinearWalk::kPasses;
-  return at_once && row_blocks == 1 ? 72 : 112;
+// after them places two blocks on the SMs that become free first. 8 warps of 112 and 14 of 64 leave
+// 8,192. The one kernel of a group (kAny) has 72 for few warps and many: a block of attention has
+// up to 36,864 and starts beside QKV's 12 warps while the layer before still runs; with 80 it does
+// not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop lacks). One GPU
+// has a kernel for each: with 72 for both 1B takes 3% longer. At 32 rows of many units a block has
+// an SM to itself.
+constexpr int registers(LinearFormat format, int row_blocks, LinearEnd end, LinearWalk walk) {
+  const bool many = walk == LinearWalk::kManyWarps;
+  if (row_blocks == 4) return many ? 128 : 224;
+  if (row_blocks == 2 || walk == LinearWalk::kPasses || format == LinearFormat::kBf16) return 112;
+  return end == LinearEnd::kAny ? 72 : many ? 64 : 112;
 }
 
 template <LinearFormat kFormat, int kRowBlocks, LinearEnd kEnd, LinearWalk kWalk>
-__global__ void __maxnreg__(registers(kFormat, kRowBlocks, kWalk))
+__global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
   constexpr bool kBothSums = kWalk == LinearWalk::kBothSums;
   constexpr bool kAtOnce = kWalk == LinearWalk::kAtOnce || kWalk == LinearWalk::kManyWarps;
@@ -132,7 +135,8 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kWalk))
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
   // With registers to spare, what the last step reads is asked for before the main loop. A thread
   // has one item at most.
-  constexpr bool kLoadsEarly = kWalk == LinearWalk::kAtOnce && kRowBlocks == 1;
+  constexpr bool kLoadsEarly =
+      kWalk == LinearWalk::kAtOnce && kRowBlocks == 1 && kEnd != LinearEnd::kAny;
   const OutputItems<kRowBlocks> early_items(args, tile_begin, tile_end - tile_begin, first_row,
                                             rank);
   OutputItem early = {};
@@ -315,6 +319,12 @@ LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt4Group128) {
     if (variant.walk == LinearWalk::kManyWarps && variant.row_blocks == 4) {
       return kernel_for<kFormat, 4, LinearWalk::kManyWarps>(variant);
+    }
+    if (variant.walk == LinearWalk::kManyWarps && variant.row_blocks == 1 &&
+        variant.end != LinearEnd::kAny) {
+      return variant.end == LinearEnd::kGated
+                 ? linear_kernel<kFormat, 1, LinearEnd::kGated, LinearWalk::kManyWarps>
+                 : linear_kernel<kFormat, 1, LinearEnd::kPlain, LinearWalk::kManyWarps>;
     }
     if (variant.walk == LinearWalk::kBothSums) {
       return kernel_for<kFormat, 4, LinearWalk::kBothSums>(variant);
