@@ -34,8 +34,8 @@ struct SpeculationOptions {
   // "auto" (the planner chooses from what it measures), "autoregressive", "serial_tree" (drafting
   // and verification in turn), "parallel_tree" (at the same time; worth it with draft_devices).
   std::string strategy = "auto";
-  // "model", "ngram", "suffix", or a union such as "model+suffix". Empty: "suffix" where there is no
-  // draft model, else "model+suffix" for serial_tree's shape "adaptive", and "model" otherwise.
+  // "model", "ngram", "suffix", or a union such as "model+suffix". Empty: "suffix" where there is
+  // no draft model, else "model+suffix" for serial_tree's shape "adaptive", and "model" otherwise.
   std::string source = {};
   // "adaptive" or "best"; serial_tree also: "chain", or a static expansion such as "1,1,3,1,1".
   std::string shape = "adaptive";
