@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "forerun/engine.h"
+#include "runner/summary.h"
 
 namespace forerun::bench {
 
@@ -26,24 +27,6 @@ struct RunnerOptions {
   bool reuse_prompts = false;
   // Called before each request: done so far and in all.
   std::function<void(int done, int total)> on_progress;
-};
-
-// One strategy at one temperature over all prompts. Medians over prompts.
-struct RunnerRow {
-  std::string strategy;
-  float temperature = 0.0f;
-  double tokens_per_s = 0.0;
-  double tokens_per_step = 0.0;
-  double acceptance = 0.0;
-  double draft_steps_per_step = 0.0;
-  double time_to_first_token_ms = 0.0;
-  double step_ms = 0.0;    // decoding time per target step, drafting included
-  double target_ms = 0.0;  // of a target Step alone, and of a draft Step; 0: none
-  double draft_ms = 0.0;
-  double ratio_to_baseline = 0.0;  // of total decoding time for the same tokens
-  double ratio_worst = 0.0;        // the worst prompt's
-  int identical = 0;               // prompts whose tokens equal the baseline's
-  int prompts = 0;
 };
 
 // Fails with the first request's failure.
