@@ -181,8 +181,8 @@ __global__ void __maxnreg__(144)
       }
       tail.score_keys(index & ((1 << shift) - 1), 1 << shift, args.scale_log2, args.window, lane);
     }
-    if (!task.has_span) leave_keys();
     extra.append(args, fact(kKvHead), here);
+    if (!task.has_span) leave_keys();
     if (task.has_span) {
       ColumnSums<kDim> sums;
       sums.clear();
@@ -249,10 +249,12 @@ __global__ void __maxnreg__(144)
       for (int part = first; part < first + parts; ++part) {
         tail.add_values(values, weights, part, lane, out);
         barrier_wait(leave_barrier, received & 1);
-        if (lane / 4 >= fact(kPartHeads)) continue;
-        const int own = tail.column + lane / 4;
-        send<kDim>(out, 0, part, here, fact(kTailSpan), own, lane);
-        if (part == 0) send_sums<kDim>(sums, 0, here, fact(kTailSpan), own, lane);
+        if (lane / 4 < fact(kPartHeads)) {
+          const int own = tail.column + lane / 4;
+          send<kDim>(out, 0, part, here, fact(kTailSpan), own, lane);
+          if (part == 0) send_sums<kDim>(sums, 0, here, fact(kTailSpan), own, lane);
+        }
+        __syncwarp();
       }
     }
     barrier_wait(leave_barrier, received & 1);  // no arrival comes after this block's end

@@ -182,7 +182,7 @@ TEST_F(AttentionCuda, SharedPrefixes) {
 }
 
 // Several shared items a block, of one warpgroup and of both: one that skips the other's items must
-// not take what the ring still holds of them. A matter of timing, so more than once.
+// not take what the ring still holds of them.
 TEST_F(AttentionCuda, BlocksWithManySharedItems) {
   for (const int32_t rows : {8, 28, 42}) {
     TestStep step;

@@ -116,9 +116,10 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
     }
     barrier_init_fence();
   }
+  __syncwarp();  // the lane that asks for copies is any
 #pragma unroll 1
   for (int stage = 0; stage < args.stages; ++stage) {
-    ring.request(args, lane, ring.data + stage * kStageBytes, ring.barrier + stage * 8);
+    ring.request(args, ring.data + stage * kStageBytes, ring.barrier + stage * 8);
   }
   __syncthreads();
   cluster_arrive_relaxed();  // matched below: no peer is written to before it has started

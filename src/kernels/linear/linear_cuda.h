@@ -76,7 +76,7 @@ struct LinearCall {
   const uint16_t* input = nullptr;
   int64_t input_stride = 0;
   // [rows]: the row of the input, then [..][input_stride], that an output row is made of (rows may
-  // repeat); null: rows in order.
+  // repeat); null: rows in order. Not with `gated`.
   const int32_t* row_index = nullptr;
   // bf16 [rows][output_stride], output_stride a multiple of 4; fewer than 2^31 in all.
   uint16_t* output = nullptr;
@@ -87,9 +87,9 @@ struct LinearCall {
   const __nv_bfloat16* bias = nullptr;
   const __nv_bfloat16* residual = nullptr;  // as output, may be it; added before the one rounding
   NormInputCuda norm = {};  // of the input, dim = in; the sums are scaled before bias and residual
-  // Of the output: not with `gated` or `output_f32`. Needs outputs that are a multiple of 32, and
-  // a split over at most 2 blocks (as plan_linear chooses them). `next_norm.scaled` has
-  // output_stride; its weight may be read before the previous kernel's end, like the layer's own.
+  // Of the output: not with `gated` or `output_f32`. Needs outputs that are a multiple of 32.
+  // `next_norm.scaled` has output_stride; its weight may be read before the previous kernel's end,
+  // like the layer's own.
   NormOutputCuda next_norm = {};
   // The weight holds gate and up: output [rows][out / 2], in gated_format, is silu(gate) * up; no
   // bias or residual.

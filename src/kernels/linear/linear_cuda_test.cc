@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -182,7 +183,7 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
     const DeviceBuffer x =
         to_device(random_inputs(format, static_cast<size_t>(70 * shape.in), 1.0f, 3));
     const std::vector<float> ref = source.reference(x, 70, stream_->get());
-    for (const int cluster_size : {1, 2, 3, 5, 8}) {
+    for (const int cluster_size : {1, 2, 3, 4, 5, 8}) {
       for (const int input_warps : {1, 2, 4, 8}) {
         const Result<LinearPlan> plan =
             plan_linear(format, shape.in, shape.out, cluster_size, input_warps);
@@ -206,16 +207,23 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
   const LinearFormat format = GetParam();
   struct Shape {
     int64_t in, out;
+    bool before_attention = false;
   };
-  // Of every walk: int4's {4096, 6144} has 12 warps, {14336, 4096} goes in passes, {8192, 14336} at
-  // 32 rows with both sums of a pair in a warp; that one is gate and up.
+  // Of every walk, and a cluster of 4 (before attention); {8192, 14336} is gate and up.
   std::vector<Shape> shapes = {
-      {8192, 2560}, {2048, 8192}, {3072, 5120}, {4096, 6144}, {14336, 4096}};
+      {8192, 2560, true}, {2048, 8192}, {3072, 5120}, {4096, 6144}, {14336, 4096}};
   if (format == LinearFormat::kInt4Group128) shapes.push_back({8192, 14336});
+  std::set<LinearWalk> walks;
   for (const Shape& shape : shapes) {
     const Source source(format, shape.in, shape.out, 11);
-    const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out, /*gaps=*/true);
+    const Result<LinearPlan> plan =
+        plan_linear(format, shape.in, shape.out, /*gaps=*/shape.before_attention);
     ASSERT_TRUE(plan.ok());
+    for (const int rows : {8, 16, 24}) {
+      const Result<LinearLaunch> launch = plan_launch(*plan, rows, 232448);
+      ASSERT_TRUE(launch.ok());
+      walks.insert(launch->walk);
+    }
     LinearWeightCuda weight = allocate(*plan);
     ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
     constexpr int kRows = 1024;
@@ -243,6 +251,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     const std::vector<uint16_t> first_rows(all.begin(), all.begin() + 8 * shape.out);
     EXPECT_LT(relative_error(floats(first_rows), ref), kBf16Tolerance);
   }
+  EXPECT_EQ(walks.size(), format == LinearFormat::kBf16 ? 2 : 4);
 }
 
 // Every split and ragged edge, with all that the epilogue does: rows among hundreds have the bits
@@ -271,7 +280,7 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
     const int64_t stride = (shape.out + 3) / 4 * 4 + 8;  // as run()
     const DeviceBuffer residual =
         to_device(random_bf16(static_cast<size_t>(kRows * stride), 1.0f, 5));
-    for (const int cluster_size : {1, 2, 3, 5}) {
+    for (const int cluster_size : {1, 2, 3, 4, 5}) {
       for (const int input_warps : {1, 2, 4, 8}) {
         const Result<LinearPlan> plan =
             plan_linear(GetParam(), shape.in, shape.out, cluster_size, input_warps);
@@ -502,7 +511,7 @@ TEST_P(LinearCuda, NormOfTheInputAndChosenRowsMatchReferenceForEverySplitAndRowC
                                   std::sqrt(square / static_cast<double>(in) + kEps)) +
                to_float(bf16{bias[i % out]});
     }
-    for (const int cluster_size : {1, 2, 3}) {
+    for (const int cluster_size : {1, 2, 3, 4}) {
       for (const int input_warps : {1, 2, 8}) {
         const Result<LinearPlan> plan =
             plan_linear(GetParam(), shape.in, shape.out, cluster_size, input_warps);
@@ -667,6 +676,10 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   bad = call;
   bad.gated = true;
   bad.bias = x.as<__nv_bfloat16>();
+  EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  bad = call;
+  bad.gated = true;
+  bad.row_index = x.as<int32_t>();
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   const DeviceBuffer floats = to_device(std::vector<float>(256, 1.0f));
   bad = call;

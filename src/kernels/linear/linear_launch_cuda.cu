@@ -55,6 +55,9 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   if (call.rows * call.output_stride > std::numeric_limits<int32_t>::max()) {
     return refuse("the outputs of a call must be fewer than 2^31");
   }
+  if (call.gated && call.row_index != nullptr) {
+    return refuse("a gated layer takes its rows in order");
+  }
   if (call.gated && (call.bias != nullptr || call.residual != nullptr)) {
     return refuse("a gated layer takes neither bias nor residual");
   }

@@ -80,8 +80,8 @@ struct BlockUnits {
 };
 
 // The units of one warp, in the order in which it multiplies them (tile after tile, a tile's inputs
-// in order), on their way through its ring. Every lane keeps the same state; lane 0 talks to the
-// copy engine. kOneTile: a warp has one tile at most, and less to keep in registers.
+// in order), on their way through its ring. Every lane keeps the same state; an elected one talks
+// to the copy engine. kOneTile: a warp has one tile at most, and less to keep in registers.
 template <int kUnitBytes, int kStageBytes, bool kOneTile>
 struct UnitRing {
   const std::byte* next;         // unit to request next
@@ -92,7 +92,7 @@ struct UnitRing {
   uint32_t data, data_end, barrier;  // the current stage
   uint32_t parity = 0;
 
-  __device__ __forceinline__ void request(const LinearKernelArgs& args, int lane, uint32_t into,
+  __device__ __forceinline__ void request(const LinearKernelArgs& args, uint32_t into,
                                           uint32_t into_barrier) {
     if (elected() && to_request > 0) {
       barrier_arrive_expecting(into_barrier, kUnitBytes);
@@ -110,9 +110,9 @@ struct UnitRing {
   // Requests another unit into the place of the current one. `loaded`: a word of the last vector
   // that was loaded from it. A load may wait behind other requests for longer than a copy out of
   // the L2 takes, so the copy's address is made to depend on it.
-  __device__ __forceinline__ void release(const LinearKernelArgs& args, int lane, uint32_t loaded) {
+  __device__ __forceinline__ void release(const LinearKernelArgs& args, uint32_t loaded) {
     __syncwarp();
-    request(args, lane, data + (loaded & args.zero), barrier);
+    request(args, data + (loaded & args.zero), barrier);
     data += kStageBytes;
     barrier += 8;
     if (data == data_end) {

@@ -94,7 +94,7 @@ struct Unit<LinearFormat::kInt4Group128> {
       q[i / 2][i % 2 * 4 + 2] = v.z;
       q[i / 2][i % 2 * 4 + 3] = v.w;
     }
-    ring.release(args, lane, q[1][7]);
+    ring.release(args, q[1][7]);
     const Int4Operand operand[2] = {{zeros, 0}, {zeros, 1}};
     float part[2][kRowBlocks][4] = {};
 #pragma unroll
@@ -153,7 +153,7 @@ struct Unit<LinearFormat::kBf16> {
     for (int i = 0; i < 4; ++i) {
       w[i / 2][i % 2] = load_shared_16(ring.data + lane * 16 + i * 512);
     }
-    ring.release(args, lane, w[1][1].w);
+    ring.release(args, w[1][1].w);
   }
 
   // acc += x . w over 32 inputs and 32 outputs.

@@ -85,6 +85,13 @@ __device__ __forceinline__ T* opaque(T* v) {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
+// The way back of load_matrices(), matrices a[0] to a[3].
+__device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&a)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0],{%1,%2,%3,%4};" ::"r"(row), "r"(a[0]),
+               "r"(a[1]), "r"(a[2]), "r"(a[3])
+               : "memory");
+}
+
 __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0],%1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -201,12 +208,6 @@ __device__ __forceinline__ uint4 load_matrices(uint32_t row) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "r"(row));
   return v;
-}
-// The way back, matrices a[0] to a[3].
-__device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&a)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0],{%1,%2,%3,%4};" ::"r"(row), "r"(a[0]),
-               "r"(a[1]), "r"(a[2]), "r"(a[3])
-               : "memory");
 }
 // Four 8 x 8 matrices, transposed; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ __forceinline__ void load_matrices_transposed(uint32_t (&a)[4], uint32_t row) {
