@@ -122,7 +122,9 @@ def bench_rows(rec: Recorder, pair: list[str], extra: list[str]) -> tuple[dict, 
 
 def measure_splits(rec: Recorder) -> None:
     """One core for each model against both cores for each in turn, and what --auto makes of it."""
-    prompts = ["--prompts", "bench/workloads/code.jsonl", "bench/workloads/prose.jsonl"]
+    # Placements are compared, so guesses come from the draft alone in both.
+    prompts = ["--prompts", "bench/workloads/code.jsonl", "bench/workloads/prose.jsonl", "--source",
+               "model"]
     pairs = {"demo pair": (["--model", "models/demo-target", "--draft", "models/demo-draft"],
                            [*prompts, "--limit", "4", "--repeat", "3"])}
     if rec.args.grown and rec.args.grown_draft:

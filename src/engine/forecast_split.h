@@ -26,6 +26,7 @@ struct ForecastPlan {
 };
 
 std::string describe(const SplitPlan& plan);
+// With the strategy's own choice of a source, whatever requests ask for.
 StrategyOptions strategy_options(const SplitPlan& plan);
 // Tokens/s of decoding over all requests; their first tokens aside.
 double decoding_rate(const std::vector<PlayedRequest>& played);
