@@ -54,8 +54,8 @@ struct RowDigest {
   TokenLogit best{0.0f, -1};
   int32_t bad = 0;  // a logit is NaN or +infinity: nothing else is meaningful
   // `listed`: no token that is left out has the logit of a listed one or more; by noise, none that
-  // is left out is among the `top` of the largest sums, whoever takes the logarithms. num_listed
-  // -1: they are too many to list. In no order.
+  // is left out is among the `top` of the largest sums, whoever takes the logarithms (see
+  // kListMargin). num_listed -1: they are too many to list. In no order.
   int32_t num_listed = 0;
   int32_t lists_all = 0;  // that are not masked
   int32_t by_noise = 0;   // the list is one of kNoisyTop
@@ -75,6 +75,13 @@ struct RowDigest {
 // host's roundings can move two sums that compete for the largest: their scores differ by less than
 // 40, in f32.
 inline constexpr float kNoiseMargin = 1e-4f;
+
+// A list by noise goes so much deeper than its device's sums tell. Twice the error of these
+// (logarithms of the hardware: 2e-3), and 1e-3 for what f32 can move two sums that compete for a
+// place, on the device and from another origin on the host: less than 8e-7 of their scores, which
+// must be above -1,000. Lower ones, among the `top` at temperatures of hundredths only, may be left
+// out for others that near: another guess of a draft, never another token of the target.
+inline constexpr float kListMargin = 5e-3f;
 
 // Logits that may lie on a device: a sampler's way to a part of a Step's rows.
 class DistantLogits {

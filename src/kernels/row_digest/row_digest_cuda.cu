@@ -5,7 +5,7 @@
 //   1. best token, errors, each thread's own best;           meet: the row's best
 //   2. weights; sums of score + noise, from a bound that needs no logarithm, and logarithms in f32
 //      for those that reach the largest yet; a histogram of the threads' best, in eighths below the
-//      row's;                                                meet: how deep the list must go, the
+//      row's, by noise in halves below the largest noise;    meet: how deep the list must go, the
 //                                                            largest sum
 //   3. threads whose own best lies that deep list their tokens in the first block
 //

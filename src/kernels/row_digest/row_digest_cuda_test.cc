@@ -300,14 +300,15 @@ TEST_F(RowDigestCuda, ListsWhatIsAskedForWhereLogitsDiffer) {
   }
 }
 
-// A draft's candidates come in short lists at every temperature.
+// A draft's candidates come in short lists at every temperature, also where one token is certain.
 TEST_F(RowDigestCuda, ListsTheBestByNoise) {
   std::vector<Row> rows;
   std::vector<RowQuery> queries;
   for (uint32_t seed = 0; seed < 60; ++seed) {
-    const Pattern pattern = seed % 2 == 0 ? Pattern::kNormal : Pattern::kPeaked;
+    const Pattern pattern = seed % 4 == 1 ? Pattern::kPeaked : Pattern::kNormal;
     const float temperatures[] = {0.05f, 0.3f, 0.8f, 1.0f, 1.5f};
     rows.push_back({row_of(pattern, 128256, seed), "seed " + std::to_string(seed)});
+    if (seed % 4 >= 2) rows.back().logits[seed * 2003] = seed % 4 == 2 ? 30.0f : 45.0f;
     queries.push_back({.kinds = RowQuery::kNoisyTop,
                        .top = 16,
                        .inv_temperature = 1.0f / temperatures[seed % 5],
@@ -440,21 +441,27 @@ TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
 
 TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
   constexpr int32_t kVocab = 5000;
-  std::vector<Row> rows(6);
+  std::vector<Row> rows(7);
   std::vector<RowQuery> queries(rows.size(), {.kinds = RowQuery::kNoise, .top = 4});
   for (Row& row : rows) row.logits = row_of(Pattern::kNormal, kVocab, 5);
   rows[0].logits[4999] = NAN;
   rows[1].logits[0] = kInfinity;
   rows[2].logits.assign(kVocab, 2.0f);  // more best tokens than a list holds
   queries[3].kinds = RowQuery::kLogits;
+  // Again, of fewer threads than a list holds.
+  rows[6].logits.assign(kVocab, -kInfinity);
+  std::fill_n(rows[6].logits.begin(), 3000, 2.0f);
   std::vector<RowDigest> digests;
   ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &digests));
   EXPECT_EQ(digests[0].bad, 1);
   EXPECT_EQ(digests[1].bad, 1);
-  EXPECT_EQ(digests[2].bad, 0);
-  EXPECT_EQ(digests[2].num_listed, -1);
-  EXPECT_EQ(digests[2].best.token, 0);
-  EXPECT_GT(digests[2].num_nominees, 0);
+  for (const size_t row : {2, 6}) {
+    EXPECT_EQ(digests[row].bad, 0);
+    EXPECT_EQ(digests[row].num_listed, -1);
+    EXPECT_EQ(digests[row].lists_all, 0);
+    EXPECT_EQ(digests[row].best.token, 0);
+    EXPECT_GT(digests[row].num_nominees, 0);
+  }
   // Not digested: what lay there stays.
   RowDigest untouched;
   std::memset(static_cast<void*>(&untouched), cuda::RowDigestRigCuda::kUnwritten,

@@ -163,7 +163,9 @@ class RowPasses {
   // By the cluster's first block.
   __device__ void write(bool summed, RowDigest* digest) {
     const bool lists = summed && query_.top > 0;
-    const int listed = shared_.num_listed <= RowDigest::kMostListed ? shared_.num_listed : -1;
+    const bool too_many = (lists && shared_.last_bucket == kTooManyThreads) ||
+                          shared_.num_listed > RowDigest::kMostListed;
+    const int listed = too_many ? -1 : shared_.num_listed;
     for (int i = static_cast<int>(threadIdx.x); i < listed; i += kThreads) {
       digest->listed[i] = shared_.listed[i];
     }
@@ -229,15 +231,16 @@ class RowPasses {
   }
 
   // A list goes down from the row's largest logit, or from above all sums of score and noise. These
-  // lie further apart the lower the temperature is, and so do their buckets.
+  // lie further apart the lower the temperature is, and so do their buckets. Half a unit each:
+  // where one token is all but certain, those after it lie far down.
   __device__ __forceinline__ int list_bucket(float rank) const {
     if (!wants(RowQuery::kNoisyTop)) return bucket_of(rank, best_.logit);
-    return bucket_of(fminf(1.0f, 1.0f / query_.inv_temperature) * (rank - kMaxGumbel), 0.0f);
+    const float scale = 0.25f * fminf(1.0f, 1.0f / query_.inv_temperature);
+    return bucket_of(scale * (rank - kMaxGumbel), 0.0f);
   }
-  // By noise a little more: twice what guesses may be off, so that none is left out that the host's
-  // logarithms put among the best.
+  // By noise a little more, so that none is left out that the host's logarithms put among the best.
   __device__ __forceinline__ bool is_listed(float rank) const {
-    const float margin = wants(RowQuery::kNoisyTop) ? kGuessMargin : 0.0f;
+    const float margin = wants(RowQuery::kNoisyTop) ? kListMargin : 0.0f;
     return list_bucket(rank + margin) <= shared_.last_bucket;
   }
 
@@ -314,7 +317,8 @@ class RowPasses {
   }
 
   // The first bucket that, with those above it, holds as many threads as tokens are wanted; the
-  // last one where none does.
+  // last one where none does. Each of these threads would list a token: where they are more than a
+  // list holds, nobody starts.
   __device__ void find_last_bucket() {
     if (threadIdx.x < kBuckets) {
       int total = 0;
@@ -349,7 +353,11 @@ class RowPasses {
       if (reached >= query_.top) last = lane_ * kEach + i;
     }
     last = __reduce_min_sync(~0u, last);
-    if (lane_ == 0) shared_.last_bucket = last;
+    int threads = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) threads += lane_ * kEach + i <= last ? counts[i] : 0;
+    threads = __reduce_add_sync(~0u, threads);
+    if (lane_ == 0) shared_.last_bucket = threads > RowDigest::kMostListed ? kTooManyThreads : last;
   }
 
   const PeerMailboxes& peers_;

@@ -30,8 +30,8 @@ struct Arguments {
 
 constexpr int kWarps = kThreads / 32;
 constexpr int kBuckets = 256;
+constexpr int kTooManyThreads = -1;  // in place of a bucket: above all, so that none is listed
 constexpr uint32_t kSums = RowQuery::kWeights | RowQuery::kRawWeights;
-constexpr float kGuessMargin = 5e-3f;  // over twice the error of gumbel_guess()
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // What a block tells the others.
@@ -56,7 +56,7 @@ struct Shared {
   int num_nominees;
   TokenLogit nominees[RowDigest::kMostNominees];
   int total[kBuckets];
-  int last_bucket;
+  int last_bucket;  // that is listed
   float origin;
   // By block of the cluster.
   Told told[kBlocks];
