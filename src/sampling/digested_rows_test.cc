@@ -298,6 +298,27 @@ TEST_P(DigestedRows, AnswersToOtherQuestionsAreNotUsed) {
   ASSERT_TRUE(sample_token(question.logits, question.context, scratch_, &expected, nullptr).ok());
   EXPECT_TRUE(device.fetched());
   EXPECT_EQ(found.token, expected.token);
+
+  // Lists by noise. Those of several parts hold more than `top` tokens, and not the next best.
+  constexpr int32_t kCount = 20;
+  std::vector<Candidate> wanted;
+  ASSERT_TRUE(
+      top_candidates(question.logits, question.context, kCount, true, scratch_, &wanted).ok());
+  const RowQuery right = candidates_query(question.context, kCount, true, 5000);
+  RowQuery elsewhere = right, hotter = right, seeded = right, fewer = right;
+  ++elsewhere.position;
+  hotter.inv_temperature = 1.0f / 0.9f;
+  ++seeded.seed_low;
+  fewer.top = kCount - 4;
+  for (const RowQuery& other : {right, elsewhere, hotter, seeded, fewer}) {
+    FakeDevice lister(question.logits, other, GetParam());
+    std::vector<Candidate> candidates;
+    ASSERT_TRUE(
+        top_candidates(lister.row(), question.context, kCount, true, scratch_, &candidates).ok());
+    EXPECT_EQ(lister.fetched(), !(other == right));
+    expect_same(candidates, wanted,
+                "position " + std::to_string(other.position) + " top " + std::to_string(other.top));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, DigestedRows, testing::Values(1, 2, 5));

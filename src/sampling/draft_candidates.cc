@@ -1,4 +1,5 @@
-// Candidate lists of drafts (sampler.h).
+// Candidate lists of drafts (sampler.h), and what rule `rejection` draws them and its own tokens
+// by: dense weights, words of noise.
 #include <algorithm>
 #include <cmath>
 #include <limits>

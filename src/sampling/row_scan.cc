@@ -208,13 +208,15 @@ bool RowScan::asked_for_noise(const RowQuery& query) const {
 
 bool RowScan::listed_by_noise(const RowQuery& candidates,
                               std::span<const RankedToken>* tokens) const {
-  if (distant_.digest == nullptr || distant_.digest->by_noise == 0 ||
-      distant_.digest->num_listed < 0 || distant_.query->top < candidates.top ||
+  if (distant_.digest == nullptr) return false;
+  const RowDigest& digest = *distant_.digest;
+  const bool suffices =
+      digest.num_listed >= candidates.top || (digest.num_listed >= 0 && digest.lists_all != 0);
+  if (digest.by_noise == 0 || !suffices || distant_.query->top < candidates.top ||
       !asked_for_noise(candidates)) {
     return false;
   }
-  *tokens =
-      std::span(distant_.digest->listed).first(static_cast<size_t>(distant_.digest->num_listed));
+  *tokens = std::span(digest.listed).first(static_cast<size_t>(digest.num_listed));
   return true;
 }
 

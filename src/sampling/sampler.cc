@@ -6,7 +6,6 @@
 
 #include "sampling/noisy_sums.h"
 #include "sampling/row_query.h"
-#include "sampling/token_filters.h"
 
 namespace forerun {
 namespace {
