@@ -8,8 +8,10 @@ namespace forerun {
 GuessList::GuessList(std::unique_ptr<DraftSource> source, AcceptRule accept, int32_t target_vocab)
     : source_(std::move(source)), accept_(accept), target_vocab_(target_vocab) {}
 
-void GuessList::observe(std::span<const TokenId> tokens) {
-  if (source_) source_->observe(tokens);
+void GuessList::observe(std::span<const TokenId> verified) {
+  if (!source_ || observed_ == verified.size()) return;
+  source_->observe(verified.subspan(observed_));
+  observed_ = verified.size();
 }
 
 void GuessList::merge_proposals(const TokenTree& tree, NodeId node, int32_t count) {

@@ -2,6 +2,7 @@
 // into one list and hung into the tree. Pure; one object a request.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,8 +21,9 @@ class GuessList {
   GuessList(std::unique_ptr<DraftSource> source, AcceptRule accept, int32_t target_vocab);
 
   bool has_source() const { return source_ != nullptr; }
-  // Tells the source what has been verified.
-  void observe(std::span<const TokenId> tokens);
+  // Tells the source what of the verified tokens (all of them, the prompt first) it does not know
+  // yet. A prompt takes a while to read.
+  void observe(std::span<const TokenId> verified);
 
   // Adds children to `node`: `candidates` (the model's, best first; may be empty) and up to `count`
   // proposals of the source, as `growth` weighs them. The source has observed everything up to the
@@ -35,6 +37,7 @@ class GuessList {
   std::unique_ptr<DraftSource> source_;
   const AcceptRule accept_;
   const int32_t target_vocab_;
+  size_t observed_ = 0;  // tokens
   // Scratch.
   std::vector<Guess> guesses_;
   std::vector<Candidate> candidates_, proposals_;

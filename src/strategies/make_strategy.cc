@@ -64,6 +64,8 @@ std::string source_of(const StrategyOptions& options) {
   if (!options.source.empty()) return options.source;
   if (!options.has_draft_model) return "suffix";
   // Other shapes have a size that a source's guesses would fill in place of the model's.
+  // parallel_tree asks a source only at nodes that the draft runs, and it does so while the target
+  // works: a source's guesses save no draft Step there.
   return options.shape == "adaptive" && options.name == "serial_tree" ? "model+suffix" : "model";
 }
 

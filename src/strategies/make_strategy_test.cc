@@ -4,6 +4,9 @@
 
 #include <functional>
 #include <string>
+#include <tuple>
+
+#include "strategies/play_strategy_test.h"
 
 namespace forerun {
 namespace {
@@ -115,6 +118,37 @@ TEST(MakeStrategy, WithoutADraftModelTheSourceIsTheSuffixAutomaton) {
   const auto made = make_strategy(options);
   ASSERT_FALSE(made.ok());
   EXPECT_NE(made.status().message().find("suffix"), std::string::npos);
+}
+
+// What a play of few distinct tokens tells of the source: which guesses there were.
+std::tuple<int64_t, int64_t, int64_t> guesses_of(StrategyOptions options,
+                                                 const std::string& source) {
+  Case c;
+  options.source = source;
+  c.options = options;
+  c.models.vocab = c.models.draft_vocab = 4;
+  c.models.rank_hit = {0.4, 0.2};
+  c.prompt = {1, 2, 3, 1, 2, 3, 1, 2};
+  c.max_tokens = 200;
+  const Outcome run = play(c);
+  expect_lossless(c, run);
+  return {run.stats.target_steps, run.stats.drafted_tokens, run.stats.accepted_tokens};
+}
+
+TEST(MakeStrategy, OnlySerialTreesOfNoSetSizeTakeTheTextAsASourceUnasked) {
+  for (const char* name : {"serial_tree", "parallel_tree"}) {
+    for (const char* shape : {"adaptive", "best"}) {
+      SCOPED_TRACE(std::string(name) + " " + shape);
+      StrategyOptions options;
+      options.name = name;
+      options.shape = shape;
+      const auto model = guesses_of(options, "model");
+      const auto with_text = guesses_of(options, "model+suffix");
+      ASSERT_NE(model, with_text);
+      const bool takes_text = options.name == "serial_tree" && options.shape == "adaptive";
+      EXPECT_EQ(guesses_of(options, ""), takes_text ? with_text : model);
+    }
+  }
 }
 
 }  // namespace

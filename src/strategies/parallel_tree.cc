@@ -99,7 +99,7 @@ void ParallelTree::on_verified(const WorkResult& result, StrategyOutput& out) {
   verification_tag_ = 0;
   const auto first = static_cast<size_t>(length());
   for (size_t i = emitted; i < out.tokens.size(); ++i) tokens_.push_back(out.tokens[i].token);
-  guesses_.observe(std::span(tokens_).subspan(first));
+  guesses_.observe(tokens_);
   stats_.emitted_tokens += static_cast<int64_t>(tokens_.size() - first);
   stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
   const NodeId next = tree_.child(verification_.path().back(), tokens_.back());

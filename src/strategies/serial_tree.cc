@@ -40,7 +40,6 @@ void SerialTree::start(const RequestView& request, StrategyOutput& out) {
   tokens_.assign(request.tokens.begin(), request.tokens.end());
   if (tokens_.empty() || length() >= max_tokens_) return;
   tokens_.reserve(static_cast<size_t>(max_tokens_));
-  guesses_.observe(tokens_);
 
   WorkItem target = make_item(Role::kTarget);
   target.rows.reserve(tokens_.size());
@@ -95,8 +94,12 @@ void SerialTree::begin_round(StrategyOutput& out) {
 }
 
 void SerialTree::continue_drafting(StrategyOutput& out) {
+  // The first token, which leaves with the draft's first item, does not wait for the source to read
+  // the prompt.
+  const bool first = phase_ == Phase::kPrefill && config_.has_draft_model;
+  if (!first) guesses_.observe(tokens_);
   while (true) {
-    hang_source_nodes();
+    if (!first) hang_source_nodes();
     growth_->next_leaves(tree_, requests_);
     if (requests_.empty()) break;
     if (config_.has_draft_model) {
@@ -136,6 +139,7 @@ void SerialTree::submit_draft_item(StrategyOutput& out) {
 
 void SerialTree::on_drafted(const WorkResult& result, StrategyOutput& out) {
   drop_source_nodes();
+  guesses_.observe(tokens_);
   for (size_t i = 0; i < requests_.size(); ++i) {
     tree_.set_expansion(Role::kDraft, requests_[i].node, Expansion::kExpanded);
     if (i < result.rows.size()) {

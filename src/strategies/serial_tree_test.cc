@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "strategies/fixed_growth.h"
 #include "strategies/play_strategy_test.h"
 
 namespace forerun {
@@ -172,6 +176,50 @@ TEST(SerialTree, ASourceWithoutModelFindsRepetition) {
     expect_lossless(c, run);
     EXPECT_EQ(run.draft_items, 0);
     EXPECT_LT(run.stats.target_steps, 50) << source;
+  }
+}
+
+// Guesses nothing; keeps what it has read.
+class Reader : public DraftSource {
+ public:
+  explicit Reader(std::vector<TokenId>* read) : read_(read) {}
+  void observe(std::span<const TokenId> tokens) override {
+    read_->insert(read_->end(), tokens.begin(), tokens.end());
+  }
+  void propose(std::span<const TokenId> /*path*/, int32_t /*count*/,
+               std::vector<Candidate>& out) const override {
+    out.clear();
+  }
+
+ private:
+  std::vector<TokenId>* read_;
+};
+
+TEST(SerialTree, TheFirstTokenDoesNotWaitForTheSourceToReadThePrompt) {
+  for (const bool has_draft_model : {true, false}) {
+    const std::vector<TokenId> prompt = {5, 6, 7};
+    std::vector<TokenId> read;
+    SerialTree strategy(
+        {.has_draft_model = has_draft_model}, std::make_unique<Reader>(&read),
+        std::make_unique<BestGrowth>(BestGrowth::Params{.has_draft_model = has_draft_model}));
+    FakeExecutor executor({}, {.max_tokens = 40});
+    StrategyOutput out;
+    std::vector<TokenId> text = prompt;
+    strategy.start({.sequence = 3, .tokens = prompt, .max_tokens = 40, .sampling = {}}, out);
+    for (int turn = 0; !out.work.empty(); ++turn) {
+      // Then all of the text, each token once.
+      const bool waits = turn == 0 || (turn == 1 && has_draft_model);
+      EXPECT_EQ(read, waits ? std::vector<TokenId>() : text) << turn;
+      ASSERT_EQ(out.work.size(), 1u);
+      const Role role = out.work.front().role;
+      executor.submit(std::move(out.work.front()));
+      const auto result = executor.run(role);
+      ASSERT_TRUE(result.has_value());
+      out.clear();
+      strategy.on_result(*result, out);
+      for (const EmittedToken& token : out.tokens) text.push_back(token.token);
+    }
+    EXPECT_EQ(text.size(), 40u);
   }
 }
 

@@ -19,7 +19,6 @@ void SerialTree::submit_verification(StrategyOutput& out) {
 void SerialTree::take_emitted(const StrategyOutput& out, size_t before) {
   const auto first = static_cast<size_t>(length());
   for (size_t i = before; i < out.tokens.size(); ++i) tokens_.push_back(out.tokens[i].token);
-  guesses_.observe(std::span(tokens_).subspan(first));
   stats_.emitted_tokens += static_cast<int64_t>(tokens_.size() - first);
 }
 
