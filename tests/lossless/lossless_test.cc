@@ -197,8 +197,9 @@ TEST(LosslessDemoPair, SideBySide) {
       const Output output = complete(*engine, parallel);
       expect_same(plain, output, describe(parallel));
       EXPECT_GT(output.stats.draft_steps, 0);
-      // A processor is too slow a draft's device to help a target on a GPU.
-      if (!on_gpu() || draft_on_gpu()) {
+      // How often the draft is ahead of a target on a GPU is a matter of what else the machine
+      // does.
+      if (!on_gpu()) {
         EXPECT_LT(output.stats.target_steps, 60);
       }
     }

@@ -86,6 +86,17 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
   EXPECT_EQ(passes->walk, LinearWalk::kPasses);
 }
 
+TEST(LinearPlanCuda, FewTilesAreSplitOverBlocks) {
+  for (const Shape shape : {Shape{256, 512}, {384, 256}, {1024, 2048}, {4096, 4096}}) {
+    const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, shape.in, shape.out);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(plan->cluster_size, 2) << shape.in << " x " << shape.out;
+  }
+  const Result<LinearPlan> group = plan_linear(LinearFormat::kInt4Group128, 128, 512);
+  ASSERT_TRUE(group.ok());
+  EXPECT_EQ(group->cluster_size, 1);  // one unit
+}
+
 TEST(LinearPlanCuda, LargeClustersAreNoMoreThanFinishAsEarly) {
   // 66 tiles: 33 clusters of 3 blocks take two each, and no block more than 22 of the 64 units.
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 8192, 2112, 3, 4);

@@ -109,6 +109,8 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
       const Result<LinearPlan> plan =
           plan_linear(format, in_features, out_features, cluster_size, input_warps);
       if (!plan.ok()) continue;
+      // With fewer tiles than multiprocessors, blocks of their own would leave some idle.
+      if (cluster_size == 1 && plan->tiles < most_clusters(1) && plan->units > 1) continue;
       // The split is the shape's alone, so it does not ask the GPU what a block may have.
       const Result<LinearLaunch> launch = plan_launch(*plan, 8, kSharedLimitOfSm90);
       const double cycles =
