@@ -118,10 +118,11 @@ Status rank_by_shared_noise(const RowContext& context, int32_t count, ProcessedR
   LargestSums largest(limit, out);
   FORERUN_RETURN_IF_ERROR(largest_sums_of_part(context, limit, row, scratch, &largest));
   if (logits.peers != nullptr) {
-    std::vector<Candidate> parts;
-    gather_records<Candidate>(*logits.peers, *out, parts);
+    gather_records<Candidate>(*logits.peers, *out, scratch.gathered);
     largest = LargestSums(limit, out);
-    for (const Candidate& candidate : parts) largest.offer(candidate.logprob, candidate.token);
+    for (const Candidate& candidate : scratch.gathered) {
+      largest.offer(candidate.logprob, candidate.token);
+    }
   }
   largest.sort();
   // Log-softmax over them, in double; the order of the sum only moves the last bit of a weight that
@@ -210,36 +211,23 @@ Status draw_candidates(const RowLogits& logits, const RowContext& context, int32
       std::min(static_cast<size_t>(logits.first_token), distribution->weights.size());
   const std::span<float> weights =
       std::span(distribution->weights).subspan(first, logits.values.size());
-  const uint64_t part = dense_weights(row, weights);
-  // What lies before this part, and all.
-  uint64_t before = 0;
-  uint64_t total = 0;
-  int32_t rank = 0;
-  const int32_t my_rank = logits.peers == nullptr ? 0 : logits.peers->rank();
-  for_each_part(logits, part, [&](uint64_t other) {
-    if (rank++ < my_rank) before += other;
-    total += other;
-  });
-  const double log_sum = log_total(total);
+  const PartOfWeights part(logits, dense_weights(row, weights));
+  const double log_sum = log_total(part.total);
   struct Draw {
     int32_t number;
     Candidate candidate;
   };
   std::vector<Draw> mine;
   for (int32_t draw = 0; draw < count; ++draw) {
-    uint64_t rest = scaled_random(noise_word64(params.seed, NoiseStream::kDraft, context.position,
-                                               static_cast<uint32_t>(draw)),
-                                  total);
-    if (rest < before || rest - before >= part) continue;
-    rest -= before;
-    size_t index = 0;
-    for (;; ++index) {
-      const uint64_t weight = to_fixed_weight(weights[index]);
-      if (rest < weight) break;
-      rest -= weight;
-    }
+    const uint64_t place =
+        scaled_random(noise_word64(params.seed, NoiseStream::kDraft, context.position,
+                                   static_cast<uint32_t>(draw)),
+                      part.total);
+    const int64_t index =
+        part.find(place, [&](size_t token) { return to_fixed_weight(weights[token]); });
+    if (index < 0) continue;
     const TokenId token = logits.first_token + static_cast<TokenId>(index);
-    const float logit = row.scan.logits().values[index];
+    const float logit = row.scan.logits().at(token);
     const auto score = static_cast<double>(row.score_of(logit));
     mine.push_back({draw, {token, static_cast<float>(score - log_sum)}});
   }
@@ -248,7 +236,7 @@ Status draw_candidates(const RowLogits& logits, const RowContext& context, int32
   for (const Draw& draw : of_all_parts(logits, mine, gathered)) {
     (*out)[static_cast<size_t>(draw.number)] = draw.candidate;
   }
-  if (is_first) distribution->total = total;
+  if (is_first) distribution->total = part.total;
   return {};
 }
 

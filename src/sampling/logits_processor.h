@@ -77,6 +77,7 @@ struct SamplerScratch {
   std::vector<RankedToken> kept;
   std::vector<RankedToken> ranked;
   std::vector<RankedToken> merged;  // of all parts
+  std::vector<Candidate> gathered;  // likewise
   std::vector<Survivor> survivors;
   std::vector<double> target;  // rejection: the target's distribution, then its residuals
   std::vector<float> weights;

@@ -18,28 +18,12 @@ uint64_t to_fixed_probability(double p) { return static_cast<uint64_t>(p * kFixe
 // Draws from weights p of a part, whose sum over all parts is `sum`; the same token on every
 // device.
 TokenId draw_from(const RowLogits& logits, std::span<const double> p, double sum, uint64_t random) {
-  uint64_t part = 0;
-  for (const double weight : p) part += to_fixed_probability(weight / sum);
-  uint64_t before = 0;
-  uint64_t total = 0;
-  int32_t rank = 0;
-  const int32_t my_rank = logits.peers == nullptr ? 0 : logits.peers->rank();
-  for_each_part(logits, part, [&](uint64_t other) {
-    if (rank++ < my_rank) before += other;
-    total += other;
-  });
-  uint64_t rest = scaled_random(random, total);
-  TokenId mine = -1;
-  if (rest >= before && rest - before < part) {
-    rest -= before;
-    size_t index = 0;
-    for (;; ++index) {
-      const uint64_t weight = to_fixed_probability(p[index] / sum);
-      if (rest < weight) break;
-      rest -= weight;
-    }
-    mine = logits.first_token + static_cast<TokenId>(index);
-  }
+  const auto fixed = [&](size_t index) { return to_fixed_probability(p[index] / sum); };
+  uint64_t own = 0;
+  for (size_t index = 0; index < p.size(); ++index) own += fixed(index);
+  const PartOfWeights part(logits, own);
+  const int64_t index = part.find(scaled_random(random, part.total), fixed);
+  const TokenId mine = index < 0 ? -1 : logits.first_token + static_cast<TokenId>(index);
   TokenId drawn = -1;
   for_each_part(logits, mine, [&drawn](TokenId other) { drawn = std::max(drawn, other); });
   return drawn;

@@ -73,6 +73,35 @@ void for_each_part(const RowLogits& row, const T& mine, const Take& take) {
   }
 }
 
+// A part's fixed-point weights among those of all parts, laid end to end in rank order: a draw is a
+// place there, the same on every device.
+struct PartOfWeights {
+  uint64_t before = 0;
+  uint64_t mine = 0;
+  uint64_t total = 0;
+
+  PartOfWeights(const RowLogits& row, uint64_t own) : mine(own) {
+    int32_t rank = 0;
+    const int32_t my_rank = row.peers == nullptr ? 0 : row.peers->rank();
+    for_each_part(row, mine, [&](uint64_t part) {
+      if (rank++ < my_rank) before += part;
+      total += part;
+    });
+  }
+  // The index whose weight holds `place`, which is below `total`; `weight(index)` are those that
+  // add up to `mine`. -1: in another part.
+  template <class Weight>
+  int64_t find(uint64_t place, const Weight& weight) const {
+    if (place < before || place - before >= mine) return -1;
+    uint64_t rest = place - before;
+    for (int64_t index = 0;; ++index) {
+      const uint64_t here = weight(static_cast<size_t>(index));
+      if (rest < here) return index;
+      rest -= here;
+    }
+  }
+};
+
 inline uint64_t sum_of_parts(const RowLogits& row, uint64_t mine) {
   uint64_t sum = 0;
   for_each_part(row, mine, [&sum](uint64_t part) { sum += part; });

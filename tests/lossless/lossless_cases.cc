@@ -25,6 +25,8 @@ ToySpec toy() {
   return spec;
 }
 
+bool draft_on_gpu() { return devices_asked_for("FORERUN_TEST_DRAFT_DEVICES").starts_with("cuda"); }
+
 // Leaves all tests out where a GPU that they were told to run on is not there.
 class NamedGpus : public ::testing::Environment {
  public:
@@ -46,7 +48,6 @@ const ::testing::Environment* const kNamedGpus = ::testing::AddGlobalTestEnviron
 }  // namespace
 
 bool on_gpu() { return devices_asked_for("FORERUN_TEST_DEVICES").starts_with("cuda"); }
-bool draft_on_gpu() { return devices_asked_for("FORERUN_TEST_DRAFT_DEVICES").starts_with("cuda"); }
 
 std::vector<Precision> precisions() {
   std::vector<Precision> all;

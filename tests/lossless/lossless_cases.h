@@ -27,9 +27,6 @@ inline const std::vector<std::string> kParallelSources = {"model", "model+ngram"
 
 // Whether the environment asks for GPUs.
 bool on_gpu();
-// And whether the draft, where it has devices given, runs on GPUs named for it, its head in int4
-// where its width is a multiple of 128.
-bool draft_on_gpu();
 
 struct Precision {
   std::string name;

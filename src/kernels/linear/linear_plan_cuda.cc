@@ -6,8 +6,6 @@
 namespace forerun::cuda {
 namespace {
 
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
 // Taken of an SM's shared memory for each block; its limit is what one block alone may have.
 constexpr int kReservedBytes = 1 << 10;
 // Of an SM, left to small kernels between two layers.

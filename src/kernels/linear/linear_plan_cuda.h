@@ -27,6 +27,8 @@ namespace forerun::cuda {
 
 enum class LinearFormat : uint8_t { kInt4Group128, kBf16 };
 
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
 inline constexpr int kTileOutputs = 32;
 inline constexpr int kLinearWarps = 8;       // of a block
 inline constexpr int kMostLinearWarps = 16;  // of one with a warp or more for each of its tiles

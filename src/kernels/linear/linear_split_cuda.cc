@@ -8,8 +8,6 @@
 namespace forerun::cuda {
 namespace {
 
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
 Status check_shape(LinearFormat format, int64_t in_features, int64_t out_features) {
   const int step = unit_inputs(format);
   if (in_features < step || in_features % step != 0 || out_features < 1) {
@@ -30,9 +28,9 @@ constexpr int kSharedLimitOfSm90 = 227 << 10;
 // order of the splits matters. Units of the busiest warp or, if there are many warps, of the
 // busiest block, which pass more slowly if few are on their way; the block's share of the
 // activations out of L2, longer in segments; passes; the exchange of sums between warps; warps that
-// have no tile. Fitted to
-// all splits of the layers of 70B over 2, 3 and 4 GPUs, 8B, 3B and 1B (linear_cuda_bench --splits):
-// of 34 shapes it finds the best split, or one within 4%, but for QKV of 1B bf16 (9%).
+// have no tile. Fitted to all splits over 1 and 2 blocks of the layers of 70B over 2, 3 and 4 GPUs,
+// 8B, 3B and 1B (linear_cuda_bench --splits); what a warp without a tile and what gaps cost then to
+// whole forwards of 70B.
 double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
   struct Costs {
     double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments, idle_warp;
