@@ -42,7 +42,7 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
       ring.wait_full();
       multiply<kSteps>(ring.address(), lane_weights, weights, sums);
       wgmma_wait_for_all_but_one();
-      if (lane == 0 && under_way != 0) barrier_arrive(under_way);
+      if (under_way != 0) barrier_arrive(under_way);
       under_way = ring.empty_barrier();
       ring.advance();
       units -= Stage::kUnits;
@@ -53,13 +53,13 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
       next(a[1]);
     }
     wgmma_wait(sums);
-    if (lane == 0 && under_way != 0) barrier_arrive(under_way);
+    if (under_way != 0) barrier_arrive(under_way);
     if (units == 0) return;
     ring.wait_full();
     uint32_t last[2][4];
     multiply<2>(ring.address(), lane_weights, last, sums);
     wgmma_wait(sums);
-    if (lane == 0) barrier_arrive(ring.empty_barrier());
+    barrier_arrive(ring.empty_barrier());
     ring.advance();
   }
 
@@ -102,7 +102,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
     for (; units > 0; --units) {
       ring.wait_full();
       multiply(ring.address(), tile, half, lane, sums);
-      if (lane == 0) barrier_arrive(ring.empty_barrier());
+      barrier_arrive(ring.empty_barrier());
       ring.advance();
     }
   }

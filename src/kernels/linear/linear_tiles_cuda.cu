@@ -158,10 +158,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Shared::kStages; ++stage) {
       barrier_init(ring.full + stage * 8, 1);
-      barrier_init(ring.empty + stage * 8, kConsumerWarps);
+      barrier_init(ring.empty + stage * 8, kConsumers);
     }
-    barrier_init(scales.full, kScaleWarps);
-    barrier_init(scales.empty, kConsumerWarps);
+    barrier_init(scales.full, kScaleWarps * 32);
+    barrier_init(scales.empty, kConsumers);
     barrier_init_fence();
   }
   __syncthreads();
@@ -184,8 +184,7 @@ __global__ void __launch_bounds__(kThreads, 1)
              row += kScaleWarps * kAtOnce) {
           RowScales{scales.address(), 0}.find_rows<kAtOnce>(args, first_row, row, lane);
         }
-        __syncwarp();
-        if (lane == 0) barrier_arrive(scales.full_barrier());
+        barrier_arrive(scales.full_barrier());
         scales.advance();
       }
     }
@@ -200,8 +199,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       store_tile<kRows, kGated>(args, sums, RowScales{scales.address(), 0}, tiles,
                                 work / row_tiles * kBlockTiles, work % row_tiles * kRows, warp,
                                 lane);
-      __syncwarp();
-      if (lane == 0) barrier_arrive(scales.empty_barrier());
+      barrier_arrive(scales.empty_barrier());
       scales.advance();
       named_barrier(1, kConsumers);  // before the next sums
     }
