@@ -92,10 +92,10 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
   ring.to_use = ring.to_request;
   ring.data = base + args.ring_offset + warp * args.stages * kStageBytes;
   ring.data_end = ring.data + args.stages * kStageBytes;
-  ring.barrier = base + warp * args.stages * 8;
+  ring.barrier = base + ring_barrier_offset(kRowBlocks) + warp * args.stages * 8;
   InputRing<kRowBlocks, kAtOnce> inputs;
   inputs.data = base + kBarrierBytes;
-  inputs.full = base + kRingBarriers * 8;
+  inputs.full = base;
   inputs.empty = inputs.full + kInputSegments * 8;
   const uint32_t receive_barriers = inputs.empty + kInputSegments * 8;  // one a buffer
   RowScales scales;
@@ -170,9 +170,10 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
     scales.find(args, first_row, rows, warp, lane);
   }
 
+  const int input_row = kRowBlocks == 1 ? min(lane & 7, args.input_rows - 1) : lane & 7;
   // A lane's part in loading activations: row lane % 8 of each block of 8, 8 of every 32 inputs.
   const uint32_t input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
-                              (lane & 7) * args.input_stride_bytes + (lane >> 3) * 16;
+                              input_row * args.input_stride_bytes + (lane >> 3) * 16;
   const int input_step = (kUnitInputs * 2) << args.input_warps_log2;
   const int row_block_bytes = 8 * args.input_stride_bytes;
   PartialSums sums;
@@ -231,7 +232,8 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
       int units_left = tile_warp < tiles ? ring.tile_units : 0;
       for (int segment = 0; segment < args.segments; ++segment) {
         barrier_wait(inputs.full + input_buffer * 8, input_parity);
-        uint32_t input = input_lane + input_buffer * 8 * kRowBlocks * args.input_stride_bytes;
+        uint32_t input =
+            input_lane + input_buffer * inputs.input_rows(args) * args.input_stride_bytes;
         const int units = min(units_left, args.segment_units);
         units_left -= units;
         for (int unit = 0; unit < units; ++unit, input += input_step) {

@@ -234,7 +234,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     LinearCall every_row = call_for(x, shape.in, kRows);
     every_row.gated = gated;
     const std::vector<uint16_t> all = run(weight, every_row, width);
-    for (const int rows : {1, 8, 16, 24, 64, 256}) {
+    for (const int rows : {1, 2, 5, 8, 16, 24, 64, 256}) {
       for (const int first : {0, 5, kRows - rows}) {
         LinearCall call = call_for(x, shape.in, rows);
         call.input += first * shape.in;
@@ -610,7 +610,7 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
   LinearWeightCuda weight = allocate(*plan);
   ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
   const DeviceBuffer halves = to_device(std::vector<float>(kWidth, 0.5f));
-  for (const int rows : {1, 8, 32}) {
+  for (const int rows : {1, 3, 8, 32}) {
     const auto count = static_cast<size_t>(rows * kWidth);
     const DeviceBuffer plain = to_device(std::vector<uint16_t>(count));
     const DeviceBuffer squares = to_device(std::vector<float>(count / kNormGroup));

@@ -158,6 +158,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.ring_offset = launch.ring_offset;
   args.receive_buffer_bytes = launch.receive_buffer_bytes;
   args.receive_places = launch.receive_places;
+  args.input_rows = launch.input_rows;
   args.tile_warps = launch.tile_warps;
   args.warps = launch.tile_warps * launch.input_warps;
 

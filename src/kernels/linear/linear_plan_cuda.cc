@@ -11,15 +11,22 @@ constexpr int kReservedBytes = 1 << 10;
 // Of an SM, left to small kernels between two layers.
 constexpr int kRoomForOthers = 2 << 10;
 constexpr int kOverHalfBytes = 128;
+// At 8 rows, for what an int4 layer of over half may have, with that room, beyond its half to have
+// all activations at once, the others have less: down of a third of 70B (20 layers on three GPUs
+// 1.475 to 1.425 ms).
+constexpr int kUnevenBytes = 1 << 10;
 static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit beside it");
 // Units that a warp keeps on their way: fewer leave the memory idle while it computes. More, where
 // there is room, delay the activations of the layer before, beside which they are fetched: bf16 has
-// little arithmetic and gains from four, int4 loses, but for a third at 8 rows where activations
-// come at once (1B at 8 rows, whole forwards, ms: 0.530 with two, 0.511 with three, 0.514 with
-// four; at 16 rows 0.769, 0.775, 0.777).
+// little arithmetic and gains from six (8B at 1 row, whole forwards, ms: 3.84 with four, 3.79 with
+// five, 3.78 with six and eight), int4 loses, but for a third at 8 rows where activations come at
+// once (1B at 8 rows: 0.530 with two, 0.511 with three, 0.514 with four; at 16 rows 0.769, 0.775,
+// 0.777). Many warps would rather have one each than none at once, but gain from two (8B int4 at 8
+// rows: 1.80 with one, 1.77 with two; at 1 row 1.63, 1.58, with three 1.57).
 constexpr int kWantedStages = 2;
+constexpr int kWantedBf16Stages = 4;
 constexpr int most_stages(LinearFormat format, int row_blocks, LinearWalk walk) {
-  if (format == LinearFormat::kBf16) return kMaxStages;
+  if (format == LinearFormat::kBf16) return row_blocks == 1 ? kMaxStages : kWantedBf16Stages;
   return row_blocks == 1 && walk == LinearWalk::kAtOnce ? 3 : kWantedStages;
 }
 // Room for 8 rows of activations (one unit a warp may take more), by preference.
@@ -37,6 +44,9 @@ constexpr InputRoom kInputRooms[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
 constexpr InputRoom kInt4InputRoom = {4, 80 << 10};
 constexpr int kInt4WideInputBytes = 192 << 10;  // of all rows, from 16 on, in two buffers
 static_assert(kInt4InputRoom.buffers <= kInputSegments);
+
+// Groups of 8 rows that share a weight's registers.
+int row_blocks_of(int rows) { return rows <= 8 ? 1 : rows <= 16 ? 2 : 4; }
 
 // Bytes of a row of `units` units in shared memory: an odd number of 16 bytes, so that the 8 rows
 // of a matrix load start in different banks.
@@ -56,10 +66,13 @@ bool takes_both(const LinearPlan& plan, int row_blocks, LinearWalk walk, int til
 // Shared memory: barriers, up to four segments of activations, the sums that warps of a group
 // exchange (in the rings where there is one pass), those that peers send (two buffers, one if there
 // is one pass), and the rings in what is left of `limit`; stages is below 1 if nothing is.
-LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, LinearWalk walk, int limit,
+LinearLaunch lay_out(const LinearPlan& plan, int rows, LinearWalk walk, int limit,
                      int input_buffers, int most_input_bytes) {
+  const int row_blocks = row_blocks_of(rows);
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
+  launch.row_tiles = ceil_div(rows, 8 * row_blocks);
+  launch.input_rows = row_blocks == 1 ? rows : 8 * row_blocks;
   const bool one_pass = walk != LinearWalk::kPasses;
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
   const bool both = takes_both(plan, row_blocks, walk, cluster_tiles);
@@ -78,7 +91,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, LinearWalk walk, in
     launch.input_stride_bytes =
         input_stride(plan, std::min(launch.segment_units * launch.input_warps, block_units));
     launch.input_buffers = std::min(launch.segments, input_buffers);
-    input_bytes = launch.input_buffers * 8 * row_blocks * launch.input_stride_bytes;
+    input_bytes = launch.input_buffers * launch.input_rows * launch.input_stride_bytes;
     if (one_pass || launch.segment_units <= (both ? 2 : 1) ||
         input_bytes <= most_input_bytes * row_blocks) {
       break;
@@ -94,11 +107,9 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, LinearWalk walk, in
   launch.ring_offset =
       (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
   const int ring_stage_bytes = warps * stage_bytes(plan.format);
-  // Beside the next layer, more warps do not mean more units on their way.
-  const int shared_stages = row_blocks == 1 && warps > kLinearWarps ? 1 : kMaxStages;
   launch.stages =
       std::min({(limit - launch.ring_offset) / ring_stage_bytes,
-                most_stages(plan.format, row_blocks, walk), kRingBarriers / warps, shared_stages});
+                most_stages(plan.format, row_blocks, walk), ring_barriers(row_blocks) / warps});
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
   return launch;
 }
@@ -106,17 +117,17 @@ LinearLaunch lay_out(const LinearPlan& plan, int row_blocks, LinearWalk walk, in
 // Everything at once, if there are warps and room for it: stages is 0 if not. bf16, which has
 // little arithmetic, would rather have all stages than all activations, or more warps (gate and up
 // of 8B at 1 row: 56.9 us in passes with four stages, 59.4 at once with two).
-LinearLaunch lay_out_at_once(const LinearPlan& plan, int row_blocks, int limit) {
+LinearLaunch lay_out_at_once(const LinearPlan& plan, int rows, int limit) {
   const bool int4 = plan.format == LinearFormat::kInt4Group128;
   const int warps = plan.input_warps *
                     std::max(kLinearWarps / plan.input_warps, ceil_div(plan.tiles, plan.clusters));
   const bool many = warps > kLinearWarps;
   LinearLaunch launch =
-      lay_out(plan, row_blocks, many ? LinearWalk::kManyWarps : LinearWalk::kAtOnce, limit, 1, 0);
-  const int wanted = !int4 ? kMaxStages : many ? 1 : kWantedStages;
+      lay_out(plan, rows, many ? LinearWalk::kManyWarps : LinearWalk::kAtOnce, limit, 1, 0);
+  const int wanted = !int4 ? kWantedBf16Stages : many ? 1 : kWantedStages;
   // Sums that warps exchange lie where their units were.
   const bool exchange_fits =
-      plan.input_warps == 1 || launch.stages * stage_bytes(plan.format) >= row_blocks * 1024;
+      plan.input_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.row_blocks * 1024;
   if (warps > (int4 ? kMostLinearWarps : kLinearWarps) || launch.stages < wanted ||
       !exchange_fits) {
     launch.stages = 0;
@@ -129,7 +140,8 @@ int half_of_multiprocessor(int shared_limit) {
   return (shared_limit + kReservedBytes) / 2 - kReservedBytes;
 }
 
-Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit) {
+Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
+                                   bool over_half) {
   if (rows < 1) {
     return Status(StatusCode::kInvalidArgument,
                   "a linear layer needs at least one row, not " + std::to_string(rows));
@@ -137,46 +149,47 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
   // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
   // the first computes. At 8 rows that is always so; from 16 on a launch takes the room of both
   // where it has all activations at once only then, or little on its way otherwise.
-  const int half = half_of_multiprocessor(shared_limit) - kRoomForOthers / 2;
-  const int wanted = rows <= 8 ? 1 : rows <= 16 ? 2 : 4;
-  const auto with_rows = [rows](LinearLaunch launch) {
-    launch.row_tiles = ceil_div(rows, 8 * launch.row_blocks);
-    return launch;
-  };
-  for (const int limit : {half, shared_limit}) {
+  const int wanted = row_blocks_of(rows);
+  const int exact_half = half_of_multiprocessor(shared_limit);
+  const int uneven = wanted == 1 && plan.format == LinearFormat::kInt4Group128 ? kUnevenBytes : 0;
+  const int half = exact_half - kRoomForOthers / 2 - uneven;
+  const int at_once = !over_half    ? half
+                      : uneven == 0 ? exact_half + kOverHalfBytes
+                                    : exact_half + kRoomForOthers / 2 + uneven;
+  for (const int limit : {at_once, shared_limit}) {
     if (limit == shared_limit && wanted == 1) continue;
-    const LinearLaunch launch = lay_out_at_once(plan, wanted, limit);
-    if (launch.stages > 0) return with_rows(launch);
+    const LinearLaunch launch = lay_out_at_once(plan, rows, limit);
+    if (launch.stages > 0) return launch;
   }
   if (plan.format == LinearFormat::kInt4Group128) {
     const InputRoom room =
         wanted == 1 ? kInt4InputRoom : InputRoom{2, kInt4WideInputBytes / wanted};
     if (wanted <= 2) {
       const LinearLaunch launch =
-          lay_out(plan, wanted, LinearWalk::kPasses, half, room.buffers, room.bytes);
+          lay_out(plan, rows, LinearWalk::kPasses, half, room.buffers, room.bytes);
       const bool suits = wanted == 1 || launch.segments == 1;
-      if (suits && launch.stages >= kWantedStages) return with_rows(launch);
+      if (suits && launch.stages >= kWantedStages) return launch;
     }
     if (wanted >= 2) {
       const LinearLaunch launch =
-          lay_out(plan, wanted, LinearWalk::kPasses, shared_limit, room.buffers, room.bytes);
-      if (launch.stages >= (wanted == 2 ? kWantedStages : 1)) return with_rows(launch);
+          lay_out(plan, rows, LinearWalk::kPasses, shared_limit, room.buffers, room.bytes);
+      if (launch.stages >= (wanted == 2 ? kWantedStages : 1)) return launch;
     }
   }
   for (const int limit : {half, shared_limit}) {
     if (wanted == 4 && limit == half) continue;
     for (const InputRoom& room : kInputRooms) {
       LinearLaunch launch =
-          lay_out(plan, wanted, LinearWalk::kPasses, limit, room.buffers, room.bytes);
+          lay_out(plan, rows, LinearWalk::kPasses, limit, room.buffers, room.bytes);
       if (limit != half && launch.stages < kWantedStages) {
         // Somewhat smaller segments, if that leaves the memory enough to do.
         const int missing =
             (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
-        const LinearLaunch smaller = lay_out(plan, wanted, LinearWalk::kPasses, limit, room.buffers,
+        const LinearLaunch smaller = lay_out(plan, rows, LinearWalk::kPasses, limit, room.buffers,
                                              room.bytes - missing / wanted);
         if (smaller.stages >= kWantedStages) launch = smaller;
       }
-      if (launch.stages >= (limit == half ? kWantedStages : 1)) return with_rows(launch);
+      if (launch.stages >= (limit == half ? kWantedStages : 1)) return launch;
     }
   }
   return Status(StatusCode::kUnsupported,
@@ -189,7 +202,7 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
 
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
                                  bool over_half) {
-  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit));
+  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit, over_half));
   // Several tiles of rows may share an SM all the same.
   if (over_half && launch.row_tiles == 1) {
     launch.shared_bytes =

@@ -101,13 +101,18 @@ std::string linear_shape_text(int64_t in_features, int64_t out_features);
 // The most segments of activations in shared memory.
 inline constexpr int kInputSegments = 4;
 // The most units that a warp keeps on their way.
-inline constexpr int kMaxStages = 4;
-// Units of all warps of a block on their way: each has a barrier.
-inline constexpr int kRingBarriers = kLinearWarps * kMaxStages;
-// The start of a block's shared memory: those barriers, two a segment of
-// activations, two for sums from peers, one for the scales of rows; and those scales.
-inline constexpr int kBarrierBytes =
-    ((kRingBarriers + 2 * kInputSegments + 3) * 8 + 32 * 4 + 127) / 128 * 128;
+inline constexpr int kMaxStages = 6;
+// The start of a block's shared memory: barriers, two a segment of activations, two for sums from
+// peers, one for the scales of rows; those scales; then a barrier for each of the units that all
+// warps may have on their way, of which there are as many as fit.
+inline constexpr int kBarrierBytes = 512;
+constexpr int ring_barrier_offset(int row_blocks) {
+  return (2 * kInputSegments + 3) * 8 + row_blocks * 8 * 4;
+}
+constexpr int ring_barriers(int row_blocks) {
+  return (kBarrierBytes - ring_barrier_offset(row_blocks)) / 8;
+}
+static_assert(ring_barriers(1) >= kLinearWarps * kMaxStages);
 
 // How a block goes through its tiles.
 enum class LinearWalk : uint8_t {
@@ -129,6 +134,7 @@ struct LinearLaunch {
   int input_buffers = 1;       // segments in shared memory at once
   int stages = 2;              // units a warp keeps on their way
   int input_stride_bytes = 0;  // a row of activations in shared memory
+  int input_rows = 8;          // of a segment in shared memory: 8 * row_blocks, or all there are
   // Bytes in shared memory.
   int reduce_offset = 0, receive_offset = 0, ring_offset = 0;
   int receive_buffer_bytes = 0;  // one of the two

@@ -17,7 +17,7 @@ constexpr Shape kShapes[] = {
     {8192, 2560},  {2048, 8192},  {8192, 14336}, {7168, 8192},  {8192, 5120}, {4096, 8192},
     {14336, 8192}, {8192, 10240}, {28672, 8192}, {8192, 57344}, {4096, 6144}, {4096, 4096},
     {4096, 28672}, {14336, 4096}, {3072, 5120},  {3072, 16384}, {2048, 3072}, {2048, 2048},
-    {128, 8},      {256, 40},     {384, 100},    {4096, 128256}};
+    {8192, 19200}, {9600, 8192},  {128, 8},      {256, 40},     {384, 100},   {4096, 128256}};
 
 TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
@@ -28,7 +28,7 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
       EXPECT_EQ(static_cast<int64_t>(plan->units) * unit_inputs(format), shape.in);
       EXPECT_LE(plan->cluster_size * plan->input_warps, plan->units);
       EXPECT_LE(plan->clusters, most_clusters(plan->cluster_size));
-      for (const int rows : {1, 8, 9, 16, 17, 32, 64, 1000}) {
+      for (const int rows : {1, 2, 5, 8, 9, 16, 17, 32, 64, 1000}) {
         const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
         ASSERT_TRUE(launch.ok()) << launch.status().message();
         EXPECT_EQ(launch->row_blocks, rows <= 8 ? 1 : rows <= 16 ? 2 : 4);
@@ -37,12 +37,13 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         EXPECT_GE(launch->stages, 1);
         EXPECT_LE(launch->stages, kMaxStages);
         EXPECT_EQ(launch->input_stride_bytes % 32, 16);
+        EXPECT_EQ(launch->input_rows, rows < 8 ? rows : 8 * launch->row_blocks);
         const int warp_units = (plan->units + plan->cluster_size * launch->input_warps - 1) /
                                (plan->cluster_size * launch->input_warps);
         EXPECT_GE(launch->segments * launch->segment_units, warp_units);
         EXPECT_EQ(launch->ring_offset % 128, 0);
         const int warps = launch->tile_warps * launch->input_warps;
-        EXPECT_LE(launch->stages * warps, kRingBarriers);
+        EXPECT_LE(launch->stages * warps, ring_barriers(launch->row_blocks));
         EXPECT_LE(warps, launch->walk == LinearWalk::kManyWarps ? kMostLinearWarps : kLinearWarps);
         if (launch->walk == LinearWalk::kPasses || launch->walk == LinearWalk::kBothSums) continue;
         EXPECT_EQ(launch->segments, 1);
@@ -84,6 +85,30 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
   const Result<LinearLaunch> passes = plan_launch(*head, 8, kH200SharedLimit);
   ASSERT_TRUE(passes.ok());
   EXPECT_EQ(passes->walk, LinearWalk::kPasses);
+}
+
+TEST(LinearPlanCuda, FewRowsLeaveRoomForMoreUnitsOnTheirWay) {
+  // Gate and up of 8B: 64 KB of activations at 8 rows.
+  const Result<LinearPlan> gate_up = plan_linear(LinearFormat::kBf16, 4096, 28672);
+  ASSERT_TRUE(gate_up.ok());
+  const Result<LinearLaunch> one = plan_launch(*gate_up, 1, kH200SharedLimit);
+  const Result<LinearLaunch> eight = plan_launch(*gate_up, 8, kH200SharedLimit);
+  ASSERT_TRUE(one.ok() && eight.ok());
+  EXPECT_EQ(one->walk, LinearWalk::kAtOnce);
+  EXPECT_EQ(one->stages, kMaxStages);
+  EXPECT_EQ(eight->walk, LinearWalk::kPasses);
+  EXPECT_EQ(eight->stages, 4);
+}
+
+TEST(LinearPlanCuda, ALayerOfOverHalfMayTakeWhatTheOthersLeave) {
+  // Down of a third of 70B.
+  const Result<LinearPlan> down = plan_linear(LinearFormat::kInt4Group128, 9600, 8192);
+  ASSERT_TRUE(down.ok());
+  const Result<LinearLaunch> half = plan_launch(*down, 8, kH200SharedLimit);
+  const Result<LinearLaunch> over = plan_launch(*down, 8, kH200SharedLimit, true);
+  ASSERT_TRUE(half.ok() && over.ok());
+  EXPECT_EQ(half->walk, LinearWalk::kPasses);
+  EXPECT_EQ(over->walk, LinearWalk::kAtOnce);
 }
 
 TEST(LinearPlanCuda, FewTilesAreSplitOverBlocks) {
@@ -144,7 +169,7 @@ TEST(LinearPlanCuda, OverHalfSharesAnSmWithHalfButNotWithItsLike) {
         const Result<LinearLaunch> half = plan_launch(*plan, rows, kH200SharedLimit);
         const Result<LinearLaunch> over = plan_launch(*plan, rows, kH200SharedLimit, true);
         ASSERT_TRUE(half.ok() && over.ok());
-        EXPECT_EQ(half->stages, over->stages);
+        EXPECT_GE(over->stages, half->stages);
         EXPECT_LE(over->shared_bytes, kH200SharedLimit);
         const int half_bytes = half->shared_bytes + kReserved;
         const int over_bytes = over->shared_bytes + kReserved;

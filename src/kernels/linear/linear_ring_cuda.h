@@ -44,6 +44,7 @@ struct LinearKernelArgs {
                                     // the others one more
   uint32_t cluster_inverse;         // 2^16 / cluster_size, rounded up
   int receive_places;               // of a block, for what it owns of the sums
+  int input_rows;                   // of a segment of activations in shared memory
 };
 
 // What a layer ends in: known when the kernel is compiled, or kAny, asked as it runs.
@@ -135,6 +136,9 @@ struct InputRing {
   int left;                      // segments to request, all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row that come next
 
+  static __device__ __forceinline__ int input_rows(const LinearKernelArgs& args) {
+    return kRowBlocks == 1 ? args.input_rows : 8 * kRowBlocks;
+  }
   // The last segment of a block with fewer inputs than its peer may be empty.
   __device__ __forceinline__ int segment_bytes(const LinearKernelArgs& args, int begin) const {
     return kOneSegment ? block_bytes : max(0, min(args.segment_bytes, block_bytes - begin));
@@ -176,8 +180,8 @@ struct InputRing {
         const int begin = i * args.segment_bytes;
         const int bytes = segment_bytes(args, begin);
         if (bytes > 0) {
-          bulk_copy(first.to + i * 8 * kRowBlocks * args.input_stride_bytes, first.from + begin / 2,
-                    bytes, full + i * 8);
+          bulk_copy(first.to + i * input_rows(args) * args.input_stride_bytes,
+                    first.from + begin / 2, bytes, full + i * 8);
         }
       }
     }
@@ -197,7 +201,7 @@ struct InputRing {
     const int row = lane * shares + share;
     if (row < rows && bytes > 0) {
       bulk_copy(
-          data + (next * 8 * kRowBlocks + row) * args.input_stride_bytes,
+          data + (next * input_rows(args) + row) * args.input_stride_bytes,
           block_inputs + input_row(args, first_row + row) * args.input_stride + next_begin / 2,
           bytes, barrier);
     }
