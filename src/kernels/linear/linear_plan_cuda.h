@@ -142,10 +142,10 @@ struct LinearLaunch {
   int shared_bytes = 0;
 };
 // `shared_limit`: what a block may ask for on the device. `over_half`: asks for more than half of a
-// multiprocessor (LinearCall says why), otherwise half is kept to where it can be. The number of
-// row blocks comes from `rows` alone: ranks of a group whose parts of the inputs differ have the
-// same tiles of rows, which sums in two shots rest on (linear_reduce_cuda.h). Fails if they do not
-// fit.
+// multiprocessor (LinearCall says why), otherwise half is kept to where it can be, and fewer rows
+// than 8 ask for what 8 do. The number of row blocks comes from `rows` alone: ranks of a group
+// whose parts of the inputs differ have the same tiles of rows, which sums in two shots rest on
+// (linear_reduce_cuda.h). Fails if they do not fit.
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
                                  bool over_half = false);
 

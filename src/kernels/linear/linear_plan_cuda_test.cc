@@ -38,6 +38,9 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         EXPECT_LE(launch->stages, kMaxStages);
         EXPECT_EQ(launch->input_stride_bytes % 32, 16);
         EXPECT_EQ(launch->input_rows, rows < 8 ? rows : 8 * launch->row_blocks);
+        if (rows < 8) {
+          EXPECT_GE(launch->shared_bytes, plan_launch(*plan, 8, kH200SharedLimit)->shared_bytes);
+        }
         const int warp_units = (plan->units + plan->cluster_size * launch->input_warps - 1) /
                                (plan->cluster_size * launch->input_warps);
         EXPECT_GE(launch->segments * launch->segment_units, warp_units);
