@@ -212,7 +212,10 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
   // Of every walk, and a cluster of 4 (before attention); {8192, 14336} is gate and up.
   std::vector<Shape> shapes = {
       {8192, 2560, true}, {2048, 8192}, {3072, 5120}, {4096, 6144}, {14336, 4096}};
-  if (format == LinearFormat::kInt4Group128) shapes.push_back({8192, 14336});
+  if (format == LinearFormat::kInt4Group128) {
+    shapes.push_back({8192, 14336});
+    shapes.push_back({9600, 1024});  // all at once at 8 rows with over half of a multiprocessor
+  }
   std::set<LinearWalk> walks;
   for (const Shape& shape : shapes) {
     const Source source(format, shape.in, shape.out, 11);
@@ -240,6 +243,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
         call.input += first * shape.in;
         call.gated = gated;
         call.beside_sums = first == 5;  // another kernel, the same bits
+        call.over_half = first == 0;    // another walk, perhaps
         const std::vector<uint16_t> part = run(weight, call, width);
         EXPECT_EQ(
             std::memcmp(part.data(), all.data() + first * width, part.size() * sizeof(uint16_t)), 0)

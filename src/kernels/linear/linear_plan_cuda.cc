@@ -11,25 +11,26 @@ constexpr int kReservedBytes = 1 << 10;
 // Of an SM, left to small kernels between two layers.
 constexpr int kRoomForOthers = 2 << 10;
 constexpr int kOverHalfBytes = 128;
-// At 8 rows, for what an int4 layer of over half may have, with that room, beyond its half to have
-// all activations at once, the others have less: down of a third of 70B (20 layers on three GPUs
-// 1.475 to 1.425 ms).
+// Up to 8 rows an int4 layer of over half may have so much, and that room, beyond its half to have
+// all activations at once; the int4 layers beside it have as much less: down of a third of 70B (20
+// layers on three GPUs 1.475 to 1.425 ms).
 constexpr int kUnevenBytes = 1 << 10;
 static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit beside it");
 // Units that a warp keeps on their way: fewer leave the memory idle while it computes. More, where
 // there is room, delay the activations of the layer before, beside which they are fetched: bf16 has
-// little arithmetic and gains from six (8B at 1 row, whole forwards, ms: 3.84 with four, 3.79 with
-// five, 3.78 with six and eight), int4 loses, but for a third at 8 rows where activations come at
-// once (1B at 8 rows: 0.530 with two, 0.511 with three, 0.514 with four; at 16 rows 0.769, 0.775,
-// 0.777). Many warps would rather have one each than none at once, but gain from two (8B int4 at 8
-// rows: 1.80 with one, 1.77 with two; at 1 row 1.63, 1.58, with three 1.57).
+// little arithmetic and gains from six up to 8 rows (8B at 1 row, whole forwards, ms: 3.84 with
+// four, 3.81 with five, 3.78 with six and eight), int4 loses, but for a third at 8 rows where
+// activations come at once (1B at 8 rows: 0.530 with two, 0.511 with three, 0.514 with four; at 16
+// rows 0.769, 0.775, 0.777). Many warps would rather have all at once and one unit each than not at
+// once, but gain from two (8B int4 at 8 rows: 1.80 with one, 1.76 with two; at 1 row 1.63, 1.59,
+// with three no better).
 constexpr int kWantedStages = 2;
-constexpr int kWantedBf16Stages = 4;
+constexpr int kBf16Stages = 4;  // rather than all activations at once
 constexpr int most_stages(LinearFormat format, int row_blocks, LinearWalk walk) {
-  if (format == LinearFormat::kBf16) return row_blocks == 1 ? kMaxStages : kWantedBf16Stages;
+  if (format == LinearFormat::kBf16) return row_blocks == 1 ? kMaxStages : kBf16Stages;
   return row_blocks == 1 && walk == LinearWalk::kAtOnce ? 3 : kWantedStages;
 }
-// Room for 8 rows of activations (one unit a warp may take more), by preference.
+// Room for 8 rows of activations in segments (one unit a warp may take more), by preference.
 struct InputRoom {
   int buffers, bytes;
 };
@@ -72,7 +73,6 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, LinearWalk walk, int limi
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
   launch.row_tiles = ceil_div(rows, 8 * row_blocks);
-  launch.input_rows = row_blocks == 1 ? rows : 8 * row_blocks;
   const bool one_pass = walk != LinearWalk::kPasses;
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
   const bool both = takes_both(plan, row_blocks, walk, cluster_tiles);
@@ -91,6 +91,8 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, LinearWalk walk, int limi
     launch.input_stride_bytes =
         input_stride(plan, std::min(launch.segment_units * launch.input_warps, block_units));
     launch.input_buffers = std::min(launch.segments, input_buffers);
+    // Several buffers of fewer rows would not all begin at multiples of 128 bytes.
+    launch.input_rows = row_blocks == 1 && launch.segments == 1 ? rows : 8 * row_blocks;
     input_bytes = launch.input_buffers * launch.input_rows * launch.input_stride_bytes;
     if (one_pass || launch.segment_units <= (both ? 2 : 1) ||
         input_bytes <= most_input_bytes * row_blocks) {
@@ -115,8 +117,9 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, LinearWalk walk, int limi
 }
 
 // Everything at once, if there are warps and room for it: stages is 0 if not. bf16, which has
-// little arithmetic, would rather have all stages than all activations, or more warps (gate and up
-// of 8B at 1 row: 56.9 us in passes with four stages, 59.4 at once with two).
+// little arithmetic, would rather have four stages than all activations, or more warps (gate and up
+// of 8B, when it had the room of 8 rows at 1 row: 56.9 us in passes with four stages, 59.4 at once
+// with two).
 LinearLaunch lay_out_at_once(const LinearPlan& plan, int rows, int limit) {
   const bool int4 = plan.format == LinearFormat::kInt4Group128;
   const int warps = plan.input_warps *
@@ -124,7 +127,7 @@ LinearLaunch lay_out_at_once(const LinearPlan& plan, int rows, int limit) {
   const bool many = warps > kLinearWarps;
   LinearLaunch launch =
       lay_out(plan, rows, many ? LinearWalk::kManyWarps : LinearWalk::kAtOnce, limit, 1, 0);
-  const int wanted = !int4 ? kWantedBf16Stages : many ? 1 : kWantedStages;
+  const int wanted = !int4 ? kBf16Stages : many ? 1 : kWantedStages;
   // Sums that warps exchange lie where their units were.
   const bool exchange_fits =
       plan.input_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.row_blocks * 1024;
@@ -147,7 +150,7 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
                   "a linear layer needs at least one row, not " + std::to_string(rows));
   }
   // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
-  // the first computes. At 8 rows that is always so; from 16 on a launch takes the room of both
+  // the first computes. Up to 8 rows that is always so; from 16 on a launch takes the room of both
   // where it has all activations at once only then, or little on its way otherwise.
   const int wanted = row_blocks_of(rows);
   const int exact_half = half_of_multiprocessor(shared_limit);

@@ -134,7 +134,7 @@ struct LinearLaunch {
   int input_buffers = 1;       // segments in shared memory at once
   int stages = 2;              // units a warp keeps on their way
   int input_stride_bytes = 0;  // a row of activations in shared memory
-  int input_rows = 8;          // of a segment in shared memory: 8 * row_blocks, or all there are
+  int input_rows = 8;          // of a segment in shared memory: 8 * row_blocks or, below 8, all
   // Bytes in shared memory.
   int reduce_offset = 0, receive_offset = 0, ring_offset = 0;
   int receive_buffer_bytes = 0;  // one of the two

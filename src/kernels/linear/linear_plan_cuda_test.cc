@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace forerun::cuda {
@@ -37,7 +38,8 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         EXPECT_GE(launch->stages, 1);
         EXPECT_LE(launch->stages, kMaxStages);
         EXPECT_EQ(launch->input_stride_bytes % 32, 16);
-        EXPECT_EQ(launch->input_rows, rows < 8 ? rows : 8 * launch->row_blocks);
+        const bool few = rows < 8 && launch->segments == 1;
+        EXPECT_EQ(launch->input_rows, few ? rows : 8 * launch->row_blocks);
         if (rows < 8) {
           EXPECT_GE(launch->shared_bytes, plan_launch(*plan, 8, kH200SharedLimit)->shared_bytes);
         }
@@ -165,14 +167,17 @@ TEST(LinearPlanCuda, OverHalfSharesAnSmWithHalfButNotWithItsLike) {
   constexpr int kSm = kH200SharedLimit + kReserved;
   constexpr int kRoomForOthers = 2048;  // small kernels between two layers
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
-    for (const Shape& shape : kShapes) {
-      const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
-      ASSERT_TRUE(plan.ok());
-      for (const int rows : {1, 8, 16, 100}) {
+    for (const int rows : {1, 4, 8, 16, 100}) {
+      int most_half = 0, most_over = 0;  // of layers that leave half
+      for (const Shape& shape : kShapes) {
+        const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
+        ASSERT_TRUE(plan.ok());
         const Result<LinearLaunch> half = plan_launch(*plan, rows, kH200SharedLimit);
         const Result<LinearLaunch> over = plan_launch(*plan, rows, kH200SharedLimit, true);
         ASSERT_TRUE(half.ok() && over.ok());
-        EXPECT_GE(over->stages, half->stages);
+        if (over->walk == half->walk) {
+          EXPECT_GE(over->stages, half->stages);
+        }
         EXPECT_LE(over->shared_bytes, kH200SharedLimit);
         const int half_bytes = half->shared_bytes + kReserved;
         const int over_bytes = over->shared_bytes + kReserved;
@@ -182,8 +187,10 @@ TEST(LinearPlanCuda, OverHalfSharesAnSmWithHalfButNotWithItsLike) {
         }
         EXPECT_GT(2 * over_bytes, kSm);
         if (2 * half_bytes > kSm - kRoomForOthers) continue;  // does not leave half
-        EXPECT_LE(over_bytes + half_bytes, kSm) << shape.in << " x " << shape.out;
+        most_half = std::max(most_half, half_bytes);
+        most_over = std::max(most_over, over_bytes);
       }
+      EXPECT_LE(most_half + most_over, kSm) << rows << " rows";
     }
   }
 }
