@@ -4,7 +4,8 @@
 // For each split of the processors: t_target(rows) and t_draft(rows) are measured, a simulation on
 // those times forecasts tokens/s (serial_tree where the models take turns; where they run side by
 // side parallel_tree, whose d is r = floor(t_target / t_draft) or r + 1), and what is not far
-// behind the best is tried on a few short texts. The fastest in the trial is kept.
+// behind the best is tried on a few short texts, with the engine's source of guesses. The fastest
+// in the trial is kept.
 #pragma once
 
 #include <cstdint>

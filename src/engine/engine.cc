@@ -132,7 +132,7 @@ class EngineImpl : public Engine {
   TraceRecorder recorder_;
   mutable std::mutex costs_mutex_;
   CostModel costs_;                    // under the mutex: Steps of either model report to it
-  StrategyChoice choice_;              // what "auto" means
+  StrategyChoice choice_;              // what "auto" means where both models take turns
   std::optional<ChosenSplit> chosen_;  // with try_splits; its models have become models_
   std::shared_ptr<SharedAcceptance> shared_acceptance_;
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
@@ -363,9 +363,7 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   StrategyOptions options;
   options.name = wanted.strategy;
   if (wanted.strategy == "auto") {
-    // Guesses from the text so far cost nothing; the adaptive shape decides whether they pay.
-    options.name = draft_ && wanted.source.empty() ? choice_.name : "serial_tree";
-    if (side_by_side()) options.name = "parallel_tree";
+    options.name = side_by_side() ? "parallel_tree" : "serial_tree";
     if (chosen_) options.extra_draft_steps = chosen_->plan.extra_draft_steps;
   }
   options.shape = wanted.shape;
@@ -382,6 +380,14 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   if (wanted.strategy == "auto" && options.name == "parallel_tree" &&
       !check_strategy_options(options).ok()) {
     options.name = "serial_tree";
+  }
+  const bool without_draft =
+      wanted.strategy == "auto" && draft_ && !side_by_side() && !choice_.source.empty();
+  if (without_draft && wanted.source.empty() && check_strategy_options(options).ok()) {
+    // Trees of given sizes, and what takes a draft model alone, would cost more than they bring.
+    const bool adapts = options.shape == "adaptive" && options.accept == "match";
+    if (adapts) options.source = choice_.source;
+    if (!adapts) options.name = "autoregressive";
   }
   return options;
 }

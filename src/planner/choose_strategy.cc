@@ -12,6 +12,7 @@ constexpr std::array<int32_t, 8> kVerifyTokens = {2, 3, 4, 6, 8, 12, 16, 32};
 constexpr std::array<int32_t, 5> kWidths = {1, 2, 4, 8, 16};
 constexpr int32_t kMaxDepth = 16;
 constexpr size_t kListed = 5;
+constexpr const char* kWithoutDraft = "serial_tree, guesses from the text so far alone";
 // A draft of a quarter of the target's size on mixed text, and one that is hardly ever wrong.
 const std::vector<double> kAssumed = {0.62, 0.12, 0.05, 0.04, 0.02, 0.02, 0.01, 0.01};
 const std::vector<double> kVeryGood = {0.92, 0.03, 0.01, 0.01};
@@ -103,20 +104,20 @@ StrategyChoice choose_strategy(const PlannerInput& input) {
   const CostTable& costs = input.costs;
   if (!costs.measured() || (input.has_draft_model && costs.at(Role::kDraft, 1) <= 0.0f)) {
     if (input.has_draft_model) {
-      choice.name = "serial_tree";
-      choice.shape = "adaptive";
+      choice.source.clear();
       choice.verify_tokens = 8;
       choice.draft_width = 4;
       choice.draft_depth = 4;
     }
-    choice.report = "no costs measured: " + choice.name + "\n";
+    choice.report = std::string("no costs measured: ") +
+                    (input.has_draft_model ? "serial_tree" : kWithoutDraft) + "\n";
     return choice;
   }
   const Setting plain{1, 0, 0, 1.0, costs.at(Role::kTarget, 1)};
   choice.seconds_per_round = plain.seconds;
   choice.report = line("autoregressive", plain, plain.rate());
   if (!input.has_draft_model) {
-    choice.report += "no draft model: autoregressive\n";
+    choice.report += std::string("no draft model: ") + kWithoutDraft + "\n";
     return choice;
   }
   const bool assumed = input.rank_chances.empty();
@@ -131,11 +132,10 @@ StrategyChoice choose_strategy(const PlannerInput& input) {
   if (reachable <= 1.0) {
     choice.report += std::string("with ") +
                      (assumed ? "even a very good draft" : "measured acceptance") +
-                     " no setting beats plain decoding: autoregressive\n";
+                     " no setting beats plain decoding: " + kWithoutDraft + "\n";
     return choice;
   }
-  choice.name = "serial_tree";
-  choice.shape = "adaptive";
+  choice.source.clear();
   choice.verify_tokens = best.verify_tokens;
   choice.draft_width = best.width;
   choice.draft_depth = best.depth;

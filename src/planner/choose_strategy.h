@@ -1,4 +1,5 @@
-// Which strategy and which parameters, from what Steps cost and how often guesses are right. Pure.
+// Whether the draft model pays and with which parameters, from what Steps cost and how often
+// guesses are right. Pure.
 //
 // A setting's prediction: a round grows a tree of average guesses (each node's best few children
 // are right with the chances of `rank_chances`), d draft steps of w leaves, and verifies the best
@@ -23,8 +24,9 @@ struct PlannerInput {
 };
 
 struct StrategyChoice {
-  std::string name = "autoregressive";  // or "serial_tree"
-  std::string shape;                    // serial_tree: "adaptive"
+  // Of serial_tree's guesses: empty, its own choice, where the draft model may pay; else "suffix",
+  // the text so far, which costs nothing to ask and is verified only as far as that pays.
+  std::string source = "suffix";
   // The best fixed setting: what serial_tree's shape "best" would be given.
   int32_t verify_tokens = 1;
   int32_t draft_width = 0;
@@ -39,10 +41,9 @@ struct StrategyChoice {
 double expected_tokens(const std::vector<double>& rank_chances, int32_t verify_tokens,
                        int32_t draft_width, int32_t draft_depth);
 
-// Without measured costs: serial_tree where there is a draft model, said so in the report. Assumed
-// chances: serial_tree unless not even a very good draft could pay. Given chances: serial_tree if
-// its best setting beats plain decoding. A request without draft model can still use sources that
-// cost nothing; that is the caller's to add.
+// Without measured costs: the draft model where there is one, said so in the report. Assumed
+// chances: the draft unless not even a very good one could pay. Given chances: the draft if its
+// best setting beats plain decoding.
 StrategyChoice choose_strategy(const PlannerInput& input);
 
 }  // namespace forerun

@@ -16,10 +16,12 @@ constexpr const char* kProfiles = R"({
   "models": {
     "target": {"model": "T", "devices": 1, "steps": [{"rows": 8, "ms": 4, "source": "-"}]},
     "draft": {"model": "D", "devices": 1, "steps": [{"rows": 8, "ms": 1, "source": "-"}]},
+    "dear": {"model": "E", "devices": 1, "steps": [{"rows": 8, "ms": 5, "source": "-"}]},
     "instant": {"model": "I", "devices": 1, "steps": [{"rows": 8, "ms": 0.00001, "source": "-"}]}},
   "profiles": {
     "serial": {"devices": "shared", "target": "target", "draft": "draft"},
     "side-by-side": {"devices": "separate", "target": "target", "draft": "draft"},
+    "dear-draft": {"devices": "shared", "target": "target", "draft": "dear"},
     "too-fast": {"devices": "shared", "target": "instant", "draft": "instant"},
     "alone": {"devices": "shared", "target": "target"}}})";
 
@@ -92,13 +94,43 @@ TEST_F(EmulationTest, StepsThatCannotKeepUpAreReported) {
   EXPECT_GT(stats.late_seconds, 0.0);
 }
 
+TEST_F(EmulationTest, ADraftThatCannotPayLeavesGuessingToTheText) {
+  const auto engine = Engine::create(options("#dear-draft"));
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_NE((*engine)->info().planner_report.find("from the text so far alone"), std::string::npos)
+      << (*engine)->info().planner_report;
+  Request plain = request();
+  plain.speculation = SpeculationOptions{.strategy = "autoregressive"};
+  const std::vector<int32_t> tokens = complete(**engine, plain).tokens;
+  const auto with = [&](const SpeculationOptions& speculation) {
+    Request wanted = request();
+    wanted.speculation = speculation;
+    const Output output = complete(**engine, wanted);
+    EXPECT_TRUE(output.error.ok()) << output.error.message();
+    EXPECT_EQ(output.tokens, tokens);
+    return output.stats;
+  };
+  const RequestStats by_default = with({});
+  EXPECT_EQ(by_default.strategy, "serial_tree");
+  EXPECT_EQ(by_default.draft_steps, 0);
+  // Of a given shape only the draft has guesses; asked for by name, they are made.
+  EXPECT_EQ(with({.shape = "chain"}).strategy, "autoregressive");
+  EXPECT_GT(with({.source = "model", .shape = "chain"}).draft_steps, 0);
+  // What is no option stays none.
+  Request wrong = request();
+  wrong.speculation = SpeculationOptions{.shape = "round"};
+  const auto refused = (*engine)->submit(wrong);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("round"), std::string::npos);
+}
+
 TEST_F(EmulationTest, ARefusalNamesTheProfile) {
   const auto refusal = [](const EngineOptions& options) {
     const auto engine = Engine::create(options);
     EXPECT_FALSE(engine.ok());
     return engine.status().message();
   };
-  EXPECT_NE(refusal(options("#nobody")).find("accepted after #: alone, serial"), std::string::npos);
+  EXPECT_NE(refusal(options("#nobody")).find("accepted after #: alone, dear-draft, serial"), std::string::npos);
   EXPECT_NE(refusal(options("#alone")).find("no times for a draft"), std::string::npos);
   EngineOptions missing = options("");
   missing.emulate = "/nowhere.json";

@@ -127,6 +127,33 @@ TEST_F(EngineTest, TryingSplitsKeepsOneAndChangesNoToken) {
   }
 }
 
+// parallel_tree does not take the text alone; trials and requests then go by serial_tree.
+TEST_F(EngineTest, TryingSplitsIsDoneWithTheEnginesSourceOfGuesses) {
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  EngineOptions options;
+  options.devices = processors[0] + "+" + processors[1].substr(4);
+  options.try_splits = true;
+  options.speculation.source = "suffix";
+  const auto engine = make(options);
+  const auto plain = make({});
+  ASSERT_TRUE(engine && plain);
+  Request request = request_of(2);
+  request.speculation.reset();
+  const Output output = complete(*engine, request);
+  EXPECT_EQ(output.tokens, complete(*plain, request).tokens);
+  EXPECT_EQ(output.stats.strategy, "serial_tree");
+  EXPECT_EQ(output.stats.draft_steps, 0);
+
+  options.model = pair_->target();
+  options.draft = pair_->draft();
+  options.speculation.source = "oracle";
+  const auto refused = Engine::create(options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("oracle"), std::string::npos)
+      << refused.status().message();
+}
+
 // The draft has nothing to give to a second device of a group.
 TEST_F(EngineTest, TryingSplitsLeavesOutThoseThatCannotBeLoaded) {
   const std::vector<std::string> processors = two_processors();
