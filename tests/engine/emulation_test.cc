@@ -130,7 +130,8 @@ TEST_F(EmulationTest, ARefusalNamesTheProfile) {
     EXPECT_FALSE(engine.ok());
     return engine.status().message();
   };
-  EXPECT_NE(refusal(options("#nobody")).find("accepted after #: alone, dear-draft, serial"), std::string::npos);
+  EXPECT_NE(refusal(options("#nobody")).find("accepted after #: alone, dear-draft, serial"),
+            std::string::npos);
   EXPECT_NE(refusal(options("#alone")).find("no times for a draft"), std::string::npos);
   EngineOptions missing = options("");
   missing.emulate = "/nowhere.json";

@@ -143,61 +143,84 @@ int half_of_multiprocessor(int shared_limit) {
   return (shared_limit + kReservedBytes) / 2 - kReservedBytes;
 }
 
+// Two blocks of consecutive layers share an SM, so that the second can fetch its weights while the
+// first computes: what a layer then may take, and what one of over half may take in order to have
+// all activations at once.
+struct SharedRoom {
+  int half, over_half;
+};
+SharedRoom room_beside_another(const LinearPlan& plan, int row_blocks, int shared_limit) {
+  const int half = half_of_multiprocessor(shared_limit);
+  if (plan.format == LinearFormat::kInt4Group128 && row_blocks == 1) {
+    return {half - kRoomForOthers / 2 - kUnevenBytes, half + kRoomForOthers / 2 + kUnevenBytes};
+  }
+  return {half - kRoomForOthers / 2, half + kOverHalfBytes};
+}
+
+// Passes over the tiles with activations in as few segments as int4 wants; stages is 0 where that
+// leaves too little on its way.
+LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, int shared_limit) {
+  const int row_blocks = row_blocks_of(rows);
+  if (row_blocks == 1) {
+    LinearLaunch launch = lay_out(plan, rows, LinearWalk::kPasses, half, kInt4InputRoom.buffers,
+                                  kInt4InputRoom.bytes);
+    if (launch.stages < kWantedStages) launch.stages = 0;
+    return launch;
+  }
+  const InputRoom room = {2, kInt4WideInputBytes / row_blocks};
+  if (row_blocks == 2) {
+    const LinearLaunch launch =
+        lay_out(plan, rows, LinearWalk::kPasses, half, room.buffers, room.bytes);
+    if (launch.segments == 1 && launch.stages >= kWantedStages) return launch;
+  }
+  LinearLaunch launch =
+      lay_out(plan, rows, LinearWalk::kPasses, shared_limit, room.buffers, room.bytes);
+  if (launch.stages < (row_blocks == 2 ? kWantedStages : 1)) launch.stages = 0;
+  return launch;
+}
+
+// Passes over the tiles with activations in segments of the room in kInputRooms that leaves enough
+// on its way within `limit`, or anything where `limit` is all there is; stages is 0 if none does.
+LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool is_all) {
+  LinearLaunch launch;
+  for (const InputRoom& room : kInputRooms) {
+    launch = lay_out(plan, rows, LinearWalk::kPasses, limit, room.buffers, room.bytes);
+    if (is_all && launch.stages < kWantedStages) {
+      // Somewhat smaller segments, if that leaves the memory enough to do.
+      const int missing = (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
+      const LinearLaunch smaller = lay_out(plan, rows, LinearWalk::kPasses, limit, room.buffers,
+                                           room.bytes - missing / launch.row_blocks);
+      if (smaller.stages >= kWantedStages) launch = smaller;
+    }
+    if (launch.stages >= (is_all ? 1 : kWantedStages)) return launch;
+  }
+  launch.stages = 0;
+  return launch;
+}
+
+// Up to 8 rows a launch leaves room for another's where it can; from 16 on it takes a whole SM
+// where it has all activations at once only then, or little on its way otherwise.
 Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
                                    bool over_half) {
   if (rows < 1) {
     return Status(StatusCode::kInvalidArgument,
                   "a linear layer needs at least one row, not " + std::to_string(rows));
   }
-  // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while
-  // the first computes. Up to 8 rows that is always so; from 16 on a launch takes the room of both
-  // where it has all activations at once only then, or little on its way otherwise.
-  const int wanted = row_blocks_of(rows);
-  const int exact_half = half_of_multiprocessor(shared_limit);
-  const int uneven = wanted == 1 && plan.format == LinearFormat::kInt4Group128 ? kUnevenBytes : 0;
-  const int half = exact_half - kRoomForOthers / 2 - uneven;
-  const int at_once = !over_half    ? half
-                      : uneven == 0 ? exact_half + kOverHalfBytes
-                                    : exact_half + kRoomForOthers / 2 + uneven;
-  for (const int limit : {at_once, shared_limit}) {
-    if (limit == shared_limit && wanted == 1) continue;
-    const LinearLaunch launch = lay_out_at_once(plan, rows, limit);
-    if (launch.stages > 0) return launch;
+  const int row_blocks = row_blocks_of(rows);
+  const SharedRoom room = room_beside_another(plan, row_blocks, shared_limit);
+  LinearLaunch launch = lay_out_at_once(plan, rows, over_half ? room.over_half : room.half);
+  if (launch.stages < 1 && row_blocks > 1) launch = lay_out_at_once(plan, rows, shared_limit);
+  if (launch.stages < 1 && plan.format == LinearFormat::kInt4Group128) {
+    launch = lay_out_few_segments(plan, rows, room.half, shared_limit);
   }
-  if (plan.format == LinearFormat::kInt4Group128) {
-    const InputRoom room =
-        wanted == 1 ? kInt4InputRoom : InputRoom{2, kInt4WideInputBytes / wanted};
-    if (wanted <= 2) {
-      const LinearLaunch launch =
-          lay_out(plan, rows, LinearWalk::kPasses, half, room.buffers, room.bytes);
-      const bool suits = wanted == 1 || launch.segments == 1;
-      if (suits && launch.stages >= kWantedStages) return launch;
-    }
-    if (wanted >= 2) {
-      const LinearLaunch launch =
-          lay_out(plan, rows, LinearWalk::kPasses, shared_limit, room.buffers, room.bytes);
-      if (launch.stages >= (wanted == 2 ? kWantedStages : 1)) return launch;
-    }
+  if (launch.stages < 1 && row_blocks < 4) {
+    launch = lay_out_segments(plan, rows, room.half, /*is_all=*/false);
   }
-  for (const int limit : {half, shared_limit}) {
-    if (wanted == 4 && limit == half) continue;
-    for (const InputRoom& room : kInputRooms) {
-      LinearLaunch launch =
-          lay_out(plan, rows, LinearWalk::kPasses, limit, room.buffers, room.bytes);
-      if (limit != half && launch.stages < kWantedStages) {
-        // Somewhat smaller segments, if that leaves the memory enough to do.
-        const int missing =
-            (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
-        const LinearLaunch smaller = lay_out(plan, rows, LinearWalk::kPasses, limit, room.buffers,
-                                             room.bytes - missing / wanted);
-        if (smaller.stages >= kWantedStages) launch = smaller;
-      }
-      if (launch.stages >= (limit == half ? kWantedStages : 1)) return launch;
-    }
-  }
+  if (launch.stages < 1) launch = lay_out_segments(plan, rows, shared_limit, /*is_all=*/true);
+  if (launch.stages >= 1) return launch;
   return Status(StatusCode::kUnsupported,
                 linear_shape_text(plan.in_features, plan.out_features) + ": " +
-                    std::to_string(8 * wanted) + " rows do not fit in the " +
+                    std::to_string(8 * row_blocks) + " rows do not fit in the " +
                     std::to_string(shared_limit) + " bytes of shared memory of a block");
 }
 
