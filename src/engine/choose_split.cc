@@ -47,8 +47,7 @@ Result<double> try_plan(RealExecutor& executor, const ModelsToLoad& models, cons
                         const std::vector<std::vector<int32_t>>& prompts) {
   StrategyOptions options = strategy_options(forecast.plan);
   options.source = models.options->speculation.source;
-  // As for requests: what parallel_tree does not take is serial_tree's.
-  if (!check_strategy_options(options).ok()) options.name = "serial_tree";
+  options = parallel_or_serial(std::move(options));  // as requests are run
   FORERUN_RETURN_IF_ERROR(check_strategy_options(options));
   options.target_vocab = models.of(Role::kTarget).opened->live_vocab();
   options.draft_vocab = models.of(Role::kDraft).opened->live_vocab();

@@ -376,18 +376,17 @@ StrategyOptions EngineImpl::strategy_options(const Request& request) const {
   if (target_) options.target_vocab = target_->live_vocab();
   if (draft_) options.draft_vocab = draft_->live_vocab();
   options.record_rounds = request.record_rounds || options_.trace;
-  // What parallel_tree does not take is serial_tree's.
-  if (wanted.strategy == "auto" && options.name == "parallel_tree" &&
-      !check_strategy_options(options).ok()) {
-    options.name = "serial_tree";
-  }
-  const bool without_draft =
-      wanted.strategy == "auto" && draft_ && !side_by_side() && !choice_.source.empty();
-  if (without_draft && wanted.source.empty() && check_strategy_options(options).ok()) {
+  if (wanted.strategy != "auto") return options;
+  options = parallel_or_serial(std::move(options));
+  const bool planned_without_draft =
+      draft_ && !side_by_side() && wanted.source.empty() && !choice_.source.empty();
+  if (planned_without_draft && check_strategy_options(options).ok()) {
     // Trees of given sizes, and what takes a draft model alone, would cost more than they bring.
-    const bool adapts = options.shape == "adaptive" && options.accept == "match";
-    if (adapts) options.source = choice_.source;
-    if (!adapts) options.name = "autoregressive";
+    if (options.shape == "adaptive" && options.accept == "match") {
+      options.source = choice_.source;
+    } else {
+      options.name = "autoregressive";
+    }
   }
   return options;
 }

@@ -26,7 +26,7 @@ struct ForecastPlan {
 };
 
 std::string describe(const SplitPlan& plan);
-// With the strategy's own choice of a source, whatever requests ask for.
+// With the strategy's own choice of a source; trials put the engine's in its place.
 StrategyOptions strategy_options(const SplitPlan& plan);
 // Tokens/s of decoding over all requests; their first tokens aside.
 double decoding_rate(const std::vector<PlayedRequest>& played);

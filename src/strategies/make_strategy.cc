@@ -176,6 +176,13 @@ Status check_strategy_options(const StrategyOptions& options) {
   return invalid("unknown strategy '" + options.name + "'; accepted: " + accepted);
 }
 
+StrategyOptions parallel_or_serial(StrategyOptions options) {
+  if (options.name == "parallel_tree" && !check_strategy_options(options).ok()) {
+    options.name = "serial_tree";
+  }
+  return options;
+}
+
 Result<std::unique_ptr<Strategy>> make_strategy(const StrategyOptions& options,
                                                 std::shared_ptr<SharedAcceptance> shared,
                                                 const CostTable& costs) {

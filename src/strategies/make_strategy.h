@@ -56,6 +56,9 @@ const std::vector<std::string>& strategy_names();
 // what is accepted.
 Status check_strategy_options(const StrategyOptions& options);
 
+// `options`, by serial_tree where they are parallel_tree's and it does not take them.
+StrategyOptions parallel_or_serial(StrategyOptions options);
+
 // `shared` is what requests learn from each other about how often guesses are right; may be null.
 // It must outlive nothing: strategies hold a reference. All strategies that share it run on one
 // thread. `costs` is as for Strategy::on_costs; an unmeasured table stands for ratios typical of a

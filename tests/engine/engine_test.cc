@@ -36,6 +36,14 @@ class EngineTest : public ::testing::Test {
     return engine.ok() ? std::move(*engine) : nullptr;
   }
 
+  // Both processors as one device, to be split between the models.
+  static EngineOptions to_split(const std::vector<std::string>& processors) {
+    EngineOptions options;
+    options.devices = processors[0] + "+" + processors[1].substr(4);
+    options.try_splits = true;
+    return options;
+  }
+
   static Request request_of(uint64_t seed) {
     std::mt19937_64 random(seed);
     Request request;
@@ -109,9 +117,7 @@ TEST_F(EngineTest, AutoMeansParallelTreeWhereTheDraftHasItsOwnProcessors) {
 TEST_F(EngineTest, TryingSplitsKeepsOneAndChangesNoToken) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
-  EngineOptions options;
-  options.devices = processors[0] + "+" + processors[1].substr(4);
-  options.try_splits = true;
+  EngineOptions options = to_split(processors);
   const auto engine = make(options);
   const auto plain = make({});
   ASSERT_TRUE(engine && plain);
@@ -131,9 +137,7 @@ TEST_F(EngineTest, TryingSplitsKeepsOneAndChangesNoToken) {
 TEST_F(EngineTest, TryingSplitsIsDoneWithTheEnginesSourceOfGuesses) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
-  EngineOptions options;
-  options.devices = processors[0] + "+" + processors[1].substr(4);
-  options.try_splits = true;
+  EngineOptions options = to_split(processors);
   options.speculation.source = "suffix";
   const auto engine = make(options);
   const auto plain = make({});

@@ -170,10 +170,11 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
     scales.find(args, first_row, rows, warp, lane);
   }
 
-  const int input_row = kRowBlocks == 1 ? min(lane & 7, args.input_rows - 1) : lane & 7;
-  // A lane's part in loading activations: row lane % 8 of each block of 8, 8 of every 32 inputs.
+  // A lane's part in loading activations: row lane % 8 of each block of 8, or the last where there
+  // are fewer, 8 of every 32 inputs.
+  const int row_to_load = kRowBlocks == 1 ? min(lane & 7, args.input_rows - 1) : lane & 7;
   const uint32_t input_lane = inputs.data + input_warp * (kUnitInputs * 2) +
-                              input_row * args.input_stride_bytes + (lane >> 3) * 16;
+                              row_to_load * args.input_stride_bytes + (lane >> 3) * 16;
   const int input_step = (kUnitInputs * 2) << args.input_warps_log2;
   const int row_block_bytes = 8 * args.input_stride_bytes;
   PartialSums sums;
@@ -233,7 +234,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
       for (int segment = 0; segment < args.segments; ++segment) {
         barrier_wait(inputs.full + input_buffer * 8, input_parity);
         uint32_t input =
-            input_lane + input_buffer * inputs.input_rows(args) * args.input_stride_bytes;
+            input_lane + input_buffer * inputs.buffer_rows(args) * args.input_stride_bytes;
         const int units = min(units_left, args.segment_units);
         units_left -= units;
         for (int unit = 0; unit < units; ++unit, input += input_step) {

@@ -136,7 +136,7 @@ struct InputRing {
   int left;                      // segments to request, all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row that come next
 
-  static __device__ __forceinline__ int input_rows(const LinearKernelArgs& args) {
+  static __device__ __forceinline__ int buffer_rows(const LinearKernelArgs& args) {
     return kRowBlocks == 1 ? args.input_rows : 8 * kRowBlocks;
   }
   // The last segment of a block with fewer inputs than its peer may be empty.
@@ -180,7 +180,7 @@ struct InputRing {
         const int begin = i * args.segment_bytes;
         const int bytes = segment_bytes(args, begin);
         if (bytes > 0) {
-          bulk_copy(first.to + i * input_rows(args) * args.input_stride_bytes,
+          bulk_copy(first.to + i * buffer_rows(args) * args.input_stride_bytes,
                     first.from + begin / 2, bytes, full + i * 8);
         }
       }
@@ -201,7 +201,7 @@ struct InputRing {
     const int row = lane * shares + share;
     if (row < rows && bytes > 0) {
       bulk_copy(
-          data + (next * input_rows(args) + row) * args.input_stride_bytes,
+          data + (next * buffer_rows(args) + row) * args.input_stride_bytes,
           block_inputs + input_row(args, first_row + row) * args.input_stride + next_begin / 2,
           bytes, barrier);
     }
