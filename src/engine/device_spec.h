@@ -14,6 +14,7 @@
 
 #include "device/cpu/device_group.h"
 #include "forerun/status.h"
+#include "step/types.h"
 
 namespace forerun {
 
@@ -37,6 +38,9 @@ struct Placement {
   ModelPlacement target;
   std::optional<ModelPlacement> draft;  // none: the target's, in turn
 
+  const ModelPlacement& of(Role role) const {
+    return role == Role::kDraft && draft ? *draft : target;
+  }
   // The draft's GPUs are the target's too, or there is nothing but the target's: one Step at a
   // time.
   bool in_turn() const;

@@ -1,6 +1,8 @@
 #include "engine/opened_model.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
 namespace forerun {
 
@@ -24,6 +26,19 @@ Result<OpenedModel> open_model(const std::string& model) {
   FORERUN_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(dir));
   FORERUN_ASSIGN_OR_RETURN(GenerationDefaults defaults, read_generation_defaults(dir));
   return OpenedModel{std::move(checkpoint), std::move(tokenizer), std::move(defaults)};
+}
+
+Result<OpenedModels> open_models(const EngineOptions& options) {
+  FORERUN_ASSIGN_OR_RETURN(OpenedModel target, open_model(options.model));
+  OpenedModels models{std::move(target), std::nullopt};
+  if (options.draft.empty()) return models;
+  FORERUN_ASSIGN_OR_RETURN(models.draft, open_model(options.draft));
+  const Status same = check_same_tokenizer(models.target.tokenizer, models.draft->tokenizer);
+  if (!same.ok()) {
+    return same.with_context("draft " + options.draft + " has another tokenizer than " +
+                             options.model);
+  }
+  return models;
 }
 
 SamplingParams default_sampling(const GenerationDefaults& defaults) {

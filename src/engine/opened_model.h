@@ -1,10 +1,10 @@
-// A checkpoint with its tokenizer and sampling defaults.
+// Checkpoints with their tokenizers and sampling defaults.
 #pragma once
 
-#include <filesystem>
-#include <functional>
-#include <memory>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "forerun/engine.h"
@@ -26,6 +26,16 @@ struct OpenedModel {
 
 // Resolves `model` (a directory or org/name) and reads everything but the weights.
 Result<OpenedModel> open_model(const std::string& model);
+
+struct OpenedModels {
+  OpenedModel target;
+  std::optional<OpenedModel> draft;
+
+  const OpenedModel* draft_or_null() const { return draft ? &*draft : nullptr; }
+};
+
+// Both models of the options. Fails where their tokenizers differ.
+Result<OpenedModels> open_models(const EngineOptions& options);
 
 // The checkpoint's own sampling defaults over SamplingParams'. Greedy where it says nothing, or
 // do_sample is false.

@@ -1,0 +1,66 @@
+#include "engine/check_options.h"
+
+#include <string>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+Status check_try_splits(const EngineOptions& options, const Placement& placement) {
+  if (!options.try_splits) return Status();
+  const auto refused = [](const std::string& found) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "auto: splits of the processors between target and draft are to be tried; found " + found);
+  };
+  if (options.draft.empty()) return refused("no draft model");
+  if (options.speculation.strategy != "auto") {
+    return refused("strategy '" + options.speculation.strategy + "'; accepted beside it: auto");
+  }
+  if (placement.draft) {
+    return refused("draft devices '" + options.draft_devices + "'; accepted beside it: none");
+  }
+  if (placement.target.on_gpus()) {
+    return refused("devices '" + options.devices + "'; accepted beside it: processors");
+  }
+  if (!options.emulate.empty()) return refused("a machine to emulate; accepted beside it: none");
+  return Status();
+}
+
+}  // namespace
+
+Status check_options(const EngineOptions& options, const Placement& placement) {
+  if (placement.draft && options.draft.empty()) {
+    return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options.draft_devices +
+                                                    "', but there is no draft model");
+  }
+  if (options.max_active_requests < 1) {
+    return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
+                                                    std::to_string(options.max_active_requests) +
+                                                    ", accepted are 1 and more");
+  }
+  return check_try_splits(options, placement);
+}
+
+Result<std::unique_ptr<StepEmulator>> make_emulator(const EngineOptions& options,
+                                                    const Placement& placement) {
+  if (options.emulate.empty()) return std::unique_ptr<StepEmulator>();
+  auto profile = load_step_profile(options.emulate);
+  if (!profile.ok()) return profile.status().with_context("emulate");
+  if (!options.draft.empty() && !profile->has(Role::kDraft)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "emulate: profile " + profile->name +
+                      " has no times for a draft; accepted are profiles that do, or no draft");
+  }
+  if (!placement.in_turn() && !profile->separate_devices) {
+    return Status(StatusCode::kInvalidArgument,
+                  "draft devices: found '" + options.draft_devices + "', but profile " +
+                      profile->name +
+                      " runs both models on the same devices in turn; accepted beside it: none, or "
+                      "GPUs of the target's");
+  }
+  // Where both models compute on the same devices, only their sleeps overlap.
+  return std::make_unique<StepEmulator>(std::move(*profile), placement.in_turn());
+}
+
+}  // namespace forerun

@@ -1,0 +1,17 @@
+// What a request asks for, checked before it is queued.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/opened_model.h"
+#include "forerun/engine.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+// Fills the prompt's tokens where only its text is given, and lowers max_new_tokens to what the
+// context has room for. Fails, naming the field, on sampling parameters, tokens and lengths that
+// are out of range; speculation is not looked at.
+Status check_request(const OpenedModel& target, int32_t max_context_tokens, Request& request);
+
+}  // namespace forerun

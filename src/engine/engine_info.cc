@@ -1,0 +1,38 @@
+#include "engine/engine_info.h"
+
+#include "kernels/isa.h"
+
+namespace forerun {
+namespace {
+
+std::string fingerprint(const EngineOptions& options, const OpenedModel& target,
+                        const LoadedModels& models) {
+  const ModelConfig& config = target.checkpoint.config();
+  const std::string backend =
+      models.placement().target.on_gpus() ? "cuda" : std::string("cpu ") + isa_name(current_isa());
+  return backend + " tp" + std::to_string(models.target_degree()) + " weights=" +
+         (options.weights != "as_stored" ? options.weights
+          : config.quantization.kind == QuantizationConfig::Kind::kAwq
+              ? "awq-int4"
+              : std::string(dtype_name(config.dtype))) +
+         " activations=" + options.activations;
+}
+
+}  // namespace
+
+EngineInfo describe_engine(const EngineOptions& options, const OpenedModel& target,
+                           const LoadedModels& models, const StepProfile* emulated) {
+  EngineInfo info;
+  info.model_name = target.checkpoint.dir().filename().string();
+  info.numeric_fingerprint = fingerprint(options, target, models);
+  if (emulated != nullptr) {
+    info.emulated = emulated->name + ": " + emulated->machine + " (" + emulated->source + ")";
+  }
+  info.max_context_tokens = models.kv_plan().max_context_tokens;
+  info.kv_bytes = models.kv_bytes();
+  info.eos_token_ids = target.eos_token_ids();
+  info.default_sampling = default_sampling(target.defaults);
+  return info;
+}
+
+}  // namespace forerun

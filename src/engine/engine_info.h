@@ -1,0 +1,17 @@
+// What an engine tells of itself once it is loaded and measured.
+#pragma once
+
+#include <string>
+
+#include "engine/loaded_models.h"
+#include "engine/opened_model.h"
+#include "exec/emulated/step_profile.h"
+#include "forerun/engine.h"
+
+namespace forerun {
+
+// Its planner_report is left empty.
+EngineInfo describe_engine(const EngineOptions& options, const OpenedModel& target,
+                           const LoadedModels& models, const StepProfile* emulated);
+
+}  // namespace forerun

@@ -1,0 +1,91 @@
+#include "engine/numerics_options.h"
+
+#include <string>
+
+namespace forerun {
+namespace {
+
+Result<Activation> parse_activation(const std::string& name) {
+  for (Activation activation : {Activation::kF32, Activation::kBf16, Activation::kInt8}) {
+    if (name == activation_name(activation)) return activation;
+  }
+  return Status(StatusCode::kInvalidArgument,
+                "activations: found '" + name + "', accepted are bf16, f32 and int8");
+}
+
+Result<WeightOverride> parse_weights(const char* option, const std::string& name) {
+  if (name == "as_stored") return WeightOverride::kAsStored;
+  if (name == "bf16") return WeightOverride::kBf16;
+  if (name == "f32") return WeightOverride::kF32;
+  if (name == "int8") return WeightOverride::kInt8;
+  return Status(StatusCode::kInvalidArgument, std::string(option) + ": found '" + name +
+                                                  "', accepted are as_stored, bf16, f32 and int8");
+}
+
+Result<DraftWeights> parse_draft_weights(const std::string& name) {
+  if (name == "auto") return DraftWeights{.choose = true};
+  if (name == "int4_head") return DraftWeights{.int4_head = true};
+  const auto layers = parse_weights("draft_weights", name);
+  if (layers.ok()) return DraftWeights{.layers = *layers};
+  return Status(StatusCode::kInvalidArgument,
+                "draft_weights: found '" + name +
+                    "', accepted are auto, as_stored, bf16, f32, int8 and int4_head");
+}
+
+}  // namespace
+
+Result<NumericsOptions> parse_numerics(const EngineOptions& options) {
+  NumericsOptions numerics;
+  FORERUN_ASSIGN_OR_RETURN(numerics.activation, parse_activation(options.activations));
+  FORERUN_ASSIGN_OR_RETURN(numerics.weights, parse_weights("weights", options.weights));
+  FORERUN_ASSIGN_OR_RETURN(numerics.draft_weights, parse_draft_weights(options.draft_weights));
+  return numerics;
+}
+
+void choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement,
+                          DraftWeights& weights) {
+  const auto& stored = draft.checkpoint.config().quantization;
+  // Small models are bound by their weights' bytes; int8 costs guesses next to nothing.
+  if (weights.choose && stored.kind == QuantizationConfig::Kind::kNone && !placement.on_gpus()) {
+    weights.layers = WeightOverride::kInt8;
+  }
+}
+
+Status check_numerics(const EngineOptions& options, const NumericsOptions& numerics,
+                      const Placement& placement, const OpenedModel* draft) {
+  const auto refused = [&options](const std::string& accepted) {
+    return Status(StatusCode::kUnsupported,
+                  "draft_weights: found '" + options.draft_weights + "'; " + accepted);
+  };
+  const bool draft_on_gpu = placement.of(Role::kDraft).on_gpus();
+  if (numerics.draft_weights.int4_head) {
+    if (draft == nullptr) return refused("but there is no draft model");
+    if (!draft_on_gpu) {
+      return refused("on processors auto, as_stored, bf16, f32 and int8 are accepted");
+    }
+    constexpr int32_t kGroup = 128;  // of inputs that share a scale
+    const int32_t inputs = draft->checkpoint.config().hidden_size;
+    if (inputs % kGroup != 0) {
+      return refused("the draft's hidden_size is " + std::to_string(inputs) +
+                     ", multiples of 128 are accepted");
+    }
+  }
+  const bool any_gpu =
+      placement.target.on_gpus() || (placement.draft && placement.draft->on_gpus());
+  if (!any_gpu) return Status();
+  if (numerics.activation != Activation::kBf16) {
+    return Status(StatusCode::kUnsupported,
+                  "activations: found '" + options.activations + "'; on a GPU bf16 is accepted");
+  }
+  if (placement.target.on_gpus() && numerics.weights != WeightOverride::kAsStored) {
+    return Status(StatusCode::kUnsupported,
+                  "weights: found '" + options.weights + "'; on a GPU as_stored is accepted");
+  }
+  if (draft != nullptr && draft_on_gpu &&
+      numerics.draft_weights.layers != WeightOverride::kAsStored) {
+    return refused("on a GPU auto, as_stored and int4_head are accepted");
+  }
+  return Status();
+}
+
+}  // namespace forerun

@@ -1,0 +1,37 @@
+// What the models compute with: EngineOptions' names of activations and weights, read and checked
+// against the devices.
+#pragma once
+
+#include "engine/device_spec.h"
+#include "engine/opened_model.h"
+#include "forerun/engine.h"
+#include "forerun/status.h"
+#include "kernels/precision.h"
+#include "model/decoder_weights.h"
+
+namespace forerun {
+
+struct DraftWeights {
+  bool choose = false;  // by where the draft runs and how it is stored
+  WeightOverride layers = WeightOverride::kAsStored;
+  bool int4_head = false;
+};
+
+struct NumericsOptions {
+  Activation activation = Activation::kBf16;
+  WeightOverride weights = WeightOverride::kAsStored;  // the target's
+  DraftWeights draft_weights;
+};
+
+// Fails on a name that is none, with those that are.
+Result<NumericsOptions> parse_numerics(const EngineOptions& options);
+
+// The draft's weights where the user leaves them to the engine; `draft` runs on `placement`.
+void choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement,
+                          DraftWeights& weights);
+
+// Whether the devices can compute with them; `draft` may be null. Fails naming what they accept.
+Status check_numerics(const EngineOptions& options, const NumericsOptions& numerics,
+                      const Placement& placement, const OpenedModel* draft);
+
+}  // namespace forerun
