@@ -15,15 +15,6 @@ int64_t blocks_of(size_t tokens) {
   return (static_cast<int64_t>(tokens) + kKvBlockTokens - 1) / kKvBlockTokens;
 }
 
-StrategyStats operator+(StrategyStats a, const StrategyStats& b) {
-  a.target_steps += b.target_steps;
-  a.draft_steps += b.draft_steps;
-  a.drafted_tokens += b.drafted_tokens;
-  a.accepted_tokens += b.accepted_tokens;
-  a.emitted_tokens += b.emitted_tokens;
-  return a;
-}
-
 }  // namespace
 
 void LoopWaker::wake() {
@@ -82,7 +73,7 @@ void EngineLoop::run() {
     end(running_.begin()->first, FinishReason::kCancelled, Status());
   }
   for (Running& waiting : waiting_) {
-    waiting.request->finish(FinishReason::kCancelled, Status(), waiting.earlier, "none");
+    waiting.request->finish(FinishReason::kCancelled, Status(), waiting.driver.stats(), "none");
   }
 }
 
@@ -120,7 +111,7 @@ void EngineLoop::end_cancelled_and_late() {
     if (!over(*waiting.request)) continue;
     const Status status = status_of(*waiting.request);
     waiting.request->finish(status.ok() ? FinishReason::kCancelled : FinishReason::kError, status,
-                            waiting.earlier, "none");
+                            waiting.driver.stats(), "none");
     waiting.request.reset();
   }
   std::erase_if(waiting_, [](const Running& waiting) { return waiting.request == nullptr; });
@@ -175,7 +166,7 @@ void EngineLoop::admit() {
 void EngineLoop::start(Running running) {
   ActiveRequest& request = *running.request;
   running.sequence = next_sequence_++;
-  running.strategy = factory_(request.request());
+  running.driver.set_strategy(factory_(request.request()));
 
   SequenceSpec spec;
   spec.sampling = request.request().sampling;
@@ -192,45 +183,46 @@ void EngineLoop::start(Running running) {
     end(sequence, FinishReason::kError, opened);
     return;
   }
-  out_.clear();
-  placed.strategy->start({.sequence = sequence,
-                          .tokens = placed.request->tokens(),
-                          .max_tokens = spec.max_tokens,
-                          .sampling = spec.sampling},
-                         out_);
-  deliver(placed);
+  const auto accept = [&](StrategyOutput& out) { return placed.request->accept(out); };
+  const auto submit = [&](WorkItem item) { executor_->submit(std::move(item)); };
+  placed.closings = closings_;
+  finish_turn(placed, placed.driver.start({.sequence = sequence,
+                                           .tokens = placed.request->tokens(),
+                                           .max_tokens = spec.max_tokens,
+                                           .sampling = spec.sampling},
+                                          accept, submit));
 }
 
 void EngineLoop::handle(const WorkResult& result) {
   const auto found = running_.find(result.sequence);
   if (found == running_.end()) return;
   Running& running = found->second;
-  if (!result.status.ok()) {
-    handle_failure(running, result.status);
-    return;
-  }
-  running.request->note(result);
-  running.promised_blocks[static_cast<size_t>(result.role)] = 0;
   TurnTimer timer(options_.recorder, result);
-  out_.clear();
-  running.strategy->on_result(result, out_);
-  timer.note(out_);
-  if (!running.request->request().record_rounds) out_.rounds.clear();  // made for the trace
-  deliver(running, timer);
+  const auto accept = [&](StrategyOutput& out) {
+    timer.note(out);
+    running.request->note(result);
+    running.promised_blocks[static_cast<size_t>(result.role)] = 0;
+    running.closings = closings_;
+    if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
+    return running.request->accept(out);
+  };
+  const auto submit = [&](WorkItem item) { executor_->submit(std::move(item)); };
+  const RequestDriver::State state = running.driver.on_result(result, accept, submit);
+  if (state == RequestDriver::State::kFailed) {
+    handle_failure(running, result.status);
+  } else {
+    finish_turn(running, state, timer);
+  }
 }
 
-bool EngineLoop::deliver(Running& running, TurnTimer timer) {
-  if (running.request->accept(out_)) {
-    timer.finish();
-    end(running.sequence, running.request->reason(), Status());
-    return true;
-  }
-  running.closings = closings_;
-  for (WorkItem& item : out_.work) executor_->submit(std::move(item));
+void EngineLoop::finish_turn(Running& running, RequestDriver::State state, TurnTimer timer) {
   timer.finish();
+  if (state == RequestDriver::State::kOver) {
+    end(running.sequence, running.request->reason(), Status());
+    return;
+  }
   // Nobody's next work waits for the reader to be woken.
   running.request->send();
-  return false;
 }
 
 void EngineLoop::handle_failure(Running& running, const Status& status) {
@@ -249,8 +241,7 @@ void EngineLoop::handle_failure(Running& running, const Status& status) {
   close(sequence);
   Running preempted = std::move(running);
   running_.erase(sequence);
-  preempted.earlier = preempted.earlier + preempted.strategy->stats();
-  preempted.strategy.reset();
+  preempted.driver.set_strategy(nullptr);
   preempted.request->note_preemption();
   waiting_.push_front(std::move(preempted));
 }
@@ -260,17 +251,14 @@ void EngineLoop::close(SequenceId sequence) {
   executor_->close(sequence);
 }
 
-StrategyStats EngineLoop::total_stats(const Running& running) {
-  return running.strategy ? running.earlier + running.strategy->stats() : running.earlier;
-}
-
 void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
   const auto found = running_.find(sequence);
   Running running = std::move(found->second);
   running_.erase(found);
   memory_is_short_ = false;
   close(sequence);
-  running.request->finish(reason, std::move(error), total_stats(running), running.strategy->name());
+  running.request->finish(reason, std::move(error), running.driver.stats(),
+                          running.driver.strategy_name());
 }
 
 int64_t EngineLoop::kv_blocks_in_use() const {

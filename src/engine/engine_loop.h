@@ -18,7 +18,7 @@
 #include "engine/active_request.h"
 #include "engine/trace_recorder.h"
 #include "exec/executor.h"
-#include "strategies/strategy.h"
+#include "strategies/request_driver.h"
 
 namespace forerun {
 
@@ -61,8 +61,7 @@ class EngineLoop {
   // A request with its strategy; `sequence` changes when it is rebuilt.
   struct Running {
     std::unique_ptr<ActiveRequest> request;
-    std::unique_ptr<Strategy> strategy;
-    StrategyStats earlier;  // of strategies before a preemption
+    RequestDriver driver;
     SequenceId sequence = 0;
     uint64_t closings = 0;  // closings_ when its last work was submitted
     // Blocks that its text will take, by role, until a result says that the role has read it.
@@ -82,13 +81,12 @@ class EngineLoop {
   }
   void start(Running running);
   void handle(const WorkResult& result);
-  // Submits work and hands on tokens; ends the request where it is over. True if it ended. `timer`
-  // is finished before a reader could see the end.
-  bool deliver(Running& running, TurnTimer timer = {});
+  // What follows a turn: the request is ended, or its reader woken. `timer` is finished before a
+  // reader could see either.
+  void finish_turn(Running& running, RequestDriver::State state, TurnTimer timer = {});
   void handle_failure(Running& running, const Status& status);
   void close(SequenceId sequence);
   void end(SequenceId sequence, FinishReason reason, Status error);
-  static StrategyStats total_stats(const Running& running);
 
   const Options options_;
   std::unique_ptr<Executor> executor_;
@@ -107,7 +105,6 @@ class EngineLoop {
   // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer
   // until one can end, and none starts over again and again.
   bool memory_is_short_ = false;
-  StrategyOutput out_;
 
   std::thread thread_;
 };

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "strategies/request_driver.h"
+
 namespace forerun {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr std::chrono::seconds kPatience{60};
 
 struct Active {
   size_t index = 0;
-  std::unique_ptr<Strategy> strategy;
+  RequestDriver driver;
 };
 
 class Player {
@@ -36,9 +38,10 @@ class Player {
       FORERUN_RETURN_IF_ERROR(result->status);
       const auto found = active_.find(result->sequence);
       if (found == active_.end()) continue;
-      out_.clear();
-      found->second.strategy->on_result(*result, out_);
-      deliver(found->first, found->second);
+      Active& active = found->second;
+      active.driver.on_result(
+          *result, [&](StrategyOutput& out) { return accept(active, out); }, submit_);
+      close_if_over(found->first, active);
       FORERUN_RETURN_IF_ERROR(admit());
     }
     return {};
@@ -60,35 +63,37 @@ class Player {
       FORERUN_RETURN_IF_ERROR(executor_.open(sequence, spec));
       Active& active = active_[sequence];
       active.index = index;
-      active.strategy = options_.make_strategy(index);
+      active.driver.set_strategy(options_.make_strategy(index));
       played_[index].start_seconds = options_.clock();
-      out_.clear();
-      active.strategy->start({.sequence = sequence,
-                              .tokens = request.prompt,
-                              .max_tokens = spec.max_tokens,
-                              .sampling = spec.sampling},
-                             out_);
-      deliver(sequence, active);
+      active.driver.start(
+          {.sequence = sequence,
+           .tokens = request.prompt,
+           .max_tokens = spec.max_tokens,
+           .sampling = spec.sampling},
+          [&](StrategyOutput& out) { return accept(active, out); }, submit_);
+      close_if_over(sequence, active);
     }
     return {};
   }
 
-  void deliver(SequenceId sequence, Active& active) {
+  // True once the request has its tokens.
+  bool accept(const Active& active, const StrategyOutput& out) {
     PlayedRequest& played = played_[active.index];
     const auto wanted = static_cast<size_t>(requests_[active.index].new_tokens);
-    if (!out_.tokens.empty()) {
+    if (!out.tokens.empty()) {
       const double now = options_.clock();
       if (played.tokens.empty()) played.first_token_seconds = now;
       played.last_token_seconds = now;
     }
-    for (const EmittedToken& token : out_.tokens) {
+    for (const EmittedToken& token : out.tokens) {
       if (played.tokens.size() < wanted) played.tokens.push_back(token.token);
     }
-    if (played.tokens.size() < wanted) {
-      for (WorkItem& item : out_.work) executor_.submit(std::move(item));
-      return;
-    }
-    played.stats = active.strategy->stats();
+    return played.tokens.size() == wanted;
+  }
+
+  void close_if_over(SequenceId sequence, const Active& active) {
+    if (active.driver.state() != RequestDriver::State::kOver) return;
+    played_[active.index].stats = active.driver.stats();
     executor_.close(sequence);
     active_.erase(sequence);
   }
@@ -99,7 +104,9 @@ class Player {
   std::vector<PlayedRequest> played_;
   std::map<SequenceId, Active> active_;
   size_t next_ = 0;
-  StrategyOutput out_;
+  const std::function<void(WorkItem)> submit_ = [this](WorkItem item) {
+    executor_.submit(std::move(item));
+  };
 };
 
 }  // namespace

@@ -68,6 +68,15 @@ struct StrategyStats {
   int64_t drafted_tokens = 0;   // sent to verification, the root not counted
   int64_t accepted_tokens = 0;  // of these, accepted
   int64_t emitted_tokens = 0;
+
+  StrategyStats& operator+=(const StrategyStats& other) {
+    target_steps += other.target_steps;
+    draft_steps += other.draft_steps;
+    drafted_tokens += other.drafted_tokens;
+    accepted_tokens += other.accepted_tokens;
+    emitted_tokens += other.emitted_tokens;
+    return *this;
+  }
 };
 
 class Strategy {
