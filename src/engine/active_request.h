@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/event_stream.h"
+#include "engine/event_queue.h"
 #include "engine/stop_matcher.h"
 #include "forerun/engine.h"
 #include "strategies/strategy.h"

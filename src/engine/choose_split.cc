@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "engine/measure_costs.h"
-#include "simulation/play.h"
+#include "engine/play.h"
 #include "strategies/acceptance.h"
 #include "strategies/make_strategy.h"
 

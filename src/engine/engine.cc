@@ -1,5 +1,6 @@
 #include "forerun/engine.h"
 
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "engine/measure_costs.h"
 #include "engine/numerics_options.h"
 #include "engine/opened_model.h"
+#include "engine/request_handles.h"
 #include "engine/request_speculation.h"
 #include "exec/emulated/step_emulator.h"
 #include "kernels/isa.h"
@@ -34,6 +36,8 @@ class EngineImpl : public Engine {
 
   const EngineInfo& info() const override { return info_; }
   Result<std::shared_ptr<RequestStream>> submit(Request request) override;
+  Result<std::shared_ptr<RequestHandle>> submit(Request request, CompletionQueue& queue,
+                                                uint64_t tag) override;
   Result<std::vector<int32_t>> tokenize(const std::string& text,
                                         bool add_special_tokens) const override {
     return opened_->target.tokenizer.encode(text, {.add_special_tokens = add_special_tokens});
@@ -60,6 +64,11 @@ class EngineImpl : public Engine {
   // Loads the models where they were placed; with try_splits, where they serve best.
   Status load();
   Status start();
+  Status check(Request& request) const;
+  // Streams may outlive the engine, and its loop.
+  std::function<void()> wake_loop() const {
+    return [waker = loop_->waker()] { waker->wake(); };
+  }
   void observe(const StepRecord& record);
   // Each model on a thread of its own: it has its own devices, or an emulated machine's.
   bool side_by_side() const {
@@ -193,13 +202,27 @@ std::string EngineImpl::planner_report() const {
   return report;
 }
 
-Result<std::shared_ptr<RequestStream>> EngineImpl::submit(Request request) {
+Status EngineImpl::check(Request& request) const {
   FORERUN_RETURN_IF_ERROR(check_strategy_options(strategy_options(speculation_, request)));
-  FORERUN_RETURN_IF_ERROR(check_request(opened_->target, info_.max_context_tokens, request));
-  auto stream = std::make_shared<EventStream>([waker = loop_->waker()] { waker->wake(); });
+  return check_request(opened_->target, info_.max_context_tokens, request);
+}
+
+Result<std::shared_ptr<RequestStream>> EngineImpl::submit(Request request) {
+  FORERUN_RETURN_IF_ERROR(check(request));
+  PulledEnds ends = open_pulled_request(wake_loop());
   loop_->submit(std::make_unique<ActiveRequest>(std::move(request), opened_->target.tokenizer,
-                                                info_.eos_token_ids, stream));
-  return std::shared_ptr<RequestStream>(std::move(stream));
+                                                info_.eos_token_ids, std::move(ends.events)));
+  return std::move(ends.reader);
+}
+
+Result<std::shared_ptr<RequestHandle>> EngineImpl::submit(Request request, CompletionQueue& queue,
+                                                          uint64_t tag) {
+  FORERUN_RETURN_IF_ERROR(check(request));
+  auto cancel = std::make_shared<CancelFlag>(wake_loop());
+  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), opened_->target.tokenizer,
+                                                info_.eos_token_ids,
+                                                EventStream::open(queue.events(), cancel, tag)));
+  return std::shared_ptr<RequestHandle>(std::make_shared<QueuedRequest>(std::move(cancel)));
 }
 
 Result<std::string> EngineImpl::apply_chat_template(const std::string& messages_json) const {

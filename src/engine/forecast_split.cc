@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "exec/simulated/simulated_executor.h"
 #include "planner/cost_model.h"
-#include "simulation/simulated_executor.h"
 
 namespace forerun {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "simulation/simulate.h"
+#include "strategies/simulate.h"
 
 namespace forerun {
 namespace {

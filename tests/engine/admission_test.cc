@@ -2,74 +2,15 @@
 // have been read.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
-
 #include "engine/engine_loop.h"
 #include "engine/opened_model.h"
+#include "engine/request_handles.h"
 #include "strategies/autoregressive.h"
+#include "support/held_executor.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
 namespace {
-
-constexpr int64_t kBlocks = 26;
-
-// Computes nothing: the test says which request's text the target has read, and what is in use.
-class HeldExecutor : public Executor {
- public:
-  Status open(SequenceId, const SequenceSpec&) override {
-    const std::lock_guard lock(mutex_);
-    ++opened_;
-    return {};
-  }
-  void submit(WorkItem) override {}
-  std::optional<WorkResult> next(std::chrono::microseconds) override {
-    std::unique_lock lock(mutex_);
-    ++rounds_;
-    changed_.notify_all();
-    if (!results_.empty()) {
-      WorkResult result = std::move(results_.front());
-      results_.pop_front();
-      return result;
-    }
-    lock.unlock();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    return std::nullopt;
-  }
-  void close(SequenceId) override {}
-  KvUsage kv_usage(Role role) const override {
-    const std::lock_guard lock(mutex_);
-    return role == Role::kTarget ? KvUsage{used_, kBlocks, 1} : KvUsage{};
-  }
-
-  void answer(SequenceId sequence, int64_t used_blocks) {
-    const std::lock_guard lock(mutex_);
-    used_ = used_blocks;
-    WorkResult result;
-    result.sequence = sequence;
-    result.rows.resize(1);
-    result.rows[0].token = 5;
-    results_.push_back(std::move(result));
-  }
-  // Once the loop has seen everything that was submitted and answered before the call.
-  int opened() {
-    std::unique_lock lock(mutex_);
-    const int64_t seen = rounds_ + 2 + static_cast<int64_t>(results_.size());
-    changed_.wait_for(lock, std::chrono::seconds(20), [&] { return rounds_ >= seen; });
-    return opened_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<WorkResult> results_;
-  int64_t used_ = 0;
-  int64_t rounds_ = 0;
-  int opened_ = 0;
-};
 
 class Admission : public ::testing::Test {
  protected:
@@ -87,14 +28,16 @@ class Admission : public ::testing::Test {
     request.prompt_tokens = std::move(prompt);
     request.share_prefix = share_prefix;
     request.max_new_tokens = 20;
+    PulledEnds ends = open_pulled_request([] {});
     loop_->submit(std::make_unique<ActiveRequest>(std::move(request), model_->tokenizer,
-                                                  std::vector<int32_t>{},
-                                                  std::make_shared<EventStream>([] {})));
+                                                  std::vector<int32_t>{}, std::move(ends.events)));
+    readers_.push_back(std::move(ends.reader));
   }
 
   TempDir dir_;
   std::optional<OpenedModel> model_;
   HeldExecutor* executor_ = nullptr;
+  std::vector<std::shared_ptr<RequestStream>> readers_;  // dropping one cancels its request
   std::unique_ptr<EngineLoop> loop_;
 };
 

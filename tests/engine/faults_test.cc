@@ -9,6 +9,7 @@
 
 #include "base/sanitized.h"
 #include "engine/engine_loop.h"
+#include "engine/request_handles.h"
 #include "exec/exec_rig_test.h"
 #include "strategies/make_strategy.h"
 #include "support/toy_model.h"
@@ -48,11 +49,11 @@ class Faults : public ::testing::Test {
       EXPECT_EQ(rig.target.violations, 0);
       EXPECT_EQ(rig.draft.violations, 0);
     }
-    std::shared_ptr<EventStream> submit(Request request) {
-      auto stream = std::make_shared<EventStream>([waker = loop->waker()] { waker->wake(); });
+    std::shared_ptr<RequestStream> submit(Request request) {
+      PulledEnds ends = open_pulled_request([waker = loop->waker()] { waker->wake(); });
       loop->submit(std::make_unique<ActiveRequest>(std::move(request), *tokenizer_,
-                                                   std::vector<int32_t>{}, stream));
-      return stream;
+                                                   std::vector<int32_t>{}, std::move(ends.events)));
+      return std::move(ends.reader);
     }
     void expect_no_kv() {
       for (int tries = 0; tries < 20000 && loop->kv_blocks_in_use() > 0; ++tries) {
@@ -126,7 +127,7 @@ TEST_F(Faults, OneStepOfEitherSideGoesWrong) {
     decoder = &loop.rig.decoder(role);
     // Those that begin alike share KV, which a fault must not spoil.
     for (int turn = 0; turn < 2; ++turn) {
-      std::vector<std::shared_ptr<EventStream>> streams;
+      std::vector<std::shared_ptr<RequestStream>> streams;
       for (const Request& request : requests) streams.push_back(loop.submit(request));
       for (size_t idx = 0; idx < streams.size(); ++idx) {
         const Output output = drain(*streams[idx]);
@@ -167,7 +168,7 @@ TEST_F(Faults, ASideThatIsLateChangesNoToken) {
                  const int32_t us = step == 5 ? 100'000 : (step * 7919) % 700;
                  std::this_thread::sleep_for(std::chrono::microseconds(us));
                }});
-    std::vector<std::shared_ptr<EventStream>> streams;
+    std::vector<std::shared_ptr<RequestStream>> streams;
     for (const Request& request : requests) streams.push_back(loop.submit(request));
     for (size_t idx = 0; idx < streams.size(); ++idx) {
       const Output output = drain(*streams[idx]);

@@ -1,4 +1,4 @@
-#include "simulation/recorded_acceptance.h"
+#include "exec/simulated/recorded_acceptance.h"
 
 #include <algorithm>
 #include <chrono>

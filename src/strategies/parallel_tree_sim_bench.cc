@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "simulation/simulate.h"
+#include "strategies/simulate.h"
 
 namespace forerun {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/play.h"
+#include "exec/simulated/simulated_executor.h"
 #include "planner/cost_model.h"
-#include "simulation/play.h"
-#include "simulation/simulated_executor.h"
 #include "strategies/acceptance.h"
 #include "strategies/make_strategy.h"
 

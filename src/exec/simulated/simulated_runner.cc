@@ -1,4 +1,4 @@
-#include "simulation/simulated_runner.h"
+#include "exec/simulated/simulated_runner.h"
 
 #include <utility>
 

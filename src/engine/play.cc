@@ -1,4 +1,4 @@
-#include "simulation/play.h"
+#include "engine/play.h"
 
 #include <algorithm>
 #include <chrono>

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "simulation/simulate.h"
+#include "strategies/simulate.h"
 
 namespace forerun {
 namespace {

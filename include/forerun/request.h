@@ -1,0 +1,36 @@
+// What is asked of an engine.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "forerun/sampling_params.h"
+#include "forerun/speculation_options.h"
+
+namespace forerun {
+
+struct Request {
+  // The prompt as text, which passes the tokenizer's post-processor (BOS where it adds one), or, if
+  // prompt_tokens is not empty, as tokens taken as they are.
+  std::string prompt;
+  std::vector<int32_t> prompt_tokens;
+  bool add_special_tokens = true;  // false: a chat template has put them in already
+
+  SamplingParams sampling;
+  int32_t max_new_tokens = 256;
+  std::vector<std::string> stop;     // output ends before the first of these
+  std::vector<int32_t> stop_tokens;  // beside the checkpoint's end tokens
+  bool ignore_eos = false;
+  bool skip_special_tokens = true;        // in the text
+  std::chrono::milliseconds deadline{0};  // 0: none; counts from submission
+
+  // Instead of the engine's own: requests with different strategies run side by side.
+  std::optional<SpeculationOptions> speculation;
+  bool record_rounds = false;  // fill Event::rounds
+  bool share_prefix = true;    // false: neither takes KV of other requests nor offers its own
+};
+
+}  // namespace forerun

@@ -1,0 +1,140 @@
+#include "engine/event_queue.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "engine/request_handles.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::chrono::milliseconds kNow{0};
+
+Event text_event(const std::string& text, std::vector<int32_t> tokens) {
+  Event event;
+  event.text = text;
+  event.drafted.resize(tokens.size(), true);
+  event.tokens = std::move(tokens);
+  return event;
+}
+
+Event last_event(FinishReason reason) {
+  Event event;
+  event.finished = true;
+  event.reason = reason;
+  event.stats.output_tokens = 3;
+  return event;
+}
+
+class EventQueueTest : public ::testing::Test {
+ protected:
+  EventQueueTest() : completions_(std::move(CompletionQueue::create()).value()) {}
+
+  std::shared_ptr<EventStream> open(uint64_t tag) {
+    return EventStream::open(completions_->events(), std::make_shared<CancelFlag>(nullptr), tag);
+  }
+  bool readable() const {
+    pollfd descriptor{completions_->fd(), POLLIN, 0};
+    return ::poll(&descriptor, 1, 0) == 1;
+  }
+
+  std::unique_ptr<CompletionQueue> completions_;
+};
+
+TEST_F(EventQueueTest, WhatIsUnreadIsOneEventARequest) {
+  const auto stream = open(7);
+  stream->push(text_event("ab", {1, 2}));
+  stream->push(text_event("c", {3}));
+  stream->push(last_event(FinishReason::kStop));
+  const auto completion = completions_->poll();
+  ASSERT_TRUE(completion);
+  EXPECT_EQ(completion->tag, 7u);
+  EXPECT_EQ(completion->event.text, "abc");
+  EXPECT_EQ(completion->event.tokens, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(completion->event.drafted.size(), 3u);
+  EXPECT_TRUE(completion->event.finished);
+  EXPECT_EQ(completion->event.reason, FinishReason::kStop);
+  EXPECT_EQ(completion->event.stats.output_tokens, 3);
+  EXPECT_FALSE(completions_->poll());
+}
+
+TEST_F(EventQueueTest, WhoHasWaitedLongestComesFirst) {
+  const auto busy = open(1);
+  const auto quiet = open(2);
+  busy->push(text_event("a", {1}));
+  quiet->push(text_event("x", {2}));
+  busy->push(text_event("b", {3}));
+  EXPECT_EQ(completions_->poll()->event.text, "ab");
+  busy->push(text_event("c", {4}));
+  EXPECT_EQ(completions_->poll()->tag, 2u);
+  EXPECT_EQ(completions_->poll()->event.text, "c");
+}
+
+TEST_F(EventQueueTest, TheDescriptorIsReadableWhileSomethingIsThere) {
+  const auto first = open(1);
+  const auto second = open(2);
+  EXPECT_FALSE(readable());
+  first->push(text_event("a", {1}));
+  second->push(text_event("b", {1}));
+  EXPECT_TRUE(readable());
+  completions_->poll();
+  EXPECT_TRUE(readable());
+  completions_->poll();
+  EXPECT_FALSE(readable());
+  second->push(text_event("c", {1}));
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(completions_->next()->event.text, "c");
+  EXPECT_FALSE(readable());
+}
+
+TEST_F(EventQueueTest, NothingIsWaitedForWhereNothingCanCome) {
+  EXPECT_FALSE(completions_->next());
+  const auto stream = open(1);
+  EXPECT_EQ(completions_->outstanding(), 1);
+  EXPECT_FALSE(completions_->next_for(std::chrono::milliseconds(1)));
+  stream->push(last_event(FinishReason::kLength));
+  EXPECT_EQ(completions_->outstanding(), 1) << "its last event is unread";
+  EXPECT_TRUE(completions_->next());
+  EXPECT_EQ(completions_->outstanding(), 0);
+  EXPECT_FALSE(completions_->next());
+}
+
+TEST_F(EventQueueTest, AQueueThatIsGoneCancelsAndTakesNothing) {
+  const auto stream = open(1);
+  const auto other = open(2);
+  stream->push(text_event("a", {1}));
+  other->push(text_event("a", {1}));
+  EXPECT_FALSE(stream->cancelled());
+  const std::weak_ptr<EventQueue> events = completions_->events();
+  completions_.reset();
+  EXPECT_TRUE(stream->cancelled());
+  stream->push(last_event(FinishReason::kCancelled));
+}
+
+TEST_F(EventQueueTest, NothingKeepsItselfAlive) {
+  std::weak_ptr<EventStream> stream;
+  std::weak_ptr<EventQueue> queue = completions_->events();
+  {
+    const auto opened = open(1);
+    opened->push(text_event("unread", {1}));
+    stream = opened;
+  }
+  EXPECT_FALSE(stream.expired()) << "what is unread can be read";
+  completions_.reset();
+  EXPECT_TRUE(stream.expired());
+  EXPECT_TRUE(queue.expired());
+}
+
+TEST(RequestHandles, DroppingOneCancels) {
+  int woken = 0;
+  PulledEnds ends = open_pulled_request([&woken] { ++woken; });
+  auto same = ends.reader;
+  ends.reader.reset();
+  EXPECT_FALSE(ends.events->cancelled());
+  same.reset();
+  EXPECT_TRUE(ends.events->cancelled());
+  EXPECT_EQ(woken, 1);
+}
+
+}  // namespace
+}  // namespace forerun
