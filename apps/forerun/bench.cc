@@ -1,11 +1,17 @@
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
+#include "bench_report.h"
 #include "commands.h"
 #include "flags.h"
 #include "run_request.h"
+#include "runner/load.h"
+#include "runner/long_prompt.h"
 #include "runner/machine.h"
 #include "runner/runner.h"
 #include "runner/workload.h"
@@ -22,44 +28,23 @@ struct BenchFlags {
   std::vector<float> temperatures = {0.0f, 0.8f};
   int limit = 8;
   int warmups = 2;
-  int repeats = 3;
+  std::optional<int> repeats;  // 3, with many requests at once 1
   int32_t max_tokens = 128;
   bool reuse_prompts = false;
   std::string json_path;
+
+  // Many requests at once.
+  std::optional<int> requests;
+  std::vector<int> concurrencies;
+  std::optional<std::string> arrivals;
+  std::optional<int32_t> prompt_tokens;
+  std::optional<int32_t> long_prompt;
+  bool compare = false;
+  bool host_time = false;
+  bool is_load() const { return requests || !concurrencies.empty(); }
 };
 
-nlohmann::ordered_json row_json(const bench::RunnerRow& row) {
-  return {{"strategy", row.strategy},
-          {"temperature", row.temperature},
-          {"tokens_per_s", row.tokens_per_s},
-          {"tokens_per_step", row.tokens_per_step},
-          {"acceptance", row.acceptance},
-          {"draft_steps_per_step", row.draft_steps_per_step},
-          {"step_ms", row.step_ms},
-          {"target_ms", row.target_ms},
-          {"draft_ms", row.draft_ms},
-          {"time_to_first_token_ms", row.time_to_first_token_ms},
-          {"speed_up", row.ratio_to_baseline},
-          {"speed_up_worst_prompt", row.ratio_worst},
-          {"identical", row.identical},
-          {"prompts", row.prompts}};
-}
-
-std::vector<std::string> row_cells(const std::string& workload, const bench::RunnerRow& row) {
-  return {workload,
-          row.strategy,
-          format_fixed(row.temperature, 1),
-          format_fixed(row.tokens_per_s, 1),
-          format_fixed(row.step_ms, 2),
-          format_fixed(row.target_ms, 2),
-          row.draft_ms > 0 ? format_fixed(row.draft_ms, 2) : "-",
-          format_fixed(row.tokens_per_step, 2),
-          row.acceptance > 0 ? format_fixed(100.0 * row.acceptance, 0) + "%" : "-",
-          format_fixed(row.time_to_first_token_ms, 1),
-          format_fixed(row.ratio_to_baseline, 2) + "x",
-          format_fixed(row.ratio_worst, 2) + "x",
-          std::to_string(row.identical) + "/" + std::to_string(row.prompts)};
-}
+using Table = std::vector<std::vector<std::string>>;
 
 std::string stem_of(const std::string& path) {
   const size_t slash = path.find_last_of('/');
@@ -67,45 +52,201 @@ std::string stem_of(const std::string& path) {
   return name.substr(0, name.find('.'));
 }
 
-Status run_bench(const BenchFlags& flags) {
-  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(flags.engine));
+Status at_least_one(const char* flag, int64_t value) {
+  if (value >= 1) return Status();
+  return Status(
+      StatusCode::kInvalidArgument,
+      std::string(flag) + ": found " + std::to_string(value) + ", accepted are 1 and more");
+}
+
+// Everything that can be said before the models are loaded.
+Status check(const BenchFlags& flags) {
+  FORERUN_RETURN_IF_ERROR(at_least_one("--requests", flags.requests.value_or(1)));
+  FORERUN_RETURN_IF_ERROR(at_least_one("--repeat", flags.repeats.value_or(1)));
+  FORERUN_RETURN_IF_ERROR(at_least_one("--max-tokens", flags.max_tokens));
+  FORERUN_RETURN_IF_ERROR(at_least_one("--prompt-tokens", flags.prompt_tokens.value_or(1)));
+  FORERUN_RETURN_IF_ERROR(at_least_one("--long-prompt", flags.long_prompt.value_or(1)));
+  for (const int concurrency : flags.concurrencies) {
+    FORERUN_RETURN_IF_ERROR(at_least_one("--concurrency", concurrency));
+  }
+  if (flags.arrivals) {
+    const auto parsed = bench::parse_arrivals(*flags.arrivals);
+    if (!parsed.ok()) {
+      return Status(parsed.status().code(), "--" + parsed.status().message());
+    }
+  }
+  const std::pair<const char*, bool> only_with_many[] = {
+      {"--arrivals", flags.arrivals.has_value()},
+      {"--prompt-tokens", flags.prompt_tokens.has_value()},
+      {"--long-prompt", flags.long_prompt.has_value()},
+      {"--compare", flags.compare},
+      {"--host-time", flags.host_time}};
+  for (const auto& [flag, given] : only_with_many) {
+    if (!given || flags.is_load()) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  std::string(flag) + ": needs --requests or --concurrency beside it");
+  }
+  if (flags.long_prompt && (!flags.requests || !flags.concurrencies.empty() || flags.arrivals)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--long-prompt: arrives among --requests N that all decode; neither "
+                  "--concurrency nor --arrivals go with it");
+  }
+  return Status();
+}
+
+bench::RunnerOptions one_by_one_options(const BenchFlags& flags, const SamplingParams& sampling,
+                                        std::vector<std::string> prompts) {
   bench::RunnerOptions options;
-  FORERUN_ASSIGN_OR_RETURN(options.sampling, resolve_sampling(flags.sampling, engine->info()));
+  options.prompts = std::move(prompts);
+  options.sampling = sampling;
   options.speculation = flags.engine.speculation;
   options.strategies = flags.strategies;
   options.temperatures = flags.temperatures;
   options.max_new_tokens = flags.max_tokens;
   options.warmups = flags.warmups;
-  options.repeats = flags.repeats;
+  options.repeats = flags.repeats.value_or(3);
   options.first_seed = flags.sampling.seed;
   options.reuse_prompts = flags.reuse_prompts;
+  return options;
+}
 
+int most_requests(const BenchFlags& flags) {
+  if (flags.requests) return *flags.requests;
+  return *std::max_element(flags.concurrencies.begin(), flags.concurrencies.end());
+}
+
+Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingParams& sampling,
+                                        const std::vector<std::string>& prompts,
+                                        const Engine& engine) {
+  bench::LoadOptions options;
+  for (const std::string& prompt : prompts) {
+    // Prompts of a given length are cut out of the texts, so no begin token may stand in them.
+    FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                             engine.tokenize(prompt, !flags.prompt_tokens));
+    if (!tokens.empty()) options.prompts.push_back(std::move(tokens));
+  }
+  if (options.prompts.empty()) {
+    return Status(StatusCode::kInvalidArgument, "--prompts: all are empty");
+  }
+  if (flags.prompt_tokens) {
+    options.prompts =
+        bench::prompts_of_length(options.prompts, most_requests(flags), *flags.prompt_tokens);
+  }
+  options.sampling = sampling;
+  options.speculation = flags.engine.speculation;
+  options.strategies = flags.strategies;
+  options.temperatures = flags.temperatures;
+  options.first_seed = flags.sampling.seed;
+  options.max_new_tokens = flags.max_tokens;
+  options.warmups = flags.warmups;
+  options.repeats = flags.repeats.value_or(1);
+  options.reuse_prompts = flags.reuse_prompts;
+  options.requests = flags.requests.value_or(0);
+  if (!flags.concurrencies.empty()) options.concurrencies = flags.concurrencies;
+  if (flags.arrivals) {
+    FORERUN_ASSIGN_OR_RETURN(options.arrivals, bench::parse_arrivals(*flags.arrivals));
+  }
+  options.compare = flags.compare;
+  options.host_time = flags.host_time;
+  return options;
+}
+
+// Measures one file of prompts.
+Status measure(const BenchFlags& flags, const std::string& file, Engine& engine,
+               nlohmann::ordered_json* json, Table* table) {
+  FORERUN_ASSIGN_OR_RETURN(const SamplingParams sampling,
+                           resolve_sampling(flags.sampling, engine.info()));
+  FORERUN_ASSIGN_OR_RETURN(std::vector<std::string> prompts,
+                           bench::read_prompts(file, flags.limit));
+  const std::string workload = stem_of(file);
+  ProgressBar bar;
+  const auto on_progress = [&](int done, int total) {
+    bar.update(workload, static_cast<double>(done) / total);
+  };
+  const auto add = [&](const auto& rows) {
+    for (const auto& row : rows) {
+      (*json)[workload].push_back(row_json(row));
+      table->push_back(row_cells(workload, row));
+    }
+  };
+  if (!flags.is_load()) {
+    bench::RunnerOptions options = one_by_one_options(flags, sampling, std::move(prompts));
+    options.on_progress = on_progress;
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<bench::RunnerRow> rows, bench::run(engine, options));
+    add(rows);
+    return Status();
+  }
+  FORERUN_ASSIGN_OR_RETURN(bench::LoadOptions options,
+                           load_options(flags, sampling, prompts, engine));
+  options.on_progress = on_progress;
+  if (!flags.long_prompt) {
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<bench::LoadRow> rows,
+                             bench::run_load(engine, options));
+    add(rows);
+    return Status();
+  }
+  const std::vector<int32_t> long_prompt =
+      bench::prompts_of_length(options.prompts, 1, *flags.long_prompt).front();
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<bench::LongPromptRow> rows,
+                           bench::run_long_prompt(engine, options, long_prompt));
+  add(rows);
+  return Status();
+}
+
+// Without the columns that hold nothing in any row.
+Table without_empty_columns(const Table& table) {
+  Table kept(table.size());
+  for (size_t column = 0; column < table.front().size(); ++column) {
+    const bool empty =
+        table.size() > 1 &&
+        std::all_of(table.begin() + 1, table.end(), [&](auto& row) { return row[column] == "-"; });
+    if (empty) continue;
+    for (size_t row_idx = 0; row_idx < table.size(); ++row_idx) {
+      kept[row_idx].push_back(table[row_idx][column]);
+    }
+  }
+  return kept;
+}
+
+Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
+  if (path.empty()) return Status();
+  std::ofstream out(path);
+  out << json.dump(2) << '\n';
+  out.close();
+  if (out) return Status();
+  return Status(StatusCode::kInvalidArgument, "--json: cannot write '" + path + "'");
+}
+
+Status run_bench(const BenchFlags& flags) {
+  FORERUN_RETURN_IF_ERROR(check(flags));
+  EngineOptions engine_options = flags.engine;
+  for (const int concurrency : flags.concurrencies) {
+    engine_options.max_active_requests =
+        std::max(engine_options.max_active_requests, int32_t{concurrency});
+  }
+  engine_options.trace = flags.host_time;
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(engine_options));
   const bench::MachineFacts machine = bench::machine_facts();
   nlohmann::ordered_json json = {
       {"machine", {{"processor", machine.processor}, {"cores", machine.cores}}},
       {"date", machine.date},
       {"commit", machine.commit},
       {"model", engine->info().model_name},
-      {"numeric_fingerprint", engine->info().numeric_fingerprint},
-      {"workloads", nlohmann::ordered_json::object()}};
-  std::vector<std::vector<std::string>> table = {
-      {"prompts", "strategy", "temp", "tokens/s", "step ms", "target ms", "draft ms", "tokens/step",
-       "accepted", "first ms", "speed-up", "worst", "identical"}};
-  for (const std::string& file : flags.prompt_files) {
-    FORERUN_ASSIGN_OR_RETURN(options.prompts, bench::read_prompts(file, flags.limit));
-    ProgressBar bar;
-    options.on_progress = [&](int done, int total) {
-      bar.update(stem_of(file), static_cast<double>(done) / total);
-    };
-    FORERUN_ASSIGN_OR_RETURN(const std::vector<bench::RunnerRow> rows,
-                             bench::run(*engine, options));
-    for (const bench::RunnerRow& row : rows) {
-      json["workloads"][stem_of(file)].push_back(row_json(row));
-      table.push_back(row_cells(stem_of(file), row));
-    }
+      {"numeric_fingerprint", engine->info().numeric_fingerprint}};
+  if (flags.is_load()) {
+    json["arrivals"] = flags.arrivals.value_or("all");
+    json["seed"] = flags.sampling.seed;
+    json["max_tokens"] = flags.max_tokens;
   }
-  std::cout << engine->info().planner_report << format_table(table) << describe_emulation(*engine)
-            << std::flush;
+  json["workloads"] = nlohmann::ordered_json::object();
+  Table table = {flags.long_prompt ? long_prompt_titles()
+                 : flags.is_load() ? load_titles()
+                                   : one_by_one_titles()};
+  for (const std::string& file : flags.prompt_files) {
+    FORERUN_RETURN_IF_ERROR(measure(flags, file, *engine, &json["workloads"], &table));
+  }
+  std::cout << engine->info().planner_report << format_table(without_empty_columns(table))
+            << describe_emulation(*engine) << std::flush;
   if (!engine->info().emulated.empty()) {
     const EmulationStats stats = engine->emulation();
     json["emulated"] = {{"profile", engine->info().emulated},
@@ -113,13 +254,39 @@ Status run_bench(const BenchFlags& flags) {
                         {"late_steps", stats.late_steps},
                         {"late_ms", 1000.0 * stats.late_seconds}};
   }
-  if (flags.json_path.empty()) return Status();
-  std::ofstream out(flags.json_path);
-  out << json.dump(2) << '\n';
-  if (!out) {
-    return Status(StatusCode::kInvalidArgument, "--json: cannot write '" + flags.json_path + "'");
-  }
-  return Status();
+  return write_json(flags.json_path, json);
+}
+
+void add_load_flags(CLI::App& command, BenchFlags& flags) {
+  const std::string group = "Many requests at once";
+  command
+      .add_option("--requests", flags.requests,
+                  "So many, prompts in a circle, each with a seed of its own")
+      ->group(group);
+  command
+      .add_option("--arrivals", flags.arrivals,
+                  "all (default), every:SECONDS or poisson:REQUESTS_PER_SECOND")
+      ->group(group);
+  command
+      .add_option("--concurrency", flags.concurrencies,
+                  "At most so many in flight, a row each, e.g. 1,4,16,64 (without --requests also "
+                  "how many there are)")
+      ->delimiter(',')
+      ->group(group);
+  command
+      .add_option("--prompt-tokens", flags.prompt_tokens,
+                  "Cut or repeat the texts to prompts of this length, all different")
+      ->group(group);
+  command
+      .add_option("--long-prompt", flags.long_prompt,
+                  "While --requests decode, a prompt of so many tokens arrives, and again one that "
+                  "is cancelled")
+      ->group(group);
+  command
+      .add_flag("--compare", flags.compare, "Count the requests whose tokens are plain decoding's")
+      ->group(group);
+  command.add_flag("--host-time", flags.host_time, "The host's CPU time a result, from a trace")
+      ->group(group);
 }
 
 }  // namespace
@@ -143,16 +310,19 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--warmup", flags->warmups, "Requests before anything counts")
       ->capture_default_str();
-  command->add_option("--repeat", flags->repeats, "Runs of each; the fastest counts")
-      ->capture_default_str();
+  command->add_option("--repeat", flags->repeats,
+                      "Runs of each; the fastest counts (default: 3; 1 of many requests at once)");
   command->add_option("-n,--max-tokens", flags->max_tokens, "Tokens a request")
       ->capture_default_str();
   command->add_flag("--reuse-prompts", flags->reuse_prompts,
                     "Send every prompt once before it counts, and share its KV");
   command->add_option("--json", flags->json_path, "Write the results to this file too");
+  add_load_flags(*command, *flags);
   command->footer(
       "Example:\n  forerun bench --model models/demo-target --draft models/demo-draft \\\n"
-      "    --prompts bench/workloads/code.jsonl --strategies autoregressive,serial_tree");
+      "    --prompts bench/workloads/code.jsonl --strategies autoregressive,serial_tree\n"
+      "  ... --requests 64 --arrivals poisson:8 --prompt-tokens 256 --kv-memory 1GB\n"
+      "  ... --concurrency 1,2,4,8,16,32,64 --temperatures 0 --compare");
   return {command, [flags] { return run_bench(*flags); }};
 }
 

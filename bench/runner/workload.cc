@@ -23,6 +23,10 @@ Result<std::string> prompt_of(const std::string& line, const std::string& where)
                     "(a list of strings)");
 }
 
+// Tokens that each further time round leaves out; prime, so that beginnings differ for long
+// although texts repeat.
+constexpr size_t kSkippedTokens = 19;
+
 }  // namespace
 
 Result<std::vector<std::string>> read_prompts(const std::string& path, int limit) {
@@ -47,6 +51,25 @@ Result<std::vector<std::string>> read_prompts(const std::string& path, int limit
     chosen.push_back(std::move(prompts[index * prompts.size() / wanted]));
   }
   return chosen;
+}
+
+std::vector<std::vector<int32_t>> prompts_of_length(const std::vector<std::vector<int32_t>>& texts,
+                                                    int count, int32_t length) {
+  std::vector<int32_t> circle;
+  std::vector<size_t> begins;
+  for (const std::vector<int32_t>& text : texts) {
+    begins.push_back(circle.size());
+    circle.insert(circle.end(), text.begin(), text.end());
+  }
+  std::vector<std::vector<int32_t>> prompts;
+  for (size_t index = 0; index < static_cast<size_t>(count); ++index) {
+    const size_t begin = begins[index % begins.size()] + kSkippedTokens * (index / begins.size());
+    std::vector<int32_t>& prompt = prompts.emplace_back();
+    for (size_t offset = 0; offset < static_cast<size_t>(length); ++offset) {
+      prompt.push_back(circle[(begin + offset) % circle.size()]);
+    }
+  }
+  return prompts;
 }
 
 }  // namespace forerun::bench

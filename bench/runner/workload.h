@@ -1,6 +1,7 @@
 // Prompts for benches: JSON lines with a "prompt" or, as in MT-bench-like files, "turns".
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,5 +11,12 @@ namespace forerun::bench {
 
 // Reads at most `limit` prompts (0: all), evenly spread over the file.
 Result<std::vector<std::string>> read_prompts(const std::string& path, int limit);
+
+// `count` prompts of exactly `length` tokens, no two alike: prompt i begins with text i modulo
+// their number and goes on with the texts after it, in a circle; from the second time round on it
+// leaves out some of its beginning. `texts`: the tokens of each, one of them not empty; both
+// numbers at least 1.
+std::vector<std::vector<int32_t>> prompts_of_length(const std::vector<std::vector<int32_t>>& texts,
+                                                    int count, int32_t length);
 
 }  // namespace forerun::bench

@@ -183,6 +183,54 @@ class Output(unittest.TestCase):
         self.assertEqual(len(rows), 4)
         self.assertTrue(all(row["identical"] == 1 for row in rows))
 
+    def bench_load(self, *args):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "bench.json"
+            done = run("bench", "--model", TARGET, "--draft", DRAFT, "--prompts",
+                       ROOT / "bench/workloads/code.jsonl", "--warmup", 0, "--json", out, *args)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(out.read_text()), done.stdout
+
+    def test_bench_of_many_requests(self):
+        record, table = self.bench_load(
+            "--concurrency", "1,3", "--requests", 6, "--arrivals", "poisson:200", "--max-tokens", 8,
+            "--prompt-tokens", 40, "--strategies", "autoregressive,serial_tree", "--temperatures",
+            "0,0.8", "--shape", "chain", "--compare", "--host-time")
+        rows = record["workloads"]["code"]
+        self.assertEqual([(row["temperature"] > 0, row["concurrency"], row["strategy"])
+                          for row in rows],
+                         [(hot, limit, strategy) for hot in (False, True) for limit in (1, 3)
+                          for strategy in ("autoregressive", "serial_tree")])
+        for row in rows:
+            self.assertEqual(row["identical"], 6)
+            self.assertEqual(row["prompt_tokens"], 6 * 40)
+            self.assertEqual(row["output_tokens"], 6 * 8)
+            for times in ("time_to_first_token_ms", "between_tokens_ms", "between_events_ms"):
+                self.assertLessEqual(row[times]["p50"], row[times]["p99"])
+                self.assertLessEqual(row[times]["p99"], row[times]["max"])
+                self.assertGreater(row[times]["max"], 0)
+            self.assertGreaterEqual(row["results"], row["output_tokens"] / row["tokens_per_step"])
+            self.assertEqual(row["acceptance"] > 0, row["strategy"] == "serial_tree")
+        self.assertEqual(record["arrivals"], "poisson:200")
+        self.assertEqual(table.count("6/6"), len(rows))
+
+    def test_bench_compares_although_nobody_decodes_plainly(self):
+        record, _ = self.bench_load("--concurrency", "2", "--max-tokens", 6, "--strategies",
+                                    "serial_tree", "--temperatures", "0.8", "--compare")
+        self.assertEqual(record["workloads"]["code"][0]["identical"], 2)
+        self.assertEqual(record["arrivals"], "all")
+
+    def test_bench_of_a_long_prompt_among_requests_that_decode(self):
+        record, _ = self.bench_load(
+            "--requests", 2, "--prompt-tokens", 16, "--long-prompt", 1500, "--max-tokens", 1000,
+            "--strategies", "autoregressive", "--temperatures", 0)
+        (row,) = record["workloads"]["code"]
+        self.assertEqual((row["requests"], row["long_prompt_tokens"]), (2, 1500))
+        # At least the times that were running when the prompt came and when it had been read.
+        self.assertGreaterEqual(row["tokens_during"], 2)
+        self.assertGreater(row["during_between_tokens_ms"]["max"], 0)
+        self.assertGreater(row["cancel_ms"], 0)
+
     def test_auto_says_which_split_it_keeps(self):
         done = generate("--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 8, "--auto", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -350,6 +398,27 @@ class Refusals(unittest.TestCase):
         self.refused(generate("--prompt", "x", "--weights", "int3"), "int3", "int8")
         self.refused(generate("--prompt", "x", "--draft", DRAFT, "--strategy", "serial_tree",
                               "--accept", "rejection", "--shape", "best"), "rejection", "best")
+
+    def test_loads_that_make_no_sense(self):
+        def bench(*args):
+            return run("bench", "--model", TARGET, "--prompts", ROOT / "bench/workloads/code.jsonl",
+                       *args)
+
+        self.refused(bench("--requests", 0), "--requests", "found 0", "1 and more")
+        self.refused(bench("--requests", -5), "--requests", "found -5")
+        self.refused(bench("--concurrency", "4,0"), "--concurrency", "found 0")
+        self.refused(bench("--requests", 2, "--prompt-tokens", 0), "--prompt-tokens", "found 0")
+        self.refused(bench("--requests", 2, "--max-tokens", -1), "--max-tokens", "found -1")
+        self.refused(bench("--requests", 2, "--repeat", 0), "--repeat", "found 0")
+        for arrivals in ("poisson:-1", "poisson:0", "poisson", "every:x", "sometimes"):
+            self.refused(bench("--requests", 2, "--arrivals", arrivals), f"'{arrivals}'",
+                         "poisson:REQUESTS_PER_SECOND")
+        self.refused(bench("--arrivals", "all"), "--arrivals", "--requests")
+        self.refused(bench("--compare"), "--compare", "--requests")
+        self.refused(bench("--long-prompt", 9, "--concurrency", 2), "--long-prompt", "--requests")
+        self.refused(bench("--requests", 2, "--prompt-tokens", 9000), "9000 tokens", "8192")
+        self.refused(bench("--requests", 2, "--prompt-tokens", 16, "--long-prompt", 9000),
+                     "9000 tokens", "8192")
 
     def test_no_memory_for_the_cache(self):
         self.refused(generate("--prompt", "x", "--kv-memory", "4KB"), "KV", "KB|bytes")

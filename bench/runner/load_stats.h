@@ -1,0 +1,93 @@
+// What a load of many requests comes to: throughput, time to the first token, time between tokens.
+// Pure functions of when tokens arrived. All times in seconds of one clock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "forerun/engine.h"
+#include "forerun/trace.h"
+
+namespace forerun::bench {
+
+// Tokens that arrived together.
+struct TokensAt {
+  double s = 0.0;
+  int32_t tokens = 0;  // at least 1
+};
+
+// One finished request, as its reader saw it.
+struct RequestRecord {
+  double due_s = 0.0;        // when it was to arrive
+  double submitted_s = 0.0;  // when it was handed to the engine
+  std::vector<TokensAt> arrivals;
+  double finished_s = 0.0;
+  std::vector<int32_t> tokens;
+  RequestStats stats;
+
+  double first_token_s() const { return arrivals.empty() ? finished_s : arrivals.front().s; }
+};
+
+// The smallest value that at least `share` of all are not above (nearest rank); 0 without values.
+double percentile(std::vector<double> values, double share);
+
+struct Spread {
+  double mean = 0.0, p50 = 0.0, p95 = 0.0, p99 = 0.0, max = 0.0;
+};
+Spread spread_of(std::vector<double> values);
+
+// Seconds between a request's tokens: tokens that arrive together share their time, so between
+// them there is none. Of `events` the seconds between arrivals, however many tokens each brings.
+std::vector<double> seconds_between_tokens(std::span<const RequestRecord> records);
+std::vector<double> seconds_between_events(std::span<const RequestRecord> records);
+
+// While `at_once` requests decode: each has its first token and has not finished.
+struct DecodingWindow {
+  double seconds = 0.0;  // 0: there never were so many
+  int64_t tokens = 0;    // that arrived in it
+};
+DecodingWindow window_of_decoding(std::span<const RequestRecord> records, int at_once);
+
+// Thread CPU time of the host by result, from a trace: turns (a strategy's answer to a result) and
+// Steps (edits, building the Step, collecting results) over the items of all Steps.
+struct HostTime {
+  int64_t results = 0;
+  double turn_us = 0.0;  // a result
+  double step_us = 0.0;
+};
+HostTime host_time_of(const Trace& trace);
+
+// One strategy at one temperature and concurrency.
+struct LoadRow {
+  std::string strategy;  // as asked for; "auto" may have run several
+  float temperature = 0.0f;
+  int requests = 0;
+  int concurrency = 0;  // the most in flight at once; 0: no limit
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+  double window_s = 0.0;  // from the first submission to the last finish
+  double output_tokens_per_s = 0.0;
+  // While all that may be in flight decode; nothing where that never was.
+  std::optional<double> decoding_tokens_per_s;
+  double decoding_s = 0.0;
+  Spread first_token_s;  // from submission
+  Spread between_tokens_s;
+  Spread between_events_s;
+  double tokens_per_step = 0.0;  // of a request's target Steps, the prompt's aside
+  double acceptance = 0.0;
+  int64_t preemptions = 0;
+  double late_s = 0.0;                      // the longest from due to submission
+  double ratio_to_baseline = 0.0;           // of output_tokens_per_s
+  double decoding_ratio_to_baseline = 0.0;  // 0: one of them has none
+  std::optional<int> identical;             // of `requests`; nothing where not compared
+  std::optional<HostTime> host;
+};
+
+// At least one record. strategy, temperature, concurrency, ratios, identical and host are left to
+// the caller; `at_once` is the number that must decode for decoding_tokens_per_s.
+LoadRow summarize_load(std::span<const RequestRecord> records, int at_once);
+
+}  // namespace forerun::bench

@@ -1,0 +1,36 @@
+// A long prompt arrives among requests that decode: what it does to their time between tokens, and
+// how soon it goes away when cancelled.
+#pragma once
+
+#include "forerun/engine.h"
+#include "runner/load.h"
+
+namespace forerun::bench {
+
+// One strategy at one temperature. Times between tokens are of the requests that decode.
+struct LongPromptRow {
+  std::string strategy;
+  float temperature = 0.0f;
+  int requests = 0;  // that decode
+  int32_t long_prompt_tokens = 0;
+  Spread before_s;                          // all decode and nothing else runs
+  Spread during_s;                          // from the long prompt's submission to its first token
+  Spread events_before_s, events_during_s;  // the same between events, which may bring many tokens
+  int64_t tokens_during = 0;
+  double first_token_s = 0.0;  // of the long prompt
+  // The same prompt again, cancelled while it is being read: from cancel() to its last event.
+  double cancel_s = 0.0;
+};
+
+// `options`: prompts, strategies, temperatures, sampling, max_new_tokens and requests (at least 1)
+// count; the requests must still decode when the long prompt has been read, else the error says to
+// raise max_new_tokens. `long_prompt`: its tokens. A row a strategy and temperature.
+Result<std::vector<LongPromptRow>> run_long_prompt(Engine& engine, const LoadOptions& options,
+                                                   const std::vector<int32_t>& long_prompt);
+
+// Seconds between the arrivals of `record` that overlap [from_s, to_s]; `tokens`: counts tokens
+// that come together as 0 apart, else only the times between arrivals.
+std::vector<double> gaps_within(const RequestRecord& record, double from_s, double to_s,
+                                bool tokens);
+
+}  // namespace forerun::bench
