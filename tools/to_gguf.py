@@ -2,8 +2,8 @@
 
 AWQ int4 becomes Q4_1 without rounding the weights anew: a group of 128 inputs is four blocks of
 32 that share a scale d and a minimum m = -zero * d; only m is rounded, to f16. Other types: bf16,
-f16, f32, q8_0, and q4_1 rounded to nearest where the source is not int4. Written tensor by tensor.
-Needs numpy and gguf.
+f16, f32, q8_0, q4_0, and q4_1 rounded to nearest where the source is not int4. Written tensor by
+tensor. Needs numpy and gguf.
 
 example: to_gguf.py models/demo-target runs/demo-target.gguf
 """
@@ -47,6 +47,7 @@ DTYPES = {
     "f16": gguf.GGMLQuantizationType.F16,
     "bf16": gguf.GGMLQuantizationType.BF16,
     "q8_0": gguf.GGMLQuantizationType.Q8_0,
+    "q4_0": gguf.GGMLQuantizationType.Q4_0,
     "q4_1": gguf.GGMLQuantizationType.Q4_1,
 }
 BLOCK = 32  # weights that share d and m in Q4_1
