@@ -95,7 +95,7 @@ Status print_row(const StepProfile& profile, const Text& text, const Setting& se
   options.host_seconds = host_seconds;
   SimulatedExecutor executor(std::move(options));
   constexpr int32_t kContextTokens = 256;
-  const CostTable costs = profile.cost_table(kContextTokens);
+  const CostTable costs = profile.costs.table(1, kContextTokens);
   PlayOptions play_options;
   play_options.clock = [&executor] { return executor.now_seconds(); };
   play_options.make_strategy = [&](size_t) {

@@ -139,7 +139,7 @@ class SplitTrials {
   struct Record {
     const Placement* split = nullptr;
     std::vector<Plan> plans;  // the best first
-    CostModel costs;          // of its better turn
+    StepCosts costs;          // of its better turn
     Status failure;           // not ok: it is left out
   };
 
@@ -167,7 +167,7 @@ class SplitTrials {
     FORERUN_RETURN_IF_ERROR(load(record));
     const auto executor = models_->make_executor({});
     FORERUN_ASSIGN_OR_RETURN(
-        CostModel costs,
+        StepCosts costs,
         measure_costs(*executor, /*has_draft=*/true, models_->kv_plan().max_context_tokens, {}));
     const CostTable table = costs.table();
     double best_tried = 0.0;

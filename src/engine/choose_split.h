@@ -16,13 +16,13 @@
 #include "engine/forecast_split.h"
 #include "engine/loaded_models.h"
 #include "forerun/status.h"
-#include "planner/cost_model.h"
+#include "step/step_costs.h"
 
 namespace forerun {
 
 struct ChosenSplit {
   std::unique_ptr<LoadedModels> models;
-  CostModel costs;
+  StepCosts costs;
   SplitPlan plan;
   std::string report;  // a table of what was tried, lines end in '\n'
 };

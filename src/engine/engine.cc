@@ -22,7 +22,6 @@
 #include "exec/emulated/step_emulator.h"
 #include "kernels/isa.h"
 #include "planner/choose_strategy.h"
-#include "planner/cost_model.h"
 #include "strategies/acceptance.h"
 #include "strategies/make_strategy.h"
 #include "text/chat_template.h"
@@ -87,7 +86,7 @@ class EngineImpl : public Engine {
   std::unique_ptr<StepEmulator> emulator_;
   TraceRecorder recorder_;
   mutable std::mutex costs_mutex_;
-  CostModel costs_;        // under the mutex: Steps of either model report to it
+  StepCosts costs_;        // under the mutex: Steps of either model report to it
   StrategyChoice choice_;  // what "auto" means where both models take turns
   SpeculationContext speculation_;
   std::optional<ChosenSplit> chosen_;  // with try_splits; its models have become models_
@@ -144,9 +143,8 @@ Status EngineImpl::load() {
 
 void EngineImpl::observe(const StepRecord& record) {
   if (options_.trace) recorder_.add_step(record);
-  if (record.sequences != 1) return;
   const std::lock_guard lock(costs_mutex_);
-  costs_.observe({record.role, record.rows, record.seconds + record.host_seconds});
+  costs_.observe(record.role, record.load(), record.seconds + record.host_seconds);
 }
 
 CostTable EngineImpl::costs() const {
@@ -161,7 +159,7 @@ Status EngineImpl::start() {
                               .trace = options_.trace});
   const bool has_draft = models_->has_draft();
   if (emulator_) {
-    costs_ = costs_of(emulator_->profile());
+    costs_ = emulator_->profile().costs;
   } else if (chosen_) {
     costs_ = chosen_->costs;
   } else {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "exec/simulated/simulated_executor.h"
-#include "planner/cost_model.h"
+#include "step/step_costs.h"
 
 namespace forerun {
 namespace {
@@ -17,8 +17,8 @@ StepProfile profile_of(const CostTable& costs, bool side_by_side) {
   StepProfile profile;
   profile.separate_devices = side_by_side;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
-    for (const int32_t rows : CostModel::kKnots) {
-      profile.times[static_cast<size_t>(role)].add({rows, 0}, costs.at(role, rows));
+    for (const int32_t rows : StepCosts::kKnots) {
+      profile.costs.add(role, {rows, 0}, costs.at(role, rows));
     }
   }
   return profile;

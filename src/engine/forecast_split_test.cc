@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "engine/measure_costs.h"
+#include "exec/emulated/step_profile.h"
 
 namespace forerun {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 CostTable costs_on(const std::string& profile) {
   auto loaded = load_step_profile("bench/profiles/" + profile);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-  return costs_of(*loaded).table();
+  return loaded->costs.table(1, 256);
 }
 
 double best(const CostTable& costs, bool side_by_side) {

@@ -11,7 +11,7 @@
 
 #include "engine/play.h"
 #include "exec/simulated/simulated_executor.h"
-#include "planner/cost_model.h"
+#include "step/step_costs.h"
 #include "strategies/acceptance.h"
 #include "strategies/make_strategy.h"
 
@@ -49,8 +49,8 @@ StepProfile profile_of(const CostTable& costs, bool separate) {
   StepProfile profile;
   profile.separate_devices = separate;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
-    for (const int32_t rows : CostModel::kKnots) {
-      profile.times[static_cast<size_t>(role)].add({rows, 0}, costs.at(role, rows));
+    for (const int32_t rows : StepCosts::kKnots) {
+      profile.costs.add(role, {rows, 0}, costs.at(role, rows));
     }
   }
   return profile;

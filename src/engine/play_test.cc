@@ -25,9 +25,9 @@ StepProfile profile_of(double target_ms, double draft_ms, bool separate) {
   StepProfile profile;
   profile.name = "test";
   profile.separate_devices = separate;
-  profile.times[0].add({8, 0}, 1e-3 * target_ms);
-  profile.times[0].add({16, 0}, 1.3e-3 * target_ms);
-  profile.times[1].add({8, 0}, 1e-3 * draft_ms);
+  profile.costs.add(Role::kTarget, {8, 0}, 1e-3 * target_ms);
+  profile.costs.add(Role::kTarget, {16, 0}, 1.3e-3 * target_ms);
+  profile.costs.add(Role::kDraft, {8, 0}, 1e-3 * draft_ms);
   return profile;
 }
 

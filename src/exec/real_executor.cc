@@ -307,7 +307,8 @@ KvUsage RealExecutor::kv_usage(Role role) const {
   return thread ? thread->usage() : KvUsage{};
 }
 
-Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t context_tokens) {
+Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t context_tokens,
+                                         int32_t sequences) {
   RoleThread* thread = roles_[static_cast<size_t>(role)].get();
   if (thread == nullptr) {
     return Status(StatusCode::kNotFound,
@@ -317,13 +318,14 @@ Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t contex
     return Status(StatusCode::kInvalidArgument,
                   "profile: " + std::to_string(open_.size()) + " sequences are open; none may be");
   }
-  if (rows < 1 || context_tokens < 0) {
+  if (rows < 1 || context_tokens < 0 || sequences < 1) {
     return Status(StatusCode::kInvalidArgument,
-                  "profile: found " + std::to_string(rows) + " rows and a context of " +
-                      std::to_string(context_tokens) + "; accepted are at least 1 and 0");
+                  "profile: found " + std::to_string(sequences) + " sequences of " +
+                      std::to_string(rows) + " rows and a context of " +
+                      std::to_string(context_tokens) + "; accepted are at least 1, 1 and 0");
   }
   Result<StepRecord> record{StepRecord{}};
-  thread->call([&](RoleWorker& worker) { record = worker.measure(rows, context_tokens); });
+  thread->call([&](RoleWorker& worker) { record = worker.measure(rows, context_tokens, sequences); });
   return record;
 }
 

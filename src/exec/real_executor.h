@@ -58,10 +58,11 @@ class RealExecutor : public Executor {
   // role without a runner.
   KvUsage kv_usage(Role role) const override;
 
-  // Runs one Step of `rows` rows at this context on a scratch sequence and says how long it took.
-  // Only while no sequence is open (kInvalidArgument otherwise). kNotFound for a role without a
-  // runner, kResourceExhausted where its KV is too small.
-  Result<StepRecord> profile(Role role, int32_t rows, int32_t context_tokens);
+  // Runs one Step to which each of `sequences` scratch sequences gives `rows` rows behind this
+  // context, and says how long it took. Only while no sequence is open (kInvalidArgument
+  // otherwise). kNotFound for a role without a runner, kResourceExhausted where its KV is too small.
+  Result<StepRecord> profile(Role role, int32_t rows, int32_t context_tokens,
+                             int32_t sequences = 1);
 
  private:
   class RoleThread;

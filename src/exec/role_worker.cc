@@ -26,8 +26,6 @@ Status guarded(const Work& work) {
   }
 }
 
-constexpr SequenceId kScratchSequence = ~SequenceId{0};
-
 }  // namespace
 
 RoleWorker::RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
@@ -246,15 +244,17 @@ void RoleWorker::step(std::vector<FinishedItem>& finished) {
   }
   ready_.assign(turn_.begin(), turn_.begin() + static_cast<ptrdiff_t>(waiting));
   if (builder_.empty()) return;
-  const int32_t rows = builder_.rows();
+  const StepLoad load = builder_.load();
   const int32_t context_tokens = builder_.context_tokens();
   run_step(finished);
   if (!on_step_) return;
   StepRecord record;
   record.role = role_;
-  record.rows = rows;
-  record.sequences = static_cast<int32_t>(pieces_.size());
+  record.rows = load.rows;
+  record.sequences = load.sequences;
   record.context_tokens = context_tokens;
+  record.kv_tokens = load.kv_tokens;
+  record.attended_tokens = load.attended_tokens;
   record.seconds = 1e-9 * static_cast<double>(run_end_ns_ - run_start_ns_);
   record.host_seconds = 1e-9 * static_cast<double>(steady_ns() - start_ns) - record.seconds;
   record.start_ns = run_start_ns_;
@@ -307,50 +307,6 @@ void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
     }
     if (!sequence->queue.empty()) ready_.push_back(sequence);
   }
-}
-
-Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens) {
-  SequenceSpec spec;
-  spec.sampling.temperature = 0.8f;
-  spec.max_tokens = context_tokens + rows;
-  open(kScratchSequence, spec);
-  RoleSequence& sequence = *sequences_.at(kScratchSequence);
-  const Status reserved = sequence.kv.reserve(spec.max_tokens)
-                              .with_context(std::string(role_name(role_)) + ", profile");
-  if (!reserved.ok()) {
-    close(kScratchSequence);
-    return reserved;
-  }
-  for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix(0);
-
-  auto callback = std::exchange(on_step_, nullptr);
-  StepRecord last;
-  on_step_ = [&last](const StepRecord& record) {
-    last = record;
-    last.items = {};
-  };
-  // Rows form a binary tree: about what drafts look like.
-  PendingItem item;
-  item.item.sequence = kScratchSequence;
-  item.item.role = role_;
-  for (int32_t row = 0; row < rows; ++row) {
-    WorkRow work;
-    work.node = static_cast<NodeId>(row);
-    work.parent = row == 0 ? kNoNode : static_cast<NodeId>((row - 1) / 2);
-    work.position =
-        row == 0 ? context_tokens : item.item.rows[static_cast<size_t>((row - 1) / 2)].position + 1;
-    work.want = role_ == Role::kTarget ? Want::kSample : Want::kTopK;
-    work.count = 16;
-    item.item.rows.push_back(work);
-  }
-  submit(std::move(item));
-  std::vector<FinishedItem> finished;
-  while (finished.empty()) step(finished);
-  const Status status = finished.front().result.status;
-  on_step_ = std::move(callback);
-  close(kScratchSequence);
-  if (!status.ok()) return status;
-  return last;
 }
 
 }  // namespace forerun

@@ -48,10 +48,13 @@ class RoleWorker {
   void step(std::vector<FinishedItem>& finished);
 
   KvUsage usage() const;
-  // Runs one Step of `rows` tree rows behind a prefix of `context_tokens` whose KV is whatever the
-  // storage holds, and says how long it took. Target rows are sampled; draft rows give 16
-  // candidates. kResourceExhausted where the KV is too small. Nothing may be queued.
-  Result<StepRecord> measure(int32_t rows, int32_t context_tokens);
+  // Runs one Step of `sequences` sequences, each with `rows` tree rows behind a prefix of
+  // `context_tokens` whose KV is whatever the storage holds, and says how long it took. Of a Step
+  // of more rows than kMeasuredWants only the first ones of each sequence want something: target
+  // rows are sampled; draft rows give 16 candidates. kResourceExhausted where the KV is too small.
+  // Nothing may be queued, nor any sequence be open.
+  Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences);
+  static constexpr int32_t kMeasuredWants = 128;
 
  private:
   bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);
@@ -65,6 +68,8 @@ class RoleWorker {
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item) const;
   void run_step(std::vector<FinishedItem>& finished);
   std::string describe(const RoleSequence& sequence) const;
+  // A scratch sequence for measure(), with the context's blocks and an item of these rows.
+  Status open_scratch(SequenceId id, int32_t rows, int32_t context_tokens, int32_t wants);
 
   const Role role_;
   StepRunner* runner_;

@@ -21,6 +21,8 @@ void StepBuilder::clear() {
   path_tokens_.clear();
   logits_rows_ = 0;
   context_tokens_ = 0;
+  kv_tokens_ = 0;
+  attended_tokens_ = 0;
 }
 
 Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count) {
@@ -35,6 +37,7 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   const size_t rejection_rows = rejection_rows_.size();
   const int32_t logits_rows = logits_rows_;
   const int32_t context_tokens = context_tokens_;
+  const int64_t attended_tokens = attended_tokens_;
   const size_t results = item.result.rows.size();
   // A prompt's rows want nothing but the last.
   if (last == item.item.rows.size()) {
@@ -55,12 +58,18 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
     rejection_paths_.resize(rejection_rows);
     logits_rows_ = logits_rows;
     context_tokens_ = context_tokens;
+    attended_tokens_ = attended_tokens;
     item.result.rows.resize(results);
     return status;
   }
   if (rejection_rows_.size() > rejection_rows) {
     rejection_origins_.push_back({&item, rejection_rows, rejection_rows_.size()});
   }
+  int32_t context = 0;
+  for (size_t row = rows; row < step_.rows.size(); ++row) {
+    context = std::max(context, step_.rows[row].position + 1);
+  }
+  kv_tokens_ += context;
   // The block table may still be moved by reserve() until all rows of the item are in.
   step_.sequences.push_back({sequence.kv.block_table().data()});
   item.rows_done = last;
@@ -96,6 +105,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   }
   if (out.wants_logits) ++logits_rows_;
   context_tokens_ = std::max(context_tokens_, row.position + 1);
+  attended_tokens_ += row.position + 1;
   step_.rows.push_back(out);
   return {};
 }

@@ -13,6 +13,7 @@
 #include "exec/step_runner.h"
 #include "forerun/status.h"
 #include "step/step.h"
+#include "step/step_load.h"
 
 namespace forerun {
 
@@ -24,6 +25,10 @@ class StepBuilder {
   void clear();
   int32_t rows() const { return static_cast<int32_t>(step_.rows.size()); }
   int32_t context_tokens() const { return context_tokens_; }
+  // Of the rows so far.
+  StepLoad load() const {
+    return {rows(), kv_tokens_, static_cast<int32_t>(step_.sequences.size()), attended_tokens_};
+  }
   bool empty() const { return step_.rows.empty(); }
 
   // Appends the next `count` rows of `item`, which is at the front of `sequence`'s queue, and gives
@@ -78,7 +83,9 @@ class StepBuilder {
   std::vector<PathRange> rejection_paths_;
   std::vector<TokenId> path_tokens_;
   int32_t logits_rows_ = 0;
-  int32_t context_tokens_ = 0;
+  int32_t context_tokens_ = 0;  // what the row that sees most sees
+  int64_t kv_tokens_ = 0;
+  int64_t attended_tokens_ = 0;
 };
 
 }  // namespace forerun

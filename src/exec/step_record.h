@@ -5,6 +5,7 @@
 #include <span>
 
 #include "forerun/trace.h"
+#include "step/step_load.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -14,6 +15,8 @@ struct StepRecord {
   int32_t rows = 0;
   int32_t sequences = 0;
   int32_t context_tokens = 0;  // what the row that sees most sees
+  int64_t kv_tokens = 0;       // as in StepLoad
+  int64_t attended_tokens = 0;
   double seconds = 0.0;        // forward and sampling
   double host_seconds = 0.0;   // the rest: edits, building the Step, collecting results
 
@@ -24,6 +27,8 @@ struct StepRecord {
   // (valid during the call).
   int64_t host_cpu_ns = 0;
   std::span<const TraceItem> items;
+
+  StepLoad load() const { return {rows, kv_tokens, sequences, attended_tokens}; }
 };
 
 }  // namespace forerun

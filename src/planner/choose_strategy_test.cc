@@ -5,19 +5,18 @@
 #include <cmath>
 #include <vector>
 
-#include "planner/cost_model.h"
+#include "step/step_costs.h"
 
 namespace forerun {
 namespace {
 
 CostTable costs_of(double target_1, double target_8, double draft_1, double draft_8) {
-  CostModel model;
-  const std::vector<CostPoint> points = {{Role::kTarget, 1, target_1},
-                                         {Role::kTarget, 8, target_8},
-                                         {Role::kDraft, 1, draft_1},
-                                         {Role::kDraft, 8, draft_8}};
-  model.fit(points);
-  return model.table();
+  StepCosts costs;
+  costs.add(Role::kTarget, {1}, target_1);
+  costs.add(Role::kTarget, {8}, target_8);
+  costs.add(Role::kDraft, {1}, draft_1);
+  costs.add(Role::kDraft, {8}, draft_8);
+  return costs.table();
 }
 
 TEST(ChooseStrategy, ExpectedTokensOfAChainIsItsGeometricSum) {

@@ -1,4 +1,4 @@
-// Measured durations of Steps: data that executors publish, the planner fits and policies read.
+// What strategies are told about the durations of Steps.
 #pragma once
 
 #include <array>
@@ -9,11 +9,14 @@
 
 namespace forerun {
 
-// Seconds that a Step of a role takes at a number of rows, at the context the table was made for.
+// Seconds of a Step to which every sequence of the present batch gives so many rows, by role: with
+// one sequence, a Step of that many rows. What a further row costs a request beside the others is
+// the difference between two entries, relative to the first one: where the batch is large, its
+// fourth row is one of 4 x 64 and no longer nearly free. StepCosts::table() makes it.
 struct CostTable {
   static constexpr int32_t kMaxRows = 128;
-  // seconds[role][rows], rows in [1, kMaxRows], the host's work for the Step included; index 0
-  // stays zero. All zero: nothing has been measured.
+  // seconds[role][rows a sequence], rows in [1, kMaxRows], the host's work for the Step included;
+  // index 0 stays zero. All zero: nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
 
   bool measured() const { return at(Role::kTarget, 1) > 0.0f; }

@@ -36,7 +36,7 @@ class StepEmulator::Runner : public StepRunner {
   Status run(const Step& step, std::span<RowTask> tasks,
              std::span<RejectionTask> rejections) override {
     SleepClock& clock = *emulator_.clock_;
-    const double seconds = emulator_.profile_.seconds(role_, load_of(step));
+    const double seconds = emulator_.profile_.costs.seconds(role_, load_of(step));
     const auto end = clock.now() + std::chrono::duration_cast<SleepClock::time_point::duration>(
                                        std::chrono::duration<double>(seconds));
     {

@@ -33,9 +33,9 @@ class HandClock : public SleepClock {
 
 StepProfile profile_of(double target_ms, double draft_ms) {
   StepProfile profile;
-  profile.times[0].add({8, 0}, 1e-3 * target_ms);
-  profile.times[0].add({16, 0}, 2e-3 * target_ms);
-  profile.times[1].add({8, 0}, 1e-3 * draft_ms);
+  profile.costs.add(Role::kTarget, {8, 0}, 1e-3 * target_ms);
+  profile.costs.add(Role::kTarget, {16, 0}, 2e-3 * target_ms);
+  profile.costs.add(Role::kDraft, {8, 0}, 1e-3 * draft_ms);
   return profile;
 }
 

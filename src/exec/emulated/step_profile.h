@@ -7,39 +7,14 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "forerun/status.h"
-#include "step/cost_table.h"
-#include "step/step.h"
+#include "step/step_costs.h"
 #include "step/types.h"
 
 namespace forerun {
-
-// What a Step's time depends on.
-struct StepLoad {
-  int32_t rows = 0;
-  int64_t kv_tokens = 0;  // context tokens, summed over its sequences
-};
-
-// A sequence's context is what the row that sees most of it sees.
-StepLoad load_of(const Step& step);
-
-// One model's times on its devices.
-class StepTimes {
- public:
-  // `rows` >= 1, `seconds` > 0. Entries with the same rows and load count by their median.
-  void add(const StepLoad& load, double seconds);
-  bool empty() const { return curves_.empty(); }
-  // Exact at the entries; between and beyond them as bench/profiles/README.md says. Not empty().
-  double seconds(const StepLoad& load) const;
-
- private:
-  std::map<int64_t, std::map<int32_t, std::vector<double>>> entries_;  // by load, by rows; sorted
-  std::map<int64_t, std::map<int32_t, double>> curves_;                // their medians
-};
 
 // A row of a published table of speculation (MagicDec, eq. 1 and 2).
 struct PublishedRound {
@@ -61,17 +36,11 @@ struct StepProfile {
   std::string source;
   bool separate_devices = false;  // the roles' Steps run side by side, else in turn
   std::array<std::string, kNumRoles> models;
-  std::array<StepTimes, kNumRoles> times;  // the draft's may be empty
+  StepCosts costs;  // the draft's may be missing
   std::vector<PublishedRound> rounds;
   std::vector<std::string> notes;
 
-  bool has(Role role) const { return !times[static_cast<size_t>(role)].empty(); }
-  // Only where has(role).
-  double seconds(Role role, const StepLoad& load) const {
-    return times[static_cast<size_t>(role)].seconds(load);
-  }
-  // One sequence of this context.
-  CostTable cost_table(int32_t context_tokens) const;
+  bool has(Role role) const { return costs.has(role); }
 };
 
 // All profiles of a text; `name` begins every message.

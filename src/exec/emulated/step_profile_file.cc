@@ -17,7 +17,7 @@ constexpr double kLeast = 1e-9;
 struct Model {
   std::string name;
   std::string machine;
-  StepTimes times;
+  std::vector<std::pair<StepLoad, double>> times;  // seconds
   bool has_context = false;
 };
 
@@ -68,7 +68,7 @@ void read_steps(FieldReader& model_fields, Model& model) {
     }
     entry.required_string("source");
     if (!entry.ok()) return;
-    model.times.add({rows, context.value_or(0) * sequences}, seconds);
+    model.times.push_back({{rows, context.value_or(0) * sequences}, seconds});
   }
 }
 
@@ -130,10 +130,10 @@ void read_round(FieldReader& fields, StepProfile& profile) {
   round.speedup = required_number(fields, "speedup", kMaxTime);
   if (!fields.ok()) return;
   const int64_t kv_tokens = int64_t{round.batch} * round.prefill;
-  auto& [target, draft] = profile.times;
-  target.add({round.batch, kv_tokens}, round.plain_seconds);
-  target.add({round.batch * (round.gamma + 1), kv_tokens}, round.verify_seconds);
-  draft.add({round.batch, kv_tokens}, round.gamma_draft_seconds / round.gamma);
+  StepCosts& costs = profile.costs;
+  costs.add(Role::kTarget, {round.batch, kv_tokens}, round.plain_seconds);
+  costs.add(Role::kTarget, {round.batch * (round.gamma + 1), kv_tokens}, round.verify_seconds);
+  costs.add(Role::kDraft, {round.batch, kv_tokens}, round.gamma_draft_seconds / round.gamma);
   profile.rounds.push_back(std::move(round));
 }
 
@@ -148,7 +148,7 @@ void take_model(FieldReader& fields, const char* field, Role role,
     return;
   }
   profile.models[static_cast<size_t>(role)] = found->second.name;
-  profile.times[static_cast<size_t>(role)] = found->second.times;
+  for (const auto& [load, seconds] : found->second.times) profile.costs.add(role, load, seconds);
   if (profile.machine.empty() && role == Role::kTarget) profile.machine = found->second.machine;
 }
 

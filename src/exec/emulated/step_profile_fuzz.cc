@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const forerun::StepProfile& profile : *profiles) {
     if (!profile.has(forerun::Role::kTarget)) std::abort();
-    const forerun::CostTable costs = profile.cost_table(1000);
+    const forerun::CostTable costs = profile.costs.table(1, 1000);
     for (int32_t rows = 1; rows <= forerun::CostTable::kMaxRows; ++rows) {
       const float seconds = costs.at(forerun::Role::kTarget, rows);
       if (!std::isfinite(seconds) || seconds < 0.0f) std::abort();

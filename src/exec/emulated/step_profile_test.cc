@@ -49,46 +49,6 @@ class StepProfileFile : public ::testing::Test {
   TempDir dir_;
 };
 
-TEST(StepTimes, AreExactAtEntriesAndLinearBetweenThem) {
-  StepTimes times;
-  times.add({8, 1000}, 0.010);
-  times.add({16, 1000}, 0.014);
-  times.add({8, 3000}, 0.020);
-  EXPECT_DOUBLE_EQ(times.seconds({8, 1000}), 0.010);
-  EXPECT_DOUBLE_EQ(times.seconds({12, 1000}), 0.012);
-  EXPECT_DOUBLE_EQ(times.seconds({1, 1000}), 0.010);
-  EXPECT_DOUBLE_EQ(times.seconds({24, 1000}), 0.018);
-  EXPECT_DOUBLE_EQ(times.seconds({8, 2000}), 0.015);
-  EXPECT_DOUBLE_EQ(times.seconds({8, 10}), 0.010);
-  EXPECT_DOUBLE_EQ(times.seconds({8, 90000}), 0.020);
-  EXPECT_DOUBLE_EQ(times.seconds({9, 3000}), 0.020 * 1.04);
-}
-
-TEST(StepTimes, RepeatedEntriesCountByTheirMedian) {
-  StepTimes times;
-  for (const double seconds : {0.05, 0.01, 0.02}) times.add({4, 0}, seconds);
-  EXPECT_DOUBLE_EQ(times.seconds({4, 0}), 0.02);
-  times.add({4, 0}, 0.04);
-  EXPECT_DOUBLE_EQ(times.seconds({4, 0}), 0.03);
-}
-
-TEST(StepLoadOf, SumsTheLongestContextOfEachSequence) {
-  Step step;
-  step.sequences.resize(2);
-  for (const int32_t position : {10, 12, 11}) {
-    StepRow row;
-    row.position = position;
-    step.rows.push_back(row);
-  }
-  StepRow other;
-  other.sequence_idx = 1;
-  other.position = 99;
-  step.rows.push_back(other);
-  const StepLoad load = load_of(step);
-  EXPECT_EQ(load.rows, 4);
-  EXPECT_EQ(load.kv_tokens, 113);
-}
-
 TEST_F(StepProfileFile, IsReadByName) {
   const std::string file = write(kGood);
   const auto pair = load_step_profile(file + "#pair");
@@ -96,21 +56,21 @@ TEST_F(StepProfileFile, IsReadByName) {
   EXPECT_TRUE(pair->separate_devices);
   EXPECT_EQ(pair->machine, "four");
   EXPECT_EQ(pair->models[1], "Small");
-  EXPECT_NEAR(pair->seconds(Role::kTarget, {12, 77}), 0.012, 1e-9);
-  EXPECT_NEAR(pair->seconds(Role::kDraft, {8, 77}), 0.002, 1e-9);
-  EXPECT_NEAR(pair->cost_table(500).at(Role::kTarget, 16), 0.014, 1e-7);
+  EXPECT_NEAR(pair->costs.seconds(Role::kTarget, {12, 77}), 0.012, 1e-9);
+  EXPECT_NEAR(pair->costs.seconds(Role::kDraft, {8, 77}), 0.002, 1e-9);
+  EXPECT_NEAR(pair->costs.table(1, 500).at(Role::kTarget, 16), 0.014, 1e-7);
 
   const auto alone = load_step_profile(file + "#alone");
   ASSERT_TRUE(alone.ok()) << alone.status().message();
   EXPECT_EQ(alone->machine, "own");
   EXPECT_FALSE(alone->has(Role::kDraft));
-  EXPECT_NEAR(alone->seconds(Role::kTarget, {16, 1600}), 0.008, 1e-9);
+  EXPECT_NEAR(alone->costs.seconds(Role::kTarget, {16, 1600}), 0.008, 1e-9);
 
   const auto table = load_step_profile(file + "#table");
   ASSERT_TRUE(table.ok()) << table.status().message();
-  EXPECT_NEAR(table->seconds(Role::kTarget, {10, 10000}), 0.008, 1e-9);
-  EXPECT_NEAR(table->seconds(Role::kTarget, {30, 10000}), 0.009, 1e-9);
-  EXPECT_NEAR(table->seconds(Role::kDraft, {10, 10000}), 0.002, 1e-9);
+  EXPECT_NEAR(table->costs.seconds(Role::kTarget, {10, 10000}), 0.008, 1e-9);
+  EXPECT_NEAR(table->costs.seconds(Role::kTarget, {30, 10000}), 0.009, 1e-9);
+  EXPECT_NEAR(table->costs.seconds(Role::kDraft, {10, 10000}), 0.002, 1e-9);
   ASSERT_EQ(table->rounds.size(), 1u);
   EXPECT_NEAR(table->rounds[0].tokens_per_round, 2.5, 1e-6);
 }
@@ -183,13 +143,13 @@ TEST(ShippedProfiles, ReadAndSayWhatThePapersSay) {
   };
   const StepProfile parallel = load("swiftspec.json#qwen2-72b-parallel");
   EXPECT_TRUE(parallel.separate_devices);
-  EXPECT_NEAR(parallel.seconds(Role::kTarget, {8, 500}), 10.48e-3, 1e-9);
-  EXPECT_NEAR(parallel.seconds(Role::kDraft, {8, 500}), 3.25e-3, 1e-9);
+  EXPECT_NEAR(parallel.costs.seconds(Role::kTarget, {8, 500}), 10.48e-3, 1e-9);
+  EXPECT_NEAR(parallel.costs.seconds(Role::kDraft, {8, 500}), 3.25e-3, 1e-9);
   const StepProfile llama = load("swiftspec.json#llama3-70b-parallel");
-  EXPECT_NEAR(llama.seconds(Role::kTarget, {16, 500}), 13.25e-3, 1e-9);
+  EXPECT_NEAR(llama.costs.seconds(Role::kTarget, {16, 500}), 13.25e-3, 1e-9);
   const StepProfile self = load("magicdec.json#table3c-llama3.1-8b-self-8xa100");
-  EXPECT_NEAR(self.seconds(Role::kTarget, {384, 128 * 32000}), 54.98e-3, 1e-8);
-  EXPECT_NEAR(self.seconds(Role::kDraft, {128, 128 * 32000}), 28.26e-3 / 2, 1e-8);
+  EXPECT_NEAR(self.costs.seconds(Role::kTarget, {384, 128 * 32000}), 54.98e-3, 1e-8);
+  EXPECT_NEAR(self.costs.seconds(Role::kDraft, {128, 128 * 32000}), 28.26e-3 / 2, 1e-8);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ Status SimulatedRunner::run(const Step& step, std::span<RowTask> tasks,
   }
   for (RowTask& task : tasks) perform(task);
   for (RejectionTask& task : rejections) perform(task);
-  seconds_ += profile_->seconds(role_, load_of(step));
+  seconds_ += profile_->costs.seconds(role_, load_of(step));
   return {};
 }
 

@@ -1,0 +1,159 @@
+#include "step/step_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace forerun {
+namespace {
+
+// An observation counts at most this far from what was expected, and this much of it is taken over.
+constexpr double kMostSurprise = 0.5;
+constexpr double kRate = 0.05;
+// Where all but this many of the last observations are off by more than kLasting, that is no noise.
+constexpr size_t kExceptions = 2;
+constexpr double kLasting = 1.25;
+// Of an entry's time, that a further row takes where there is no second entry to tell.
+constexpr double kAssumedRowShare = 0.04;
+
+double seconds_at_rows(const std::map<int32_t, double>& measured, int32_t rows) {
+  const auto above = measured.lower_bound(rows);
+  if (above != measured.end() && (above->first == rows || above == measured.begin())) {
+    return above->second;
+  }
+  const auto last = std::prev(measured.end());
+  if (above == measured.end()) {
+    double slope = kAssumedRowShare * measured.begin()->second;
+    if (measured.size() > 1) {
+      const auto before = std::prev(last);
+      slope = std::max(0.0, (last->second - before->second) / (last->first - before->first));
+    }
+    return last->second + slope * (rows - last->first);
+  }
+  const auto below = std::prev(above);
+  const double slope = (above->second - below->second) / (above->first - below->first);
+  return below->second + slope * (rows - below->first);
+}
+
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; }
+
+}  // namespace
+
+StepLoad load_of(const Step& step) {
+  StepLoad load{.rows = static_cast<int32_t>(step.rows.size()), .sequences = 0};
+  // The rows of a sequence follow each other.
+  int32_t sequence_idx = -1;
+  int32_t context_tokens = 0;
+  for (const StepRow& row : step.rows) {
+    if (row.sequence_idx != sequence_idx) {
+      load.kv_tokens += context_tokens;
+      context_tokens = 0;
+      sequence_idx = row.sequence_idx;
+      ++load.sequences;
+    }
+    context_tokens = std::max(context_tokens, row.position + 1);
+    load.attended_tokens += row.position + 1;
+  }
+  load.kv_tokens += context_tokens;
+  return load;
+}
+
+void StepCosts::add(Role role, const StepLoad& load, double seconds) {
+  if (load.rows < 1 || !is_time(seconds)) return;
+  RoleCosts& costs = of(role);
+  std::vector<double>& values = costs.entries[load.kv_tokens][load.rows];
+  values.insert(std::upper_bound(values.begin(), values.end(), seconds), seconds);
+  const size_t middle = values.size() / 2;
+  costs.curves[load.kv_tokens][load.rows] =
+      values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+}
+
+double StepCosts::uncorrected(const RoleCosts& costs, const StepLoad& load) {
+  const double sloped = costs.slopes.per_kv_token * static_cast<double>(load.kv_tokens) +
+                        costs.slopes.per_attended_token * static_cast<double>(load.attended_tokens) +
+                        costs.slopes.per_sequence * std::max(0, load.sequences - 1);
+  const auto above = costs.curves.lower_bound(load.kv_tokens);
+  if (above == costs.curves.end()) {
+    return sloped + seconds_at_rows(std::prev(above)->second, load.rows);
+  }
+  const double high = seconds_at_rows(above->second, load.rows);
+  if (above == costs.curves.begin() || above->first == load.kv_tokens) return sloped + high;
+  const auto below = std::prev(above);
+  const double low = seconds_at_rows(below->second, load.rows);
+  const double share = static_cast<double>(load.kv_tokens - below->first) /
+                       static_cast<double>(above->first - below->first);
+  return sloped + low + share * (high - low);
+}
+
+double StepCosts::correction_at(const RoleCosts& costs, int32_t rows) {
+  const auto upper = std::lower_bound(kKnots.begin(), kKnots.end(), rows);
+  if (upper == kKnots.end()) return costs.correction.back();
+  const auto index = static_cast<size_t>(upper - kKnots.begin());
+  if (index == 0 || *upper == rows) return costs.correction[index];
+  const double share = static_cast<double>(rows - kKnots[index - 1]) /
+                       static_cast<double>(kKnots[index] - kKnots[index - 1]);
+  return costs.correction[index - 1] +
+         share * (costs.correction[index] - costs.correction[index - 1]);
+}
+
+double StepCosts::seconds(Role role, const StepLoad& load) const {
+  const RoleCosts& costs = of(role);
+  return uncorrected(costs, load) * correction_at(costs, load.rows);
+}
+
+double StepCosts::lasting_change(Recent& recent, double ratio) {
+  recent.ratios[recent.count++] = ratio;
+  if (recent.count < recent.ratios.size()) return 1.0;
+  recent.count = 0;
+  std::array<double, Recent::kSize> sorted = recent.ratios;
+  std::sort(sorted.begin(), sorted.end());
+  const double low = sorted[kExceptions];
+  const double high = sorted[sorted.size() - 1 - kExceptions];
+  if (low > kLasting) return low;
+  if (high < 1.0 / kLasting) return high;
+  return 1.0;
+}
+
+void StepCosts::observe(Role role, const StepLoad& load, double seconds) {
+  if (load.rows < 1 || !is_time(seconds) || !has(role)) return;
+  RoleCosts& costs = of(role);
+  const double expected = this->seconds(role, load);
+  if (expected <= 0.0 || seconds <= 0.0) return;
+  const double ratio = seconds / expected;
+  if (const double change = lasting_change(costs.recent, ratio); change != 1.0) {
+    for (RoleCosts& each : roles_) {
+      const double factor = &each == &costs ? change : std::sqrt(change);
+      for (double& correction : each.correction) correction *= factor;
+    }
+    return;
+  }
+  const double step = kRate * std::clamp(ratio - 1.0, -kMostSurprise, kMostSurprise);
+  for (size_t knot = 0; knot < kKnots.size(); ++knot) {
+    // The nearer in rows, the more the knot learns; far ones still follow a machine that has become
+    // slower as a whole.
+    const double distance = std::abs(std::log2(static_cast<double>(load.rows) / kKnots[knot]));
+    costs.correction[knot] *= 1.0 + step / (1.0 + distance);
+  }
+  // A role that is not run would otherwise keep what a bad moment told of it.
+  for (RoleCosts& each : roles_) {
+    if (&each == &costs) continue;
+    for (double& correction : each.correction) correction *= 1.0 + step / 2.0;
+  }
+}
+
+CostTable StepCosts::table(int32_t sequences, int64_t context) const {
+  CostTable table;
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    if (!has(role)) continue;
+    auto& row = table.seconds[static_cast<size_t>(role)];
+    for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
+      const auto index = static_cast<size_t>(rows);
+      row[index] = std::max(
+          row[index - 1],
+          static_cast<float>(seconds(role, even_load(sequences, rows, context))));
+    }
+  }
+  return table;
+}
+
+}  // namespace forerun

@@ -1,0 +1,28 @@
+// What the duration of a Step depends on.
+#pragma once
+
+#include <cstdint>
+
+#include "step/step.h"
+
+namespace forerun {
+
+struct StepLoad {
+  int32_t rows = 0;
+  // Tokens of the cache that it reads: the context of each of its sequences, once. A sequence's
+  // context is what the row that sees most of it sees.
+  int64_t kv_tokens = 0;
+  int32_t sequences = 1;
+  // Pairs of a row and a token that it sees: what attention computes with. A plain decoding Step
+  // has as many as kv_tokens, a prompt of n tokens about n * n / 2.
+  int64_t attended_tokens = 0;
+};
+
+StepLoad load_of(const Step& step);
+
+// A Step to which each of `sequences` sequences gives `rows` rows behind `context` tokens.
+constexpr StepLoad even_load(int32_t sequences, int32_t rows, int64_t context) {
+  return {sequences * rows, sequences * context, sequences, sequences * rows * context};
+}
+
+}  // namespace forerun
