@@ -169,7 +169,7 @@ class SplitTrials {
     FORERUN_ASSIGN_OR_RETURN(
         StepCosts costs,
         measure_costs(*executor, /*has_draft=*/true, models_->kv_plan().max_context_tokens, {}));
-    const CostTable table = costs.table();
+    const CostTable table = costs.table(1, kReferenceContext);
     double best_tried = 0.0;
     std::vector<Plan> plans;
     FORERUN_ASSIGN_OR_RETURN(const std::vector<ForecastPlan> forecasts,
@@ -221,8 +221,8 @@ class SplitTrials {
         continue;
       }
       for (const Plan& plan : record.plans) {
-        text += report_line(*record.split, record.costs.table(), plan.forecast.plan,
-                            plan.forecast.tokens_per_s, plan.tried);
+        text += report_line(*record.split, record.costs.table(1, kReferenceContext),
+                            plan.forecast.plan, plan.forecast.tokens_per_s, plan.tried);
       }
     }
     const Record& winner = *best(1).front();

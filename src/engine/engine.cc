@@ -1,7 +1,6 @@
 #include "forerun/engine.h"
 
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "engine/request_handles.h"
 #include "engine/request_speculation.h"
 #include "exec/emulated/step_emulator.h"
+#include "exec/live_costs.h"
 #include "kernels/isa.h"
 #include "planner/choose_strategy.h"
 #include "strategies/acceptance.h"
@@ -74,8 +74,7 @@ class EngineImpl : public Engine {
     return !placement_.in_turn() ||
            (models_->has_draft() && emulator_ && emulator_->profile().separate_devices);
   }
-  CostTable costs() const;
-  std::string planner_report() const;
+  std::string planner_report(const StepCosts& costs) const;
 
   EngineOptions options_;
   EngineInfo info_;
@@ -85,8 +84,7 @@ class EngineImpl : public Engine {
   std::unique_ptr<LoadedModels> models_;
   std::unique_ptr<StepEmulator> emulator_;
   TraceRecorder recorder_;
-  mutable std::mutex costs_mutex_;
-  StepCosts costs_;        // under the mutex: Steps of either model report to it
+  LiveCosts costs_;        // Steps of either model report to it
   StrategyChoice choice_;  // what "auto" means where both models take turns
   SpeculationContext speculation_;
   std::optional<ChosenSplit> chosen_;  // with try_splits; its models have become models_
@@ -143,13 +141,7 @@ Status EngineImpl::load() {
 
 void EngineImpl::observe(const StepRecord& record) {
   if (options_.trace) recorder_.add_step(record);
-  const std::lock_guard lock(costs_mutex_);
-  costs_.observe(record.role, record.load(), record.seconds + record.host_seconds);
-}
-
-CostTable EngineImpl::costs() const {
-  const std::lock_guard lock(costs_mutex_);
-  return costs_.table();
+  costs_.observe(record);
 }
 
 Status EngineImpl::start() {
@@ -158,17 +150,19 @@ Status EngineImpl::start() {
                               .on_step = [this](const StepRecord& record) { observe(record); },
                               .trace = options_.trace});
   const bool has_draft = models_->has_draft();
+  StepCosts costs;
   if (emulator_) {
-    costs_ = emulator_->profile().costs;
+    costs = emulator_->profile().costs;
   } else if (chosen_) {
-    costs_ = chosen_->costs;
+    costs = chosen_->costs;
   } else {
     FORERUN_ASSIGN_OR_RETURN(
-        costs_, measure_costs(*executor, has_draft, models_->kv_plan().max_context_tokens,
-                              options_.on_progress));
+        costs, measure_costs(*executor, has_draft, models_->kv_plan().max_context_tokens,
+                             options_.on_progress));
   }
-  choice_ =
-      choose_strategy({.costs = costs_.table(), .has_draft_model = has_draft, .rank_chances = {}});
+  choice_ = choose_strategy({.costs = costs.table(1, kReferenceContext),
+                             .has_draft_model = has_draft,
+                             .rank_chances = {}});
   shared_acceptance_ = std::make_shared<SharedAcceptance>();
   speculation_.side_by_side = side_by_side();
   speculation_.target_vocab = opened_->target.live_vocab();
@@ -177,7 +171,8 @@ Status EngineImpl::start() {
   if (chosen_) speculation_.extra_draft_steps = chosen_->plan.extra_draft_steps;
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
-  info_.planner_report = planner_report();
+  info_.planner_report = planner_report(costs);
+  costs_.set(std::move(costs));
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
                           .shared_noise = options_.speculation.shared_noise,
@@ -186,14 +181,14 @@ Status EngineImpl::start() {
       std::move(executor), [this](const Request& request) {
         // Submission has checked the options, so this cannot fail.
         return std::move(make_strategy(strategy_options(speculation_, request), shared_acceptance_,
-                                       costs()))
+                                       costs_.table(1, kReferenceContext)))
             .value();
       });
   return Status();
 }
 
-std::string EngineImpl::planner_report() const {
-  std::string report = describe_costs(costs_.table(), models_->has_draft()) + choice_.report;
+std::string EngineImpl::planner_report(const StepCosts& costs) const {
+  std::string report = describe_costs(costs) + choice_.report;
   if (side_by_side()) report += "the draft has its own devices: parallel_tree\n";
   if (chosen_)
     report += chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";

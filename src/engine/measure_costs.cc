@@ -3,51 +3,119 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <vector>
 
 namespace forerun {
 namespace {
 
 constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
-// A context at which small models' attention is neither free nor all there is.
-constexpr int32_t kContextTokens = 256;
+// Of prompts and of large batches; as far as a Step of them is brief.
+constexpr std::array<int32_t, 4> kManyRows = {64, 128, 256, 512};
+constexpr double kBriefSeconds = 0.03;
 // A forward slower than this is timed at fewer row counts and fewer times.
 constexpr double kSlowSeconds = 0.02;
+// How the time grows with the cache is told by Steps behind two contexts, of one row and of
+// several, and by a Step of several sequences.
+constexpr int32_t kLongContext = 4096;
+constexpr int32_t kContextRows = 32;
+constexpr int32_t kSequences = 8;
+
+struct Load {
+  int32_t rows = 1;  // of each sequence
+  int32_t context = kReferenceContext;
+  int32_t sequences = 1;
+};
 
 // The fastest of some runs counts: what else the machine does can only make a Step slower.
 class Measurement {
  public:
-  Measurement(RealExecutor& executor, bool has_draft, int32_t context_tokens)
-      : executor_(executor), has_draft_(has_draft), context_tokens_(context_tokens) {}
+  Measurement(RealExecutor& executor, bool has_draft, int32_t context)
+      : executor_(executor), has_draft_(has_draft), context_(context) {}
 
-  // Adds what Steps of `rows` rows take; returns the slower role's seconds. Roles take turns, as in
-  // serving: a small model's weights that would stay in the caches between Steps of its own are
-  // read anew after a Step of the other model. Only the target's Steps of one row follow each
-  // other: that is plain decoding.
+  // Takes note of what Steps of `rows` rows take; returns the slower role's seconds. Roles take
+  // turns, as in serving: a small model's weights that would stay in the caches between Steps of
+  // its own are read anew after a Step of the other model. Only the target's Steps of one row
+  // follow each other: that is plain decoding.
   Result<double> add(int32_t rows, int32_t runs) {
     double target = 0.0;
     double draft = 0.0;
+    const Load load{rows, context_};
     const bool plain = rows == 1;
-    if (plain) FORERUN_RETURN_IF_ERROR(run(Role::kTarget, rows, runs, target));
+    if (plain) FORERUN_RETURN_IF_ERROR(run(Role::kTarget, load, runs, target));
     for (int32_t turn = 0; turn < runs; ++turn) {
       double after_draft = plain ? 0.0 : target;
-      FORERUN_RETURN_IF_ERROR(run(Role::kTarget, rows, 1, after_draft));
+      FORERUN_RETURN_IF_ERROR(run(Role::kTarget, load, 1, after_draft));
       if (!plain) target = after_draft;
-      if (has_draft_) FORERUN_RETURN_IF_ERROR(run(Role::kDraft, rows, 1, draft));
+      if (has_draft_) FORERUN_RETURN_IF_ERROR(run(Role::kDraft, load, 1, draft));
     }
-    points_.push_back({Role::kTarget, rows, target});
-    if (has_draft_) points_.push_back({Role::kDraft, rows, draft});
+    note(Role::kTarget, rows, target);
+    if (has_draft_) note(Role::kDraft, rows, draft);
     return std::max(target, draft);
   }
 
-  const std::vector<CostPoint>& points() const { return points_; }
+  // What grows with the cache: none where the memory has no room for a longer context.
+  Status find_slopes(Role role, int32_t long_context, int32_t runs) {
+    StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(role)];
+    const double near_one = seconds_at(role, 1);
+    const double near_many = seconds_at(role, kContextRows);
+    const double tokens = long_context - context_;
+    if (tokens <= 0.0 || near_one <= 0.0) return {};
+    double far_one = 0.0;
+    double far_many = 0.0;
+    FORERUN_RETURN_IF_ERROR(run(role, {1, long_context}, runs, far_one));
+    FORERUN_RETURN_IF_ERROR(run(role, {kContextRows, long_context}, runs, far_many));
+    // Of one row: tokens * (read + attend); of several: tokens * (read + rows * attend).
+    const double one = std::max(0.0, far_one - near_one) / tokens;
+    const double many = std::max(0.0, far_many - near_many) / tokens;
+    slopes.per_attended_token = std::clamp((many - one) / (kContextRows - 1), 0.0, one);
+    slopes.per_kv_token = one - slopes.per_attended_token;
+    return {};
+  }
+  // What a further sequence takes beside its rows and its cache. After find_slopes().
+  Status find_sequence_cost(Role role, int32_t runs) {
+    StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(role)];
+    double seconds = 0.0;
+    FORERUN_RETURN_IF_ERROR(run(role, {1, context_, kSequences}, runs, seconds));
+    const double read = slopes.per_kv_token * (kSequences - 1) * context_;
+    slopes.per_sequence =
+        std::max(0.0, seconds - read - seconds_at(role, kSequences)) / (kSequences - 1);
+    return {};
+  }
+
+  // Entries hold what is left beside the slopes.
+  StepCosts costs() const {
+    StepCosts costs;
+    for (const Time& time : times_) {
+      const StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(time.role)];
+      const double sloped =
+          context_ * (slopes.per_kv_token + time.rows * slopes.per_attended_token);
+      costs.add(time.role, {time.rows}, std::max(time.seconds - sloped, 0.1 * time.seconds));
+      costs.set_slopes(time.role, slopes);
+    }
+    return costs;
+  }
 
  private:
+  struct Time {
+    Role role = Role::kTarget;
+    int32_t rows = 1;
+    double seconds = 0.0;
+  };
+
+  void note(Role role, int32_t rows, double seconds) { times_.push_back({role, rows, seconds}); }
+  // 0 where it has not been measured.
+  double seconds_at(Role role, int32_t rows) const {
+    for (const Time& time : times_) {
+      if (time.role == role && time.rows == rows) return time.seconds;
+    }
+    return 0.0;
+  }
   // Lowers `fastest` (0: none yet) to the fastest of `runs`.
-  Status run(Role role, int32_t rows, int32_t runs, double& fastest) {
+  Status run(Role role, const Load& load, int32_t runs, double& fastest) {
     for (int32_t i = 0; i < runs; ++i) {
       FORERUN_ASSIGN_OR_RETURN(const StepRecord record,
-                               executor_.profile(role, rows, context_tokens_));
+                               executor_.profile(role, load.rows, load.context, load.sequences));
       const double seconds = record.seconds + record.host_seconds;
       fastest = fastest > 0.0 ? std::min(fastest, seconds) : seconds;
     }
@@ -56,45 +124,55 @@ class Measurement {
 
   RealExecutor& executor_;
   const bool has_draft_;
-  const int32_t context_tokens_;
-  std::vector<CostPoint> points_;
+  const int32_t context_;
+  std::vector<Time> times_;
+  std::array<StepCosts::Slopes, kNumRoles> slopes_;
 };
+
+// A lack of room for a long context or for several leaves these terms out.
+Status unless_exhausted(Status status) {
+  return status.code() == StatusCode::kResourceExhausted ? Status() : status;
+}
 
 }  // namespace
 
-Result<CostModel> measure_costs(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
+Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                                 const ProgressCallback& on_progress) {
-  const int32_t context = std::clamp(max_context_tokens - kRows.back() - 1, 0, kContextTokens);
+  const int32_t context = std::clamp(max_context_tokens - kRows.back() - 1, 0, kReferenceContext);
   Measurement measurement(executor, has_draft, context);
+  const auto report = [&](size_t done) {
+    constexpr auto kAll = static_cast<double>(kRows.size() + kManyRows.size() + 1);
+    if (on_progress) on_progress("measuring", static_cast<double>(done) / kAll);
+  };
   bool slow = false;
+  double seconds = 0.0;
   for (size_t i = 0; i < kRows.size(); ++i) {
     const int32_t rows = kRows[i];
     if (slow && rows != 4 && rows != 8 && rows != 16) continue;
-    if (on_progress) {
-      on_progress("measuring", static_cast<double>(i) / static_cast<double>(kRows.size()));
-    }
-    FORERUN_ASSIGN_OR_RETURN(const double seconds, measurement.add(rows, slow ? 3 : 9));
+    report(i);
+    FORERUN_ASSIGN_OR_RETURN(seconds, measurement.add(rows, slow ? 3 : 9));
     slow = slow || seconds > kSlowSeconds;
   }
-  CostModel model;
-  model.fit(measurement.points());
-  return model;
-}
-
-CostModel costs_of(const StepProfile& profile) {
-  std::vector<CostPoint> points;
-  for (const Role role : {Role::kTarget, Role::kDraft}) {
-    if (!profile.has(role)) continue;
-    for (const int32_t rows : CostModel::kKnots) {
-      points.push_back({role, rows, profile.seconds(role, {rows, kContextTokens})});
+  if (!slow) {
+    for (size_t i = 0; i < kManyRows.size() && 2.0 * seconds < kBriefSeconds; ++i) {
+      if (kManyRows[i] + context >= max_context_tokens) break;
+      report(kRows.size() + i);
+      FORERUN_ASSIGN_OR_RETURN(seconds, measurement.add(kManyRows[i], 3));
+    }
+    report(kRows.size() + kManyRows.size());
+    const int32_t long_context = std::min(kLongContext, max_context_tokens - kContextRows - 1);
+    for (const Role role : {Role::kTarget, Role::kDraft}) {
+      if (role == Role::kDraft && !has_draft) continue;
+      if (long_context >= 2 * context) {
+        FORERUN_RETURN_IF_ERROR(unless_exhausted(measurement.find_slopes(role, long_context, 3)));
+      }
+      FORERUN_RETURN_IF_ERROR(unless_exhausted(measurement.find_sequence_cost(role, 3)));
     }
   }
-  CostModel model;
-  model.fit(points);
-  return model;
+  return measurement.costs();
 }
 
-std::string describe_costs(const CostTable& costs, bool has_draft) {
+std::string describe_costs(const StepCosts& costs) {
   std::string out = "ms a step at rows   ";
   const auto number = [&](const char* format, double value) {
     std::array<char, 32> buffer{};
@@ -103,9 +181,11 @@ std::string describe_costs(const CostTable& costs, bool has_draft) {
   };
   for (const int32_t rows : kRows) number("%8.0f", rows);
   for (const Role role : {Role::kTarget, Role::kDraft}) {
-    if (role == Role::kDraft && !has_draft) continue;
+    if (!costs.has(role)) continue;
     out += role == Role::kTarget ? "\n  target            " : "\n  draft             ";
-    for (const int32_t rows : kRows) number("%8.3f", 1000.0 * costs.at(role, rows));
+    for (const int32_t rows : kRows) {
+      number("%8.3f", 1000.0 * costs.seconds(role, even_load(1, rows, kReferenceContext)));
+    }
   }
   return out + "\n";
 }

@@ -184,8 +184,8 @@ TEST_F(SimulatedPlay, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
 }
 
 TEST_F(SimulatedPlay, AFailureIsReportedAndLeavesNothingOpen) {
-  StepProfile profile = profile_of(10, 3, false);
-  profile.times[1] = {};
+  StepProfile profile;  // of a target alone
+  profile.costs.add(Role::kTarget, {8, 0}, 10e-3);
   make(profile);
   const auto requests = requests_of(1, 10);
   const auto played = play(*executor_, requests,

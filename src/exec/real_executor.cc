@@ -325,7 +325,8 @@ Result<StepRecord> RealExecutor::profile(Role role, int32_t rows, int32_t contex
                       std::to_string(context_tokens) + "; accepted are at least 1, 1 and 0");
   }
   Result<StepRecord> record{StepRecord{}};
-  thread->call([&](RoleWorker& worker) { record = worker.measure(rows, context_tokens, sequences); });
+  thread->call(
+      [&](RoleWorker& worker) { record = worker.measure(rows, context_tokens, sequences); });
   return record;
 }
 

@@ -60,7 +60,8 @@ class RealExecutor : public Executor {
 
   // Runs one Step to which each of `sequences` scratch sequences gives `rows` rows behind this
   // context, and says how long it took. Only while no sequence is open (kInvalidArgument
-  // otherwise). kNotFound for a role without a runner, kResourceExhausted where its KV is too small.
+  // otherwise). kNotFound for a role without a runner, kResourceExhausted where its KV is too
+  // small.
   Result<StepRecord> profile(Role role, int32_t rows, int32_t context_tokens,
                              int32_t sequences = 1);
 

@@ -51,8 +51,8 @@ Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens, int
   const int32_t wants = std::max(1, std::min(rows, kMeasuredWants / sequences));
   Status status;
   for (int32_t index = 0; index < sequences && status.ok(); ++index) {
-    status = open_scratch(kFirstScratch + static_cast<SequenceId>(index), rows, context_tokens,
-                          wants);
+    status =
+        open_scratch(kFirstScratch + static_cast<SequenceId>(index), rows, context_tokens, wants);
   }
   std::vector<FinishedItem> finished;
   while (status.ok() && static_cast<int32_t>(finished.size()) < sequences) {

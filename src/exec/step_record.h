@@ -17,8 +17,8 @@ struct StepRecord {
   int32_t context_tokens = 0;  // what the row that sees most sees
   int64_t kv_tokens = 0;       // as in StepLoad
   int64_t attended_tokens = 0;
-  double seconds = 0.0;        // forward and sampling
-  double host_seconds = 0.0;   // the rest: edits, building the Step, collecting results
+  double seconds = 0.0;       // forward and sampling
+  double host_seconds = 0.0;  // the rest: edits, building the Step, collecting results
 
   // Of the forward and sampling, by the executor's clock.
   int64_t start_ns = 0;

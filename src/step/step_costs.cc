@@ -69,9 +69,10 @@ void StepCosts::add(Role role, const StepLoad& load, double seconds) {
 }
 
 double StepCosts::uncorrected(const RoleCosts& costs, const StepLoad& load) {
-  const double sloped = costs.slopes.per_kv_token * static_cast<double>(load.kv_tokens) +
-                        costs.slopes.per_attended_token * static_cast<double>(load.attended_tokens) +
-                        costs.slopes.per_sequence * std::max(0, load.sequences - 1);
+  const double sloped =
+      costs.slopes.per_kv_token * static_cast<double>(load.kv_tokens) +
+      costs.slopes.per_attended_token * static_cast<double>(load.attended_tokens) +
+      costs.slopes.per_sequence * std::max(0, load.sequences - 1);
   const auto above = costs.curves.lower_bound(load.kv_tokens);
   if (above == costs.curves.end()) {
     return sloped + seconds_at_rows(std::prev(above)->second, load.rows);
@@ -148,9 +149,8 @@ CostTable StepCosts::table(int32_t sequences, int64_t context) const {
     auto& row = table.seconds[static_cast<size_t>(role)];
     for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
       const auto index = static_cast<size_t>(rows);
-      row[index] = std::max(
-          row[index - 1],
-          static_cast<float>(seconds(role, even_load(sequences, rows, context))));
+      row[index] = std::max(row[index - 1],
+                            static_cast<float>(seconds(role, even_load(sequences, rows, context))));
     }
   }
   return table;

@@ -21,14 +21,13 @@ void fill(StepCosts& costs, const std::vector<Time>& times) {
   for (const Time& time : times) costs.add(time.role, {time.rows}, time.seconds);
 }
 
-
 TEST(StepCosts, GoesThroughWhatWasMeasured) {
   StepCosts model;
   const std::vector<Time> points = {{kTarget, 1, 1e-3},
-                                         {kTarget, 8, 1.5e-3},
-                                         {kTarget, 32, 4e-3},
-                                         {kDraft, 1, 2e-4},
-                                         {kDraft, 8, 2e-4}};
+                                    {kTarget, 8, 1.5e-3},
+                                    {kTarget, 32, 4e-3},
+                                    {kDraft, 1, 2e-4},
+                                    {kDraft, 8, 2e-4}};
   fill(model, points);
   const CostTable table = model.table();
   for (const Time& point : points) {
@@ -44,10 +43,10 @@ TEST(StepCosts, GoesThroughWhatWasMeasured) {
 TEST(StepCosts, KeepsJumpsBehindEightAndSixteenRows) {
   StepCosts model;
   const std::vector<Time> points = {{kTarget, 8, 6e-3},
-                                         {kTarget, 9, 7e-3},
-                                         {kTarget, 16, 7e-3},
-                                         {kTarget, 17, 9e-3},
-                                         {kTarget, 24, 9e-3}};
+                                    {kTarget, 9, 7e-3},
+                                    {kTarget, 16, 7e-3},
+                                    {kTarget, 17, 9e-3},
+                                    {kTarget, 24, 9e-3}};
   fill(model, points);
   const CostTable table = model.table();
   for (const Time& point : points) {
@@ -58,10 +57,10 @@ TEST(StepCosts, KeepsJumpsBehindEightAndSixteenRows) {
 TEST(StepCosts, MoreRowsNeverCostLessAndRepeatsCountByTheirMedian) {
   StepCosts model;
   const std::vector<Time> points = {{kTarget, 1, 1e-3},
-                                         {kTarget, 1, 9e-3},
-                                         {kTarget, 1, 1.1e-3},
-                                         {kTarget, 4, 0.9e-3},
-                                         {kTarget, 8, 2e-3}};
+                                    {kTarget, 1, 9e-3},
+                                    {kTarget, 1, 1.1e-3},
+                                    {kTarget, 4, 0.9e-3},
+                                    {kTarget, 8, 2e-3}};
   fill(model, points);
   const CostTable table = model.table();
   EXPECT_NEAR(table.at(kTarget, 1), 1.1e-3, 1e-8);
@@ -170,7 +169,8 @@ TEST(StepCosts, ATableIsOfTheWholeBatchsStep) {
   StepCosts costs;
   costs.add(kTarget, {1, 0}, 1e-3);
   costs.add(kTarget, {8, 0}, 1.7e-3);
-  costs.set_slopes(kTarget, {.per_kv_token = 1e-7, .per_attended_token = 1e-8, .per_sequence = 1e-5});
+  costs.set_slopes(kTarget,
+                   {.per_kv_token = 1e-7, .per_attended_token = 1e-8, .per_sequence = 1e-5});
   const double read = 4000 * 1e-7 + 3 * 1e-5;
   EXPECT_NEAR(costs.seconds(kTarget, even_load(4, 2, 1000)), 1.7e-3 + read + 8000 * 1e-8, 1e-9);
   const CostTable table = costs.table(4, 1000);

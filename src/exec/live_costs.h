@@ -1,0 +1,40 @@
+// The costs of Steps as they are known at present: measured or read at start-up, corrected by every
+// Step that runs, asked by schedulers and the engine.
+#pragma once
+
+#include <mutex>
+#include <utility>
+
+#include "exec/step_record.h"
+#include "step/step_costs.h"
+
+namespace forerun {
+
+// Any thread may call any method.
+class LiveCosts {
+ public:
+  void set(StepCosts costs) {
+    const std::lock_guard lock(mutex_);
+    costs_ = std::move(costs);
+  }
+  void observe(const StepRecord& record) {
+    const std::lock_guard lock(mutex_);
+    costs_.observe(record.role, record.load(), record.seconds + record.host_seconds);
+  }
+  // 0 where nothing is known of the role.
+  double seconds(Role role, const StepLoad& load) const {
+    const std::lock_guard lock(mutex_);
+    return costs_.has(role) ? costs_.seconds(role, load) : 0.0;
+  }
+  // As StepCosts::table().
+  CostTable table(int32_t sequences = 1, int64_t context = 0) const {
+    const std::lock_guard lock(mutex_);
+    return costs_.table(sequences, context);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  StepCosts costs_;
+};
+
+}  // namespace forerun
