@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "runner/stream_reader.h"
+#include "runner/timed_queue.h"
 
 namespace forerun::bench {
 namespace {
@@ -163,20 +163,22 @@ class LoadRun {
         arrival_seconds(pass.arrivals, pass.requests, options_.first_seed);
     const int limit = pass.at_once();
     const double start_s = now_s();
-    StreamReader reader;
+    FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create());
     Status failure;
     int submitted = 0, running = 0;
     while (running > 0 || (failure.ok() && submitted < pass.requests)) {
       const bool may_submit = failure.ok() && submitted < pass.requests && running < limit;
       const double due_s =
-          may_submit ? start_s + due[static_cast<size_t>(submitted)] : StreamReader::kNever;
+          may_submit ? start_s + due[static_cast<size_t>(submitted)] : TimedQueue::kNever;
       Status status;
       if (may_submit && now_s() >= due_s) {
         const auto index = static_cast<size_t>(submitted);
-        status = submit(pass, index, due_s, &reader, &records[index]);
+        records[index].due_s = due_s;
+        records[index].submitted_s = now_s();
+        status = queue.submit(engine_, request_for(pass, index), index);
         if (status.ok()) ++running;
         ++submitted;
-      } else if (std::optional<ReadEvent> read = reader.next(due_s)) {
+      } else if (std::optional<TimedEvent> read = queue.next(due_s)) {
         if (read->event.finished) {
           --running;
           if (pass.counts) report();
@@ -185,23 +187,13 @@ class LoadRun {
       }
       if (status.ok() || !failure.ok()) continue;
       failure = status;
-      reader.cancel_all();
+      queue.cancel_all();
     }
     if (!failure.ok()) return failure;
     return records;
   }
 
-  Status submit(const Pass& pass, size_t index, double due_s, StreamReader* reader,
-                RequestRecord* record) {
-    record->due_s = due_s;
-    record->submitted_s = now_s();
-    auto stream = engine_.submit(request_for(pass, index));
-    if (!stream.ok()) return stream.status();
-    reader->add(index, *std::move(stream));
-    return Status();
-  }
-
-  static Status record_event(ReadEvent read, std::vector<RequestRecord>* records) {
+  static Status record_event(TimedEvent read, std::vector<RequestRecord>* records) {
     RequestRecord& record = (*records)[read.request];
     Event& event = read.event;
     if (!event.tokens.empty()) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runner/stream_reader.h"
+#include "runner/timed_queue.h"
 
 namespace forerun::bench {
 namespace {
@@ -16,8 +16,9 @@ constexpr size_t kArrivalsBeforeCancel = 2;
 
 class LongPromptRun {
  public:
-  LongPromptRun(Engine& engine, const LoadOptions& options, const std::vector<int32_t>& prompt)
-      : engine_(engine), options_(options), long_prompt_(prompt) {}
+  LongPromptRun(Engine& engine, const LoadOptions& options, const std::vector<int32_t>& prompt,
+                TimedQueue& queue)
+      : engine_(engine), options_(options), long_prompt_(prompt), queue_(queue) {}
 
   Result<LongPromptRow> run(const std::string& strategy, float temperature) {
     strategy_ = strategy;
@@ -25,8 +26,8 @@ class LongPromptRun {
     long_idx_ = static_cast<size_t>(options_.requests);
     records_.assign(long_idx_ + 1, RequestRecord());
     Result<LongPromptRow> row = measure();
-    reader_.cancel_all();
-    while (const std::optional<ReadEvent> read = reader_.next(StreamReader::kNever)) {
+    queue_.cancel_all();
+    while (const std::optional<TimedEvent> read = queue_.next(TimedQueue::kNever)) {
     }
     return row;
   }
@@ -67,7 +68,7 @@ class LongPromptRun {
         read_until([&] { return fewest_arrivals() >= until || record.finished_s > 0; }));
     if (record.finished_s > 0) return too_short("the long prompt had been read before");
     const double cancelled_s = now_s();
-    reader_.cancel(long_idx_);
+    queue_.cancel(long_idx_);
     FORERUN_RETURN_IF_ERROR(read_until([&] { return record.finished_s > 0; }));
     row.cancel_s = record.finished_s - cancelled_s;
     return row;
@@ -85,16 +86,13 @@ class LongPromptRun {
     request.speculation = options_.speculation;
     request.speculation->strategy = strategy_;
     records_[index].submitted_s = now_s();
-    auto stream = engine_.submit(std::move(request));
-    if (!stream.ok()) return stream.status();
-    reader_.add(index, *std::move(stream));
-    return Status();
+    return queue_.submit(engine_, std::move(request), index);
   }
 
   template <class Done>
   Status read_until(Done done) {
     while (!done()) {
-      std::optional<ReadEvent> read = reader_.next(StreamReader::kNever);
+      std::optional<TimedEvent> read = queue_.next(TimedQueue::kNever);
       if (!read) return too_short("no request was left");
       RequestRecord& record = records_[read->request];
       const Event& event = read->event;
@@ -125,7 +123,7 @@ class LongPromptRun {
   }
 
   double oldest_arrival_s() const {
-    double oldest_s = StreamReader::kNever;
+    double oldest_s = TimedQueue::kNever;
     for (size_t index = 0; index < long_idx_; ++index) {
       oldest_s = std::min(oldest_s, records_[index].arrivals.back().s);
     }
@@ -150,7 +148,7 @@ class LongPromptRun {
   Engine& engine_;
   const LoadOptions& options_;
   const std::vector<int32_t>& long_prompt_;
-  StreamReader reader_;
+  TimedQueue& queue_;
   std::string strategy_;
   float temperature_ = 0.0f;
   size_t long_idx_ = 0;  // of the long prompt in records_, after those that decode
@@ -174,10 +172,11 @@ std::vector<double> gaps_within(const RequestRecord& record, double from_s, doub
 
 Result<std::vector<LongPromptRow>> run_long_prompt(Engine& engine, const LoadOptions& options,
                                                    const std::vector<int32_t>& long_prompt) {
+  FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create());
   std::vector<LongPromptRow> rows;
   for (const float temperature : options.temperatures) {
     for (const std::string& strategy : options.strategies) {
-      LongPromptRun run(engine, options, long_prompt);
+      LongPromptRun run(engine, options, long_prompt, queue);
       FORERUN_ASSIGN_OR_RETURN(LongPromptRow row, run.run(strategy, temperature));
       rows.push_back(std::move(row));
     }
