@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "engine/opened_model.h"
-#include "engine/play.h"
 #include "exec/cpu_step_runner.h"
 #include "exec/real_executor.h"
-#include "exec/simulated/recorded_acceptance.h"
-#include "exec/simulated/recording_runner.h"
 #include "model/cpu_decoder.h"
 #include "runner/workload.h"
+#include "simulation/play.h"
+#include "simulation/recorded_acceptance.h"
+#include "simulation/recording_runner.h"
 #include "strategies/make_strategy.h"
 
 namespace forerun {

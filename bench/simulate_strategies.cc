@@ -4,7 +4,7 @@
 //   simulate_strategies FILE#PROFILE [ACCEPTANCE.json] [TOKENS] [HOST_US]
 //
 // ACCEPTANCE.json is what record_acceptance wrote; without it, or with "-", texts as in
-// strategies/simulate.h. HOST_US microseconds are added to every Step.
+// simulation/simulate.h. HOST_US microseconds are added to every Step.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "engine/play.h"
-#include "exec/simulated/recorded_acceptance.h"
-#include "exec/simulated/simulated_executor.h"
+#include "simulation/play.h"
+#include "simulation/recorded_acceptance.h"
+#include "simulation/simulate.h"
+#include "simulation/simulated_executor.h"
 #include "strategies/make_strategy.h"
-#include "strategies/simulate.h"
 
 namespace forerun {
 namespace {

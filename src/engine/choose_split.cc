@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "engine/measure_costs.h"
-#include "engine/play.h"
+#include "simulation/play.h"
 #include "strategies/acceptance.h"
 #include "strategies/make_strategy.h"
 

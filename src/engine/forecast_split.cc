@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "exec/simulated/simulated_executor.h"
+#include "simulation/simulated_executor.h"
 #include "step/step_costs.h"
 
 namespace forerun {

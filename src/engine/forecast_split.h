@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/device_spec.h"
-#include "engine/play.h"
 #include "forerun/status.h"
+#include "simulation/play.h"
 #include "step/cost_table.h"
 #include "strategies/make_strategy.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "strategies/simulate.h"
+#include "simulation/simulate.h"
 
 namespace forerun {
 namespace {

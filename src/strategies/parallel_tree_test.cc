@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "simulation/simulate.h"
 #include "strategies/play_strategy_test.h"
-#include "strategies/simulate.h"
 
 namespace forerun {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/fake_executor.h"
+#include "simulation/fake_executor.h"
 #include "strategies/make_strategy.h"
 
 namespace forerun {

@@ -28,8 +28,11 @@ const Table& allowed() {
     t["kv"] = {"device", "kernels", "step"};
     t["model"] = {"device", "kernels", "kv", "step", "checkpoint"};
     t["exec"] = {"device", "kernels", "kv", "model", "step", "checkpoint", "sampling"};
-    t["engine"] = {"device",   "kernels", "kv",     "model",      "exec",    "step", "checkpoint",
-                   "sampling", "tree",    "drafts", "strategies", "planner", "text"};
+    t["simulation"] = {"device",     "kernels",  "kv",   "model",     "step",
+                       "checkpoint", "sampling", "exec", "strategies"};
+    t["engine"] = {"device",     "kernels",    "kv",       "model", "exec",
+                   "step",       "checkpoint", "sampling", "tree",  "drafts",
+                   "strategies", "simulation", "planner",  "text"};
     t["step"] = {};
     t["text"] = {};
     t["checkpoint"] = {};

@@ -1,4 +1,4 @@
-#include "exec/simulated/simulated_executor.h"
+#include "simulation/simulated_executor.h"
 
 #include <cmath>
 #include <iterator>

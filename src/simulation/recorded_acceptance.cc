@@ -1,4 +1,4 @@
-#include "exec/simulated/recorded_acceptance.h"
+#include "simulation/recorded_acceptance.h"
 
 #include <algorithm>
 #include <chrono>

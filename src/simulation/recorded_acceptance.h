@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "exec/executor.h"
-#include "exec/simulated/acceptance_source.h"
 #include "forerun/status.h"
+#include "simulation/acceptance_source.h"
 
 namespace forerun {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "strategies/simulate.h"
+#include "simulation/simulate.h"
 
 namespace forerun {
 namespace {

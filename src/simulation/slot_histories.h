@@ -1,5 +1,5 @@
 // Which history each KV slot of a role stands for, told by its hash: mix_hash() over its tokens
-// from 0 on (step/acceptance_model.h). Follows Steps and moves as KV does.
+// from 0 on (simulation/acceptance_model.h). Follows Steps and moves as KV does.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "step/acceptance_model.h"
+#include "simulation/acceptance_model.h"
 #include "step/step.h"
 
 namespace forerun {

@@ -1,4 +1,4 @@
-#include "exec/simulated/recording_runner.h"
+#include "simulation/recording_runner.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-#include "exec/simulated/simulated_runner.h"
+#include "simulation/simulated_runner.h"
 
 #include <utility>
 

@@ -7,9 +7,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "exec/simulated/recorded_acceptance.h"
-#include "exec/simulated/slot_histories.h"
 #include "exec/step_runner.h"
+#include "simulation/recorded_acceptance.h"
+#include "simulation/slot_histories.h"
 
 namespace forerun {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "exec/emulated/step_profile.h"
-#include "exec/simulated/acceptance_source.h"
-#include "exec/simulated/slot_histories.h"
 #include "exec/step_runner.h"
+#include "simulation/acceptance_source.h"
+#include "simulation/slot_histories.h"
 
 namespace forerun {
 

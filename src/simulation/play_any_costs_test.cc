@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/play.h"
-#include "exec/simulated/simulated_executor.h"
+#include "simulation/play.h"
+#include "simulation/simulated_executor.h"
 #include "step/step_costs.h"
 #include "strategies/acceptance.h"
 #include "strategies/make_strategy.h"

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "step/acceptance_model.h"
+#include "simulation/acceptance_model.h"
 #include "step/cost_table.h"
 #include "step/work.h"
 

@@ -1,4 +1,4 @@
-#include "engine/play.h"
+#include "simulation/play.h"
 
 #include <algorithm>
 #include <chrono>

@@ -23,9 +23,9 @@
 #include "exec/emulated/step_profile.h"
 #include "exec/executor.h"
 #include "exec/role_worker.h"
-#include "exec/simulated/acceptance_source.h"
-#include "exec/simulated/simulated_runner.h"
 #include "exec/step_record.h"
+#include "simulation/acceptance_source.h"
+#include "simulation/simulated_runner.h"
 
 namespace forerun {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "checkpoint/json_fields.h"
-#include "exec/simulated/recorded_acceptance.h"
+#include "simulation/recorded_acceptance.h"
 
 namespace forerun {
 namespace {

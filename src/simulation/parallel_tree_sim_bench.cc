@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "strategies/simulate.h"
+#include "simulation/simulate.h"
 
 namespace forerun {
 namespace {

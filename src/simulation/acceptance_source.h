@@ -1,6 +1,6 @@
 // What the simulated executor's models say: a token for every history, and the draft's guesses for
 // it. A history is told by its hash, mix_hash() over its tokens from 0 on
-// (step/acceptance_model.h).
+// (simulation/acceptance_model.h).
 //
 // Pure: any number of threads.
 #pragma once
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "step/acceptance_model.h"
+#include "simulation/acceptance_model.h"
 #include "step/types.h"
 
 namespace forerun {

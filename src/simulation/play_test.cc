@@ -1,5 +1,5 @@
 // Strategies on the simulated executor, alone and against the emulated one.
-#include "engine/play.h"
+#include "simulation/play.h"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +12,10 @@
 #include "exec/cpu_step_runner.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/real_executor.h"
-#include "exec/simulated/recorded_acceptance.h"
-#include "exec/simulated/recording_runner.h"
-#include "exec/simulated/simulated_executor.h"
 #include "model/cpu_decoder.h"
+#include "simulation/recorded_acceptance.h"
+#include "simulation/recording_runner.h"
+#include "simulation/simulated_executor.h"
 #include "strategies/make_strategy.h"
 
 namespace forerun {

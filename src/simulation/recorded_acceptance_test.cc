@@ -1,4 +1,4 @@
-#include "exec/simulated/recorded_acceptance.h"
+#include "simulation/recorded_acceptance.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "checkpoint/testing.h"
 #include "exec/exec_rig_test.h"
-#include "exec/simulated/recording_runner.h"
+#include "simulation/recording_runner.h"
 
 namespace forerun {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "simulation/fake_executor.h"
 #include "strategies/acceptance.h"
-#include "strategies/fake_executor.h"
 #include "strategies/make_strategy.h"
 
 namespace forerun {
