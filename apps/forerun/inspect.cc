@@ -11,7 +11,7 @@
 #include "engine/gpu.h"
 #include "kernels/isa.h"
 #include "model/decoder_memory.h"
-#include "model/memory_limit.h"
+#include "model/host_memory.h"
 #include "terminal.h"
 #include "text/tokenizer.h"
 
@@ -119,7 +119,7 @@ Status list_devices(bool json) {
     }
     const nlohmann::ordered_json all = {{"cores", available_cores().size()},
                                         {"kernels", isa_name(current_isa())},
-                                        {"memory_available_bytes", memory_limit().available_bytes},
+                                        {"memory_available_bytes", host_memory().available_bytes},
                                         {"gpus", list}};
     std::cout << all.dump(2) << '\n';
     return Status();
@@ -127,7 +127,7 @@ Status list_devices(bool json) {
   std::cout << format_table(
       {{"processors", "kernels", "memory available"},
        {"cpu:0 to cpu:" + std::to_string(available_cores().size() - 1), isa_name(current_isa()),
-        format_bytes(static_cast<double>(memory_limit().available_bytes))}});
+        format_bytes(static_cast<double>(host_memory().available_bytes))}});
   if (gpus.empty()) {
     std::cout << "\nNo GPU, or this build has no backend for one (preset cuda-release).\n";
     return Status();

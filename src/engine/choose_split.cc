@@ -168,7 +168,7 @@ class SplitTrials {
     const auto executor = models_->make_executor({});
     FORERUN_ASSIGN_OR_RETURN(
         StepCosts costs,
-        measure_costs(*executor, /*has_draft=*/true, models_->kv_plan().max_context_tokens, {}));
+        measure_costs(*executor, /*has_draft=*/true, models_->memory().max_context_tokens, {}));
     const CostTable table = costs.table(1, kReferenceContext);
     double best_tried = 0.0;
     std::vector<Plan> plans;

@@ -157,7 +157,7 @@ Status EngineImpl::start() {
     costs = chosen_->costs;
   } else {
     FORERUN_ASSIGN_OR_RETURN(
-        costs, measure_costs(*executor, has_draft, models_->kv_plan().max_context_tokens,
+        costs, measure_costs(*executor, has_draft, models_->memory().max_context_tokens,
                              options_.on_progress));
   }
   choice_ = choose_strategy({.costs = costs.table(1, kReferenceContext),

@@ -28,8 +28,9 @@ EngineInfo describe_engine(const EngineOptions& options, const OpenedModel& targ
   if (emulated != nullptr) {
     info.emulated = emulated->name + ": " + emulated->machine + " (" + emulated->source + ")";
   }
-  info.max_context_tokens = models.kv_plan().max_context_tokens;
-  info.kv_bytes = models.kv_bytes();
+  info.max_context_tokens = models.memory().max_context_tokens;
+  info.weight_bytes = models.memory().weight_bytes();
+  info.kv_bytes = models.memory().kv_bytes();
   info.eos_token_ids = target.eos_token_ids();
   info.default_sampling = default_sampling(target.defaults);
   return info;

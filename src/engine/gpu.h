@@ -11,20 +11,9 @@
 #include "checkpoint/checkpoint.h"
 #include "forerun/status.h"
 #include "model/decoder.h"
+#include "model/device_memory.h"
 
 namespace forerun {
-
-// Bytes of one GPU's memory.
-struct GpuMemory {
-  int64_t free_bytes = 0;
-};
-
-// What a model's part takes of a GPU.
-struct GpuModelMemory {
-  int64_t weight_bytes = 0;
-  int64_t buffer_bytes = 0;
-  int64_t kv_block_bytes = 0;  // of kKvBlockTokens tokens, all layers; 0 where it has no heads
-};
 
 struct GpuDescription {
   std::string name;
@@ -39,13 +28,13 @@ struct GpuDescription {
 // Empty where there is no GPU, or no backend for one. Takes up to 2 GB of each for a moment.
 Result<std::vector<GpuDescription>> describe_gpus();
 
-// kUnsupported where this build has no GPU backend; kNotFound where there is no such GPU, with
-// those that there are.
-Result<GpuMemory> gpu_memory(int32_t gpu);
-// On each of `degree` GPUs, by rank. `int4_head`: its weights become that, for drafts. Fails as
-// make_shard_plan.
-Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoint, int32_t degree,
-                                                     bool int4_head);
+// Its free memory, without needs. kUnsupported where this build has no GPU backend; kNotFound where
+// there is no such GPU, with those that there are.
+Result<DeviceMemory> gpu_memory(int32_t gpu);
+// What a model needs of each of `degree` GPUs, by rank. `int4_head`: its weights become that, for
+// drafts. Fails as make_shard_plan.
+Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint, int32_t degree,
+                                                 bool int4_head);
 // A part of the model on each of `gpus`, by rank. `progress` gets the fraction of the weights that
 // is loaded.
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,

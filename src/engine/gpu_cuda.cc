@@ -40,25 +40,19 @@ Result<std::vector<GpuDescription>> describe_gpus() {
   return gpus;
 }
 
-Result<GpuMemory> gpu_memory(int32_t gpu) {
+Result<DeviceMemory> gpu_memory(int32_t gpu) {
   const Status chosen = cuda::use_device(gpu);
   if (!chosen.ok()) return chosen.with_context("devices");
   FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, cuda::free_memory());
-  return GpuMemory{.free_bytes = free_bytes};
+  return DeviceMemory{.name = "cuda:" + std::to_string(gpu), .available_bytes = free_bytes};
 }
 
-Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& checkpoint, int32_t degree,
-                                                     bool int4_head) {
+Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint, int32_t degree,
+                                                 bool int4_head) {
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, degree, config.vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-  FORERUN_ASSIGN_OR_RETURN(const auto parts,
-                           cuda::estimate_decoder_cuda_memory(checkpoint, *plan, int4_head));
-  std::vector<GpuModelMemory> memories;
-  for (const cuda::DecoderCudaMemory& part : parts) {
-    memories.push_back({part.weight_bytes, part.buffer_bytes, part.kv_block_bytes});
-  }
-  return memories;
+  return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, int4_head);
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,

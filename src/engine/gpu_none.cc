@@ -16,11 +16,11 @@ Status refused(int32_t gpu) {
 
 Result<std::vector<GpuDescription>> describe_gpus() { return std::vector<GpuDescription>(); }
 
-Result<GpuMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
+Result<DeviceMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
 
-Result<std::vector<GpuModelMemory>> gpu_model_memory(const Checkpoint& /*checkpoint*/,
-                                                     int32_t degree, bool /*int4_head*/) {
-  return std::vector<GpuModelMemory>(static_cast<size_t>(degree));
+Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& /*checkpoint*/, int32_t degree,
+                                                 bool /*int4_head*/) {
+  return std::vector<MemoryNeed>(static_cast<size_t>(degree));
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& /*checkpoint*/,

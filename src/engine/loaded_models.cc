@@ -12,8 +12,8 @@
 #include "exec/cpu_step_runner.h"
 #include "model/cpu_decoder.h"
 #include "model/decoder_memory.h"
-#include "model/gpu_need.h"
-#include "model/memory_limit.h"
+#include "model/device_memory.h"
+#include "model/host_memory.h"
 #include "model/shard_plan.h"
 
 namespace forerun {
@@ -35,7 +35,7 @@ Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& mod
         (own && loaded->draft_devices_ ? loaded->draft_devices_ : loaded->devices_).get();
     part.gpus = own ? placement.draft->gpus : placement.target.gpus;
   }
-  FORERUN_RETURN_IF_ERROR(loaded->plan_memory(models));
+  FORERUN_RETURN_IF_ERROR(loaded->plan(models));
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     FORERUN_RETURN_IF_ERROR(loaded->load_part(models, role));
   }
@@ -45,77 +45,82 @@ Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& mod
 namespace {
 
 // The memory of that name, which is asked how much it has the first time.
-Result<KvMemory*> memory_of(std::vector<KvMemory>& memories, const std::string& name,
-                            const std::function<Result<int64_t>()>& available) {
-  for (KvMemory& memory : memories) {
+Result<DeviceMemory*> memory_of(std::vector<DeviceMemory>& memories, const std::string& name,
+                                const std::function<Result<DeviceMemory>()>& ask) {
+  for (DeviceMemory& memory : memories) {
     if (memory.name == name) return &memory;
   }
-  FORERUN_ASSIGN_OR_RETURN(const int64_t bytes, available());
-  return &memories.emplace_back(KvMemory{name, bytes, 0, {}});
+  FORERUN_ASSIGN_OR_RETURN(DeviceMemory memory, ask());
+  return &memories.emplace_back(std::move(memory));
 }
 
-// Takes a model's weights and buffers from what the GPUs have, and notes what a token asks for.
-Status plan_gpus(const Checkpoint& checkpoint, const std::vector<int32_t>& gpus, bool int4_head,
-                 std::vector<KvMemory>& memories) {
+// "draft", or of a group "draft device 1".
+std::string name_of(Role role, const std::vector<MemoryNeed>& needs, size_t rank) {
+  return needs.size() > 1 ? std::string(role_name(role)) + " " + needs[rank].name : role_name(role);
+}
+
+// Notes what the model needs of each GPU.
+Status add_gpu_needs(const ModelsToLoad::Model& model, Role role, const std::vector<int32_t>& gpus,
+                     std::vector<DeviceMemory>& memories) {
+  const Checkpoint& checkpoint = model.opened->checkpoint;
   FORERUN_ASSIGN_OR_RETURN(
-      const std::vector<GpuModelMemory> needs,
-      gpu_model_memory(checkpoint, static_cast<int32_t>(gpus.size()), int4_head));
-  std::vector<GpuNeed> of_parts;
+      const std::vector<MemoryNeed> needs,
+      gpu_memory_needs(checkpoint, static_cast<int32_t>(gpus.size()), model.int4_head));
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
-    const auto free_bytes = [&]() -> Result<int64_t> {
-      FORERUN_ASSIGN_OR_RETURN(const GpuMemory memory, gpu_memory(gpus[rank]));
-      return memory.free_bytes;
-    };
-    FORERUN_ASSIGN_OR_RETURN(KvMemory* const memory,
-                             memory_of(memories, "cuda:" + std::to_string(gpus[rank]), free_bytes));
-    const GpuModelMemory& need = needs[rank];
-    of_parts.push_back({.gpu = gpus[rank],
-                        .weight_bytes = need.weight_bytes,
-                        .buffer_bytes = need.buffer_bytes,
-                        .free_bytes = memory->available_bytes});
-    memory->available_bytes -= need.weight_bytes + need.buffer_bytes;
-    memory->default_bytes = memory->available_bytes / 10 * 9;
-    memory->token_bytes.push_back(need.kv_block_bytes / kKvBlockTokens);
+    const int32_t gpu = gpus[rank];
+    FORERUN_ASSIGN_OR_RETURN(
+        DeviceMemory* const memory,
+        memory_of(memories, "cuda:" + std::to_string(gpu), [gpu] { return gpu_memory(gpu); }));
+    memory->needs.push_back(needs[rank]);
+    memory->needs.back().name = name_of(role, needs, rank);
   }
-  return check_gpu_needs(of_parts).with_context(checkpoint.dir().string());
+  // Said before anything is loaded, and of this model.
+  return check_memory(memories, 0).with_context(checkpoint.dir().string());
+}
+
+Status add_host_needs(const ModelsToLoad::Model& model, Role role, Activation activation,
+                      int32_t degree, std::vector<DeviceMemory>& memories) {
+  const Checkpoint& checkpoint = model.opened->checkpoint;
+  FORERUN_ASSIGN_OR_RETURN(DeviceMemory* const memory, memory_of(memories, host_memory().name, [] {
+                             return Result<DeviceMemory>(host_memory());
+                           }));
+  const auto plan = make_shard_plan(checkpoint.config(), degree, checkpoint.config().vocab_size);
+  if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+  const std::vector<MemoryNeed> needs =
+      estimate_group_memory(checkpoint, model.weights, activation, *plan);
+  for (size_t rank = 0; rank < needs.size(); ++rank) {
+    memory->needs.push_back(needs[rank]);
+    memory->needs.back().name = name_of(role, needs, rank);
+  }
+  return Status();
 }
 
 }  // namespace
 
-Status LoadedModels::plan_memory(const ModelsToLoad& models) {
-  std::vector<KvMemory> memories;
+Status LoadedModels::plan(const ModelsToLoad& models) {
+  std::vector<DeviceMemory> memories;
   int32_t longest_context = std::numeric_limits<int32_t>::max();
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     const Part& model = part(role);
     if (model.opened == nullptr) continue;
-    const Checkpoint& checkpoint = model.opened->checkpoint;
-    longest_context = std::min(longest_context, checkpoint.config().max_position);
+    longest_context = std::min(longest_context, model.opened->checkpoint.config().max_position);
     if (!model.gpus.empty()) {
-      FORERUN_RETURN_IF_ERROR(
-          plan_gpus(checkpoint, model.gpus, models.of(role).int4_head, memories));
-      continue;
+      FORERUN_RETURN_IF_ERROR(add_gpu_needs(models.of(role), role, model.gpus, memories));
+    } else {
+      FORERUN_RETURN_IF_ERROR(add_host_needs(models.of(role), role, models.activation,
+                                             model.devices->degree(), memories));
     }
-    FORERUN_ASSIGN_OR_RETURN(KvMemory* const memory, memory_of(memories, "this machine", [] {
-                               return Result<int64_t>(memory_limit().available_bytes);
-                             }));
-    auto plan = make_shard_plan(checkpoint.config(), model.devices->degree(),
-                                checkpoint.config().vocab_size);
-    if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-    for (const DecoderMemory& device :
-         estimate_group_memory(checkpoint, WeightOverride::kAsStored, models.activation, *plan)) {
-      memory->token_bytes.push_back(device.kv_bytes_per_token);
-    }
-    memory->default_bytes = memory->available_bytes / 2;
   }
-  FORERUN_ASSIGN_OR_RETURN(kv_plan_, plan_kv(*models.options, longest_context,
-                                             part(Role::kDraft).opened != nullptr, memories));
+  const bool has_draft = part(Role::kDraft).opened != nullptr;
+  FORERUN_ASSIGN_OR_RETURN(
+      memory_, plan_memory(*models.options, longest_context, has_draft, std::move(memories)));
   return Status();
 }
 
 Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
   Part& model = part(role);
   if (model.opened == nullptr) return Status();
-  const int64_t kv_blocks = role == Role::kTarget ? kv_plan_.target_blocks : kv_plan_.draft_blocks;
+  const int64_t kv_blocks = memory_.kv_blocks(role);
   std::function<void(double)> progress;
   if (models.options->on_progress) {
     progress = [&on_progress = models.options->on_progress, role](double fraction) {
@@ -138,12 +143,6 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
   FORERUN_ASSIGN_OR_RETURN(
       model.decoder, CpuDecoder::load(model.opened->checkpoint, model.devices, std::move(options)));
   return Status();
-}
-
-int64_t LoadedModels::kv_bytes() const {
-  int64_t bytes = kv_plan_.target_blocks * part(Role::kTarget).decoder->kv_block_bytes();
-  if (has_draft()) bytes += kv_plan_.draft_blocks * part(Role::kDraft).decoder->kv_block_bytes();
-  return bytes;
 }
 
 namespace {

@@ -8,7 +8,7 @@
 
 #include "device/cpu/device_group.h"
 #include "engine/device_spec.h"
-#include "engine/kv_plan.h"
+#include "engine/memory_plan.h"
 #include "engine/opened_model.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/real_executor.h"
@@ -37,18 +37,17 @@ struct ModelsToLoad {
 
 class LoadedModels {
  public:
-  // Plans the KV memory and loads what there is. Fails as CpuDeviceGroup::create, plan_kv,
+  // Plans the memory and loads what there is. Fails as CpuDeviceGroup::create, plan_memory,
   // make_shard_plan and the backends' load.
   static Result<std::unique_ptr<LoadedModels>> load(const ModelsToLoad& models,
                                                     const Placement& placement);
 
   const Placement& placement() const { return placement_; }
-  const KvPlan& kv_plan() const { return kv_plan_; }
+  const MemoryPlan& memory() const { return memory_; }
   // Each model has devices of its own.
   bool side_by_side() const { return !placement_.in_turn(); }
   bool has_draft() const { return part(Role::kDraft).decoder != nullptr; }
   int32_t target_degree() const { return placement_.target.degree(); }
-  int64_t kv_bytes() const;
 
   struct ExecutorOptions {
     StepEmulator* emulator = nullptr;  // null: Steps last as long as they do
@@ -68,11 +67,11 @@ class LoadedModels {
   explicit LoadedModels(const Placement& placement) : placement_(placement) {}
   Part& part(Role role) { return parts_[static_cast<size_t>(role)]; }
   const Part& part(Role role) const { return parts_[static_cast<size_t>(role)]; }
-  Status plan_memory(const ModelsToLoad& models);
+  Status plan(const ModelsToLoad& models);
   Status load_part(const ModelsToLoad& models, Role role);
 
   const Placement placement_;
-  KvPlan kv_plan_;
+  MemoryPlan memory_;
   std::unique_ptr<CpuDeviceGroup> devices_;        // the target's
   std::unique_ptr<CpuDeviceGroup> draft_devices_;  // null: the target's, in turn
   std::array<Part, kNumRoles> parts_;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "model/decoder_memory.h"
-#include "model/memory_limit.h"
+#include "model/host_memory.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
 
@@ -14,30 +14,6 @@ namespace forerun {
 namespace {
 
 static_assert(kAttentionTile == kKvBlockTokens);
-
-std::string megabytes(int64_t bytes) { return std::to_string((bytes + 999999) / 1000000) + " MB"; }
-
-// CPU devices share the host's memory.
-Status check_memory(const std::vector<DecoderMemory>& devices, int64_t kv_blocks) {
-  const DecoderMemory memory = total_memory(devices);
-  const MemoryLimit limit = memory_limit();
-  const int64_t room = std::max<int64_t>(limit.available_bytes - memory.weight_bytes, 0);
-  if (kv_blocks <= room / memory.kv_block_bytes) return {};
-  std::string parts;
-  for (size_t rank = 0; devices.size() > 1 && rank < devices.size(); ++rank) {
-    parts += (rank == 0 ? " (" : ", ") + ("device " + std::to_string(rank)) + ": " +
-             megabytes(devices[rank].weight_bytes) + " of weights and " +
-             megabytes(kv_blocks * devices[rank].kv_block_bytes) + " of KV";
-  }
-  if (!parts.empty()) parts += ")";
-  return Status(StatusCode::kResourceExhausted,
-                "KV cache of " + std::to_string(kv_blocks * kKvBlockTokens) + " tokens needs " +
-                    megabytes(kv_blocks * memory.kv_block_bytes) + " beside " +
-                    megabytes(memory.weight_bytes) + " of weights" + parts + "; " +
-                    megabytes(limit.available_bytes) + " are available (" + limit.source +
-                    "), which leaves room for " +
-                    std::to_string(room / memory.kv_block_bytes * kKvBlockTokens) + " tokens");
-}
 
 }  // namespace
 
@@ -56,10 +32,10 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
   auto plan = make_shard_plan(config, group->degree(), live_vocab);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
+  DeviceMemory memory = host_memory();  // which all devices share
+  memory.needs = estimate_group_memory(checkpoint, options.weights, options.activation, *plan);
   FORERUN_RETURN_IF_ERROR(
-      check_memory(estimate_group_memory(checkpoint, options.weights, options.activation, *plan),
-                   options.kv_blocks)
-          .with_context(checkpoint.dir().string()));
+      check_memory({&memory, 1}, options.kv_blocks).with_context(checkpoint.dir().string()));
 
   std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, group));
   decoder->kv_blocks_ = options.kv_blocks;

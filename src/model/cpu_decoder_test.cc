@@ -207,7 +207,8 @@ TEST(CpuDecoder, RefusesAKvCacheThatDoesNotFit) {
   EXPECT_EQ(loaded.status().code(), StatusCode::kResourceExhausted);
   // 2^30 blocks of 64 tokens, 2 layers * 2 * 2 heads * 16 * 4 bytes a token, heads
   // padded to 32.
-  EXPECT_NE(loaded.status().message().find("70368745 MB"), std::string::npos)
+  EXPECT_NE(loaded.status().message().find("KV cache of 68719476736 tokens 70 TB"),
+            std::string::npos)
       << loaded.status().message();
   options.kv_blocks = 0;
   EXPECT_EQ(LoadedDecoder::open(dir.path(), 1, options).status().code(),

@@ -1,8 +1,9 @@
 #include "model/decoder_memory.h"
 
+#include <string>
+
 #include "checkpoint/decoder_tensors.h"
 #include "model/kv_storage.h"
-#include "step/step.h"
 
 namespace forerun {
 namespace {
@@ -48,21 +49,12 @@ int64_t scaled(int64_t bytes, double share) {
   return static_cast<int64_t>(static_cast<double>(bytes) * share);
 }
 
-}  // namespace
-
-DecoderMemory estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride weights,
-                                      Activation activation) {
-  const ShardPlan plan =
-      make_shard_plan(checkpoint.config(), 1, checkpoint.config().vocab_size).value();
-  return estimate_device_memory(checkpoint, weights, activation, plan.devices.front());
-}
-
-DecoderMemory estimate_device_memory(const Checkpoint& checkpoint, WeightOverride weights,
-                                     Activation activation, const DeviceShard& shard) {
+MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride weights,
+                                  Activation activation, const DeviceShard& shard) {
   const ModelConfig& config = checkpoint.config();
   const double head_share =
       static_cast<double>(shard.vocab.size()) / static_cast<double>(config.vocab_size);
-  DecoderMemory memory;
+  MemoryNeed memory;
   for (const DecoderTensor& tensor : decoder_tensors(config)) {
     if (tensor.role == TensorRole::kLinear || tensor.role == TensorRole::kHead) {
       const double share =
@@ -81,28 +73,26 @@ DecoderMemory estimate_device_memory(const Checkpoint& checkpoint, WeightOverrid
   }
   const DType kv_dtype = activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
   memory.kv_block_bytes = kv_block_bytes(config, shard.kv_heads.size(), kv_dtype);
-  memory.kv_bytes_per_token = memory.kv_block_bytes / kKvBlockTokens;
   return memory;
 }
 
-std::vector<DecoderMemory> estimate_group_memory(const Checkpoint& checkpoint,
-                                                 WeightOverride weights, Activation activation,
-                                                 const ShardPlan& plan) {
-  std::vector<DecoderMemory> devices;
-  for (const DeviceShard& shard : plan.devices) {
-    devices.push_back(estimate_device_memory(checkpoint, weights, activation, shard));
-  }
-  return devices;
+}  // namespace
+
+MemoryNeed estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride weights,
+                                   Activation activation) {
+  const ShardPlan plan =
+      make_shard_plan(checkpoint.config(), 1, checkpoint.config().vocab_size).value();
+  return estimate_device_memory(checkpoint, weights, activation, plan.devices.front());
 }
 
-DecoderMemory total_memory(std::span<const DecoderMemory> devices) {
-  DecoderMemory total;
-  for (const DecoderMemory& device : devices) {
-    total.weight_bytes += device.weight_bytes;
-    total.kv_bytes_per_token += device.kv_bytes_per_token;
-    total.kv_block_bytes += device.kv_block_bytes;
+std::vector<MemoryNeed> estimate_group_memory(const Checkpoint& checkpoint, WeightOverride weights,
+                                              Activation activation, const ShardPlan& plan) {
+  std::vector<MemoryNeed> devices;
+  for (const DeviceShard& shard : plan.devices) {
+    devices.push_back(estimate_device_memory(checkpoint, weights, activation, shard));
+    devices.back().name = "device " + std::to_string(devices.size() - 1);
   }
-  return total;
+  return devices;
 }
 
 }  // namespace forerun

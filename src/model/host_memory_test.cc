@@ -1,4 +1,6 @@
 // Memory limits, KV storage and estimates.
+#include "model/host_memory.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +11,6 @@
 #include "checkpoint/testing.h"
 #include "model/decoder_memory.h"
 #include "model/kv_storage.h"
-#include "model/memory_limit.h"
 #include "model/rope_frequencies.h"
 #include "step/step.h"
 
@@ -21,35 +22,35 @@ void put(const TempDir& root, const std::string& file, const std::string& text) 
   ASSERT_TRUE(write_text(root.path() / file, text).ok());
 }
 
-TEST(MemoryLimit, TakesTheLeastOfWhatTheSystemSays) {
+TEST(HostMemory, TakesTheLeastOfWhatTheSystemSays) {
   const TempDir root;
-  EXPECT_EQ(memory_limit(root.path()).available_bytes, INT64_MAX);
+  EXPECT_EQ(host_memory(root.path()).available_bytes, INT64_MAX);
   put(root, "proc/meminfo", "MemTotal:  9000 kB\nMemFree: 10 kB\nMemAvailable:    4000 kB\n");
-  EXPECT_EQ(memory_limit(root.path()).available_bytes, 4000 * 1024);
-  EXPECT_EQ(memory_limit(root.path()).source, "MemAvailable");
+  EXPECT_EQ(host_memory(root.path()).available_bytes, 4000 * 1024);
+  EXPECT_EQ(host_memory(root.path()).source, "MemAvailable");
 
   put(root, "proc/self/cgroup", "0::/outer/inner\n");
   put(root, "sys/fs/cgroup/outer/inner/memory.max", "max\n");
   put(root, "sys/fs/cgroup/outer/inner/memory.current", "5\n");
-  EXPECT_EQ(memory_limit(root.path()).available_bytes, 4000 * 1024);
+  EXPECT_EQ(host_memory(root.path()).available_bytes, 4000 * 1024);
   // A group further out limits too; page cache that it could drop counts as free.
   put(root, "sys/fs/cgroup/outer/memory.max", "3000000\n");
   put(root, "sys/fs/cgroup/outer/memory.current", "2000000\n");
   put(root, "sys/fs/cgroup/outer/memory.stat", "anon 7\ninactive_file 500000\n");
-  const MemoryLimit limit = memory_limit(root.path());
+  const DeviceMemory limit = host_memory(root.path());
   EXPECT_EQ(limit.available_bytes, 1500000);
   EXPECT_NE(limit.source.find("outer/memory.max"), std::string::npos) << limit.source;
 }
 
-TEST(MemoryLimit, ReadsVersion1Groups) {
+TEST(HostMemory, ReadsVersion1Groups) {
   const TempDir root;
   put(root, "proc/self/cgroup", "5:cpu:/a\n4:memory:/b\n");
   put(root, "sys/fs/cgroup/memory/b/memory.limit_in_bytes", "1000\n");
   put(root, "sys/fs/cgroup/memory/b/memory.usage_in_bytes", "1400\n");
-  EXPECT_EQ(memory_limit(root.path()).available_bytes, 0);  // never negative
+  EXPECT_EQ(host_memory(root.path()).available_bytes, 0);  // never negative
 }
 
-TEST(MemoryLimit, OfThisMachineIsPositive) { EXPECT_GT(memory_limit().available_bytes, 0); }
+TEST(HostMemory, OfThisMachineIsPositive) { EXPECT_GT(host_memory().available_bytes, 0); }
 
 TEST(KvStorage, TakesPagesOnlyWhenWritten) {
   ModelConfig config;
@@ -73,7 +74,7 @@ TEST(KvStorage, TakesPagesOnlyWhenWritten) {
   EXPECT_EQ(*top.key(last, 9, 1), std::byte{42});
 }
 
-TEST(DecoderMemory, CountsWhatTheFormatsTake) {
+TEST(MemoryNeeds, CountsWhatTheFormatsTake) {
   const TempDir dir;
   ToySpec spec;  // f32, untied, 2 layers, hidden 64, mlp 128, 2 of 4 heads of 16, vocabulary 256
   ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
@@ -89,13 +90,13 @@ TEST(DecoderMemory, CountsWhatTheFormatsTake) {
   EXPECT_EQ(bytes(WeightOverride::kBf16), 2 * (linear + head) + 4 * head + norms);
   const int64_t channels = 2 * (64 * 2 + 32 * 2 + 128 * 2 + 64) + 256;
   EXPECT_EQ(bytes(WeightOverride::kInt8), linear + head + 4 * channels + 4 * head + norms);
-  const DecoderMemory bf16_kv =
+  const MemoryNeed bf16_kv =
       estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kInt8);
-  EXPECT_EQ(bf16_kv.kv_bytes_per_token, 2 * 2 * 2 * 32 * 2);  // heads of 16, padded to 32
-  EXPECT_EQ(bf16_kv.kv_block_bytes, bf16_kv.kv_bytes_per_token * kKvBlockTokens);
+  EXPECT_EQ(bf16_kv.kv_token_bytes(), 2 * 2 * 2 * 32 * 2);  // heads of 16, padded to 32
+  EXPECT_EQ(bf16_kv.kv_block_bytes, bf16_kv.kv_token_bytes() * kKvBlockTokens);
   EXPECT_EQ(estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kF32)
-                .kv_bytes_per_token,
-            2 * bf16_kv.kv_bytes_per_token);
+                .kv_token_bytes(),
+            2 * bf16_kv.kv_token_bytes());
 }
 
 // Llama 3.1's published parameters: short wavelengths stay, long ones are stretched eightfold.

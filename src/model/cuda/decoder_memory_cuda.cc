@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "device/cuda/cuda_devices.h"
@@ -9,7 +11,7 @@
 #include "model/cuda/fused_linear_cuda.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
-#include "model/gpu_need.h"
+#include "model/device_memory.h"
 
 namespace forerun::cuda {
 namespace {
@@ -66,16 +68,17 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
 
 }  // namespace
 
-Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
-                                                                    const ShardPlan& plan,
-                                                                    bool int4_head) {
+Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
+                                                             const ShardPlan& plan,
+                                                             bool int4_head) {
   // The context of the process, kernels, graphs, and what allocations are rounded up by.
   constexpr int64_t kRest = int64_t{512} << 20;
   const ModelConfig& config = checkpoint.config();
-  std::vector<DecoderCudaMemory> memories;
+  std::vector<MemoryNeed> memories;
   for (const DeviceShard& part : plan.devices) {
     const ShardLayoutCuda layout = shard_layout_cuda(config, part);
-    DecoderCudaMemory& memory = memories.emplace_back();
+    MemoryNeed& memory = memories.emplace_back();
+    memory.name = "device " + std::to_string(memories.size() - 1);
     FORERUN_ASSIGN_OR_RETURN(const WeightBytes weights,
                              weight_bytes(checkpoint, layout, int4_head));
     memory.weight_bytes = weights.packed;
@@ -98,23 +101,22 @@ Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkp
 
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options) {
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<DecoderCudaMemory> needs,
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<MemoryNeed> needs,
                            estimate_decoder_cuda_memory(checkpoint, plan, options.int4_head));
-  std::vector<GpuNeed> of_parts;
+  std::vector<DeviceMemory> memories;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
-    FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
-    FORERUN_ASSIGN_OR_RETURN(int64_t free_bytes, free_memory());
-    for (const GpuNeed& other : of_parts) {
-      if (other.gpu == options.devices[rank]) free_bytes -= other.bytes();
+    const std::string name = "cuda:" + std::to_string(options.devices[rank]);
+    auto memory = std::find_if(memories.begin(), memories.end(),
+                               [&name](const DeviceMemory& each) { return each.name == name; });
+    if (memory == memories.end()) {
+      FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
+      FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, free_memory());
+      memories.push_back({.name = name, .available_bytes = free_bytes});
+      memory = std::prev(memories.end());
     }
-    of_parts.push_back({.gpu = options.devices[rank],
-                        .weight_bytes = needs[rank].weight_bytes,
-                        .buffer_bytes = needs[rank].buffer_bytes,
-                        .kv_tokens = options.kv_blocks * kKvBlockTokens,
-                        .kv_bytes = options.kv_blocks * needs[rank].kv_block_bytes,
-                        .free_bytes = free_bytes});
+    memory->needs.push_back(needs[rank]);
   }
-  return check_gpu_needs(of_parts);
+  return check_memory(memories, options.kv_blocks);
 }
 
 }  // namespace forerun::cuda

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "forerun/status.h"
 #include "model/decoder.h"
+#include "model/device_memory.h"
 #include "model/shard_plan.h"
 
 namespace forerun::cuda {
@@ -36,19 +37,10 @@ struct DecoderCudaOptions {
 Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
                                                    DecoderCudaOptions options);
 
-// What one GPU's part takes of it beside the cache, in bytes, and a block of its cache.
-struct DecoderCudaMemory {
-  int64_t weight_bytes = 0;
-  // Weights as they are stored, while they are put into the kernels' format: gone before the
-  // buffers of passes and the cache are taken.
-  int64_t staged_bytes = 0;
-  int64_t buffer_bytes = 0;  // of passes, or of loading where that takes more
-  int64_t kv_block_bytes = 0;
-};
-// By rank. Fails as the load does, on a shape that the kernels do not take.
-Result<std::vector<DecoderCudaMemory>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
-                                                                    const ShardPlan& plan,
-                                                                    bool int4_head);
+// What each GPU's part takes of it, by rank, "device 0" and so on. Fails as the load does, on a
+// shape that the kernels do not take.
+Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
+                                                             const ShardPlan& plan, bool int4_head);
 // kResourceExhausted where a GPU has no room for its part and its cache, with what each needs.
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options);

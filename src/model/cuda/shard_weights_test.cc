@@ -222,14 +222,14 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return std::move(*memory);
   };
-  const DecoderCudaMemory whole = needs(1).front();
+  const MemoryNeed whole = needs(1).front();
   const int64_t embedding = int64_t{config.vocab_size} * config.hidden_size * 2;
   for (const int32_t degree : {2, 4}) {
-    const std::vector<DecoderCudaMemory> parts = needs(degree);
+    const std::vector<MemoryNeed> parts = needs(degree);
     ASSERT_EQ(parts.size(), static_cast<size_t>(degree));
     int64_t sum = 0;
     int64_t kv = 0;
-    for (const DecoderCudaMemory& part : parts) {
+    for (const MemoryNeed& part : parts) {
       EXPECT_LT(part.weight_bytes, whole.weight_bytes);
       EXPECT_GT(part.buffer_bytes, 0);
       sum += part.weight_bytes - embedding;

@@ -1,9 +1,12 @@
-#include "model/memory_limit.h"
+#include "model/host_memory.h"
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <fstream>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace forerun {
 namespace {
@@ -38,14 +41,14 @@ std::optional<int64_t> read_field(const std::filesystem::path& file, const std::
   return std::nullopt;
 }
 
-void lower(MemoryLimit& limit, int64_t available, std::string source) {
+void lower(DeviceMemory& limit, int64_t available, std::string source) {
   if (available >= limit.available_bytes) return;
   limit.available_bytes = std::max<int64_t>(available, 0);
   limit.source = std::move(source);
 }
 
-void lower_by_group(MemoryLimit& limit, const std::filesystem::path& folder, const char* limit_name,
-                    const char* usage_name, const char* cache_name) {
+void lower_by_group(DeviceMemory& limit, const std::filesystem::path& folder,
+                    const char* limit_name, const char* usage_name, const char* cache_name) {
   const auto maximum = read_number(folder / limit_name);
   const auto usage = read_number(folder / usage_name);
   if (!maximum || !usage) return;
@@ -55,8 +58,8 @@ void lower_by_group(MemoryLimit& limit, const std::filesystem::path& folder, con
 
 }  // namespace
 
-MemoryLimit memory_limit(const std::filesystem::path& root) {
-  MemoryLimit limit;
+DeviceMemory host_memory(const std::filesystem::path& root) {
+  DeviceMemory limit{.name = "this machine", .is_host = true};
   if (const auto kilobytes = read_field(root / "proc/meminfo", "MemAvailable:")) {
     lower(limit, *kilobytes * 1024, "MemAvailable");
   }

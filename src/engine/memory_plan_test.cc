@@ -1,0 +1,101 @@
+#include "engine/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace forerun {
+namespace {
+
+constexpr int64_t kMegabyte = 1'000'000;
+
+// Of which KV may take half.
+DeviceMemory memory(const std::string& name, int64_t megabytes,
+                    const std::vector<int64_t>& token_bytes) {
+  DeviceMemory memory{.name = name, .available_bytes = megabytes * kMegabyte, .is_host = true};
+  for (const int64_t bytes : token_bytes) {
+    memory.needs.push_back({.kv_block_bytes = bytes * kKvBlockTokens});
+  }
+  return memory;
+}
+
+TEST(MemoryPlan, TheTightestMemoryDecides) {
+  EngineOptions options;
+  options.max_active_requests = 1000;
+  const std::vector<DeviceMemory> even = {memory("cuda:0", 100, {1000}),
+                                          memory("cuda:1", 100, {1000})};
+  const auto both = plan_memory(options, 4096, false, even);
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ(both->target_blocks, 50 * kMegabyte / (1000 * 64));
+  EXPECT_EQ(both->draft_blocks, 0);
+  // One has less room, or more KV heads, or a draft's beside it.
+  for (const DeviceMemory& tight : {memory("cuda:1", 50, {1000}), memory("cuda:1", 100, {2000}),
+                                    memory("cuda:1", 100, {1000, 1000})}) {
+    const auto plan = plan_memory(options, 4096, true,
+                                  std::vector<DeviceMemory>{memory("cuda:0", 100, {1000}), tight});
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->target_blocks, 25 * kMegabyte / (1000 * 64));
+    EXPECT_EQ(plan->draft_blocks, plan->target_blocks);
+  }
+}
+
+TEST(MemoryPlan, ADeviceWithoutHeadsLimitsNothing) {
+  EngineOptions options;
+  const std::vector<DeviceMemory> memories = {memory("cuda:0", 100, {1000}),
+                                              memory("cuda:1", 0, {0})};
+  const auto plan = plan_memory(options, 4096, false, memories);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->max_context_tokens, 4096);
+}
+
+TEST(MemoryPlan, SaysWhatDoesNotFitWhere) {
+  EngineOptions options;
+  options.max_context_tokens = 100'000;
+  const std::vector<DeviceMemory> memories = {memory("cuda:0", 1000, {1000}),
+                                              memory("cuda:1", 100, {1000, 500})};
+  const auto plan = plan_memory(options, 200'000, true, memories);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), StatusCode::kResourceExhausted);
+  for (const char* part : {"100000 tokens", "150 MB of cuda:1", "1000 + 500", "limit is 50 MB"}) {
+    EXPECT_NE(plan.status().message().find(part), std::string::npos)
+        << plan.status().message() << " does not say " << part;
+  }
+  options.kv_memory_bytes = 2000 * kMegabyte;
+  const auto more = plan_memory(options, 200'000, true, memories);
+  ASSERT_FALSE(more.ok());
+  EXPECT_NE(more.status().message().find("1100 MB (cuda:0, cuda:1)"), std::string::npos)
+      << more.status().message();
+}
+
+TEST(MemoryPlan, WeightsAndBuffersComeFirst) {
+  EngineOptions options;
+  options.max_active_requests = 1000;
+  DeviceMemory host = memory("this machine", 100, {1000});
+  DeviceMemory gpu = memory("cuda:0", 100, {1000});
+  gpu.is_host = false;
+  const auto blocks = [&](const DeviceMemory& of, int64_t weights) {
+    DeviceMemory full = of;
+    full.needs[0].weight_bytes = weights * kMegabyte;
+    full.needs[0].buffer_bytes = 10 * kMegabyte;
+    const auto plan = plan_memory(options, 4096, true, {full});
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->weight_bytes(), weights * kMegabyte);
+    EXPECT_EQ(plan->kv_bytes(), plan->target_blocks * 1000 * kKvBlockTokens);
+    EXPECT_EQ(plan->kv_blocks(Role::kDraft), plan->draft_blocks);
+    return plan->target_blocks;
+  };
+  constexpr int64_t kBlock = 1000 * kKvBlockTokens;
+  EXPECT_EQ(blocks(host, 20), 50 * kMegabyte / kBlock);
+  EXPECT_EQ(blocks(host, 70), 20 * kMegabyte / kBlock) << "half of it is not left";
+  EXPECT_EQ(blocks(gpu, 20), 63 * kMegabyte / kBlock);
+  host.needs[0].weight_bytes = 60 * kMegabyte;
+  options.kv_memory_bytes = 50 * kMegabyte;
+  const auto refused = plan_memory(options, 4096, true, {host});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().message(),
+            "KV memory: asked for 50 MB, available are 40 MB (this machine)");
+}
+
+}  // namespace
+}  // namespace forerun
