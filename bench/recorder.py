@@ -128,7 +128,8 @@ def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]],
                     add_flags: Callable[[argparse.ArgumentParser], None] = cpu_flags) -> None:
     """The command line of a script: measures the sections named (none: all) into --out.
 
-    `add_flags` adds at least `sections`, --build and --out.
+    `add_flags` adds at least `sections`, --build and --out; its default for `prepare`, if it sets one, is
+    called with what was parsed.
     """
     parser = argparse.ArgumentParser(description=doc,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -137,6 +138,8 @@ def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]],
     unknown = [name for name in args.sections if name not in sections]
     if unknown:
         parser.error(f"sections {', '.join(unknown)}: expected some of {', '.join(sections)}")
+    if prepare := getattr(args, "prepare", None):
+        prepare(args)
     args.forerun = f"{args.build}/bin/forerun"
     path = Path(args.out)
     record = json.loads(path.read_text()) if path.exists() else {}

@@ -9,10 +9,11 @@ namespace forerun::bench {
 namespace {
 
 // Arrivals of the slowest request: until times are no longer those in which prompts were read, then
-// in the quiet time, and between the second long prompt's submission and its cancellation.
+// in the quiet time.
 constexpr size_t kArrivalsToSettle = 3;
 constexpr size_t kArrivalsBefore = 32;
-constexpr size_t kArrivalsBeforeCancel = 2;
+// When the second long prompt is cancelled, of the time that the first one took.
+constexpr double kCancelAfter = 1.0 / 3;
 
 class LongPromptRun {
  public:
@@ -63,10 +64,9 @@ class LongPromptRun {
 
     record = RequestRecord();
     FORERUN_RETURN_IF_ERROR(submit(long_idx_, long_prompt_, 1));
-    const size_t until = fewest_arrivals() + kArrivalsBeforeCancel;
-    FORERUN_RETURN_IF_ERROR(
-        read_until([&] { return fewest_arrivals() >= until || record.finished_s > 0; }));
-    if (record.finished_s > 0) return too_short("the long prompt had been read before");
+    FORERUN_RETURN_IF_ERROR(read_until([&] { return record.finished_s > 0; },
+                                       record.submitted_s + kCancelAfter * row.first_token_s));
+    if (record.finished_s > 0) return too_short("the long prompt had been read");
     const double cancelled_s = now_s();
     queue_.cancel(long_idx_);
     FORERUN_RETURN_IF_ERROR(read_until([&] { return record.finished_s > 0; }));
@@ -90,10 +90,12 @@ class LongPromptRun {
   }
 
   template <class Done>
-  Status read_until(Done done) {
+  Status read_until(Done done, double until_s = TimedQueue::kNever) {
     while (!done()) {
-      std::optional<TimedEvent> read = queue_.next(TimedQueue::kNever);
-      if (!read) return too_short("no request was left");
+      std::optional<TimedEvent> read = queue_.next(until_s);
+      if (!read) {
+        return until_s != TimedQueue::kNever ? Status() : too_short("no request was left");
+      }
       RequestRecord& record = records_[read->request];
       const Event& event = read->event;
       if (!event.tokens.empty()) {
@@ -111,7 +113,7 @@ class LongPromptRun {
     return Status(StatusCode::kInvalidArgument,
                   "long prompt: " + what +
                       " before everything was measured; needs more --max-tokens than " +
-                      std::to_string(options_.max_new_tokens) + ", or a longer or shorter prompt");
+                      std::to_string(options_.max_new_tokens) + ", or a prompt of other length");
   }
 
   size_t fewest_arrivals() const {
