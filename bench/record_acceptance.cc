@@ -19,7 +19,7 @@
 #include "simulation/play.h"
 #include "simulation/recorded_acceptance.h"
 #include "simulation/recording_runner.h"
-#include "strategies/make_strategy.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {
@@ -61,18 +61,17 @@ Result<Pair> open_pair(const std::string& target, const std::string& draft) {
   return pair;
 }
 
-PlayOptions play_options(const StrategyOptions& strategy) {
-  return {
-      .max_active = 1,
-      .clock = [] { return 0.0; },
-      .make_strategy = [strategy](size_t) { return std::move(make_strategy(strategy)).value(); }};
+PlayOptions play_options(const SpeculationOptions& strategy) {
+  return {.max_active = 1,
+          .clock = [] { return 0.0; },
+          .make_strategy = [plan = resolve_speculation(strategy).value()](
+                               size_t) { return plan->make_strategy({}); }};
 }
 
 // As wide and deep as strategies are simulated with; what else one of them would ask is borrowed
 // from another place of the text.
-StrategyOptions wide_tree(const char* strategy) {
-  StrategyOptions options;
-  options.name = strategy;
+SpeculationOptions wide_tree(const char* strategy) {
+  SpeculationOptions options{.strategy = strategy};
   options.shape = "best";
   options.verify_tokens = options.draft_width = 8;
   options.draft_depth = 6;
@@ -86,8 +85,7 @@ Result<RecordedText> record(Pair& pair, Executor& executor, RecordingRunner& dra
                            pair.models[0]->tokenizer.encode(prompt, {.add_special_tokens = true}));
   request.new_tokens = new_tokens;
   request.sampling.temperature = 0.0f;
-  StrategyOptions plain;
-  plain.name = "autoregressive";
+  SpeculationOptions plain{.strategy = "autoregressive"};
   FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
                            play(executor, {&request, 1}, play_options(plain)));
   std::vector<TokenId> tokens = request.prompt;

@@ -18,7 +18,7 @@
 #include "simulation/recorded_acceptance.h"
 #include "simulation/simulate.h"
 #include "simulation/simulated_executor.h"
-#include "strategies/make_strategy.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {
@@ -58,24 +58,24 @@ Result<std::vector<Text>> recorded_texts(const std::string& file, int32_t tokens
 
 struct Setting {
   std::string name;
-  StrategyOptions options;
+  SpeculationOptions options{.strategy = "serial_tree"};
 };
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
   all.push_back({"autoregressive", {}});
-  all.back().options.name = "autoregressive";
+  all.back().options.strategy = "autoregressive";
   for (const char* name : {"serial", "parallel"}) {
     for (const int32_t depth : {2, 3, 4, 5, 6}) {
       Setting setting{std::string(name) + " bs8 w8 d" + std::to_string(depth), {}};
-      setting.options.name = std::string(name) + "_tree";
+      setting.options.strategy = std::string(name) + "_tree";
       setting.options.shape = "best";
       setting.options.verify_tokens = setting.options.draft_width = 8;
       setting.options.draft_depth = depth;
       all.push_back(std::move(setting));
     }
     all.push_back({std::string(name) + " adaptive", {}});
-    all.back().options.name = std::string(name) + "_tree";
+    all.back().options.strategy = std::string(name) + "_tree";
   }
   return all;
 }
@@ -98,8 +98,9 @@ Status print_row(const StepProfile& profile, const Text& text, const Setting& se
   const CostTable costs = profile.costs.table(1, kContextTokens);
   PlayOptions play_options;
   play_options.clock = [&executor] { return executor.now_seconds(); };
+  FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation(setting.options));
   play_options.make_strategy = [&](size_t) {
-    return std::move(make_strategy(setting.options, nullptr, costs)).value();
+    return plan->make_strategy({.shared = nullptr, .costs = costs});
   };
   const auto start = std::chrono::steady_clock::now();
   FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
@@ -133,7 +134,7 @@ Status run(int argc, char** argv) {
               profile.source.c_str());
   for (const Text& text : texts) {
     for (const Setting& setting : settings()) {
-      if (!profile.has(Role::kDraft) && setting.options.name != "autoregressive") continue;
+      if (!profile.has(Role::kDraft) && setting.options.strategy != "autoregressive") continue;
       FORERUN_RETURN_IF_ERROR(print_row(profile, text, setting, host_seconds));
     }
   }

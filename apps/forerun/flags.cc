@@ -5,38 +5,49 @@
 #include "terminal.h"
 
 namespace forerun::app {
+namespace {
+
+// "auto (what fits), serial_tree (...)": names and help come from the engine's tables.
+std::string listed(const std::vector<OptionChoice>& choices) {
+  std::string text;
+  for (const OptionChoice& choice : choices) {
+    text += (text.empty() ? "" : ", ") + choice.name + " (" + choice.help + ")";
+  }
+  return text;
+}
+
+void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
+  command.add_option("--strategy", speculation.strategy, listed(strategy_choices()))
+      ->capture_default_str();
+  command.add_option("--source", speculation.source,
+                     "Where drafts come from: " + listed(draft_source_choices()) +
+                         ", or several joined by '+' (default: model+suffix for serial_tree's "
+                         "adaptive shape, else model; suffix without a draft)");
+  command.add_option("--shape", speculation.shape,
+                     "Draft tree: " + listed(tree_shape_choices()) + " (default: adaptive)");
+  command.add_option("--accept", speculation.accept,
+                     "match (token for token the same) or rejection (the same distribution); "
+                     "default: match");
+  command.add_option("--verify-tokens", speculation.verify_tokens,
+                     "Rows a verification (bs; default: 8)");
+  command.add_option("--draft-width", speculation.draft_width,
+                     "Leaves expanded a draft step (w; default: 4)");
+  command.add_option("--draft-depth", speculation.draft_depth,
+                     "Draft steps a round (d; default: 4)");
+  command.add_flag_callback(
+      "--no-shared-noise", [&speculation] { speculation.shared_noise = false; },
+      "Let the draft sample without the target's noise");
+}
+
+}  // namespace
 
 void add_engine_flags(CLI::App& command, EngineOptions& options) {
-  SpeculationOptions& speculation = options.speculation;
   command
       .add_option("-m,--model", options.model,
                   "Checkpoint directory, or org/name in the local Hugging Face cache")
       ->required();
   command.add_option("-d,--draft", options.draft, "Draft model's checkpoint (same tokenizer)");
-  command
-      .add_option("--strategy", speculation.strategy,
-                  "auto, autoregressive, serial_tree or parallel_tree")
-      ->capture_default_str();
-  command.add_option("--source", speculation.source,
-                     "Where drafts come from: model, ngram, suffix, or a union: model+suffix "
-                     "(default: model+suffix for serial_tree's adaptive shape, else "
-                     "model; suffix without a draft)");
-  command
-      .add_option("--shape", speculation.shape,
-                  "Draft tree: adaptive, chain, best, or a static expansion: 1,1,3,1,1")
-      ->capture_default_str();
-  command
-      .add_option("--accept", speculation.accept,
-                  "match (token for token the same) or rejection (the same distribution)")
-      ->capture_default_str();
-  command.add_option("--verify-tokens", speculation.verify_tokens, "Rows a verification (bs)")
-      ->capture_default_str();
-  command.add_option("--draft-width", speculation.draft_width, "Leaves expanded a draft step (w)")
-      ->capture_default_str();
-  command.add_option("--draft-depth", speculation.draft_depth, "Draft steps a round (d)")
-      ->capture_default_str();
-  command.add_flag("!--no-shared-noise", speculation.shared_noise,
-                   "Let the draft sample without the target's noise");
+  add_speculation_flags(command, options.speculation);
   command.add_option(
       "--target-devices,--devices", options.devices,
       "Devices of the target: cpu:0-3 or cpu:0+2 is one device of several threads; "

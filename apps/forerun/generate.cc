@@ -149,7 +149,7 @@ Status run_generate(const GenerateFlags& flags) {
   }
   if (streams) std::cerr << paint(stderr, Colour::kDim, describe_emulation(*engine));
   if (flags.json) print_json(*engine, completion, logprobs, comparison ? &*comparison : nullptr);
-  if (comparison && flags.engine.speculation.accept == "match" && !comparison->identical) {
+  if (comparison && flags.engine.speculation.accept != "rejection" && !comparison->identical) {
     return Status(StatusCode::kInternal, "speculation changed the output; please report this");
   }
   return Status();

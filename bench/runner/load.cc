@@ -76,8 +76,7 @@ class LoadRun {
     request.max_new_tokens = pass.max_new_tokens;
     request.ignore_eos = true;
     request.share_prefix = options_.reuse_prompts;
-    request.speculation = options_.speculation;
-    request.speculation->strategy = pass.strategy;
+    request.speculation = options_for(pass.strategy, options_.speculation);
     return request;
   }
 

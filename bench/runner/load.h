@@ -18,7 +18,7 @@ namespace forerun::bench {
 struct LoadOptions {
   // Request i takes prompt i modulo their number; as tokens.
   std::vector<std::vector<int32_t>> prompts;
-  SpeculationOptions speculation;       // strategy aside
+  SpeculationOptions speculation;       // strategy aside; each takes of it what it uses
   std::vector<std::string> strategies;  // the first is the baseline
   std::vector<float> temperatures = {0.0f};
   SamplingParams sampling;  // temperature and seed aside

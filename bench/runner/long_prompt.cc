@@ -83,8 +83,7 @@ class LongPromptRun {
     request.max_new_tokens = max_new_tokens;
     request.ignore_eos = true;
     request.share_prefix = false;
-    request.speculation = options_.speculation;
-    request.speculation->strategy = strategy_;
+    request.speculation = options_for(strategy_, options_.speculation);
     records_[index].submitted_s = now_s();
     return queue_.submit(engine_, std::move(request), index);
   }

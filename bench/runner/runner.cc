@@ -40,8 +40,7 @@ Result<std::vector<RunnerRow>> run(Engine& engine, const RunnerOptions& options)
     request.max_new_tokens = options.max_new_tokens;
     request.ignore_eos = true;
     request.share_prefix = options.reuse_prompts;
-    request.speculation = options.speculation;
-    request.speculation->strategy = options.strategies[strategy_idx];
+    request.speculation = options_for(options.strategies[strategy_idx], options.speculation);
     return request;
   };
 

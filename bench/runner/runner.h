@@ -14,7 +14,7 @@ namespace forerun::bench {
 
 struct RunnerOptions {
   std::vector<std::string> prompts;
-  SpeculationOptions speculation;       // strategy aside
+  SpeculationOptions speculation;       // strategy aside; each takes of it what it uses
   std::vector<std::string> strategies;  // the first is the baseline
   std::vector<float> temperatures = {0.0f};
   SamplingParams sampling;  // temperature and seed aside

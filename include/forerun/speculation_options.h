@@ -1,26 +1,58 @@
-// How drafts are made and verified.
+// How drafts are made and verified: the options, and what they accept. Names are checked against
+// tables inside the engine, so that a strategy or source is added in one place; the functions below
+// read these tables. May be called from any thread.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace forerun {
 
-// None of it changes which tokens come out (rule "match").
+// None of it changes which tokens come out (accept "match"). What is left empty is for the strategy
+// to choose. A strategy refuses what it does not use; "auto" leaves aside what the strategy that it
+// chooses does not use, and refuses only what no strategy would take.
 struct SpeculationOptions {
-  // "auto" (the planner chooses from what it measures), "autoregressive", "serial_tree" (drafting
-  // and verification in turn), "parallel_tree" (at the same time; worth it with draft_devices).
+  // One of strategy_choices(): "auto" is for the planner to choose from what it measures.
   std::string strategy = "auto";
-  // "model", "ngram", "suffix", or a union such as "model+suffix". Empty: "suffix" where there is
-  // no draft model, else "model+suffix" for serial_tree's shape "adaptive", and "model" otherwise.
+  // One of draft_source_choices(), or several joined by '+' such as "model+suffix". Empty: "suffix"
+  // where there is no draft model; with one "model+suffix" for serial_tree's shape "adaptive", and
+  // "model" otherwise.
   std::string source = {};
-  // "adaptive" or "best"; serial_tree also: "chain", or a static expansion such as "1,1,3,1,1".
-  std::string shape = "adaptive";
-  std::string accept = "match";  // or "rejection": exact in distribution only
-  int32_t verify_tokens = 8;     // bs: rows of a verification, the root included
-  int32_t draft_width = 4;       // w: leaves expanded a draft step, "best"
-  int32_t draft_depth = 4;       // d: draft steps a round, "best" and "chain"
-  bool shared_noise = true;      // the draft ranks by the target's noise
+  // One of tree_shape_choices(). Empty: "adaptive".
+  std::string shape = {};
+  // "match" (token for token what plain decoding gives) or "rejection" (exact in distribution
+  // only). Empty: "match".
+  std::string accept = {};
+  // bs: rows of a verification, the root included; 1 to 128. Empty: 8.
+  std::optional<int32_t> verify_tokens = {};
+  // w: leaves expanded a draft step; 1 to 128. Empty: 4.
+  std::optional<int32_t> draft_width = {};
+  // d: draft steps a round (parallel_tree: while a verification runs), length of a "chain"; 1
+  // to 64. Empty: 4.
+  std::optional<int32_t> draft_depth = {};
+  // The draft ranks by the target's noise, so that both tend to draw the same token. Empty: true.
+  std::optional<bool> shared_noise = {};
+  // parallel_tree of shape "adaptive": draft steps while a verification runs beyond as many as fit
+  // into it; 0 or 1 (SwiftSpec §3.1's d of r or r + 1). Empty: 0.
+  std::optional<int32_t> extra_draft_steps = {};
+  // Guesses asked for at each node that the draft runs; 0 to 64, 0 and empty: as many as may be of
+  // use.
+  std::optional<int32_t> children_per_leaf = {};
 };
+
+// A value that an option accepts, and a line of help.
+struct OptionChoice {
+  std::string name;
+  std::string help;
+};
+std::vector<OptionChoice> strategy_choices();  // "auto" first
+std::vector<OptionChoice> draft_source_choices();
+std::vector<OptionChoice> tree_shape_choices();  // children per level stand as an example
+
+// `options` for `strategy`, without what it does not use: to run several strategies with one set of
+// options. Nothing is checked.
+SpeculationOptions options_for(const std::string& strategy, SpeculationOptions options);
 
 }  // namespace forerun

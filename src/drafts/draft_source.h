@@ -1,5 +1,6 @@
 // Draft sources that need no model: they guess continuations from tokens already seen. Pure; one
-// object a request.
+// object a request, and a new one when a request is rebuilt after a preemption. A source joins the
+// others by a line in draft_source_table.cc (docs/writing-a-draft-source.md).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,9 @@ namespace forerun {
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
-  // Tokens verified since the last call (the whole prompt first). Amortized O(1) a token.
+  // Tokens verified since the last call, one or more. The first call is the whole prompt and
+  // nothing else; those that follow are output, and where a request is rebuilt, the second one is
+  // all that it had brought before. Amortized O(1) a token.
   virtual void observe(std::span<const TokenId> tokens) = 0;
   // Replaces the content of `out` by at most `count` distinct guesses for the token after
   // (everything observed, then `path`), best first, with natural log-probabilities as this source

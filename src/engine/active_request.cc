@@ -29,9 +29,11 @@ SpeculationRound to_round(const RoundRecord& record) {
 
 }  // namespace
 
-ActiveRequest::ActiveRequest(Request request, const Tokenizer& tokenizer,
-                             const std::vector<int32_t>& eos, std::shared_ptr<EventStream> stream)
+ActiveRequest::ActiveRequest(Request request, std::shared_ptr<const SpeculationPlan> plan,
+                             const Tokenizer& tokenizer, const std::vector<int32_t>& eos,
+                             std::shared_ptr<EventStream> stream)
     : request_(std::move(request)),
+      plan_(std::move(plan)),
       end_tokens_(request_.stop_tokens),
       stream_(std::move(stream)),
       detokenizer_(tokenizer, request_.skip_special_tokens),

@@ -11,6 +11,7 @@
 #include "engine/event_queue.h"
 #include "engine/stop_matcher.h"
 #include "forerun/engine.h"
+#include "strategies/speculation_plan.h"
 #include "strategies/strategy.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
@@ -22,10 +23,13 @@ using Clock = std::chrono::steady_clock;
 class ActiveRequest {
  public:
   // `request.prompt_tokens` is filled and checked; `eos` are the checkpoint's end tokens.
-  ActiveRequest(Request request, const Tokenizer& tokenizer, const std::vector<int32_t>& eos,
+  ActiveRequest(Request request, std::shared_ptr<const SpeculationPlan> plan,
+                const Tokenizer& tokenizer, const std::vector<int32_t>& eos,
                 std::shared_ptr<EventStream> stream);
 
   const Request& request() const { return request_; }
+  // How it speculates: its own options or the engine's, resolved.
+  const SpeculationPlan& plan() const { return *plan_; }
   EventStream& stream() { return *stream_; }
   // Prompt and what has been emitted so far: what a rebuilt request starts from.
   const std::vector<TokenId>& tokens() const { return tokens_; }
@@ -54,6 +58,7 @@ class ActiveRequest {
   std::string text_of(TokenId token) { return stop_matcher_.push(detokenizer_.push(token)); }
 
   Request request_;
+  std::shared_ptr<const SpeculationPlan> plan_;
   std::vector<int32_t> end_tokens_;  // sorted
   std::shared_ptr<EventStream> stream_;
   Detokenizer detokenizer_;

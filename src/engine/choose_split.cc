@@ -9,7 +9,8 @@
 #include "engine/measure_costs.h"
 #include "simulation/play.h"
 #include "strategies/acceptance.h"
-#include "strategies/make_strategy.h"
+#include "strategies/speculation_plan.h"
+#include "strategies/strategy.h"
 
 namespace forerun {
 namespace {
@@ -45,12 +46,13 @@ std::vector<PlayRequest> trial_requests(const std::vector<std::vector<int32_t>>&
 Result<double> try_plan(RealExecutor& executor, const ModelsToLoad& models, const CostTable& costs,
                         const ForecastPlan& forecast,
                         const std::vector<std::vector<int32_t>>& prompts) {
-  StrategyOptions options = strategy_options(forecast.plan);
-  options.source = models.options->speculation.source;
-  options = parallel_or_serial(std::move(options));  // as requests are run
-  FORERUN_RETURN_IF_ERROR(check_strategy_options(options));
-  options.target_vocab = models.of(Role::kTarget).opened->live_vocab();
-  options.draft_vocab = models.of(Role::kDraft).opened->live_vocab();
+  const ModelFacts facts{.has_draft_model = true,
+                         .target_vocab = models.of(Role::kTarget).opened->live_vocab(),
+                         .draft_vocab = models.of(Role::kDraft).opened->live_vocab()};
+  // With the engine's source, as requests are run.
+  FORERUN_ASSIGN_OR_RETURN(
+      const auto plan,
+      resolve_speculation({.source = models.options->speculation.source}, facts, forecast.plan));
   const double affordable =
       kTrialSeconds * forecast.tokens_per_s / static_cast<double>(2 * prompts.size());
   const auto tokens =
@@ -63,14 +65,14 @@ Result<double> try_plan(RealExecutor& executor, const ModelsToLoad& models, cons
         .count();
   };
   play_options.make_strategy = [&](size_t) {
-    return std::move(make_strategy(options, shared, costs)).value();
+    return plan->make_strategy({.shared = shared, .costs = costs});
   };
   FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
                            play(executor, requests, play_options));
   return decoding_rate(played);
 }
 
-std::string report_line(const Placement& split, const CostTable& costs, const SplitPlan& plan,
+std::string report_line(const Placement& split, const CostTable& costs, const AutoChoice& plan,
                         double forecast, double tried) {
   const double target = costs.at(Role::kTarget, kVerifyTokens);
   const double draft = costs.at(Role::kDraft, kDraftWidth);

@@ -23,7 +23,7 @@ namespace forerun {
 struct ChosenSplit {
   std::unique_ptr<LoadedModels> models;
   StepCosts costs;
-  SplitPlan plan;
+  AutoChoice plan;
   std::string report;  // a table of what was tried, lines end in '\n'
 };
 

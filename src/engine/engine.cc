@@ -17,13 +17,11 @@
 #include "engine/numerics_options.h"
 #include "engine/opened_model.h"
 #include "engine/request_handles.h"
-#include "engine/request_speculation.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/live_costs.h"
 #include "kernels/isa.h"
 #include "planner/choose_strategy.h"
-#include "strategies/acceptance.h"
-#include "strategies/make_strategy.h"
+#include "strategies/speculation_plan.h"
 #include "text/chat_template.h"
 
 namespace forerun {
@@ -53,9 +51,7 @@ class EngineImpl : public Engine {
 
  private:
   explicit EngineImpl(const EngineOptions& options) : options_(options) {
-    speculation_.defaults = options.speculation;
-    speculation_.has_draft_model = !options.draft.empty();
-    speculation_.trace = options.trace;
+    facts_.has_draft_model = !options.draft.empty();
   }
 
   // Reads all but the weights; what is to be loaded, and where.
@@ -63,7 +59,8 @@ class EngineImpl : public Engine {
   // Loads the models where they were placed; with try_splits, where they serve best.
   Status load();
   Status start();
-  Status check(Request& request) const;
+  // How the request is to speculate.
+  Result<std::shared_ptr<const SpeculationPlan>> check(Request& request) const;
   // Streams may outlive the engine, and its loop.
   std::function<void()> wake_loop() const {
     return [waker = loop_->waker()] { waker->wake(); };
@@ -86,17 +83,18 @@ class EngineImpl : public Engine {
   TraceRecorder recorder_;
   LiveCosts costs_;        // Steps of either model report to it
   StrategyChoice choice_;  // what "auto" means where both models take turns
-  SpeculationContext speculation_;
-  std::optional<ChosenSplit> chosen_;  // with try_splits; its models have become models_
-  std::shared_ptr<SharedAcceptance> shared_acceptance_;
-  std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
+  ModelFacts facts_;
+  AutoChoice auto_;                              // what "auto" means to requests
+  std::shared_ptr<const SpeculationPlan> plan_;  // of requests that bring no options
+  std::optional<ChosenSplit> chosen_;            // with try_splits; its models have become models_
+  std::unique_ptr<EngineLoop> loop_;             // last: its thread uses all of the above
 };
 
 Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
   auto engine = std::unique_ptr<EngineImpl>(new EngineImpl(options));
   FORERUN_RETURN_IF_ERROR(check_isa());
   // Names and numbers are checked before gigabytes are read.
-  FORERUN_RETURN_IF_ERROR(check_strategy_options(strategy_options(engine->speculation_, {})));
+  FORERUN_RETURN_IF_ERROR(resolve_speculation(options.speculation, engine->facts_).status());
   FORERUN_ASSIGN_OR_RETURN(engine->placement_,
                            place_models(options.devices, options.draft_devices));
   FORERUN_ASSIGN_OR_RETURN(engine->emulator_, make_emulator(options, engine->placement_));
@@ -163,27 +161,23 @@ Status EngineImpl::start() {
   choice_ = choose_strategy({.costs = costs.table(1, kReferenceContext),
                              .has_draft_model = has_draft,
                              .rank_chances = {}});
-  shared_acceptance_ = std::make_shared<SharedAcceptance>();
-  speculation_.side_by_side = side_by_side();
-  speculation_.target_vocab = opened_->target.live_vocab();
-  if (has_draft) speculation_.draft_vocab = opened_->draft->live_vocab();
-  speculation_.planned_source = choice_.source;
-  if (chosen_) speculation_.extra_draft_steps = chosen_->plan.extra_draft_steps;
+  facts_.target_vocab = opened_->target.live_vocab();
+  if (has_draft) facts_.draft_vocab = opened_->draft->live_vocab();
+  if (!side_by_side()) {
+    auto_ = {.strategy = "serial_tree", .source_without_draft = choice_.source};
+  } else {
+    auto_ = chosen_ ? chosen_->plan : AutoChoice{.strategy = "parallel_tree"};
+  }
+  FORERUN_ASSIGN_OR_RETURN(plan_, resolve_speculation(options_.speculation, facts_, auto_));
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
   info_.planner_report = planner_report(costs);
   costs_.set(std::move(costs));
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
-                          .shared_noise = options_.speculation.shared_noise,
                           .share_prefixes = options_.share_prefixes,
                           .recorder = options_.trace ? &recorder_ : nullptr},
-      std::move(executor), [this](const Request& request) {
-        // Submission has checked the options, so this cannot fail.
-        return std::move(make_strategy(strategy_options(speculation_, request), shared_acceptance_,
-                                       costs_.table(1, kReferenceContext)))
-            .value();
-      });
+      std::move(executor), [this] { return costs_.table(1, kReferenceContext); });
   return Status();
 }
 
@@ -195,25 +189,30 @@ std::string EngineImpl::planner_report(const StepCosts& costs) const {
   return report;
 }
 
-Status EngineImpl::check(Request& request) const {
-  FORERUN_RETURN_IF_ERROR(check_strategy_options(strategy_options(speculation_, request)));
-  return check_request(opened_->target, info_.max_context_tokens, request);
+Result<std::shared_ptr<const SpeculationPlan>> EngineImpl::check(Request& request) const {
+  std::shared_ptr<const SpeculationPlan> plan = plan_;
+  if (request.speculation) {
+    FORERUN_ASSIGN_OR_RETURN(plan, resolve_speculation(*request.speculation, facts_, auto_));
+  }
+  FORERUN_RETURN_IF_ERROR(check_request(opened_->target, info_.max_context_tokens, request));
+  return plan;
 }
 
 Result<std::shared_ptr<RequestStream>> EngineImpl::submit(Request request) {
-  FORERUN_RETURN_IF_ERROR(check(request));
+  FORERUN_ASSIGN_OR_RETURN(auto plan, check(request));
   PulledEnds ends = open_pulled_request(wake_loop());
-  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), opened_->target.tokenizer,
-                                                info_.eos_token_ids, std::move(ends.events)));
+  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), std::move(plan),
+                                                opened_->target.tokenizer, info_.eos_token_ids,
+                                                std::move(ends.events)));
   return std::move(ends.reader);
 }
 
 Result<std::shared_ptr<RequestHandle>> EngineImpl::submit(Request request, CompletionQueue& queue,
                                                           uint64_t tag) {
-  FORERUN_RETURN_IF_ERROR(check(request));
+  FORERUN_ASSIGN_OR_RETURN(auto plan, check(request));
   auto cancel = std::make_shared<CancelFlag>(wake_loop());
-  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), opened_->target.tokenizer,
-                                                info_.eos_token_ids,
+  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), std::move(plan),
+                                                opened_->target.tokenizer, info_.eos_token_ids,
                                                 EventStream::open(queue.events(), cancel, tag)));
   return std::shared_ptr<RequestHandle>(std::make_shared<QueuedRequest>(std::move(cancel)));
 }

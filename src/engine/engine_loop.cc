@@ -31,10 +31,11 @@ void LoopWaker::wait() {
   woken_ = false;
 }
 
-EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor, StrategyFactory factory)
+EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor, CostSource costs)
     : options_(options),
       executor_(std::move(executor)),
-      factory_(std::move(factory)),
+      costs_(std::move(costs)),
+      shared_acceptance_(std::make_shared<SharedAcceptance>()),
       waker_(std::make_shared<LoopWaker>()) {
   thread_ = std::thread([this] { run(); });
 }
@@ -166,14 +167,16 @@ void EngineLoop::admit() {
 void EngineLoop::start(Running running) {
   ActiveRequest& request = *running.request;
   running.sequence = next_sequence_++;
-  running.driver.set_strategy(factory_(request.request()));
+  running.driver.set_strategy(request.plan().make_strategy(
+      {.shared = shared_acceptance_,
+       .costs = costs_(),
+       .record_rounds = request.request().record_rounds || options_.recorder != nullptr}));
 
   SequenceSpec spec;
   spec.sampling = request.request().sampling;
   spec.prompt_tokens = request.prompt_size();
   spec.max_tokens = request.max_tokens();
-  spec.shared_noise = request.request().speculation ? request.request().speculation->shared_noise
-                                                    : options_.shared_noise;
+  spec.shared_noise = request.plan().shared_noise;
   spec.share_prefix = shares_prefix(request);
   running.promised_blocks.fill(blocks_to_take(request));
   const SequenceId sequence = running.sequence;
@@ -188,6 +191,7 @@ void EngineLoop::start(Running running) {
   placed.closings = closings_;
   finish_turn(placed, placed.driver.start({.sequence = sequence,
                                            .tokens = placed.request->tokens(),
+                                           .prompt_tokens = spec.prompt_tokens,
                                            .max_tokens = spec.max_tokens,
                                            .sampling = spec.sampling},
                                           accept, submit));

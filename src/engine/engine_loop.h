@@ -18,12 +18,13 @@
 #include "engine/active_request.h"
 #include "engine/trace_recorder.h"
 #include "exec/executor.h"
+#include "strategies/acceptance.h"
 #include "strategies/request_driver.h"
 
 namespace forerun {
 
-// Makes the strategy of a request; cannot fail, since submission has checked the name.
-using StrategyFactory = std::function<std::unique_ptr<Strategy>(const Request& request)>;
+// What Steps cost now, as Strategy::on_costs() takes it. Called on the loop's thread.
+using CostSource = std::function<CostTable()>;
 
 // Wakes the loop; shared with streams, which may outlive the engine.
 class LoopWaker {
@@ -42,12 +43,11 @@ class EngineLoop {
  public:
   struct Options {
     int32_t max_active = 64;
-    bool shared_noise = true;
     bool share_prefixes = true;
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
   };
 
-  EngineLoop(Options options, std::unique_ptr<Executor> executor, StrategyFactory factory);
+  EngineLoop(Options options, std::unique_ptr<Executor> executor, CostSource costs);
   // Cancels everything and joins the thread.
   ~EngineLoop();
 
@@ -90,7 +90,8 @@ class EngineLoop {
 
   const Options options_;
   std::unique_ptr<Executor> executor_;
-  StrategyFactory factory_;
+  CostSource costs_;
+  std::shared_ptr<SharedAcceptance> shared_acceptance_;  // of all requests; the loop's thread only
   std::shared_ptr<LoopWaker> waker_;
 
   std::mutex mutex_;  // guards submitted_ and stopping_

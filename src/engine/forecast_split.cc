@@ -7,6 +7,7 @@
 
 #include "simulation/simulated_executor.h"
 #include "step/step_costs.h"
+#include "strategies/strategy.h"
 
 namespace forerun {
 namespace {
@@ -24,24 +25,16 @@ StepProfile profile_of(const CostTable& costs, bool side_by_side) {
   return profile;
 }
 
-std::vector<SplitPlan> plans_of(bool side_by_side) {
+std::vector<AutoChoice> plans_of(bool side_by_side) {
   if (!side_by_side) return {{.strategy = "serial_tree"}};
   return {{.strategy = "parallel_tree"}, {.strategy = "parallel_tree", .extra_draft_steps = 1}};
 }
 
 }  // namespace
 
-std::string describe(const SplitPlan& plan) {
+std::string describe(const AutoChoice& plan) {
   if (plan.strategy != "parallel_tree") return plan.strategy;
   return plan.strategy + (plan.extra_draft_steps > 0 ? ", d = r + 1" : ", d = r");
-}
-
-StrategyOptions strategy_options(const SplitPlan& plan) {
-  StrategyOptions options;
-  options.name = plan.strategy;
-  options.shape = "adaptive";
-  options.extra_draft_steps = plan.extra_draft_steps;
-  return options;
 }
 
 double decoding_rate(const std::vector<PlayedRequest>& played) {
@@ -55,7 +48,7 @@ double decoding_rate(const std::vector<PlayedRequest>& played) {
 }
 
 Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
-                                     const SplitPlan& plan) {
+                                     const AutoChoice& plan) {
   SimulatedExecutorOptions options;
   options.profile = profile_of(costs, side_by_side);
   options.acceptance = std::make_shared<ModelledAcceptance>(AcceptanceModel{});
@@ -65,8 +58,9 @@ Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
   request.new_tokens = kForecastTokens;
   PlayOptions play_options;
   play_options.clock = [&executor] { return executor.now_seconds(); };
+  FORERUN_ASSIGN_OR_RETURN(const auto speculation, resolve_speculation({}, {}, plan));
   play_options.make_strategy = [&](size_t) {
-    return std::move(make_strategy(strategy_options(plan), nullptr, costs)).value();
+    return speculation->make_strategy({.shared = nullptr, .costs = costs});
   };
   const auto played = play(executor, std::span(&request, 1), play_options);
   if (!played.ok()) return played.status().with_context("forecast of " + describe(plan));
@@ -75,7 +69,7 @@ Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
 
 Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, bool side_by_side) {
   std::vector<ForecastPlan> forecasts;
-  for (const SplitPlan& plan : plans_of(side_by_side)) {
+  for (const AutoChoice& plan : plans_of(side_by_side)) {
     FORERUN_ASSIGN_OR_RETURN(const double tokens_per_s,
                              forecast_tokens_per_s(costs, side_by_side, plan));
     forecasts.push_back({plan, tokens_per_s});

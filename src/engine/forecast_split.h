@@ -10,24 +10,16 @@
 #include "forerun/status.h"
 #include "simulation/play.h"
 #include "step/cost_table.h"
-#include "strategies/make_strategy.h"
+#include "strategies/speculation_plan.h"
 
 namespace forerun {
 
-// How a split is used.
-struct SplitPlan {
-  std::string strategy;           // "serial_tree" or "parallel_tree", shape adaptive
-  int32_t extra_draft_steps = 0;  // d beyond r: 0 or 1
-};
-
 struct ForecastPlan {
-  SplitPlan plan;
+  AutoChoice plan;  // what "auto" is to stand for there
   double tokens_per_s = 0.0;
 };
 
-std::string describe(const SplitPlan& plan);
-// With the strategy's own choice of a source; trials put the engine's in its place.
-StrategyOptions strategy_options(const SplitPlan& plan);
+std::string describe(const AutoChoice& plan);
 // Tokens/s of decoding over all requests; their first tokens aside.
 double decoding_rate(const std::vector<PlayedRequest>& played);
 
@@ -36,7 +28,7 @@ double decoding_rate(const std::vector<PlayedRequest>& played);
 Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, bool side_by_side);
 // One of them.
 Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
-                                     const SplitPlan& plan);
+                                     const AutoChoice& plan);
 
 // `whole`, both models in turn on processors, then what it can be split into: the draft gets the
 // last few devices of a tensor-parallel group, or of a single device the last few processors. Of up

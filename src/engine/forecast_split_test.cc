@@ -7,6 +7,7 @@
 #include <string>
 
 #include "exec/emulated/step_profile.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {
@@ -61,7 +62,10 @@ TEST(ForecastSplit, BothPlansOfASplitAreThere) {
   ASSERT_EQ(plans.size(), 2u);
   EXPECT_NE(describe(plans[0].plan), describe(plans[1].plan));
   for (const ForecastPlan& plan : plans) {
-    EXPECT_TRUE(check_strategy_options(strategy_options(plan.plan)).ok());
+    const auto speculation = resolve_speculation({}, {}, plan.plan);
+    ASSERT_TRUE(speculation.ok()) << speculation.status().message();
+    EXPECT_EQ((*speculation)->strategy->name, plan.plan.strategy);
+    EXPECT_EQ((*speculation)->extra_draft_steps, plan.plan.extra_draft_steps);
     EXPECT_GT(plan.tokens_per_s, 0.0);
   }
 }

@@ -12,12 +12,12 @@ namespace {
 
 struct Best {
   Simulated run;
-  StrategyOptions options;
+  SpeculationOptions options{.strategy = "serial_tree"};
 };
 
 Best best_serial(const FakeModels& models, const CostTable& costs, int32_t tokens) {
   Best best;
-  StrategyOptions options;
+  SpeculationOptions options{.strategy = "serial_tree"};
   options.shape = "best";
   for (int32_t width : {2, 4, 8}) {
     for (int32_t depth = 1; depth <= 8; ++depth) {
@@ -50,10 +50,10 @@ void print_table(int32_t tokens) {
       const FakeModels models = text.models(42);
       const Best best = best_serial(models, serial, tokens);
       std::printf("%-12s %-14s | w%d d%d  %7.3f %6.2f | over it, tok/st:", machine.name,
-                  text.name.c_str(), best.options.draft_width, best.options.draft_depth,
+                  text.name.c_str(), *best.options.draft_width, *best.options.draft_depth,
                   best.run.speedup, best.run.tokens_per_step);
-      StrategyOptions options;
-      options.name = "parallel_tree";
+      SpeculationOptions options{.strategy = "serial_tree"};
+      options.strategy = "parallel_tree";
       options.draft_width = 8;
       const auto ratio = std::max(static_cast<int32_t>(machine.target / machine.draft), 1);
       for (const int32_t depth : {ratio, ratio + 1, 0}) {

@@ -68,6 +68,7 @@ class Player {
       active.driver.start(
           {.sequence = sequence,
            .tokens = request.prompt,
+           .prompt_tokens = spec.prompt_tokens,
            .max_tokens = spec.max_tokens,
            .sampling = spec.sampling},
           [&](StrategyOutput& out) { return accept(active, out); }, submit_);

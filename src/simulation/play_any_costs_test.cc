@@ -13,7 +13,7 @@
 #include "simulation/simulated_executor.h"
 #include "step/step_costs.h"
 #include "strategies/acceptance.h"
-#include "strategies/make_strategy.h"
+#include "strategies/every_policy.h"
 
 namespace forerun {
 namespace {
@@ -56,17 +56,14 @@ StepProfile profile_of(const CostTable& costs, bool separate) {
   return profile;
 }
 
-StrategyOptions strategy_of(Random& random) {
-  StrategyOptions options;
-  options.name = random() % 2 == 0 ? "parallel_tree" : "serial_tree";
-  const std::vector<std::string> shapes = {"adaptive", "best", "chain", "2,2"};
-  options.shape = shapes[random() % (options.name == "parallel_tree" ? 2 : 4)];
-  options.source = random() % 3 == 0 ? "model+suffix" : "model";
+SpeculationOptions strategy_of(Random& random) {
+  static const std::vector<SpeculationOptions> policies = every_exact_policy();
+  SpeculationOptions options = policies[random() % policies.size()];
   options.verify_tokens = static_cast<int32_t>(1 + random() % 40);
   options.draft_width = static_cast<int32_t>(1 + random() % 20);
   options.draft_depth = static_cast<int32_t>(1 + random() % 10);
   options.extra_draft_steps = static_cast<int32_t>(random() % 2);
-  return options;
+  return without_unused(*find_strategy(options.strategy), options);
 }
 
 // One executor plays the same requests over and over, as trials of plans do.
@@ -90,21 +87,21 @@ TEST(PlayAnyCosts, GivesEveryRequestThePlainTokens) {
       request.prompt.assign(1 + random() % 100, 1);
       request.new_tokens = static_cast<int32_t>(1 + random() % 40);
     }
-    StrategyOptions plain_decoding;
-    plain_decoding.name = "autoregressive";
-    StrategyOptions strategy = plain_decoding;
+    SpeculationOptions plain_decoding{.strategy = "autoregressive"};
+    SpeculationOptions strategy = plain_decoding;
     const auto shared = std::make_shared<SharedAcceptance>();
     PlayOptions options;
     options.max_active = static_cast<int32_t>(1 + random() % 3);
     options.clock = [&] { return executor.now_seconds(); };
     options.make_strategy = [&](size_t) {
-      return std::move(make_strategy(strategy, shared, believed)).value();
+      return resolve_speculation(strategy).value()->make_strategy(
+          {.shared = shared, .costs = believed});
     };
     const auto plain = play(executor, requests, options);
     ASSERT_TRUE(plain.ok()) << plain.status().message();
     for (int32_t turn = 0; turn < 6; ++turn) {
       strategy = turn % 2 == 0 ? strategy_of(random) : plain_decoding;
-      SCOPED_TRACE(strategy.name + ", " + strategy.shape);
+      SCOPED_TRACE(policy_name(strategy));
       const auto played = play(executor, requests, options);
       ASSERT_TRUE(played.ok()) << played.status().message();
       for (size_t index = 0; index < requests.size(); ++index) {

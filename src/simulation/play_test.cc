@@ -16,7 +16,7 @@
 #include "simulation/recorded_acceptance.h"
 #include "simulation/recording_runner.h"
 #include "simulation/simulated_executor.h"
-#include "strategies/make_strategy.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {
@@ -43,8 +43,8 @@ std::vector<PlayRequest> requests_of(size_t count, int32_t new_tokens) {
   return requests;
 }
 
-StrategyOptions best_tree() {
-  StrategyOptions options;
+SpeculationOptions best_tree() {
+  SpeculationOptions options{.strategy = "serial_tree"};
   options.shape = "best";
   options.verify_tokens = 8;
   options.draft_width = 8;
@@ -52,10 +52,12 @@ StrategyOptions best_tree() {
   return options;
 }
 
-PlayOptions play_options(const StrategyOptions& strategy, std::function<double()> clock,
+PlayOptions play_options(const SpeculationOptions& strategy, std::function<double()> clock,
                          int32_t max_active = 1) {
-  return {.max_active = max_active, .clock = std::move(clock), .make_strategy = [strategy](size_t) {
-            return std::move(make_strategy(strategy)).value();
+  return {.max_active = max_active,
+          .clock = std::move(clock),
+          .make_strategy = [plan = resolve_speculation(strategy).value()](size_t) {
+            return plan->make_strategy({});
           }};
 }
 
@@ -73,7 +75,7 @@ class SimulatedPlay : public ::testing::Test {
     executor_ = std::make_unique<SimulatedExecutor>(std::move(options));
     return *executor_;
   }
-  std::vector<PlayedRequest> run(const StrategyOptions& strategy,
+  std::vector<PlayedRequest> run(const SpeculationOptions& strategy,
                                  const std::vector<PlayRequest>& requests, int32_t max_active = 1) {
     auto played = play(*executor_, requests,
                        play_options(
@@ -87,8 +89,7 @@ class SimulatedPlay : public ::testing::Test {
 
 TEST_F(SimulatedPlay, PlainDecodingTakesAStepAToken) {
   make(profile_of(10, 3, false), 0.5e-3);
-  StrategyOptions plain;
-  plain.name = "autoregressive";
+  SpeculationOptions plain{.strategy = "autoregressive"};
   const auto played = run(plain, requests_of(1, 41));
   ASSERT_EQ(played.size(), 1u);
   EXPECT_EQ(played[0].tokens.size(), 41u);
@@ -99,8 +100,7 @@ TEST_F(SimulatedPlay, PlainDecodingTakesAStepAToken) {
 TEST_F(SimulatedPlay, TreesGiveThePlainTokensAndTheirStepsAddUp) {
   const auto requests = requests_of(3, 100);
   make(profile_of(10, 3, false));
-  StrategyOptions plain;
-  plain.name = "autoregressive";
+  SpeculationOptions plain{.strategy = "autoregressive"};
   const auto expected = run(plain, requests);
   make(profile_of(10, 3, false));
   records_.clear();
@@ -263,8 +263,7 @@ TEST(SimulatedAndEmulated, AgreeOnEveryTokenStepAndRate) {
   RecordedAcceptance recorded(machine.decoders[0]->config().vocab_size);
   RecordingRunner* recording = nullptr;
   const auto real = machine.executor(nullptr, &recording);
-  StrategyOptions plain;
-  plain.name = "autoregressive";
+  SpeculationOptions plain{.strategy = "autoregressive"};
   const auto texts = play(*real, requests, play_options(plain, no_clock));
   ASSERT_TRUE(texts.ok()) << texts.status().message();
   for (size_t index = 0; index < requests.size(); ++index) {

@@ -9,10 +9,10 @@
 namespace forerun {
 namespace {
 
-std::string setting_name(const StrategyOptions& options) {
-  if (options.shape == "chain") return "chain " + std::to_string(options.draft_depth);
-  return "bs" + std::to_string(options.verify_tokens) + " w" + std::to_string(options.draft_width) +
-         " d" + std::to_string(options.draft_depth);
+std::string setting_name(const SpeculationOptions& options) {
+  if (options.shape == "chain") return "chain " + std::to_string(*options.draft_depth);
+  return "bs" + std::to_string(*options.verify_tokens) + " w" +
+         std::to_string(*options.draft_width) + " d" + std::to_string(*options.draft_depth);
 }
 
 struct Compared {
@@ -23,7 +23,7 @@ struct Compared {
 
 Compared compare(const FakeModels& models, const CostTable& costs, int32_t tokens) {
   Compared result;
-  for (const StrategyOptions& options : fixed_settings()) {
+  for (const SpeculationOptions& options : fixed_settings()) {
     const double speedup = simulate(options, models, costs, tokens).speedup;
     if (speedup > result.best) {
       result.best = speedup;

@@ -9,7 +9,7 @@
 
 #include "simulation/fake_executor.h"
 #include "strategies/acceptance.h"
-#include "strategies/make_strategy.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 
@@ -72,9 +72,10 @@ struct Simulated {
 
 // A started request after a short prompt, on an executor of its own.
 struct SimulatedRequest {
-  SimulatedRequest(const StrategyOptions& options, const FakeModels& models, const CostTable& costs,
-                   int32_t tokens, std::shared_ptr<SharedAcceptance> shared)
-      : strategy(std::move(make_strategy(options, std::move(shared), costs)).value()),
+  SimulatedRequest(const SpeculationOptions& options, const FakeModels& models,
+                   const CostTable& costs, int32_t tokens, std::shared_ptr<SharedAcceptance> shared)
+      : strategy(resolve_speculation(options).value()->make_strategy(
+            {.shared = std::move(shared), .costs = costs})),
         executor(models, {.max_tokens = kPromptTokens + tokens}) {
     const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
     strategy->start(
@@ -91,7 +92,7 @@ struct SimulatedRequest {
 // One request of `tokens` tokens after a short prompt; `texts` take turns every tokens /
 // texts.size() tokens. Executors of the parts share nothing but the strategy's view of the
 // sequence.
-inline Simulated simulate(const StrategyOptions& options, const FakeModels& models,
+inline Simulated simulate(const SpeculationOptions& options, const FakeModels& models,
                           const CostTable& costs, int32_t tokens,
                           std::shared_ptr<SharedAcceptance> shared = nullptr) {
   SimulatedRequest request(options, models, costs, tokens, std::move(shared));
@@ -114,7 +115,7 @@ inline Simulated simulate(const StrategyOptions& options, const FakeModels& mode
 // As simulate(), but target and draft run side by side, each on devices of its own: a Step of
 // either takes its time, and its result reaches the strategy when it ends. A strategy that waits
 // pays for it.
-inline Simulated simulate_side_by_side(const StrategyOptions& options, const FakeModels& models,
+inline Simulated simulate_side_by_side(const SpeculationOptions& options, const FakeModels& models,
                                        const CostTable& costs, int32_t tokens,
                                        std::shared_ptr<SharedAcceptance> shared = nullptr) {
   SimulatedRequest request(options, models, costs, tokens, std::move(shared));
@@ -157,9 +158,9 @@ inline Simulated simulate_side_by_side(const StrategyOptions& options, const Fak
 }
 
 // Settings chosen by hand that the adaptive rule is compared with.
-inline std::vector<StrategyOptions> fixed_settings() {
-  std::vector<StrategyOptions> settings;
-  StrategyOptions options;
+inline std::vector<SpeculationOptions> fixed_settings() {
+  std::vector<SpeculationOptions> settings;
+  SpeculationOptions options{.strategy = "serial_tree"};
   options.shape = "chain";
   for (int32_t depth : {1, 2, 3, 4, 5, 6, 8}) {
     options.draft_depth = depth;

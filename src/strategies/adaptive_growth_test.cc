@@ -12,9 +12,9 @@ namespace forerun {
 namespace {
 
 // The ones that are best somewhere in serial_tree_sim_bench's table.
-std::vector<StrategyOptions> few_settings() {
-  std::vector<StrategyOptions> settings = fixed_settings();
-  std::erase_if(settings, [](const StrategyOptions& o) {
+std::vector<SpeculationOptions> few_settings() {
+  std::vector<SpeculationOptions> settings = fixed_settings();
+  std::erase_if(settings, [](const SpeculationOptions& o) {
     const bool chain = o.shape == "chain" && (o.draft_depth <= 2 || o.draft_depth == 5);
     const bool tree = o.shape == "best" && o.verify_tokens <= 8 &&
                       ((o.draft_width == 1 && o.draft_depth != 4) ||
@@ -34,7 +34,7 @@ TEST(AdaptiveGrowth, IsCloseToTheBestFixedSettingAndNeverMuchSlowerThanPlain) {
         const CostTable costs = simulated_costs(draft, eight_rows);
         const FakeModels models = text.models(9);
         double best = 1.0;
-        for (const StrategyOptions& options : few_settings()) {
+        for (const SpeculationOptions& options : few_settings()) {
           best = std::max(best, simulate(options, models, costs, tokens).speedup);
         }
         const double adaptive = simulate({}, models, costs, tokens).speedup;
@@ -79,9 +79,8 @@ TEST(AdaptiveGrowth, FindsOutThatTheTextHasChanged) {
 
 TEST(AdaptiveGrowth, SourcesAloneCostNothingWhereTheyKnowNothing) {
   const CostTable costs = simulated_costs(0.2, 2.0);
-  StrategyOptions options;
+  SpeculationOptions options{.strategy = "serial_tree"};
   options.source = "suffix";
-  options.has_draft_model = false;
   const FakeModels models = simulated_texts()[0].models(6);  // 5,000 tokens in random order
   EXPECT_GE(simulate(options, models, costs, 1000).speedup, 0.98);
   FakeModels loop = models;
@@ -91,14 +90,13 @@ TEST(AdaptiveGrowth, SourcesAloneCostNothingWhereTheyKnowNothing) {
 
 TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {
   const FakeModels models = simulated_texts()[0].models(2);
-  const auto strategy = make_strategy({}, nullptr, {});
-  ASSERT_TRUE(strategy.ok());
+  const auto strategy = resolve_speculation({}).value()->make_strategy({});
   // Judged by costs it was never told, of about the ratios it assumes.
   const CostTable costs = simulated_costs(0.2, 1.3);
   FakeExecutor executor(models, {.max_tokens = 500});
   const std::vector<TokenId> prompt = {1};
   StrategyOutput out;
-  (*strategy)->start({.sequence = 1, .tokens = prompt, .max_tokens = 500, .sampling = {}}, out);
+  strategy->start({.sequence = 1, .tokens = prompt, .max_tokens = 500, .sampling = {}}, out);
   int32_t emitted = 0;
   while (true) {
     for (WorkItem& item : out.work) executor.submit(std::move(item));
@@ -106,7 +104,7 @@ TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {
     out.clear();
     if (executor.idle()) break;
     const Role role = executor.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft;
-    if (const auto result = executor.run(role)) (*strategy)->on_result(*result, out);
+    if (const auto result = executor.run(role)) strategy->on_result(*result, out);
   }
   EXPECT_EQ(emitted, 499);
   EXPECT_GT(498 * costs.at(Role::kTarget, 1) / executor.seconds(costs), 1.3);

@@ -3,12 +3,19 @@
 
 #include <cstdint>
 
-#include "strategies/strategy.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 
 class Autoregressive : public Strategy {
  public:
+  // For the table of strategies.
+  static OptionSet uses(const TreeShape&) { return {}; }
+  static Status check(SpeculationPlan&) { return {}; }
+  static std::unique_ptr<Strategy> make(const SpeculationPlan&, const StrategyParts&) {
+    return std::make_unique<Autoregressive>();
+  }
+
   void start(const RequestView& request, StrategyOutput& out) override;
   void on_result(const WorkResult& result, StrategyOutput& out) override;
   void on_costs(const CostTable&) override {}

@@ -9,9 +9,12 @@ GuessList::GuessList(std::unique_ptr<DraftSource> source, AcceptRule accept, int
     : source_(std::move(source)), accept_(accept), target_vocab_(target_vocab) {}
 
 void GuessList::observe(std::span<const TokenId> verified) {
-  if (!source_ || observed_ == verified.size()) return;
-  source_->observe(verified.subspan(observed_));
-  observed_ = verified.size();
+  if (!source_) return;
+  for (const size_t end : {prompt_tokens_, verified.size()}) {
+    if (observed_ >= end) continue;
+    source_->observe(verified.subspan(observed_, end - observed_));
+    observed_ = end;
+  }
 }
 
 void GuessList::merge_proposals(const TokenTree& tree, NodeId node, int32_t count) {

@@ -21,8 +21,10 @@ class GuessList {
   GuessList(std::unique_ptr<DraftSource> source, AcceptRule accept, int32_t target_vocab);
 
   bool has_source() const { return source_ != nullptr; }
+  // A request whose first `prompt_tokens` tokens are the prompt.
+  void start(int32_t prompt_tokens) { prompt_tokens_ = static_cast<size_t>(prompt_tokens); }
   // Tells the source what of the verified tokens (all of them, the prompt first) it does not know
-  // yet. A prompt takes a while to read.
+  // yet; the prompt by a call of its own. A prompt takes a while to read.
   void observe(std::span<const TokenId> verified);
 
   // Adds children to `node`: `candidates` (the model's, best first; may be empty) and up to `count`
@@ -37,6 +39,7 @@ class GuessList {
   std::unique_ptr<DraftSource> source_;
   const AcceptRule accept_;
   const int32_t target_vocab_;
+  size_t prompt_tokens_ = 0;
   size_t observed_ = 0;  // tokens
   // Scratch.
   std::vector<Guess> guesses_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "strategies/fixed_growth.h"
+#include "strategies/make_growth.h"
 
 namespace forerun {
 namespace {
@@ -15,6 +16,49 @@ constexpr int32_t kMinWidth = 2;
 constexpr int32_t kMaxWidth = 16;
 
 }  // namespace
+
+// "adaptive" sets width and depth by costs, once they are measured; the rest it uses as "best"
+// does.
+OptionSet ParallelTree::uses(const TreeShape& shape) {
+  using enum SpeculationOption;
+  constexpr OptionSet kAlways = {kSource,     kShape,      kAccept,      kVerifyTokens,
+                                 kDraftWidth, kDraftDepth, kSharedNoise, kChildrenPerLeaf};
+  const bool adaptive = shape.kind == TreeShape::Kind::kAdaptive;
+  return adaptive ? kAlways | OptionSet{kExtraDraftSteps} : kAlways;
+}
+
+Status ParallelTree::check(SpeculationPlan& plan) {
+  // A source is asked only at nodes that the draft runs, and that while the target works: its
+  // guesses save no draft Step.
+  set_default_source(plan, "model");
+  if (plan.shape.is_static()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "shape '" + plan.shape.name +
+                      "' with strategy parallel_tree, whose tree grows on while it is verified; "
+                      "accepted with it: adaptive, best");
+  }
+  if (plan.accept != AcceptRule::kMatch) {
+    return Status(StatusCode::kInvalidArgument,
+                  "accept rule 'rejection' is not exact for strategy parallel_tree, which picks "
+                  "guesses by weight; accepted with it: match");
+  }
+  return Status();
+}
+
+std::unique_ptr<Strategy> ParallelTree::make(const SpeculationPlan& plan,
+                                             const StrategyParts& parts) {
+  const ParallelTreeConfig config{.verify_tokens = plan.verify_tokens,
+                                  .draft_width = plan.draft_width,
+                                  .draft_depth = plan.draft_depth,
+                                  .sizes_from_costs = plan.shape.kind == TreeShape::Kind::kAdaptive,
+                                  .extra_draft_steps = plan.extra_draft_steps,
+                                  .children_per_leaf = plan.children_per_leaf,
+                                  .target_vocab = plan.models.target_vocab,
+                                  .draft_vocab = plan.models.draft_vocab,
+                                  .record_rounds = parts.record_rounds};
+  return std::make_unique<ParallelTree>(config, plan.source.make(),
+                                        make_growth(plan, /*runs_beside=*/true, parts.shared));
+}
 
 ParallelTree::ParallelTree(const ParallelTreeConfig& config, std::unique_ptr<DraftSource> source,
                            std::unique_ptr<TreeGrowth> growth)
@@ -50,6 +94,7 @@ void ParallelTree::start(const RequestView& request, StrategyOutput& out) {
   sequence_ = request.sequence;
   max_tokens_ = request.max_tokens;
   tokens_.assign(request.tokens.begin(), request.tokens.end());
+  guesses_.start(request.prompt_tokens);
   if (tokens_.empty() || length() >= max_tokens_) return;
   tokens_.reserve(static_cast<size_t>(max_tokens_));
   guesses_.observe(tokens_);

@@ -24,7 +24,7 @@
 #include "drafts/draft_source.h"
 #include "strategies/draft_kv.h"
 #include "strategies/guess_list.h"
-#include "strategies/strategy.h"
+#include "strategies/strategy_table.h"
 #include "strategies/tree_growth.h"
 #include "strategies/verification.h"
 #include "tree/token_tree.h"
@@ -37,7 +37,7 @@ struct ParallelTreeConfig {
   int32_t draft_depth = 4;        // d: such steps a verification
   bool sizes_from_costs = false;  // w and d follow from the costs told, once they are measured
   int32_t extra_draft_steps = 0;  // d beyond what follows from them
-  int32_t children_per_leaf = 0;  // as in StrategyOptions
+  int32_t children_per_leaf = 0;  // as in SpeculationOptions
   int32_t target_vocab = 0;
   int32_t draft_vocab = 0;
   bool record_rounds = false;
@@ -45,6 +45,11 @@ struct ParallelTreeConfig {
 
 class ParallelTree : public Strategy {
  public:
+  // For the table of strategies.
+  static OptionSet uses(const TreeShape& shape);
+  static Status check(SpeculationPlan& plan);
+  static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
+
   // Nodes that the draft runs ahead of the verified text at most: what its KV has room for.
   static constexpr int32_t kMaxDraftNodes = 192;
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "strategies/draft_kv.h"
-#include "strategies/make_strategy.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {
@@ -73,14 +73,14 @@ class KvSlots {
 class WorkedExample : public ::testing::Test {
  protected:
   void SetUp() override {
-    StrategyOptions options;
-    options.name = "parallel_tree";
+    SpeculationOptions options;
+    options.strategy = "parallel_tree";
     options.shape = "best";
     options.verify_tokens = 4;
     options.draft_width = 2;
     options.draft_depth = 3;
-    options.record_rounds = true;
-    strategy_ = make_strategy(options).value();
+    strategy_ = resolve_speculation(options).value()->make_strategy(
+        {.shared = nullptr, .costs = {}, .record_rounds = true});
     const Tokens prompt = {0};
     strategy_->start({.sequence = 1, .tokens = prompt, .max_tokens = 100, .sampling = {}}, out_);
     take_work();

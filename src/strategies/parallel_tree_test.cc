@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "simulation/simulate.h"
+#include "strategies/every_policy.h"
 #include "strategies/play_strategy_test.h"
 
 namespace forerun {
 namespace {
 
 const std::vector<std::string> kShapes = {"adaptive", "best"};
-const std::vector<std::string> kSources = {"model", "model+suffix", "model+ngram"};
 
 Case random_parallel(std::mt19937& rng) {
-  Case c = random_case(rng, "parallel_tree", kShapes, kSources);
+  Case c = random_case(rng, policies_of("parallel_tree", every_exact_policy()));
   c.options.draft_width = 1 + static_cast<int32_t>(rng() % 12);
   return c;
 }
@@ -28,7 +28,7 @@ Case random_parallel(std::mt19937& rng) {
 void expect_bounded(const Case& c, const Outcome& run) {
   EXPECT_LE(run.largest_region[1], ParallelTree::kMaxDraftNodes);
   if (c.options.shape == "best") {
-    EXPECT_LE(run.largest_region[0], c.options.verify_tokens);
+    EXPECT_LE(run.largest_region[0], c.options.verify_tokens.value_or(8));
   }
 }
 
@@ -61,8 +61,8 @@ TEST_P(RandomRounds, ASmallerDraftVocabularyChangesNothing) {
   for (int i = 0; i < 10; ++i) {
     Case c = random_parallel(rng);
     c.models.draft_vocab = 1 + static_cast<int32_t>(rng() % static_cast<uint32_t>(c.models.vocab));
-    c.options.draft_vocab = c.models.draft_vocab;
-    c.options.target_vocab = c.models.vocab;
+    c.facts.draft_vocab = c.models.draft_vocab;
+    c.facts.target_vocab = c.models.vocab;
     SCOPED_TRACE(c.options.shape + " " + c.options.source);
     expect_lossless(c, play(c));
   }
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, RandomRounds, ::testing::Range(0u, 25u));
 
 Case simple(double agreement, int32_t tokens = 600) {
   Case c;
-  c.options.name = "parallel_tree";
+  c.options.strategy = "parallel_tree";
   c.options.shape = "best";
   c.options.draft_width = 4;
   c.options.draft_depth = 3;
@@ -104,7 +104,7 @@ TEST(ParallelTree, TheTreeStaysBoundedOverLongTexts) {
 TEST(ParallelTree, APerfectDraftFillsEveryVerification) {
   Case c = simple(1.0);
   c.options.draft_depth = 8;
-  c.options.record_rounds = true;
+  c.record_rounds = true;
   const Outcome run = play(c);
   expect_lossless(c, run);
   // Between verifications the draft runs ahead by 8 and more nodes now and then.
@@ -148,12 +148,11 @@ TEST(ParallelTree, ShortOutputsEndWithoutWaiting) {
 TEST(ParallelTree, ADraftThatNeverAnswersDelaysNothingThatNeedsNoGuesses) {
   Case c = simple(1.0, 50);
   c.options.verify_tokens = 1;
-  auto strategy = make_strategy(c.options);
-  ASSERT_TRUE(strategy.ok());
+  const auto strategy = resolve_speculation(c.options).value()->make_strategy({});
   FakeExecutor target(c.models, {.max_tokens = c.max_tokens});
   StrategyOutput out;
-  (*strategy)->start(
-      {.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}}, out);
+  strategy->start({.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}},
+                  out);
   std::vector<TokenId> tokens;
   size_t draft_items = 0;
   while (true) {
@@ -167,7 +166,7 @@ TEST(ParallelTree, ADraftThatNeverAnswersDelaysNothingThatNeedsNoGuesses) {
     for (const EmittedToken& token : out.tokens) tokens.push_back(token.token);
     out.clear();
     if (target.idle()) break;
-    if (const auto result = target.run(Role::kTarget)) (*strategy)->on_result(*result, out);
+    if (const auto result = target.run(Role::kTarget)) strategy->on_result(*result, out);
   }
   EXPECT_EQ(tokens, plain(c.models, c.prompt, c.max_tokens));
   EXPECT_LE(draft_items, 2u) << "work piles up on a side that does not answer";
@@ -175,20 +174,19 @@ TEST(ParallelTree, ADraftThatNeverAnswersDelaysNothingThatNeedsNoGuesses) {
 
 TEST(ParallelTree, ResultsOfAFailedItemAndUnknownTagsChangeNothing) {
   const Case c = simple(1.0, 50);
-  auto strategy = make_strategy(c.options);
-  ASSERT_TRUE(strategy.ok());
+  const auto strategy = resolve_speculation(c.options).value()->make_strategy({});
   StrategyOutput out;
-  (*strategy)->start(
-      {.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}}, out);
+  strategy->start({.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}},
+                  out);
   ASSERT_EQ(out.work.size(), 2u);
   WorkResult failed;
   failed.tag = out.work[0].tag;
   failed.status = Status(StatusCode::kInternal, "lost");
   out.clear();
-  (*strategy)->on_result(failed, out);
+  strategy->on_result(failed, out);
   WorkResult unknown;
   unknown.tag = 12345;
-  (*strategy)->on_result(unknown, out);
+  strategy->on_result(unknown, out);
   EXPECT_TRUE(out.work.empty());
   EXPECT_TRUE(out.tokens.empty());
 }
@@ -198,7 +196,8 @@ std::pair<int32_t, int32_t> sizes_at(const CostTable& costs) {
   Case c = simple(0.5, 300);
   c.models.rank_hit = {0.5, 0.2, 0.1};
   c.options.shape = "adaptive";
-  auto strategy = make_strategy(c.options, nullptr, costs).value();
+  auto strategy =
+      resolve_speculation(c.options).value()->make_strategy({.shared = nullptr, .costs = costs});
   FakeExecutor executor(c.models, {.max_tokens = c.max_tokens});
   StrategyOutput out;
   strategy->start({.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}},
@@ -235,7 +234,7 @@ TEST(ParallelTree, DraftingBesideTheTargetBeatsDraftingInTurn) {
   for (size_t text = 0; text < 2; ++text) {  // greedy code and prose
     SCOPED_TRACE(texts[text].name);
     const FakeModels models = texts[text].models(42);
-    StrategyOptions options;
+    SpeculationOptions options{.strategy = "serial_tree"};
     options.shape = "best";
     options.draft_width = 8;
     double serial = 0.0;
@@ -243,7 +242,7 @@ TEST(ParallelTree, DraftingBesideTheTargetBeatsDraftingInTurn) {
       options.draft_depth = depth;
       serial = std::max(serial, simulate(options, models, in_turn, 1000).speedup);
     }
-    options.name = "parallel_tree";
+    options.strategy = "parallel_tree";
     options.draft_depth = 3;
     for (const std::string& shape : kShapes) {
       options.shape = shape;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "simulation/fake_executor.h"
-#include "strategies/make_strategy.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 
@@ -26,30 +26,38 @@ struct Outcome {
 };
 
 struct Case {
-  StrategyOptions options;
+  SpeculationOptions options{.strategy = "serial_tree"};
+  ModelFacts facts;
+  bool record_rounds = false;
   FakeModels models;
   std::vector<TokenId> prompt;
   int32_t max_tokens = 0;
   CostTable costs;
-  uint32_t delays = 0;           // seed of the order in which roles run and results arrive
-  int32_t stop_after = 1 << 30;  // results handed over before the request is cancelled
+  std::vector<CostTable> later_costs;  // of which some are told between results
+  uint32_t delays = 0;                 // seed of the order in which roles run and results arrive
+  int32_t stop_after = 1 << 30;        // results handed over before the request is cancelled
 };
 
 // Neither role waits for the other: a coin decides which one runs, another when a result arrives.
 // Every third time one of them is far slower.
 inline Outcome play(const Case& c) {
   Outcome run;
-  auto made = make_strategy(c.options, nullptr, c.costs);
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  if (!made.ok()) return run;
-  Strategy& strategy = **made;
+  const auto plan = resolve_speculation(c.options, c.facts);
+  EXPECT_TRUE(plan.ok()) << plan.status().message();
+  if (!plan.ok()) return run;
+  const auto made = (*plan)->make_strategy(
+      {.shared = nullptr, .costs = c.costs, .record_rounds = c.record_rounds});
+  Strategy& strategy = *made;
   std::mt19937 rng(c.delays);
   FakeExecutor executor(
       c.models, {.max_tokens = c.max_tokens,
                  .report_silent_items = rng() % 2 == 0,
-                 .allow_twins = c.options.accept == "rejection" || c.options.draft_vocab > 0});
-  RequestView request{
-      .sequence = 3, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}};
+                 .allow_twins = c.options.accept == "rejection" || c.facts.draft_vocab > 0});
+  const RequestView request{.sequence = 3,
+                            .tokens = c.prompt,
+                            .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
+                            .max_tokens = c.max_tokens,
+                            .sampling = {}};
   StrategyOutput out;
   const auto deliver = [&] {
     for (WorkItem& item : out.work) {
@@ -86,6 +94,9 @@ inline Outcome play(const Case& c) {
     }
     const WorkResult result = std::move(late[pick]);
     late.erase(late.begin() + static_cast<std::ptrdiff_t>(pick));
+    if (!c.later_costs.empty() && rng() % 4 == 0) {
+      strategy.on_costs(c.later_costs[rng() % c.later_costs.size()]);
+    }
     strategy.on_result(result, out);
     ++handed;
     deliver();
@@ -121,7 +132,7 @@ inline void expect_lossless(const Case& c, const Outcome& run) {
   EXPECT_EQ(run.stats.emitted_tokens, static_cast<int64_t>(tokens.size()));
   EXPECT_EQ(run.stats.accepted_tokens, drafted);
   EXPECT_LE(run.stats.accepted_tokens, run.stats.drafted_tokens);
-  if (c.options.draft_vocab == 0 && c.options.accept == "match") {
+  if (c.facts.draft_vocab == 0 && c.options.accept != "rejection") {
     // Whatever the draft holds as prefix is the beginning of the verified text.
     std::vector<TokenId> text = c.prompt;
     text.insert(text.end(), expected.begin(), expected.end());
@@ -143,32 +154,39 @@ inline FakeModels random_models(std::mt19937& rng) {
   return models;
 }
 
-inline Case random_case(std::mt19937& rng, const std::string& strategy,
-                        const std::vector<std::string>& shapes,
-                        const std::vector<std::string>& sources) {
+// Rows whose cost rises gently, of a draft that is a tenth or most of its target's cost.
+inline CostTable rising_costs(bool slow_draft, float row = 0.05f) {
+  CostTable costs;
+  for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
+    const auto n = static_cast<float>(rows);
+    costs.seconds[0][static_cast<size_t>(rows)] = 1e-3f * (1.0f + row * n);
+    costs.seconds[1][static_cast<size_t>(rows)] =
+        (slow_draft ? 8e-4f : 1e-4f) * (1.0f + 0.4f * row * n);
+  }
+  return costs;
+}
+
+// One of `policies` with numbers at random where it uses them.
+inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>& policies) {
   Case c;
   c.models = random_models(rng);
-  c.options.name = strategy;
-  c.options.shape = shapes[rng() % shapes.size()];
-  c.options.source = sources[rng() % sources.size()];
+  c.options = policies[rng() % policies.size()];
   c.options.verify_tokens = 1 + static_cast<int32_t>(rng() % 24);
   c.options.draft_width = 1 + static_cast<int32_t>(rng() % 6);
   c.options.draft_depth = 1 + static_cast<int32_t>(rng() % 6);
   c.options.children_per_leaf = static_cast<int32_t>(rng() % 5);
-  c.options.record_rounds = rng() % 2 == 0;
+  c.options.extra_draft_steps = static_cast<int32_t>(rng() % 2);
+  c.options = without_unused(*find_strategy(c.options.strategy), c.options);
+  c.record_rounds = rng() % 2 == 0;
   c.delays = static_cast<uint32_t>(rng());
   for (auto i = 1 + rng() % 20; i > 0; --i) {
     c.prompt.push_back(static_cast<TokenId>(rng() % static_cast<uint32_t>(c.models.vocab)));
   }
   c.max_tokens = static_cast<int32_t>(c.prompt.size() + 1 + rng() % 60);
+  if (rng() % 3 == 0) c.costs = rising_costs(rng() % 2 == 0);
+  // A load that comes and goes: rows nearly free, rows as dear as Steps, nothing measured.
   if (rng() % 3 == 0) {
-    const bool slow_draft = rng() % 2 == 0;
-    for (int32_t rows = 1; rows <= CostTable::kMaxRows; ++rows) {
-      const auto n = static_cast<float>(rows);
-      c.costs.seconds[0][static_cast<size_t>(rows)] = 1e-3f * (1.0f + 0.05f * n);
-      c.costs.seconds[1][static_cast<size_t>(rows)] =
-          (slow_draft ? 8e-4f : 1e-4f) * (1.0f + 0.02f * n);
-    }
+    c.later_costs = {rising_costs(false, 0.001f), rising_costs(rng() % 2 == 0, 1.0f), CostTable{}};
   }
   return c;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "strategies/make_growth.h"
+
 namespace forerun {
 namespace {
 
@@ -12,6 +14,53 @@ constexpr float kHopelessWeight = -6.0f;
 constexpr int32_t kSourceWidth = 3;
 
 }  // namespace
+
+OptionSet SerialTree::uses(const TreeShape& shape) {
+  using enum SpeculationOption;
+  constexpr OptionSet kAlways = {kSource, kShape, kAccept, kSharedNoise};
+  switch (shape.kind) {
+    case TreeShape::Kind::kAdaptive:
+      return kAlways | OptionSet{kChildrenPerLeaf};
+    case TreeShape::Kind::kBest:
+      return kAlways | OptionSet{kVerifyTokens, kDraftWidth, kDraftDepth, kChildrenPerLeaf};
+    case TreeShape::Kind::kChain:
+      return kAlways | OptionSet{kDraftDepth};
+    case TreeShape::Kind::kStatic:
+      break;
+  }
+  return kAlways;
+}
+
+Status SerialTree::check(SpeculationPlan& plan) {
+  // Other shapes have a size that a source's guesses would fill in place of the model's.
+  const bool adaptive = plan.shape.kind == TreeShape::Kind::kAdaptive;
+  set_default_source(plan, adaptive ? "model+suffix" : "model");
+  if (plan.accept == AcceptRule::kMatch) return Status();
+  if (!plan.shape.is_static()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "accept rule 'rejection' is not exact for shape '" + plan.shape.name +
+                      "', which picks guesses by weight; accepted with it: chain, or children per "
+                      "level such as 1,1,3,1,1");
+  }
+  if (!plan.source.model || !plan.source.others.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "accept rule 'rejection' needs guesses drawn from a draft model, but the draft "
+                  "source is '" +
+                      plan.source.name() + "'; accepted with it: model");
+  }
+  return Status();
+}
+
+std::unique_ptr<Strategy> SerialTree::make(const SpeculationPlan& plan,
+                                           const StrategyParts& parts) {
+  const SerialTreeConfig config{.has_draft_model = plan.source.model,
+                                .accept = plan.accept,
+                                .target_vocab = plan.models.target_vocab,
+                                .draft_vocab = plan.models.draft_vocab,
+                                .record_rounds = parts.record_rounds};
+  return std::make_unique<SerialTree>(config, plan.source.make(),
+                                      make_growth(plan, /*runs_beside=*/false, parts.shared));
+}
 
 SerialTree::SerialTree(const SerialTreeConfig& config, std::unique_ptr<DraftSource> source,
                        std::unique_ptr<TreeGrowth> growth)
@@ -38,6 +87,7 @@ void SerialTree::start(const RequestView& request, StrategyOutput& out) {
   sequence_ = request.sequence;
   max_tokens_ = request.max_tokens;
   tokens_.assign(request.tokens.begin(), request.tokens.end());
+  guesses_.start(request.prompt_tokens);
   if (tokens_.empty() || length() >= max_tokens_) return;
   tokens_.reserve(static_cast<size_t>(max_tokens_));
 

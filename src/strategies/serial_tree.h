@@ -22,7 +22,7 @@
 
 #include "strategies/draft_kv.h"
 #include "strategies/guess_list.h"
-#include "strategies/strategy.h"
+#include "strategies/strategy_table.h"
 #include "strategies/tree_growth.h"
 #include "strategies/verification.h"
 #include "tree/token_tree.h"
@@ -32,13 +32,18 @@ namespace forerun {
 struct SerialTreeConfig {
   bool has_draft_model = true;
   AcceptRule accept = AcceptRule::kMatch;
-  int32_t target_vocab = 0;  // as in StrategyOptions
+  int32_t target_vocab = 0;  // as in ModelFacts
   int32_t draft_vocab = 0;
   bool record_rounds = false;
 };
 
 class SerialTree : public Strategy {
  public:
+  // For the table of strategies.
+  static OptionSet uses(const TreeShape& shape);
+  static Status check(SpeculationPlan& plan);
+  static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
+
   // `source` may be null where there is a draft model.
   SerialTree(const SerialTreeConfig& config, std::unique_ptr<DraftSource> source,
              std::unique_ptr<TreeGrowth> growth);

@@ -11,22 +11,24 @@
 #include <utility>
 #include <vector>
 
+#include "strategies/every_policy.h"
 #include "strategies/fixed_growth.h"
+#include "strategies/parallel_tree.h"
 #include "strategies/play_strategy_test.h"
 
 namespace forerun {
 namespace {
 
-const std::vector<std::string> kShapes = {"adaptive", "best", "chain", "1,1,3,1,1", "<2,2>"};
-const std::vector<std::string> kSources = {"model",        "ngram",       "suffix",
-                                           "model+suffix", "model+ngram", "ngram+suffix"};
+std::vector<SpeculationOptions> policies() {
+  return policies_of("serial_tree", every_exact_policy());
+}
 
 class RandomCases : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(RandomCases, EmitPlainDecodingsTokensAndKeepTheRules) {
   std::mt19937 rng(GetParam());
   for (int i = 0; i < 40; ++i) {
-    Case c = random_case(rng, "serial_tree", kShapes, kSources);
+    Case c = random_case(rng, policies());
     SCOPED_TRACE(c.options.shape + " " + c.options.source + " case " + std::to_string(i));
     const Outcome run = play(c);
     expect_lossless(c, run);
@@ -37,7 +39,7 @@ TEST_P(RandomCases, EmitPlainDecodingsTokensAndKeepTheRules) {
 TEST_P(RandomCases, MayBeCancelledAnywhere) {
   std::mt19937 rng(GetParam() + 1000);
   for (int i = 0; i < 10; ++i) {
-    Case c = random_case(rng, "serial_tree", kShapes, kSources);
+    Case c = random_case(rng, policies());
     c.stop_after = static_cast<int32_t>(rng() % 20);
     SCOPED_TRACE(c.options.shape + " " + c.options.source);
     expect_lossless(c, play(c));
@@ -47,10 +49,10 @@ TEST_P(RandomCases, MayBeCancelledAnywhere) {
 TEST_P(RandomCases, RejectionFollowsTheAcceptedPath) {
   std::mt19937 rng(GetParam() + 2000);
   for (int i = 0; i < 10; ++i) {
-    Case c = random_case(rng, "serial_tree", kShapes, kSources);
-    c.options.shape = std::vector<std::string>{"chain", "2,2,1", "<3,1>"}[rng() % 3];
-    c.options.source = "model";
-    c.options.accept = "rejection";
+    const char* const shape = std::vector{"chain", "2,2,1", "<3,1>"}[rng() % 3];
+    Case c = random_case(
+        rng,
+        {{.strategy = "serial_tree", .source = "model", .shape = shape, .accept = "rejection"}});
     SCOPED_TRACE(c.options.shape);
     expect_lossless(c, play(c));
   }
@@ -59,10 +61,10 @@ TEST_P(RandomCases, RejectionFollowsTheAcceptedPath) {
 TEST_P(RandomCases, ASmallerDraftVocabularyChangesNothing) {
   std::mt19937 rng(GetParam() + 3000);
   for (int i = 0; i < 10; ++i) {
-    Case c = random_case(rng, "serial_tree", kShapes, kSources);
+    Case c = random_case(rng, policies());
     c.models.draft_vocab = 1 + static_cast<int32_t>(rng() % static_cast<uint32_t>(c.models.vocab));
-    c.options.draft_vocab = c.models.draft_vocab;
-    c.options.target_vocab = c.models.vocab;
+    c.facts.draft_vocab = c.models.draft_vocab;
+    c.facts.target_vocab = c.models.vocab;
     SCOPED_TRACE(c.options.shape + " " + c.options.source);
     expect_lossless(c, play(c));
   }
@@ -83,7 +85,7 @@ Case simple(const std::string& shape, double agreement) {
 TEST(SerialTree, APerfectDraftFillsEveryChain) {
   Case c = simple("chain", 1.0);
   c.options.draft_depth = 4;
-  c.options.record_rounds = true;
+  c.record_rounds = true;
   const Outcome run = play(c);
   expect_lossless(c, run);
   // 60 tokens: one from the prefill, then 5 a round; the last round has 4.
@@ -106,7 +108,7 @@ TEST(SerialTree, ARootThatTheDraftHasNotRunIsAHit) {
   c.options.verify_tokens = 2;
   c.options.draft_width = 1;
   c.options.draft_depth = 2;
-  c.options.record_rounds = true;
+  c.record_rounds = true;
   const Outcome run = play(c);
   expect_lossless(c, run);
   ASSERT_GT(run.rounds.size(), 10u);
@@ -117,7 +119,7 @@ TEST(SerialTree, ARootThatTheDraftHasNotRunIsAHit) {
 
 TEST(SerialTree, AUselessDraftStillEmitsATokenARound) {
   Case c = simple("chain", 0.0);
-  c.options.record_rounds = true;
+  c.record_rounds = true;
   const Outcome run = play(c);
   expect_lossless(c, run);
   // The last round has no room for a guess.
@@ -134,7 +136,7 @@ TEST(SerialTree, ATreeBranchesAndBeatsTheChain) {
   tree.models.rank_hit = {0.4, 0.3, 0.2};
   tree.max_tokens = 400;
   tree.options.verify_tokens = 16;
-  tree.options.record_rounds = true;
+  tree.record_rounds = true;
   const Outcome wide = play(tree);
   expect_lossless(tree, wide);
   const bool branches = std::any_of(wide.rounds.begin(), wide.rounds.end(), [](const auto& round) {
@@ -143,11 +145,12 @@ TEST(SerialTree, ATreeBranchesAndBeatsTheChain) {
   EXPECT_TRUE(branches);
   Case chain = tree;
   chain.options.shape = "chain";
+  chain.options.verify_tokens.reset();
   EXPECT_LT(wide.stats.target_steps, play(chain).stats.target_steps * 8 / 10);
 }
 
 TEST(SerialTree, OneTokenOfPromptAndOneOfOutput) {
-  for (const std::string& shape : kShapes) {
+  for (const std::string& shape : every_tree_shape()) {
     for (int32_t output = 0; output <= 4; ++output) {
       Case c = simple(shape, 1.0);
       c.prompt = {9};
@@ -168,7 +171,7 @@ TEST(SerialTree, ASourceWithoutModelFindsRepetition) {
   for (const char* source : {"ngram", "suffix", "ngram+suffix"}) {
     Case c = simple("best", 0.0);
     c.options.source = source;
-    c.options.has_draft_model = false;
+    c.facts.has_draft_model = false;
     c.models.vocab = 1;  // the same token for ever
     c.models.draft_vocab = 1;
     c.max_tokens = 203;
@@ -220,6 +223,68 @@ TEST(SerialTree, TheFirstTokenDoesNotWaitForTheSourceToReadThePrompt) {
       for (const EmittedToken& token : out.tokens) text.push_back(token.token);
     }
     EXPECT_EQ(text.size(), 40u);
+  }
+}
+
+// Guesses nothing; keeps what each call has told it.
+class Listener : public DraftSource {
+ public:
+  explicit Listener(std::vector<std::vector<TokenId>>* calls) : calls_(calls) {}
+  void observe(std::span<const TokenId> tokens) override {
+    calls_->emplace_back(tokens.begin(), tokens.end());
+  }
+  void propose(std::span<const TokenId> /*path*/, int32_t /*count*/,
+               std::vector<Candidate>& out) const override {
+    out.clear();
+  }
+
+ private:
+  std::vector<std::vector<TokenId>>* calls_;
+};
+
+// Also where a request is rebuilt: the prompt by itself, then what had been emitted.
+TEST(GuessList, TheSourceIsToldThePromptFirst) {
+  const std::vector<TokenId> known = {5, 6, 7, 8, 9};
+  for (const int32_t prompt_tokens : {3, 5}) {
+    for (const bool serial : {true, false}) {
+      std::vector<std::vector<TokenId>> calls;
+      auto source = std::make_unique<Listener>(&calls);
+      auto growth = std::make_unique<BestGrowth>(BestGrowth::Params{.tops_up = !serial});
+      std::unique_ptr<Strategy> strategy;
+      if (serial) {
+        strategy =
+            std::make_unique<SerialTree>(SerialTreeConfig{}, std::move(source), std::move(growth));
+      } else {
+        strategy = std::make_unique<ParallelTree>(ParallelTreeConfig{}, std::move(source),
+                                                  std::move(growth));
+      }
+      FakeExecutor executor({}, {.max_tokens = 40});
+      StrategyOutput out;
+      std::vector<TokenId> text = known;
+      strategy->start({.sequence = 3,
+                       .tokens = known,
+                       .prompt_tokens = prompt_tokens,
+                       .max_tokens = 40,
+                       .sampling = {}},
+                      out);
+      while (true) {
+        for (WorkItem& item : out.work) executor.submit(std::move(item));
+        for (const EmittedToken& token : out.tokens) text.push_back(token.token);
+        out.clear();
+        if (executor.idle()) break;
+        const Role role = executor.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft;
+        if (const auto result = executor.run(role)) strategy->on_result(*result, out);
+      }
+      ASSERT_GT(calls.size(), 2u);
+      const auto prompt_end = known.begin() + prompt_tokens;
+      EXPECT_EQ(calls.front(), std::vector<TokenId>(known.begin(), prompt_end));
+      std::vector<TokenId> heard;
+      for (const std::vector<TokenId>& call : calls) {
+        EXPECT_FALSE(call.empty());
+        heard.insert(heard.end(), call.begin(), call.end());
+      }
+      EXPECT_TRUE(std::equal(heard.begin(), heard.end(), text.begin()));
+    }
   }
 }
 

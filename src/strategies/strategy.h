@@ -26,7 +26,8 @@ struct RequestView {
   SequenceId sequence = 0;
   // Tokens already known: the prompt, and, when a request is rebuilt, what had been emitted.
   std::span<const TokenId> tokens;
-  int32_t max_tokens = 0;  // longest length that the sequence may reach, drafts included
+  int32_t prompt_tokens = 0;  // of these, the first so many are the prompt
+  int32_t max_tokens = 0;     // longest length that the sequence may reach, drafts included
   SamplingParams sampling;
 };
 
@@ -53,7 +54,7 @@ struct RoundRecord {
 struct StrategyOutput {
   std::vector<WorkItem> work;
   std::vector<EmittedToken> tokens;
-  std::vector<RoundRecord> rounds;  // only where StrategyOptions::record_rounds
+  std::vector<RoundRecord> rounds;  // only where StrategyParts::record_rounds
 
   void clear() {
     work.clear();
@@ -84,7 +85,10 @@ class Strategy {
   virtual ~Strategy() = default;
   virtual void start(const RequestView& request, StrategyOutput& out) = 0;
   virtual void on_result(const WorkResult& result, StrategyOutput& out) = 0;
-  // New measurements; never changes which tokens come out.
+  // What Steps of so many rows cost at the present load. Called before start(), and between
+  // results, on the same thread, whenever that has changed; what is decided from then on goes by
+  // it, what is in flight goes on. Emits nothing and never changes which tokens come out. An
+  // unmeasured table stands for ratios typical of a draft of a fifth of its target's cost.
   virtual void on_costs(const CostTable& costs) = 0;
   virtual StrategyStats stats() const = 0;
   virtual const char* name() const = 0;

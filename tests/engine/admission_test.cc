@@ -5,7 +5,7 @@
 #include "engine/engine_loop.h"
 #include "engine/opened_model.h"
 #include "engine/request_handles.h"
-#include "strategies/autoregressive.h"
+#include "strategies/speculation_plan.h"
 #include "support/held_executor.h"
 #include "support/toy_model.h"
 
@@ -19,9 +19,8 @@ class Admission : public ::testing::Test {
     model_.emplace(open_model(dir_.path().string()).value());
     auto executor = std::make_unique<HeldExecutor>();
     executor_ = executor.get();
-    loop_ = std::make_unique<EngineLoop>(
-        EngineLoop::Options{}, std::move(executor),
-        [](const Request&) { return std::make_unique<Autoregressive>(); });
+    loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor),
+                                         [] { return CostTable{}; });
   }
   void submit(std::vector<int32_t> prompt, bool share_prefix = true) {
     Request request;
@@ -29,8 +28,9 @@ class Admission : public ::testing::Test {
     request.share_prefix = share_prefix;
     request.max_new_tokens = 20;
     PulledEnds ends = open_pulled_request([] {});
-    loop_->submit(std::make_unique<ActiveRequest>(std::move(request), model_->tokenizer,
-                                                  std::vector<int32_t>{}, std::move(ends.events)));
+    loop_->submit(std::make_unique<ActiveRequest>(
+        std::move(request), resolve_speculation({.strategy = "autoregressive"}).value(),
+        model_->tokenizer, std::vector<int32_t>{}, std::move(ends.events)));
     readers_.push_back(std::move(ends.reader));
   }
 

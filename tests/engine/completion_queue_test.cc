@@ -14,7 +14,7 @@
 #include "engine/engine_loop.h"
 #include "engine/opened_model.h"
 #include "engine/request_handles.h"
-#include "strategies/autoregressive.h"
+#include "strategies/speculation_plan.h"
 #include "support/held_executor.h"
 #include "support/toy_model.h"
 
@@ -198,15 +198,15 @@ class DroppedRequests : public ::testing::Test {
     model_.emplace(open_model(dir_.path().string()).value());
     auto executor = std::make_unique<HeldExecutor>();
     executor_ = executor.get();
-    loop_ = std::make_unique<EngineLoop>(
-        EngineLoop::Options{}, std::move(executor),
-        [](const Request&) { return std::make_unique<Autoregressive>(); });
+    loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor),
+                                         [] { return CostTable{}; });
   }
   void submit(std::shared_ptr<EventStream> events) {
     Request request;
     request.prompt_tokens = {1, 2, 3};
-    loop_->submit(std::make_unique<ActiveRequest>(std::move(request), model_->tokenizer,
-                                                  std::vector<int32_t>{}, std::move(events)));
+    loop_->submit(std::make_unique<ActiveRequest>(
+        std::move(request), resolve_speculation({.strategy = "autoregressive"}).value(),
+        model_->tokenizer, std::vector<int32_t>{}, std::move(events)));
     ASSERT_EQ(executor_->opened(), ++submitted_);
   }
 

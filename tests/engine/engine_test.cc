@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "strategies/every_policy.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -54,16 +55,8 @@ class EngineTest : public ::testing::Test {
     request.ignore_eos = true;
     request.sampling.temperature = seed % 3 == 0 ? 0.0f : 0.9f;
     request.sampling.seed = seed;
-    const char* shapes[] = {"chain", "best", "adaptive", "2,2"};
-    request.speculation =
-        SpeculationOptions{.strategy = seed % 4 == 0 ? "autoregressive" : "serial_tree",
-                           .source = seed % 5 == 0 ? "suffix" : "model",
-                           .shape = shapes[seed % 4]};
-    if (seed % 3 == 1) {
-      request.speculation = SpeculationOptions{.strategy = "parallel_tree",
-                                               .source = seed % 2 == 0 ? "model" : "model+suffix",
-                                               .shape = seed % 4 < 2 ? "adaptive" : "best"};
-    }
+    static const std::vector<SpeculationOptions> policies = every_exact_policy();
+    request.speculation = policies[random() % policies.size()];
     return request;
   }
 
@@ -309,8 +302,10 @@ TEST_F(EngineTest, RefusedRequestsDisturbNobody) {
   request.sampling.temperature = -1.0f;
   expect_refused(request, "temperature");
   request = request_of(2);
-  request.speculation->strategy = "magic";
+  request.speculation = SpeculationOptions{.strategy = "magic"};
   expect_refused(request, "magic");
+  request.speculation = SpeculationOptions{.strategy = "autoregressive", .draft_width = 4};
+  expect_refused(request, "draft_width: found 4");
   request = request_of(2);
   request.sampling.logit_bias = {{1000, 1.0f}};
   expect_refused(request, "1000");

@@ -11,7 +11,7 @@
 #include "engine/engine_loop.h"
 #include "engine/request_handles.h"
 #include "exec/exec_rig_test.h"
-#include "strategies/make_strategy.h"
+#include "strategies/every_policy.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -34,15 +34,7 @@ class Faults : public ::testing::Test {
   struct Loop {
     explicit Loop(const Rig::Options& options) : rig(options) {
       loop = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(rig.executor),
-                                          [](const Request& request) {
-                                            StrategyOptions wanted;
-                                            wanted.name = request.speculation->strategy;
-                                            wanted.shape = request.speculation->shape;
-                                            wanted.source = request.speculation->source;
-                                            wanted.verify_tokens = 6;
-                                            wanted.target_vocab = wanted.draft_vocab = kVocab;
-                                            return std::move(make_strategy(wanted)).value();
-                                          });
+                                          [] { return CostTable{}; });
     }
     ~Loop() {
       loop.reset();
@@ -50,9 +42,12 @@ class Faults : public ::testing::Test {
       EXPECT_EQ(rig.draft.violations, 0);
     }
     std::shared_ptr<RequestStream> submit(Request request) {
+      auto plan = resolve_speculation(*request.speculation,
+                                      {.target_vocab = kVocab, .draft_vocab = kVocab});
       PulledEnds ends = open_pulled_request([waker = loop->waker()] { waker->wake(); });
-      loop->submit(std::make_unique<ActiveRequest>(std::move(request), *tokenizer_,
-                                                   std::vector<int32_t>{}, std::move(ends.events)));
+      loop->submit(std::make_unique<ActiveRequest>(std::move(request), std::move(plan).value(),
+                                                   *tokenizer_, std::vector<int32_t>{},
+                                                   std::move(ends.events)));
       return std::move(ends.reader);
     }
     void expect_no_kv() {
@@ -82,10 +77,11 @@ class Faults : public ::testing::Test {
     request.ignore_eos = true;
     request.sampling.temperature = random() % 2 == 0 ? 0.0f : 0.9f;
     request.sampling.seed = seed;
-    const char* strategies[] = {"parallel_tree", "serial_tree", "parallel_tree", "autoregressive"};
-    request.speculation = SpeculationOptions{.strategy = strategies[random() % 4],
-                                             .source = random() % 3 == 0 ? "model+suffix" : "model",
-                                             .shape = random() % 2 == 0 ? "adaptive" : "best"};
+    // Half of them with both models at work at the same time.
+    const std::vector<SpeculationOptions> all = every_exact_policy();
+    const std::vector<SpeculationOptions> policies =
+        random() % 2 == 0 ? policies_of("parallel_tree", all) : all;
+    request.speculation = policies[random() % policies.size()];
     return request;
   }
 
@@ -194,9 +190,8 @@ TEST_F(Faults, ASideThatHangsHoldsUpNobodysDeadline) {
                }});
     Request request = request_of(5);
     request.max_new_tokens = 400;
-    request.speculation->strategy = "serial_tree";
-    request.speculation->source = "model";
-    request.speculation->shape = "best";
+    request.speculation =
+        SpeculationOptions{.strategy = "serial_tree", .source = "model", .shape = "best"};
     request.deadline = std::chrono::milliseconds(200);
     Request patient = request;
     patient.deadline = {};

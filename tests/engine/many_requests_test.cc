@@ -9,6 +9,7 @@
 
 #include "base/sanitized.h"
 #include "forerun/engine.h"
+#include "strategies/every_policy.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -25,21 +26,12 @@ int64_t resident_bytes() {
   return resident * 4096;
 }
 
+// Each strategy as often as the others.
 SpeculationOptions policy_of(std::mt19937_64& random) {
-  switch (random() % 6) {
-    case 0:
-      return {.strategy = "autoregressive"};
-    case 1:
-      return {.strategy = "serial_tree", .source = "suffix"};
-    case 2:
-      return {.strategy = "serial_tree", .source = "model", .shape = "chain"};
-    case 3:
-      return {.strategy = "serial_tree", .source = "model+ngram", .shape = "best"};
-    case 4:
-      return {.strategy = "parallel_tree", .source = "model", .shape = "adaptive"};
-    default:
-      return {.strategy = "parallel_tree", .source = "model+suffix", .shape = "best"};
-  }
+  const auto strategies = strategy_table();
+  const char* const strategy = strategies[random() % strategies.size()].name;
+  const std::vector<SpeculationOptions> policies = policies_of(strategy, every_exact_policy());
+  return policies[random() % policies.size()];
 }
 
 // Prompts of 1 to 320 tokens, outputs of 1 to 279.

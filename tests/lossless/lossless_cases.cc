@@ -4,9 +4,11 @@
 
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "engine/gpu.h"
+#include "strategies/every_policy.h"
 
 namespace forerun::testing {
 
@@ -128,8 +130,7 @@ Request request_of(uint64_t seed, bool sampled) {
 }
 
 std::string describe(const Request& request) {
-  return request.speculation->strategy + " " + request.speculation->shape + " " +
-         request.speculation->source + " seed " + std::to_string(request.sampling.seed) +
+  return policy_name(*request.speculation) + " seed " + std::to_string(request.sampling.seed) +
          " temperature " + std::to_string(request.sampling.temperature);
 }
 
@@ -164,22 +165,25 @@ void expect_same(const Output& plain, const Output& output, const std::string& w
   }
 }
 
-// Every shape and source of parallel_tree.
-std::vector<Request> parallel_requests(Request request) {
+std::vector<Request> by_every_policy(Request request, const std::string& strategy) {
+  const bool greedy = request.sampling.temperature == 0.0f;
+  const PolicySettings settings{.shared_noise = request.sampling.seed % 2 == 0};
+  std::vector<SpeculationOptions> policies =
+      greedy ? every_policy({}, settings) : every_exact_policy({}, settings);
+  if (!strategy.empty()) policies = policies_of(strategy, std::move(policies));
   std::vector<Request> requests;
-  for (const std::string& shape : kParallelShapes) {
-    for (const std::string& source : kParallelSources) {
-      request.speculation = SpeculationOptions{.strategy = "parallel_tree",
-                                               .source = source,
-                                               .shape = shape,
-                                               .verify_tokens = 6,
-                                               .draft_width = 3,
-                                               .draft_depth = 2,
-                                               .shared_noise = request.sampling.seed % 2 == 0};
-      requests.push_back(request);
-    }
+  for (const SpeculationOptions& policy : policies) {
+    request.speculation = policy;
+    requests.push_back(request);
   }
   return requests;
+}
+
+std::vector<Request> slice(const std::vector<Request>& requests, size_t step, size_t turn) {
+  std::vector<Request> sliced;
+  for (size_t idx = turn % step; idx < requests.size(); idx += step)
+    sliced.push_back(requests[idx]);
+  return sliced;
 }
 
 }  // namespace forerun::testing

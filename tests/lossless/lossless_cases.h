@@ -1,7 +1,8 @@
-// What the lossless tests run: the lists of shapes, sources and precisions, requests that use every
-// sampling parameter, and the comparison of outputs.
+// What the lossless tests run: every policy of strategies/every_policy.h, precisions, requests that
+// use every sampling parameter, and the comparison of outputs.
 //
-// Whoever adds a strategy, source, shape or precision adds it to these lists.
+// A strategy, source or shape is in it by its line in the table; whoever adds a precision adds it
+// to precisions().
 //
 // FORERUN_TEST_DEVICES names the target's devices instead of processors (lossless_gpu_test:
 // cuda:0), FORERUN_TEST_DRAFT_DEVICES those of a draft beside it.
@@ -16,14 +17,6 @@
 #include "support/toy_model.h"
 
 namespace forerun::testing {
-
-inline const std::vector<std::string> kShapes = {"adaptive", "chain", "best", "1,1,3,1,1", "2,2"};
-inline const std::vector<std::string> kSources = {"model", "ngram", "suffix", "model+ngram",
-                                                  "model+suffix"};
-
-// What parallel_tree takes of them.
-inline const std::vector<std::string> kParallelShapes = {"adaptive", "best"};
-inline const std::vector<std::string> kParallelSources = {"model", "model+ngram", "model+suffix"};
 
 // Whether the environment asks for GPUs.
 bool on_gpu();
@@ -48,7 +41,10 @@ std::string describe(const Request& request);
 // All requests at once: they share Steps.
 std::vector<Output> complete_together(Engine& engine, const std::vector<Request>& requests);
 void expect_same(const Output& plain, const Output& output, const std::string& what);
-// Every shape and source of parallel_tree.
-std::vector<Request> parallel_requests(Request request);
+// `request` once by each policy that gives plain decoding's tokens at its temperature; of
+// `strategy` alone, unless that is empty.
+std::vector<Request> by_every_policy(Request request, const std::string& strategy = "");
+// Every `step`-th of them, beginning with one that goes by `turn`: turns take all of them in turn.
+std::vector<Request> slice(const std::vector<Request>& requests, size_t step, size_t turn);
 
 }  // namespace forerun::testing

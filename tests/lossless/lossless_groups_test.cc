@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lossless/lossless_cases.h"
@@ -23,22 +22,6 @@ std::string group_on(const std::vector<std::string>& processors, size_t degree) 
 std::vector<std::string> all_processors() {
   const std::vector<std::string> two = two_processors();
   return two.empty() ? std::vector<std::string>{"cpu:0"} : two;
-}
-
-// A few requests of every strategy.
-std::vector<Request> requests_of_every_strategy(Request request) {
-  std::vector<Request> requests = parallel_requests(request);
-  for (const auto& [shape, source] :
-       {std::pair("adaptive", "model+suffix"), std::pair("best", "model"),
-        std::pair("1,1,3,1,1", "model+ngram"), std::pair("chain", "suffix")}) {
-    request.speculation = SpeculationOptions{.strategy = "serial_tree",
-                                             .source = source,
-                                             .shape = shape,
-                                             .verify_tokens = 6,
-                                             .shared_noise = request.sampling.seed % 2 == 0};
-    requests.push_back(request);
-  }
-  return requests;
 }
 
 // Both models in turn on groups of every degree: each degree is a numeric fingerprint of its own.
@@ -61,7 +44,7 @@ TEST_P(LosslessGroups, InTurnEqualPlainDecoding) {
       request.speculation = SpeculationOptions{.strategy = "autoregressive"};
       const Output plain = complete(*engine, request);
       ASSERT_TRUE(plain.error.ok()) << plain.error.message();
-      const std::vector<Request> requests = requests_of_every_strategy(request);
+      const std::vector<Request> requests = slice(by_every_policy(request), 4, seed + degree);
       const std::vector<Output> outputs = complete_together(*engine, requests);
       for (size_t idx = 0; idx < outputs.size(); ++idx) {
         expect_same(
@@ -96,7 +79,8 @@ TEST_P(LosslessGroups, SideBySideEqualPlainDecoding) {
         Request request = request_of(seed, seed > 0);
         request.speculation = SpeculationOptions{.strategy = "autoregressive"};
         const Output plain = complete(*plain_engine, request);
-        const std::vector<Request> requests = requests_of_every_strategy(request);
+        const std::vector<Request> requests =
+            slice(by_every_policy(request), 4, seed + target_degree + draft_degree);
         const std::vector<Output> outputs = complete_together(*engine, requests);
         for (size_t idx = 0; idx < outputs.size(); ++idx) {
           expect_same(plain, outputs[idx],
@@ -127,10 +111,9 @@ TEST(LosslessRejection, GreedyEqualsPlainDecoding) {
       Request request = request_of(seed, false);
       request.speculation = SpeculationOptions{.strategy = "autoregressive"};
       const Output plain = complete(*engine, request);
-      for (const std::string& shape : {std::string("chain"), std::string("2,2")}) {
-        request.speculation = SpeculationOptions{
-            .strategy = "serial_tree", .source = "model", .shape = shape, .accept = "rejection"};
-        expect_same(plain, complete(*engine, request), describe(request));
+      for (const Request& drawn : by_every_policy(request)) {
+        if (drawn.speculation->accept != "rejection") continue;
+        expect_same(plain, complete(*engine, drawn), describe(drawn));
       }
     }
   }

@@ -13,22 +13,16 @@
 namespace forerun::testing {
 namespace {
 
-// serial_tree in every shape with guesses from `source`, and every parallel_tree.
-void expect_every_tree_gives(const Output& plain, Engine& engine, Request request,
-                             const std::string& source) {
-  for (const std::string& shape : kShapes) {
-    request.speculation =
-        SpeculationOptions{.strategy = "serial_tree", .source = source, .shape = shape};
+// One after the other.
+void expect_all_give(const Output& plain, Engine& engine, const std::vector<Request>& requests) {
+  for (const Request& request : requests) {
     expect_same(plain, complete(engine, request), describe(request));
-  }
-  for (const Request& parallel : parallel_requests(request)) {
-    expect_same(plain, complete(engine, parallel), describe(parallel));
   }
 }
 
 class Lossless : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(Lossless, EveryShapeAndSourceEqualsPlainDecoding) {
+TEST_P(Lossless, EveryPolicyEqualsPlainDecoding) {
   const Precision precision = precisions()[GetParam()];
   // A redrawn nibble is a larger change than a nudged weight.
   const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
@@ -36,26 +30,13 @@ TEST_P(Lossless, EveryShapeAndSourceEqualsPlainDecoding) {
   const auto engine = make_engine(pair.target(), pair.draft(), precision);
   ASSERT_NE(engine, nullptr);
   int64_t accepted = 0, rejected = 0;
-  for (uint64_t seed = 0; seed <= 20; ++seed) {
+  for (uint64_t seed = 0; seed <= 16; ++seed) {
     Request request = request_of(seed, seed > 0);
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*engine, request);
     ASSERT_TRUE(plain.error.ok()) << plain.error.message();
     ASSERT_EQ(plain.tokens.size(), 40u);
-    std::vector<Request> requests;
-    for (const std::string& shape : kShapes) {
-      for (const std::string& source : kSources) {
-        request.speculation = SpeculationOptions{.strategy = "serial_tree",
-                                                 .source = source,
-                                                 .shape = shape,
-                                                 .verify_tokens = 6,
-                                                 .draft_width = 2,
-                                                 .draft_depth = 3,
-                                                 .shared_noise = seed % 2 == 0};
-        requests.push_back(request);
-      }
-    }
-    for (Request& parallel : parallel_requests(request)) requests.push_back(std::move(parallel));
+    const std::vector<Request> requests = by_every_policy(request);
     const std::vector<Output> outputs = complete_together(*engine, requests);
     ASSERT_EQ(outputs.size(), requests.size());
     for (size_t idx = 0; idx < outputs.size(); ++idx) {
@@ -84,16 +65,14 @@ TEST_P(Lossless, SideBySideEqualsPlainDecoding) {
   ASSERT_NE(engine, nullptr);
   EXPECT_EQ(engine->info().numeric_fingerprint, plain_engine->info().numeric_fingerprint);
   int64_t accepted = 0;
-  for (uint64_t seed = 0; seed <= 20; ++seed) {
+  for (uint64_t seed = 0; seed <= 15; ++seed) {
     Request request = request_of(seed, seed > 0);
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*plain_engine, request);
-    std::vector<Request> requests = parallel_requests(request);
-    // The other strategies run on split devices as well, beside these.
-    request.speculation = SpeculationOptions{.strategy = "serial_tree", .source = "model"};
-    requests.push_back(request);
-    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
-    requests.push_back(request);
+    // The other strategies run on split devices as well, beside these: all of them in 13 turns.
+    std::vector<Request> requests = by_every_policy(request, "parallel_tree");
+    const std::vector<Request> others = slice(by_every_policy(request), 13, seed);
+    requests.insert(requests.end(), others.begin(), others.end());
     const size_t at_once = size_t{1} << seed % 3;
     for (size_t begin = 0; begin < requests.size(); begin += at_once) {
       const size_t end = std::min(begin + at_once, requests.size());
@@ -132,7 +111,7 @@ TEST(LosslessEnds, StopStringsEndTokensAndLengthCutAlike) {
       request.stop = {whole.text.substr(whole.text.size() / 2, 2)};
     }
     const Output plain = complete(*engine, request);
-    expect_every_tree_gives(plain, *engine, request, "model+suffix");
+    expect_all_give(plain, *engine, slice(by_every_policy(request), 4, seed));
   }
 }
 
@@ -146,7 +125,7 @@ TEST(LosslessEnds, TheWholeContextCanBeFilled) {
   request.speculation = SpeculationOptions{.strategy = "autoregressive"};
   const Output plain = complete(*engine, request);
   ASSERT_TRUE(plain.error.ok()) << plain.error.message();
-  expect_every_tree_gives(plain, *engine, request, "model");
+  expect_all_give(plain, *engine, by_every_policy(request));
 }
 
 TEST(LosslessDemoPair, ASliceOfTheProduct) {
@@ -157,6 +136,7 @@ TEST(LosslessDemoPair, ASliceOfTheProduct) {
   const std::vector<std::string> prompts = {
       "def merge_sorted(left, right):\n    \"\"\"Merge two sorted lists.\"\"\"\n",
       "There was a silence in the drawing-room after he had gone. "};
+  size_t turn = 0;
   for (const std::string& prompt : prompts) {
     for (uint64_t seed = 0; seed < 3; ++seed) {
       Request request;
@@ -167,11 +147,7 @@ TEST(LosslessDemoPair, ASliceOfTheProduct) {
       request.sampling.seed = seed;
       request.speculation = SpeculationOptions{.strategy = "autoregressive"};
       const Output plain = complete(*engine, request);
-      for (const std::string& shape : kShapes) {
-        request.speculation =
-            SpeculationOptions{.strategy = "serial_tree", .source = "model+suffix", .shape = shape};
-        expect_same(plain, complete(*engine, request), describe(request));
-      }
+      expect_all_give(plain, *engine, slice(by_every_policy(request), 6, turn++));
     }
   }
 }
@@ -193,7 +169,7 @@ TEST(LosslessDemoPair, SideBySide) {
     request.sampling.seed = seed;
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*engine, request);
-    for (const Request& parallel : parallel_requests(request)) {
+    for (const Request& parallel : by_every_policy(request, "parallel_tree")) {
       const Output output = complete(*engine, parallel);
       expect_same(plain, output, describe(parallel));
       EXPECT_GT(output.stats.draft_steps, 0);

@@ -1,6 +1,6 @@
-// parallel_tree on the real executor with a thread for each model, either of which may be late or
-// fail at any Step. The decoders are fakes that check every slot and ancestor list; what is real is
-// the concurrency.
+// Every policy, parallel_tree above all, on the real executor with a thread for each model, either
+// of which may be late or fail at any Step. The decoders are fakes that check every slot and
+// ancestor list; what is real is the concurrency.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "exec/exec_rig_test.h"
-#include "strategies/make_strategy.h"
+#include "strategies/every_policy.h"
 
 namespace forerun {
 namespace {
 
 struct Wanted {
-  StrategyOptions options;
+  SpeculationOptions options;
   SequenceSpec spec;
   std::vector<TokenId> prompt;
 };
@@ -52,9 +52,13 @@ std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t c
   for (SequenceId id = 0; id < requests.size(); ++id) {
     const Wanted& wanted = requests[id];
     EXPECT_TRUE(rig.executor->open(id, wanted.spec).ok());
-    running[id] = make_strategy(wanted.options).value();
+    running[id] =
+        resolve_speculation(wanted.options, {.target_vocab = kVocab, .draft_vocab = kVocab})
+            .value()
+            ->make_strategy({});
     running[id]->start({.sequence = id,
                         .tokens = wanted.prompt,
+                        .prompt_tokens = wanted.spec.prompt_tokens,
                         .max_tokens = wanted.spec.max_tokens,
                         .sampling = wanted.spec.sampling},
                        out);
@@ -82,16 +86,24 @@ std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t c
   return played;
 }
 
-Wanted random_request(std::mt19937& rng) {
+std::vector<SpeculationOptions> parallel_policies() {
+  return policies_of("parallel_tree", every_exact_policy());
+}
+
+// Two in three are parallel_tree's, which alone has work for both models at the same time.
+SpeculationOptions random_policy(std::mt19937& rng) {
+  const std::vector<SpeculationOptions> policies =
+      rng() % 3 > 0 ? parallel_policies() : every_exact_policy();
+  return policies[rng() % policies.size()];
+}
+
+Wanted random_request(std::mt19937& rng, const SpeculationOptions& policy) {
   Wanted wanted;
-  wanted.options.name = "parallel_tree";
-  wanted.options.shape = rng() % 2 == 0 ? "adaptive" : "best";
-  wanted.options.source = rng() % 3 == 0 ? "model+suffix" : "model";
+  wanted.options = policy;
   wanted.options.verify_tokens = 1 + static_cast<int32_t>(rng() % 12);
   wanted.options.draft_width = 1 + static_cast<int32_t>(rng() % 8);
   wanted.options.draft_depth = 1 + static_cast<int32_t>(rng() % 6);
-  wanted.options.target_vocab = kVocab;
-  wanted.options.draft_vocab = kVocab;
+  wanted.options = without_unused(*find_strategy(policy.strategy), wanted.options);
   wanted.spec.sampling.temperature = rng() % 3 == 0 ? 0.0f : 0.9f;
   wanted.spec.sampling.seed = rng();
   if (rng() % 4 == 0) wanted.spec.sampling.repetition_penalty = 1.2f;
@@ -106,7 +118,7 @@ Wanted random_request(std::mt19937& rng) {
 
 std::vector<Wanted> random_requests(std::mt19937& rng, size_t count) {
   std::vector<Wanted> requests;
-  while (requests.size() < count) requests.push_back(random_request(rng));
+  while (requests.size() < count) requests.push_back(random_request(rng, random_policy(rng)));
   return requests;
 }
 
@@ -135,7 +147,7 @@ int64_t play_against_plain(uint32_t seed) {
   const std::vector<Wanted> requests =
       random_requests(rng, std::array<size_t, 3>{1, 2, 4}[rng() % 3]);
   std::vector<Wanted> plain = requests;
-  for (Wanted& request : plain) request.options.name = "autoregressive";
+  for (Wanted& request : plain) request.options = {.strategy = "autoregressive"};
   Rig inline_rig({.on_step = {}});
   const std::vector<Played> expected = play(inline_rig, plain);
   Rig rig({.threaded = true,
@@ -146,7 +158,7 @@ int64_t play_against_plain(uint32_t seed) {
   int64_t rounds = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
     EXPECT_TRUE(played[i].status.ok()) << played[i].status.message();
-    EXPECT_EQ(played[i].tokens, expected[i].tokens) << requests[i].options.shape;
+    EXPECT_EQ(played[i].tokens, expected[i].tokens) << policy_name(requests[i].options);
     rounds += played[i].stats.target_steps;
   }
   expect_clean(rig);
@@ -184,7 +196,11 @@ TEST(SideBySide, AFailingSideEndsTheRequestsWithAnError) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 rng(seed);
     const Role failing = seed % 2 == 0 ? Role::kTarget : Role::kDraft;
-    std::vector<Wanted> requests = random_requests(rng, 2);
+    std::vector<Wanted> requests;
+    const std::vector<SpeculationOptions> policies = parallel_policies();
+    while (requests.size() < 2) {
+      requests.push_back(random_request(rng, policies[rng() % policies.size()]));
+    }
     for (Wanted& request : requests) {
       request.spec.max_tokens = 400;
       request.options.verify_tokens = 4;  // so that the target needs the draft

@@ -1,0 +1,49 @@
+// The draft sources there are, by name: the one place where a source is added. Accepted names,
+// messages, help texts and what the lossless tests run are derived from it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "drafts/draft_source.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+struct DraftSourceEntry {
+  const char* name;  // without '+' and ','
+  const char* help;  // one line: where its guesses come from
+  // A new object for one request. Null: the draft model, whose guesses come from Steps.
+  std::unique_ptr<DraftSource> (*make)();
+
+  bool is_model() const { return make == nullptr; }
+};
+
+// The model first.
+std::span<const DraftSourceEntry> draft_source_table();
+
+// A source as options name it: entries of the table, each at most once. Immutable once parsed.
+struct DraftSourceSpec {
+  bool model = false;                           // the draft model guesses
+  std::vector<const DraftSourceEntry*> others;  // guess beside or instead of it, in table order
+
+  bool empty() const { return !model && others.empty(); }
+  // As options spell it, such as "model+suffix".
+  std::string name() const;
+  // What guesses beside or instead of the model, as one source; null: nothing does.
+  std::unique_ptr<DraftSource> make() const;
+};
+
+// `text`: names of the table joined by '+', in any order. kInvalidArgument where it has any other
+// name, none, or the same twice.
+Result<DraftSourceSpec> parse_draft_source(const std::string& text);
+
+// What options may be, for messages and help: "model, ngram, suffix".
+std::string draft_source_names();
+
+// Every single source, every one of them beside the model, and all at once: what tests run.
+std::vector<std::string> every_draft_source();
+
+}  // namespace forerun

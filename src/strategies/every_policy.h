@@ -1,0 +1,73 @@
+// Every way to speculate, for tests: each strategy of the table with each shape, source and rule of
+// acceptance that it takes. A strategy or source that joins its table is in it, so that a suite
+// that runs over it cannot forget one.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "strategies/strategy_table.h"
+
+namespace forerun {
+
+// For those that use them.
+struct PolicySettings {
+  int32_t verify_tokens = 6;
+  int32_t draft_width = 2;
+  int32_t draft_depth = 3;
+  bool shared_noise = true;
+};
+
+inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {},
+                                                    const PolicySettings& settings = {}) {
+  std::vector<SpeculationOptions> policies;
+  std::set<std::string> seen;
+  for (const StrategyEntry& strategy : strategy_table()) {
+    for (const std::string& shape : every_tree_shape()) {
+      for (const std::string& source : every_draft_source()) {
+        for (const char* accept : {"match", "rejection"}) {
+          SpeculationOptions options{.strategy = strategy.name,
+                                     .source = source,
+                                     .shape = shape,
+                                     .accept = accept,
+                                     .verify_tokens = settings.verify_tokens,
+                                     .draft_width = settings.draft_width,
+                                     .draft_depth = settings.draft_depth,
+                                     .shared_noise = settings.shared_noise};
+          options = without_unused(strategy, options);
+          const auto plan = resolve_speculation(options, models);
+          if (plan.ok() && seen.insert(describe(**plan)).second) policies.push_back(options);
+        }
+      }
+    }
+  }
+  return policies;
+}
+
+// Those that give plain decoding's tokens at any temperature: not under rule `rejection`, whose
+// tokens are plain decoding's where it is greedy.
+inline std::vector<SpeculationOptions> every_exact_policy(const ModelFacts& models = {},
+                                                          const PolicySettings& settings = {}) {
+  std::vector<SpeculationOptions> policies = every_policy(models, settings);
+  std::erase_if(policies, [](const SpeculationOptions& o) { return o.accept == "rejection"; });
+  return policies;
+}
+
+// Of these, what one strategy has.
+inline std::vector<SpeculationOptions> policies_of(const std::string& strategy,
+                                                   std::vector<SpeculationOptions> policies) {
+  std::erase_if(policies, [&](const SpeculationOptions& o) { return o.strategy != strategy; });
+  return policies;
+}
+
+// "serial_tree 2,2 model+suffix match".
+inline std::string policy_name(const SpeculationOptions& options) {
+  std::string name = options.strategy;
+  for (const std::string& part : {options.shape, options.source, options.accept}) {
+    if (!part.empty()) name += " " + part;
+  }
+  return name;
+}
+
+}  // namespace forerun

@@ -1,0 +1,98 @@
+// every_policy() has what the tables have, and everything in it gives plain decoding's tokens on
+// the strict executor, whichever side is late and whatever costs are told meanwhile.
+#include "strategies/every_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "strategies/play_strategy_test.h"
+
+namespace forerun {
+namespace {
+
+bool names_the_model(const std::string& source) { return source.starts_with("model"); }
+
+TEST(EveryPolicy, HasEveryEntryOfTheTables) {
+  std::set<std::string> strategies, sources, rules, names;
+  std::set<TreeShape::Kind> shapes;
+  std::set<const DraftSourceEntry*> others;
+  for (const SpeculationOptions& options : every_policy()) {
+    const auto plan = resolve_speculation(options);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_TRUE(names.insert(policy_name(options)).second) << policy_name(options);
+    strategies.insert(options.strategy);
+    rules.insert(options.accept);
+    sources.insert(options.source);
+    if (!options.shape.empty()) shapes.insert((*plan)->shape.kind);
+    others.insert((*plan)->source.others.begin(), (*plan)->source.others.end());
+  }
+  for (const StrategyEntry& entry : strategy_table()) {
+    EXPECT_TRUE(strategies.contains(entry.name)) << entry.name;
+  }
+  for (const TreeShapeEntry& entry : tree_shape_table()) {
+    EXPECT_TRUE(shapes.contains(entry.kind)) << entry.name;
+  }
+  for (const DraftSourceEntry& entry : draft_source_table()) {
+    EXPECT_TRUE(sources.contains(entry.name)) << entry.name;
+    EXPECT_EQ(others.contains(&entry), !entry.is_model()) << entry.name;
+  }
+  EXPECT_TRUE(rules.contains("match") && rules.contains("rejection"));
+}
+
+// What is known by hand of how options go together.
+TEST(EveryPolicy, HasTheWholeProduct) {
+  const std::vector<std::string> shapes = every_tree_shape();
+  const std::vector<std::string> sources = every_draft_source();
+  const size_t with_model =
+      static_cast<size_t>(std::count_if(sources.begin(), sources.end(), names_the_model));
+  EXPECT_EQ(policies_of("autoregressive", every_policy()).size(), 1u);
+  // The chain and two static shapes take rule `rejection`, with the model alone.
+  EXPECT_EQ(policies_of("serial_tree", every_policy()).size(), shapes.size() * sources.size() + 3);
+  // adaptive and best.
+  EXPECT_EQ(policies_of("parallel_tree", every_policy()).size(), 2 * with_model);
+
+  const std::vector<SpeculationOptions> alone = every_policy({.has_draft_model = false});
+  EXPECT_EQ(policies_of("serial_tree", alone).size(),
+            shapes.size() * (sources.size() - with_model));
+  EXPECT_TRUE(policies_of("parallel_tree", alone).empty());
+  for (const SpeculationOptions& options : alone) {
+    EXPECT_FALSE(names_the_model(options.source)) << policy_name(options);
+  }
+}
+
+TEST(EveryPolicy, SetsNumbersWhereTheyAreUsed) {
+  for (const SpeculationOptions& options : every_policy({}, {.draft_depth = 5})) {
+    const auto plan = resolve_speculation(options).value();
+    EXPECT_EQ(options.draft_depth.has_value(),
+              plan->strategy->uses(plan->shape).has(SpeculationOption::kDraftDepth))
+        << policy_name(options);
+    EXPECT_EQ(options.draft_depth.value_or(5), 5);
+  }
+}
+
+class EveryPolicyOn : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(EveryPolicyOn, TheStrictExecutorIsLosslessAndKeepsTheRules) {
+  std::mt19937 rng(GetParam() + 7000);
+  for (const SpeculationOptions& policy : every_policy()) {
+    Case c = random_case(rng, {policy});
+    SCOPED_TRACE(policy_name(policy));
+    const Outcome run = play(c);
+    expect_lossless(c, run);
+    if (c.options.strategy == "autoregressive") {
+      EXPECT_EQ(run.draft_items, 0);
+    }
+    c.stop_after = static_cast<int32_t>(rng() % 12);
+    expect_lossless(c, play(c));
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, EveryPolicyOn, ::testing::Range(0u, 12u));
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,68 @@
+// Sets of speculation's options: which ones a strategy uses, which ones are set.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "forerun/speculation_options.h"
+#include "forerun/status.h"
+
+namespace forerun {
+
+// Those of SpeculationOptions beside the strategy's name.
+enum class SpeculationOption : uint8_t {
+  kSource,
+  kShape,
+  kAccept,
+  kVerifyTokens,
+  kDraftWidth,
+  kDraftDepth,
+  kSharedNoise,
+  kExtraDraftSteps,
+  kChildrenPerLeaf,
+};
+inline constexpr int32_t kNumSpeculationOptions = 9;
+
+class OptionSet {
+ public:
+  constexpr OptionSet() = default;
+  constexpr OptionSet(std::initializer_list<SpeculationOption> options) {
+    for (const SpeculationOption option : options) bits_ |= bit(option);
+  }
+  constexpr bool has(SpeculationOption option) const { return (bits_ & bit(option)) != 0; }
+  constexpr OptionSet operator|(OptionSet other) const {
+    other.bits_ |= bits_;
+    return other;
+  }
+
+ private:
+  static constexpr uint32_t bit(SpeculationOption option) {
+    return uint32_t{1} << static_cast<uint32_t>(option);
+  }
+  uint32_t bits_ = 0;
+};
+
+// As SpeculationOptions names its field, such as "draft_width".
+const char* option_name(SpeculationOption option);
+// For messages: "source, shape, accept"; "no options" where it is empty.
+std::string option_names(OptionSet options);
+// What is set, for messages; nothing where it is not.
+std::optional<std::string> option_value(const SpeculationOptions& options,
+                                        SpeculationOption option);
+// Back to what it is by default.
+void clear_option(SpeculationOptions& options, SpeculationOption option);
+
+// A number's smallest and largest value, and what stands for it where it is not set.
+struct OptionRange {
+  int32_t low = 0, high = 0, fallback = 0;
+};
+// `option` is one of a number.
+OptionRange range_of(SpeculationOption option);
+// kInvalidArgument where a number that is set is out of its range.
+Status check_ranges(const SpeculationOptions& options);
+// The number set, or its fallback.
+int32_t number_of(const SpeculationOptions& options, SpeculationOption option);
+
+}  // namespace forerun

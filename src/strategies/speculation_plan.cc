@@ -1,0 +1,152 @@
+#include "strategies/speculation_plan.h"
+
+#include <utility>
+
+#include "strategies/strategy_table.h"
+
+namespace forerun {
+namespace {
+
+Status refused(const std::string& message) { return Status(StatusCode::kInvalidArgument, message); }
+
+Result<AcceptRule> parse_accept(const std::string& name) {
+  if (name.empty() || name == "match") return AcceptRule::kMatch;
+  if (name == "rejection") return AcceptRule::kRejection;
+  return refused("accept rule '" + name + "'; accepted: match, rejection");
+}
+
+// The options as values, whatever the strategy: names and ranges that none takes are refused.
+Result<SpeculationPlan> parse(const SpeculationOptions& options, const ModelFacts& models) {
+  SpeculationPlan plan;
+  plan.models = models;
+  FORERUN_RETURN_IF_ERROR(check_ranges(options));
+  if (!options.shape.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(plan.shape, parse_tree_shape(options.shape));
+  }
+  if (!options.source.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(plan.source, parse_draft_source(options.source));
+  }
+  FORERUN_ASSIGN_OR_RETURN(plan.accept, parse_accept(options.accept));
+  plan.verify_tokens = number_of(options, SpeculationOption::kVerifyTokens);
+  plan.draft_width = number_of(options, SpeculationOption::kDraftWidth);
+  plan.draft_depth = number_of(options, SpeculationOption::kDraftDepth);
+  plan.extra_draft_steps = number_of(options, SpeculationOption::kExtraDraftSteps);
+  plan.children_per_leaf = number_of(options, SpeculationOption::kChildrenPerLeaf);
+  plan.shared_noise = options.shared_noise.value_or(true);
+  return plan;
+}
+
+Status check_use(const SpeculationOptions& options, const SpeculationPlan& plan) {
+  const OptionSet used = plan.strategy->uses(plan.shape);
+  for (int32_t idx = 0; idx < kNumSpeculationOptions; ++idx) {
+    const auto option = static_cast<SpeculationOption>(idx);
+    const std::optional<std::string> value = option_value(options, option);
+    if (!value || used.has(option)) continue;
+    const bool depends_on_shape = used.has(SpeculationOption::kShape);
+    return refused(std::string(option_name(option)) + ": found " + *value + ", but strategy " +
+                   plan.strategy->name +
+                   (depends_on_shape ? " with shape " + plan.shape.name : std::string()) +
+                   " does not use it; it uses " + option_names(used));
+  }
+  return Status();
+}
+
+// "ngram, suffix", or beside the model "model+ngram, model+suffix".
+std::string other_sources(const std::string& before) {
+  std::string names;
+  for (const DraftSourceEntry& entry : draft_source_table()) {
+    if (!entry.is_model()) names += (names.empty() ? "" : ", ") + before + entry.name;
+  }
+  return names;
+}
+
+Status check_draft_model(const SpeculationPlan& plan) {
+  const bool has_draft_model = plan.models.has_draft_model;
+  const StrategyEntry& strategy = *plan.strategy;
+  if (strategy.needs_draft_model && !has_draft_model) {
+    return refused(std::string("strategy ") + strategy.name +
+                   " needs a draft model, and none is loaded; accepted without one: " +
+                   strategy_names(/*with_draft_model=*/false));
+  }
+  if (strategy.needs_draft_model && !plan.source.model) {
+    return refused(std::string("strategy ") + strategy.name +
+                   " needs a draft model, but the draft source is '" + plan.source.name() +
+                   "'; accepted with it: model, " + other_sources("model+"));
+  }
+  if (plan.source.model && !has_draft_model) {
+    return refused("draft source '" + plan.source.name() +
+                   "' needs a draft model, and none is loaded; accepted without one: " +
+                   other_sources("") + ", or several joined by '+'");
+  }
+  return Status();
+}
+
+using PlanPtr = std::shared_ptr<const SpeculationPlan>;
+
+Result<PlanPtr> resolve_for(const StrategyEntry& strategy, const SpeculationOptions& options,
+                            const ModelFacts& models) {
+  FORERUN_ASSIGN_OR_RETURN(SpeculationPlan plan, parse(options, models));
+  plan.strategy = &strategy;
+  FORERUN_RETURN_IF_ERROR(check_use(options, plan));
+  FORERUN_RETURN_IF_ERROR(strategy.check(plan));
+  FORERUN_RETURN_IF_ERROR(check_draft_model(plan));
+  return PlanPtr(std::make_shared<const SpeculationPlan>(std::move(plan)));
+}
+
+Result<PlanPtr> resolve_leniently(const std::string& name, const SpeculationOptions& options,
+                                  const ModelFacts& models) {
+  const StrategyEntry& strategy = *find_strategy(name);
+  return resolve_for(strategy, without_unused(strategy, options), models);
+}
+
+Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& models,
+                             const AutoChoice& choice) {
+  FORERUN_RETURN_IF_ERROR(parse(options, models).status());
+  if (choice.strategy != "serial_tree") {
+    SpeculationOptions chosen = options;
+    if (!chosen.extra_draft_steps) chosen.extra_draft_steps = choice.extra_draft_steps;
+    auto plan = resolve_leniently(choice.strategy, chosen, models);
+    if (plan.ok()) return plan;
+  }
+  FORERUN_ASSIGN_OR_RETURN(PlanPtr plan, resolve_leniently("serial_tree", options, models));
+  const bool draft_may_pay = choice.source_without_draft.empty() || !models.has_draft_model;
+  if (draft_may_pay || !options.source.empty()) return plan;
+  // Trees of set sizes, and what takes a draft model alone, would cost more than they bring.
+  if (plan->shape.kind != TreeShape::Kind::kAdaptive || plan->accept != AcceptRule::kMatch) {
+    return resolve_leniently("autoregressive", options, models);
+  }
+  options.source = choice.source_without_draft;
+  return resolve_leniently("serial_tree", options, models);
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> SpeculationPlan::make_strategy(const StrategyParts& parts) const {
+  std::unique_ptr<Strategy> made = strategy->make(*this, parts);
+  made->on_costs(parts.costs);
+  return made;
+}
+
+Result<PlanPtr> resolve_speculation(const SpeculationOptions& options, const ModelFacts& models,
+                                    const AutoChoice& choice) {
+  if (options.strategy == "auto") return resolve_auto(options, models, choice);
+  const StrategyEntry* const strategy = find_strategy(options.strategy);
+  if (strategy == nullptr) {
+    return refused("unknown strategy '" + options.strategy + "'; accepted: auto, " +
+                   strategy_names());
+  }
+  return resolve_for(*strategy, options, models);
+}
+
+std::string describe(const SpeculationPlan& plan) {
+  const OptionSet used = plan.strategy->uses(plan.shape);
+  std::string text = plan.strategy->name;
+  if (used.has(SpeculationOption::kShape)) text += ", shape " + plan.shape.name;
+  if (used.has(SpeculationOption::kSource)) text += ", source " + plan.source.name();
+  if (used.has(SpeculationOption::kAccept)) {
+    text += plan.accept == AcceptRule::kMatch ? ", accept match" : ", accept rejection";
+  }
+  return text;
+}
+
+}  // namespace forerun

@@ -1,0 +1,86 @@
+// How a request speculates: its options, resolved and checked once, at submission. A plan is
+// immutable and travels with the request to where its strategy is made, again after a preemption;
+// making a strategy from it cannot fail. Requests that bring no options share the engine's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "drafts/draft_source_table.h"
+#include "forerun/speculation_options.h"
+#include "forerun/status.h"
+#include "step/cost_table.h"
+#include "step/work.h"
+#include "strategies/tree_shape.h"
+
+namespace forerun {
+
+class SharedAcceptance;
+class Strategy;
+struct StrategyEntry;
+
+// What must be known of the models to check options.
+struct ModelFacts {
+  bool has_draft_model = true;
+  // Token ids that the models know; 0: no limit. Guesses beyond the target's are dropped. A token
+  // that the draft does not know is fed to the draft as its last known id: its guesses get worse
+  // for a while, the output stays what it is.
+  int32_t target_vocab = 0;
+  int32_t draft_vocab = 0;
+};
+
+// What is made with a strategy beside its plan.
+struct StrategyParts {
+  // What requests learn from each other about how often guesses are right; null: nothing. All
+  // strategies that share it run on one thread.
+  std::shared_ptr<SharedAcceptance> shared;
+  // As Strategy::on_costs() takes them. Not measured: ratios typical of a draft of a fifth of its
+  // target's cost.
+  CostTable costs;
+  bool record_rounds = false;  // fill StrategyOutput::rounds
+};
+
+struct SpeculationPlan {
+  const StrategyEntry* strategy = nullptr;
+  ModelFacts models;
+  // What the strategy does not use stays as it is here.
+  TreeShape shape;
+  DraftSourceSpec source;
+  AcceptRule accept = AcceptRule::kMatch;
+  int32_t verify_tokens = 0;
+  int32_t draft_width = 0;
+  int32_t draft_depth = 0;
+  int32_t extra_draft_steps = 0;
+  int32_t children_per_leaf = 0;
+  bool shared_noise = true;
+
+  // Takes start() next. May be called from any thread.
+  std::unique_ptr<Strategy> make_strategy(const StrategyParts& parts) const;
+};
+
+// What "auto" stands for on this engine.
+struct AutoChoice {
+  std::string strategy = "serial_tree";
+  int32_t extra_draft_steps = 0;  // of `strategy`, where it uses them
+  // What guesses where the draft model cannot pay; empty: it may.
+  std::string source_without_draft = {};
+};
+
+// Checks `options` and fills in what they leave open. kInvalidArgument names the option, what was
+// found and what is accepted: a name or number that no strategy takes, an option that the strategy
+// named does not use or does not take with the others, a draft model that is not there.
+//
+// "auto" is `choice.strategy`, or serial_tree where that does not take the options; options that it
+// does not use are left aside once their names and ranges are checked. Where the draft model cannot
+// pay and no source is asked for, `choice.source_without_draft` guesses, and what needs a tree of a
+// set size or draws of the model becomes plain decoding.
+Result<std::shared_ptr<const SpeculationPlan>> resolve_speculation(
+    const SpeculationOptions& options, const ModelFacts& models = {},
+    const AutoChoice& choice = {});
+
+// "serial_tree, shape best, source model+suffix, accept match": what it uses, without numbers. For
+// messages and tests; two plans that differ in anything but numbers differ in it.
+std::string describe(const SpeculationPlan& plan);
+
+}  // namespace forerun

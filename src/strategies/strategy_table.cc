@@ -1,0 +1,59 @@
+#include "strategies/strategy_table.h"
+
+#include <utility>
+
+#include "strategies/autoregressive.h"
+#include "strategies/parallel_tree.h"
+#include "strategies/serial_tree.h"
+
+namespace forerun {
+namespace {
+
+template <class Policy>
+constexpr StrategyEntry entry(const char* name, const char* help, bool needs_draft_model) {
+  return {name, help, needs_draft_model, Policy::uses, Policy::check, Policy::make};
+}
+
+constexpr StrategyEntry kTable[] = {
+    entry<Autoregressive>("autoregressive", "plain decoding, a token a Step", false),
+    entry<SerialTree>("serial_tree", "drafting a tree and verifying it in turn", false),
+    entry<ParallelTree>("parallel_tree", "both at the same time; pays with draft devices", true),
+};
+
+}  // namespace
+
+std::span<const StrategyEntry> strategy_table() { return kTable; }
+
+const StrategyEntry* find_strategy(const std::string& name) {
+  for (const StrategyEntry& strategy : kTable) {
+    if (name == strategy.name) return &strategy;
+  }
+  return nullptr;
+}
+
+std::string strategy_names(bool with_draft_model) {
+  std::string names;
+  for (const StrategyEntry& strategy : kTable) {
+    if (strategy.needs_draft_model && !with_draft_model) continue;
+    names += (names.empty() ? "" : ", ") + std::string(strategy.name);
+  }
+  return names;
+}
+
+SpeculationOptions without_unused(const StrategyEntry& strategy, SpeculationOptions options) {
+  const auto shape = parse_tree_shape(options.shape);
+  const OptionSet used = strategy.uses(shape.ok() ? *shape : TreeShape{});
+  for (int32_t idx = 0; idx < kNumSpeculationOptions; ++idx) {
+    const auto option = static_cast<SpeculationOption>(idx);
+    if (!used.has(option)) clear_option(options, option);
+  }
+  return options;
+}
+
+void set_default_source(SpeculationPlan& plan, const char* with_draft) {
+  if (!plan.source.empty()) return;
+  const char* const name = plan.models.has_draft_model ? with_draft : "suffix";
+  plan.source = parse_draft_source(name).value();
+}
+
+}  // namespace forerun
