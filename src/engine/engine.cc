@@ -8,12 +8,11 @@
 #include "engine/active_request.h"
 #include "engine/check_options.h"
 #include "engine/check_request.h"
-#include "engine/choose_split.h"
 #include "engine/device_spec.h"
+#include "engine/device_splits.h"
 #include "engine/engine_info.h"
 #include "engine/engine_loop.h"
 #include "engine/loaded_models.h"
-#include "engine/measure_costs.h"
 #include "engine/numerics_options.h"
 #include "engine/opened_model.h"
 #include "engine/request_handles.h"
@@ -21,6 +20,7 @@
 #include "exec/live_costs.h"
 #include "kernels/isa.h"
 #include "planner/choose_strategy.h"
+#include "planner/measure_costs.h"
 #include "strategies/speculation_plan.h"
 #include "text/chat_template.h"
 
@@ -86,7 +86,7 @@ class EngineImpl : public Engine {
   ModelFacts facts_;
   AutoChoice auto_;                              // what "auto" means to requests
   std::shared_ptr<const SpeculationPlan> plan_;  // of requests that bring no options
-  std::optional<ChosenSplit> chosen_;            // with try_splits; its models have become models_
+  std::optional<ChosenSplit> chosen_;            // with try_splits
   std::unique_ptr<EngineLoop> loop_;             // last: its thread uses all of the above
 };
 
@@ -113,6 +113,8 @@ Status EngineImpl::open() {
     choose_draft_weights(*draft, placement_.of(Role::kDraft), numerics.draft_weights);
   }
   FORERUN_RETURN_IF_ERROR(check_numerics(options_, numerics, placement_, draft));
+  facts_.target_vocab = opened_->target.live_vocab();
+  if (draft != nullptr) facts_.draft_vocab = draft->live_vocab();
   to_load_.models = {{{&opened_->target, numerics.weights, false},
                       {draft, numerics.draft_weights.layers, numerics.draft_weights.int4_head}}};
   to_load_.activation = numerics.activation;
@@ -125,14 +127,9 @@ Status EngineImpl::load() {
     FORERUN_ASSIGN_OR_RETURN(models_, LoadedModels::load(to_load_, placement_));
     return Status();
   }
-  std::vector<std::vector<int32_t>> prompts;
-  for (const char* text : {"def main(args):\n    ", "The old house stood at the end of the"}) {
-    FORERUN_ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
-                             opened_->target.tokenizer.encode(text, {.add_special_tokens = true}));
-    prompts.push_back(std::move(prompt));
-  }
-  FORERUN_ASSIGN_OR_RETURN(chosen_, choose_split(to_load_, splits_of(placement_), prompts));
-  models_ = std::move(chosen_->models);
+  FORERUN_ASSIGN_OR_RETURN(TriedSplits tried, try_splits(to_load_, placement_, facts_));
+  chosen_ = std::move(tried.chosen);
+  models_ = std::move(tried.models);
   placement_ = models_->placement();
   return Status();
 }
@@ -161,8 +158,6 @@ Status EngineImpl::start() {
   choice_ = choose_strategy({.costs = costs.table(1, kReferenceContext),
                              .has_draft_model = has_draft,
                              .rank_chances = {}});
-  facts_.target_vocab = opened_->target.live_vocab();
-  if (has_draft) facts_.draft_vocab = opened_->draft->live_vocab();
   if (!side_by_side()) {
     auto_ = {.strategy = "serial_tree", .source_without_draft = choice_.source};
   } else {

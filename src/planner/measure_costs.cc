@@ -1,4 +1,4 @@
-#include "engine/measure_costs.h"
+#include "planner/measure_costs.h"
 
 #include <algorithm>
 #include <array>

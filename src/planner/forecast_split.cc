@@ -1,4 +1,4 @@
-#include "engine/forecast_split.h"
+#include "planner/forecast_split.h"
 
 #include <algorithm>
 #include <memory>
@@ -78,31 +78,6 @@ Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, bool si
       forecasts.begin(), forecasts.end(),
       [](const ForecastPlan& a, const ForecastPlan& b) { return a.tokens_per_s > b.tokens_per_s; });
   return forecasts;
-}
-
-std::vector<Placement> splits_of(const Placement& whole) {
-  const std::vector<CpuCores>& devices = whole.target.devices;
-  const std::vector<int32_t>& cores = devices.front().cores;
-  const bool is_group = devices.size() > 1;
-  const auto total = static_cast<int32_t>(is_group ? devices.size() : cores.size());
-  const auto is_tried = [total](int32_t drafts) {
-    const bool is_power = (drafts & (drafts - 1)) == 0;
-    return total <= 8 || 2 * drafts == total || (is_power && 2 * drafts < total);
-  };
-  std::vector<Placement> splits = {whole};
-  for (int32_t drafts = 1; drafts < total; ++drafts) {
-    if (!is_tried(drafts)) continue;
-    Placement split{.target = {}, .draft = ModelPlacement{}};
-    if (is_group) {
-      split.target.devices.assign(devices.begin(), devices.end() - drafts);
-      split.draft->devices.assign(devices.end() - drafts, devices.end());
-    } else {
-      split.target.devices = {{.cores = {cores.begin(), cores.end() - drafts}}};
-      split.draft->devices = {{.cores = {cores.end() - drafts, cores.end()}}};
-    }
-    splits.push_back(std::move(split));
-  }
-  return splits;
 }
 
 }  // namespace forerun

@@ -1,12 +1,12 @@
-#include "engine/choose_split.h"
+#include "planner/choose_split.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <utility>
 
 #include "base/log.h"
-#include "engine/measure_costs.h"
+#include "planner/measure_costs.h"
 #include "simulation/play.h"
 #include "strategies/acceptance.h"
 #include "strategies/speculation_plan.h"
@@ -43,36 +43,28 @@ std::vector<PlayRequest> trial_requests(const std::vector<std::vector<int32_t>>&
 }
 
 // Tokens/s of a plan on the models themselves.
-Result<double> try_plan(RealExecutor& executor, const ModelsToLoad& models, const CostTable& costs,
-                        const ForecastPlan& forecast,
-                        const std::vector<std::vector<int32_t>>& prompts) {
-  const ModelFacts facts{.has_draft_model = true,
-                         .target_vocab = models.of(Role::kTarget).opened->live_vocab(),
-                         .draft_vocab = models.of(Role::kDraft).opened->live_vocab()};
+Result<double> try_plan(SplitModels& models, const SplitTrials& trials, const CostTable& costs,
+                        const ForecastPlan& forecast) {
   // With the engine's source, as requests are run.
-  FORERUN_ASSIGN_OR_RETURN(
-      const auto plan,
-      resolve_speculation({.source = models.options->speculation.source}, facts, forecast.plan));
+  FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation({.source = trials.source},
+                                                                trials.models, forecast.plan));
   const double affordable =
-      kTrialSeconds * forecast.tokens_per_s / static_cast<double>(2 * prompts.size());
+      kTrialSeconds * forecast.tokens_per_s / static_cast<double>(2 * trials.prompts.size());
   const auto tokens =
       static_cast<int32_t>(std::clamp<double>(affordable, kLeastTrialTokens, kTrialTokens));
-  const std::vector<PlayRequest> requests = trial_requests(prompts, tokens);
+  const std::vector<PlayRequest> requests = trial_requests(trials.prompts, tokens);
   const auto shared = std::make_shared<SharedAcceptance>();
   PlayOptions play_options;
-  play_options.clock = [] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  };
+  play_options.clock = [&models] { return models.now_seconds(); };
   play_options.make_strategy = [&](size_t) {
     return plan->make_strategy({.shared = shared, .costs = costs});
   };
   FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
-                           play(executor, requests, play_options));
+                           play(models.executor(), requests, play_options));
   return decoding_rate(played);
 }
 
-std::string report_line(const Placement& split, const CostTable& costs, const AutoChoice& plan,
+std::string report_line(const Split& split, const CostTable& costs, const AutoChoice& plan,
                         double forecast, double tried) {
   const double target = costs.at(Role::kTarget, kVerifyTokens);
   const double draft = costs.at(Role::kDraft, kDraftWidth);
@@ -80,7 +72,7 @@ std::string report_line(const Placement& split, const CostTable& costs, const Au
   std::snprintf(numbers, sizeof numbers, "  %8.3f ms  %8.3f ms  r %3d  %-24s  %9.1f forecast",
                 1e3 * target, 1e3 * draft, static_cast<int>(target / draft), describe(plan).c_str(),
                 forecast);
-  std::string place = describe(split);
+  std::string place = split.name;
   place.resize(std::max<size_t>(place.size(), 32), ' ');
   std::string line = place + numbers;
   if (tried > 0.0) {
@@ -90,20 +82,20 @@ std::string report_line(const Placement& split, const CostTable& costs, const Au
   return line + "\n";
 }
 
-std::string left_out(const Placement& split, const Status& failure) {
-  return describe(split) + " is left out: " + failure.message();
+std::string left_out(const Split& split, const Status& failure) {
+  return split.name + " is left out: " + failure.message();
 }
 
 // Loads, measures and tries one split after the other; the models are loaded once at a time.
-class SplitTrials {
+class Trial {
  public:
-  SplitTrials(const ModelsToLoad& models, const std::vector<Placement>& splits,
-              const std::vector<std::vector<int32_t>>& prompts)
-      : to_load_(models),
-        prompts_(prompts),
-        turns_left_(static_cast<int32_t>(splits.size()) + kFinalists) {
-    for (const Placement& split : splits)
+  Trial(SplitModels& models, const SplitTrials& trials)
+      : models_(models),
+        trials_(trials),
+        turns_left_(static_cast<int32_t>(trials.splits.size()) + kFinalists) {
+    for (const Split& split : trials.splits) {
       records_.push_back({.split = &split, .plans = {}, .costs = {}, .failure = {}});
+    }
   }
 
   Result<ChosenSplit> run() {
@@ -116,7 +108,7 @@ class SplitTrials {
       const std::vector<Record*> left = best(1);
       if (left.empty()) {
         return records_.front().failure.with_context(
-            "auto: no split of the processors can be used; " + describe(*records_.front().split));
+            "auto: no split of the processors can be used; " + records_.front().split->name);
       }
       winner = left.front();
       if (winner->plans.front().tried <= 0.0) {
@@ -124,7 +116,7 @@ class SplitTrials {
       }
     } while (!keep_if(*winner, load(*winner)));
     ChosenSplit chosen;
-    chosen.models = std::move(models_);
+    chosen.index = index_of(*winner);
     chosen.costs = winner->costs;
     chosen.plan = winner->plans.front().forecast.plan;
     chosen.report = report();
@@ -139,7 +131,7 @@ class SplitTrials {
     double tried = 0.0;  // tokens/s; 0: not tried
   };
   struct Record {
-    const Placement* split = nullptr;
+    const Split* split = nullptr;
     std::vector<Plan> plans;  // the best first
     StepCosts costs;          // of its better turn
     Status failure;           // not ok: it is left out
@@ -152,37 +144,36 @@ class SplitTrials {
     return record.failure.ok();
   }
 
+  size_t index_of(const Record& record) const {
+    return static_cast<size_t>(record.split - trials_.splits.data());
+  }
+
   Status load(const Record& record) {
     if (loaded_ == &record) return {};
     loaded_ = nullptr;
-    models_.reset();  // its threads and memory go first
-    FORERUN_ASSIGN_OR_RETURN(models_, LoadedModels::load(to_load_, *record.split));
+    FORERUN_RETURN_IF_ERROR(models_.load(index_of(record)));
     loaded_ = &record;
     return {};
   }
 
   Status turn(Record& record) {
-    if (to_load_.options->on_progress) {
+    if (trials_.on_progress) {
       const auto turns = static_cast<double>(records_.size() + kFinalists);
-      to_load_.options->on_progress("trying splits", 1.0 - turns_left_-- / turns);
+      trials_.on_progress(1.0 - turns_left_-- / turns);
     }
     FORERUN_RETURN_IF_ERROR(load(record));
-    const auto executor = models_->make_executor({});
-    FORERUN_ASSIGN_OR_RETURN(
-        StepCosts costs,
-        measure_costs(*executor, /*has_draft=*/true, models_->memory().max_context_tokens, {}));
+    FORERUN_ASSIGN_OR_RETURN(StepCosts costs, models_.measure());
     const CostTable table = costs.table(1, kReferenceContext);
     double best_tried = 0.0;
     std::vector<Plan> plans;
     FORERUN_ASSIGN_OR_RETURN(const std::vector<ForecastPlan> forecasts,
-                             forecast_plans(table, models_->side_by_side()));
+                             forecast_plans(table, record.split->side_by_side));
     for (const ForecastPlan& forecast : forecasts) {
       Plan plan{forecast, 0.0};
       best_forecast_ = std::max(best_forecast_, forecast.tokens_per_s);
       for (int32_t trial = 0;
            trial < kTrials && forecast.tokens_per_s >= kWorthTrying * best_forecast_; ++trial) {
-        FORERUN_ASSIGN_OR_RETURN(const double rate,
-                                 try_plan(*executor, to_load_, table, forecast, prompts_));
+        FORERUN_ASSIGN_OR_RETURN(const double rate, try_plan(models_, trials_, table, forecast));
         plan.tried = std::max(plan.tried, rate);
       }
       best_tried = std::max(best_tried, plan.tried);
@@ -228,24 +219,22 @@ class SplitTrials {
       }
     }
     const Record& winner = *best(1).front();
-    return text + "kept: " + describe(*winner.split) + ", " +
+    return text + "kept: " + winner.split->name + ", " +
            describe(winner.plans.front().forecast.plan) + "\n";
   }
 
-  const ModelsToLoad& to_load_;
-  const std::vector<std::vector<int32_t>>& prompts_;
+  SplitModels& models_;
+  const SplitTrials& trials_;
   int32_t turns_left_;
   std::vector<Record> records_;
   double best_forecast_ = 0.0;
-  std::unique_ptr<LoadedModels> models_;
   const Record* loaded_ = nullptr;
 };
 
 }  // namespace
 
-Result<ChosenSplit> choose_split(const ModelsToLoad& models, const std::vector<Placement>& splits,
-                                 const std::vector<std::vector<int32_t>>& prompts) {
-  return SplitTrials(models, splits, prompts).run();
+Result<ChosenSplit> choose_split(SplitModels& models, const SplitTrials& trials) {
+  return Trial(models, trials).run();
 }
 
 }  // namespace forerun

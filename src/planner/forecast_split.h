@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/device_spec.h"
 #include "forerun/status.h"
 #include "simulation/play.h"
 #include "step/cost_table.h"
@@ -29,10 +28,5 @@ Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, bool si
 // One of them.
 Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
                                      const AutoChoice& plan);
-
-// `whole`, both models in turn on processors, then what it can be split into: the draft gets the
-// last few devices of a tensor-parallel group, or of a single device the last few processors. Of up
-// to 8 of them every number, of more powers of two and the half.
-std::vector<Placement> splits_of(const Placement& whole);
 
 }  // namespace forerun

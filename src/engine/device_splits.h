@@ -1,0 +1,52 @@
+// The ways to share a machine's processors out between target and draft, and both models on one of
+// them at a time, for the planner to try.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/device_spec.h"
+#include "engine/loaded_models.h"
+#include "exec/real_executor.h"
+#include "planner/choose_split.h"
+
+namespace forerun {
+
+// `whole`, both models in turn on processors, then what it can be split into: the draft gets the
+// last few devices of a tensor-parallel group, or of a single device the last few processors. Of up
+// to 8 of them every number, of more powers of two and the half.
+std::vector<Placement> splits_of(const Placement& whole);
+
+// Loads both of `to_load`, which must outlive it.
+class LoadedSplits : public SplitModels {
+ public:
+  LoadedSplits(const ModelsToLoad& to_load, std::vector<Placement> placements)
+      : to_load_(to_load), placements_(std::move(placements)) {}
+
+  // As choose_split() wants them, in the order of the placements.
+  std::vector<Split> splits() const;
+  Status load(size_t index) override;
+  Result<StepCosts> measure() override;
+  Executor& executor() override { return *executor_; }
+  double now_seconds() const override;
+
+  // What was loaded last; none without a load() that succeeded.
+  std::unique_ptr<LoadedModels> take_models();
+
+ private:
+  const ModelsToLoad& to_load_;
+  const std::vector<Placement> placements_;
+  std::unique_ptr<LoadedModels> models_;
+  std::unique_ptr<RealExecutor> executor_;  // on models_
+};
+
+struct TriedSplits {
+  ChosenSplit chosen;
+  std::unique_ptr<LoadedModels> models;  // on the chosen one
+};
+
+// choose_split() over splits_of(whole), with a few short texts and the engine's source of guesses.
+Result<TriedSplits> try_splits(const ModelsToLoad& to_load, const Placement& whole,
+                               const ModelFacts& facts);
+
+}  // namespace forerun
