@@ -31,6 +31,7 @@ class FakeExecutor {
  public:
   struct Options {
     int32_t max_tokens = 0;
+    SequenceId sequence = 1;
     bool report_silent_items = true;  // a result also for items whose rows want nothing
     bool allow_twins = false;         // equal histories may be run twice (rule `rejection`)
   };
@@ -192,6 +193,7 @@ class FakeExecutor {
   }
 
   std::optional<WorkResult> run_item(const WorkItem& item) {
+    if (item.sequence != options_.sequence) breach(item, "of another sequence");
     Kv& kv = kv_[static_cast<size_t>(item.role)];
     for (const Edit& edit : item.edits) {
       edit.kind == Edit::Kind::kCommit ? commit(kv, item, edit.nodes) : keep(kv, item, edit.nodes);

@@ -2,12 +2,13 @@
 // tuned with.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "simulation/fake_executor.h"
+#include "simulation/fake_request.h"
 #include "strategies/acceptance.h"
 #include "strategies/strategy_table.h"
 
@@ -70,46 +71,31 @@ struct Simulated {
   double tokens_per_step = 0.0;  // of the target
 };
 
-// A started request after a short prompt, on an executor of its own.
-struct SimulatedRequest {
-  SimulatedRequest(const SpeculationOptions& options, const FakeModels& models,
-                   const CostTable& costs, int32_t tokens, std::shared_ptr<SharedAcceptance> shared)
-      : strategy(resolve_speculation(options).value()->make_strategy(
-            {.shared = std::move(shared), .costs = costs})),
-        executor(models, {.max_tokens = kPromptTokens + tokens}) {
-    const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
-    strategy->start(
-        {.sequence = 1, .tokens = prompt, .max_tokens = kPromptTokens + tokens, .sampling = {}},
-        out);
-  }
+inline constexpr int32_t kSimulatedPromptTokens = 5;
 
-  static constexpr int32_t kPromptTokens = 5;
-  std::unique_ptr<Strategy> strategy;
-  FakeExecutor executor;
-  StrategyOutput out;
-};
+// `tokens` tokens after a short prompt.
+inline FakeRequest simulated_request(const SpeculationOptions& options, const FakeModels& models,
+                                     const CostTable& costs, int32_t tokens,
+                                     std::shared_ptr<SharedAcceptance> shared) {
+  return FakeRequest(resolve_speculation(options).value()->make_strategy(
+                         {.shared = std::move(shared), .costs = costs}),
+                     models, {1, 2, 3, 4, 5}, kSimulatedPromptTokens + tokens);
+}
 
-// One request of `tokens` tokens after a short prompt; `texts` take turns every tokens /
-// texts.size() tokens. Executors of the parts share nothing but the strategy's view of the
-// sequence.
+// `seconds`: of all tokens but the first, which comes with the prefill.
+inline Simulated summarize(const FakeRequest& request, const CostTable& costs, double seconds) {
+  const auto decoded = static_cast<double>(request.emitted().size()) - 1.0;
+  return {decoded * costs.at(Role::kTarget, 1) / seconds,
+          decoded / static_cast<double>(request.stats().target_steps)};
+}
+
+// Target and draft take turns.
 inline Simulated simulate(const SpeculationOptions& options, const FakeModels& models,
                           const CostTable& costs, int32_t tokens,
                           std::shared_ptr<SharedAcceptance> shared = nullptr) {
-  SimulatedRequest request(options, models, costs, tokens, std::move(shared));
-  auto& [strategy, executor, out] = request;
-  int64_t emitted = 0;
-  while (true) {
-    for (WorkItem& item : out.work) executor.submit(std::move(item));
-    emitted += static_cast<int64_t>(out.tokens.size());
-    out.clear();
-    if (executor.idle()) break;
-    const Role role = executor.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft;
-    if (const auto result = executor.run(role)) strategy->on_result(*result, out);
-  }
-  const auto decoded = static_cast<double>(emitted - 1);
-  const StrategyStats stats = strategy->stats();
-  return {decoded * costs.at(Role::kTarget, 1) / executor.seconds(costs),
-          decoded / static_cast<double>(stats.target_steps)};
+  FakeRequest request = simulated_request(options, models, costs, tokens, std::move(shared));
+  request.play();
+  return summarize(request, costs, request.executor().seconds(costs));
 }
 
 // As simulate(), but target and draft run side by side, each on devices of its own: a Step of
@@ -118,27 +104,22 @@ inline Simulated simulate(const SpeculationOptions& options, const FakeModels& m
 inline Simulated simulate_side_by_side(const SpeculationOptions& options, const FakeModels& models,
                                        const CostTable& costs, int32_t tokens,
                                        std::shared_ptr<SharedAcceptance> shared = nullptr) {
-  SimulatedRequest request(options, models, costs, tokens, std::move(shared));
-  auto& [strategy, executor, out] = request;
-  int64_t emitted = 0;
+  FakeRequest request = simulated_request(options, models, costs, tokens, std::move(shared));
   double now = 0.0;
   struct Running {
     double ends = 0.0;
     WorkResult result;
   };
   std::optional<Running> running[kNumRoles];
-  while (true) {
-    for (WorkItem& item : out.work) executor.submit(std::move(item));
-    emitted += static_cast<int64_t>(out.tokens.size());
-    out.clear();
-    if (emitted >= tokens) break;
+  while (static_cast<int32_t>(request.emitted().size()) < tokens) {
     for (Role role : {Role::kTarget, Role::kDraft}) {
       auto& lane = running[static_cast<size_t>(role)];
-      while (!lane && executor.has_work(role)) {
-        const size_t before = executor.steps().size();
-        auto result = executor.run(role);
-        const bool counts = executor.steps().size() > before;  // prefill is free, as in simulate()
-        const double seconds = counts ? costs.at(role, executor.steps().back().second) : 0.0;
+      while (!lane && request.has_work(role)) {
+        const size_t before = request.executor().steps().size();
+        auto result = request.run(role);
+        const auto& steps = request.executor().steps();
+        const bool counts = steps.size() > before;  // prefill is free, as in simulate()
+        const double seconds = counts ? costs.at(role, steps.back().second) : 0.0;
         if (result) lane = Running{now + seconds, std::move(*result)};
       }
     }
@@ -150,11 +131,9 @@ inline Simulated simulate_side_by_side(const SpeculationOptions& options, const 
     now = (*next)->ends;
     const WorkResult result = std::move((*next)->result);
     next->reset();
-    strategy->on_result(result, out);
+    request.hand_over(result);
   }
-  const auto decoded = static_cast<double>(emitted - 1);
-  return {decoded * costs.at(Role::kTarget, 1) / now,
-          decoded / static_cast<double>(strategy->stats().target_steps)};
+  return summarize(request, costs, now);
 }
 
 // Settings chosen by hand that the adaptive rule is compared with.

@@ -90,24 +90,13 @@ TEST(AdaptiveGrowth, SourcesAloneCostNothingWhereTheyKnowNothing) {
 
 TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {
   const FakeModels models = simulated_texts()[0].models(2);
-  const auto strategy = resolve_speculation({}).value()->make_strategy({});
+  auto strategy = resolve_speculation({}).value()->make_strategy({});
   // Judged by costs it was never told, of about the ratios it assumes.
   const CostTable costs = simulated_costs(0.2, 1.3);
-  FakeExecutor executor(models, {.max_tokens = 500});
-  const std::vector<TokenId> prompt = {1};
-  StrategyOutput out;
-  strategy->start({.sequence = 1, .tokens = prompt, .max_tokens = 500, .sampling = {}}, out);
-  int32_t emitted = 0;
-  while (true) {
-    for (WorkItem& item : out.work) executor.submit(std::move(item));
-    emitted += static_cast<int32_t>(out.tokens.size());
-    out.clear();
-    if (executor.idle()) break;
-    const Role role = executor.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft;
-    if (const auto result = executor.run(role)) strategy->on_result(*result, out);
-  }
-  EXPECT_EQ(emitted, 499);
-  EXPECT_GT(498 * costs.at(Role::kTarget, 1) / executor.seconds(costs), 1.3);
+  FakeRequest request(std::move(strategy), models, {1}, 500);
+  request.play();
+  EXPECT_EQ(request.emitted().size(), 499u);
+  EXPECT_GT(summarize(request, costs, request.executor().seconds(costs)).speedup, 1.3);
 }
 
 }  // namespace

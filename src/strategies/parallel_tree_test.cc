@@ -148,28 +148,11 @@ TEST(ParallelTree, ShortOutputsEndWithoutWaiting) {
 TEST(ParallelTree, ADraftThatNeverAnswersDelaysNothingThatNeedsNoGuesses) {
   Case c = simple(1.0, 50);
   c.options.verify_tokens = 1;
-  const auto strategy = resolve_speculation(c.options).value()->make_strategy({});
-  FakeExecutor target(c.models, {.max_tokens = c.max_tokens});
-  StrategyOutput out;
-  strategy->start({.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}},
-                  out);
-  std::vector<TokenId> tokens;
-  size_t draft_items = 0;
-  while (true) {
-    for (WorkItem& item : out.work) {
-      if (item.role == Role::kTarget) {
-        target.submit(std::move(item));
-      } else {
-        ++draft_items;
-      }
-    }
-    for (const EmittedToken& token : out.tokens) tokens.push_back(token.token);
-    out.clear();
-    if (target.idle()) break;
-    if (const auto result = target.run(Role::kTarget)) strategy->on_result(*result, out);
-  }
-  EXPECT_EQ(tokens, plain(c.models, c.prompt, c.max_tokens));
-  EXPECT_LE(draft_items, 2u) << "work piles up on a side that does not answer";
+  FakeRequest request(resolve_speculation(c.options).value()->make_strategy({}), c.models, c.prompt,
+                      c.max_tokens);
+  while (request.has_work(Role::kTarget)) request.turn(Role::kTarget);
+  EXPECT_EQ(request.tokens(), plain(c.models, c.prompt, c.max_tokens));
+  EXPECT_LE(request.items(Role::kDraft), 2) << "work piles up on a side that does not answer";
 }
 
 TEST(ParallelTree, ResultsOfAFailedItemAndUnknownTagsChangeNothing) {
@@ -196,25 +179,14 @@ std::pair<int32_t, int32_t> sizes_at(const CostTable& costs) {
   Case c = simple(0.5, 300);
   c.models.rank_hit = {0.5, 0.2, 0.1};
   c.options.shape = "adaptive";
-  auto strategy =
-      resolve_speculation(c.options).value()->make_strategy({.shared = nullptr, .costs = costs});
-  FakeExecutor executor(c.models, {.max_tokens = c.max_tokens});
-  StrategyOutput out;
-  strategy->start({.sequence = 1, .tokens = c.prompt, .max_tokens = c.max_tokens, .sampling = {}},
-                  out);
-  int32_t first_steps = 0;
-  while (true) {
-    for (WorkItem& item : out.work) executor.submit(std::move(item));
-    out.clear();
-    if (executor.idle()) break;
-    const Role role = executor.has_work(Role::kDraft) ? Role::kDraft : Role::kTarget;
-    if (role == Role::kTarget && first_steps == 0) {
-      first_steps = 1 + static_cast<int32_t>(executor.steps().size());
-    }
-    strategy->on_result(*executor.run(role), out);
-  }
+  FakeRequest request(
+      resolve_speculation(c.options).value()->make_strategy({.shared = nullptr, .costs = costs}),
+      c.models, c.prompt, c.max_tokens);
+  while (request.has_work(Role::kDraft)) request.turn(Role::kDraft);
+  const auto first_steps = 1 + static_cast<int32_t>(request.executor().steps().size());
+  request.play(Role::kDraft);
   int32_t widest = 0;
-  for (const auto& [role, rows] : executor.steps()) {
+  for (const auto& [role, rows] : request.executor().steps()) {
     if (role == Role::kDraft) widest = std::max(widest, rows);
   }
   return {widest, first_steps};

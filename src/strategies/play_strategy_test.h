@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "simulation/fake_executor.h"
+#include "simulation/fake_request.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {
@@ -45,48 +45,33 @@ inline Outcome play(const Case& c) {
   const auto plan = resolve_speculation(c.options, c.facts);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   if (!plan.ok()) return run;
-  const auto made = (*plan)->make_strategy(
-      {.shared = nullptr, .costs = c.costs, .record_rounds = c.record_rounds});
-  Strategy& strategy = *made;
   std::mt19937 rng(c.delays);
-  FakeExecutor executor(
-      c.models, {.max_tokens = c.max_tokens,
-                 .report_silent_items = rng() % 2 == 0,
-                 .allow_twins = c.options.accept == "rejection" || c.facts.draft_vocab > 0});
-  const RequestView request{.sequence = 3,
-                            .tokens = c.prompt,
-                            .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
-                            .max_tokens = c.max_tokens,
-                            .sampling = {}};
-  StrategyOutput out;
-  const auto deliver = [&] {
-    for (WorkItem& item : out.work) {
-      EXPECT_EQ(item.sequence, 3u);
-      (item.role == Role::kTarget ? run.target_items : run.draft_items) += 1;
-      executor.submit(std::move(item));
-    }
-    run.tokens.insert(run.tokens.end(), out.tokens.begin(), out.tokens.end());
-    run.rounds.insert(run.rounds.end(), out.rounds.begin(), out.rounds.end());
-    out.clear();
-  };
-  strategy.start(request, out);
-  deliver();
+  FakeRequest request((*plan)->make_strategy(
+                          {.shared = nullptr, .costs = c.costs, .record_rounds = c.record_rounds}),
+                      c.models,
+                      {.report_silent_items = rng() % 2 == 0,
+                       .allow_twins = c.options.accept == "rejection" || c.facts.draft_vocab > 0},
+                      {.sequence = 3,
+                       .tokens = c.prompt,
+                       .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
+                       .max_tokens = c.max_tokens,
+                       .sampling = {}});
   const uint32_t target_chance = std::vector<uint32_t>{1, 8, 15}[rng() % 3];  // of 16
   const auto target_next = [&] { return rng() % 16 < target_chance; };
   std::vector<WorkResult> late;
   int32_t handed = 0;
-  while ((!executor.idle() || !late.empty()) && handed < c.stop_after) {
+  while ((!request.idle() || !late.empty()) && handed < c.stop_after) {
     const Role role =
-        executor.has_work(Role::kTarget) && (!executor.has_work(Role::kDraft) || target_next())
+        request.has_work(Role::kTarget) && (!request.has_work(Role::kDraft) || target_next())
             ? Role::kTarget
             : Role::kDraft;
-    if (executor.has_work(role)) {
-      if (auto result = executor.run(role)) late.push_back(std::move(*result));
+    if (request.has_work(role)) {
+      if (auto result = request.run(role)) late.push_back(std::move(*result));
       int32_t& largest = run.largest_region[static_cast<size_t>(role)];
-      largest = std::max(largest, executor.tree_region(role));
+      largest = std::max(largest, request.executor().tree_region(role));
     }
     // Results may wait while other work runs; of one role they keep their order.
-    if (late.empty() || (!executor.idle() && rng() % 2 == 0)) continue;
+    if (late.empty() || (!request.idle() && rng() % 2 == 0)) continue;
     const Role wanted = target_next() ? Role::kTarget : Role::kDraft;
     size_t pick = 0;
     for (size_t i = late.size(); i-- > 0;) {
@@ -95,15 +80,18 @@ inline Outcome play(const Case& c) {
     const WorkResult result = std::move(late[pick]);
     late.erase(late.begin() + static_cast<std::ptrdiff_t>(pick));
     if (!c.later_costs.empty() && rng() % 4 == 0) {
-      strategy.on_costs(c.later_costs[rng() % c.later_costs.size()]);
+      request.on_costs(c.later_costs[rng() % c.later_costs.size()]);
     }
-    strategy.on_result(result, out);
+    request.hand_over(result);
     ++handed;
-    deliver();
   }
-  run.stats = strategy.stats();
-  run.breaches = executor.breaches();
-  run.draft_prefix = executor.prefix(Role::kDraft);
+  run.tokens = request.emitted();
+  run.rounds = request.rounds();
+  run.stats = request.stats();
+  run.breaches = request.executor().breaches();
+  run.draft_prefix = request.executor().prefix(Role::kDraft);
+  run.target_items = request.items(Role::kTarget);
+  run.draft_items = request.items(Role::kDraft);
   return run;
 }
 

@@ -59,6 +59,9 @@ class RequestDriver {
     return deliver(accept, submit);
   }
 
+  // As Strategy::on_costs(); between turns.
+  void on_costs(const CostTable& costs) { strategy_->on_costs(costs); }
+
   State state() const { return state_; }
   // Of all its strategies.
   StrategyStats stats() const;

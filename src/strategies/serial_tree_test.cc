@@ -198,31 +198,29 @@ class Reader : public DraftSource {
   std::vector<TokenId>* read_;
 };
 
+std::vector<TokenId> text_of(std::vector<TokenId> known, const FakeRequest& request) {
+  const std::vector<TokenId> tokens = request.tokens();
+  known.insert(known.end(), tokens.begin(), tokens.end());
+  return known;
+}
+
 TEST(SerialTree, TheFirstTokenDoesNotWaitForTheSourceToReadThePrompt) {
   for (const bool has_draft_model : {true, false}) {
     const std::vector<TokenId> prompt = {5, 6, 7};
     std::vector<TokenId> read;
-    SerialTree strategy(
-        {.has_draft_model = has_draft_model}, std::make_unique<Reader>(&read),
-        std::make_unique<BestGrowth>(BestGrowth::Params{.has_draft_model = has_draft_model}));
-    FakeExecutor executor({}, {.max_tokens = 40});
-    StrategyOutput out;
-    std::vector<TokenId> text = prompt;
-    strategy.start({.sequence = 3, .tokens = prompt, .max_tokens = 40, .sampling = {}}, out);
-    for (int turn = 0; !out.work.empty(); ++turn) {
+    FakeRequest request(
+        std::make_unique<SerialTree>(
+            SerialTreeConfig{.has_draft_model = has_draft_model}, std::make_unique<Reader>(&read),
+            std::make_unique<BestGrowth>(BestGrowth::Params{.has_draft_model = has_draft_model})),
+        {}, prompt, 40);
+    for (int turn = 0; !request.idle(); ++turn) {
       // Then all of the text, each token once.
       const bool waits = turn == 0 || (turn == 1 && has_draft_model);
-      EXPECT_EQ(read, waits ? std::vector<TokenId>() : text) << turn;
-      ASSERT_EQ(out.work.size(), 1u);
-      const Role role = out.work.front().role;
-      executor.submit(std::move(out.work.front()));
-      const auto result = executor.run(role);
-      ASSERT_TRUE(result.has_value());
-      out.clear();
-      strategy.on_result(*result, out);
-      for (const EmittedToken& token : out.tokens) text.push_back(token.token);
+      EXPECT_EQ(read, waits ? std::vector<TokenId>() : text_of(prompt, request)) << turn;
+      ASSERT_EQ(request.items(Role::kTarget) + request.items(Role::kDraft), turn + 1);
+      request.turn(request.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft);
     }
-    EXPECT_EQ(text.size(), 40u);
+    EXPECT_EQ(text_of(prompt, request).size(), 40u);
   }
 }
 
@@ -258,23 +256,14 @@ TEST(GuessList, TheSourceIsToldThePromptFirst) {
         strategy = std::make_unique<ParallelTree>(ParallelTreeConfig{}, std::move(source),
                                                   std::move(growth));
       }
-      FakeExecutor executor({}, {.max_tokens = 40});
-      StrategyOutput out;
-      std::vector<TokenId> text = known;
-      strategy->start({.sequence = 3,
-                       .tokens = known,
-                       .prompt_tokens = prompt_tokens,
-                       .max_tokens = 40,
-                       .sampling = {}},
-                      out);
-      while (true) {
-        for (WorkItem& item : out.work) executor.submit(std::move(item));
-        for (const EmittedToken& token : out.tokens) text.push_back(token.token);
-        out.clear();
-        if (executor.idle()) break;
-        const Role role = executor.has_work(Role::kTarget) ? Role::kTarget : Role::kDraft;
-        if (const auto result = executor.run(role)) strategy->on_result(*result, out);
-      }
+      FakeRequest request(std::move(strategy), {}, {},
+                          {.sequence = 3,
+                           .tokens = known,
+                           .prompt_tokens = prompt_tokens,
+                           .max_tokens = 40,
+                           .sampling = {}});
+      request.play();
+      const std::vector<TokenId> text = text_of(known, request);
       ASSERT_GT(calls.size(), 2u);
       const auto prompt_end = known.begin() + prompt_tokens;
       EXPECT_EQ(calls.front(), std::vector<TokenId>(known.begin(), prompt_end));

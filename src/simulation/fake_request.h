@@ -1,0 +1,97 @@
+// One request on a fake executor of its own: what the tests of strategies and simulate.h play with.
+// Whoever plays it says which role runs next and when a result arrives.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "simulation/fake_executor.h"
+#include "strategies/request_driver.h"
+
+namespace forerun {
+
+class FakeRequest {
+ public:
+  // Starts at once; `request.tokens` need not outlive the call. The executor takes the request's
+  // sequence and length.
+  FakeRequest(std::unique_ptr<Strategy> strategy, FakeModels models, FakeExecutor::Options options,
+              const RequestView& request)
+      : executor_(std::move(models), for_request(options, request)), driver_(std::move(strategy)) {
+    driver_.start(request, accept_, submit_);
+  }
+  // As most tests need it.
+  FakeRequest(std::unique_ptr<Strategy> strategy, FakeModels models,
+              const std::vector<TokenId>& prompt, int32_t max_tokens)
+      : FakeRequest(std::move(strategy), std::move(models), {},
+                    {.sequence = 1,
+                     .tokens = prompt,
+                     .prompt_tokens = static_cast<int32_t>(prompt.size()),
+                     .max_tokens = max_tokens,
+                     .sampling = {}}) {}
+  FakeRequest(const FakeRequest&) = delete;
+  FakeRequest& operator=(const FakeRequest&) = delete;
+
+  // No item is left; results that have not been handed over aside.
+  bool idle() const { return executor_.idle(); }
+  bool has_work(Role role) const { return executor_.has_work(role); }
+  // Runs the role's next item; its result, if it has one, is the caller's to hand over.
+  std::optional<WorkResult> run(Role role) { return executor_.run(role); }
+  void hand_over(const WorkResult& result) { driver_.on_result(result, accept_, submit_); }
+  // Both.
+  void turn(Role role) {
+    if (const auto result = run(role)) hand_over(*result);
+  }
+  // Turns until no item is left, `first`'s before the other role's.
+  void play(Role first = Role::kTarget) {
+    const Role second = first == Role::kTarget ? Role::kDraft : Role::kTarget;
+    while (!idle()) turn(has_work(first) ? first : second);
+  }
+  void on_costs(const CostTable& costs) { driver_.on_costs(costs); }
+
+  // Of all turns so far.
+  const std::vector<EmittedToken>& emitted() const { return emitted_; }
+  std::vector<TokenId> tokens() const {
+    std::vector<TokenId> tokens;
+    for (const EmittedToken& token : emitted_) tokens.push_back(token.token);
+    return tokens;
+  }
+  const std::vector<RoundRecord>& rounds() const { return rounds_; }
+  int64_t items(Role role) const { return items_[static_cast<size_t>(role)]; }  // submitted
+  StrategyStats stats() const { return driver_.stats(); }
+  const FakeExecutor& executor() const { return executor_; }
+
+ private:
+  static FakeExecutor::Options for_request(FakeExecutor::Options options,
+                                           const RequestView& request) {
+    options.sequence = request.sequence;
+    options.max_tokens = request.max_tokens;
+    return options;
+  }
+  // Ends with max_tokens, when the strategy has no more work.
+  bool accept(const StrategyOutput& out) {
+    emitted_.insert(emitted_.end(), out.tokens.begin(), out.tokens.end());
+    rounds_.insert(rounds_.end(), out.rounds.begin(), out.rounds.end());
+    return false;
+  }
+  void submit(WorkItem item) {
+    ++items_[static_cast<size_t>(item.role)];
+    executor_.submit(std::move(item));
+  }
+
+  FakeExecutor executor_;
+  RequestDriver driver_;
+  std::vector<EmittedToken> emitted_;
+  std::vector<RoundRecord> rounds_;
+  std::array<int64_t, kNumRoles> items_{};
+  const std::function<bool(StrategyOutput&)> accept_ = [this](StrategyOutput& out) {
+    return accept(out);
+  };
+  const std::function<void(WorkItem)> submit_ = [this](WorkItem item) { submit(std::move(item)); };
+};
+
+}  // namespace forerun
