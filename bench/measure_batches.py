@@ -35,6 +35,7 @@ from recorder import ROOT, Recorder, record_sections, relative
 WORKLOADS = ["bench/workloads/code.jsonl", "bench/workloads/prose.jsonl"]
 DEMO, DEMO_DRAFT = Path("models/demo-target"), Path("models/demo-draft")
 OVER_LLAMA_CPU = {"bf16": 1.2, "int4": 2.2}
+LONGEST = 1200  # tokens of those that decode while a long prompt is read
 POSITIONS = 40_000  # of grown models, so that a prompt of 32,000 tokens fits
 
 
@@ -91,17 +92,17 @@ def kv_bytes_a_token(forerun: str, model: Path) -> int:
     return json.loads(text)["kv_bytes_per_token_bf16"]
 
 
-def kv_memory(rec: Recorder, models: list[Path], requests: int, tokens: int) -> list[str]:
-    """Room for so many requests of so many tokens, prompt included, and some to spare."""
+def kv_memory(rec: Recorder, models: list[Path], sizes: list[int]) -> list[str]:
+    """Room for requests of these many tokens, prompt included, at the same time."""
     bytes_a_token = sum(kv_bytes_a_token(rec.args.forerun, model) for model in models)
-    blocks = -(-(tokens + 64) // 64)  # a block more, for the tree
-    return ["--kv-memory", f"{max(64, bytes_a_token * 64 * blocks * requests * 5 // 4 >> 20)}MB",
-            "--context", str(blocks * 64)]
+    blocks = [-(-(tokens + 64) // 64) for tokens in sizes]  # one more, for the tree
+    needed = bytes_a_token * 64 * sum(blocks) * 17 // 16
+    return ["--kv-memory", f"{max(64, -(-needed >> 20))}MB", "--context", str(max(blocks) * 64)]
 
 
 def bench(rec: Recorder, models: list[Path], flags: list[str],
-          prompts: list[str]) -> tuple[dict[str, list[dict]], str]:
-    """Rows of `forerun bench` by workload, and the command; no rows where it failed."""
+          prompts: list[str]) -> tuple[dict, str]:
+    """What `forerun bench` recorded, without workloads where it failed, and the command."""
     command = [rec.args.forerun, "bench", "--model", str(models[0]),
                *(["--draft", str(models[1])] if len(models) > 1 else []), "--prompts", *prompts,
                *(["--devices", rec.args.devices] if rec.args.devices else []), *flags]
@@ -109,8 +110,8 @@ def bench(rec: Recorder, models: list[Path], flags: list[str],
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "bench.json"
         if rec.attempt([*command, "--json", str(out)]) is None:
-            return {}, shown
-        return json.loads(out.read_text())["workloads"], shown
+            return {"workloads": {}}, shown
+        return json.loads(out.read_text()), shown
 
 
 def cell_tokens(rec: Recorder, target: Target, requests: int) -> tuple[int, int]:
@@ -149,13 +150,13 @@ def _measure_cell(rec: Recorder, target: Target, models: list[Path], requests: i
     flags = ["--strategy", "autoregressive", "--strategies", "autoregressive", "--temperatures", "0",
              "--concurrency", str(requests), "--prompt-tokens", str(prompt), "--max-tokens",
              str(tokens), "--warmup", "1", *target.flags,
-             *kv_memory(rec, models, requests, prompt + tokens)]
+             *kv_memory(rec, models, [prompt + tokens] * requests)]
     ours: dict | None = None
     theirs: dict[str, LlamaCell] = {}
     command = ""
     for _ in range(rec.args.repeat):
-        rows, command = bench(rec, models, flags, WORKLOADS[:1])
-        for row in rows.get("code", []):
+        record, command = bench(rec, models, flags, WORKLOADS[:1])
+        for row in record["workloads"].get("code", []):
             if ours is None or row["tokens_per_s"] > ours["tokens_per_s"]:
                 ours = row
         for dtype, gguf in ggufs.items():
@@ -213,10 +214,12 @@ def measure_arrivals(rec: Recorder) -> None:
             flags = ["--strategy", "autoregressive", "--strategies", "autoregressive",
                      "--temperatures", "0", "--requests", str(decoding), "--prompt-tokens",
                      str(rec.args.prompt_tokens), "--long-prompt", str(long_prompt), "--max-tokens",
-                     "1200", *target.flags,
-                     *kv_memory(rec, models, decoding + 4, max(long_prompt, 1600))]
-            rows, command = bench(rec, models, flags, WORKLOADS[:1])
-            for row in rows.get("code", []):
+                     str(LONGEST), *target.flags,
+                     *kv_memory(rec, models, [rec.args.prompt_tokens + LONGEST] * decoding
+                                + [long_prompt] * 2)]
+            record, command = bench(rec, models, flags, WORKLOADS[:1])
+            for row in record["workloads"].get("code", []):
+                row["destroy_ms"] = record["destroy_ms"]
                 _add_long_prompt(rec, f"{long_prompt} tokens among {decoding}, {target.title}", row,
                                  command)
                 rec.rows.append({"model": target.title, **row})
@@ -227,9 +230,9 @@ def measure_arrivals(rec: Recorder) -> None:
                  "--arrivals", f"poisson:{rec.args.rate:g}", "--prompt-tokens",
                  str(rec.args.prompt_tokens), "--max-tokens", str(rec.args.tokens), "--compare",
                  *target.flags,
-                 *kv_memory(rec, models, 64, rec.args.prompt_tokens + rec.args.tokens)]
-        rows, command = bench(rec, models, flags, WORKLOADS[:1])
-        for row in rows.get("code", []):
+                 *kv_memory(rec, models, [rec.args.prompt_tokens + rec.args.tokens] * 64)]
+        record, command = bench(rec, models, flags, WORKLOADS[:1])
+        for row in record["workloads"].get("code", []):
             name = f"poisson, {rec.args.rate:g} a second, {row['strategy']}, {target.title}"
             first, between = row["time_to_first_token_ms"], row["between_tokens_ms"]
             rec.add(f"time to the first token, median, {name}", first["p50"], "ms", command,
@@ -253,6 +256,9 @@ def _add_long_prompt(rec: Recorder, name: str, row: dict, command: str) -> None:
     rec.add(f"cancelling it over the longest time between tokens, {name}",
             row["cancel_ms"] / during["max"], "ratio", command, at_most=1.0,
             note=f"{row['cancel_ms']:.1f} ms")
+    rec.add(f"destroying the engine over the longest time between tokens, {name}",
+            row["destroy_ms"] / during["max"], "ratio", command,
+            note=f"{row['destroy_ms']:.1f} ms, the weights' release included")
 
 
 def measure_auto(rec: Recorder) -> None:
@@ -268,9 +274,9 @@ def measure_auto(rec: Recorder) -> None:
             flags = ["--strategies", "autoregressive,auto", "--temperatures", "0,0.8",
                      "--concurrency", ",".join(map(str, counts)), "--max-tokens", str(tokens),
                      "--repeat", str(repeat), "--compare", *target.flags,
-                     *kv_memory(rec, models, max(counts), 128 + tokens)]
-            rows, command = bench(rec, models, flags, WORKLOADS)
-            for workload, found in rows.items():
+                     *kv_memory(rec, models, [128 + tokens] * max(counts))]
+            record, command = bench(rec, models, flags, WORKLOADS)
+            for workload, found in record["workloads"].items():
                 for row in found:
                     rec.rows.append({"model": target.title, "workload": workload, **row})
                     if row["strategy"] == "auto":
@@ -295,14 +301,15 @@ def measure_host(rec: Recorder) -> None:
         flags = ["--strategies", "autoregressive,auto", "--temperatures", "0", "--concurrency",
                  ",".join(map(str, counts)), "--prompt-tokens", "32", "--max-tokens",
                  str(min(48, rec.args.tokens)), "--host-time",
-                 *kv_memory(rec, models, max(counts), 128)]
-        rows, command = bench(rec, models, flags, WORKLOADS[:1])
-        for row in rows.get("code", []):
+                 *kv_memory(rec, models, [128] * max(counts))]
+        record, command = bench(rec, models, flags, WORKLOADS[:1])
+        for row in record["workloads"].get("code", []):
             plain = row["strategy"] == "autoregressive"
             rec.add(f"host time a result, {row['requests']} requests, {row['strategy']}",
                     row["host_us_a_result"], "us", command, at_most=10 if plain else None,
                     note=f"turns {row['host_turn_us']:.2f}, Steps {row['host_step_us']:.2f} us; "
-                         f"{row['results']} results")
+                         f"{row['results']} results; no Step runs for {row['idle_us']['p50']:.1f} us "
+                         f"in the median between two, p99 {row['idle_us']['p99']:.1f}")
             rec.rows.append(row)
 
 

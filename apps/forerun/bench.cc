@@ -91,6 +91,11 @@ Status check(const BenchFlags& flags) {
                   "--long-prompt: arrives among --requests N that all decode; neither "
                   "--concurrency nor --arrivals go with it");
   }
+  if (flags.long_prompt && flags.prompt_files.size() > 1) {
+    return Status(StatusCode::kInvalidArgument, "--long-prompt: found " +
+                                                    std::to_string(flags.prompt_files.size()) +
+                                                    " files of --prompts, takes one");
+  }
   return Status();
 }
 
@@ -151,7 +156,7 @@ Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingP
   return options;
 }
 
-// Measures one file of prompts.
+// Rows of one file of prompts.
 Status measure(const BenchFlags& flags, const std::string& file, Engine& engine,
                nlohmann::ordered_json* json, Table* table) {
   FORERUN_ASSIGN_OR_RETURN(const SamplingParams sampling,
@@ -179,17 +184,34 @@ Status measure(const BenchFlags& flags, const std::string& file, Engine& engine,
   FORERUN_ASSIGN_OR_RETURN(bench::LoadOptions options,
                            load_options(flags, sampling, prompts, engine));
   options.on_progress = on_progress;
-  if (!flags.long_prompt) {
-    FORERUN_ASSIGN_OR_RETURN(const std::vector<bench::LoadRow> rows,
-                             bench::run_load(engine, options));
-    add(rows);
-    return Status();
-  }
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<bench::LoadRow> rows,
+                           bench::run_load(engine, options));
+  add(rows);
+  return Status();
+}
+
+// The scenario of --long-prompt, and what destroying the engine in the middle of it takes.
+Status measure_long_prompt(const BenchFlags& flags, std::unique_ptr<Engine> engine,
+                           nlohmann::ordered_json* json, Table* table) {
+  FORERUN_ASSIGN_OR_RETURN(const SamplingParams sampling,
+                           resolve_sampling(flags.sampling, engine->info()));
+  const std::string& file = flags.prompt_files.front();
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> prompts,
+                           bench::read_prompts(file, flags.limit));
+  FORERUN_ASSIGN_OR_RETURN(const bench::LoadOptions options,
+                           load_options(flags, sampling, prompts, *engine));
   const std::vector<int32_t> long_prompt =
       bench::prompts_of_length(options.prompts, 1, *flags.long_prompt).front();
   FORERUN_ASSIGN_OR_RETURN(const std::vector<bench::LongPromptRow> rows,
-                           bench::run_long_prompt(engine, options, long_prompt));
-  add(rows);
+                           bench::run_long_prompt(*engine, options, long_prompt));
+  for (const bench::LongPromptRow& row : rows) {
+    (*json)["workloads"][stem_of(file)].push_back(row_json(row));
+    table->push_back(row_cells(stem_of(file), row));
+  }
+  FORERUN_ASSIGN_OR_RETURN(const double destroy_s,
+                           bench::seconds_to_destroy(std::move(engine), options, long_prompt,
+                                                     rows.front().first_token_s / 3));
+  (*json)["destroy_ms"] = 1000.0 * destroy_s;
   return Status();
 }
 
@@ -225,7 +247,7 @@ Status run_bench(const BenchFlags& flags) {
         std::max(engine_options.max_active_requests, int32_t{concurrency});
   }
   engine_options.trace = flags.host_time;
-  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(engine_options));
+  FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, create_engine(engine_options));
   const bench::MachineFacts machine = bench::machine_facts();
   nlohmann::ordered_json json = {
       {"machine", {{"processor", machine.processor}, {"cores", machine.cores}}},
@@ -242,6 +264,13 @@ Status run_bench(const BenchFlags& flags) {
   Table table = {flags.long_prompt ? long_prompt_titles()
                  : flags.is_load() ? load_titles()
                                    : one_by_one_titles()};
+  if (flags.long_prompt) {
+    FORERUN_RETURN_IF_ERROR(measure_long_prompt(flags, std::move(engine), &json, &table));
+    std::cout << format_table(table) << "destroying the engine while it reads the long prompt: "
+              << format_fixed(json["destroy_ms"], 1) << " ms\n"
+              << std::flush;
+    return write_json(flags.json_path, json);
+  }
   for (const std::string& file : flags.prompt_files) {
     FORERUN_RETURN_IF_ERROR(measure(flags, file, *engine, &json["workloads"], &table));
   }

@@ -120,6 +120,9 @@ ordered_json row_json(const bench::LoadRow& row) {
     json["host_turn_us"] = row.host->turn_us;
     json["host_step_us"] = row.host->step_us;
     json["results"] = row.host->results;
+    json["idle_us"] = {{"p50", row.host->idle_us.p50},
+                       {"p99", row.host->idle_us.p99},
+                       {"max", row.host->idle_us.max}};
   }
   return json;
 }

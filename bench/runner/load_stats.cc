@@ -4,11 +4,28 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace forerun::bench {
 namespace {
 
 double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
+
+// Time before each Step but the first in which none runs.
+std::vector<double> idle_us(const Trace& trace) {
+  std::vector<std::pair<int64_t, int64_t>> steps;  // start, end
+  for (const TraceStep& step : trace.steps) steps.emplace_back(step.start_ns, step.end_ns);
+  std::sort(steps.begin(), steps.end());
+  std::vector<double> idle;
+  int64_t busy_until_ns = 0;
+  for (const auto& [start_ns, end_ns] : steps) {
+    if (start_ns != steps.front().first) {
+      idle.push_back(1e-3 * static_cast<double>(std::max<int64_t>(start_ns - busy_until_ns, 0)));
+    }
+    busy_until_ns = std::max(busy_until_ns, end_ns);
+  }
+  return idle;
+}
 
 }  // namespace
 
@@ -94,6 +111,7 @@ HostTime host_time_of(const Trace& trace) {
     host.results += static_cast<int64_t>(step.items.size());
     step_ns += static_cast<double>(step.host_ns);
   }
+  host.idle_us = spread_of(idle_us(trace));
   host.turn_us = ratio(1e-3 * turn_ns, static_cast<double>(host.results));
   host.step_us = ratio(1e-3 * step_ns, static_cast<double>(host.results));
   return host;

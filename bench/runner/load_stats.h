@@ -57,6 +57,7 @@ struct HostTime {
   int64_t results = 0;
   double turn_us = 0.0;  // a result
   double step_us = 0.0;
+  Spread idle_us;  // between Steps, of either model: what none of them fills
 };
 HostTime host_time_of(const Trace& trace);
 

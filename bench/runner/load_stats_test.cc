@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runner/long_prompt.h"
 #include "runner/workload.h"
@@ -136,6 +137,19 @@ TEST(HostTime, IsSharedByTheResults) {
   EXPECT_DOUBLE_EQ(host.step_us, 2);
   EXPECT_DOUBLE_EQ(host.turn_us, 5);
   EXPECT_EQ(host_time_of(Trace()).turn_us, 0);
+}
+
+TEST(HostTime, IdleIsWhatNoStepFills) {
+  Trace trace;
+  for (const auto& [start, end] :
+       std::vector<std::pair<int64_t, int64_t>>{{9'000, 12'000}, {1'000, 4'000}, {3'000, 7'000}}) {
+    trace.steps.emplace_back();
+    trace.steps.back().start_ns = start;
+    trace.steps.back().end_ns = end;
+  }
+  const Spread idle_us = host_time_of(trace).idle_us;
+  EXPECT_DOUBLE_EQ(idle_us.max, 2);  // from 7 to 9; the second begins while the first runs
+  EXPECT_DOUBLE_EQ(idle_us.mean, 1);
 }
 
 TEST(Gaps, ThatOverlapAnInterval) {

@@ -22,31 +22,48 @@ class LongPromptRun {
       : engine_(engine), options_(options), long_prompt_(prompt), queue_(queue) {}
 
   Result<LongPromptRow> run(const std::string& strategy, float temperature) {
-    strategy_ = strategy;
-    temperature_ = temperature;
-    long_idx_ = static_cast<size_t>(options_.requests);
-    records_.assign(long_idx_ + 1, RequestRecord());
-    Result<LongPromptRow> row = measure();
+    Result<LongPromptRow> row = measure(strategy, temperature);
     queue_.cancel_all();
     while (const std::optional<TimedEvent> read = queue_.next(TimedQueue::kNever)) {
     }
     return row;
   }
 
+  Result<double> destroy(std::unique_ptr<Engine> engine, double delay_s) {
+    FORERUN_RETURN_IF_ERROR(start(options_.strategies.front(), options_.temperatures.front()));
+    FORERUN_RETURN_IF_ERROR(submit(long_idx_, long_prompt_, 1));
+    const RequestRecord& record = records_[long_idx_];
+    FORERUN_RETURN_IF_ERROR(
+        read_until([&] { return record.finished_s > 0; }, record.submitted_s + delay_s));
+    if (record.finished_s > 0) return too_short("the long prompt had been read");
+    const double destroyed_s = now_s();
+    engine.reset();
+    return now_s() - destroyed_s;
+  }
+
  private:
-  Result<LongPromptRow> measure() {
+  // Until all decode.
+  Status start(const std::string& strategy, float temperature) {
+    strategy_ = strategy;
+    temperature_ = temperature;
+    long_idx_ = static_cast<size_t>(options_.requests);
+    records_.assign(long_idx_ + 1, RequestRecord());
     for (size_t index = 0; index < long_idx_; ++index) {
       const auto& prompts = options_.prompts;
       FORERUN_RETURN_IF_ERROR(
           submit(index, prompts[index % prompts.size()], options_.max_new_tokens));
     }
+    return read_until([&] { return fewest_arrivals() >= kArrivalsToSettle; });
+  }
+
+  Result<LongPromptRow> measure(const std::string& strategy, float temperature) {
+    FORERUN_RETURN_IF_ERROR(start(strategy, temperature));
     LongPromptRow row;
-    row.strategy = strategy_;
-    row.temperature = temperature_;
+    row.strategy = strategy;
+    row.temperature = temperature;
     row.requests = options_.requests;
     row.long_prompt_tokens = static_cast<int32_t>(long_prompt_.size());
 
-    FORERUN_RETURN_IF_ERROR(read_until([&] { return fewest_arrivals() >= kArrivalsToSettle; }));
     const double quiet_s = now_s();
     const size_t enough = fewest_arrivals() + kArrivalsBefore;
     FORERUN_RETURN_IF_ERROR(read_until([&] { return fewest_arrivals() >= enough; }));
@@ -183,6 +200,13 @@ Result<std::vector<LongPromptRow>> run_long_prompt(Engine& engine, const LoadOpt
     }
   }
   return rows;
+}
+
+Result<double> seconds_to_destroy(std::unique_ptr<Engine> engine, const LoadOptions& options,
+                                  const std::vector<int32_t>& long_prompt, double delay_s) {
+  FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create());
+  LongPromptRun run(*engine, options, long_prompt, queue);
+  return run.destroy(std::move(engine), delay_s);
 }
 
 }  // namespace forerun::bench

@@ -2,6 +2,10 @@
 // how soon it goes away when cancelled.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "forerun/engine.h"
 #include "runner/load.h"
 
@@ -27,6 +31,11 @@ struct LongPromptRow {
 // raise max_new_tokens. `long_prompt`: its tokens. A row a strategy and temperature.
 Result<std::vector<LongPromptRow>> run_long_prompt(Engine& engine, const LoadOptions& options,
                                                    const std::vector<int32_t>& long_prompt);
+
+// Seconds that destroying the engine takes while it reads the long prompt beside requests that
+// decode, the release of its weights included: `delay_s` after the prompt's submission.
+Result<double> seconds_to_destroy(std::unique_ptr<Engine> engine, const LoadOptions& options,
+                                  const std::vector<int32_t>& long_prompt, double delay_s);
 
 // Seconds between the arrivals of `record` that overlap [from_s, to_s]; `tokens`: counts tokens
 // that come together as 0 apart, else only the times between arrivals.

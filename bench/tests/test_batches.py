@@ -119,10 +119,11 @@ class BatchesTest(unittest.TestCase):
         forerun = self.program("forerun", "echo '{\"kv_bytes_per_token_bf16\": 16384}'\n")
         rec = self.recorder(forerun=forerun)
         models = [Path("a"), Path("b")]
-        found = measure_batches.kv_memory(rec, models, requests=64, tokens=384)
+        found = measure_batches.kv_memory(rec, models, [384] * 63 + [100])
         self.assertEqual(found[3], "448")  # a block of 64 to spare
         megabytes = int(found[1].removesuffix("MB"))
-        self.assertGreaterEqual(megabytes << 20, 2 * 16384 * 64 * 384)
+        self.assertGreaterEqual(megabytes << 20, 2 * 16384 * (63 * 384 + 100))
+        self.assertLess(megabytes << 20, 2 * 16384 * 64 * 512)
 
     def test_targets_by_name_and_device(self) -> None:
         titles = [t.title for t in measure_batches.targets(self.recorder())]

@@ -230,6 +230,7 @@ class Output(unittest.TestCase):
         self.assertGreaterEqual(row["tokens_during"], 2)
         self.assertGreater(row["during_between_tokens_ms"]["max"], 0)
         self.assertGreater(row["cancel_ms"], 0)
+        self.assertGreater(record["destroy_ms"], 0)
 
     def test_auto_says_which_split_it_keeps(self):
         done = generate("--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 8, "--auto", "--json")
@@ -416,6 +417,8 @@ class Refusals(unittest.TestCase):
         self.refused(bench("--arrivals", "all"), "--arrivals", "--requests")
         self.refused(bench("--compare"), "--compare", "--requests")
         self.refused(bench("--long-prompt", 9, "--concurrency", 2), "--long-prompt", "--requests")
+        self.refused(bench("--long-prompt", 9, "--requests", 2, "--prompts",
+                           ROOT / "bench/workloads/prose.jsonl"), "--long-prompt", "2 files")
         self.refused(bench("--requests", 2, "--prompt-tokens", 9000), "9000 tokens", "8192")
         self.refused(bench("--requests", 2, "--prompt-tokens", 16, "--long-prompt", 9000),
                      "9000 tokens", "8192")
