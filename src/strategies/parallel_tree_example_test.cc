@@ -10,6 +10,7 @@
 //   after the miss: t16 - t17 - t19, t16 - t18 - (t20, t21)
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "strategies/draft_kv.h"
+#include "strategies/request_driver.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {
@@ -79,22 +81,13 @@ class WorkedExample : public ::testing::Test {
     options.verify_tokens = 4;
     options.draft_width = 2;
     options.draft_depth = 3;
-    strategy_ = resolve_speculation(options).value()->make_strategy(
-        {.shared = nullptr, .costs = {}, .record_rounds = true});
+    driver_.set_strategy(resolve_speculation(options).value()->make_strategy(
+        {.shared = nullptr, .costs = {}, .record_rounds = true}));
     const Tokens prompt = {0};
-    strategy_->start({.sequence = 1, .tokens = prompt, .max_tokens = 100, .sampling = {}}, out_);
-    take_work();
+    driver_.start({.sequence = 1, .tokens = prompt, .max_tokens = 100, .sampling = {}}, accept_,
+                  submit_);
   }
 
-  void take_work() {
-    for (WorkItem& item : out_.work) {
-      slots(item.role).apply(item);
-      (item.role == Role::kTarget ? target_ : draft_) = std::move(item);
-    }
-    for (const EmittedToken& token : out_.tokens) text_.push_back(token.token);
-    for (const RoundRecord& round : out_.rounds) reroots_.push_back(round.reroot);
-    out_.clear();
-  }
   KvSlots& slots(Role role) { return kv_[static_cast<size_t>(role)]; }
 
   // The draft's step in flight ran `leaves` and guesses what the example says below them.
@@ -111,8 +104,7 @@ class WorkedExample : public ::testing::Test {
       if (guesses != guesses_.end()) result.rows.back().top = guesses->second;
     }
     EXPECT_EQ(run, leaves);
-    strategy_->on_result(result, out_);
-    take_work();
+    driver_.on_result(result, accept_, submit_);
   }
   // The target ran `input` and draws `draws` after the nodes that carry the tokens.
   void verify(const Tokens& input, const std::map<TokenId, TokenId>& draws) {
@@ -129,8 +121,7 @@ class WorkedExample : public ::testing::Test {
                              .top = {}});
     }
     EXPECT_EQ(run, input);
-    strategy_->on_result(result, out_);
-    take_work();
+    driver_.on_result(result, accept_, submit_);
   }
   bool target_is_busy() const { return !target_.rows.empty(); }
   bool draft_is_busy() const { return !draft_.rows.empty(); }
@@ -177,8 +168,16 @@ class WorkedExample : public ::testing::Test {
       {17, {{19, -3.0f}}},
       {18, {{20, -0.5f}, {21, -1.5f}}},
   };
-  std::unique_ptr<Strategy> strategy_;
-  StrategyOutput out_;
+  RequestDriver driver_;
+  const std::function<bool(StrategyOutput&)> accept_ = [this](StrategyOutput& out) {
+    for (const EmittedToken& token : out.tokens) text_.push_back(token.token);
+    for (const RoundRecord& round : out.rounds) reroots_.push_back(round.reroot);
+    return false;
+  };
+  const std::function<void(WorkItem)> submit_ = [this](WorkItem item) {
+    slots(item.role).apply(item);
+    (item.role == Role::kTarget ? target_ : draft_) = std::move(item);
+  };
   WorkItem target_, draft_;  // in flight; no rows: none
   KvSlots kv_[kNumRoles];
   Tokens text_;

@@ -14,6 +14,7 @@
 
 #include "exec/exec_rig_test.h"
 #include "strategies/every_policy.h"
+#include "strategies/request_driver.h"
 
 namespace forerun {
 namespace {
@@ -34,35 +35,36 @@ struct Played {
 // is closed once it has so many tokens; 0: never.
 std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t cancel_after = 0) {
   std::vector<Played> played(requests.size());
-  std::map<SequenceId, std::unique_ptr<Strategy>> running;
-  StrategyOutput out;
-  const auto close = [&](SequenceId id) {
-    played[id].stats = running.at(id)->stats();
-    running.erase(id);
-    rig.executor->close(id);
-  };
-  const auto deliver = [&](SequenceId id) {
-    for (WorkItem& item : out.work) rig.executor->submit(std::move(item));
+  std::map<SequenceId, RequestDriver> running;
+  const auto accept = [&](SequenceId id, const StrategyOutput& out) {
     for (const EmittedToken& token : out.tokens) played[id].tokens.push_back(token.token);
-    out.clear();
     const size_t length = requests[id].prompt.size() + played[id].tokens.size();
     const bool whole = static_cast<int32_t>(length) >= requests[id].spec.max_tokens;
-    if (whole || (cancel_after > 0 && played[id].tokens.size() >= cancel_after)) close(id);
+    return whole || (cancel_after > 0 && played[id].tokens.size() >= cancel_after);
+  };
+  const auto submit = [&](WorkItem item) { rig.executor->submit(std::move(item)); };
+  const auto close_unless_running = [&](SequenceId id, RequestDriver::State state) {
+    if (state == RequestDriver::State::kRunning) return;
+    played[id].stats = running.at(id).stats();
+    running.erase(id);
+    rig.executor->close(id);
   };
   for (SequenceId id = 0; id < requests.size(); ++id) {
     const Wanted& wanted = requests[id];
     EXPECT_TRUE(rig.executor->open(id, wanted.spec).ok());
-    running[id] =
+    RequestDriver& driver = running[id];
+    driver.set_strategy(
         resolve_speculation(wanted.options, {.target_vocab = kVocab, .draft_vocab = kVocab})
             .value()
-            ->make_strategy({});
-    running[id]->start({.sequence = id,
-                        .tokens = wanted.prompt,
-                        .prompt_tokens = wanted.spec.prompt_tokens,
-                        .max_tokens = wanted.spec.max_tokens,
-                        .sampling = wanted.spec.sampling},
-                       out);
-    deliver(id);
+            ->make_strategy({}));
+    const RequestDriver::State state = driver.start(
+        {.sequence = id,
+         .tokens = wanted.prompt,
+         .prompt_tokens = wanted.spec.prompt_tokens,
+         .max_tokens = wanted.spec.max_tokens,
+         .sampling = wanted.spec.sampling},
+        [&](StrategyOutput& out) { return accept(id, out); }, submit);
+    close_unless_running(id, state);
   }
   while (!running.empty()) {
     const auto result = rig.next();
@@ -70,18 +72,16 @@ std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t c
       ADD_FAILURE() << running.size() << " requests wait for ever";
       break;
     }
-    const auto found = running.find(result->sequence);
+    const SequenceId id = result->sequence;
+    const auto found = running.find(id);
     if (found == running.end()) {
       ADD_FAILURE() << "a result of a closed sequence";
       break;
     }
-    if (!result->status.ok()) {
-      played[result->sequence].status = result->status;
-      close(result->sequence);
-      continue;
-    }
-    found->second->on_result(*result, out);
-    deliver(result->sequence);
+    played[id].status = result->status;
+    const RequestDriver::State state = found->second.on_result(
+        *result, [&](StrategyOutput& out) { return accept(id, out); }, submit);
+    close_unless_running(id, state);
   }
   return played;
 }
