@@ -331,7 +331,10 @@ Command add_bench(CLI::App& app) {
       ->add_option("--prompts", flags->prompt_files,
                    "JSON-lines files with \"prompt\" or \"turns\"")
       ->required();
-  command->add_option("--strategies", flags->strategies, "The first one is the baseline")
+  command
+      ->add_option(
+          "--strategies", flags->strategies,
+          "The first one is the baseline; each takes what it uses of --source, --shape and so on")
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--temperatures", flags->temperatures)->delimiter(',')->capture_default_str();
