@@ -38,6 +38,11 @@ std::string weight_bytes(const Checkpoint& checkpoint, WeightOverride weights) {
       estimate_decoder_memory(checkpoint, weights, Activation::kBf16).weight_bytes));
 }
 
+int64_t kv_token_bytes(const Checkpoint& checkpoint) {
+  return estimate_decoder_memory(checkpoint, WeightOverride::kAsStored, Activation::kBf16)
+      .kv_token_bytes();
+}
+
 void print_tables(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   const CheckpointSummary summary = summarize(checkpoint);
@@ -65,7 +70,7 @@ void print_tables(const Checkpoint& checkpoint) {
   for (const auto& [name, weights] : kPrecisions) {
     memory.push_back({name, weight_bytes(checkpoint, weights)});
   }
-  const double token_bytes = 2.0 * static_cast<double>(summary.kv_elements_per_token);
+  const auto token_bytes = static_cast<double>(kv_token_bytes(checkpoint));
   memory.push_back({"KV cache, bf16, a token", format_bytes(token_bytes)});
   memory.push_back(
       {"KV cache, bf16, whole context", format_bytes(token_bytes * config.max_position)});
@@ -96,7 +101,7 @@ nlohmann::ordered_json to_json(const Checkpoint& checkpoint) {
           {"tied_embeddings", config.tied_embeddings},
           {"features", summary.features},
           {"weight_bytes", bytes},
-          {"kv_bytes_per_token_bf16", 2 * summary.kv_elements_per_token},
+          {"kv_bytes_per_token_bf16", kv_token_bytes(checkpoint)},
           {"supported", true}};
 }
 

@@ -118,8 +118,6 @@ CheckpointSummary summarize(const Checkpoint& checkpoint) {
   int64_t all_bytes = 0;
   for (const RawTensor& tensor : checkpoint.tensors()) all_bytes += byte_count(tensor);
   summary.ignored_bytes = all_bytes - summary.weight_bytes;
-  summary.kv_elements_per_token =
-      int64_t{2} * config.num_layers * config.num_kv_heads * config.head_dim;
   summary.features = feature_lines(config);
   return summary;
 }

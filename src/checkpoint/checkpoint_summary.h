@@ -22,8 +22,6 @@ struct CheckpointSummary {
   int64_t weight_bytes = 0;   // of the tensors that the decoder uses
   int64_t ignored_bytes = 0;  // of the others, e.g. rotary tables or the copy of a tied head
   std::vector<PrecisionShare> by_precision;  // most bytes first
-  // Keys and values of one token in all layers, in elements of the cache's dtype.
-  int64_t kv_elements_per_token = 0;
   // One line for each property that decides how the model is run, e.g. "8 heads, 4 KV heads of
   // 64 (grouped-query attention)", "YaRN, factor 4 over 32768".
   std::vector<std::string> features;

@@ -397,7 +397,6 @@ TEST(Checkpoint, TheDemoPairOpens) {
   ASSERT_EQ(summary.by_precision.size(), 2u);
   EXPECT_EQ(summary.by_precision[0].precision, "awq-int4");
   EXPECT_EQ(summary.by_precision[1].precision, "bf16");
-  EXPECT_EQ(summary.kv_elements_per_token, 2 * 10 * 4 * 64);
   const Checkpoint draft = must_open(models / "demo-draft");
   EXPECT_NEAR(static_cast<double>(summarize(draft).parameters), 2.8e6, 0.1e6);
 }

@@ -71,7 +71,6 @@ class EngineImpl : public Engine {
     return !placement_.in_turn() ||
            (models_->has_draft() && emulator_ && emulator_->profile().separate_devices);
   }
-  std::string planner_report(const StepCosts& costs) const;
 
   EngineOptions options_;
   EngineInfo info_;
@@ -81,8 +80,7 @@ class EngineImpl : public Engine {
   std::unique_ptr<LoadedModels> models_;
   std::unique_ptr<StepEmulator> emulator_;
   TraceRecorder recorder_;
-  LiveCosts costs_;        // Steps of either model report to it
-  StrategyChoice choice_;  // what "auto" means where both models take turns
+  LiveCosts costs_;  // Steps of either model report to it
   ModelFacts facts_;
   AutoChoice auto_;                              // what "auto" means to requests
   std::shared_ptr<const SpeculationPlan> plan_;  // of requests that bring no options
@@ -155,18 +153,19 @@ Status EngineImpl::start() {
         costs, measure_costs(*executor, has_draft, models_->memory().max_context_tokens,
                              options_.on_progress));
   }
-  choice_ = choose_strategy({.costs = costs.table(1, kReferenceContext),
-                             .has_draft_model = has_draft,
-                             .rank_chances = {}});
-  if (!side_by_side()) {
-    auto_ = {.strategy = "serial_tree", .source_without_draft = choice_.source};
-  } else {
-    auto_ = chosen_ ? chosen_->plan : AutoChoice{.strategy = "parallel_tree"};
-  }
+  const StrategyChoice choice = choose_strategy({.costs = costs.table(1, kReferenceContext),
+                                                 .has_draft_model = has_draft,
+                                                 .side_by_side = side_by_side()});
+  auto_ = choice.auto_choice;
+  if (chosen_) auto_.extra_draft_steps = chosen_->plan.extra_draft_steps;
   FORERUN_ASSIGN_OR_RETURN(plan_, resolve_speculation(options_.speculation, facts_, auto_));
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
-  info_.planner_report = planner_report(costs);
+  info_.planner_report = describe_costs(costs) + choice.report;
+  if (chosen_) {
+    info_.planner_report +=
+        chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";
+  }
   costs_.set(std::move(costs));
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
@@ -174,14 +173,6 @@ Status EngineImpl::start() {
                           .recorder = options_.trace ? &recorder_ : nullptr},
       std::move(executor), [this] { return costs_.table(1, kReferenceContext); });
   return Status();
-}
-
-std::string EngineImpl::planner_report(const StepCosts& costs) const {
-  std::string report = describe_costs(costs) + choice_.report;
-  if (side_by_side()) report += "the draft has its own devices: parallel_tree\n";
-  if (chosen_)
-    report += chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";
-  return report;
 }
 
 Result<std::shared_ptr<const SpeculationPlan>> EngineImpl::check(Request& request) const {

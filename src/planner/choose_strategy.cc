@@ -99,12 +99,15 @@ double expected_tokens(const std::vector<double>& rank_chances, int32_t verify_t
   return best_sum(grow(rank_chances, draft_width, draft_depth).back(), std::max(verify_tokens, 1));
 }
 
-StrategyChoice choose_strategy(const PlannerInput& input) {
+namespace {
+
+// As if the models took turns.
+StrategyChoice choose_in_turn(const PlannerInput& input) {
   StrategyChoice choice;
   const CostTable& costs = input.costs;
   if (!costs.measured() || (input.has_draft_model && costs.at(Role::kDraft, 1) <= 0.0f)) {
     if (input.has_draft_model) {
-      choice.source.clear();
+      choice.auto_choice.source_without_draft.clear();
       choice.verify_tokens = 8;
       choice.draft_width = 4;
       choice.draft_depth = 4;
@@ -135,7 +138,7 @@ StrategyChoice choose_strategy(const PlannerInput& input) {
                      " no setting beats plain decoding: " + kWithoutDraft + "\n";
     return choice;
   }
-  choice.source.clear();
+  choice.auto_choice.source_without_draft.clear();
   choice.verify_tokens = best.verify_tokens;
   choice.draft_width = best.width;
   choice.draft_depth = best.depth;
@@ -147,6 +150,17 @@ StrategyChoice choose_strategy(const PlannerInput& input) {
                 "%s acceptance (first guess %.0f%%): serial_tree, its size adapted as it decodes\n",
                 basis, 100.0 * (assumed ? kAssumed : input.rank_chances).front());
   choice.report += reason;
+  return choice;
+}
+
+}  // namespace
+
+StrategyChoice choose_strategy(const PlannerInput& input) {
+  StrategyChoice choice = choose_in_turn(input);
+  if (input.side_by_side) {
+    choice.auto_choice = {.strategy = "parallel_tree"};
+    choice.report += "the draft has its own devices: parallel_tree\n";
+  }
   return choice;
 }
 

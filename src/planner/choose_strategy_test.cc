@@ -43,7 +43,7 @@ TEST(ChooseStrategy, SwiftSpecTable6) {
   // Chances that make about as many tokens a round.
   input.rank_chances = {0.75, 0.12, 0.04, 0.02, 0.01, 0.01};
   const StrategyChoice choice = choose_strategy(input);
-  EXPECT_EQ(choice.source, "");
+  EXPECT_EQ(choice.auto_choice.source_without_draft, "");
   EXPECT_GE(choice.draft_depth, 2);
   EXPECT_LE(choice.draft_depth, 5);
   EXPECT_GT(choice.tokens_per_round, 2.5);
@@ -57,13 +57,13 @@ TEST(ChooseStrategy, NoDraftWhereDraftingCannotPay) {
   input.costs = costs_of(1e-3, 2e-3, 1.2e-3, 2e-3);
   input.has_draft_model = true;
   const StrategyChoice slow_draft = choose_strategy(input);
-  EXPECT_EQ(slow_draft.source, "suffix");
+  EXPECT_EQ(slow_draft.auto_choice.source_without_draft, "suffix");
   EXPECT_NE(slow_draft.report.find("even a very good draft"), std::string::npos);
   input.costs = costs_of(1e-3, 2e-3, 5e-4, 1e-3);
-  EXPECT_EQ(choose_strategy(input).source, "");
+  EXPECT_EQ(choose_strategy(input).auto_choice.source_without_draft, "");
   input.rank_chances = {0.2, 0.1};
   const StrategyChoice bad_draft = choose_strategy(input);
-  EXPECT_EQ(bad_draft.source, "suffix");
+  EXPECT_EQ(bad_draft.auto_choice.source_without_draft, "suffix");
   EXPECT_EQ(bad_draft.speedup, 1.0);
   EXPECT_NE(bad_draft.report.find("measured acceptance"), std::string::npos);
 }
@@ -82,16 +82,26 @@ TEST(ChooseStrategy, CheaperRowsMakeLargerTrees) {
 
 TEST(ChooseStrategy, SaysWhatItDoesNotKnow) {
   PlannerInput input;
-  EXPECT_EQ(choose_strategy(input).source, "suffix");
+  EXPECT_EQ(choose_strategy(input).auto_choice.source_without_draft, "suffix");
   input.has_draft_model = true;
   const StrategyChoice unmeasured = choose_strategy(input);
-  EXPECT_EQ(unmeasured.source, "");
+  EXPECT_EQ(unmeasured.auto_choice.source_without_draft, "");
   EXPECT_NE(unmeasured.report.find("no costs measured"), std::string::npos);
   input.has_draft_model = false;
   input.costs = costs_of(1e-3, 2e-3, 1e-4, 1e-4);
   const StrategyChoice no_draft = choose_strategy(input);
-  EXPECT_EQ(no_draft.source, "suffix");
+  EXPECT_EQ(no_draft.auto_choice.source_without_draft, "suffix");
   EXPECT_NE(no_draft.report.find("no draft model"), std::string::npos);
+}
+
+TEST(ChooseStrategy, ADraftOnItsOwnDevicesRunsBesideTheTarget) {
+  const StrategyChoice choice =
+      choose_strategy({.costs = {}, .has_draft_model = true, .side_by_side = true});
+  EXPECT_EQ(choice.auto_choice.strategy, "parallel_tree");
+  EXPECT_EQ(choice.auto_choice.source_without_draft, "");
+  EXPECT_TRUE(choice.report.ends_with("its own devices: parallel_tree\n")) << choice.report;
+  EXPECT_EQ(choose_strategy({.costs = {}, .has_draft_model = true}).auto_choice.strategy,
+            "serial_tree");
 }
 
 }  // namespace
