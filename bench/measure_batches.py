@@ -97,7 +97,7 @@ def kv_memory(rec: Recorder, models: list[Path], sizes: list[int]) -> list[str]:
     bytes_a_token = sum(kv_bytes_a_token(rec.args.forerun, model) for model in models)
     blocks = [-(-(tokens + 64) // 64) for tokens in sizes]  # one more, for the tree
     needed = bytes_a_token * 64 * sum(blocks) * 17 // 16
-    return ["--kv-memory", f"{max(64, -(-needed >> 20))}MB", "--context", str(max(blocks) * 64)]
+    return ["--kv-memory", f"{max(64, -(-needed // 10**6))}MB", "--context", str(max(blocks) * 64)]
 
 
 def bench(rec: Recorder, models: list[Path], flags: list[str],
@@ -128,7 +128,9 @@ def measure_llama(rec: Recorder) -> None:
         with suppress(NotMade), on_disk_as(rec, target) as models:
             ggufs = {}
             if rec.args.llama:
-                ggufs = {dtype: to_gguf(rec, ROOT / models[0], dtype) for dtype in TYPES[target.dtype]}
+                # On GPUs q4_0 has no layout of its own; from int4 it would be rounded anew, for minutes.
+                types = TYPES[target.dtype][-1:] if rec.args.devices else TYPES[target.dtype]
+                ggufs = {dtype: to_gguf(rec, ROOT / models[0], dtype) for dtype in types}
             kept = [dtype for dtype, path in ggufs.items() if path]
             try:
                 for requests in rec.args.requests:
