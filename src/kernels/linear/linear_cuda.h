@@ -17,6 +17,7 @@
 #include "forerun/status.h"
 #include "kernels/activation_format_cuda.h"
 #include "kernels/linear/linear_plan_cuda.h"
+#include "kernels/linear/linear_scratch_cuda.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace forerun::cuda {
@@ -120,8 +121,10 @@ struct LinearCall {
   // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
   // previous kernel has finished; everything else is touched only afterwards. The previous kernel
   // must itself be launched in this way, or have no such successor in flight.
-  // (The kernel for many rows always starts so; it waits before it touches anything.)
+  // (The kernel for many rows always starts so.)
   bool dependent = true;
+  // Of kFewestTileRows rows and more, without `row_index`: must be there.
+  LinearScratchCuda scratch = {};
 };
 
 // Submits one launch; returns without waiting. Fails before launching if the arguments do not fit.

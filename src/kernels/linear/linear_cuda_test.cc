@@ -118,7 +118,21 @@ class LinearCuda : public ::testing::TestWithParam<LinearFormat> {
     Result<Stream> stream = Stream::create();
     ASSERT_TRUE(stream.ok());
     stream_ = std::make_unique<Stream>(std::move(stream).value());
+    Result<LinearScratchBuffer> scratch = LinearScratchBuffer::allocate();
+    ASSERT_TRUE(scratch.ok()) << scratch.status().message();
+    scratch_ = std::move(scratch).value();
+    failed_ = to_device(std::vector<uint32_t>(1));
   }
+  void TearDown() override {
+    if (stream_ == nullptr) return;
+    EXPECT_EQ(to_host<uint32_t>(failed_, 1)[0], 0) << "blocks have waited for each other in vain";
+    std::vector<uint32_t> counters(LinearScratchBuffer::kCounters, 1);
+    ASSERT_EQ(cudaMemcpy(counters.data(), scratch().arrivals, counters.size() * sizeof(uint32_t),
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    EXPECT_EQ(counters, std::vector<uint32_t>(counters.size()));
+  }
+  LinearScratchCuda scratch() const { return scratch_.view(failed_.as<uint32_t>()); }
   LinearWeightCuda allocate(const LinearPlan& plan) {
     Result<LinearWeightCuda> weight = LinearWeightCuda::allocate(plan);
     EXPECT_TRUE(weight.ok()) << weight.status().message();
@@ -133,6 +147,7 @@ class LinearCuda : public ::testing::TestWithParam<LinearFormat> {
     DeviceBuffer y = to_device(std::vector<uint16_t>(count, kPoison));
     call.output = y.as<uint16_t>();
     call.output_stride = stride;
+    call.scratch = scratch();
     const Status status = linear_cuda(weight, call, stream_->get());
     EXPECT_TRUE(status.ok()) << status.message();
     const Status done = stream_->synchronize();
@@ -153,6 +168,8 @@ class LinearCuda : public ::testing::TestWithParam<LinearFormat> {
     return values;
   }
   std::unique_ptr<Stream> stream_;
+  LinearScratchBuffer scratch_;
+  DeviceBuffer failed_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Formats, LinearCuda,
@@ -217,6 +234,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     shapes.push_back({9600, 1024});  // all at once at 8 rows with over half of a multiprocessor
   }
   std::set<LinearWalk> walks;
+  std::set<int> splits;  // blocks that share a tile of many rows
   for (const Shape& shape : shapes) {
     const Source source(format, shape.in, shape.out, 11);
     const Result<LinearPlan> plan =
@@ -237,13 +255,14 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     LinearCall every_row = call_for(x, shape.in, kRows);
     every_row.gated = gated;
     const std::vector<uint16_t> all = run(weight, every_row, width);
-    for (const int rows : {1, 2, 5, 8, 16, 24, 64, 256}) {
+    for (const int rows : {1, 2, 5, 8, 16, 24, 64, 65, 96, 128, 129, 192, 256, 512}) {
       for (const int first : {0, 5, kRows - rows}) {
         LinearCall call = call_for(x, shape.in, rows);
         call.input += first * shape.in;
         call.gated = gated;
         call.beside_sums = first == 5;  // another kernel, the same bits
         call.over_half = first == 0;    // another walk, perhaps
+        if (rows >= kFewestTileRows) splits.insert(plan_tiles(*plan, rows, 132).splits);
         const std::vector<uint16_t> part = run(weight, call, width);
         EXPECT_EQ(
             std::memcmp(part.data(), all.data() + first * width, part.size() * sizeof(uint16_t)), 0)
@@ -256,6 +275,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     EXPECT_LT(relative_error(floats(first_rows), ref), kBf16Tolerance);
   }
   EXPECT_EQ(walks.size(), format == LinearFormat::kBf16 ? 2 : 4);
+  EXPECT_GE(splits.size(), 3);
 }
 
 // Every split and ragged edge, with all that the epilogue does: rows among hundreds have the bits
@@ -263,6 +283,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
 TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   constexpr int kRows = 300;
   constexpr int kFew = 29;
+  std::set<int> splits, foldings;  // of tiles that several blocks share
   struct Shape {
     int64_t in, out;
   };
@@ -319,10 +340,18 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
           for (const int rows : {3, 13}) {
             for (const bool beside_sums : {false, true}) expect_same(50, rows, beside_sums);
           }
+          for (const int rows : {65, 77, 128, 129, kRows}) {
+            expect_same(kRows - rows, rows, false);
+            const LinearTiling tiling = plan_tiles(*plan, rows, 132);
+            splits.insert(tiling.splits);
+            if (tiling.splits > 1) foldings.insert(tiling.folded);
+          }
         }
       }
     }
   }
+  EXPECT_GE(splits.size(), 5);
+  EXPECT_GE(foldings.size(), 3);
 }
 
 TEST_P(LinearCuda, AddsBiasAndResidualBeforeTheOneRounding) {
@@ -465,6 +494,7 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
           for (const int rows : {1, 8, 13, 16, 31, 70}) {
             LinearCall call = call_for(x, kIn, rows);
             call.residual = residual.as<__nv_bfloat16>();
+            call.scratch = scratch();
             if (reduce) {
               call.reduce = &group->rank(0);
               call.mailbox = exchanges++ % 2;
@@ -614,7 +644,7 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
   LinearWeightCuda weight = allocate(*plan);
   ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
   const DeviceBuffer halves = to_device(std::vector<float>(kWidth, 0.5f));
-  for (const int rows : {1, 3, 8, 32}) {
+  for (const int rows : {1, 3, 8, 32, 65, 128}) {
     const auto count = static_cast<size_t>(rows * kWidth);
     const DeviceBuffer plain = to_device(std::vector<uint16_t>(count));
     const DeviceBuffer squares = to_device(std::vector<float>(count / kNormGroup));
@@ -630,6 +660,7 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
                           squares.as<float>(), linear_input_format(GetParam())};
         call.dependent = dependent;
         call.over_half = index % 2 != 0;
+        call.scratch = scratch();
         return linear_cuda(weight, call, stream_->get());
       };
       if (graph) {
@@ -676,6 +707,12 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   bad.rows = 2;
   bad.output_stride = int64_t{1} << 30;
+  EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  bad.rows = 65;  // without scratch memory
+  bad.output_stride = 64;
+  EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  bad.scratch = scratch();
+  bad.rows = kMostLinearRows + 1;
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
   bad = call;
   bad.gated = true;

@@ -33,6 +33,11 @@ Result<int> shared_limit() {
   return limit;
 }
 
+// Whether the kernel for many rows takes the call.
+bool takes_tiles(const LinearCall& call) {
+  return call.rows >= kFewestTileRows && call.row_index == nullptr;
+}
+
 Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call) {
   const LinearPlan& plan = weight.plan();
   const int64_t outputs = call.gated ? plan.out_features / 2 : plan.out_features;
@@ -71,6 +76,9 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
     if (call.gated || call.output == nullptr || plan.out_features % kTileOutputs != 0) {
       return refuse("what a norm follows has bf16 outputs, a multiple of 32, and is not gated");
     }
+  }
+  if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMostLinearRows)) {
+    return refuse("many rows need scratch memory and are at most 4096");
   }
   if (call.reduce == nullptr) return {};
   if (call.gated || call.norm.squares != nullptr || call.output == nullptr) {
@@ -141,9 +149,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
     args.peers = call.reduce->turn(call.mailbox);
     args.two_shot = int64_t{2} * call.rows * plan.out_features >= call.reduce->two_shot_bytes;
   }
-  if (call.rows >= kFewestTileRows && call.row_index == nullptr) {
-    return launch_linear_tiles(plan, call, args, stream);
-  }
+  if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
   FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
                            plan_launch(plan, call.rows, limit, call.over_half));
   args.stages = launch.stages;

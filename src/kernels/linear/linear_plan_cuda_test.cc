@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/linear/linear_tile_plan_cuda.h"
+
 namespace forerun::cuda {
 namespace {
 
@@ -229,6 +231,61 @@ TEST(LinearPlanCuda, RefusesWhatDoesNotFit) {
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan_launch(*plan, 0, kH200SharedLimit).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(plan_launch(*plan, 8, 4096).status().code(), StatusCode::kUnsupported);
+}
+
+TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
+  constexpr int kMultiprocessors = 132;
+  int split = 0;
+  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+    for (const Shape& shape : kShapes) {
+      for (const int cluster_size : {1, 2, 3, 4, 8}) {
+        for (const int input_warps : {1, 2, 4, 8}) {
+          const Result<LinearPlan> plan =
+              plan_linear(format, shape.in, shape.out, cluster_size, input_warps);
+          if (!plan.ok()) continue;
+          for (const int rows : {65, 128, 129, 256, 700, 1024}) {
+            const LinearTiling tiling = plan_tiles(*plan, rows, kMultiprocessors);
+            const int tiles = ceil_div(plan->tiles, kBlockTiles) * tiling.row_tiles;
+            EXPECT_GE(tiling.row_tiles * tiling.tile_rows, rows);
+            EXPECT_LT((tiling.row_tiles - 1) * tiling.tile_rows, rows);
+            EXPECT_LE(tiling.tile_rows, kTileRows);
+            EXPECT_EQ(tiling.tile_rows % 8, 0);
+            EXPECT_EQ(tiling.splits * tiling.chains, cluster_size * input_warps);
+            EXPECT_LE(tiling.blocks, kMultiprocessors);
+            EXPECT_LE(tiling.blocks, tiles * tiling.splits);
+            EXPECT_EQ(tiling.blocks % tiling.splits, 0) << "who shares a tile works at one time";
+            // Sums in registers do not go beyond a cluster's block.
+            EXPECT_TRUE(tiling.folded == 1 || tiling.folded == input_warps);
+            EXPECT_EQ(tiling.chains % tiling.folded, 0);
+            if (tiling.splits == 1) continue;
+            ++split;
+            EXPECT_EQ(tiling.pieces * tiling.folded, cluster_size * input_warps);
+            EXPECT_EQ(tiling.pieces % tiling.splits, 0);
+            EXPECT_LE(tiling.pieces / tiling.splits, tiling.splits);
+            EXPECT_EQ(kTileRowBlocks % tiling.splits, 0);
+            EXPECT_LE(tiling.pieces * tiles, kMostPieces);
+            EXPECT_LE(tiles, kMostSplitTiles);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(split, 100);
+}
+
+TEST(LinearTilePlan, FillsTheGpuAtTheRowsOfABatch) {
+  // O and down of 8B: 32 tiles at 128 rows.
+  for (const Shape shape : {Shape{4096, 4096}, {14336, 4096}}) {
+    for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+      const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
+      ASSERT_TRUE(plan.ok());
+      EXPECT_EQ(plan_tiles(*plan, 128, 132).blocks, 128);
+      EXPECT_EQ(plan_tiles(*plan, 128, 132).splits, 4);
+      EXPECT_EQ(plan_tiles(*plan, 256, 132).blocks, 128);
+      EXPECT_EQ(plan_tiles(*plan, 256, 132).splits, 2);
+      EXPECT_EQ(plan_tiles(*plan, 1024, 132).splits, 1);
+    }
+  }
 }
 
 }  // namespace

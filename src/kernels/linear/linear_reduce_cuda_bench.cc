@@ -88,6 +88,7 @@ class Rank {
       FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(buffer->data(), 0x3c, bytes), "filling activations");
     }
     FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "filling weights");
+    FORERUN_ASSIGN_OR_RETURN(rank.scratch_, LinearScratchBuffer::allocate());
     return rank;
   }
 
@@ -110,6 +111,7 @@ class Rank {
             call.rows = rows;
             call.reduce = peers;
             call.mailbox = static_cast<int>(i % 2);
+            call.scratch = scratch_.view(x_.as<uint32_t>());  // nobody waits in vain
             FORERUN_RETURN_IF_ERROR(linear_cuda(weights_[i], call, stream_.get()));
           }
           return Status();
@@ -141,6 +143,7 @@ class Rank {
   Event start_, stop_;
   std::vector<LinearWeightCuda> weights_;
   DeviceBuffer input_, x_;
+  LinearScratchBuffer scratch_;
   std::optional<Graph> graph_;
 };
 

@@ -67,6 +67,10 @@ class Rank {
     bias_ = to_device(random_bf16(kWidth, 0.5f, 77));  // the same on every rank
     for (DeviceBuffer& x : x_) x = to_device(Bits(kMostRows * kWidth));
     scratch_ = to_device(Bits(kMostRows * kWidth));
+    Result<LinearScratchBuffer> shared_tiles = LinearScratchBuffer::allocate();
+    EXPECT_TRUE(shared_tiles.ok());
+    shared_tiles_ = std::move(shared_tiles).value();
+    failed_ = to_device(std::vector<uint32_t>(1));
   }
 
   void use() const { EXPECT_TRUE(use_device(device_).ok()); }
@@ -82,6 +86,7 @@ class Rank {
     call.residual = x_[input_of(layer)].as<__nv_bfloat16>();
     call.bias = layer % 3 == 0 ? bias_.as<__nv_bfloat16>() : nullptr;
     call.mailbox = layer % 2;
+    call.scratch = shared_tiles_.view(failed_.as<uint32_t>());
     return call;
   }
   Status submit(int layer, int rows, const PeerMailboxes& peers) const {
@@ -149,7 +154,8 @@ class Rank {
   int64_t inputs_;
   std::optional<Stream> stream_;
   std::vector<LinearWeightCuda> weights_;
-  DeviceBuffer bias_, x_[3], scratch_;
+  DeviceBuffer bias_, x_[3], scratch_, failed_;
+  LinearScratchBuffer shared_tiles_;
 };
 
 // The chain's result: partial sums of `ranks` in their order, then bias, residual, one rounding.

@@ -48,6 +48,8 @@ class Rank {
     EXPECT_TRUE(stream_->synchronize().ok());
     input_ = to_device(random_bf16(static_cast<size_t>(kMostRows * kInputs), 1.0f, 9));
     output_ = to_device(Bits(kMostRows * kOutputs));
+    scratch_ = LinearScratchBuffer::allocate().value();
+    failed_ = to_device(std::vector<uint32_t>(1));
   }
 
   // The layer, summed over the group where there is one. Does not wait.
@@ -59,7 +61,8 @@ class Rank {
                         .output_stride = kOutputs,
                         .rows = rows,
                         .reduce = group,
-                        .mailbox = mailbox},
+                        .mailbox = mailbox,
+                        .scratch = scratch_.view(failed_.as<uint32_t>())},
                        stream_->get());
   }
   Bits result(int rows) const {
@@ -70,7 +73,8 @@ class Rank {
  private:
   std::optional<Stream> stream_;
   LinearWeightCuda weight_;
-  DeviceBuffer input_, output_;
+  DeviceBuffer input_, output_, failed_;
+  LinearScratchBuffer scratch_;
 };
 
 Bits summed(const std::vector<Bits>& parts, const std::vector<size_t>& order) {

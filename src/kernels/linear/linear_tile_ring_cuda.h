@@ -6,12 +6,12 @@
 
 #include "kernels/linear/linear_plan_cuda.h"
 #include "kernels/linear/linear_ring_cuda.h"
+#include "kernels/linear/linear_scratch_cuda.h"
+#include "kernels/linear/linear_tile_plan_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 #include "kernels/linear/wgmma_cuda.h"
 
 namespace forerun::cuda {
-
-inline constexpr int kBlockTiles = 4;  // tiles of 32 outputs that a block works on at once
 
 // A stage of the ring: the activations of its units, in boxes of kBoxInputs inputs of all rows,
 // then the units of the weights, [unit][tile].
@@ -34,14 +34,24 @@ struct TileStage {
   }
 };
 
+// The launch's LinearTiling, and where the blocks that share a tile leave their sums.
+struct TileSplit {
+  int row_tiles, tile_rows, works;
+  int count, count_log2, chains, folded, pieces;
+  // Its sums: [tile][piece][kPieceFloats], as sum_offset() has them; its arrivals: [tile].
+  LinearScratchCuda scratch;
+};
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // The units that one warp of linear_kernel would multiply: `count`, `1 << input_warps_log2` apart.
+// Chains count through the warps of a cluster's first block, then of its second, and so on.
 struct Chain {
   int first, count;
-  __device__ __forceinline__ Chain(const LinearKernelArgs& args, int rank, int input_warp) {
-    const BlockUnits block(args, rank);
+  __device__ __forceinline__ Chain(const LinearKernelArgs& args, int index) {
     const int input_warps = 1 << args.input_warps_log2;
+    const int input_warp = index & (input_warps - 1);
+    const BlockUnits block(args, index >> args.input_warps_log2);
     first = block.first + input_warp;
     count = (block.count - input_warp + input_warps - 1) >> args.input_warps_log2;
   }
@@ -67,60 +77,90 @@ struct TileRing {
   }
 };
 
-// Brings the stages of the tiles from `first_tile` and the rows from `first_row` on; all lanes of a
-// warp, which copy a unit of a tile or a box of rows each: one lane alone takes longer to ask for
-// them (a layer of 1,024 rows 620 us for 519).
-template <class Stage, class Ring>
-__device__ __forceinline__ void request_tile(const LinearKernelArgs& args, const CUtensorMap& map,
-                                             Ring& ring, int tiles, int first_tile, int first_row,
-                                             int lane) {
-  constexpr LinearFormat kFormat = Stage::kWeightFormat;
-  constexpr int kWeightCopies = Stage::kUnits * kBlockTiles;
-  static_assert(kWeightCopies + Stage::kBoxes <= 32);
-  const int block_tiles = min(kBlockTiles, tiles - first_tile);
-  const bool weight = lane < kWeightCopies;
-  const int part = weight ? lane : lane - kWeightCopies;
-  const bool used = weight ? part % kBlockTiles < block_tiles : part < Stage::kBoxes;
-  // Within a stage: which unit, from where and to where.
-  const int unit = weight ? part / kBlockTiles : part * Stage::kBoxInputs / unit_inputs(kFormat);
-  const int apart = 1 << args.input_warps_log2;
-  const std::byte* const from =
-      args.weight +
-      (static_cast<int64_t>(first_tile + part % kBlockTiles) * args.units + unit * apart) *
-          unit_bytes(kFormat);
-  const int column =
-      unit * apart * unit_inputs(kFormat) + part * Stage::kBoxInputs % unit_inputs(kFormat);
-  const uint32_t target =
-      weight ? Stage::kWeightOffset + part * stage_bytes(kFormat) : part * Stage::kBoxBytes;
-  for (int rank = 0; rank < args.cluster_size; ++rank) {
-    for (int input_warp = 0; input_warp < apart; ++input_warp) {
-      const Chain chain(args, rank, input_warp);
-      int first_unit = chain.first;
-      for (int left = chain.count; left > 0; left -= Stage::kUnits) {
-        ring.wait_empty();
-        const uint32_t barrier = ring.full_barrier();
-        if (lane == 0) {
-          const int units = min(Stage::kUnits, left);
-          const int boxes = (units * unit_inputs(kFormat) - 1) / Stage::kBoxInputs + 1;
-          barrier_arrive_expecting(
-              barrier, units * block_tiles * unit_bytes(kFormat) + boxes * Stage::kBoxBytes);
-        }
-        __syncwarp();
-        if (used && unit < left) {
-          if (weight) {
-            bulk_copy(ring.address() + target,
-                      from + static_cast<int64_t>(first_unit) * unit_bytes(kFormat),
-                      unit_bytes(kFormat), barrier);
-          } else {
-            tensor_copy(ring.address() + target, map, first_unit * unit_inputs(kFormat) + column,
-                        first_row, barrier);
-          }
-        }
-        first_unit += Stage::kUnits * apart;
-        ring.advance();
-      }
+// What a block does at a time: some of a tile's chains, [first_chain, first_chain + args' share).
+struct TileWork {
+  int tile;   // of outputs and rows, in the order in which blocks take them
+  int split;  // which of the blocks that share it
+  int first_tile, first_row;
+  int rows;  // of its tile
+
+  // Row tiles change fastest, so that blocks that run together share weights.
+  __device__ __forceinline__ TileWork(const LinearKernelArgs& args, const TileSplit& split_of,
+                                      int work)
+      : tile(work / split_of.count),
+        split(work % split_of.count),
+        first_tile(tile / split_of.row_tiles * kBlockTiles),
+        first_row(tile % split_of.row_tiles * split_of.tile_rows),
+        rows(min(split_of.tile_rows, args.rows - first_row)) {}
+};
+
+// Calls copy(first_unit, units) for each stage of `work`, in the order in which it is multiplied:
+// `units` of a chain from `first_unit` on. The ring's next stage is empty then and advances after.
+template <class Stage, class Ring, class Copy>
+__device__ __forceinline__ void fill_ring(const LinearKernelArgs& args, const TileSplit& split,
+                                          const TileWork& work, Ring& ring, Copy copy) {
+  const int first = work.split * split.chains;
+  for (int chain_idx = first; chain_idx < first + split.chains; ++chain_idx) {
+    const Chain chain(args, chain_idx);
+    int first_unit = chain.first;
+    for (int left = chain.count; left > 0; left -= Stage::kUnits) {
+      ring.wait_empty();
+      copy(first_unit, min(Stage::kUnits, left));
+      first_unit += Stage::kUnits << args.input_warps_log2;
+      ring.advance();
     }
   }
+}
+
+// Brings the weights of `work`; all lanes of a warp, which copy a unit of a tile each: one lane
+// alone takes longer to ask for them (a layer of 1,024 rows 620 us for 519).
+template <class Stage, class Ring>
+__device__ __forceinline__ void request_weights(const LinearKernelArgs& args,
+                                                const TileSplit& split, const TileWork& work,
+                                                Ring& ring, int tiles, int lane) {
+  constexpr LinearFormat kFormat = Stage::kWeightFormat;
+  static_assert(Stage::kUnits * kBlockTiles <= 32);
+  const int block_tiles = min(kBlockTiles, tiles - work.first_tile);
+  const int tile = lane % kBlockTiles;
+  const int unit = lane / kBlockTiles;
+  const std::byte* const from =
+      args.weight + (static_cast<int64_t>(work.first_tile + tile) * args.units +
+                     (unit << args.input_warps_log2)) *
+                        unit_bytes(kFormat);
+  fill_ring<Stage>(args, split, work, ring, [&](int first_unit, int units) {
+    const uint32_t barrier = ring.full_barrier();
+    if (lane == 0) barrier_arrive_expecting(barrier, units * block_tiles * unit_bytes(kFormat));
+    __syncwarp();
+    if (tile < block_tiles && unit < units) {
+      bulk_copy(ring.address() + Stage::kWeightOffset + lane * stage_bytes(kFormat),
+                from + static_cast<int64_t>(first_unit) * unit_bytes(kFormat), unit_bytes(kFormat),
+                barrier);
+    }
+  });
+}
+
+// Brings the activations of `work`, a lane a box of tile_rows rows: what is behind them in the
+// ring's stage multiplies into sums that nobody reads.
+template <class Stage, class Ring>
+__device__ __forceinline__ void request_inputs(const LinearKernelArgs& args, const TileSplit& split,
+                                               const TileWork& work, const CUtensorMap& map,
+                                               Ring& ring, int lane) {
+  constexpr int kInputs = unit_inputs(Stage::kWeightFormat);
+  static_assert(Stage::kBoxes <= 32);
+  const int unit = lane * Stage::kBoxInputs / kInputs;
+  const int column = (unit << args.input_warps_log2) * kInputs + lane * Stage::kBoxInputs % kInputs;
+  fill_ring<Stage>(args, split, work, ring, [&](int first_unit, int units) {
+    const uint32_t barrier = ring.full_barrier();
+    if (lane == 0) {
+      const int boxes = (units * kInputs - 1) / Stage::kBoxInputs + 1;
+      barrier_arrive_expecting(barrier, boxes * split.tile_rows * Stage::kBoxInputs * 2);
+    }
+    __syncwarp();
+    if (lane < Stage::kBoxes && unit < units) {
+      tensor_copy(ring.address() + lane * Stage::kBoxBytes, map, first_unit * kInputs + column,
+                  work.first_row, barrier);
+    }
+  });
 }
 
 #endif

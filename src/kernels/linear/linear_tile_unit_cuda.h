@@ -101,8 +101,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
                                                  int lane, float (&sums)[kRows / 2]) {
     for (; units > 0; --units) {
       ring.wait_full();
-      multiply(ring.address(), tile, half, lane, sums);
-      barrier_arrive(ring.empty_barrier());
+      multiply(ring.address(), ring.empty_barrier(), tile, half, lane, sums);
       ring.advance();
     }
   }
@@ -113,8 +112,8 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
   }
 
  private:
-  __device__ __forceinline__ void multiply(uint32_t stage, int tile, int half, int lane,
-                                           float (&sums)[kRows / 2]) {
+  __device__ __forceinline__ void multiply(uint32_t stage, uint32_t empty_barrier, int tile,
+                                           int half, int lane, float (&sums)[kRows / 2]) {
     const uint32_t unit =
         stage + Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kInt4Group128);
     uint32_t scales;
@@ -145,6 +144,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
       wgmma_commit();
     }
     wgmma_wait(part);
+    barrier_arrive(empty_barrier);
     const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales));
 #pragma unroll
     for (int i = 0; i < kRows / 2; i += 4) {

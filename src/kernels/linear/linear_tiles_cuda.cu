@@ -7,6 +7,7 @@
 // the plan's split of the inputs is kept: the chains of units that there are warps' and blocks' are
 // computed one after the other and added in the order in which they would be there.
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "device/cuda/cuda_error.h"
@@ -51,96 +52,233 @@ constexpr int consumer_registers(LinearFormat format) {
 constexpr int producer_registers(LinearFormat format) {
   return 504 - 2 * consumer_registers(format);
 }
-constexpr int kScaleWarps = 3;  // beside the one that copies
+constexpr int kScaleWarps = 2;  // beside those that copy weights and activations
 
-// Where the sums of 8 rows of half a tile lie, of one lane.
-template <int kRows>
+// Where the sums of 8 rows of half a tile lie, of one lane, in bytes.
 __device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
-  return (((tile * 2 + half) * (kRows / 8) + n) * 32 + lane) * 16;
+  return (((tile * 2 + half) * kTileRowBlocks + n) * 32 + lane) * 16;
 }
 
-// The sums of a warp's half tile, all chains, to their place in shared memory.
-template <class Stage, class Ring>
-__device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, Ring& ring,
-                                              TileUnit<Stage>& product, uint32_t sums, int tile,
-                                              int half, int lane) {
-  constexpr int kRows = Stage::kRows;
-  for (int rank = 0; rank < args.cluster_size; ++rank) {
-    float block[kRows / 2];
-    for (int input_warp = 0; input_warp < 1 << args.input_warps_log2; ++input_warp) {
-      float acc[kRows / 2] = {};
-      product.multiply_chain(ring, Chain(args, rank, input_warp).count, tile, half, lane, acc);
+// Where a thread of those that multiply is in a block's tile. opaque(): what follows from it is
+// found again where it is used; it would take registers all through the main loop.
+struct Place {
+  int lane, warp;
+  __device__ __forceinline__ Place() {
+    const auto thread = static_cast<int>(opaque(threadIdx.x));
+    lane = thread % 32;
+    warp = thread / 32;
+  }
+  __device__ __forceinline__ int tile() const { return warp / 2; }
+  __device__ __forceinline__ int half() const { return warp % 2; }
+};
+
+// The sums of a warp's half tile: calls keep(piece, sums) for each piece of the block's chains.
+template <class Stage, class Ring, class Keep>
+__device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, const TileSplit& split,
+                                              int part, Ring& ring, TileUnit<Stage>& product,
+                                              Keep keep) {
+  constexpr int kSums = Stage::kRows / 2;
+  const Place place;
+  int chain_idx = part * split.chains;
+  const int own_pieces = split.count == 1 ? args.cluster_size : split.pieces / split.count;
+#pragma unroll 1
+  for (int piece = part * own_pieces; piece < (part + 1) * own_pieces; ++piece) {
+    float block[kSums];
+#pragma unroll 1
+    for (int i = 0; i < split.folded; ++i) {
+      float acc[kSums] = {};
+      product.multiply_chain(ring, Chain(args, chain_idx).count, place.tile(), place.half(),
+                             place.lane, acc);
+      ++chain_idx;
 #pragma unroll
-      for (int i = 0; i < kRows / 2; ++i) block[i] = input_warp == 0 ? acc[i] : block[i] + acc[i];
+      for (int at = 0; at < kSums; ++at) block[at] = i == 0 ? acc[at] : block[at] + acc[at];
     }
     product.finish(block);
+    keep(piece, block);
+  }
+}
+
+// Adds sums of one of a cluster's blocks to those of the blocks before it, in shared memory.
+__device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
+                                          const float (&block)[kTileRows / 2]) {
+  const Place warp;
+  sums += sum_offset(warp.tile(), warp.half(), 0, warp.lane);
 #pragma unroll
-    for (int n = 0; n < kRows / 8; ++n) {
-      const uint32_t place = sums + sum_offset<kRows>(tile, half, n, lane);
-      float sum[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
-      if (rank > 0) {
-        const float4 before = load_shared_sums(place);
-        sum[0] = before.x + sum[0];
-        sum[1] = before.y + sum[1];
-        sum[2] = before.z + sum[2];
-        sum[3] = before.w + sum[3];
-      }
-      store_shared_sums(place, sum);
+  for (int n = 0; n < kTileRowBlocks; ++n) {
+    const uint32_t place = sums + n * 512;
+    float sum[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
+    if (!first) {
+      const float4 before = load_shared_sums(place);
+      sum[0] = before.x + sum[0];
+      sum[1] = before.y + sum[1];
+      sum[2] = before.z + sum[2];
+      sum[3] = before.w + sum[3];
+    }
+    store_shared_sums(place, sum);
+  }
+}
+
+// Of a split tile a block finishes every `count`th 8 rows. Where it keeps those of its own pieces
+// in shared memory, [piece][tile][half][8 rows][lane], in bytes.
+__device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
+                                               int half, int n, int lane) {
+  const int tile_half = own_piece * 2 * kBlockTiles + tile * 2 + half;
+  return (((tile_half * kTileRowBlocks) >> split.count_log2) + (n >> split.count_log2)) * 512 +
+         lane * 16;
+}
+
+// Leaves a piece for the blocks that share the tile.
+__device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, const TileSplit& split,
+                                              const TileWork& work, uint32_t own_sums, int piece,
+                                              const float (&block)[kTileRows / 2]) {
+  const Place place;
+  float* const to = split.scratch.sums +
+                    static_cast<int64_t>(work.tile * split.pieces + piece) * kPieceFloats +
+                    sum_offset(place.tile(), place.half(), 0, place.lane) / 4;
+  own_sums += own_offset(split, piece - work.split * (split.pieces >> split.count_log2),
+                         place.tile(), place.half(), 0, place.lane);
+#pragma unroll
+  for (int n = 0; n < kTileRowBlocks; ++n) {
+    if (n * 8 >= work.rows) break;
+    const float sums[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
+    if ((n & (split.count - 1)) == work.split) {
+      store_shared_sums(own_sums + (n >> split.count_log2) * 512, sums);
+    } else {
+      store_through_l2(to + n * 128, as_float4(sums));
     }
   }
 }
 
-// Calls visit(item, tile, n) for what a lane owns of a block's tile, a warp 8 rows of 32 outputs at
-// a time: rows n * 8 and on of the block's output tile `tile`. For whole warps.
-template <int kRows, class Visit>
-__device__ __forceinline__ void visit_items(const LinearKernelArgs& args, int tiles, int first_tile,
-                                            int first_row, int warp, int lane, Visit visit) {
-  constexpr int kRowBlocks = kRows / 8;
-  for (int part = warp; part < kBlockTiles * kRowBlocks; part += kConsumerWarps) {
-    const int tile = part / kRowBlocks;
-    const int n = part % kRowBlocks;
-    if (first_tile + tile >= tiles || first_row + n * 8 >= args.rows) continue;
+// Waits for `count` threads that come here, after all that they wrote, all of which are at work at
+// the same time (plan_tiles). Who leaves last clears the counter: nobody looks at it any more.
+__device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t* failed) {
+  arrive_release(counter, 1);
+  if (!wait_acquire(counter, count)) *failed = 1;
+  if (atomicAdd(counter, 1) == 2 * count - 1) *counter = 0;
+}
+
+// Returns once all blocks that share the tile have left their pieces. Those that multiply.
+__device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
+  named_barrier(1, kConsumers);
+  if (threadIdx.x == 0) {
+    meet(split.scratch.arrivals + tile, static_cast<uint32_t>(split.count), split.scratch.failed);
+  }
+  named_barrier(1, kConsumers);
+}
+
+// The sum of all pieces of 8 rows of half a tile, in the order of the chains: pieces that are
+// chains make sums of a cluster's blocks first. `sums`: of the tile's first piece in memory; the
+// block's own are in shared memory.
+__device__ __forceinline__ float4 add_pieces(const TileSplit& split, int part, const float* sums,
+                                             uint32_t own_sums, int pieces_of_block) {
+  constexpr int kAtOnce = 4;
+  const int own_pieces = split.pieces >> split.count_log2;
+  const int first_own = part * own_pieces;
+  const int own_piece_bytes = (2 * kBlockTiles * kTileRowBlocks * 512) >> split.count_log2;
+  float4 total = {}, block = {};
+  int in_block = 0;
+  bool first_block = true;
+#pragma unroll 1
+  for (int begin = 0; begin < split.pieces; begin += kAtOnce) {
+    float4 piece[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int own = begin + i - first_own;
+      if (begin + i >= split.pieces) continue;
+      piece[i] = own >= 0 && own < own_pieces
+                     ? load_shared_sums(own_sums + own * own_piece_bytes)
+                     : load_through_l2(sums + static_cast<int64_t>(begin + i) * kPieceFloats);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + i >= split.pieces) continue;
+      if (in_block == 0) {
+        block = piece[i];
+      } else {
+        add(block, piece[i]);
+      }
+      if (++in_block < pieces_of_block) continue;
+      in_block = 0;
+      if (first_block) {
+        total = block;
+      } else {
+        add(total, block);
+      }
+      first_block = false;
+    }
+  }
+  return total;
+}
+
+// Calls visit(item, tile, n) for what a lane owns of a block's share of a tile, a warp 8 rows of 32
+// outputs at a time: rows n * 8 and on of the tile's output tile `tile`. For whole warps.
+template <class Visit>
+__device__ __forceinline__ void visit_items(const LinearKernelArgs& args, const TileSplit& split,
+                                            const TileWork& work, int tiles, const Place& place,
+                                            Visit visit) {
+  const int row_blocks = kTileRowBlocks / split.count;
+  for (int part = place.warp; part < kBlockTiles * row_blocks; part += kConsumerWarps) {
+    const int tile = part % kBlockTiles;
+    const int n = part / kBlockTiles * split.count + work.split;
+    if (work.first_tile + tile >= tiles || n * 8 >= work.rows) continue;
     OutputItem item = {};
-    item.tile = first_tile + tile;
-    item.lane = lane;
-    item.row = first_row + n * 8 + (lane & 3) * 2;
+    item.tile = work.first_tile + tile;
+    item.lane = place.lane;
+    item.row = work.first_row + n * 8 + (place.lane & 3) * 2;
     visit(item, tile, n);
   }
 }
 
-// Writes the outputs of a block's tile, or sends its sums to the group.
-template <int kRows, bool kGated>
-__device__ __forceinline__ void store_tile(const LinearKernelArgs& args, uint32_t sums,
-                                           const RowScales& scales, int tiles, int first_tile,
-                                           int first_row, int warp, int lane) {
+// Writes the outputs of a block's share of a tile, or sends its sums to the group.
+// load_sums(tile, half, n): a lane's finished sums.
+template <bool kGated, class LoadSums>
+__device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
+                                           const TileWork& work, const RowScales& scales, int tiles,
+                                           const Place& place, LoadSums load_sums) {
   const auto store = [&](OutputItem item, int tile, int n) {
     const bool to_group = !kGated && args.peers.degree > 0;
     if (!kGated && !to_group) item.load(args);
     float4 v[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      v[half] = load_shared_sums(sums + sum_offset<kRows>(tile, half, n, lane));
-    }
+    for (int half = 0; half < 2; ++half) v[half] = load_sums(tile, half, n);
     if (to_group) {
       push_item(args, item, v);
       return;
     }
-    scales.apply(args, n * 8 + (lane & 3) * 2, v);
+    scales.apply(args, n * 8 + (place.lane & 3) * 2, v);
     if constexpr (kGated) {
-      store_gated(args, item.tile, lane >> 2, item.row, v);
+      store_gated(args, item.tile, place.lane >> 2, item.row, v);
     } else {
       finish_sums(args, item, v);
       store_plain(args, item, v);
     }
   };
-  visit_items<kRows>(args, tiles, first_tile, first_row, warp, lane, store);
+  visit_items(args, split, work, tiles, place, store);
 }
 
-template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated>
+// Every block finds the scales of a few rows for all blocks (all of a tile's, by each for itself,
+// took longer than its products). `shared_place`: room for one a warp.
+__device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
+                                                const TileSplit& split, uint32_t shared_place,
+                                                int warp, int lane) {
+  const RowScales found{shared_place + warp * 4, 0};
+  for (int row = static_cast<int>(blockIdx.x) * kScaleWarps + warp; row < args.rows;
+       row += static_cast<int>(gridDim.x) * kScaleWarps) {
+    found.find_rows<1>(args, row, 0, lane);
+    if (lane == 0) split.scratch.row_scales[row] = __uint_as_float(load_shared_4(found.scales));
+  }
+  if (lane == 0) {
+    meet(split.scratch.arrivals + kMostSplitTiles, gridDim.x * kScaleWarps, split.scratch.failed);
+  }
+  __syncwarp();
+}
+
+template <LinearFormat kFormat, int kBoxInputs, bool kGated, bool kShared>
 __global__ void __launch_bounds__(kThreads, 1)
     linear_tiles_kernel(const __grid_constant__ LinearKernelArgs args,
-                        const __grid_constant__ CUtensorMap map, int tiles) {
-  using Stage = TileStage<kFormat, kRows, kBoxInputs>;
+                        const __grid_constant__ CUtensorMap map,
+                        const __grid_constant__ TileSplit split, int tiles) {
+  using Stage = TileStage<kFormat, kTileRows, kBoxInputs>;
   using Shared = TileShared<Stage>;
   extern __shared__ __align__(1024) std::byte shared[];
   const uint32_t base = shared_address(shared);
@@ -150,14 +288,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   ring.data = base + Shared::kRingOffset;
   ring.full = base;
   ring.empty = base + Shared::kStages * 8;
-  TileRing<1, kRows * 4> scales;  // of the rows of a tile, found while it is multiplied
+  TileRing<1, kTileRows * 4> scales;  // of the rows of a tile, found while it is multiplied
   scales.full = ring.empty + Shared::kStages * 8;
   scales.empty = scales.full + 8;
   scales.data = scales.full + 16;
   launch_dependents();
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Shared::kStages; ++stage) {
-      barrier_init(ring.full + stage * 8, 1);
+      barrier_init(ring.full + stage * 8, 2);  // weights, activations
       barrier_init(ring.empty + stage * 8, kConsumers);
     }
     barrier_init(scales.full, kScaleWarps * 32);
@@ -165,24 +303,28 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_init_fence();
   }
   __syncthreads();
-  wait_for_previous_kernel();
 
-  // Row tiles change fastest, so that blocks that run together share weights.
-  const int row_tiles = (args.rows + kRows - 1) / kRows;
-  const int works = (tiles + kBlockTiles - 1) / kBlockTiles * row_tiles;
   if (warp >= kConsumerWarps) {
     give_registers_back<producer_registers(kFormat)>();
-    for (int work = blockIdx.x; work < works; work += gridDim.x) {
-      const int first_row = work % row_tiles * kRows;
+    // Weights are on their way before the previous kernel's end.
+    if (warp > kConsumerWarps) wait_for_previous_kernel();
+    const int scale_warp = warp - kConsumerWarps - 2;
+    if (scale_warp >= 0 && args.input_squares != nullptr) {
+      exchange_scales(args, split, scales.data, scale_warp, lane);
+    }
+    for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+      const TileWork work(args, split, index);
       if (warp == kConsumerWarps) {
-        request_tile<Stage>(args, map, ring, tiles, work / row_tiles * kBlockTiles, first_row,
-                            lane);
+        request_weights<Stage>(args, split, work, ring, tiles, lane);
+      } else if (warp == kConsumerWarps + 1) {
+        request_inputs<Stage>(args, split, work, map, ring, lane);
       } else if (args.input_squares != nullptr) {
         scales.wait_empty();
-        constexpr int kAtOnce = kFormat == LinearFormat::kBf16 ? 2 : 1;
-        for (int row = (warp - kConsumerWarps - 1) * kAtOnce; row < kRows;
-             row += kScaleWarps * kAtOnce) {
-          RowScales{scales.address(), 0}.find_rows<kAtOnce>(args, first_row, row, lane);
+        for (int row = scale_warp * 32 + lane; row < kTileRows; row += kScaleWarps * 32) {
+          const int of_input = min(work.first_row + row, args.rows - 1);
+          store_shared_4(
+              scales.address() + row * 4,
+              __float_as_uint(load_word_through_l2(split.scratch.row_scales + of_input)));
         }
         barrier_arrive(scales.full_barrier());
         scales.advance();
@@ -190,15 +332,41 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     take_registers<consumer_registers(kFormat)>();
+    wait_for_previous_kernel();
     const uint32_t sums = base + kTileBarrierBytes;
     TileUnit<Stage> product;
-    for (int work = blockIdx.x; work < works; work += gridDim.x) {
-      multiply_tile<Stage>(args, ring, product, sums, warp / 2, warp % 2, lane);
+    for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+      multiply_tile<Stage>(args, split, index % split.count, ring, product,
+                           [&](int piece, const float(&block)[kTileRows / 2]) {
+                             if constexpr (!kShared) {
+                               keep_sums(sums, piece == 0, block);
+                             } else {
+                               publish_piece(args, split, TileWork(args, split, index), sums, piece,
+                                             block);
+                             }
+                           });
       if (args.input_squares != nullptr) scales.wait_full();
-      named_barrier(1, kConsumers);
-      store_tile<kRows, kGated>(args, sums, RowScales{scales.address(), 0}, tiles,
-                                work / row_tiles * kBlockTiles, work % row_tiles * kRows, warp,
-                                lane);
+      const TileWork work(args, split, index);
+      const Place place;
+      const RowScales row_scales{scales.address(), 0};
+      if constexpr (!kShared) {
+        named_barrier(1, kConsumers);
+        store_tile<kGated>(args, split, work, row_scales, tiles, place,
+                           [&](int tile, int half, int n) {
+                             return load_shared_sums(sums + sum_offset(tile, half, n, place.lane));
+                           });
+      } else {
+        meet_sharers(split, work.tile);
+        const float* const pieces =
+            split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
+        const int pieces_of_block = split.folded == 1 ? 1 << args.input_warps_log2 : 1;
+        store_tile<kGated>(
+            args, split, work, row_scales, tiles, place, [&](int tile, int half, int n) {
+              return add_pieces(
+                  split, work.split, pieces + sum_offset(tile, half, n, place.lane) / 4,
+                  sums + own_offset(split, 0, tile, half, n, place.lane), pieces_of_block);
+            });
+      }
       barrier_arrive(scales.empty_barrier());
       scales.advance();
       named_barrier(1, kConsumers);  // before the next sums
@@ -210,9 +378,8 @@ __global__ void __launch_bounds__(kThreads, 1)
         const auto store = [&](const OutputItem& item, int, int) {
           store_group_item(args, item, /*adds=*/shot == 0, wait);
         };
-        for (int work = blockIdx.x; work < works; work += gridDim.x) {
-          visit_items<kRows>(args, tiles, work / row_tiles * kBlockTiles, work % row_tiles * kRows,
-                             warp, lane, store);
+        for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+          visit_items(args, split, TileWork(args, split, index), tiles, Place(), store);
         }
       }
       finish_collecting(args.peers);
@@ -222,31 +389,39 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 #else
 
-template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated>
+template <LinearFormat kFormat, int kBoxInputs, bool kGated, bool kShared>
 __global__ void linear_tiles_kernel(const __grid_constant__ LinearKernelArgs,
-                                    const __grid_constant__ CUtensorMap, int) {}
+                                    const __grid_constant__ CUtensorMap,
+                                    const __grid_constant__ TileSplit, int) {}
 
 #endif
 
-constexpr int kRows = 128;
-using Kernel = void (*)(LinearKernelArgs, CUtensorMap, int);
+using Kernel = void (*)(LinearKernelArgs, CUtensorMap, TileSplit, int);
 
 struct Variant {
   Kernel kernel;
   int shared_bytes;
   int box_inputs;
 };
-template <LinearFormat kFormat, int kBoxInputs>
+template <LinearFormat kFormat, int kBoxInputs, bool kShared>
 Variant variant(bool gated) {
-  return {gated ? linear_tiles_kernel<kFormat, kRows, kBoxInputs, true>
-                : linear_tiles_kernel<kFormat, kRows, kBoxInputs, false>,
-          TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
+  return {gated ? linear_tiles_kernel<kFormat, kBoxInputs, true, kShared>
+                : linear_tiles_kernel<kFormat, kBoxInputs, false, kShared>,
+          TileShared<TileStage<kFormat, kTileRows, kBoxInputs>>::kBytes, kBoxInputs};
 }
-// Wide boxes where a chain's inputs are neighbours: rows of 64 bytes come more slowly.
+template <bool kShared>
 Variant variant(LinearFormat format, int input_warps, bool gated) {
-  if (format == LinearFormat::kInt4Group128) return variant<LinearFormat::kInt4Group128, 64>(gated);
-  return input_warps == 1 ? variant<LinearFormat::kBf16, 64>(gated)
-                          : variant<LinearFormat::kBf16, 32>(gated);
+  if (format == LinearFormat::kInt4Group128) {
+    return variant<LinearFormat::kInt4Group128, 64, kShared>(gated);
+  }
+  // Wide boxes where a chain's inputs are neighbours: rows of 64 bytes come more slowly.
+  return input_warps == 1 ? variant<LinearFormat::kBf16, 64, kShared>(gated)
+                          : variant<LinearFormat::kBf16, 32, kShared>(gated);
+}
+// `shared`: tiles are shared by several blocks.
+Variant variant(LinearFormat format, int input_warps, bool gated, bool shared) {
+  return shared ? variant<true>(format, input_warps, gated)
+                : variant<false>(format, input_warps, gated);
 }
 
 }  // namespace
@@ -254,8 +429,8 @@ Variant variant(LinearFormat format, int input_warps, bool gated) {
 Status prepare_linear_tiles() {
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int input_warps : {1, 2}) {
-      for (const bool gated : {false, true}) {
-        const Variant tiles = variant(format, input_warps, gated);
+      for (const int kind : {0, 1, 2, 3}) {
+        const Variant tiles = variant(format, input_warps, kind % 2 != 0, kind / 2 != 0);
         FORERUN_CUDA_RETURN_IF_ERROR(
             cudaFuncSetAttribute(tiles.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  tiles.shared_bytes),
@@ -269,16 +444,25 @@ Status prepare_linear_tiles() {
 Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
                            const LinearKernelArgs& args, cudaStream_t stream) {
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
-  const Variant tiles = variant(plan.format, plan.input_warps, call.gated);
-  FORERUN_ASSIGN_OR_RETURN(const CUtensorMap map,
-                           tensor_map_16_bit(call.input, call.rows, plan.in_features,
-                                             call.input_stride, kRows, tiles.box_inputs));
-  const int blocks =
-      (plan.tiles + kBlockTiles - 1) / kBlockTiles * ((call.rows + kRows - 1) / kRows);
-  return launch_dependent(tiles.kernel,
-                          dim3(static_cast<unsigned>(std::min(blocks, multiprocessors))),
-                          dim3(kThreads), static_cast<size_t>(tiles.shared_bytes), stream,
-                          "launching a linear layer for many rows", args, map, plan.tiles);
+  const LinearTiling tiling = plan_tiles(plan, call.rows, multiprocessors);
+  const Variant tiles = variant(plan.format, plan.input_warps, call.gated, tiling.splits > 1);
+  FORERUN_ASSIGN_OR_RETURN(
+      const CUtensorMap map,
+      tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,
+                        tiling.tile_rows, tiles.box_inputs));
+  const TileSplit split = {
+      .row_tiles = tiling.row_tiles,
+      .tile_rows = tiling.tile_rows,
+      .works = ceil_div(plan.tiles, kBlockTiles) * tiling.row_tiles * tiling.splits,
+      .count = tiling.splits,
+      .count_log2 = std::countr_zero(static_cast<unsigned>(tiling.splits)),
+      .chains = tiling.chains,
+      .folded = tiling.folded,
+      .pieces = tiling.pieces,
+      .scratch = call.scratch};
+  return launch_dependent(tiles.kernel, dim3(static_cast<unsigned>(tiling.blocks)), dim3(kThreads),
+                          static_cast<size_t>(tiles.shared_bytes), stream,
+                          "launching a linear layer for many rows", args, map, split, plan.tiles);
 }
 
 }  // namespace forerun::cuda

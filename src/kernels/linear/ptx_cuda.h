@@ -253,6 +253,19 @@ __device__ __forceinline__ void store_through_l2(float* target, float4 v) {
 __device__ __forceinline__ void store_pair_through_l2(float* target, float x, float y) {
   asm volatile("st.global.cg.v2.f32 [%0],{%1,%2};" ::"l"(target), "f"(x), "f"(y) : "memory");
 }
+__device__ __forceinline__ float load_word_through_l2(const float* source) {
+  float v;
+  asm volatile("ld.global.cg.f32 %0,[%1];" : "=f"(v) : "l"(source) : "memory");
+  return v;
+}
+__device__ __forceinline__ float4 load_through_l2(const float* source) {
+  float4 v;
+  asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3},[%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(source)
+               : "memory");
+  return v;
+}
 __device__ __forceinline__ float2 load_pair_through_l2(const float* source) {
   float2 v;
   asm volatile("ld.global.cg.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "l"(source) : "memory");

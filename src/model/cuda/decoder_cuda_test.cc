@@ -15,6 +15,7 @@
 #include "checkpoint/testing.h"
 #include "device/cuda/cuda_testing.h"
 #include "model/cuda/load_decoder_cuda.h"
+#include "model/cuda/step_block_cuda.h"
 #include "model/decoder_checks_test.h"
 #include "model/shard_plan.h"
 #include "model/testing.h"
@@ -178,9 +179,9 @@ TEST_P(DecoderCuda, AnInt4HeadIsNearAndKeepsBits) {
   }
 }
 
-// Rows that want logits, of which a Step's last pass (of 256) has digests.
+// Rows that want logits, of which a Step's last pass (of 1,024) has digests.
 TEST_P(DecoderCuda, DigestsStandForTheLogits) {
-  for (const int32_t count : {1, 9, 300}) {
+  for (const int32_t count : {1, 9, 300, 1033}) {
     const std::vector<int32_t> table = blocks();
     Step step;
     step.sequences.push_back({table.data()});
@@ -231,7 +232,7 @@ TEST_P(DecoderCuda, DigestsStandForTheLogits) {
       ASSERT_TRUE(distant.fetch().ok());
       EXPECT_TRUE(std::equal(whole, whole + kVocab, part.values.row(row))) << row;
     }
-    const int32_t last_pass = count % 256;
+    const int32_t last_pass = count % cuda::kMostPassRows;
     if (std::set<int32_t>(devices_.begin(), devices_.end()).size() == devices_.size()) {
       EXPECT_EQ(digested, last_pass - last_pass / 8) << count;
     } else {

@@ -6,6 +6,7 @@
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
+#include "kernels/linear/linear_gather_cuda.h"
 #include "kernels/row_digest/row_digest_cuda.h"
 
 namespace forerun::cuda {
@@ -22,6 +23,7 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
                                                    const std::function<void(double)>& progress) {
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(options.device), "choosing the GPU");
   FORERUN_RETURN_IF_ERROR(prepare_linear_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_linear_gather());
   FORERUN_RETURN_IF_ERROR(prepare_attention_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_rope_append_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
@@ -58,6 +60,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
     return static_cast<size_t>(kMostPassRows * linear_input_stride(width, 1)) *
            sizeof(__nv_bfloat16);
   };
+  const size_t squares_bytes =
+      static_cast<size_t>(kMostPassRows * config_.hidden_size / kNormGroup) * sizeof(float);
   const int64_t padded_dim = padded_head_dim_cuda(config_.head_dim);
   const auto arrivals =
       static_cast<size_t>(2 * kMostPassRows * shape_.attention.kv_parts) * sizeof(uint32_t);
@@ -71,16 +75,16 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
       {&step_, kStepBytesCuda, "the data of a step", true},
       {&hidden_, rows_of(config_.hidden_size), "activations", true},
       {&scaled_, rows_of(config_.hidden_size), "activations", true},
-      {&squares_,
-       static_cast<size_t>(kMostPassRows * config_.hidden_size / kNormGroup) * sizeof(float),
-       "sums of squares of activations", true},
+      {&squares_, squares_bytes, "sums of squares of activations", true},
+      {&wanted_scaled_, rows_of(config_.hidden_size), "activations", true},
+      {&wanted_squares_, squares_bytes, "sums of squares of activations", true},
       {&qkv_out_, rows_of(layout_.qkv_width), "activations", true},
       {&q_, rows_of(layout_.num_heads * padded_dim), "activations", true},
       {&attended_, rows_of(layout_.attended_width), "activations", true},
       {&mlp_, rows_of(layout_.mlp_in.total), "activations", true},
       {&partials_, static_cast<size_t>(kPartialBytesCuda), "partial results of attention", false},
       {&arrivals_, arrivals, "flags of attention", true},
-      {&logits_, static_cast<size_t>(kMostWantedRows * layout_.logits_stride()) * sizeof(float),
+      {&logits_, static_cast<size_t>(kMostPassRows * layout_.logits_stride()) * sizeof(float),
        "logits", true},
   };
   for (const auto& [buffer, bytes, purpose, clear] : buffers) {
@@ -91,7 +95,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   // The stream of the passes does not wait for the default one.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");
   FORERUN_ASSIGN_OR_RETURN(
-      digests_, PinnedBuffer::allocate(kMostWantedRows * sizeof(RowDigest), "digests of logits"));
+      digests_, PinnedBuffer::allocate(kMostPassRows * sizeof(RowDigest), "digests of logits"));
+  FORERUN_ASSIGN_OR_RETURN(linear_scratch_, LinearScratchBuffer::allocate());
   FORERUN_ASSIGN_OR_RETURN(failed_, PinnedBuffer::allocate(sizeof(uint32_t), "a failure's flag"));
   *failed_.as<uint32_t>() = 0;
   return {};
@@ -154,8 +159,9 @@ Status ShardCuda::finish() {
   auto* const failed = failed_.as<volatile uint32_t>();
   if (*failed == 0) return {};
   *failed = 0;
+  FORERUN_RETURN_IF_ERROR(linear_scratch_.clear_counters());
   return {StatusCode::kInternal, "cuda:" + std::to_string(device_) +
-                                     ": blocks of attention waited in vain for one another"};
+                                     ": blocks of a kernel waited in vain for one another"};
 }
 
 Status ShardCuda::move_kv(std::span<const KvMoveCuda> moves) {

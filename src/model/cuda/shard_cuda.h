@@ -131,6 +131,7 @@ class ShardCuda {
   // reads it next, and as it is read.
   NormOutputCuda norm_of_hidden(const DeviceBuffer& weight, const LinearWeightCuda& reader) const;
   NormInputCuda normed() const;
+  LinearScratchCuda linear_scratch() const { return linear_scratch_.view(failed_.as<uint32_t>()); }
 
   ModelConfig config_;
   int32_t device_;
@@ -154,9 +155,12 @@ class ShardCuda {
   // Activations of a pass, 16 bits each: [kMostPassRows][..]. `scaled_` and `squares_` (f32) are
   // what the norm after `hidden_` is made of (rms_norm_cuda.h).
   DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
+  // Of many rows that want logits, these.
+  DeviceBuffer wanted_scaled_, wanted_squares_;
   DeviceBuffer partials_, arrivals_;
-  DeviceBuffer logits_;   // f32 [kMostWantedRows][layout_.logits_stride()]
-  PinnedBuffer digests_;  // RowDigest [kMostWantedRows]
+  LinearScratchBuffer linear_scratch_;
+  DeviceBuffer logits_;   // f32 [kMostPassRows][layout_.logits_stride()]
+  PinnedBuffer digests_;  // RowDigest [kMostPassRows]
   PinnedBuffer failed_;   // a word that kernels set
 };
 

@@ -1,6 +1,7 @@
 // A pass as a GPU's stream sees it: which kernels, in which order. Captured once a PassKeyCuda.
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
+#include "kernels/linear/linear_gather_cuda.h"
 #include "kernels/row_digest/row_digest_cuda.h"
 #include "model/cuda/shard_cuda.h"
 
@@ -55,7 +56,8 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                         .next_norm = next_norm,
                         .reduce = peers_,
                         .mailbox = mailbox,
-                        .over_half = !shares_gpu_},
+                        .over_half = !shares_gpu_,
+                        .scratch = linear_scratch()},
                        stream);
   };
 
@@ -68,7 +70,8 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .rows = rows,
                                          .bias = bf16(layer.qkv_bias),
                                          .norm = normed(),
-                                         .beside_sums = peers_ != nullptr},
+                                         .beside_sums = peers_ != nullptr,
+                                         .scratch = linear_scratch()},
                                         stream));
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
@@ -87,7 +90,8 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .norm = normed(),
                                          .gated = true,
                                          .gated_format = input_format(layer.down),
-                                         .beside_sums = peers_ != nullptr},
+                                         .beside_sums = peers_ != nullptr,
+                                         .scratch = linear_scratch()},
                                         stream));
   }
   return add_linear(layer.down, activations(mlp_), mlp_stride, /*bias=*/nullptr, next_input,
@@ -160,18 +164,37 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
   return key.wanted == 0 || !layout_.has_head() ? Status() : submit_head(key);
 }
 
+// Rows that want logits beyond what few rows' kernel takes at once are gathered, so that the head's
+// weights are read once.
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
-  FORERUN_RETURN_IF_ERROR(linear_cuda(
-      weights_.head,
-      {.input = scaled_.as<uint16_t>(),
-       .input_stride = linear_input_stride(config_.hidden_size, key.rows),
-       .row_index =
-           reinterpret_cast<const int32_t*>(step_.data() + offsetof(StepHeaderCuda, wanted)),
-       .output_f32 = logits_.as<float>(),
-       .output_stride = layout_.logits_stride(),
-       .rows = key.wanted,
-       .norm = normed()},
-      stream_.get()));
+  const auto* const wanted =
+      reinterpret_cast<const int32_t*>(step_.data() + StepHeaderCuda::wanted_offset(key.rows));
+  const int64_t stride = linear_input_stride(config_.hidden_size, key.rows);
+  const bool gathers = key.wanted >= kFewestTileRows;
+  if (gathers) {
+    FORERUN_RETURN_IF_ERROR(linear_gather_cuda({.row_index = wanted,
+                                                .input = scaled_.as<uint16_t>(),
+                                                .squares = squares_.as<float>(),
+                                                .output = wanted_scaled_.as<uint16_t>(),
+                                                .output_squares = wanted_squares_.as<float>(),
+                                                .dim = config_.hidden_size,
+                                                .input_stride = stride,
+                                                .output_stride = stride,
+                                                .rows = key.wanted},
+                                               stream_.get()));
+  }
+  FORERUN_RETURN_IF_ERROR(
+      linear_cuda(weights_.head,
+                  {.input = gathers ? wanted_scaled_.as<uint16_t>() : scaled_.as<uint16_t>(),
+                   .input_stride = stride,
+                   .row_index = gathers ? nullptr : wanted,
+                   .output_f32 = logits_.as<float>(),
+                   .output_stride = layout_.logits_stride(),
+                   .rows = key.wanted,
+                   .norm = {.squares = gathers ? wanted_squares_.as<float>() : squares_.as<float>(),
+                            .eps = config_.rms_norm_eps},
+                   .scratch = linear_scratch()},
+                  stream_.get()));
   return row_digest_cuda(
       {.logits = logits_.as<float>(),
        .stride = layout_.logits_stride(),

@@ -44,14 +44,7 @@ int32_t pass_bucket(int32_t rows) {
 }
 
 size_t StepBlockCuda::pass_end(const Step& step, size_t begin, int32_t most_rows) {
-  int32_t wanted = 0;
-  size_t end = begin;
-  while (end < step.rows.size() && end - begin < static_cast<size_t>(most_rows)) {
-    wanted += step.rows[end].wants_logits ? 1 : 0;
-    if (wanted > kMostWantedRows) break;
-    ++end;
-  }
-  return end;
+  return std::min(step.rows.size(), begin + static_cast<size_t>(most_rows));
 }
 
 void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
@@ -59,10 +52,10 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
                           RopeTable& rope) {
   rows_.clear();
   num_wanted_ = 0;
-  const auto token_room = static_cast<size_t>(pass_bucket(static_cast<int32_t>(end - begin)));
-  const size_t header_bytes = offsetof(StepHeaderCuda, tokens) + (token_room + 3) / 4 * 16;
-  bytes_.assign(header_bytes, std::byte{});
   StepHeaderCuda header;
+  const int32_t wanted_offset = StepHeaderCuda::wanted_offset(static_cast<int32_t>(end - begin));
+  int32_t* const wanted =
+      header.tokens + (wanted_offset - static_cast<int32_t>(offsetof(StepHeaderCuda, tokens))) / 4;
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
     const auto local = static_cast<int32_t>(row_idx - begin);
@@ -74,9 +67,12 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
          .ancestors = from.boundary > from.position ? nullptr
                                                     : step.ancestors.data() + from.ancestor_begin});
     header.tokens[local] = from.token;
-    if (from.wants_logits) header.wanted[num_wanted_++] = local;
+    if (from.wants_logits) wanted[num_wanted_++] = local;
   }
   plan_.build(rows_, shape.attention);
+  const size_t header_bytes =
+      static_cast<size_t>(wanted_offset + (pass_bucket(num_wanted_) + 3) / 4 * 16);
+  bytes_.assign(header_bytes, std::byte{});
 
   Writer writer(&bytes_);
   AttentionStepCuda& attention = header.attention;

@@ -20,8 +20,6 @@ namespace forerun::cuda {
 // pass, which 1,024 rows take six times as long to multiply (8B), and their activations stay in the
 // L2.
 inline constexpr int32_t kMostPassRows = 1024;
-// And of them want logits at most.
-inline constexpr int32_t kMostWantedRows = 256;
 // Passes of up to this many rows are worth a graph: after that launches take less time than
 // kernels.
 inline constexpr int32_t kMostGraphRows = 128;
@@ -36,8 +34,15 @@ struct alignas(16) StepHeaderCuda {
   int32_t num_wanted = 0;
   int32_t queries_offset = 0;  // [num_wanted] RowQuery
   int32_t unused = 0;
-  int32_t wanted[kMostWantedRows] = {};  // rows that want logits, ascending
-  int32_t tokens[kMostPassRows] = {};    // the block has pass_bucket() of them
+  // The rows' tokens, pass_bucket() of them, and at wanted_offset() the rows that want logits, as
+  // many as the bucket of these, ascending. The block ends there.
+  int32_t tokens[2 * kMostPassRows] = {};
+
+  // In bytes from the block's beginning, of a pass of `rows` rows.
+  static int32_t wanted_offset(int32_t rows) {
+    return static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)) +
+           (pass_bucket(rows) + 3) / 4 * 16;
+  }
 };
 
 static_assert(offsetof(StepHeaderCuda, tokens) % 16 == 0);

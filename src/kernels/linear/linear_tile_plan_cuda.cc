@@ -1,0 +1,60 @@
+#include "kernels/linear/linear_tile_plan_cuda.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace forerun::cuda {
+namespace {
+
+// Rough times in nanoseconds, of which only the order matters: a unit of a tile; a tile's start and
+// end; that blocks which share one wait for each other; a piece's way to memory and back.
+struct Costs {
+  double unit, tile, meeting, piece;
+};
+constexpr Costs kInt4 = {800, 3000, 4000, 2500};
+constexpr Costs kBf16 = {270, 3000, 4000, 2500};
+
+double estimated_ns(const LinearPlan& plan, const LinearTiling& tiling, int tiles) {
+  const Costs& costs = plan.format == LinearFormat::kBf16 ? kBf16 : kInt4;
+  const int all_chains = tiling.chains * tiling.splits;
+  double tile = costs.tile + costs.unit * plan.units * tiling.chains / all_chains;
+  if (tiling.splits > 1) {
+    tile += costs.meeting + costs.piece * tiling.pieces / tiling.splits;
+  }
+  return tile * ceil_div(tiles * tiling.splits, tiling.blocks);
+}
+
+}  // namespace
+
+LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors) {
+  const int row_tiles = ceil_div(rows, kTileRows);
+  const int tiles = ceil_div(plan.tiles, kBlockTiles) * row_tiles;
+  const int chains = plan.cluster_size * plan.input_warps;
+  LinearTiling best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int splits = 1; splits <= std::min({chains, kTileRowBlocks, multiprocessors}); ++splits) {
+    LinearTiling tiling;
+    tiling.row_tiles = row_tiles;
+    tiling.tile_rows = ceil_div(ceil_div(rows, row_tiles), 8) * 8;
+    tiling.splits = splits;
+    tiling.chains = chains / splits;
+    // A block has whole sums of a cluster's blocks, or some of the chains of one.
+    if (chains % splits != 0 || kTileRowBlocks % splits != 0) continue;
+    if (tiling.chains % plan.input_warps != 0 && plan.input_warps % tiling.chains != 0) continue;
+    tiling.folded = tiling.chains < plan.input_warps ? 1 : plan.input_warps;
+    tiling.pieces = splits == 1 ? 1 : chains / tiling.folded;
+    // Of its own pieces a block keeps its share of the rows in the room of one.
+    if (tiling.pieces > splits * splits) continue;
+    if (splits > 1 && tiling.pieces * tiles > kMostPieces) continue;
+    // A tile's blocks work at the same time.
+    tiling.blocks = std::min(tiles, multiprocessors / splits) * splits;
+    const double ns = estimated_ns(plan, tiling, tiles);
+    if (ns < least) {
+      least = ns;
+      best = tiling;
+    }
+  }
+  return best;
+}
+
+}  // namespace forerun::cuda
