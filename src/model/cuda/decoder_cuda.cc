@@ -16,6 +16,7 @@
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
 #include "kernels/row_digest/row_digest_cuda.h"
+#include "model/cuda/usual_passes_cuda.h"
 #include "model/rope_frequencies.h"
 #include "model/step_check.h"
 
@@ -129,7 +130,21 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   const bool sums_known = options.devices.size() == 1 || decoder->maxima_;
   decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
   FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1));  // page-locked memory takes its time
+  const Result<int> prepared = decoder->prepare_usual_passes();
+  if (!prepared.ok()) return prepared.status().with_context(where);
   return decoder;
+}
+
+Result<int> DecoderCuda::prepare_usual_passes() {
+  const int64_t most_context = std::min<int64_t>(config_.max_position, kv_blocks_ * kKvBlockTokens);
+  const std::vector<PassKeyCuda> passes =
+      usual_passes_cuda(shape_.attention, most_context, most_pass_rows_);
+  const auto prepare_all = [&](ShardCuda& shard) -> Status {
+    for (const PassKeyCuda& pass : passes) FORERUN_RETURN_IF_ERROR(shard.prepare(pass));
+    return {};
+  };
+  FORERUN_RETURN_IF_ERROR(on_all(prepare_all));
+  return static_cast<int>(passes.size());
 }
 
 DecoderCuda::~DecoderCuda() {
@@ -270,8 +285,8 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                         .wanted = pass_bucket(block_.num_wanted()),
                         .mode = block_.mode(),
                         .shared_prefix = block_.shared_prefix()};
-  if (!std::all_of(shards_.begin(), shards_.end(),
-                   [&](const auto& shard) { return shard->is_prepared(key); })) {
+  if (std::any_of(shards_.begin(), shards_.end(),
+                  [&](const auto& shard) { return shard->must_prepare(key); })) {
     const GpusInUse all = GpusInUse::everywhere();
     FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
   }

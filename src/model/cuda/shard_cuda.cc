@@ -108,7 +108,7 @@ Status ShardCuda::use() const {
 }
 
 Status ShardCuda::prepare(const PassKeyCuda& key) {
-  if (is_prepared(key)) return {};
+  if (graphs_.contains(key)) return {};
   FORERUN_ASSIGN_OR_RETURN(Graph captured, Graph::capture(
                                                stream_, [&] { return submit(key); }, edit_));
   graphs_.emplace(key, std::move(captured));
@@ -116,8 +116,14 @@ Status ShardCuda::prepare(const PassKeyCuda& key) {
 }
 
 Status ShardCuda::run(const PassKeyCuda& key) {
-  const auto graph = graphs_.find(key);
-  return graph == graphs_.end() ? submit(key) : graph->second.launch(stream_);
+  auto graph = graphs_.find(key);
+  if (graph != graphs_.end()) return graph->second.launch(stream_);
+  PassKeyCuda layers = key;
+  layers.wanted = 0;
+  graph = graphs_.find(layers);
+  if (graph == graphs_.end()) return submit(key);
+  FORERUN_RETURN_IF_ERROR(graph->second.launch(stream_));
+  return layout_.has_head() ? submit_head(key) : Status();
 }
 
 Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits) {

@@ -73,14 +73,16 @@ class ShardCuda {
   const ShardLayoutCuda& layout() const { return layout_; }
   int64_t kv_block_bytes() const { return config_.num_layers * layer_kv_bytes_; }
 
-  // A pass: prepare() makes its graph, if it is to have one; launch() submits it, for the step
-  // that lies in the mapped memory, and the copy of its logits; finish() waits for both. In a group
-  // all shards prepare the same pass before any launches it: the kernels of one wait for those of
-  // the others, and meanwhile nobody may build a graph.
-  bool is_prepared(const PassKeyCuda& key) const {
-    return key.rows > kMostGraphRows || graphs_.contains(key);
-  }
+  // prepare() makes a pass's graph. launch() submits the pass, for the step that lies in the mapped
+  // memory, by its graph, that of the pass without the head with the head's kernels after it, or
+  // kernel by kernel; and the copy of its logits. finish() waits for both. Graphs are made while no
+  // pass is under way on any GPU of the process: kernels of one GPU wait for those of another, and
+  // meanwhile nobody may build a graph.
   Status prepare(const PassKeyCuda& key);
+  // Whether the pass must have a graph of its own before launch(): edited ones.
+  bool must_prepare(const PassKeyCuda& key) const {
+    return edit_ != nullptr && key.rows <= kMostGraphRows && !graphs_.contains(key);
+  }
   Status launch(const PassKeyCuda& key, const HostLogits& logits);
   Status finish();
   // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
