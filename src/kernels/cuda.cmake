@@ -24,11 +24,14 @@ endif()
 
 forerun_library(attention_cuda
   SOURCES attention/attention_plan_cuda.cc attention/attention_deal_cuda.cc
+          attention/attention_run_deal_cuda.cc attention/attention_run_plan_cuda.cc
           attention/attention_cuda.cc attention/attention_rows_cuda.cu
           attention/attention_cluster_cuda.cu attention/attention_shared_cuda.cu
+          attention/attention_runs_cuda.cu
           attention/attention_tiles_cuda.cu attention/kv_rows_cuda.cu
   DEPS device_cuda base attention linear_cuda)
-forerun_test(attention_plan_cuda_test SOURCES attention/attention_plan_cuda_test.cc
+forerun_test(attention_plan_cuda_test
+  SOURCES attention/attention_plan_cuda_test.cc attention/attention_run_plan_cuda_test.cc
   DEPS attention_cuda LABELS fast)
 forerun_test(attention_cuda_test SOURCES attention/attention_cuda_test.cc DEPS attention_cuda
   LABELS gpu)

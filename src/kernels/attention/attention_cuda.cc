@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention_cluster_cuda.h"
 #include "kernels/attention/attention_rows_cuda.h"
+#include "kernels/attention/attention_runs_cuda.h"
 #include "kernels/attention/attention_shared_cuda.h"
 #include "kernels/attention/attention_tiles_cuda.h"
 
@@ -13,6 +14,7 @@ Status prepare_attention_cuda() {
   FORERUN_RETURN_IF_ERROR(prepare_attention_rows_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_attention_cluster_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_attention_shared_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_runs_cuda());
   return prepare_attention_tiles_cuda();
 }
 
@@ -33,13 +35,18 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                                               " dimensions are rotated by a kernel of their own"};
   }
   const bool shares = call.shared_prefix != SharedPrefix::kNone;
-  if ((shares || call.mode == AttentionMode::kTiles) && kv.head_dim > 128) {
+  const bool tiles =
+      call.mode == AttentionMode::kTiles || call.mode == AttentionMode::kTilesAndRuns;
+  const bool runs = call.mode == AttentionMode::kRuns || call.mode == AttentionMode::kTilesAndRuns;
+  if ((shares || tiles || runs) && kv.head_dim > 128) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
                 " dimensions have no kernel of shared tiles; up to 128 are accepted"};
   }
   if (call.mode == AttentionMode::kCluster) return attention_cluster_cuda(call, stream);
-  if (call.mode == AttentionMode::kTiles) return attention_tiles_cuda(call, stream);
+  if (tiles) FORERUN_RETURN_IF_ERROR(attention_tiles_cuda(call, stream));
+  if (runs) return attention_runs_cuda(call, stream);
+  if (tiles) return {};
   if (shares) return attention_shared_cuda(call, stream);
   return attention_rows_cuda(call, stream);
 }

@@ -55,6 +55,14 @@ struct alignas(16) AttentionStepCuda {
   int32_t angles_offset = 0;     // f32 [rows][head_dim]: cosines, then sines
   int32_t prefix_items_offset = 0;  // AttentionItemCuda [num_prefix_items]
   int32_t num_prefix_items = 0;
+  int32_t prompt_items_offset = 0;  // AttentionItemCuda [num_prompt_items]
+  int32_t num_prompt_items = 0;
+  int32_t workers_offset = 0;  // AttentionWorkerCuda [num_workers]
+  int32_t num_workers = 0;
+  int32_t runs_offset = 0;    // AttentionRunCuda
+  int32_t merges_offset = 0;  // AttentionMergeCuda [num_merges]
+  int32_t num_merges = 0;
+  int32_t unused = 0;
 };
 
 // Rotates queries and keys by their positions, after a normalization over each head where the

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -93,6 +95,14 @@ class AttentionCuda : public testing::Test {
     AttentionShapeCuda fused = terms;
     fused.may_cluster = false;
     again(fused, "fused, no clusters");
+    AttentionShapeCuda runs = fused;
+    runs.run_units = 0;
+    again(runs, "runs");
+    runs.multiprocessors = 7;  // fewer workers: other shares, and the rest of the blocks have none
+    again(runs, "runs of few workers");
+    runs.multiprocessors = terms.multiprocessors;
+    runs.run_units = std::numeric_limits<int32_t>::max();
+    again(runs, "no runs");
     AttentionShapeCuda whole = split;
     whole.most_partials = 0;
     again(whole, "whole, by wgmma where there is no tree");
@@ -247,6 +257,66 @@ TEST_F(AttentionCuda, ManySequencesAndLongPrefills) {
   prefill.add_chain(0, 200);
   prefill.add_chain(333, 56);
   check({8, 2, 128}, prefill, 0, "prefill");
+}
+
+// Shares that end inside units: totals handed over, and units longer than a share.
+TEST_F(AttentionCuda, ManySequencesOfUnequalContexts) {
+  TestStep batch;
+  for (int32_t i = 0; i < 45; ++i) {
+    const int32_t context = i * 7919 % 2600;
+    if (i % 5 == 0) {
+      batch.add_tree(context, i % 3, 1 + i % 11, 2);
+    } else if (i % 5 == 1) {
+      batch.add_chain(context, 1);
+    } else {
+      batch.add_tree(context, 0, 1 + i % 7, 1);  // chains by lists
+    }
+  }
+  check({32, 8, 128}, batch, 0, "batch");
+  EXPECT_TRUE(has_run(AttentionMode::kRuns));
+  check({16, 8, 64}, batch, 700, "batch, window");
+  check({12, 2, 96}, batch, 0, "batch, two heads");
+  TestStep few;
+  few.add_tree(9000, 0, 8, 1);
+  few.add_tree(17000, 2, 5, 2);
+  few.add_chain(1500, 3);
+  check({32, 8, 128}, few, 0, "few and long");
+  check({8, 2, 64}, few, 5000, "few and long, window");
+  TestStep many;
+  for (int32_t i = 0; i < 80; ++i) many.add_tree(500 + i % 3, 0, 1 + i % 3, 1);
+  check({16, 8, 64}, many, 0, "many");
+}
+
+// Each in the kernel that fits it.
+TEST_F(AttentionCuda, PromptsBesideDecodingRowsAndTrees) {
+  TestStep step;
+  step.add_chain(300, 150);
+  for (int32_t i = 0; i < 30; ++i) step.add_chain(900 + i * 61, 1);
+  step.add_tree(1200, 1, 9, 3);
+  step.add_chain(0, 70);
+  check({32, 8, 128}, step, 0, "prompts");
+  EXPECT_TRUE(has_run(AttentionMode::kTilesAndRuns));
+  check({8, 2, 64}, step, 400, "prompts, window");
+}
+
+TEST_F(AttentionCuda, WorkersThatWaitForATotalInVainSaySo) {
+  TestStep step;
+  for (int32_t i = 0; i < 60; ++i) step.add_chain(700, 1);
+  AttentionRig rig({16, 8, 64}, step.num_blocks);
+  rig.fill_cache(step);
+  std::vector<int32_t> ids(step.rows.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  rig.fill_qkv(ids, step.rows);
+  AttentionPlanCuda plan;
+  plan.build(step.rows, rig.terms());
+  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  const auto handed = std::find_if(plan.runs.begin(), plan.runs.end(),
+                                   [](const auto& run) { return run.hands_over != 0; });
+  ASSERT_NE(handed, plan.runs.end());
+  handed->num_units = 0;
+  rig.run_plan(plan, 0);
+  EXPECT_EQ(rig.take_failed(), 1u);
+  (void)rig.run(step.rows, 0, rig.terms());
 }
 
 TEST_F(AttentionCuda, BlocksThatWaitInVainSaySo) {

@@ -101,7 +101,13 @@ constexpr int merge_bytes(int lane_dims) { return lane_dims * 32 * 4 + 16; }
 struct MergeTask {
   AttentionRowCuda row;
   int row_idx, kv_head, part, own_head;  // own_head: of the part
+  int first_span, end_span;              // whose partial results there are
 };
+// The first span that a row sees.
+__device__ __forceinline__ int first_span_of(const AttentionArgs& args, int position) {
+  const int first_seen = args.window > 0 ? max(position - args.window + 1, 0) : 0;
+  return span_of(position, first_seen / kTilePositions);
+}
 
 // Merges the task's spans in order, 32 * kLaneDims dimensions from `first_dim` on. `own`: the
 // warp's merge_bytes() * `ahead` of shared memory.
@@ -110,12 +116,9 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
                                                int first_dim, int lane, uint32_t own, int ahead) {
   constexpr int kPieces = kLaneDims * 8;  // of 16 bytes
   constexpr int kSpans = 32 / kPieces;    // that one copy of all lanes takes
-  const AttentionRowCuda& row = the.row;
-  const int first_seen = args.window > 0 ? max(row.position - args.window + 1, 0) : 0;
-  const int first_span = span_of(row.position, first_seen / kTilePositions);
-  const int spans = num_spans(row.position);
+  const int spans = the.end_span;
   const float* const partial =
-      partial_at(args, row.first_partial + first_span, the.kv_head * args.parts + the.part);
+      partial_at(args, the.row.first_partial + the.first_span, the.kv_head * args.parts + the.part);
   const float* from = partial + lane / kPieces * args.partial_floats + the.own_head * kDim +
                       first_dim + lane % kPieces * 4;
   const float* sums_from =
@@ -124,7 +127,7 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
   float out[kLaneDims] = {};
   float most = kNothing;
   float weight = 0.0f;
-  for (int span = first_span; span < spans; span += ahead) {
+  for (int span = the.first_span; span < spans; span += ahead) {
     const int count = min(ahead, spans - span);
 #pragma unroll 1
     for (int i = lane; i < count; i += 32) {
@@ -236,6 +239,8 @@ __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t 
     the.part = (head - the.kv_head * args.group_heads) / 8;
     the.own_head = head - the.kv_head * args.group_heads - the.part * 8;
     the.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[the.row_idx];
+    the.first_span = first_span_of(args, the.row.position);
+    the.end_span = num_spans(the.row.position);
     const int heads = args.kv_heads * args.parts;
     const bool arrived =
         wait_acquire(args.arrivals + the.row.group * heads + the.kv_head * args.parts + the.part,

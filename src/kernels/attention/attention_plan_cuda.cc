@@ -2,18 +2,13 @@
 
 #include <algorithm>
 
+#include "kernels/attention/attention_plan_rows_cuda.h"
+
 namespace forerun::cuda {
 namespace {
 
-constexpr int32_t kBlockTokens = kAttentionTile;
-// Prefix rows that kTiles is for even where kSplit could deal them out, and tiles of an item that
-// are too many for one block where there are few items.
+// Prefix rows that kTiles is for even where kSplit could deal them out.
 constexpr size_t kManyRows = 32;
-constexpr int32_t kLongTiles = 32;
-
-const AttentionRow& at(std::span<const AttentionRow> rows, int32_t index) {
-  return rows[static_cast<size_t>(index)];
-}
 
 int32_t highest_slot(const AttentionRow& row) {
   int32_t highest = std::max(row.slot, row.boundary - 1);
@@ -23,16 +18,22 @@ int32_t highest_slot(const AttentionRow& row) {
   return highest;
 }
 
-// Slot of a position that the row sees.
-int32_t slot_of(const AttentionRow& row, int32_t position) {
-  return position < row.boundary ? position : row.ancestors[position - row.boundary];
-}
-
-int32_t physical(const AttentionRow& row, int32_t slot) {
-  return row.block_table[slot / kBlockTokens] * kBlockTokens + slot % kBlockTokens;
-}
-
 }  // namespace
+
+void AttentionPlanCuda::clear() {
+  rows.clear();
+  items.clear();
+  prefix_items.clear();
+  prompt_items.clear();
+  tables.clear();
+  ancestors.clear();
+  extras.clear();
+  runs.clear();
+  workers.clear();
+  merges.clear();
+  num_groups = 0;
+  num_partials = 0;
+}
 
 void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end,
                                   int32_t table, int32_t stable) {
@@ -45,64 +46,58 @@ void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t be
   item.table = table;
   for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
     const AttentionRow& row = at(from, row_idx);
+    const int32_t boundary = chain_end(row);
     rows.push_back({.position = row.position,
-                    .boundary = row.boundary,
+                    .boundary = boundary,
                     .table = table,
                     .ancestors = static_cast<int32_t>(ancestors.size()),
                     .group = item.group});
-    for (int32_t position = row.boundary; position <= row.position; ++position) {
+    for (int32_t position = boundary; position <= row.position; ++position) {
       ancestors.push_back(physical(row, slot_of(row, position)));
     }
     item.lowest = std::min(item.lowest, row.position);
-    item.prefix_tokens = std::max(item.prefix_tokens, row.boundary);
+    item.prefix_tokens = std::max(item.prefix_tokens, boundary);
     item.end_tile = std::max(item.end_tile, row.position / kTilePositions + 1);
   }
   items.push_back(item);
 }
 
-// `by_tile`: rows of a group are in the same tile where that decides how their tiles fall into
-// spans.
-void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile) {
-  rows.clear();
-  items.clear();
-  tables.clear();
-  ancestors.clear();
-  extras.clear();
-  num_groups = 0;
-  num_partials = 0;
+// The block table of rows [begin, end), one sequence's; `stable`: slots below it are not written by
+// this step.
+int32_t AttentionPlanCuda::add_table(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                                     int32_t* stable) {
+  const auto table = static_cast<int32_t>(tables.size());
+  const int32_t* const block_table = at(from, begin).block_table;
+  int32_t highest = 0;
+  *stable = at(from, begin).slot;
+  for (int32_t i = begin; i < end; ++i) {
+    highest = std::max(highest, highest_slot(at(from, i)));
+    *stable = std::min(*stable, at(from, i).slot);
+  }
+  tables.insert(tables.end(), block_table, block_table + highest / kTilePositions + 1);
+  return table;
+}
 
+void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile) {
+  clear();
   const auto count = static_cast<int32_t>(from.size());
   for (int32_t begin = 0; begin < count;) {
     // One sequence's rows share a table and the slots that this step does not touch.
     const int32_t* block_table = at(from, begin).block_table;
     int32_t end = begin;
-    int32_t highest = 0;
-    int32_t stable = at(from, begin).slot;
-    for (; end < count && at(from, end).block_table == block_table; ++end) {
-      highest = std::max(highest, highest_slot(at(from, end)));
-      stable = std::min(stable, at(from, end).slot);
-    }
-    const auto table = static_cast<int32_t>(tables.size());
-    tables.insert(tables.end(), block_table, block_table + highest / kBlockTokens + 1);
+    while (end < count && at(from, end).block_table == block_table) ++end;
+    int32_t stable = 0;
+    const int32_t table = add_table(from, begin, end, &stable);
     while (begin < end) {
-      const int32_t step = span_tiles(at(from, begin).position);
-      int32_t group_end = begin;
-      while (group_end < end && group_end - begin < most_rows &&
-             span_tiles(at(from, group_end).position) == step &&
-             (!by_tile || step == 1 ||
-              at(from, group_end).position / kTilePositions ==
-                  at(from, begin).position / kTilePositions)) {
-        ++group_end;
-      }
-      add_group(from, begin, group_end, table, stable);
-      begin = group_end;
+      const int32_t next = group_end(from, begin, end, most_rows, by_tile);
+      add_group(from, begin, next, table, stable);
+      begin = next;
     }
   }
 }
 
 void AttentionPlanCuda::build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   shared_prefix = SharedPrefix::kNone;
-  prefix_items.clear();
   if (shape.may_fuse && shape.may_cluster && cluster(from, shape)) {
     mode = AttentionMode::kCluster;
     return;
@@ -114,9 +109,8 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   for (const AttentionItemCuda& item : items) tiles += item.end_tile;
   const bool few =
       num_groups * shape.kv_parts < 2 * shape.multiprocessors && partials <= shape.most_partials;
-  const bool prefix_only = std::all_of(from.begin(), from.end(), [](const AttentionRow& row) {
-    return row.boundary > row.position;
-  });
+  const bool prefix_only = std::all_of(from.begin(), from.end(), sees_prefix_only);
+  if (shape.may_tile && run(from, few, shape)) return;
   if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
     // Whole rows for each of two warpgroups.
     group(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
@@ -125,7 +119,10 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     const bool is_long = std::any_of(items.begin(), items.end(), [](const AttentionItemCuda& item) {
       return item.end_tile > kLongTiles;
     });
-    if (!few || !is_long || 2 * num_groups * shape.kv_parts > shape.multiprocessors) return;
+    if (!few || !is_long || 2 * num_groups * shape.kv_parts > shape.multiprocessors) {
+      prompt_items.swap(items);
+      return;
+    }
     group(from, kGroupRows, /*by_tile=*/false);
   }
   mode = AttentionMode::kWhole;

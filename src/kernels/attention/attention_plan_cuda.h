@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/attention_run_deal_cuda.h"
 
 namespace forerun::cuda {
 
@@ -43,6 +44,12 @@ constexpr int span_of(int position, int tile) {
 constexpr bool ends_span(int position, int tile) {
   return tile + 1 >= first_single_tile(position) || ((tile + 1) & (span_tiles(position) - 1)) == 0;
 }
+// The last span of which a row has seen something in its first `tiles` tiles: where the partial
+// result of all of them lies.
+constexpr int span_of_total(int position, int tiles) {
+  const int last = position / kTilePositions;
+  return tiles == 0 ? 0 : span_of(position, tiles - 1 < last ? tiles - 1 : last);
+}
 constexpr int num_spans(int position) { return span_of(position, position / kTilePositions) + 1; }
 
 // How a step's rows are worked on. The bits are the same.
@@ -56,6 +63,11 @@ enum class AttentionMode : uint8_t {
   // As kFused, and the blocks of a cluster, which take all spans of some rows, merge them among
   // themselves (attention_cluster_cuda.cu). For short contexts.
   kCluster,
+  // Many sequences of few rows: all their tiles in even shares, whatever belongs to whom
+  // (attention_runs_cuda.cu).
+  kRuns,
+  // Prompts as by kTiles, then all other rows as by kRuns: two launches.
+  kTilesAndRuns,
 };
 
 // Whether spans that all rows of some groups see are items of their own (prefix items), and
@@ -68,6 +80,12 @@ inline constexpr int kMostExtras = 64;
 // Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
 inline constexpr int kTilesColumns = 128;  // kTiles and prefix items
 inline constexpr int kPrefixRows = 32;     // at most, of a prefix item
+
+// kRuns: warpgroups of a block that work by themselves, of at most so many columns each.
+inline constexpr int kRunWorkers = 2;
+inline constexpr int kRunColumns = 64;
+// What an arrival counts whose total another worker takes up.
+inline constexpr int kHandedOver = 1 << 16;
 
 // kCluster: blocks of a cluster; clusters that find room at once, one block a multiprocessor (of
 // 132), and that a launch may have, one after another; and of an item at most so many columns,
@@ -96,7 +114,7 @@ struct alignas(16) AttentionRowCuda {
 
 struct alignas(16) AttentionItemCuda {
   int32_t first_row = 0;
-  int32_t num_rows = 0;  // at most kGroupRows; of prefix items and kTiles: kTilesColumns
+  int32_t num_rows = 0;  // at most kGroupRows; of prefix and prompt items: kTilesColumns
   int32_t first_tile = 0;
   int32_t end_tile = 0;
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
@@ -109,7 +127,16 @@ struct alignas(16) AttentionItemCuda {
   int32_t table = 0;         // as its rows'
   int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
   int32_t row_spans = 0;     // kCluster: spans of its rows, added up
-  int32_t unused[2] = {};
+  int32_t own_tiles = 0;     // kRuns: behind end_tile, that rows take by themselves (`items`)
+  int32_t unused = 0;
+};
+
+// kRuns: a unit of which more than one partial result is to be merged.
+struct alignas(16) AttentionMergeCuda {
+  int32_t group = 0;
+  int32_t part = 0;
+  int32_t total_tiles = 0;  // of the first partial result, which is in the place of its last span
+  int32_t arrivals = 0;     // that it waits for
 };
 
 // What a plan must know of the model and the GPU.
@@ -121,6 +148,8 @@ struct AttentionShapeCuda {
   bool may_fuse = false;      // can_fuse_rope()
   bool may_tile = true;       // heads of up to 128 dimensions
   bool may_cluster = true;    // false: as if every context were long
+  // kRuns from so many units on, where the rows are of several sequences; 0: always.
+  int32_t run_units = 96;
 };
 
 // Reusable: keeps its memory.
@@ -141,6 +170,12 @@ class AttentionPlanCuda {
   // first of them.
   std::vector<AttentionItemCuda> prefix_items;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
+  std::vector<AttentionItemCuda> prompt_items;  // kTiles, kTilesAndRuns: of as many rows
+  // kRuns, kTilesAndRuns: groups of rows are prefix_items, `items` the tiles that rows take by
+  // themselves.
+  std::vector<AttentionRunCuda> runs;
+  std::vector<AttentionWorkerCuda> workers;  // kRunWorkers a multiprocessor
+  std::vector<AttentionMergeCuda> merges;
 
   // Rows of one sequence are neighbours and share a block table's address.
   void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
@@ -153,9 +188,19 @@ class AttentionPlanCuda {
   void deal_out_spans();
   void deal_out_prefixes(int32_t row_columns);
   bool fuse(std::span<const AttentionRow> from, int32_t most_extras);
+  void clear();
+  bool run(std::span<const AttentionRow> from, bool few, const AttentionShapeCuda& shape);
+  void add_run_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
+                     int32_t stable, bool prompt);
+  int32_t add_table(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                    int32_t* stable);
+  void place_partials(int32_t parts);
 
   std::vector<AttentionItemCuda> groups_;  // scratch
-  std::vector<int32_t> slots_;             // scratch of fuse()
+  // Likewise, of run().
+  AttentionDealCuda deal_;
+  std::vector<RunGroupCuda> run_groups_;
+  std::vector<int32_t> slots_;  // scratch of fuse()
 };
 
 }  // namespace forerun::cuda

@@ -28,7 +28,8 @@ void expect_covered(const AttentionPlanCuda& plan) {
     const AttentionRowCuda& row = plan.rows[row_idx];
     std::multiset<int32_t> tiles;
     int32_t items = 0;
-    for (const AttentionItemCuda& item : plan.items) {
+    for (const AttentionItemCuda& item :
+         plan.mode == AttentionMode::kTiles ? plan.prompt_items : plan.items) {
       const auto index = static_cast<int32_t>(row_idx);
       if (index < item.first_row || index >= item.first_row + item.num_rows) continue;
       EXPECT_EQ(item.group, row.group);
@@ -109,10 +110,12 @@ TEST(AttentionPlanCuda, AncestorsBecomePhysicalSlots) {
                             .ancestors = ancestors.data()};
   AttentionPlanCuda plan;
   plan.build(std::vector{row}, shape_of(1, false));
-  EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{5 * 64 + 6, 5 * 64 + 8, 9 * 64 + 2}));
+  // Slot 70 of position 70 is as good as prefix.
+  EXPECT_EQ(plan.rows[0].boundary, 71);
+  EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{5 * 64 + 8, 9 * 64 + 2}));
   EXPECT_EQ(plan.tables, table);
   EXPECT_EQ(plan.items[0].stable_tokens, 130);
-  EXPECT_EQ(plan.items[0].prefix_tokens, 70);
+  EXPECT_EQ(plan.items[0].prefix_tokens, 71);
 }
 
 // A verification of a tree, one of whose nodes an earlier step has worked on.
@@ -174,7 +177,7 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   plan.build(rows, shape);
   EXPECT_EQ(plan.mode, AttentionMode::kTiles);
   expect_covered(plan);
-  for (const AttentionItemCuda& item : plan.items) {
+  for (const AttentionItemCuda& item : plan.prompt_items) {
     EXPECT_LE(item.num_rows * shape.row_columns, kTilesColumns);
     const AttentionRowCuda& first = plan.rows[static_cast<size_t>(item.first_row)];
     EXPECT_EQ(item.lowest, first.position);
@@ -187,9 +190,16 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
       }
     }
   }
-  const std::vector<int32_t> ancestors = {1298, 1299};
+  // A chain by a list is a prefix too; another row of a tree is not.
+  std::vector<int32_t> ancestors = {1298, 1299};
   rows.back().boundary = 1298;
   rows.back().ancestors = ancestors.data();
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  ancestors = {1300, 1299};
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kRuns);
+  shape.most_partials = 0;
   plan.build(rows, shape);
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
 }

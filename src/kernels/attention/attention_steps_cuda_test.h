@@ -92,6 +92,13 @@ inline std::vector<std::byte> step_bytes(const AttentionPlanCuda& plan,
   header.items_offset = append(std::as_bytes(std::span(plan.items)));
   header.num_prefix_items = static_cast<int32_t>(plan.prefix_items.size());
   header.prefix_items_offset = append(std::as_bytes(std::span(plan.prefix_items)));
+  header.num_prompt_items = static_cast<int32_t>(plan.prompt_items.size());
+  header.prompt_items_offset = append(std::as_bytes(std::span(plan.prompt_items)));
+  header.num_workers = static_cast<int32_t>(plan.workers.size());
+  header.workers_offset = append(std::as_bytes(std::span(plan.workers)));
+  header.runs_offset = append(std::as_bytes(std::span(plan.runs)));
+  header.num_merges = static_cast<int32_t>(plan.merges.size());
+  header.merges_offset = append(std::as_bytes(std::span(plan.merges)));
   header.tables_offset = append(std::as_bytes(std::span(plan.tables)));
   header.ancestors_offset = append(std::as_bytes(std::span(plan.ancestors)));
   header.extras_offset = append(std::as_bytes(std::span(plan.extras)));

@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
     barrier_init_fence();
   }
   __syncthreads();
-  const auto num_items = [&] { return args.step->num_items; };
+  const auto num_items = [&] { return args.step->num_prompt_items; };
   const int heads = args.kv_heads * args.parts;
   if (threadIdx.x < 128) {
     give_registers_back<24>();

@@ -34,8 +34,8 @@ struct TilesWork {
 
   __device__ __forceinline__ TilesWork(const AttentionArgs& args, int work, int num_items) {
     const int heads = args.kv_heads * args.parts;
-    item = step_data<AttentionItemCuda>(args.step,
-                                        args.step->items_offset)[num_items - 1 - work / heads];
+    item = step_data<AttentionItemCuda>(
+        args.step, args.step->prompt_items_offset)[num_items - 1 - work / heads];
     kv_head = work % heads / args.parts;
     part = work % heads % args.parts;
     begin_tile = first_tile_of(args, item);

@@ -84,6 +84,14 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   attention.num_prefix_items = static_cast<int32_t>(plan_.prefix_items.size());
   attention.prefix_items_offset =
       writer.append(std::span<const AttentionItemCuda>(plan_.prefix_items));
+  attention.num_prompt_items = static_cast<int32_t>(plan_.prompt_items.size());
+  attention.prompt_items_offset =
+      writer.append(std::span<const AttentionItemCuda>(plan_.prompt_items));
+  attention.num_workers = static_cast<int32_t>(plan_.workers.size());
+  attention.workers_offset = writer.append(std::span<const AttentionWorkerCuda>(plan_.workers));
+  attention.runs_offset = writer.append(std::span<const AttentionRunCuda>(plan_.runs));
+  attention.num_merges = static_cast<int32_t>(plan_.merges.size());
+  attention.merges_offset = writer.append(std::span<const AttentionMergeCuda>(plan_.merges));
   attention.tables_offset = writer.append(std::span<const int32_t>(plan_.tables));
   attention.ancestors_offset = writer.append(std::span<const int32_t>(plan_.ancestors));
   attention.extras_offset = writer.append(std::span<const int32_t>(plan_.extras));
