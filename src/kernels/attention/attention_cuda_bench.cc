@@ -2,7 +2,8 @@
 // a chain of layers, each over a cache of its own, so that keys and values come from memory.
 //
 //   attention_cuda_bench [--filter TEXT] [--prefill] [--no-clusters] [--json FILE]
-//   attention_cuda_bench --batches [--filter TEXT] [--run-units N] [--trees] [--beside-prompt N]
+//   attention_cuda_bench --batches [--sequences N,..] [--run-units N] [--trees]
+//                        [--beside-prompt N]
 //
 // Few rows are a tree behind the context; --prefill takes rows that extend it. --batches: many
 // sequences of 8B by rows and context, rows in a chain behind the context (--trees: a tree), beside
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -223,13 +225,14 @@ struct Options {
   bool prefill = false, clusters = true, batches = false, chains = true;
   int32_t run_units = AttentionShapeCuda().run_units;
   int32_t prompt_rows = 0;
+  std::vector<int32_t> sequences = {1, 8, 24, 48, 128};
 };
 
 std::vector<Case> cases_of(const Options& options) {
   std::vector<Case> cases;
   if (options.batches) {
     for (const int32_t context : {1000, 8000, 32000}) {
-      for (const int32_t sequences : {1, 8, 24, 48, 128}) {
+      for (const int32_t sequences : options.sequences) {
         for (const int32_t rows : {1, 2, 4, 6, 8}) {
           cases.push_back({kModels[1], context, rows, rows == 1, sequences, options.chains,
                            options.prompt_rows});
@@ -317,6 +320,13 @@ int main(int argc, char** argv) {
     if (flag == "--batches") options.batches = true;
     if (flag == "--trees") options.chains = false;
     if (flag == "--run-units" && i + 1 < argc) options.run_units = std::stoi(argv[++i]);
+    if (flag == "--sequences" && i + 1 < argc) {
+      options.sequences.clear();
+      std::stringstream list(argv[++i]);
+      for (std::string item; std::getline(list, item, ',');) {
+        options.sequences.push_back(std::stoi(item));
+      }
+    }
     if (flag == "--beside-prompt" && i + 1 < argc) options.prompt_rows = std::stoi(argv[++i]);
   }
   const forerun::Status status = forerun::cuda::run(options);

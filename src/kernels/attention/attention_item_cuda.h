@@ -15,15 +15,15 @@ namespace forerun::cuda {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // One tile of 64 positions joins a row's span. `shared`: the prefix's keys and values of the tile,
-// where the item shares it.
-template <int kDim, class Rest>
+// where the item shares it; without kShares `rest` has all of it.
+template <int kDim, bool kShares = true, class Rest>
 __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const RowTask<kDim>& task,
                                             int tile, const SharedTile& shared, const Rest& rest,
                                             int lane, RowSum<kDim>& sum) {
   const int begin = tile * kTilePositions;
   const int g = lane >> 2;
   const int chunks = min((task.row.position - begin) / kChunk + 1, kChunks);
-  const int shared_chunks = min(max(task.row.boundary - begin, 0) / kChunk, chunks);
+  const int shared_chunks = kShares ? min(max(task.row.boundary - begin, 0) / kChunk, chunks) : 0;
   if (shared_chunks < chunks) rest.prepare(shared_chunks);
 
   float score[kChunks][4];

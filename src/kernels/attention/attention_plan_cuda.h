@@ -81,8 +81,7 @@ inline constexpr int kMostExtras = 64;
 inline constexpr int kTilesColumns = 128;  // kTiles and prefix items
 inline constexpr int kPrefixRows = 32;     // at most, of a prefix item
 
-// kRuns: warpgroups of a block that work by themselves, of at most so many columns each.
-inline constexpr int kRunWorkers = 2;
+// kRuns: columns of a unit.
 inline constexpr int kRunColumns = 64;
 // What an arrival counts whose total another worker takes up.
 inline constexpr int kHandedOver = 1 << 16;

@@ -5,9 +5,11 @@
 // are worked on in ascending order. Units no longer than a worker's share are laid end to end and
 // cut where shares end, as in McNaughton's wrap-around rule: the worker before the cut begins its
 // share with the unit's first tiles and hands the total over, the worker behind it ends its share
-// with the rest, so that it never waits. Longer units cannot be worked on one tile after another in
-// time: a share of first tiles becomes one total, the tiles behind it leave partial results by
-// spans, which are merged in the end. Either way sums run in the same order.
+// with the rest, so that it never waits. A unit somewhat longer than a share has a worker to
+// itself: memory is what all wait for, and a worker may be faster than its share of that. Still
+// longer units cannot be worked on one tile after another in time: their first tiles become one
+// total, the tiles behind leave partial results by spans, which are merged in the end. Either way
+// sums run in the same order.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,10 @@
 #include <vector>
 
 namespace forerun::cuda {
+
+// kRuns: warpgroups of a block that work by themselves: worker w is the (w / multiprocessors)-th of
+// multiprocessor w % multiprocessors.
+inline constexpr int kRunWorkers = 2;
 
 // A group of rows: the tiles that all of them work on together, for every part alike.
 struct RunGroupCuda {
@@ -49,23 +55,30 @@ class AttentionDealCuda {
     int32_t total_tiles = 0;  // tiles of the first piece where the pieces are merged, otherwise all
     int32_t pieces = 0;       // to be merged: 1 where it is whole or handed over
     bool handed_over = false;
+    bool alone = false;  // a worker has it alone, whole
   };
   std::vector<Unit> units;
 
-  // `may_split`: otherwise units that are longer than a share stay whole.
+  // `columns`: of a unit at most; `may_split`: otherwise units that are longer than a share stay
+  // whole.
   void deal(std::span<const RunGroupCuda> groups, int32_t parts, int32_t num_workers,
-            bool may_split);
+            int32_t columns, bool may_split);
 
  private:
   struct Piece {
     int32_t worker;
     AttentionRunCuda run;
   };
-  double first_share(std::span<const RunGroupCuda> groups, int32_t parts, int32_t num_workers,
-                     double share, bool round_up) const;
+  double largest_share(std::span<const RunGroupCuda> groups, int32_t parts, int32_t num_workers,
+                       bool round_up) const;
+  bool is_alone(const RunGroupCuda& group) const;
+  bool is_long(const RunGroupCuda& group) const;
+  int32_t first_tiles(const RunGroupCuda& group, bool round_up) const;
   void lay_end_to_end(std::span<const RunGroupCuda> groups, int32_t parts, int32_t first_worker,
                       int32_t end_worker);
 
+  double share_ = 0;           // tiles of a worker, on average
+  double longest_whole_ = 0;   // tiles of a unit that is not split
   std::vector<Piece> pieces_;  // scratch, ascending by worker
 };
 

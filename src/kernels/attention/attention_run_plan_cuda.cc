@@ -83,8 +83,13 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
   merges.clear();
   size_t own = 0;
   for (const AttentionItemCuda& item : prefix_items) {
-    int32_t own_items = 0;
-    for (; own < items.size() && items[own].group == item.group; ++own) ++own_items;
+    int32_t own_rows = 0;  // each tells when it has done its tiles
+    for (; own < items.size() && items[own].group == item.group; ++own) {
+      for (int32_t i = items[own].first_row; i < items[own].first_row + items[own].num_rows; ++i) {
+        const int32_t last = rows[static_cast<size_t>(i)].position / kTilePositions;
+        own_rows += last >= item.end_tile ? 1 : 0;
+      }
+    }
     int32_t total_tiles = item.end_tile;  // the fewest
     bool has_partials = item.own_tiles > 0;
     for (int32_t part = 0; part < parts; ++part) {
@@ -92,12 +97,11 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
           deal_.units[static_cast<size_t>(item.group * parts + part)];
       total_tiles = std::min(total_tiles, unit.total_tiles);
       has_partials = has_partials || unit.handed_over || unit.pieces > 1;
-      if (own_items == 0 && unit.pieces <= 1) continue;
-      merges.push_back(
-          {.group = item.group,
-           .part = part,
-           .total_tiles = unit.total_tiles,
-           .arrivals = unit.pieces + own_items + (unit.handed_over ? kHandedOver : 0)});
+      if (own_rows == 0 && unit.pieces <= 1) continue;
+      merges.push_back({.group = item.group,
+                        .part = part,
+                        .total_tiles = unit.total_tiles,
+                        .arrivals = unit.pieces + own_rows + (unit.handed_over ? kHandedOver : 0)});
     }
     if (!has_partials) continue;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
@@ -159,8 +163,11 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
     }
   }
   mode = prompt_items.empty() ? AttentionMode::kRuns : AttentionMode::kTilesAndRuns;
+  int32_t most_rows = 0;
+  for (const AttentionItemCuda& item : prefix_items) most_rows = std::max(most_rows, item.num_rows);
   for (const bool may_split : {true, false}) {
-    deal_.deal(run_groups_, shape.kv_parts, kRunWorkers * shape.multiprocessors, may_split);
+    deal_.deal(run_groups_, shape.kv_parts, kRunWorkers * shape.multiprocessors,
+               most_rows * shape.row_columns, may_split);
     place_partials(shape.kv_parts);
     if (num_partials <= shape.most_partials) {
       runs.swap(deal_.runs);

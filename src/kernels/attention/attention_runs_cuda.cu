@@ -8,14 +8,14 @@
 // an SM's two workers one each in 1.9.
 //
 // What a row sees by its own list, the tiles of a tree, rows take by themselves afterwards, a warp
-// each (attention_item_cuda.h). Partial results, where there are more than one of a unit, are
+// each (attention_own_tiles_cuda.h). Partial results, where there are more than one of a unit, are
 // merged by all blocks in the end (attention_merge_cuda.h).
 #include <cuda_bf16.h>
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_columns_cuda.h"
-#include "kernels/attention/attention_item_cuda.h"
 #include "kernels/attention/attention_merge_cuda.h"
+#include "kernels/attention/attention_own_tiles_cuda.h"
 #include "kernels/attention/attention_runs_cuda.h"
 #include "kernels/attention/attention_runs_load_cuda.h"
 #include "kernels/attention/attention_tiles_load_cuda.h"
@@ -152,10 +152,12 @@ __device__ __forceinline__ void store_output(const AttentionArgs& args, const Ru
   }
 }
 
-// A worker, a warpgroup.
+// A worker, a warpgroup. Waits for the previous kernel before it reads queries, or at the end, if
+// not `waited`.
 template <int kDim>
 __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t ring,
-                                            uint32_t queries, uint32_t barriers, int worker) {
+                                            uint32_t queries, uint32_t barriers, int worker,
+                                            bool waited) {
   using Layout = RunsLayout<kDim>;
   const int lane = threadIdx.x % 32;
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -166,13 +168,15 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
   for_each_unit(args, worker, [&](const RunWork& the) {
     const int part_heads = min(args.group_heads - the.head % args.parts * 8, 8);
     const int first_head = the.head / args.parts * args.group_heads + the.head % args.parts * 8;
-    named_barrier(meeting, 128);  // nobody needs the last queries
     ColumnQueries<kDim, false> staged;
     staged.plan(args, the.item.first_row, the.item.num_rows, part_heads, [&](int row) {
       return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
     });
-    staged.stage(queries);
     const RunColumns columns(args, the);
+    if (!waited) wait_for_previous_kernel();
+    waited = true;
+    named_barrier(meeting, 128);  // nobody needs the last queries
+    staged.stage(queries);
     named_barrier(meeting, 128);
 
     uint32_t* const arrivals = args.arrivals + the.item.group * heads + the.head;
@@ -257,30 +261,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
     named_barrier(meeting, 128);  // all is written
     if (thread == 0) arrive_release(arrivals, the.run.hands_over != 0 ? kHandedOver : 1);
   });
-}
-
-// Tiles that rows take by themselves, a warp a row; all kThreads of the block.
-template <int kDim>
-__device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint32_t shared) {
-  using Layout = RunsLayout<kDim>;
-  const int heads = args.kv_heads * args.parts;
-  const int count = args.step->num_items * heads;
-  TileLoader<kDim, false> tiles(args, shared, shared + Layout::kOwnBarriers);
-  tiles.begin(count);
-  if (threadIdx.x == 0) tiles.fill(/*stable_only=*/false);
-  for (int work = blockIdx.x; work < count; work += gridDim.x) {
-    const AttentionItemCuda item =
-        step_data<AttentionItemCuda>(args.step, args.step->items_offset)[work / heads];
-    const int head = work % heads;
-    attend_item<kDim, false>(args, item, head, shared + Layout::kOwn, 0, tiles,
-                             [&](const RowTask<kDim>& task, int tile, const RowSum<kDim>& span) {
-                               const int partial =
-                                   task.row.first_partial + span_of(task.row.position, tile);
-                               store_partial<kDim>(args, span, partial, head, threadIdx.x % 32);
-                             });
-    meet();  // every warp's partial results are written
-    if (threadIdx.x == 0) arrive_release(args.arrivals + item.group * heads + head, 1);
-  }
+  if (!waited) wait_for_previous_kernel();
 }
 
 // Merges a share of the units of which there are several partial results, a warp a column.
@@ -335,7 +316,6 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
       barrier_init(shared + Layout::kBarriers + i * 16, 1);
       barrier_init(shared + Layout::kBarriers + i * 16 + 8, 4);
     }
-    for (int i = 0; i < kMostStages; ++i) barrier_init(shared + Layout::kOwnBarriers + i * 8, 1);
     barrier_init_fence();
   }
   __syncthreads();
@@ -356,15 +336,15 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
     return;
   }
   take_registers<240>();
-  if (args.early) wait_for_previous_kernel();
+  attend_runs<kDim>(args, ring, shared + Layout::kQueries + own * tile_bytes(kDim), barriers,
+                    worker, !args.early);
+  launch_dependents();
   const int flags = args.step->num_groups * args.kv_heads * args.parts;
   for (int i = blockIdx.x * kThreads + threadIdx.x; i < flags; i += gridDim.x * kThreads) {
     args.to_clear[i] = 0;
   }
-  attend_runs<kDim>(args, ring, shared + Layout::kQueries + own * tile_bytes(kDim), barriers,
-                    worker);
-  launch_dependents();
   if (args.step->num_items > 0) {
+    static_assert(kWarps * OwnTile<kDim>::kBytes <= Layout::kQueries);
     meet();  // the rings are free
     attend_own_tiles<kDim>(args, shared);
   }
@@ -403,7 +383,6 @@ Status prepare_attention_runs_cuda() {
 Status attention_runs_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const int dim = padded_head_dim_cuda(call.kv.head_dim);
   AttentionArgs args = attention_args_of_rows(call);
-  args.stages = kMostStages;
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
   return launch_dependent(kernel_for(dim), dim3(static_cast<unsigned>(multiprocessors)),
                           dim3(kRunsThreads), static_cast<size_t>(runs_bytes(dim)), stream,

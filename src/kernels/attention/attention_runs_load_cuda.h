@@ -21,12 +21,8 @@ struct RunsLayout {
   static constexpr int kRingBytes = kStages * kStageBytes;
   static constexpr int kQueries = kRunWorkers * kRingBytes;  // [worker] panels of 64 columns
   static constexpr int kBarriers = kQueries + kRunWorkers * tile_bytes(kDim);
-  // Of each stage: it is there; it is free. Then those of the tiles that rows take by themselves.
-  static constexpr int kOwnBarriers = kBarriers + kRunWorkers * kStages * 16;
-  static constexpr int kBytes = kOwnBarriers + kMostStages * 8;
-  // In the rings' place, once the runs are done.
-  static constexpr int kOwn = kMostStages * kStageBytes;
-  static_assert(kOwn + own_bytes(kDim, false) <= kQueries);
+  // Of each stage: it is there; it is free.
+  static constexpr int kBytes = kBarriers + kRunWorkers * kStages * 16;
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

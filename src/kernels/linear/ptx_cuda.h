@@ -226,6 +226,12 @@ __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_
 // Returns once the lane's own copies have landed.
 __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// The same, but for the last kCount groups.
+template <int kCount>
+__device__ __forceinline__ void copies_wait_for_all_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
+}
+
 __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
   const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&v);
