@@ -148,7 +148,7 @@ struct AttentionShapeCuda {
   bool may_tile = true;       // heads of up to 128 dimensions
   bool may_cluster = true;    // false: as if every context were long
   // kRuns from so many units on, where the rows are of several sequences; 0: always.
-  int32_t run_units = 96;
+  int32_t run_units = 64;
 };
 
 // Reusable: keeps its memory.
