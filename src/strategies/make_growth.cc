@@ -8,6 +8,8 @@
 
 namespace forerun {
 
+static_assert(kMaxTreeRows <= CostTable::kMaxRows, "what a tree's rows cost is known");
+
 std::unique_ptr<TreeGrowth> make_growth(const SpeculationPlan& plan, bool runs_beside,
                                         std::shared_ptr<SharedAcceptance> shared) {
   switch (plan.shape.kind) {

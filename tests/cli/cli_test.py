@@ -114,6 +114,12 @@ class Output(unittest.TestCase):
         self.assertRegex(done.stdout, r"(?m)^  \+")
         self.assertRegex(done.stdout, r"✗ .*-")
 
+    def test_help_lists_what_the_tables_hold(self):
+        text = run("generate", "--help").stdout
+        for name in ("auto", "autoregressive", "serial_tree", "parallel_tree", "model", "ngram",
+                     "suffix", "adaptive", "best", "chain", "1,1,3,1,1"):
+            self.assertIn(f"{name} (", text)
+
     def test_seed_repeats_and_differs(self):
         def text(seed):
             done = generate("--prompt", "The old house", "--max-tokens", 20, "--temperature", 1,
@@ -396,6 +402,16 @@ class Refusals(unittest.TestCase):
                      "draft devices", "no draft model")
         self.refused(generate("--prompt", "x", "--strategy", "parallel_tree"),
                      "parallel_tree", "draft model")
+        # Options that the strategy does not use; `auto` leaves them aside.
+        self.refused(generate("--prompt", "x", "--strategy", "autoregressive", "--draft-width", 3),
+                     "draft_width: found 3", "strategy autoregressive does not use it")
+        self.refused(generate("--prompt", "x", "--strategy", "serial_tree", "--verify-tokens", 12),
+                     "verify_tokens: found 12", "shape adaptive", "it uses source, shape")
+        self.refused(generate("--prompt", "x", "--strategy", "autoregressive", "--no-shared-noise"),
+                     "shared_noise: found false")
+        done = generate("--prompt", "x", "--draft-width", 3, "--max-tokens", 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.refused(generate("--prompt", "x", "--draft-width", 129), "draft_width is 129", "1 to 128")
         self.refused(generate("--prompt", "x", "--weights", "int3"), "int3", "int8")
         self.refused(generate("--prompt", "x", "--draft", DRAFT, "--strategy", "serial_tree",
                               "--accept", "rejection", "--shape", "best"), "rejection", "best")
