@@ -26,6 +26,9 @@ struct Request {
   bool ignore_eos = false;
   bool skip_special_tokens = true;        // in the text
   std::chrono::milliseconds deadline{0};  // 0: none; counts from submission
+  // The higher is admitted and served first; of equal priority who came first. Where KV memory runs
+  // out, requests of the lowest priority are set aside.
+  int32_t priority = 0;
 
   // Instead of the engine's own: requests with different strategies run side by side.
   std::optional<SpeculationOptions> speculation;

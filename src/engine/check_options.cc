@@ -39,6 +39,12 @@ Status check_options(const EngineOptions& options, const Placement& placement) {
                                                     std::to_string(options.max_active_requests) +
                                                     ", accepted are 1 and more");
   }
+  constexpr double kLongestBudgetMs = 60'000.0;
+  if (!(options.step_budget_ms >= 0.0 && options.step_budget_ms <= kLongestBudgetMs)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "step_budget_ms: found " + std::to_string(options.step_budget_ms) +
+                      ", accepted are 0 (chosen by what Steps cost) to 60000");
+  }
   return check_try_splits(options, placement);
 }
 

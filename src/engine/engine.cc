@@ -141,7 +141,9 @@ Status EngineImpl::start() {
   auto executor =
       models_->make_executor({.emulator = emulator_.get(),
                               .on_step = [this](const StepRecord& record) { observe(record); },
-                              .trace = options_.trace});
+                              .trace = options_.trace,
+                              .costs = &costs_,
+                              .budget = {.seconds = 1e-3 * options_.step_budget_ms}});
   const bool has_draft = models_->has_draft();
   StepCosts costs;
   if (emulator_) {
@@ -170,8 +172,9 @@ Status EngineImpl::start() {
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
                           .share_prefixes = options_.share_prefixes,
-                          .recorder = options_.trace ? &recorder_ : nullptr},
-      std::move(executor), [this] { return costs_.table(1, kReferenceContext); });
+                          .recorder = options_.trace ? &recorder_ : nullptr,
+                          .costs = &costs_},
+      std::move(executor));
   return Status();
 }
 

@@ -3,40 +3,28 @@
 #include <algorithm>
 #include <utility>
 
-#include "step/step.h"
-
 namespace forerun {
 namespace {
 
 // How long the loop waits for a result before it looks at submissions and cancellations again.
 constexpr std::chrono::microseconds kPatience{2000};
+// A completion queue that is given up cancels its requests and wakes nobody: how often the loop
+// looks for such requests.
+constexpr std::chrono::milliseconds kLooks{100};
 
-int64_t blocks_of(size_t tokens) {
-  return (static_cast<int64_t>(tokens) + kKvBlockTokens - 1) / kKvBlockTokens;
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 }  // namespace
 
-void LoopWaker::wake() {
-  {
-    std::lock_guard lock(mutex_);
-    woken_ = true;
-  }
-  condition_.notify_one();
-}
-
-void LoopWaker::wait() {
-  std::unique_lock lock(mutex_);
-  condition_.wait(lock, [&] { return woken_; });
-  woken_ = false;
-}
-
-EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor, CostSource costs)
+EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
     : options_(options),
       executor_(std::move(executor)),
-      costs_(std::move(costs)),
       shared_acceptance_(std::make_shared<SharedAcceptance>()),
-      waker_(std::make_shared<LoopWaker>()) {
+      waker_(std::make_shared<LoopWaker>()),
+      admission_(executor_.get()),
+      batch_costs_(options.costs) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -64,8 +52,7 @@ void EngineLoop::run() {
       std::lock_guard lock(mutex_);
       if (stopping_) break;
     }
-    take_submissions();
-    end_cancelled_and_late();
+    look_outside();
     admit();
     if (std::optional<WorkResult> result = executor_->next(kPatience)) handle(*result);
   }
@@ -73,25 +60,45 @@ void EngineLoop::run() {
   while (!running_.empty()) {
     end(running_.begin()->first, FinishReason::kCancelled, Status());
   }
-  for (Running& waiting : waiting_) {
-    waiting.request->finish(FinishReason::kCancelled, Status(), waiting.driver.stats(), "none");
+  for (auto& [priority, waiting] : waiting_) {
+    for (Running& each : waiting) {
+      each.request->finish(FinishReason::kCancelled, Status(), each.driver.stats(), "none");
+    }
   }
 }
 
+void EngineLoop::look_outside() {
+  const bool news = waker_->take_news();
+  if (news) take_submissions();
+  const auto now = Clock::now();
+  if (!news && now < next_look_ && now < next_deadline_) return;
+  next_look_ = now + kLooks;
+  end_cancelled_and_late();
+}
+
 void EngineLoop::take_submissions() {
-  std::lock_guard lock(mutex_);
-  while (!submitted_.empty()) {
+  std::deque<std::unique_ptr<ActiveRequest>> submitted;
+  {
+    std::lock_guard lock(mutex_);
+    submitted.swap(submitted_);
+  }
+  for (std::unique_ptr<ActiveRequest>& request : submitted) {
+    if (request->deadline()) next_deadline_ = std::min(next_deadline_, *request->deadline());
     Running running;
-    running.request = std::move(submitted_.front());
-    submitted_.pop_front();
-    waiting_.push_back(std::move(running));
+    running.request = std::move(request);
+    waiting_[running.request->request().priority].push_back(std::move(running));
   }
 }
 
 void EngineLoop::end_cancelled_and_late() {
   const auto now = Clock::now();
+  next_deadline_ = Clock::time_point::max();
   const auto over = [&](ActiveRequest& request) {
-    return request.stream().cancelled() || (request.deadline() && *request.deadline() < now);
+    if (request.stream().cancelled()) return true;
+    if (!request.deadline()) return false;
+    if (*request.deadline() < now) return true;
+    next_deadline_ = std::min(next_deadline_, *request.deadline());
+    return false;
   };
   const auto status_of = [&](ActiveRequest& request) {
     return request.stream().cancelled()
@@ -108,58 +115,31 @@ void EngineLoop::end_cancelled_and_late() {
     const Status status = status_of(*running_.at(sequence).request);
     end(sequence, status.ok() ? FinishReason::kCancelled : FinishReason::kError, status);
   }
-  for (Running& waiting : waiting_) {
-    if (!over(*waiting.request)) continue;
-    const Status status = status_of(*waiting.request);
-    waiting.request->finish(status.ok() ? FinishReason::kCancelled : FinishReason::kError, status,
-                            waiting.driver.stats(), "none");
-    waiting.request.reset();
+  for (auto& [priority, waiting] : waiting_) {
+    for (Running& each : waiting) {
+      if (!over(*each.request)) continue;
+      const Status status = status_of(*each.request);
+      each.request->finish(status.ok() ? FinishReason::kCancelled : FinishReason::kError, status,
+                           each.driver.stats(), "none");
+      each.request.reset();
+    }
+    std::erase_if(waiting, [](const Running& each) { return each.request == nullptr; });
   }
-  std::erase_if(waiting_, [](const Running& waiting) { return waiting.request == nullptr; });
-}
-
-bool EngineLoop::has_room_for(const ActiveRequest& request) const {
-  if (running_.empty()) return true;  // as much room as there will ever be
-  // Its tokens, and one block more for it and for each that runs: without that room to grow, what
-  // is admitted is set aside again before it has done much.
-  const int64_t blocks =
-      blocks_of(request.tokens().size()) + 1 + static_cast<int64_t>(running_.size());
-  for (Role role : {Role::kTarget, Role::kDraft}) {
-    if (executor_->kv_usage(role).total_blocks > 0 && free_blocks(role) < blocks) return false;
-  }
-  return true;
-}
-
-// What a role is reading is counted as promised until all of it has been read, though some of it is
-// in use already: beside a prompt that takes more than half of the room others wait until it has
-// been read, rather than too many coming in at once.
-int64_t EngineLoop::free_blocks(Role role) const {
-  const KvUsage usage = executor_->kv_usage(role);
-  int64_t blocks = usage.total_blocks - usage.used_blocks;
-  for (const auto& [sequence, running] : running_) {
-    blocks -= running.promised_blocks[static_cast<size_t>(role)];
-  }
-  return blocks;
-}
-
-int64_t EngineLoop::blocks_to_take(const ActiveRequest& request) const {
-  const std::vector<TokenId>& tokens = request.tokens();
-  int64_t shared = 0;
-  for (const auto& [sequence, running] : running_) {
-    if (!shares_prefix(request) || !shares_prefix(*running.request)) continue;
-    const std::vector<TokenId>& other = running.request->tokens();
-    const auto end = std::mismatch(tokens.begin(), tokens.end(), other.begin(), other.end()).first;
-    shared = std::max<int64_t>(shared, (end - tokens.begin()) / kKvBlockTokens);
-  }
-  return blocks_of(tokens.size()) - shared;
+  std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void EngineLoop::admit() {
   if (memory_is_short_ && !running_.empty()) return;
-  while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < options_.max_active &&
-         has_room_for(*waiting_.front().request)) {
-    Running running = std::move(waiting_.front());
-    waiting_.pop_front();
+  while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < options_.max_active) {
+    std::deque<Running>& first = waiting_.begin()->second;
+    const ActiveRequest& request = *first.front().request;
+    if (!admission_.has_room(request.tokens(), shares_prefix(request),
+                             static_cast<int64_t>(running_.size()))) {
+      return;
+    }
+    Running running = std::move(first.front());
+    first.pop_front();
+    if (first.empty()) waiting_.erase(waiting_.begin());
     start(std::move(running));
   }
 }
@@ -169,7 +149,7 @@ void EngineLoop::start(Running running) {
   running.sequence = next_sequence_++;
   running.driver.set_strategy(request.plan().make_strategy(
       {.shared = shared_acceptance_,
-       .costs = costs_(),
+       .costs = batch_costs_.for_newcomer(),
        .record_rounds = request.request().record_rounds || options_.recorder != nullptr}));
 
   SequenceSpec spec;
@@ -178,7 +158,9 @@ void EngineLoop::start(Running running) {
   spec.max_tokens = request.max_tokens();
   spec.shared_noise = request.plan().shared_noise;
   spec.share_prefix = shares_prefix(request);
-  running.promised_blocks.fill(blocks_to_take(request));
+  spec.priority = request.request().priority;
+  running.promise = admission_.admit(request.tokens(), spec.share_prefix);
+  running.tokens_at_start = static_cast<int64_t>(request.tokens().size());
   const SequenceId sequence = running.sequence;
   const Status opened = executor_->open(sequence, spec);
   Running& placed = running_.emplace(sequence, std::move(running)).first->second;
@@ -188,7 +170,6 @@ void EngineLoop::start(Running running) {
   }
   const auto accept = [&](StrategyOutput& out) { return placed.request->accept(out); };
   const auto submit = [&](WorkItem item) { executor_->submit(std::move(item)); };
-  placed.closings = closings_;
   finish_turn(placed, placed.driver.start({.sequence = sequence,
                                            .tokens = placed.request->tokens(),
                                            .prompt_tokens = spec.prompt_tokens,
@@ -201,22 +182,46 @@ void EngineLoop::handle(const WorkResult& result) {
   const auto found = running_.find(result.sequence);
   if (found == running_.end()) return;
   Running& running = found->second;
+  if (result.waits_for_memory) {
+    make_room(running, result.status);
+    return;
+  }
+  const Clock::time_point begin = Clock::now();
   TurnTimer timer(options_.recorder, result);
   const auto accept = [&](StrategyOutput& out) {
     timer.note(out);
     running.request->note(result);
-    running.promised_blocks[static_cast<size_t>(result.role)] = 0;
-    running.closings = closings_;
+    admission_.note_read(running.promise, result.role);
     if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
     return running.request->accept(out);
   };
   const auto submit = [&](WorkItem item) { executor_->submit(std::move(item)); };
+  if (batch_costs_.version() != running.costs_version) {
+    running.costs_version = batch_costs_.version();
+    running.driver.on_costs(batch_costs_.table());
+  }
   const RequestDriver::State state = running.driver.on_result(result, accept, submit);
   if (state == RequestDriver::State::kFailed) {
-    handle_failure(running, result.status);
-  } else {
-    finish_turn(running, state, timer);
+    end(running.sequence, FinishReason::kError, result.status);
+    return;
   }
+  count_in_batch(running);
+  const bool decodes = running.decodes;
+  finish_turn(running, state, timer);
+  if (decodes) batch_costs_.note_turn(result.role, result.rows.size(), seconds_since(begin));
+  batch_costs_.refresh();
+}
+
+void EngineLoop::count_in_batch(Running& running) {
+  const auto tokens = static_cast<int64_t>(running.request->tokens().size());
+  if (!running.decodes) {
+    if (tokens == running.tokens_at_start) return;
+    running.decodes = true;
+    batch_costs_.join(tokens);
+  } else {
+    batch_costs_.grow(tokens - running.tokens_counted);
+  }
+  running.tokens_counted = tokens;
 }
 
 void EngineLoop::finish_turn(Running& running, RequestDriver::State state, TurnTimer timer) {
@@ -229,38 +234,51 @@ void EngineLoop::finish_turn(Running& running, RequestDriver::State state, TurnT
   running.request->send();
 }
 
-void EngineLoop::handle_failure(Running& running, const Status& status) {
-  const SequenceId sequence = running.sequence;
-  // Who held the memory may have left since the work that failed was submitted: another failure of
-  // the same Step, a request that has ended.
-  const bool others_held_memory = running_.size() > 1 || running.closings != closings_;
-  const bool can_wait = status.code() == StatusCode::kResourceExhausted && others_held_memory;
-  if (!can_wait) {
-    end(sequence, FinishReason::kError, status);
+void EngineLoop::make_room(const Running& starved, const Status& status) {
+  if (running_.size() == 1) {
+    end(starved.sequence, FinishReason::kError, status);
     return;
   }
-  // Preemption by recompute: the request's whole state is its tokens; it starts again from them
-  // once others have given blocks back.
+  const auto before = [](const auto& a, const auto& b) {
+    const ActiveRequest& first = *a.second.request;
+    const ActiveRequest& second = *b.second.request;
+    if (first.request().priority != second.request().priority) {
+      return first.request().priority < second.request().priority;
+    }
+    if (first.tokens().size() != second.tokens().size()) {
+      return first.tokens().size() < second.tokens().size();
+    }
+    return a.first > b.first;
+  };
+  set_aside(std::min_element(running_.begin(), running_.end(), before)->first);
+}
+
+// Preemption by recompute: the request's whole state is its tokens; it starts again from them once
+// others have given blocks back.
+void EngineLoop::set_aside(SequenceId sequence) {
   memory_is_short_ = true;
-  close(sequence);
-  Running preempted = std::move(running);
-  running_.erase(sequence);
-  preempted.driver.set_strategy(nullptr);
-  preempted.request->note_preemption();
-  waiting_.push_front(std::move(preempted));
+  Running running = remove(sequence);
+  running.driver.set_strategy(nullptr);
+  running.request->note_preemption();
+  std::deque<Running>& equals = waiting_[running.request->request().priority];
+  equals.push_front(std::move(running));
 }
 
-void EngineLoop::close(SequenceId sequence) {
-  ++closings_;
-  executor_->close(sequence);
-}
-
-void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
+EngineLoop::Running EngineLoop::remove(SequenceId sequence) {
   const auto found = running_.find(sequence);
   Running running = std::move(found->second);
   running_.erase(found);
+  admission_.leave(running.promise);
+  if (running.decodes) batch_costs_.leave(running.tokens_counted);
+  running.decodes = false;
+  running.costs_version = 0;
+  executor_->close(sequence);
+  return running;
+}
+
+void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
   memory_is_short_ = false;
-  close(sequence);
+  const Running running = remove(sequence);
   running.request->finish(reason, std::move(error), running.driver.stats(),
                           running.driver.strategy_name());
 }

@@ -2,11 +2,15 @@
 // their tokens to their readers.
 //
 // One thread. Iteration-level batching comes from the executor: the loop submits whatever work is
-// ready before it asks for the next result.
+// ready before it asks for the next result. What the loop does for a result does not grow with the
+// number of requests.
+//
+// Requests of higher priority are admitted first, of equal priority those that came first. Where KV
+// memory runs out, the request of the least priority that has the fewest tokens is set aside: it
+// loses the least work, and comes back before those that have not begun.
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
@@ -16,6 +20,9 @@
 #include <vector>
 
 #include "engine/active_request.h"
+#include "engine/admission.h"
+#include "engine/batch_costs.h"
+#include "engine/loop_waker.h"
 #include "engine/trace_recorder.h"
 #include "exec/executor.h"
 #include "strategies/acceptance.h"
@@ -23,31 +30,16 @@
 
 namespace forerun {
 
-// What Steps cost now, as Strategy::on_costs() takes it. Called on the loop's thread.
-using CostSource = std::function<CostTable()>;
-
-// Wakes the loop; shared with streams, which may outlive the engine.
-class LoopWaker {
- public:
-  void wake();
-  // Waits until wake() was called since the last wait.
-  void wait();
-
- private:
-  std::mutex mutex_;
-  std::condition_variable condition_;
-  bool woken_ = false;
-};
-
 class EngineLoop {
  public:
   struct Options {
     int32_t max_active = 64;
     bool share_prefixes = true;
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
+    const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
   };
 
-  EngineLoop(Options options, std::unique_ptr<Executor> executor, CostSource costs);
+  EngineLoop(Options options, std::unique_ptr<Executor> executor);
   // Cancels everything and joins the thread.
   ~EngineLoop();
 
@@ -63,19 +55,20 @@ class EngineLoop {
     std::unique_ptr<ActiveRequest> request;
     RequestDriver driver;
     SequenceId sequence = 0;
-    uint64_t closings = 0;  // closings_ when its last work was submitted
-    // Blocks that its text will take, by role, until a result says that the role has read it.
-    std::array<int64_t, kNumRoles> promised_blocks{};
+    Admission::Promise promise;
+    int64_t tokens_at_start = 0;
+    bool decodes = false;        // it has had a token since
+    int64_t tokens_counted = 0;  // where it does: as many as batch_costs_ knows of
+    uint64_t costs_version = 0;  // that its strategy was told
   };
 
   void run();
   void take_submissions();
   void end_cancelled_and_late();
+  // Submissions, cancellations and deadlines. Of all requests, so only where there is something to
+  // see, or some time has passed.
+  void look_outside();
   void admit();
-  bool has_room_for(const ActiveRequest& request) const;
-  int64_t free_blocks(Role role) const;  // neither in use nor promised
-  // That the request's text will take, beside those that it shares with one that runs.
-  int64_t blocks_to_take(const ActiveRequest& request) const;
   bool shares_prefix(const ActiveRequest& request) const {
     return options_.share_prefixes && request.request().share_prefix;
   }
@@ -84,13 +77,16 @@ class EngineLoop {
   // What follows a turn: the request is ended, or its reader woken. `timer` is finished before a
   // reader could see either.
   void finish_turn(Running& running, RequestDriver::State state, TurnTimer timer = {});
-  void handle_failure(Running& running, const Status& status);
-  void close(SequenceId sequence);
+  // The request found no KV blocks for its next rows: somebody gives some back.
+  void make_room(const Running& starved, const Status& status);
+  void set_aside(SequenceId sequence);
+  // Takes it out of the running ones, its KV with it.
+  Running remove(SequenceId sequence);
+  void count_in_batch(Running& running);
   void end(SequenceId sequence, FinishReason reason, Status error);
 
   const Options options_;
   std::unique_ptr<Executor> executor_;
-  CostSource costs_;
   std::shared_ptr<SharedAcceptance> shared_acceptance_;  // of all requests; the loop's thread only
   std::shared_ptr<LoopWaker> waker_;
 
@@ -99,10 +95,14 @@ class EngineLoop {
   bool stopping_ = false;
 
   // The loop's thread only.
-  std::deque<Running> waiting_;  // front first; preempted ones come back to the front
+  // By priority, the highest first; front first. Those set aside come back to the front.
+  std::map<int32_t, std::deque<Running>, std::greater<>> waiting_;
   std::map<SequenceId, Running> running_;
+  Admission admission_;
+  BatchCosts batch_costs_;
   SequenceId next_sequence_ = 1;
-  uint64_t closings_ = 0;  // of sequences so far
+  Clock::time_point next_deadline_ = Clock::time_point::max();  // of all requests, or earlier
+  Clock::time_point next_look_{};  // for requests whose readers have gone without a word
   // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer
   // until one can end, and none starts over again and again.
   bool memory_is_short_ = false;

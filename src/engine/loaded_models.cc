@@ -178,6 +178,8 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
   }
   executor.on_step = std::move(options.on_step);
   executor.trace = options.trace;
+  executor.costs = options.costs;
+  executor.budget = options.budget;
   return std::make_unique<RealExecutor>(std::move(executor));
 }
 

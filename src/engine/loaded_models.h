@@ -53,6 +53,8 @@ class LoadedModels {
     StepEmulator* emulator = nullptr;  // null: Steps last as long as they do
     std::function<void(const StepRecord&)> on_step = {};
     bool trace = false;
+    const LiveCosts* costs = nullptr;  // as RealExecutorOptions'
+    StepBudget budget = {};
   };
   // The models must outlive it; one at a time runs Steps.
   std::unique_ptr<RealExecutor> make_executor(ExecutorOptions options);

@@ -54,7 +54,7 @@ struct Rig {
     }
     setup.threaded = {options.threaded, options.threaded};
     setup.spin = options.spin;
-    setup.row_budget = options.row_budget;
+    setup.budget.rows = options.row_budget;
     setup.on_step = options.on_step;
     executor = std::make_unique<RealExecutor>(std::move(setup));
   }

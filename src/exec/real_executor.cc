@@ -19,7 +19,8 @@ class RealExecutor::RoleThread {
   // `outbox`: results of threaded roles on their way to next().
   RoleThread(Role role, StepRunner* runner, const RealExecutorOptions& options,
              Mailbox<FinishedItem>* outbox)
-      : worker_(role, runner, options.row_budget, options.on_step, options.trace),
+      : worker_(role, runner, StepScheduler(role, options.budget, options.costs), options.on_step,
+                options.trace),
         outbox_(outbox),
         threaded_(options.threaded[static_cast<size_t>(role)]),
         inbox_(options.spin) {
@@ -37,8 +38,12 @@ class RealExecutor::RoleThread {
   }
 
   bool threaded() const { return threaded_; }
-  bool ready() const { return worker_.ready(); }                              // inline roles
-  void step(std::vector<FinishedItem>& finished) { worker_.step(finished); }  // inline roles
+  // Of inline roles.
+  bool ready() const { return worker_.ready(); }
+  bool decodes() const { return worker_.decodes(); }
+  void step(std::vector<FinishedItem>& finished, bool others_decode) {
+    worker_.step(finished, others_decode);
+  }
   KvUsage usage() const { return worker_.usage(); }
 
   void open(SequenceId sequence, const SequenceSpec& spec) {
@@ -245,6 +250,10 @@ std::optional<WorkResult> RealExecutor::pop_finished() {
     const auto found = open_.find(item.result.sequence);
     // Closed meanwhile, and perhaps opened again: nobody waits for it.
     if (found == open_.end() || found->second.opening != item.opening) continue;
+    if (item.result.waits_for_memory) {
+      if (item.closings != closings_) continue;  // the role has blocks to try again with
+      return std::move(item.result);
+    }
     --found->second.outstanding;
     --outstanding_;
     if (!item.distributions.empty()) {
@@ -255,14 +264,24 @@ std::optional<WorkResult> RealExecutor::pop_finished() {
   return std::nullopt;
 }
 
+RealExecutor::RoleThread* RealExecutor::inline_role(Role role) const {
+  RoleThread* thread = roles_[static_cast<size_t>(role)].get();
+  return thread != nullptr && !thread->threaded() && thread->ready() ? thread : nullptr;
+}
+
 bool RealExecutor::run_inline() {
-  for (Role role : {Role::kDraft, Role::kTarget}) {
-    RoleThread* thread = roles_[static_cast<size_t>(role)].get();
-    if (thread == nullptr || thread->threaded() || !thread->ready()) continue;
-    thread->step(batch_);
-    return true;
+  RoleThread* draft = inline_role(Role::kDraft);
+  RoleThread* target = inline_role(Role::kTarget);
+  if (draft == nullptr && target == nullptr) return false;
+  const bool drafts =
+      draft != nullptr && (target == nullptr || draft->decodes() || !draft_ran_last_);
+  draft_ran_last_ = drafts;
+  if (drafts) {
+    draft->step(batch_, /*others_decode=*/target != nullptr && target->decodes());
+  } else {
+    target->step(batch_, /*others_decode=*/draft != nullptr && draft->decodes());
   }
-  return false;
+  return true;
 }
 
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
@@ -275,20 +294,19 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
     any_threads = true;
     role->wake();
   }
-  bool waited = false;
   while (true) {
     if (auto result = pop_finished()) return result;
     const bool ran = run_inline();
     if (any_threads && outstanding_ > 0) {
       // After a Step of ours, look at what the threads have done meanwhile; otherwise wait for it.
-      if (waited && std::chrono::steady_clock::now() >= deadline && !ran) return std::nullopt;
       outbox_.take(ran ? std::chrono::steady_clock::now() : deadline, batch_);
-      waited = true;
     } else if (!ran) {
       return std::nullopt;
     }
     for (FinishedItem& item : batch_) finished_.push_back(std::move(item));
     batch_.clear();
+    // The caller's patience ends after a Step as well: somebody may have been cancelled meanwhile.
+    if (std::chrono::steady_clock::now() >= deadline) return pop_finished();
   }
 }
 
@@ -297,6 +315,7 @@ void RealExecutor::close(SequenceId sequence) {
   if (found == open_.end()) return;
   outstanding_ -= found->second.outstanding;
   open_.erase(found);
+  ++closings_;
   for (auto& role : roles_) {
     if (role) role->close(sequence);
   }

@@ -2,8 +2,9 @@
 // calls next().
 //
 // Roles whose runners share devices must not be threaded both. Where roles run inline, next() runs
-// the draft's Steps as long as it has any, then one of the target: requests that draft at the same
-// time are then verified together.
+// the draft's Steps as long as somebody drafts, then one of the target: requests that draft at the
+// same time are then verified together. A draft that only reads prompts takes turns with the
+// target.
 #pragma once
 
 #include <array>
@@ -17,10 +18,12 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "exec/live_costs.h"
 #include "exec/mailbox.h"
 #include "exec/role_sequence.h"
 #include "exec/step_record.h"
 #include "exec/step_runner.h"
+#include "exec/step_scheduler.h"
 
 namespace forerun {
 
@@ -35,8 +38,10 @@ struct RealExecutorOptions {
   // How long such a thread, and next(), poll before they sleep: for processors that have nothing to
   // do while other devices work.
   std::chrono::microseconds spin{0};
-  // Rows that a Step takes at most, a role.
-  int32_t row_budget = 512;
+  // What a Step of a role may take, by what Steps are known to cost (null: nothing is known; must
+  // outlive the executor).
+  StepBudget budget;
+  const LiveCosts* costs = nullptr;
   // Called after every Step on the thread that ran it; may be empty. With `trace` the records carry
   // items and CPU time.
   std::function<void(const StepRecord&)> on_step;
@@ -78,14 +83,18 @@ class RealExecutor : public Executor {
   void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
   std::optional<WorkResult> pop_finished();
+  RoleThread* inline_role(Role role) const;
+  // Runs a Step of the role whose turn it is. Whether there was one.
   bool run_inline();
 
   Mailbox<FinishedItem> outbox_;
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners_;
   std::array<std::unique_ptr<RoleThread>, kNumRoles> roles_;
   std::unordered_map<SequenceId, OpenSequence> open_;
-  uint64_t openings_ = 0;    // so far
-  int64_t outstanding_ = 0;  // of open sequences
+  uint64_t openings_ = 0;  // so far
+  uint64_t closings_ = 0;
+  int64_t outstanding_ = 0;      // of open sequences
+  bool draft_ran_last_ = false;  // inline
   std::deque<FinishedItem> finished_;
   std::vector<FinishedItem> batch_;  // scratch
 };

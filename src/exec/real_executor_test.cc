@@ -30,7 +30,7 @@ TEST(RealExecutor, ItemsOfSeveralSequencesShareAStep) {
   EXPECT_FALSE(rig.next().has_value());
 }
 
-TEST(RealExecutor, ALongPrefillDelaysOthersByOneStep) {
+TEST(RealExecutor, APromptFillsWhatDecodingLeavesOfAStep) {
   std::vector<StepRecord> records;
   Rig rig(
       {.row_budget = 16, .on_step = [&](const StepRecord& record) { records.push_back(record); }});
@@ -40,14 +40,99 @@ TEST(RealExecutor, ALongPrefillDelaysOthersByOneStep) {
   rig.executor->submit(prefix_item(2, Role::kTarget, {1, 2, 3}));
   const auto first = rig.next();
   ASSERT_TRUE(first.has_value());
-  EXPECT_EQ(first->sequence, 2u);
-  EXPECT_EQ(records.size(), 2u);
-  EXPECT_EQ(records[1].rows, 16) << "the rest of the Step goes on with the prefill";
-  const auto second = rig.next();
-  ASSERT_TRUE(second.has_value());
-  EXPECT_EQ(second->sequence, 1u);
+  EXPECT_EQ(first->sequence, 2u) << "the prompt came first, but decoding goes before";
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].rows, 16) << "the rest of the Step reads the prompt";
+  EXPECT_EQ(records[0].kv_tokens, 3 + 13);
+  EXPECT_EQ(records[0].attended_tokens, 1 + 2 + 3 + 13 * 14 / 2);
+  rig.executor->submit(prefix_item(2, Role::kTarget, {4}, 3));
+  EXPECT_EQ(rig.next()->sequence, 2u);
+  const auto last = rig.next();
+  ASSERT_TRUE(last.has_value());
+  EXPECT_EQ(last->sequence, 1u);
   EXPECT_EQ(rig.target.largest_step, 16);
 }
+
+// Prompts are read one after the other, the higher priority first.
+TEST(RealExecutor, PromptsAreReadByPriorityThenAsTheyCame) {
+  Rig rig({.row_budget = 40, .on_step = {}});
+  SequenceSpec urgent = plain_spec();
+  urgent.priority = 1;
+  for (SequenceId id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, id == 3 ? urgent : plain_spec()).ok());
+  }
+  for (const SequenceId id : {4, 2, 1, 3}) {
+    rig.executor->submit(
+        prefix_item(id, Role::kTarget, std::vector<TokenId>(100, static_cast<TokenId>(id))));
+  }
+  std::vector<SequenceId> order;
+  while (order.size() < 4) order.push_back(rig.next()->sequence);
+  EXPECT_EQ(order, (std::vector<SequenceId>{3, 1, 2, 4}));
+}
+
+// An inline draft that reads a prompt takes turns with the target.
+TEST(RealExecutor, ADraftsPromptDoesNotHoldUpTheTarget) {
+  std::vector<Role> steps;
+  Rig rig({.row_budget = 32,
+           .on_step = [&](const StepRecord& record) { steps.push_back(record.role); }});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec(4000)).ok());
+  ASSERT_TRUE(rig.executor->open(2, plain_spec()).ok());
+  rig.executor->submit(prefix_item(1, Role::kDraft, std::vector<TokenId>(1000, 5)));
+  rig.executor->submit(prefix_item(2, Role::kTarget, {1, 2, 3}));
+  EXPECT_EQ(rig.next()->sequence, 2u);
+  EXPECT_LE(steps.size(), 2u);
+  rig.executor->submit(prefix_item(2, Role::kTarget, {4}, 3));
+  EXPECT_EQ(rig.next()->sequence, 2u);
+  EXPECT_LE(steps.size(), 4u);
+  EXPECT_EQ(rig.next()->sequence, 1u);
+}
+
+// The caller's patience ends with a Step, though the prompt is not read yet.
+TEST(RealExecutor, NextReturnsAfterAStepOnceTimeIsUp) {
+  int32_t steps = 0;
+  Rig rig({.row_budget = 16, .on_step = [&](const StepRecord&) { ++steps; }});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  rig.executor->submit(prefix_item(1, Role::kTarget, std::vector<TokenId>(300, 5)));
+  EXPECT_FALSE(rig.executor->next(std::chrono::microseconds(0)).has_value());
+  EXPECT_EQ(steps, 1);
+  rig.executor->close(1);
+  EXPECT_FALSE(rig.executor->next(std::chrono::microseconds(0)).has_value());
+  EXPECT_EQ(steps, 1) << "what was closed does not go on";
+}
+
+class MemoryWaits : public ::testing::TestWithParam<bool> {};
+
+TEST_P(MemoryWaits, AnItemWithoutBlocksRunsOnceOthersHaveGivenSomeBack) {
+  Rig rig({.threaded = GetParam(), .blocks = 4, .on_step = {}});
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+  rig.executor->submit(prefix_item(1, Role::kTarget, std::vector<TokenId>(150, 5)));
+  const auto first = rig.next();
+  ASSERT_TRUE(first.has_value() && first->status.ok());
+  rig.executor->submit(prefix_item(2, Role::kTarget, std::vector<TokenId>(200, 6)));
+  const auto notice = rig.next();
+  ASSERT_TRUE(notice.has_value());
+  EXPECT_EQ(notice->sequence, 2u);
+  EXPECT_TRUE(notice->waits_for_memory);
+  EXPECT_EQ(notice->status.code(), StatusCode::kResourceExhausted);
+  // Others that find room go on meanwhile.
+  rig.executor->submit(prefix_item(3, Role::kTarget, {1, 2}));
+  const auto other = rig.next();
+  ASSERT_TRUE(other.has_value() && other->status.ok());
+  EXPECT_EQ(other->sequence, 3u);
+  rig.executor->close(3);  // gives back too little
+  const auto again = rig.next();
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE(again->waits_for_memory);
+  rig.executor->close(1);
+  const auto second = rig.next();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_TRUE(second->status.ok()) << second->status.message();
+  EXPECT_FALSE(second->waits_for_memory);
+  rig.executor->close(2);
+  rig.wait_until_kv_is_free();
+}
+
+INSTANTIATE_TEST_SUITE_P(InlineAndThreaded, MemoryWaits, ::testing::Bool());
 
 TEST(RealExecutor, FailuresStayWithTheirSequence) {
   Rig rig({.blocks = 3, .on_step = {}});

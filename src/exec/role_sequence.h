@@ -42,6 +42,9 @@ struct PendingItem {
 
 struct FinishedItem {
   uint64_t opening = 0;  // PendingItem's
+  // Of a result that waits for memory: how many sequences the role had closed when it found no
+  // blocks. Where more have been closed since, it tries again by itself.
+  uint64_t closings = 0;
   WorkResult result;
   std::vector<RowDistribution> distributions;  // of its kDraw rows
 };
@@ -71,13 +74,32 @@ struct RoleSequence {
   const SequenceSpec spec;
   const bool penalized;  // its sampler looks at the history
   SequenceKv kv;
-  TokenCounts counts;  // of the prefix; kept only if `penalized`
-  Status failed;       // not ok: every further item fails with it
+  TokenCounts counts;    // of the prefix; kept only if `penalized`
+  uint64_t arrival = 0;  // order of opening
+  Status failed;         // not ok: every further item fails with it
   std::deque<PendingItem> queue;
+
+  // Rows of a prompt at least that are left of the item whose turn it is.
+  static constexpr size_t kPromptRows = 32;
+  // Whether its next rows are a prompt's: prefix rows that want nothing, more than a draft's few
+  // that catch up with the text.
+  bool reads_prompt() const;
 
   void count_token(TokenId token, int32_t position) {
     if (penalized) counts.add(token, position < spec.prompt_tokens);
   }
 };
+
+inline bool RoleSequence::reads_prompt() const {
+  for (const PendingItem& pending : queue) {
+    const std::vector<WorkRow>& rows = pending.item.rows;
+    if (rows.empty()) continue;
+    if (rows.size() - pending.rows_done < kPromptRows) return false;
+    const WorkRow& last = rows[pending.rows_done + kPromptRows - 1];
+    const WorkRow& before = rows[pending.rows_done + kPromptRows - 2];
+    return before.node == kNoNode && before.want == Want::kNothing && last.node == kNoNode;
+  }
+  return false;
+}
 
 }  // namespace forerun

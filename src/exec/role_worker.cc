@@ -28,11 +28,11 @@ Status guarded(const Work& work) {
 
 }  // namespace
 
-RoleWorker::RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
+RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& scheduler,
                        std::function<void(const StepRecord&)> on_step, bool trace)
     : role_(role),
       runner_(runner),
-      row_budget_(std::max(1, row_budget)),
+      scheduler_(scheduler),
       on_step_(std::move(on_step)),
       trace_(trace),
       pool_(runner->kv_blocks()),
@@ -40,8 +40,9 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
       builder_(runner->config().vocab_size) {}
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
-  sequences_.emplace(sequence,
-                     std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_));
+  auto& placed = sequences_[sequence];
+  placed = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_);
+  placed->arrival = ++openings_;
 }
 
 void RoleWorker::submit(PendingItem item) {
@@ -56,10 +57,22 @@ void RoleWorker::submit(PendingItem item) {
 }
 
 void RoleWorker::close(SequenceId sequence) {
+  ++closings_;
+  closed_since_out_of_memory_ = true;
+  forget(sequence);
+}
+
+void RoleWorker::forget(SequenceId sequence) {
   const auto found = sequences_.find(sequence);
   if (found == sequences_.end()) return;
   std::erase(ready_, found->second.get());
+  std::erase(out_of_memory_, found->second.get());
   sequences_.erase(found);
+}
+
+bool RoleWorker::decodes() const {
+  return std::any_of(ready_.begin(), ready_.end(),
+                     [](const RoleSequence* sequence) { return !sequence->reads_prompt(); });
 }
 
 KvUsage RoleWorker::usage() const {
@@ -73,7 +86,7 @@ std::string RoleWorker::describe(const RoleSequence& sequence) const {
 void RoleWorker::finish_front(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
   PendingItem& item = sequence.queue.front();
   if (!item.item.rows.empty()) {
-    finished.push_back({item.opening, std::move(item.result), std::move(item.distributions)});
+    finished.push_back({item.opening, 0, std::move(item.result), std::move(item.distributions)});
   }
   sequence.queue.pop_front();
 }
@@ -116,133 +129,14 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
   return {};
 }
 
-bool RoleWorker::reuse_prefix(RoleSequence& sequence, PendingItem& item) {
-  const std::vector<WorkRow>& rows = item.item.rows;
-  const auto is_shareable = [](const WorkRow& row) {
-    return row.node == kNoNode && row.want == Want::kNothing;
-  };
-  // At least one row is run, so that the item's turn gives a result.
-  const size_t last = rows.size() - 1;
-  if (!sequence.kv.can_adopt() || item.rows_done + kKvBlockTokens > last ||
-      rows[item.rows_done].position != sequence.kv.prefix_length()) {
-    return false;
-  }
-  tokens_.clear();
-  for (size_t row = item.rows_done; row < last && is_shareable(rows[row]); ++row) {
-    tokens_.push_back(rows[row].token);
-  }
-  const int32_t adopted = sequence.kv.adopt(tokens_);
-  for (int32_t row = 0; row < adopted; ++row, ++item.rows_done) {
-    sequence.count_token(rows[item.rows_done].token, rows[item.rows_done].position);
-  }
-  item.result.reused_rows += adopted;
-  if (tokens_.size() - static_cast<size_t>(adopted) < kKvBlockTokens) return false;
-  const std::span<const TokenId> next =
-      std::span(tokens_).subspan(static_cast<size_t>(adopted), kKvBlockTokens);
-  for (const BlockInWork& block : blocks_in_work_) {
-    const bool same =
-        block.before == sequence.kv.published_text() &&
-        std::equal(next.begin(), next.end(), block.rows,
-                   [](TokenId token, const WorkRow& row) { return token == row.token; });
-    if (same) return true;
-  }
-  next_block_ = {sequence.kv.published_text(), &rows[item.rows_done]};
-  return false;
-}
-
-// Rows of the item that fit into the Step being built: all that are left, or, where the item is
-// larger than any Step, a piece of them; 0: its turn comes with the next Step.
-int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& item) const {
-  const std::vector<WorkRow>& rows = item.item.rows;
-  const auto left = static_cast<int32_t>(rows.size() - item.rows_done);
-  const int32_t room = row_budget_ - builder_.rows();
-  if (left > room && left <= row_budget_) return 0;
-  int32_t count = std::min(left, room);
-  const auto row_at = [&](int32_t offset) -> const WorkRow& {
-    return rows[item.rows_done + static_cast<size_t>(offset)];
-  };
-  if (sequence.penalized) {
-    // The token counts are those of the last prefix row of the Step, so a prefix row that samples
-    // must be it.
-    for (int32_t offset = 0; offset + 1 < count; ++offset) {
-      if (row_at(offset).want != Want::kNothing && row_at(offset + 1).node == kNoNode) {
-        return offset + 1;
-      }
-    }
-  }
-  if (item.item.verify_by_rejection && count < left) {
-    // Its tree rows need their logits together.
-    int32_t prefix_rows = 0;
-    while (prefix_rows < left && row_at(prefix_rows).node == kNoNode) ++prefix_rows;
-    count = std::min(count, prefix_rows);
-  }
-  return count;
-}
-
-// Brings the sequence as far as it gets without a Step, and adds its next rows. Returns whether it
-// still has items (its piece in the Step included).
-bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
-  while (!sequence.queue.empty()) {
-    PendingItem& item = sequence.queue.front();
-    if (!sequence.failed.ok()) {
-      fail_front(sequence, sequence.failed, finished);
-      continue;
-    }
-    if (!item.edits_done) {
-      item.edits_done = true;
-      if (Status status = apply_edits(sequence, item.item.edits); !status.ok()) {
-        fail_front(sequence, status, finished);
-        continue;
-      }
-    }
-    if (item.item.rows.empty()) {
-      sequence.queue.pop_front();
-      continue;
-    }
-    next_block_ = {};
-    if (reuse_prefix(sequence, item)) return true;
-    const auto left = static_cast<int32_t>(item.item.rows.size() - item.rows_done);
-    const int32_t count = piece_rows(sequence, item);
-    if (count == 0) {
-      if (!builder_.empty()) return true;
-      fail_front(sequence,
-                 Status(StatusCode::kInternal,
-                        "verification by rejection of " + std::to_string(left) +
-                            " tree rows; a Step takes " + std::to_string(row_budget_)),
-                 finished);
-      continue;
-    }
-    if (Status status = builder_.add(sequence, item, count); !status.ok()) {
-      fail_front(sequence, status, finished);
-      continue;
-    }
-    pieces_.push_back(&sequence);
-    if (next_block_.rows != nullptr && count >= kKvBlockTokens) {
-      blocks_in_work_.push_back(next_block_);
-    }
-    if (trace_) items_.push_back({sequence.id, count, item.submit_ns});
-    return true;
-  }
-  return false;
-}
-
-void RoleWorker::step(std::vector<FinishedItem>& finished) {
+void RoleWorker::step(std::vector<FinishedItem>& finished, bool others_decode) {
   const int64_t start_ns = steady_ns();
   const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
   builder_.clear();
   pieces_.clear();
   items_.clear();
   blocks_in_work_.clear();
-  turn_.swap(ready_);
-  ready_.clear();
-  // Those that get no room keep their place; those that are served go to the back.
-  size_t waiting = 0;
-  for (RoleSequence* sequence : turn_) {
-    const size_t served = pieces_.size();
-    if (!take_turn(*sequence, finished) || pieces_.size() > served) continue;
-    turn_[waiting++] = sequence;
-  }
-  ready_.assign(turn_.begin(), turn_.begin() + static_cast<ptrdiff_t>(waiting));
+  compose(finished, others_decode);
   if (builder_.empty()) return;
   const StepLoad load = builder_.load();
   const int32_t context_tokens = builder_.context_tokens();

@@ -1,9 +1,12 @@
 // One role's queue and bookkeeping: merges the ready items of all sequences into Steps, runs them,
 // and splits what comes back into results. The single-threaded heart of the real executor.
 //
-// A Step takes at most one item with rows of a sequence, in turns, so that a long prefill delays
-// others by one Step at a time; an item with more rows than the row budget runs in consecutive
-// pieces.
+// A Step takes at most one item with rows of a sequence: first of those that decode or verify, then
+// of those that read prompts, in consecutive pieces as long as the scheduler says. So a long prompt
+// delays others by a part of a Step at a time.
+//
+// An item that finds no KV blocks stays where it is, and a result says so (WorkResult::
+// waits_for_memory): who holds blocks and is to give them back is for others to decide.
 //
 // Sequences that share prefixes (SequenceSpec) take over what full blocks of their beginning are
 // cached, running or ended: those rows are not run. Where the next block is just being computed for
@@ -23,6 +26,7 @@
 #include "exec/step_builder.h"
 #include "exec/step_record.h"
 #include "exec/step_runner.h"
+#include "exec/step_scheduler.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "step/work.h"
@@ -31,10 +35,9 @@ namespace forerun {
 
 class RoleWorker {
  public:
-  // `runner` must outlive the worker. `row_budget`: rows a Step takes at most; at least 1.
-  // `on_step` may be empty; it is called after every Step on the worker's thread, with items and
-  // CPU time if `trace`.
-  RoleWorker(Role role, StepRunner* runner, int32_t row_budget,
+  // `runner` must outlive the worker. `on_step` may be empty; it is called after every Step on the
+  // worker's thread, with items and CPU time if `trace`.
+  RoleWorker(Role role, StepRunner* runner, const StepScheduler& scheduler,
              std::function<void(const StepRecord&)> on_step, bool trace = false);
 
   // `sequence` is not open.
@@ -43,9 +46,12 @@ class RoleWorker {
   void submit(PendingItem item);
   void close(SequenceId sequence);
   // Whether step() has something to do.
-  bool ready() const { return !ready_.empty(); }
+  bool ready() const { return !ready_.empty() || memory_has_returned(); }
+  // Whether some of it is no prompt.
+  bool decodes() const;
   // Applies edits that are due and runs at most one Step; appends what has finished.
-  void step(std::vector<FinishedItem>& finished);
+  // `others_decode`: decoding work of another role on the same devices waits for this Step.
+  void step(std::vector<FinishedItem>& finished, bool others_decode = false);
 
   KvUsage usage() const;
   // Runs one Step of `sequences` sequences, each with `rows` tree rows behind a prefix of
@@ -57,6 +63,7 @@ class RoleWorker {
   static constexpr int32_t kMeasuredWants = 128;
 
  private:
+  void forget(SequenceId sequence);
   bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   void finish_front(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   void fail_front(RoleSequence& sequence, const Status& status,
@@ -65,7 +72,14 @@ class RoleWorker {
   // Skips prefix rows at the front of the item whose KV is cached. True if the next block will be
   // after this Step.
   bool reuse_prefix(RoleSequence& sequence, PendingItem& item);
-  int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item) const;
+  int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
+  void compose(std::vector<FinishedItem>& finished, bool others_decode);
+  void wait_for_memory(RoleSequence& sequence, const Status& status,
+                       std::vector<FinishedItem>& finished);
+  bool memory_has_returned() const {
+    return !out_of_memory_.empty() &&
+           (closed_since_out_of_memory_ || pool_.free_blocks() > free_when_out_of_memory_);
+  }
   void run_step(std::vector<FinishedItem>& finished);
   std::string describe(const RoleSequence& sequence) const;
   // A scratch sequence for measure(), with the context's blocks and an item of these rows.
@@ -73,13 +87,21 @@ class RoleWorker {
 
   const Role role_;
   StepRunner* runner_;
-  const int32_t row_budget_;
+  const StepScheduler scheduler_;
   std::function<void(const StepRecord&)> on_step_;
   const bool trace_;
   BlockPool pool_;
   PrefixCache prefix_cache_;
   std::unordered_map<SequenceId, std::unique_ptr<RoleSequence>> sequences_;
-  std::vector<RoleSequence*> ready_;   // with items, in the order of their turns
+  uint64_t openings_ = 0;  // so far
+  uint64_t closings_ = 0;
+  std::vector<RoleSequence*> ready_;          // with items, in the order of their turns
+  std::vector<RoleSequence*> out_of_memory_;  // with items that found no blocks
+  int64_t free_when_out_of_memory_ = 0;
+  bool closed_since_out_of_memory_ = false;
+  // Of the Step being built.
+  bool others_decode_ = false;
+  int32_t prompt_rows_ = 0;
   std::vector<RoleSequence*> turn_;    // scratch: ready_ while a Step is built
   std::vector<RoleSequence*> pieces_;  // whose front items the Step runs
   std::vector<TraceItem> items_;       // as many, where it traces

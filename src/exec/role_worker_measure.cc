@@ -63,7 +63,7 @@ Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens, int
   }
   on_step_ = std::move(callback);
   for (int32_t index = 0; index < sequences; ++index) {
-    close(kFirstScratch + static_cast<SequenceId>(index));
+    forget(kFirstScratch + static_cast<SequenceId>(index));
   }
   if (!status.ok()) return status;
   return last;

@@ -79,7 +79,7 @@ TEST(PlayAnyCosts, GivesEveryRequestThePlainTokens) {
     SimulatedExecutorOptions machine;
     machine.profile = profile_of(real, random() % 4 != 0);
     machine.acceptance = std::make_shared<ModelledAcceptance>(model);
-    machine.row_budget = random() % 4 == 0 ? 4 : 512;
+    machine.budget.rows = random() % 4 == 0 ? 4 : 512;
     SimulatedExecutor executor(std::move(machine));
 
     std::vector<PlayRequest> requests(1 + random() % 3);

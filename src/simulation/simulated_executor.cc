@@ -21,7 +21,7 @@ SimulatedExecutor::SimulatedExecutor(SimulatedExecutorOptions options)
         std::make_unique<SimulatedRunner>(role, &options_.profile, options_.acceptance.get(),
                                           options_.kv_blocks[static_cast<size_t>(role)]);
     state.worker = std::make_unique<RoleWorker>(
-        role, state.runner.get(), options_.row_budget,
+        role, state.runner.get(), StepScheduler(role, options_.budget, options_.costs),
         [this](const StepRecord& record) { occupy(record); }, options_.trace);
   }
 }

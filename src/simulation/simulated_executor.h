@@ -33,7 +33,9 @@ struct SimulatedExecutorOptions {
   StepProfile profile;  // roles without times have no model
   std::shared_ptr<const AcceptanceSource> acceptance;
   std::array<int64_t, kNumRoles> kv_blocks = {1 << 14, 1 << 14};
-  int32_t row_budget = 512;
+  // As RealExecutorOptions'.
+  StepBudget budget;
+  const LiveCosts* costs = nullptr;
   double host_seconds = 0.0;  // of every Step, on top of the profile's time
   // As RealExecutorOptions', with virtual times and this thread's real CPU time.
   std::function<void(const StepRecord&)> on_step;

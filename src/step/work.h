@@ -83,7 +83,11 @@ struct WorkResult {
   SequenceId sequence = 0;
   Role role = Role::kTarget;
   uint64_t tag = 0;
-  Status status;                // not ok: no row ran; the sequence must be dropped
+  // Not ok: no row ran, and the sequence must be dropped. Where `waits_for_memory` (then
+  // kResourceExhausted) the item is still there: it runs once others have given KV blocks back,
+  // unless its sequence is dropped first; its result follows.
+  Status status;
+  bool waits_for_memory = false;
   std::vector<RowResult> rows;  // in the item's order, only rows that wanted something
   int32_t reused_rows =
       0;  // prefix rows that were not run, since their KV was there (share_prefix)
@@ -101,6 +105,7 @@ struct SequenceSpec {
   int32_t max_tokens = 0;     // longest length the sequence may reach, drafts included
   bool shared_noise = true;   // the draft ranks by the target's noise
   bool share_prefix = false;  // takes KV of others with the same beginning, and offers its own
+  int32_t priority = 0;       // the higher goes into a Step first
 };
 
 }  // namespace forerun

@@ -12,18 +12,18 @@
 namespace forerun::testing {
 namespace {
 
-class Admission : public ::testing::Test {
+class AdmissionByLoop : public ::testing::Test {
  protected:
-  Admission() {
+  AdmissionByLoop() {
     EXPECT_TRUE(write_toy_model(dir_.path(), {}).ok());
     model_.emplace(open_model(dir_.path().string()).value());
     auto executor = std::make_unique<HeldExecutor>();
     executor_ = executor.get();
-    loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor),
-                                         [] { return CostTable{}; });
+    loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor));
   }
-  void submit(std::vector<int32_t> prompt, bool share_prefix = true) {
+  void submit(std::vector<int32_t> prompt, bool share_prefix = true, int32_t priority = 0) {
     Request request;
+    request.priority = priority;
     request.prompt_tokens = std::move(prompt);
     request.share_prefix = share_prefix;
     request.max_new_tokens = 20;
@@ -42,7 +42,7 @@ class Admission : public ::testing::Test {
 };
 
 // Each will take 5 blocks, and is admitted where one more is left for it and for every other.
-TEST_F(Admission, WhatIsPromisedIsNotFree) {
+TEST_F(AdmissionByLoop, WhatIsPromisedIsNotFree) {
   for (int32_t first = 0; first < 12; ++first) submit(std::vector<int32_t>(300, first));
   EXPECT_EQ(executor_->opened(), 4);
   // What one has read is in use instead.
@@ -53,21 +53,51 @@ TEST_F(Admission, WhatIsPromisedIsNotFree) {
   EXPECT_EQ(executor_->opened(), 5);
 }
 
-// All but the last block of each is the first one's.
-TEST_F(Admission, WhatIsSharedIsPromisedOnce) {
+// All but the last block of each is the first one's: 26 blocks hold the five of the first, one more
+// each of ten others, and a block to grow for each of the eleven.
+TEST_F(AdmissionByLoop, WhatIsSharedIsPromisedOnce) {
   for (int32_t last = 0; last < 12; ++last) {
     std::vector<int32_t> prompt(260, 7);
     prompt.back() = last;
     submit(std::move(prompt));
   }
-  EXPECT_EQ(executor_->opened(), 9);
+  EXPECT_EQ(executor_->opened(), 11);
 }
 
-TEST_F(Admission, WhoDoesNotShareIsPromisedAll) {
+TEST_F(AdmissionByLoop, WhoDoesNotShareIsPromisedAll) {
   for (int32_t request = 0; request < 12; ++request) {
     submit(std::vector<int32_t>(260, 7), /*share_prefix=*/false);
   }
   EXPECT_EQ(executor_->opened(), 4);
+}
+
+// The first takes all there is until it has been read; the others wait meanwhile.
+TEST_F(AdmissionByLoop, TheHighestPriorityComesFirstThenWhoCameFirst) {
+  submit(std::vector<int32_t>(1500, 1), false);
+  EXPECT_EQ(executor_->opened(), 1);
+  for (const int32_t priority : {0, -1, 2, 7, 5, 2}) {
+    submit(std::vector<int32_t>(20, priority + 10), false, priority);
+  }
+  EXPECT_EQ(executor_->opened(), 1);
+  executor_->answer(1, 3);
+  EXPECT_EQ(executor_->priorities(), (std::vector<int32_t>{0, 7, 5, 2, 2, 0, -1}));
+}
+
+// Who is set aside: the least priority, then the fewest tokens, whoever it was that found no
+// blocks; nobody else is admitted before somebody has ended.
+TEST_F(AdmissionByLoop, TheFewestTokensOfTheLeastPriorityAreSetAside) {
+  submit(std::vector<int32_t>(200, 1), false, 1);
+  submit(std::vector<int32_t>(260, 2), false, 0);
+  submit(std::vector<int32_t>(130, 3), false, 0);
+  EXPECT_EQ(executor_->opened(), 3);
+  executor_->starve(1);
+  EXPECT_EQ(executor_->closed(), (std::vector<SequenceId>{3}));
+  executor_->starve(2);
+  EXPECT_EQ(executor_->closed(), (std::vector<SequenceId>{3, 2}));
+  // Alone, and still without blocks: an error; then those set aside come back, the last one first.
+  executor_->starve(1);
+  EXPECT_EQ(executor_->closed(), (std::vector<SequenceId>{3, 2, 1}));
+  EXPECT_EQ(executor_->priorities(), (std::vector<int32_t>{1, 0, 0, 0, 0}));
 }
 
 }  // namespace

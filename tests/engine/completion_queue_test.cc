@@ -198,8 +198,7 @@ class DroppedRequests : public ::testing::Test {
     model_.emplace(open_model(dir_.path().string()).value());
     auto executor = std::make_unique<HeldExecutor>();
     executor_ = executor.get();
-    loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor),
-                                         [] { return CostTable{}; });
+    loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor));
   }
   void submit(std::shared_ptr<EventStream> events) {
     Request request;

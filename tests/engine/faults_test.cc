@@ -33,8 +33,7 @@ class Faults : public ::testing::Test {
   // A loop over fake models; the executor's threads are gone before the models.
   struct Loop {
     explicit Loop(const Rig::Options& options) : rig(options) {
-      loop = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(rig.executor),
-                                          [] { return CostTable{}; });
+      loop = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(rig.executor));
     }
     ~Loop() {
       loop.reset();

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "exec/executor.h"
 
@@ -18,9 +19,10 @@ inline constexpr int64_t kHeldBlocks = 26;
 
 class HeldExecutor : public Executor {
  public:
-  Status open(SequenceId, const SequenceSpec&) override {
+  Status open(SequenceId, const SequenceSpec& spec) override {
     const std::lock_guard lock(mutex_);
     ++opened_;
+    priorities_.push_back(spec.priority);
     return {};
   }
   void submit(WorkItem) override {}
@@ -37,9 +39,9 @@ class HeldExecutor : public Executor {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     return std::nullopt;
   }
-  void close(SequenceId) override {
+  void close(SequenceId sequence) override {
     const std::lock_guard lock(mutex_);
-    ++closed_;
+    closed_.push_back(sequence);
     changed_.notify_all();
   }
   KvUsage kv_usage(Role role) const override {
@@ -59,7 +61,28 @@ class HeldExecutor : public Executor {
   // Waits until so many sequences have been closed; whether that came within some seconds.
   bool wait_for_closed(int count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return closed_ >= count; });
+    return changed_.wait_for(lock, std::chrono::seconds(20),
+                             [&] { return static_cast<int>(closed_.size()) >= count; });
+  }
+  // The role has no blocks for the next rows of the sequence.
+  void starve(SequenceId sequence) {
+    const std::lock_guard lock(mutex_);
+    WorkResult result;
+    result.sequence = sequence;
+    result.status = Status(StatusCode::kResourceExhausted, "no blocks");
+    result.waits_for_memory = true;
+    results_.push_back(std::move(result));
+  }
+  // Of the sequences opened and those closed so far, in order, once the loop has seen all.
+  std::vector<int32_t> priorities() {
+    opened();
+    const std::lock_guard lock(mutex_);
+    return priorities_;
+  }
+  std::vector<SequenceId> closed() {
+    opened();
+    const std::lock_guard lock(mutex_);
+    return closed_;
   }
   // Once the loop has seen everything that was submitted and answered before the call.
   int opened() {
@@ -76,7 +99,8 @@ class HeldExecutor : public Executor {
   int64_t used_ = 0;
   int64_t rounds_ = 0;
   int opened_ = 0;
-  int closed_ = 0;
+  std::vector<int32_t> priorities_;
+  std::vector<SequenceId> closed_;
 };
 
 }  // namespace forerun::testing

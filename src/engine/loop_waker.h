@@ -1,0 +1,27 @@
+// Wakes the engine's loop and tells it that somebody outside has news: a submission, a
+// cancellation, the engine's end.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+namespace forerun {
+
+// Shared with streams, which may outlive the engine. wake() from any thread, the rest from the
+// loop's.
+class LoopWaker {
+ public:
+  void wake();
+  // Waits until there is news.
+  void wait();
+  // Whether there has been news since the last call.
+  bool take_news() { return news_.exchange(false, std::memory_order_acquire); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  std::atomic<bool> news_{false};
+};
+
+}  // namespace forerun

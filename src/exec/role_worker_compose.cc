@@ -1,0 +1,181 @@
+// How RoleWorker composes a Step: whose rows it takes, and how many.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "exec/role_worker.h"
+
+namespace forerun {
+
+bool RoleWorker::reuse_prefix(RoleSequence& sequence, PendingItem& item) {
+  const std::vector<WorkRow>& rows = item.item.rows;
+  const auto is_shareable = [](const WorkRow& row) {
+    return row.node == kNoNode && row.want == Want::kNothing;
+  };
+  // At least one row is run, so that the item's turn gives a result.
+  const size_t last = rows.size() - 1;
+  if (!sequence.kv.can_adopt() || item.rows_done + kKvBlockTokens > last ||
+      rows[item.rows_done].position != sequence.kv.prefix_length()) {
+    return false;
+  }
+  tokens_.clear();
+  for (size_t row = item.rows_done; row < last && is_shareable(rows[row]); ++row) {
+    tokens_.push_back(rows[row].token);
+  }
+  const int32_t adopted = sequence.kv.adopt(tokens_);
+  for (int32_t row = 0; row < adopted; ++row, ++item.rows_done) {
+    sequence.count_token(rows[item.rows_done].token, rows[item.rows_done].position);
+  }
+  item.result.reused_rows += adopted;
+  if (tokens_.size() - static_cast<size_t>(adopted) < kKvBlockTokens) return false;
+  const std::span<const TokenId> next =
+      std::span(tokens_).subspan(static_cast<size_t>(adopted), kKvBlockTokens);
+  for (const BlockInWork& block : blocks_in_work_) {
+    const bool same =
+        block.before == sequence.kv.published_text() &&
+        std::equal(next.begin(), next.end(), block.rows,
+                   [](TokenId token, const WorkRow& row) { return token == row.token; });
+    if (same) return true;
+  }
+  next_block_ = {sequence.kv.published_text(), &rows[item.rows_done]};
+  return false;
+}
+
+// Rows of the item that go into the Step being built: all that are left, or, of a prompt, as many
+// as the scheduler gives, or, where the item is larger than any Step, a piece of them; 0: its turn
+// comes with the next Step.
+int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& item,
+                               bool is_prompt) const {
+  const std::vector<WorkRow>& rows = item.item.rows;
+  const auto left = static_cast<int32_t>(rows.size() - item.rows_done);
+  const int32_t room = scheduler_.row_budget() - builder_.rows();
+  int32_t count = std::min(left, room);
+  if (is_prompt) {
+    const bool decoding = others_decode_ || builder_.rows() > prompt_rows_;
+    count = scheduler_.prompt_rows(builder_.load(), rows[item.rows_done].position, left, decoding,
+                                   prompt_rows_ == 0);
+  } else if (left > room && left <= scheduler_.row_budget()) {
+    return 0;
+  }
+  const auto row_at = [&](int32_t offset) -> const WorkRow& {
+    return rows[item.rows_done + static_cast<size_t>(offset)];
+  };
+  if (sequence.penalized) {
+    // The token counts are those of the last prefix row of the Step, so a prefix row that samples
+    // must be it.
+    for (int32_t offset = 0; offset + 1 < count; ++offset) {
+      if (row_at(offset).want != Want::kNothing && row_at(offset + 1).node == kNoNode) {
+        return offset + 1;
+      }
+    }
+  }
+  if (item.item.verify_by_rejection && count < left) {
+    // Its tree rows need their logits together.
+    int32_t prefix_rows = 0;
+    while (prefix_rows < left && row_at(prefix_rows).node == kNoNode) ++prefix_rows;
+    count = std::min(count, prefix_rows);
+  }
+  return count;
+}
+
+// Tells that the sequence's next rows find no KV blocks; it has its turn again once there are more.
+void RoleWorker::wait_for_memory(RoleSequence& sequence, const Status& status,
+                                 std::vector<FinishedItem>& finished) {
+  const PendingItem& item = sequence.queue.front();
+  FinishedItem notice;
+  notice.opening = item.opening;
+  notice.result.sequence = sequence.id;
+  notice.result.role = role_;
+  notice.result.tag = item.item.tag;
+  notice.result.status = status.with_context(describe(sequence));
+  notice.result.waits_for_memory = true;
+  notice.closings = closings_;
+  finished.push_back(std::move(notice));
+  out_of_memory_.push_back(&sequence);
+}
+
+// Brings the sequence as far as it gets without a Step, and adds its next rows. Returns whether it
+// is to have a turn again (its piece in the Step included).
+bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
+  while (!sequence.queue.empty()) {
+    PendingItem& item = sequence.queue.front();
+    if (!sequence.failed.ok()) {
+      fail_front(sequence, sequence.failed, finished);
+      continue;
+    }
+    if (!item.edits_done) {
+      item.edits_done = true;
+      if (Status status = apply_edits(sequence, item.item.edits); !status.ok()) {
+        fail_front(sequence, status, finished);
+        continue;
+      }
+    }
+    if (item.item.rows.empty()) {
+      sequence.queue.pop_front();
+      continue;
+    }
+    next_block_ = {};
+    if (reuse_prefix(sequence, item)) return true;
+    const auto left = static_cast<int32_t>(item.item.rows.size() - item.rows_done);
+    const bool is_prompt = sequence.reads_prompt();
+    const int32_t count = piece_rows(sequence, item, is_prompt);
+    if (count == 0) {
+      if (!builder_.empty()) return true;
+      fail_front(sequence,
+                 Status(StatusCode::kInternal,
+                        "verification by rejection of " + std::to_string(left) +
+                            " tree rows; a Step takes " + std::to_string(scheduler_.row_budget())),
+                 finished);
+      continue;
+    }
+    if (Status status = sequence.kv.reserve(count); !status.ok()) {
+      wait_for_memory(sequence, status, finished);
+      return false;
+    }
+    if (Status status = builder_.add(sequence, item, count); !status.ok()) {
+      fail_front(sequence, status, finished);
+      continue;
+    }
+    if (is_prompt) prompt_rows_ += count;
+    pieces_.push_back(&sequence);
+    if (next_block_.rows != nullptr && count >= kKvBlockTokens) {
+      blocks_in_work_.push_back(next_block_);
+    }
+    if (trace_) items_.push_back({sequence.id, count, item.submit_ns});
+    return true;
+  }
+  return false;
+}
+
+// Decoding and verification first, then prompts; of each the higher priority first, of prompts
+// those that came first. Sequences that get no room keep their place; those that are served go to
+// the back.
+void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode) {
+  others_decode_ = others_decode;
+  prompt_rows_ = 0;
+  if (memory_has_returned()) {
+    ready_.insert(ready_.begin(), out_of_memory_.begin(), out_of_memory_.end());
+    out_of_memory_.clear();
+  }
+  closed_since_out_of_memory_ = false;
+  turn_.swap(ready_);
+  ready_.clear();
+  const auto prompts =
+      std::stable_partition(turn_.begin(), turn_.end(),
+                            [](const RoleSequence* sequence) { return !sequence->reads_prompt(); });
+  const auto before = [](const RoleSequence* a, const RoleSequence* b) {
+    return a->spec.priority > b->spec.priority;
+  };
+  std::stable_sort(turn_.begin(), prompts, before);
+  std::sort(prompts, turn_.end(), [&](const RoleSequence* a, const RoleSequence* b) {
+    return a->spec.priority != b->spec.priority ? before(a, b) : a->arrival < b->arrival;
+  });
+  for (RoleSequence* sequence : turn_) {
+    const size_t served = pieces_.size();
+    if (!take_turn(*sequence, finished) || pieces_.size() > served) continue;
+    ready_.push_back(sequence);
+  }
+  free_when_out_of_memory_ = pool_.free_blocks();
+}
+
+}  // namespace forerun

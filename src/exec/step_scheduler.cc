@@ -1,0 +1,53 @@
+#include "exec/step_scheduler.h"
+
+#include <algorithm>
+
+namespace forerun {
+namespace {
+
+// The load with `rows` rows of one more sequence, behind `context` tokens of its own.
+StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
+  StepLoad sum = load;
+  sum.rows += rows;
+  sum.sequences += 1;
+  sum.kv_tokens += context + rows;
+  sum.attended_tokens += int64_t{rows} * context + int64_t{rows} * (rows + 1) / 2;
+  return sum;
+}
+
+}  // namespace
+
+double StepScheduler::budget_seconds(const StepLoad& load, bool decoding) const {
+  if (budget_.seconds > 0.0) return budget_.seconds;
+  if (!decoding) return kIdleSeconds;
+  // A draft's Step on the target's devices holds up a decoding Step of the target.
+  const double plain = costs_->seconds(Role::kTarget, {.rows = 1});
+  const double step = load.rows > 0 ? costs_->seconds(role_, load) : 0.0;
+  return std::min(std::max(kDecodeStretch * step, step + (kDecodeStretch - 1.0) * plain),
+                  std::max(kIdleSeconds, step));
+}
+
+int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_t left,
+                                   bool decoding, bool first) const {
+  const int32_t most = std::min(left, budget_.rows - load.rows);
+  const bool known = costs_ != nullptr && costs_->seconds(role_, {.rows = 1}) > 0.0;
+  if (most <= 0) return 0;
+  const int32_t least = std::min(most, kLeastPromptRows);
+  if (!known || (first && most == least)) return most;
+  const double budget = budget_seconds(load, decoding);
+  const auto fits = [&](int32_t rows) {
+    return costs_->seconds(role_, with_prompt(load, rows, context)) <= budget;
+  };
+  if (fits(most)) return most;
+  if (!first && !fits(least)) return 0;
+  // Multiples of kLeastPromptRows; costs grow with rows.
+  int32_t low = 1;
+  int32_t high = (most + kLeastPromptRows - 1) / kLeastPromptRows;
+  while (low + 1 < high) {
+    const int32_t middle = (low + high) / 2;
+    (fits(middle * kLeastPromptRows) ? low : high) = middle;
+  }
+  return low * kLeastPromptRows;
+}
+
+}  // namespace forerun

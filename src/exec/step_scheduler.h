@@ -1,0 +1,59 @@
+// Decides how much of the prompts that wait goes into a Step beside what decodes.
+//
+// A Step is composed of decoding and verification rows first, then prompt rows as fill, as many as
+// keep it within its time budget by the costs known at present (chunked prefill with a budget of
+// time in place of tokens: a row of a prompt costs more the longer its context, and on a processor
+// hundreds of times more than on a GPU).
+//
+// Pure; one thread at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/live_costs.h"
+#include "step/step_load.h"
+#include "step/types.h"
+
+namespace forerun {
+
+struct StepBudget {
+  int32_t rows = 512;  // that a Step takes at most
+  // Seconds that a Step with prompt rows may take; 0: as long as decoding rows make it take
+  // kDecodeStretch times as long as without, and kIdleSeconds where nothing decodes.
+  double seconds = 0.0;
+};
+
+class StepScheduler {
+ public:
+  // How much longer a prompt may make a decoding Step. With it the time between two tokens stays
+  // within twice of what it is without the prompt.
+  static constexpr double kDecodeStretch = 1.8;
+  // Where nothing decodes: new requests and cancellations wait for the Step in flight.
+  static constexpr double kIdleSeconds = 0.25;
+  // Fewer prompt rows than this are no use: the weights are read for them all the same. A Step
+  // takes so many however long they last.
+  static constexpr int32_t kLeastPromptRows = 16;
+
+  // `costs` may be null, or know nothing of the role: then a Step takes a prompt's rows up to the
+  // budget's. It must outlive the object.
+  StepScheduler(Role role, const StepBudget& budget, const LiveCosts* costs)
+      : role_(role), budget_(budget), costs_(costs) {}
+
+  int32_t row_budget() const { return budget_.rows; }
+
+  // How many of the next `left` rows of a prompt, which follow `context` tokens, go into a Step
+  // that holds `load`, of no more rows than the budget. `decoding`: somebody waits for this Step,
+  // or for one of the other role that follows it, to decode. `first`: it holds no prompt's rows
+  // yet, and takes some however long they last. 0: none, the Step is full.
+  int32_t prompt_rows(const StepLoad& load, int32_t context, int32_t left, bool decoding,
+                      bool first) const;
+
+ private:
+  double budget_seconds(const StepLoad& load, bool decoding) const;
+
+  const Role role_;
+  const StepBudget budget_;
+  const LiveCosts* costs_;
+};
+
+}  // namespace forerun

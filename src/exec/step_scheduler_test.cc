@@ -1,0 +1,70 @@
+#include "exec/step_scheduler.h"
+
+#include <gtest/gtest.h>
+
+namespace forerun {
+namespace {
+
+// A target Step of r rows takes 10 + r ms, and a microsecond for every token that a row sees.
+class StepSchedulerTest : public ::testing::Test {
+ protected:
+  StepSchedulerTest() {
+    StepCosts costs;
+    costs.add(Role::kTarget, {.rows = 1}, 11e-3);
+    costs.add(Role::kTarget, {.rows = 101}, 111e-3);
+    costs.set_slopes(Role::kTarget, {.per_attended_token = 1e-6});
+    costs.add(Role::kDraft, {.rows = 1}, 1e-3);
+    costs.add(Role::kDraft, {.rows = 101}, 11e-3);
+    costs_.set(std::move(costs));
+  }
+  StepScheduler scheduler(Role role, double seconds = 0.0, int32_t rows = 512) const {
+    return {role, {.rows = rows, .seconds = seconds}, &costs_};
+  }
+
+  static constexpr StepLoad kNothing{.rows = 0, .sequences = 0};
+  LiveCosts costs_;
+};
+
+TEST_F(StepSchedulerTest, FillsUpToTheBudgetOfTime) {
+  const StepScheduler target = scheduler(Role::kTarget, 0.1);
+  // 80 rows take 90 ms and what they see, 3.24 ms; 96 take 106.
+  EXPECT_EQ(target.prompt_rows(kNothing, 0, 1000, false, true), 80);
+  EXPECT_EQ(target.prompt_rows(even_load(20, 1, 0), 0, 1000, true, true), 64);
+  // The longer the context, the fewer rows: 48 rows behind 500 tokens take 58 + 25.2 ms.
+  EXPECT_EQ(target.prompt_rows(kNothing, 500, 1000, false, true), 48);
+  EXPECT_EQ(target.prompt_rows(kNothing, 0, 70, false, true), 70) << "all that is left";
+}
+
+TEST_F(StepSchedulerTest, AFullStepTakesSomeRowsOfOnePromptAndNoneOfOthers) {
+  const StepScheduler target = scheduler(Role::kTarget, 0.02);
+  const StepLoad full = even_load(30, 1, 0);
+  EXPECT_EQ(target.prompt_rows(full, 0, 1000, true, true), StepScheduler::kLeastPromptRows);
+  EXPECT_EQ(target.prompt_rows(full, 0, 1000, true, false), 0);
+  EXPECT_EQ(target.prompt_rows(full, 0, 5, true, false), 0);
+  EXPECT_EQ(target.prompt_rows(full, 0, 5, true, true), 5);
+}
+
+TEST_F(StepSchedulerTest, ByDefaultAPromptStretchesADecodingStepByFourFifths) {
+  const StepScheduler target = scheduler(Role::kTarget);
+  // 90 sequences that decode take 100 ms: 80 more for the prompt's 80 rows, less what they see.
+  const StepLoad decoding = even_load(90, 1, 0);
+  EXPECT_EQ(target.prompt_rows(decoding, 0, 1000, true, true), 64);
+  EXPECT_EQ(target.prompt_rows(decoding, 0, 64, true, true), 64);
+  // Alone it may take a quarter of a second: 208 rows take 218 ms and 21.7 for what they see.
+  EXPECT_EQ(target.prompt_rows(kNothing, 0, 1000, false, true), 208);
+  // A draft's Step beside it may take as long as a prompt may add to the target's.
+  EXPECT_EQ(scheduler(Role::kDraft).prompt_rows(kNothing, 0, 1000, true, true), 64);
+}
+
+TEST_F(StepSchedulerTest, NeverTakesMoreRowsThanTheBudgetHas) {
+  EXPECT_EQ(
+      scheduler(Role::kTarget, 100.0, 40).prompt_rows(even_load(30, 1, 0), 0, 1000, true, true),
+      10);
+  EXPECT_EQ(
+      scheduler(Role::kTarget, 100.0, 40).prompt_rows(even_load(40, 1, 0), 0, 1000, true, true), 0);
+  const StepScheduler unknown(Role::kTarget, {.rows = 40}, nullptr);
+  EXPECT_EQ(unknown.prompt_rows(even_load(30, 1, 0), 0, 1000, true, true), 10);
+}
+
+}  // namespace
+}  // namespace forerun
