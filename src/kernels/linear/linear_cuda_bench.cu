@@ -151,7 +151,7 @@ class Bench {
     FORERUN_ASSIGN_OR_RETURN(DeviceBuffer input,
                              DeviceBuffer::allocate(kActivationBytes, "activations"));
     FORERUN_ASSIGN_OR_RETURN(DeviceBuffer output,
-                             DeviceBuffer::allocate(kActivationBytes, "activations"));
+                             DeviceBuffer::allocate(kOutputBytes, "activations"));
     FORERUN_ASSIGN_OR_RETURN(DeviceBuffer scaled,
                              DeviceBuffer::allocate(kActivationBytes, "activations"));
     FORERUN_ASSIGN_OR_RETURN(DeviceBuffer squares,
@@ -181,7 +181,11 @@ class Bench {
     LinearCall call;
     call.input = input_.as<uint16_t>();
     call.input_stride = linear_input_stride(layer.in, rows);
-    call.output = output_.as<uint16_t>();
+    if (std::strncmp(layer.name, "head", 4) == 0) {
+      call.output_f32 = output_.as<float>();
+    } else {
+      call.output = output_.as<uint16_t>();
+    }
     call.output_stride = layer.gated ? layer.out / 2 : layer.out;
     call.rows = rows;
     call.gated = layer.gated;
@@ -217,6 +221,7 @@ class Bench {
 
  private:
   static constexpr size_t kActivationBytes = size_t{64} << 20;
+  static constexpr size_t kOutputBytes = size_t{640} << 20;  // 1,024 rows of logits
   Bench(Stream stream, Event start, Event stop, DeviceBuffer input, DeviceBuffer output,
         DeviceBuffer scaled, DeviceBuffer squares, LinearScratchBuffer scratch)
       : stream_(std::move(stream)),
@@ -265,11 +270,13 @@ Result<LinearPlan> plan_for(const Layer& layer) {
   return plan_linear(layer.format, layer.in, layer.out, before_attention);
 }
 
-std::string split_text(const LinearPlan& plan, int rows) {
+std::string split_text(const LinearPlan& plan, int rows, bool may_be_wide) {
   if (rows >= kFewestTileRows) {
-    const LinearTiling tiling = plan_tiles(plan, rows, 132);
-    return std::to_string(tiling.blocks) + " blocks, " + std::to_string(tiling.splits) +
-           " a tile of " + std::to_string(plan.cluster_size * plan.input_warps) + " chains";
+    const LinearTiling tiling = plan_tiles(plan, rows, 132, may_be_wide);
+    return std::to_string(tiling.blocks) + " blocks of " +
+           std::to_string(tiling.block_tiles * kTileOutputs) + " outputs, " +
+           std::to_string(tiling.splits) + " a tile of " +
+           std::to_string(plan.cluster_size * plan.input_warps) + " chains";
   }
   const Result<LinearLaunch> launch = plan_launch(plan, rows, 232448);
   char text[128];
@@ -300,7 +307,8 @@ Status bench_plan(Bench& bench, const Options& options, const Layer& layer, Line
     report(options,
            std::string(layer.model) + "." + layer.name + " " + std::to_string(rows) + " rows",
            us / launches, floor_us(plan, rows),
-           split_text(plan, rows) + (options.norm ? ", with its norm" : ""));
+           split_text(plan, rows, layer.gated || std::strncmp(layer.name, "head", 4) == 0) +
+               (options.norm ? ", with its norm" : ""));
   }
   return {};
 }

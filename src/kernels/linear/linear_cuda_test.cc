@@ -354,6 +354,70 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   EXPECT_GE(foldings.size(), 3);
 }
 
+// Gate and up, and unrounded outputs of a head, in tiles of 256 outputs.
+TEST_P(LinearCuda, WideTilesHaveTheBitsOfFewRows) {
+  if (GetParam() != LinearFormat::kBf16) GTEST_SKIP() << "int4 has none";
+  constexpr int kRows = 300;
+  constexpr int kFew = 29;
+  for (const int64_t in : {96, 2048}) {         // 96: the last stage is half a one
+    for (const int64_t out : {20032, 20001}) {  // ragged: the head alone
+      const Source source(GetParam(), in, out, 19);
+      const Result<LinearPlan> plan = plan_linear(GetParam(), in, out, 1, 1);
+      ASSERT_TRUE(plan.ok());
+      LinearWeightCuda weight = allocate(*plan);
+      ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
+      const DeviceBuffer x =
+          to_device(random_inputs(GetParam(), static_cast<size_t>(kRows * in), 1.0f, 3));
+      const int64_t groups = in / kNormGroup;
+      std::vector<float> sums(static_cast<size_t>(kRows * groups));
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(i % 97) * 0.37f;
+      const DeviceBuffer squares = to_device(sums);
+      const auto call_from = [&](int first, int rows) {
+        LinearCall call = call_for(x, in, rows);
+        call.input += first * in;
+        call.norm = {.squares = squares.as<float>() + first * groups, .eps = 0.1f};
+        call.scratch = scratch();
+        return call;
+      };
+      const auto unrounded = [&](int first, int rows) {
+        const int64_t stride = (out + 3) / 4 * 4;
+        const auto count = static_cast<size_t>(rows * stride);
+        const DeviceBuffer y = to_device(std::vector<float>(count, -7.0f));
+        LinearCall call = call_from(first, rows);
+        call.output_f32 = y.as<float>();
+        call.output_stride = stride;
+        EXPECT_TRUE(linear_cuda(weight, call, stream_->get()).ok());
+        EXPECT_TRUE(stream_->synchronize().ok());
+        return to_host<float>(y, count);
+      };
+      const auto gated = [&](int first, int rows) {
+        LinearCall call = call_from(first, rows);
+        call.gated = true;
+        return run(weight, call, out / 2);
+      };
+      for (const int rows : {65, 77, 128, 129, kRows}) {
+        ASSERT_EQ(plan_tiles(*plan, rows, 132, /*may_be_wide=*/true).block_tiles, kWideBlockTiles);
+        const std::vector<float> all = unrounded(0, rows);
+        for (const int first : {0, 20, rows - kFew}) {
+          const std::vector<float> few = unrounded(first, kFew);
+          const size_t stride = few.size() / kFew;
+          EXPECT_EQ(std::memcmp(few.data(), all.data() + static_cast<size_t>(first) * stride,
+                                few.size() * sizeof(float)),
+                    0)
+              << in << " x " << out << ", " << rows << " rows, from " << first;
+        }
+        if (out % kTileOutputs != 0) continue;
+        const std::vector<uint16_t> all_gated = gated(0, rows);
+        for (const int first : {0, 20, rows - kFew}) {
+          const std::vector<uint16_t> few = gated(first, kFew);
+          EXPECT_TRUE(std::equal(few.begin(), few.end(), all_gated.begin() + first * (out / 2)))
+              << in << " x " << out << ", gated, " << rows << " rows, from " << first;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(LinearCuda, AddsBiasAndResidualBeforeTheOneRounding) {
   const Source source(GetParam(), 512, 200, 21);
   const Result<LinearPlan> plan = plan_linear(GetParam(), 512, 200);

@@ -273,6 +273,21 @@ TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
   EXPECT_GT(split, 100);
 }
 
+TEST(LinearTilePlan, WideTilesAreOfBf16WithOneChain) {
+  const Result<LinearPlan> gate_up = plan_linear(LinearFormat::kBf16, 4096, 28672, 1, 1);
+  ASSERT_TRUE(gate_up.ok());
+  const LinearTiling wide = plan_tiles(*gate_up, 128, 132, /*may_be_wide=*/true);
+  EXPECT_EQ(wide.block_tiles, kWideBlockTiles);
+  EXPECT_EQ(wide.blocks, 112);
+  EXPECT_EQ(plan_tiles(*gate_up, 128, 132).block_tiles, kBlockTiles);
+  const Result<LinearPlan> chains = plan_linear(LinearFormat::kBf16, 4096, 28672, 2, 1);
+  ASSERT_TRUE(chains.ok());
+  EXPECT_EQ(plan_tiles(*chains, 128, 132, true).block_tiles, kBlockTiles);
+  const Result<LinearPlan> int4 = plan_linear(LinearFormat::kInt4Group128, 4096, 28672, 1, 1);
+  ASSERT_TRUE(int4.ok());
+  EXPECT_EQ(plan_tiles(*int4, 128, 132, true).block_tiles, kBlockTiles);
+}
+
 TEST(LinearTilePlan, FillsTheGpuAtTheRowsOfABatch) {
   // O and down of 8B: 32 tiles at 128 rows.
   for (const Shape shape : {Shape{4096, 4096}, {14336, 4096}}) {

@@ -13,6 +13,7 @@ struct Costs {
 };
 constexpr Costs kInt4 = {800, 3000, 4000, 2500};
 constexpr Costs kBf16 = {270, 3000, 4000, 2500};
+constexpr double kWideUnit = 400;
 
 double estimated_ns(const LinearPlan& plan, const LinearTiling& tiling, int tiles) {
   const Costs& costs = plan.format == LinearFormat::kBf16 ? kBf16 : kInt4;
@@ -26,7 +27,7 @@ double estimated_ns(const LinearPlan& plan, const LinearTiling& tiling, int tile
 
 }  // namespace
 
-LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors) {
+LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, bool may_be_wide) {
   const int row_tiles = ceil_div(rows, kTileRows);
   const int tiles = ceil_div(plan.tiles, kBlockTiles) * row_tiles;
   const int chains = plan.cluster_size * plan.input_warps;
@@ -53,6 +54,14 @@ LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors) {
       least = ns;
       best = tiling;
     }
+  }
+  if (!may_be_wide || plan.format != LinearFormat::kBf16 || chains > 1) return best;
+  const int wide_tiles = ceil_div(plan.tiles, kWideBlockTiles) * row_tiles;
+  const int blocks = std::min(wide_tiles, multiprocessors);
+  const double wide_ns = (kBf16.tile + kWideUnit * plan.units) * ceil_div(wide_tiles, blocks);
+  if (wide_ns < least) {
+    best.block_tiles = kWideBlockTiles;
+    best.blocks = blocks;
   }
   return best;
 }

@@ -15,7 +15,8 @@
 
 namespace forerun::cuda {
 
-inline constexpr int kBlockTiles = 4;  // tiles of 32 outputs that a block works on at once
+inline constexpr int kBlockTiles = 4;      // tiles of 32 outputs that a block works on at once
+inline constexpr int kWideBlockTiles = 8;  // of bf16 whose sums are one chain each
 inline constexpr int kTileRows = 128;
 inline constexpr int kTileRowBlocks = kTileRows / 8;
 
@@ -29,6 +30,7 @@ inline constexpr int kMostSplitTiles = kMostPieces / 2;
 inline constexpr int kMostLinearRows = 4096;
 
 struct LinearTiling {
+  int block_tiles = kBlockTiles;
   int row_tiles = 1;
   int tile_rows = kTileRows;  // a multiple of 8; the last tile may have fewer
   int splits = 1;             // blocks that share a tile
@@ -38,6 +40,8 @@ struct LinearTiling {
   int blocks = 1;  // of the launch; they take tiles (or their parts) in turn
 };
 
-LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors);
+// `may_be_wide`: what the layer ends in can be made by linear_wide_tiles_kernel.
+LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors,
+                        bool may_be_wide = false);
 
 }  // namespace forerun::cuda

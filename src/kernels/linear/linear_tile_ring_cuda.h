@@ -15,16 +15,17 @@ namespace forerun::cuda {
 
 // A stage of the ring: the activations of its units, in boxes of kBoxInputs inputs of all rows,
 // then the units of the weights, [unit][tile].
-template <LinearFormat kFormat, int kRowCount, int kInputs>
+template <LinearFormat kFormat, int kRowCount, int kInputs, int kTileCount = kBlockTiles>
 struct TileStage {
   static constexpr LinearFormat kWeightFormat = kFormat;
   static constexpr int kRows = kRowCount;
+  static constexpr int kTiles = kTileCount;
   static constexpr int kBoxInputs = kInputs;  // 32 or 64
   static constexpr int kUnits = kFormat == LinearFormat::kInt4Group128 ? 1 : 2;
   static constexpr int kBoxes = kUnits * unit_inputs(kFormat) / kBoxInputs;
   static constexpr int kBoxBytes = kRows * kBoxInputs * 2;
   static constexpr int kWeightOffset = kBoxes * kBoxBytes;
-  static constexpr int kBytes = kWeightOffset + kUnits * kBlockTiles * stage_bytes(kFormat);
+  static constexpr int kBytes = kWeightOffset + kUnits * kTiles * stage_bytes(kFormat);
   static_assert(kBytes % 512 == 0 && kBoxBytes % 1024 == 0);
 
   // Where the 16 inputs of a step are, of all steps of the stage's units in order.
@@ -36,7 +37,7 @@ struct TileStage {
 
 // The launch's LinearTiling, and where the blocks that share a tile leave their sums.
 struct TileSplit {
-  int row_tiles, tile_rows, works;
+  int block_tiles, row_tiles, tile_rows, works;
   int count, count_log2, chains, folded, pieces;
   // Its sums: [tile][piece][kPieceFloats], as sum_offset() has them; its arrivals: [tile].
   LinearScratchCuda scratch;
@@ -89,7 +90,7 @@ struct TileWork {
                                       int work)
       : tile(work / split_of.count),
         split(work % split_of.count),
-        first_tile(tile / split_of.row_tiles * kBlockTiles),
+        first_tile(tile / split_of.row_tiles * split_of.block_tiles),
         first_row(tile % split_of.row_tiles * split_of.tile_rows),
         rows(min(split_of.tile_rows, args.rows - first_row)) {}
 };
@@ -119,10 +120,10 @@ __device__ __forceinline__ void request_weights(const LinearKernelArgs& args,
                                                 const TileSplit& split, const TileWork& work,
                                                 Ring& ring, int tiles, int lane) {
   constexpr LinearFormat kFormat = Stage::kWeightFormat;
-  static_assert(Stage::kUnits * kBlockTiles <= 32);
-  const int block_tiles = min(kBlockTiles, tiles - work.first_tile);
-  const int tile = lane % kBlockTiles;
-  const int unit = lane / kBlockTiles;
+  static_assert(Stage::kUnits * Stage::kTiles <= 32);
+  const int block_tiles = min(Stage::kTiles, tiles - work.first_tile);
+  const int tile = lane % Stage::kTiles;
+  const int unit = lane / Stage::kTiles;
   const std::byte* const from =
       args.weight + (static_cast<int64_t>(work.first_tile + tile) * args.units +
                      (unit << args.input_warps_log2)) *

@@ -1,11 +1,12 @@
-// Linear layers for many rows: blocks that stay on their SM and take tiles of 128 outputs x 128
-// rows in turn. One warp brings weights (their units as they lie in memory) and activations (a
-// tensor map's boxes) into a ring; two warpgroups of 64 outputs multiply, weights as the operand
-// from registers, so that int4 becomes f16 on the way.
+// Linear layers for many rows: blocks that stay on their SM and take tiles of 128 outputs x up to
+// 128 rows in turn, or parts of them. One warp brings weights (their units as they lie in memory)
+// and another activations (a tensor map's boxes) into a ring; two warpgroups of 64 outputs
+// multiply, weights as the operand from registers, so that int4 becomes f16 on the way.
 //
 // A row has the same bits as from linear_kernel: wgmma adds up 16 inputs exactly as mma does, and
 // the plan's split of the inputs is kept: the chains of units that there are warps' and blocks' are
-// computed one after the other and added in the order in which they would be there.
+// computed one after the other, or by several blocks that share a tile, and added in the order in
+// which they would be there.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -14,20 +15,16 @@
 #include "device/cuda/cuda_tensor_map.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/linear/linear_output_cuda.h"
+#include "kernels/linear/linear_tile_frame_cuda.h"
 #include "kernels/linear/linear_tile_ring_cuda.h"
 #include "kernels/linear/linear_tile_unit_cuda.h"
 #include "kernels/linear/linear_tiles_cuda.h"
+#include "kernels/linear/linear_wide_tiles_cuda.h"
 #include "kernels/linear/ptx_cuda.h"
 #include "kernels/linear/wgmma_cuda.h"
 
 namespace forerun::cuda {
 namespace {
-
-constexpr int kConsumerWarps = 8;
-constexpr int kConsumers = kConsumerWarps * 32;
-constexpr int kThreads = kConsumers + 128;  // registers change hands between warpgroups
-constexpr int kSharedLimit = 227 << 10;
-constexpr int kTileBarrierBytes = 1024;  // with the rows' scales; keeps what follows aligned
 
 // Shared memory: barriers and scales; the finished sums of a block's tile, float4 [tile][half][8
 // rows][lane] as mma has them; the ring.
@@ -36,23 +33,12 @@ struct TileShared {
   static constexpr int kRows = Stage::kRows;
   static constexpr int kSumBytes = kBlockTiles * kTileOutputs * kRows * 4;
   static constexpr int kRingOffset = kTileBarrierBytes + kSumBytes;
-  static constexpr int kStages = (kSharedLimit - kRingOffset) / Stage::kBytes < 8
-                                     ? (kSharedLimit - kRingOffset) / Stage::kBytes
-                                     : 8;
+  static constexpr int kStages = tile_stages<Stage>(kRingOffset);
   static constexpr int kBytes = kRingOffset + kStages * Stage::kBytes;
-  static_assert(kStages >= 3 && kStages * 16 + 16 + kRows * 4 <= kTileBarrierBytes);
+  static_assert(kStages >= 3);
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// Registers a thread of those that multiply, and of those that copy.
-constexpr int consumer_registers(LinearFormat format) {
-  return format == LinearFormat::kBf16 ? 216 : 232;
-}
-constexpr int producer_registers(LinearFormat format) {
-  return 504 - 2 * consumer_registers(format);
-}
-constexpr int kScaleWarps = 2;  // beside those that copy weights and activations
 
 // Where the sums of 8 rows of half a tile lie, of one lane, in bytes.
 __device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
@@ -147,14 +133,6 @@ __device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, cons
       store_through_l2(to + n * 128, as_float4(sums));
     }
   }
-}
-
-// Waits for `count` threads that come here, after all that they wrote, all of which are at work at
-// the same time (plan_tiles). Who leaves last clears the counter: nobody looks at it any more.
-__device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t* failed) {
-  arrive_release(counter, 1);
-  if (!wait_acquire(counter, count)) *failed = 1;
-  if (atomicAdd(counter, 1) == 2 * count - 1) *counter = 0;
 }
 
 // Returns once all blocks that share the tile have left their pieces. Those that multiply.
@@ -256,23 +234,6 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const T
   visit_items(args, split, work, tiles, place, store);
 }
 
-// Every block finds the scales of a few rows for all blocks (all of a tile's, by each for itself,
-// took longer than its products). `shared_place`: room for one a warp.
-__device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
-                                                const TileSplit& split, uint32_t shared_place,
-                                                int warp, int lane) {
-  const RowScales found{shared_place + warp * 4, 0};
-  for (int row = static_cast<int>(blockIdx.x) * kScaleWarps + warp; row < args.rows;
-       row += static_cast<int>(gridDim.x) * kScaleWarps) {
-    found.find_rows<1>(args, row, 0, lane);
-    if (lane == 0) split.scratch.row_scales[row] = __uint_as_float(load_shared_4(found.scales));
-  }
-  if (lane == 0) {
-    meet(split.scratch.arrivals + kMostSplitTiles, gridDim.x * kScaleWarps, split.scratch.failed);
-  }
-  __syncwarp();
-}
-
 template <LinearFormat kFormat, int kBoxInputs, bool kGated, bool kShared>
 __global__ void __launch_bounds__(kThreads, 1)
     linear_tiles_kernel(const __grid_constant__ LinearKernelArgs args,
@@ -284,52 +245,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t base = shared_address(shared);
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  TileRing<Shared::kStages, Stage::kBytes> ring;
-  ring.data = base + Shared::kRingOffset;
-  ring.full = base;
-  ring.empty = base + Shared::kStages * 8;
-  TileRing<1, kTileRows * 4> scales;  // of the rows of a tile, found while it is multiplied
-  scales.full = ring.empty + Shared::kStages * 8;
-  scales.empty = scales.full + 8;
-  scales.data = scales.full + 16;
-  launch_dependents();
-  if (threadIdx.x == 0) {
-    for (int stage = 0; stage < Shared::kStages; ++stage) {
-      barrier_init(ring.full + stage * 8, 2);  // weights, activations
-      barrier_init(ring.empty + stage * 8, kConsumers);
-    }
-    barrier_init(scales.full, kScaleWarps * 32);
-    barrier_init(scales.empty, kConsumers);
-    barrier_init_fence();
-  }
-  __syncthreads();
-
+  TileFrame<Stage, Shared::kStages, Shared::kRingOffset> frame(base);
+  auto& ring = frame.ring;
+  auto& scales = frame.scales;
   if (warp >= kConsumerWarps) {
-    give_registers_back<producer_registers(kFormat)>();
-    // Weights are on their way before the previous kernel's end.
-    if (warp > kConsumerWarps) wait_for_previous_kernel();
-    const int scale_warp = warp - kConsumerWarps - 2;
-    if (scale_warp >= 0 && args.input_squares != nullptr) {
-      exchange_scales(args, split, scales.data, scale_warp, lane);
-    }
-    for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
-      const TileWork work(args, split, index);
-      if (warp == kConsumerWarps) {
-        request_weights<Stage>(args, split, work, ring, tiles, lane);
-      } else if (warp == kConsumerWarps + 1) {
-        request_inputs<Stage>(args, split, work, map, ring, lane);
-      } else if (args.input_squares != nullptr) {
-        scales.wait_empty();
-        for (int row = scale_warp * 32 + lane; row < kTileRows; row += kScaleWarps * 32) {
-          const int of_input = min(work.first_row + row, args.rows - 1);
-          store_shared_4(
-              scales.address() + row * 4,
-              __float_as_uint(load_word_through_l2(split.scratch.row_scales + of_input)));
-        }
-        barrier_arrive(scales.full_barrier());
-        scales.advance();
-      }
-    }
+    frame.produce(args, map, split, tiles, warp, lane);
   } else {
     take_registers<consumer_registers(kFormat)>();
     wait_for_previous_kernel();
@@ -438,19 +358,23 @@ Status prepare_linear_tiles() {
       }
     }
   }
-  return {};
+  return prepare_linear_wide_tiles();
 }
 
 Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
                            const LinearKernelArgs& args, cudaStream_t stream) {
   FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
-  const LinearTiling tiling = plan_tiles(plan, call.rows, multiprocessors);
+  const LinearTiling tiling = plan_tiles(plan, call.rows, multiprocessors, may_be_wide(call));
+  if (tiling.block_tiles == kWideBlockTiles) {
+    return launch_linear_wide_tiles(plan, call, args, tiling, stream);
+  }
   const Variant tiles = variant(plan.format, plan.input_warps, call.gated, tiling.splits > 1);
   FORERUN_ASSIGN_OR_RETURN(
       const CUtensorMap map,
       tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,
                         tiling.tile_rows, tiles.box_inputs));
   const TileSplit split = {
+      .block_tiles = kBlockTiles,
       .row_tiles = tiling.row_tiles,
       .tile_rows = tiling.tile_rows,
       .works = ceil_div(plan.tiles, kBlockTiles) * tiling.row_tiles * tiling.splits,
