@@ -16,7 +16,7 @@ constexpr double kAloneOnMultiprocessor = 2.0;
 constexpr double kAlone = 1.22;
 // What partial results cost: of a tile, a column, and what merging takes in any case, in tiles.
 constexpr double kSplitCost = 0.006;
-constexpr double kMergeCost = 6;
+constexpr double kMergeCost = 5.5;
 
 }  // namespace
 

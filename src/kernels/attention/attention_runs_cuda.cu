@@ -27,34 +27,44 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What a lane knows of its two columns, g and g + 8 of its warp's 16.
+// What a lane keeps of its two columns, g and g + 8 of its warp's 16; the rest is found again where
+// a span or a run ends.
 struct RunColumns {
   int position[2];  // -1: there is no such column
-  int own_head[2];  // of the part
-  int row[2];
-  int first_partial[2];
-  int highest;  // of all rows
+  int highest;      // of all rows
 
   __device__ __forceinline__ RunColumns(const AttentionArgs& args, const RunWork& the) {
     const int lane = threadIdx.x % 32;
-    const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
     const int part_heads = min(args.group_heads - the.head % args.parts * 8, 8);
-    const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
     highest = -1;
     for (int i = lane; i < the.item.num_rows; i += 32) {
-      highest = max(highest, rows[the.item.first_row + i].position);
+      highest = max(highest, rows(args)[the.item.first_row + i].position);
     }
     highest = __reduce_max_sync(~0u, highest);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int column = first_column + 8 * i;
-      const int of_item = args.by_row_columns.divide(column);
-      own_head[i] = column - of_item * args.row_columns;
-      row[i] = the.item.first_row + min(of_item, the.item.num_rows - 1);
-      const bool is_there = of_item < the.item.num_rows && own_head[i] < part_heads;
-      position[i] = is_there ? rows[row[i]].position : -1;
-      first_partial[i] = rows[row[i]].first_partial;
+      const int of_item = args.by_row_columns.divide(column(i));
+      const bool is_there = of_item < the.item.num_rows && own_head(args, i) < part_heads;
+      position[i] = is_there ? rows(args)[the.item.first_row + of_item].position : -1;
     }
+  }
+  __device__ __forceinline__ static const AttentionRowCuda* rows(const AttentionArgs& args) {
+    return step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
+  }
+  __device__ __forceinline__ static int column(int i) {
+    return static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 +
+           8 * i;
+  }
+  __device__ __forceinline__ static int own_head(const AttentionArgs& args, int i) {  // of the part
+    return column(i) - args.by_row_columns.divide(column(i)) * args.row_columns;
+  }
+  // Of columns that are there.
+  __device__ __forceinline__ static int row(const AttentionArgs& args, const RunWork& the, int i) {
+    return the.item.first_row + args.by_row_columns.divide(column(i));
+  }
+  __device__ __forceinline__ static int first_partial(const AttentionArgs& args, const RunWork& the,
+                                                      int i) {
+    return rows(args)[row(args, the, i)].first_partial;
   }
   // Hides scores of a tile that a column does not see, and scales the others.
   __device__ __forceinline__ void mask(const AttentionArgs& args, const RunWork& the, int begin,
@@ -139,8 +149,8 @@ __device__ __forceinline__ void store_output(const AttentionArgs& args, const Ru
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     if (columns.position[i] < 0) continue;
-    uint16_t* const out = args.attended + columns.row[i] * args.attended_stride +
-                          (first_head + columns.own_head[i]) * args.head_dim;
+    uint16_t* const out = args.attended + columns.row(args, the, i) * args.attended_stride +
+                          (first_head + columns.own_head(args, i)) * args.head_dim;
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j) {
       const int dim = 8 * j + 2 * (threadIdx.x & 3);
@@ -181,7 +191,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
 
     uint32_t* const arrivals = args.arrivals + the.item.group * heads + the.head;
     const auto total_partial = [&](int i, int tiles) {
-      return columns.first_partial[i] + span_of_total(columns.position[i], tiles);
+      return columns.first_partial(args, the, i) + span_of_total(columns.position[i], tiles);
     };
     bool waits = the.run.takes_up != 0;
     ColumnSums<kDim> span, total;
@@ -194,7 +204,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
       for (int i = 0; i < 2; ++i) {
         if (columns.position[i] < 0) continue;
         load_column(args, total, i, total_partial(i, the.item.end_tile), the.head,
-                    columns.own_head[i]);
+                    columns.own_head(args, i));
       }
       waits = false;
     };
@@ -223,12 +233,20 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
         parity ^= 1;
       }
       bool ends[2];
+      bool all_end = the.run.splits == 0;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         ends[i] = columns.position[i] >= begin && ends_span(columns.position[i], tile);
+        all_end = all_end && (ends[i] || columns.position[i] < 0);
       }
       if (!__any_sync(~0u, ends[0] || ends[1])) continue;
       if (waits) take_up();
+      if (__all_sync(~0u, all_end)) {
+        span.close();
+        merge(total, span);
+        span.clear();
+        continue;
+      }
       ColumnSoftmax closed = span;
       closed.close();
 #pragma unroll
@@ -236,8 +254,9 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
         if (!ends[i]) continue;
         span.weight[i][0] = closed.weight[i][0];
         if (the.run.splits != 0) {
-          store_column(args, span, i, columns.first_partial[i] + span_of(columns.position[i], tile),
-                       the.head, columns.own_head[i]);
+          store_column(args, span, i,
+                       columns.first_partial(args, the, i) + span_of(columns.position[i], tile),
+                       the.head, columns.own_head(args, i));
         } else {
           merge_column(total, span, i);
         }
@@ -255,7 +274,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (columns.position[i] < 0) continue;
-        store_column(args, total, i, total_partial(i, tiles), the.head, columns.own_head[i]);
+        store_column(args, total, i, total_partial(i, tiles), the.head, columns.own_head(args, i));
       }
     }
     named_barrier(meeting, 128);  // all is written
@@ -327,7 +346,7 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
   const uint32_t ring = shared + own * Layout::kRingBytes;
   const uint32_t barriers = shared + Layout::kBarriers + own * Layout::kStages * 16;
   if (feeds) {
-    give_registers_back<24>();
+    give_registers_back<40>();
     if (own < kRunWorkers) {
       feed_worker<kDim>(args, ring, barriers, worker, !args.early);
     } else if (args.early) {
@@ -335,7 +354,7 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
     }
     return;
   }
-  take_registers<240>();
+  take_registers<232>();
   attend_runs<kDim>(args, ring, shared + Layout::kQueries + own * tile_bytes(kDim), barriers,
                     worker, !args.early);
   launch_dependents();
