@@ -79,8 +79,9 @@ struct RoleSequence {
   Status failed;         // not ok: every further item fails with it
   std::deque<PendingItem> queue;
 
-  // Rows of a prompt at least that are left of the item whose turn it is.
-  static constexpr size_t kPromptRows = 32;
+  // Rows of a prompt at least that are left of the item whose turn it is. More of them, of requests
+  // that share the rest, would together make a Step last as long as a prompt.
+  static constexpr size_t kPromptRows = 8;
   // Whether its next rows are a prompt's: prefix rows that want nothing, more than a draft's few
   // that catch up with the text.
   bool reads_prompt() const;

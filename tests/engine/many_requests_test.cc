@@ -66,6 +66,7 @@ struct Setting {
   int64_t token_bytes = 0;  // of KV, both models together
   uint64_t requests = 0;
   int64_t blocks = 0;  // of either model
+  double step_budget_ms = 0.0;
 };
 
 class ManyRequests : public ::testing::Test {
@@ -100,8 +101,8 @@ class ManyRequests : public ::testing::Test {
     EXPECT_TRUE(std::equal(output.tokens.begin(), output.tokens.end(), alone.begin())) << seed;
   }
 
-  // All requests, a fifth of them cancelled at random moments and one in 25 with a deadline that
-  // may pass. Returns how often one was preempted.
+  // All requests, of three priorities and at random moments; a fifth of them cancelled at others,
+  // and one in 25 with a deadline that may pass. Returns how often one was preempted.
   static int64_t play_all(Engine& engine, const std::vector<Output>& solo, uint32_t wave);
   static void play_waves(const Setting& setting, const std::vector<Output>& solo,
                          const std::vector<std::string>& devices);
@@ -116,6 +117,9 @@ int64_t ManyRequests::play_all(Engine& engine, const std::vector<Output>& solo, 
     Request request = mixed_request(seed);
     if (seed % 2 == 0) request.deadline = std::chrono::minutes(30);
     if (is_hurried(seed)) request.deadline = std::chrono::milliseconds(1 + random() % 300);
+    request.priority = static_cast<int32_t>(random() % 3) - 1;
+    // Some arrive while others decode.
+    if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
     auto stream = engine.submit(std::move(request));
     EXPECT_TRUE(stream.ok()) << stream.status().message();
     if (!stream.ok()) return 0;
@@ -150,6 +154,7 @@ void ManyRequests::play_waves(const Setting& setting, const std::vector<Output>&
   options.draft_devices = devices[1];
   options.kv_memory_bytes = setting.blocks * 64 * setting.token_bytes;
   options.max_active_requests = 64;
+  options.step_budget_ms = setting.step_budget_ms;
   const auto engine = make(setting, options);
   ASSERT_NE(engine, nullptr);
   int64_t preemptions = play_all(*engine, solo, 0);
@@ -197,7 +202,10 @@ TEST_F(ManyRequestsToToys, EqualTheirSoloRunsOneModelAfterTheOther) {
 TEST_F(ManyRequestsToToys, EqualTheirSoloRunsSideBySide) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
-  play_waves(*setting_, *solo_, processors);
+  // Next to nothing: every prompt is read in the smallest pieces there are.
+  Setting setting = *setting_;
+  setting.step_budget_ms = 1e-3;
+  play_waves(setting, *solo_, processors);
 }
 
 // Two requests of equal length that both run out of memory in the same Step: neither could go on
