@@ -100,7 +100,7 @@ class RoleWorker {
   int64_t free_when_out_of_memory_ = 0;
   bool closed_since_out_of_memory_ = false;
   // Of the Step being built.
-  bool others_decode_ = false;
+  double prompt_budget_seconds_ = 0.0;
   int32_t prompt_rows_ = 0;
   std::vector<RoleSequence*> turn_;    // scratch: ready_ while a Step is built
   std::vector<RoleSequence*> pieces_;  // whose front items the Step runs

@@ -51,9 +51,8 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
   const int32_t room = scheduler_.row_budget() - builder_.rows();
   int32_t count = std::min(left, room);
   if (is_prompt) {
-    const bool decoding = others_decode_ || builder_.rows() > prompt_rows_;
-    count = scheduler_.prompt_rows(builder_.load(), rows[item.rows_done].position, left, decoding,
-                                   prompt_rows_ == 0);
+    count = scheduler_.prompt_rows(builder_.load(), rows[item.rows_done].position, left,
+                                   prompt_budget_seconds_, prompt_rows_ == 0);
   } else if (left > room && left <= scheduler_.row_budget()) {
     return 0;
   }
@@ -151,7 +150,6 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
 // those that came first. Sequences that get no room keep their place; those that are served go to
 // the back.
 void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode) {
-  others_decode_ = others_decode;
   prompt_rows_ = 0;
   if (memory_has_returned()) {
     ready_.insert(ready_.begin(), out_of_memory_.begin(), out_of_memory_.end());
@@ -170,11 +168,16 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
   std::sort(prompts, turn_.end(), [&](const RoleSequence* a, const RoleSequence* b) {
     return a->spec.priority != b->spec.priority ? before(a, b) : a->arrival < b->arrival;
   });
-  for (RoleSequence* sequence : turn_) {
-    const size_t served = pieces_.size();
-    if (!take_turn(*sequence, finished) || pieces_.size() > served) continue;
-    ready_.push_back(sequence);
-  }
+  const auto take_turns = [&](auto begin, auto end) {
+    for (auto place = begin; place != end; ++place) {
+      const size_t served = pieces_.size();
+      if (take_turn(**place, finished) && pieces_.size() == served) ready_.push_back(*place);
+    }
+  };
+  take_turns(turn_.begin(), prompts);
+  prompt_budget_seconds_ =
+      scheduler_.budget_seconds(builder_.load(), others_decode || !builder_.empty());
+  take_turns(prompts, turn_.end());
   free_when_out_of_memory_ = pool_.free_blocks();
 }
 

@@ -19,7 +19,7 @@ StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
 
 double StepScheduler::budget_seconds(const StepLoad& load, bool decoding) const {
   if (budget_.seconds > 0.0) return budget_.seconds;
-  if (!decoding) return kIdleSeconds;
+  if (!decoding || !knows_costs()) return kIdleSeconds;
   // A draft's Step on the target's devices holds up a decoding Step of the target.
   const double plain = costs_->seconds(Role::kTarget, {.rows = 1});
   const double step = load.rows > 0 ? costs_->seconds(role_, load) : 0.0;
@@ -28,15 +28,13 @@ double StepScheduler::budget_seconds(const StepLoad& load, bool decoding) const 
 }
 
 int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_t left,
-                                   bool decoding, bool first) const {
+                                   double budget_seconds, bool first) const {
   const int32_t most = std::min(left, budget_.rows - load.rows);
-  const bool known = costs_ != nullptr && costs_->seconds(role_, {.rows = 1}) > 0.0;
   if (most <= 0) return 0;
   const int32_t least = std::min(most, kLeastPromptRows);
-  if (!known || (first && most == least)) return most;
-  const double budget = budget_seconds(load, decoding);
+  if (!knows_costs() || (first && most == least)) return most;
   const auto fits = [&](int32_t rows) {
-    return costs_->seconds(role_, with_prompt(load, rows, context)) <= budget;
+    return costs_->seconds(role_, with_prompt(load, rows, context)) <= budget_seconds;
   };
   if (fits(most)) return most;
   if (!first && !fits(least)) return 0;

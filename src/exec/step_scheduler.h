@@ -41,15 +41,20 @@ class StepScheduler {
 
   int32_t row_budget() const { return budget_.rows; }
 
-  // How many of the next `left` rows of a prompt, which follow `context` tokens, go into a Step
-  // that holds `load`, of no more rows than the budget. `decoding`: somebody waits for this Step,
-  // or for one of the other role that follows it, to decode. `first`: it holds no prompt's rows
-  // yet, and takes some however long they last. 0: none, the Step is full.
-  int32_t prompt_rows(const StepLoad& load, int32_t context, int32_t left, bool decoding,
+  // Seconds that a Step may last when prompt rows are added to `load`, the rows that decode.
+  // `decoding`: there are such rows, or others of the other role wait for this Step.
+  double budget_seconds(const StepLoad& load, bool decoding) const;
+
+  // How many of the next `left` rows of a prompt, which follow `context` tokens, go into a Step of
+  // this budget that holds `load`, of no more rows than there may be. `first`: it holds no prompt's
+  // rows yet, and takes some however long they last. 0: none, the Step is full.
+  int32_t prompt_rows(const StepLoad& load, int32_t context, int32_t left, double budget_seconds,
                       bool first) const;
 
  private:
-  double budget_seconds(const StepLoad& load, bool decoding) const;
+  bool knows_costs() const {
+    return costs_ != nullptr && costs_->seconds(role_, {.rows = 1}) > 0.0;
+  }
 
   const Role role_;
   const StepBudget budget_;

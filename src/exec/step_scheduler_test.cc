@@ -21,6 +21,12 @@ class StepSchedulerTest : public ::testing::Test {
     return {role, {.rows = rows, .seconds = seconds}, &costs_};
   }
 
+  // For a prompt alone behind `decoding`.
+  static int32_t rows_of(const StepScheduler& scheduler, const StepLoad& decoding, int32_t context,
+                         int32_t left, bool others_decode = false, bool first = true) {
+    const double budget = scheduler.budget_seconds(decoding, others_decode || decoding.rows > 0);
+    return scheduler.prompt_rows(decoding, context, left, budget, first);
+  }
   static constexpr StepLoad kNothing{.rows = 0, .sequences = 0};
   LiveCosts costs_;
 };
@@ -28,42 +34,50 @@ class StepSchedulerTest : public ::testing::Test {
 TEST_F(StepSchedulerTest, FillsUpToTheBudgetOfTime) {
   const StepScheduler target = scheduler(Role::kTarget, 0.1);
   // 80 rows take 90 ms and what they see, 3.24 ms; 96 take 106.
-  EXPECT_EQ(target.prompt_rows(kNothing, 0, 1000, false, true), 80);
-  EXPECT_EQ(target.prompt_rows(even_load(20, 1, 0), 0, 1000, true, true), 64);
+  EXPECT_EQ(rows_of(target, kNothing, 0, 1000, false, true), 80);
+  EXPECT_EQ(rows_of(target, even_load(20, 1, 0), 0, 1000, true, true), 64);
   // The longer the context, the fewer rows: 48 rows behind 500 tokens take 58 + 25.2 ms.
-  EXPECT_EQ(target.prompt_rows(kNothing, 500, 1000, false, true), 48);
-  EXPECT_EQ(target.prompt_rows(kNothing, 0, 70, false, true), 70) << "all that is left";
+  EXPECT_EQ(rows_of(target, kNothing, 500, 1000, false, true), 48);
+  EXPECT_EQ(rows_of(target, kNothing, 0, 70, false, true), 70) << "all that is left";
 }
 
 TEST_F(StepSchedulerTest, AFullStepTakesSomeRowsOfOnePromptAndNoneOfOthers) {
   const StepScheduler target = scheduler(Role::kTarget, 0.02);
   const StepLoad full = even_load(30, 1, 0);
-  EXPECT_EQ(target.prompt_rows(full, 0, 1000, true, true), StepScheduler::kLeastPromptRows);
-  EXPECT_EQ(target.prompt_rows(full, 0, 1000, true, false), 0);
-  EXPECT_EQ(target.prompt_rows(full, 0, 5, true, false), 0);
-  EXPECT_EQ(target.prompt_rows(full, 0, 5, true, true), 5);
+  EXPECT_EQ(rows_of(target, full, 0, 1000, true, true), StepScheduler::kLeastPromptRows);
+  EXPECT_EQ(rows_of(target, full, 0, 1000, true, false), 0);
+  EXPECT_EQ(rows_of(target, full, 0, 5, true, false), 0);
+  EXPECT_EQ(rows_of(target, full, 0, 5, true, true), 5);
 }
 
 TEST_F(StepSchedulerTest, ByDefaultAPromptStretchesADecodingStepByFourFifths) {
   const StepScheduler target = scheduler(Role::kTarget);
   // 90 sequences that decode take 100 ms: 80 more for the prompt's 80 rows, less what they see.
   const StepLoad decoding = even_load(90, 1, 0);
-  EXPECT_EQ(target.prompt_rows(decoding, 0, 1000, true, true), 64);
-  EXPECT_EQ(target.prompt_rows(decoding, 0, 64, true, true), 64);
+  EXPECT_EQ(rows_of(target, decoding, 0, 1000, true, true), 64);
+  EXPECT_EQ(rows_of(target, decoding, 0, 64, true, true), 64);
   // Alone it may take a quarter of a second: 208 rows take 218 ms and 21.7 for what they see.
-  EXPECT_EQ(target.prompt_rows(kNothing, 0, 1000, false, true), 208);
+  EXPECT_EQ(rows_of(target, kNothing, 0, 1000, false, true), 208);
   // A draft's Step beside it may take as long as a prompt may add to the target's.
-  EXPECT_EQ(scheduler(Role::kDraft).prompt_rows(kNothing, 0, 1000, true, true), 64);
+  EXPECT_EQ(rows_of(scheduler(Role::kDraft), kNothing, 0, 1000, true, true), 64);
+}
+
+// What one prompt has taken leaves the others less, not more.
+TEST_F(StepSchedulerTest, TheBudgetIsOfWhatDecodesHoweverManyPromptsFollow) {
+  const StepScheduler target = scheduler(Role::kTarget);
+  const double budget = target.budget_seconds(even_load(90, 1, 0), true);
+  EXPECT_NEAR(budget, 0.18, 1e-9);
+  EXPECT_EQ(target.prompt_rows(even_load(154, 1, 0), 0, 1000, budget, false), 0);
+  EXPECT_EQ(target.prompt_rows(even_load(122, 1, 0), 0, 1000, budget, false), 32);
 }
 
 TEST_F(StepSchedulerTest, NeverTakesMoreRowsThanTheBudgetHas) {
-  EXPECT_EQ(
-      scheduler(Role::kTarget, 100.0, 40).prompt_rows(even_load(30, 1, 0), 0, 1000, true, true),
-      10);
-  EXPECT_EQ(
-      scheduler(Role::kTarget, 100.0, 40).prompt_rows(even_load(40, 1, 0), 0, 1000, true, true), 0);
+  EXPECT_EQ(rows_of(scheduler(Role::kTarget, 100.0, 40), even_load(30, 1, 0), 0, 1000, true, true),
+            10);
+  EXPECT_EQ(rows_of(scheduler(Role::kTarget, 100.0, 40), even_load(40, 1, 0), 0, 1000, true, true),
+            0);
   const StepScheduler unknown(Role::kTarget, {.rows = 40}, nullptr);
-  EXPECT_EQ(unknown.prompt_rows(even_load(30, 1, 0), 0, 1000, true, true), 10);
+  EXPECT_EQ(rows_of(unknown, even_load(30, 1, 0), 0, 1000, true, true), 10);
 }
 
 }  // namespace
