@@ -85,7 +85,30 @@ struct OwnTile {
   }
 };
 
-// All of the step's `items`. `shared`: of the block, kWarps times OwnTile::kBytes.
+// The total of a unit for one row, as a worker has left it.
+template <int kDim>
+__device__ __forceinline__ void load_total(const AttentionArgs& args, RowSum<kDim>& total,
+                                           int partial, int head, int lane) {
+  const float* const from = partial_at(args, partial, head);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int own_head = 2 * (lane & 3) + i;
+    if (own_head >= args.row_columns) continue;
+#pragma unroll
+    for (int m = 0; m < kDim / 16; ++m) {
+      const float4 v = load_through_l2(from + own_head * kDim + m * 16 + (lane >> 3) * 4);
+      total.out[m][i] = (lane & 4) != 0 ? v.y : v.x;
+      total.out[m][2 + i] = (lane & 4) != 0 ? v.w : v.z;
+    }
+    const float2 softmax = load_pair_through_l2(from + args.row_columns * kDim + own_head * 2);
+    total.most[i] = softmax.x;
+    total.weight[i] = softmax.y;
+  }
+}
+
+// All of the step's `items`. Rows of units that are not split take up the total and write the
+// output; of others they leave partial results. `shared`: of the block, kWarps times
+// OwnTile::kBytes.
 template <int kDim>
 __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint32_t shared) {
   const int lane = threadIdx.x % 32;
@@ -101,10 +124,22 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
     load_row<kDim>(args, item.first_row + warp, task);
     load_queries<kDim, false>(args, item.first_row + warp, head, lane, task);
     const int end_tile = task.row.position / kTilePositions + 1;
-    if (end_tile <= item.first_tile) continue;
+    if (item.is_split != 0 && end_tile <= item.first_tile) continue;  // it has none
     const int first_seen = args.window > 0 ? max(task.row.position - args.window + 1, 0) : 0;
-    RowSum<kDim> span;
+    const bool splits = item.is_split != 0;
+    uint32_t* const arrivals = args.arrivals + item.group * heads + head;
+    RowSum<kDim> span, total;
     span.clear();
+    total.clear();
+    bool waits = !splits && item.first_tile > 0;
+    const auto take_up = [&] {
+      if (!wait_acquire(arrivals, kTotalReady)) *args.failed = 1;
+      __syncwarp();
+      load_total(args, total,
+                 task.row.first_partial + span_of_total(task.row.position, item.first_tile), head,
+                 lane);
+      waits = false;
+    };
 #pragma unroll 1
     for (int tile = max(item.first_tile, first_seen / kTilePositions); tile < end_tile; ++tile) {
       const OwnTile<kDim> rest{.task = task,
@@ -117,12 +152,25 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
       attend_tile<kDim, /*kShares=*/false>(args, task, tile, {}, rest, lane, span);
       if (!ends_span(task.row.position, tile)) continue;
       span.close();
-      store_partial<kDim>(args, span, task.row.first_partial + span_of(task.row.position, tile),
-                          head, lane);
+      if (splits) {
+        store_partial<kDim>(args, span, task.row.first_partial + span_of(task.row.position, tile),
+                            head, lane);
+      } else {
+        if (waits) take_up();
+        merge<kDim>(total, span);
+      }
       span.clear();
     }
-    __syncwarp();
-    if (lane == 0) arrive_release(args.arrivals + item.group * heads + head, 1);
+    if (splits) {
+      __syncwarp();
+      if (lane == 0) arrive_release(arrivals, 1);
+      continue;
+    }
+    if (waits) take_up();
+#pragma unroll
+    for (int m = 0; m < kDim / 16; ++m) {
+      store_attended(args, item.first_row + warp, head, m * 16, total.out[m], total.weight, lane);
+    }
   }
 }
 

@@ -83,8 +83,10 @@ inline constexpr int kPrefixRows = 32;     // at most, of a prefix item
 
 // kRuns: columns of a unit.
 inline constexpr int kRunColumns = 64;
-// What an arrival counts whose total another worker takes up.
+// What an arrival counts whose total another worker takes up, and one whose total rows take up that
+// have tiles of their own.
 inline constexpr int kHandedOver = 1 << 16;
+inline constexpr int kTotalReady = 1 << 24;
 
 // kCluster: blocks of a cluster; clusters that find room at once, one block a multiprocessor (of
 // 132), and that a launch may have, one after another; and of an item at most so many columns,
@@ -127,7 +129,7 @@ struct alignas(16) AttentionItemCuda {
   int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
   int32_t row_spans = 0;     // kCluster: spans of its rows, added up
   int32_t own_tiles = 0;     // kRuns: behind end_tile, that rows take by themselves (`items`)
-  int32_t unused = 0;
+  int32_t is_split = 0;      // kRuns: what rows take by themselves is merged with partial results
 };
 
 // kRuns: a unit of which more than one partial result is to be merged.

@@ -73,7 +73,7 @@ void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_
       own.prefix_tokens = std::max(own.prefix_tokens, row.boundary);
       own.lowest = std::min(own.lowest, row.position);
     }
-    if (own.end_tile > own.first_tile) items.push_back(own);
+    items.push_back(own);
   }
 }
 
@@ -82,26 +82,34 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
   num_partials = 0;
   merges.clear();
   size_t own = 0;
-  for (const AttentionItemCuda& item : prefix_items) {
+  for (AttentionItemCuda& item : prefix_items) {
+    int32_t total_tiles = item.end_tile;  // the fewest
+    bool is_split = false;
+    bool has_partials = item.own_tiles > 0;
+    const AttentionDealCuda::Unit* const its =
+        deal_.units.data() + static_cast<ptrdiff_t>(item.group) * parts;
+    for (int32_t part = 0; part < parts; ++part) {
+      total_tiles = std::min(total_tiles, its[part].total_tiles);
+      is_split = is_split || its[part].pieces > 1;
+      has_partials = has_partials || its[part].handed_over || its[part].pieces > 1;
+    }
     int32_t own_rows = 0;  // each tells when it has done its tiles
     for (; own < items.size() && items[own].group == item.group; ++own) {
+      items[own].is_split = is_split ? 1 : 0;
       for (int32_t i = items[own].first_row; i < items[own].first_row + items[own].num_rows; ++i) {
         const int32_t last = rows[static_cast<size_t>(i)].position / kTilePositions;
         own_rows += last >= item.end_tile ? 1 : 0;
       }
     }
-    int32_t total_tiles = item.end_tile;  // the fewest
-    bool has_partials = item.own_tiles > 0;
-    for (int32_t part = 0; part < parts; ++part) {
-      const AttentionDealCuda::Unit& unit =
-          deal_.units[static_cast<size_t>(item.group * parts + part)];
-      total_tiles = std::min(total_tiles, unit.total_tiles);
-      has_partials = has_partials || unit.handed_over || unit.pieces > 1;
-      if (own_rows == 0 && unit.pieces <= 1) continue;
-      merges.push_back({.group = item.group,
-                        .part = part,
-                        .total_tiles = unit.total_tiles,
-                        .arrivals = unit.pieces + own_rows + (unit.handed_over ? kHandedOver : 0)});
+    item.is_split = is_split ? 1 : 0;
+    // Otherwise rows with tiles of their own take the total up.
+    for (int32_t part = 0; is_split && part < parts; ++part) {
+      if (own_rows == 0 && its[part].pieces <= 1) continue;
+      merges.push_back(
+          {.group = item.group,
+           .part = part,
+           .total_tiles = its[part].total_tiles,
+           .arrivals = its[part].pieces + own_rows + (its[part].handed_over ? kHandedOver : 0)});
     }
     if (!has_partials) continue;
     for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {

@@ -278,7 +278,12 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
       }
     }
     named_barrier(meeting, 128);  // all is written
-    if (thread == 0) arrive_release(arrivals, the.run.hands_over != 0 ? kHandedOver : 1);
+    if (thread == 0) {
+      const bool is_taken_up = the.item.own_tiles > 0 && the.item.is_split == 0;
+      arrive_release(arrivals, the.run.hands_over != 0 ? kHandedOver
+                               : is_taken_up           ? kTotalReady
+                                                       : 1);
+    }
   });
   if (!waited) wait_for_previous_kernel();
 }
