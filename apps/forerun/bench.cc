@@ -99,7 +99,7 @@ Status check(const BenchFlags& flags) {
   return Status();
 }
 
-bench::RunnerOptions one_by_one_options(const BenchFlags& flags, const SamplingParams& sampling,
+bench::RunnerOptions one_by_one_options(const BenchFlags& flags, const SamplingOptions& sampling,
                                         std::vector<std::string> prompts) {
   bench::RunnerOptions options;
   options.prompts = std::move(prompts);
@@ -120,7 +120,7 @@ int most_requests(const BenchFlags& flags) {
   return *std::max_element(flags.concurrencies.begin(), flags.concurrencies.end());
 }
 
-Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingParams& sampling,
+Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingOptions& sampling,
                                         const std::vector<std::string>& prompts,
                                         const Engine& engine) {
   bench::LoadOptions options;
@@ -159,8 +159,7 @@ Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingP
 // Rows of one file of prompts.
 Status measure(const BenchFlags& flags, const std::string& file, Engine& engine,
                nlohmann::ordered_json* json, Table* table) {
-  FORERUN_ASSIGN_OR_RETURN(const SamplingParams sampling,
-                           resolve_sampling(flags.sampling, engine.info()));
+  FORERUN_ASSIGN_OR_RETURN(const SamplingOptions sampling, sampling_options(flags.sampling));
   FORERUN_ASSIGN_OR_RETURN(std::vector<std::string> prompts,
                            bench::read_prompts(file, flags.limit));
   const std::string workload = stem_of(file);
@@ -193,8 +192,7 @@ Status measure(const BenchFlags& flags, const std::string& file, Engine& engine,
 // The scenario of --long-prompt, and what destroying the engine in the middle of it takes.
 Status measure_long_prompt(const BenchFlags& flags, std::unique_ptr<Engine> engine,
                            nlohmann::ordered_json* json, Table* table) {
-  FORERUN_ASSIGN_OR_RETURN(const SamplingParams sampling,
-                           resolve_sampling(flags.sampling, engine->info()));
+  FORERUN_ASSIGN_OR_RETURN(const SamplingOptions sampling, sampling_options(flags.sampling));
   const std::string& file = flags.prompt_files.front();
   FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> prompts,
                            bench::read_prompts(file, flags.limit));

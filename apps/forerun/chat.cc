@@ -57,7 +57,7 @@ void print_help() {
 
 class Chat {
  public:
-  Chat(Engine& engine, const ChatFlags& flags, SamplingParams sampling)
+  Chat(Engine& engine, const ChatFlags& flags, SamplingOptions sampling)
       : engine_(engine), flags_(flags), sampling_(std::move(sampling)) {
     clear(flags.system);
   }
@@ -122,7 +122,7 @@ class Chat {
  private:
   Engine& engine_;
   const ChatFlags& flags_;
-  SamplingParams sampling_;
+  SamplingOptions sampling_;
   std::string system_;
   nlohmann::ordered_json messages_;
 };
@@ -132,8 +132,7 @@ Status run_chat(const ChatFlags& flags) {
   // A checkpoint without a template cannot chat: said now, not after the first line.
   const auto probe = engine->apply_chat_template(R"([{"role":"user","content":"hello"}])");
   if (!probe.ok()) return probe.status();
-  FORERUN_ASSIGN_OR_RETURN(const SamplingParams sampling,
-                           resolve_sampling(flags.sampling, engine->info()));
+  FORERUN_ASSIGN_OR_RETURN(const SamplingOptions sampling, sampling_options(flags.sampling));
   const std::string history = history_path();
   if (is_terminal(stdin) && !history.empty()) read_history(history.c_str());
   if (is_terminal(stdin)) {

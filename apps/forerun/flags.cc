@@ -96,16 +96,16 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
   command.add_option("-s,--seed", flags.seed, "Same seed, same text")->capture_default_str();
 }
 
-Result<SamplingParams> resolve_sampling(const SamplingFlags& flags, const EngineInfo& info) {
-  SamplingParams params = info.default_sampling;
-  params.temperature = flags.temperature.value_or(params.temperature);
-  params.top_k = flags.top_k.value_or(params.top_k);
-  params.top_p = flags.top_p.value_or(params.top_p);
-  params.min_p = flags.min_p.value_or(params.min_p);
-  params.repetition_penalty = flags.repetition_penalty.value_or(params.repetition_penalty);
-  params.presence_penalty = flags.presence_penalty.value_or(params.presence_penalty);
-  params.frequency_penalty = flags.frequency_penalty.value_or(params.frequency_penalty);
-  params.seed = flags.seed;
+Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
+  SamplingOptions options;
+  options.temperature = flags.temperature;
+  options.top_k = flags.top_k;
+  options.top_p = flags.top_p;
+  options.min_p = flags.min_p;
+  options.repetition_penalty = flags.repetition_penalty;
+  options.presence_penalty = flags.presence_penalty.value_or(0.0f);
+  options.frequency_penalty = flags.frequency_penalty.value_or(0.0f);
+  options.seed = flags.seed;
   for (const std::string& entry : flags.logit_bias) {
     int32_t token = 0;
     float bias = 0.0f;
@@ -120,9 +120,9 @@ Result<SamplingParams> resolve_sampling(const SamplingFlags& flags, const Engine
       return Status(StatusCode::kInvalidArgument,
                     "--logit-bias: found '" + entry + "', expected TOKEN:BIAS such as 11:-5.5");
     }
-    params.logit_bias.emplace_back(token, bias);
+    options.logit_bias.emplace_back(token, bias);
   }
-  return params;
+  return options;
 }
 
 Result<std::unique_ptr<Engine>> create_engine(EngineOptions options) {

@@ -21,8 +21,8 @@ struct SamplingFlags {
 void add_engine_flags(CLI::App& command, EngineOptions& options);
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags);
 
-// The checkpoint's defaults with what was given on top.
-Result<SamplingParams> resolve_sampling(const SamplingFlags& flags, const EngineInfo& info);
+// What was given; the rest stays unset, which is the checkpoint's own.
+Result<SamplingOptions> sampling_options(const SamplingFlags& flags);
 
 // Creates the engine with a progress bar on the terminal.
 Result<std::unique_ptr<Engine>> create_engine(EngineOptions options);

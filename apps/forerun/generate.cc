@@ -106,7 +106,7 @@ Status run_generate(const GenerateFlags& flags) {
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(flags.engine));
   Request request;
   request.prompt = prompt;
-  FORERUN_ASSIGN_OR_RETURN(request.sampling, resolve_sampling(flags.sampling, engine->info()));
+  FORERUN_ASSIGN_OR_RETURN(request.sampling, sampling_options(flags.sampling));
   request.sampling.logprobs = flags.logprobs;
   request.max_new_tokens = flags.max_tokens;
   request.stop = flags.stop;

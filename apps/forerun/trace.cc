@@ -39,7 +39,7 @@ Result<RequestStats> run_requests(Engine& engine, const Request& request, int co
   std::vector<std::shared_ptr<RequestStream>> others;
   for (int index = 1; index < count; ++index) {
     Request other = request;
-    other.sampling.seed += static_cast<uint64_t>(index);
+    other.sampling.seed = request.sampling.seed.value_or(0) + static_cast<uint64_t>(index);
     FORERUN_ASSIGN_OR_RETURN(std::shared_ptr<RequestStream> stream,
                              engine.submit(std::move(other)));
     others.push_back(std::move(stream));
@@ -65,7 +65,7 @@ Status run_trace(const TraceFlags& flags) {
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(std::move(options)));
   Request request;
   request.prompt = flags.prompt;
-  FORERUN_ASSIGN_OR_RETURN(request.sampling, resolve_sampling(flags.sampling, engine->info()));
+  FORERUN_ASSIGN_OR_RETURN(request.sampling, sampling_options(flags.sampling));
   request.max_new_tokens = flags.max_tokens;
   request.ignore_eos = true;
   InterruptGuard guard;

@@ -21,8 +21,8 @@ struct LoadOptions {
   SpeculationOptions speculation;       // strategy aside; each takes of it what it uses
   std::vector<std::string> strategies;  // the first is the baseline
   std::vector<float> temperatures = {0.0f};
-  SamplingParams sampling;  // temperature and seed aside
-  uint64_t first_seed = 0;  // request i uses first_seed + i; of the arrivals, too
+  SamplingOptions sampling;  // temperature and seed aside
+  uint64_t first_seed = 0;   // request i uses first_seed + i; of the arrivals, too
   int32_t max_new_tokens = 128;
   int warmups = 1;             // requests before anything is counted
   int repeats = 1;             // of each row; the run with the highest throughput counts

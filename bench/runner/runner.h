@@ -17,8 +17,8 @@ struct RunnerOptions {
   SpeculationOptions speculation;       // strategy aside; each takes of it what it uses
   std::vector<std::string> strategies;  // the first is the baseline
   std::vector<float> temperatures = {0.0f};
-  SamplingParams sampling;  // temperature and seed aside
-  uint64_t first_seed = 1;  // prompt i uses first_seed + i
+  SamplingOptions sampling;  // temperature and seed aside
+  uint64_t first_seed = 1;   // prompt i uses first_seed + i
   int32_t max_new_tokens = 128;
   int warmups = 1;  // requests before anything is counted
   int repeats = 3;  // the fastest of so many counts, per prompt

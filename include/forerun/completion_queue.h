@@ -14,7 +14,7 @@
 // queue holds at most what its requests have put out.
 //
 // Lifetime: a queue may outlive engines and takes requests of several. Each request that submit()
-// accepted gives exactly one event with `finished` set, also where it is cancelled or its engine is
+// accepted gives exactly one event with `last` set, also where it is cancelled or its engine is
 // destroyed. Destroying the queue cancels its requests and drops what nobody has read.
 //
 // Threads: all methods from any thread; several readers each get what the others have not taken.

@@ -23,7 +23,9 @@
 #include <string>
 #include <vector>
 
+#include "forerun/chat_prompt.h"
 #include "forerun/completion_queue.h"
+#include "forerun/engine_load.h"
 #include "forerun/event.h"
 #include "forerun/request.h"
 #include "forerun/request_stream.h"
@@ -67,6 +69,11 @@ struct EngineOptions {
   // allows.
   int32_t max_context_tokens = 0;
   int32_t max_active_requests = 64;
+  // Requests that may wait for their turn. submit() refuses with kOverloaded what would make more
+  // than this and max_active_requests together; samples count one by one. -1: no limit.
+  int32_t max_waiting_requests = -1;
+  // Most alternatives that a request may ask for (SamplingOptions::logprobs).
+  int32_t max_logprobs = 20;
   // Room for the KV cache of target and draft together; 0: what max_context_tokens needs for one
   // request, at most half of the free memory.
   int64_t kv_memory_bytes = 0;
@@ -96,10 +103,12 @@ struct EngineInfo {
   std::string emulated;             // the machine of EngineOptions::emulate, with its source
   std::string planner_report;       // what was measured and chosen, a readable table
   int32_t max_context_tokens = 0;
+  int32_t vocab_size = 0;  // tokens that may be fed and come out: ids below it
   int64_t weight_bytes = 0;
   int64_t kv_bytes = 0;  // reserved for the cache, paged in on demand
   std::vector<int32_t> eos_token_ids;
-  // The checkpoint's own sampling defaults, where it has any, over SamplingParams' defaults.
+  // What SamplingOptions' unset fields come to: the checkpoint's own defaults, where it has any,
+  // over SamplingParams'. Greedy where it says nothing of sampling.
   SamplingParams default_sampling;
 };
 
@@ -110,7 +119,8 @@ class Engine {
   virtual ~Engine() = default;
 
   virtual const EngineInfo& info() const = 0;
-  // Checks the request and queues it. Nothing of a refused request runs, and no event of it comes.
+  // Checks the request and queues it. Nothing of a refused request runs, and no event of it comes;
+  // kOverloaded says when to try again (Status::retry_after).
   // Dropping the last pointer to the stream cancels the request.
   virtual Result<std::shared_ptr<RequestStream>> submit(Request request) = 0;
   // The same, but its events go to `queue`, each with `tag`; they may be there before the call
@@ -122,15 +132,27 @@ class Engine {
   virtual Result<std::vector<int32_t>> tokenize(const std::string& text,
                                                 bool add_special_tokens) const = 0;
   virtual std::string detokenize(const std::vector<int32_t>& tokens) const = 0;
-  // Renders messages (JSON: [{"role": ..., "content": ...}, ...]) by the checkpoint's own chat
-  // template, with the generation prompt.
-  virtual Result<std::string> apply_chat_template(const std::string& messages_json) const = 0;
+  // The bytes that a token stands for, not always whole characters; a special token's are its name.
+  // kInvalidArgument where the id lies beyond the vocabulary, kNotFound where it has no token.
+  virtual Result<std::string> token_bytes(int32_t token) const = 0;
+  // Renders a conversation by the checkpoint's own chat template, which is read when the engine is
+  // created. Its text holds the special tokens: submit it with add_special_tokens = false. Fails
+  // with kNotFound where the checkpoint has no template, with the template's line where it is
+  // broken, and with its own message where it refuses the conversation.
+  virtual Result<std::string> apply_chat_template(const ChatPrompt& prompt) const = 0;
+  Result<std::string> apply_chat_template(const std::string& messages_json) const {
+    ChatPrompt prompt;
+    prompt.messages_json = messages_json;
+    return apply_chat_template(prompt);
+  }
 
   // How Steps have kept to the profile of EngineOptions::emulate; all zero without one.
   virtual EmulationStats emulation() const = 0;
   // What has been recorded since the last call; empty without EngineOptions::trace.
   virtual Trace take_trace() = 0;
 
+  // Takes microseconds and holds up nobody.
+  virtual EngineLoad load() const = 0;
   // Blocks of KV in use by running requests, target and draft.
   virtual int64_t kv_blocks_in_use() const = 0;
 };

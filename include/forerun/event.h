@@ -33,7 +33,9 @@ struct SpeculationRound {
 
 struct RequestStats {
   int32_t prompt_tokens = 0;
-  int32_t output_tokens = 0;
+  int32_t output_tokens = 0;   // Request::resume_tokens included
+  int32_t resumed_tokens = 0;  // of them, those
+  uint64_t seed = 0;           // that its tokens were drawn with
   // Prompt tokens (and, after a preemption, output) whose KV was there already: not computed again.
   int32_t reused_tokens = 0;
   int32_t draft_reused_tokens = 0;
@@ -50,12 +52,14 @@ struct RequestStats {
   double decode_s = 0.0;               // from the first token to the last
   std::string strategy;
   // Output tokens but the first, a second, after the first.
-  double tokens_per_s() const { return decode_s > 0 ? (output_tokens - 1) / decode_s : 0.0; }
+  double tokens_per_s() const {
+    return decode_s > 0 ? (output_tokens - resumed_tokens - 1) / decode_s : 0.0;
+  }
   // The first token comes from the prefill.
   double tokens_per_step() const {
-    return target_steps > 0
-               ? static_cast<double>(output_tokens - 1) / static_cast<double>(target_steps)
-               : 0.0;
+    return target_steps > 0 ? static_cast<double>(output_tokens - resumed_tokens - 1) /
+                                  static_cast<double>(target_steps)
+                            : 0.0;
   }
   double acceptance() const {
     return drafted_tokens > 0
@@ -67,6 +71,7 @@ struct RequestStats {
 // What came out of a request since its last event. A reader that falls behind finds one larger
 // event rather than more of them.
 struct Event {
+  int32_t sample_idx = 0;  // of Request::num_samples
   // Whole UTF-8 characters, no part of a stop string.
   std::string text;
   std::vector<int32_t> tokens;
@@ -75,8 +80,10 @@ struct Event {
   std::vector<std::vector<TokenLogprob>> logprobs;
   std::vector<SpeculationRound> rounds;
 
-  // Set on the request's last event.
+  // Set on a sample's last event.
   bool finished = false;
+  // Set on the request's last event: every sample has finished.
+  bool last = false;
   FinishReason reason = FinishReason::kStop;
   Status error;  // kError
   RequestStats stats;

@@ -19,8 +19,17 @@ struct Request {
   std::vector<int32_t> prompt_tokens;
   bool add_special_tokens = true;  // false: a chat template has put them in already
 
-  SamplingParams sampling;
-  int32_t max_new_tokens = 256;
+  // What a run of this request that was cut had put out already (a machine was lost, say): output,
+  // not prompt. Penalties, lengths, stop strings and positions go on behind it, and with the same
+  // seed, text and rule "match" so does every token. None of it comes again, neither as token nor
+  // as text. Where it had come to its end already, one event says so.
+  std::vector<int32_t> resume_tokens;
+
+  SamplingOptions sampling;
+  // So many continuations of the prompt, whose KV they share, each with a seed of its own
+  // (sample_seed). Events say whose they are: Event::sample_idx. 1 to 128; 1 with resume_tokens.
+  int32_t num_samples = 1;
+  int32_t max_new_tokens = 256;      // of each sample, resume_tokens included
   std::vector<std::string> stop;     // output ends before the first of these
   std::vector<int32_t> stop_tokens;  // beside the checkpoint's end tokens
   bool ignore_eos = false;

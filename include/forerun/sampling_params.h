@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace forerun {
 
+// Every value said: what a token is a function of.
 struct SamplingParams {
   float temperature = 1.0f;  // 0 is greedy; never negative
   int32_t top_k = 0;         // keep the k most likely tokens; 0 keeps all
@@ -28,5 +29,28 @@ struct SamplingParams {
   int32_t logprobs = -1;  // report the chosen token's log-probability and this many
                           // alternatives (>= 0); -1 reports nothing
 };
+
+// What a request says of it. What it leaves unset is the checkpoint's own default
+// (EngineInfo::default_sampling); what it sets is taken as it is, also where it is 0. Meanings and
+// ranges are those of SamplingParams. The fields that are not optional have no defaults in
+// checkpoints.
+struct SamplingOptions {
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  // Unset: one is drawn, below 2^53 so that it passes through JSON. RequestStats::seed tells it.
+  std::optional<uint64_t> seed;
+  int32_t logprobs = -1;  // alternatives: at most EngineOptions::max_logprobs
+};
+
+// The seed of sample `sample_idx` of a request with `seed`: sample 0 has the seed itself, so it is
+// what the request alone would give; sample i > 0 has the i-th number of the SplitMix64 generator
+// that starts from it. Asking for one sample with this seed repeats that sample.
+uint64_t sample_seed(uint64_t seed, int32_t sample_idx);
 
 }  // namespace forerun

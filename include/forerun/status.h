@@ -5,6 +5,7 @@
 // Forerun.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
@@ -23,7 +24,8 @@ enum class StatusCode : uint8_t {
   kResourceExhausted,  // memory, KV blocks, context length
   kCancelled,
   kDeadlineExceeded,
-  kInternal,  // a defect in Forerun or a device error
+  kInternal,    // a defect in Forerun or a device error
+  kOverloaded,  // as many requests wait as may; Status::retry_after() says when to come again
 };
 
 // One word for the code, e.g. "not_found"; used in JSON replies.
@@ -38,14 +40,25 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
+  // kOverloaded: when another try is likely to be taken. Zero: nothing is known of that.
+  std::chrono::milliseconds retry_after() const { return retry_after_; }
+  Status with_retry_after(std::chrono::milliseconds retry_after) const {
+    Status status = *this;
+    status.retry_after_ = retry_after;
+    return status;
+  }
+
   // The same failure with "context: " in front of its message; ok stays ok.
   Status with_context(const std::string& context) const {
-    return ok() ? *this : Status(code_, context + ": " + message_);
+    Status status = *this;
+    if (!ok()) status.message_ = context + ": " + message_;
+    return status;
   }
 
  private:
   StatusCode code_ = StatusCode::kOk;
   std::string message_;
+  std::chrono::milliseconds retry_after_{0};
 };
 
 // A value or the reason why there is none.

@@ -22,6 +22,8 @@ const char* status_code_name(StatusCode code) {
       return "deadline_exceeded";
     case StatusCode::kInternal:
       return "internal";
+    case StatusCode::kOverloaded:
+      return "overloaded";
   }
   return "unknown";
 }

@@ -1,6 +1,7 @@
 #include "engine/active_request.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace forerun {
@@ -29,17 +30,18 @@ SpeculationRound to_round(const RoundRecord& record) {
 
 }  // namespace
 
-ActiveRequest::ActiveRequest(Request request, std::shared_ptr<const SpeculationPlan> plan,
-                             const Tokenizer& tokenizer, const std::vector<int32_t>& eos,
-                             std::shared_ptr<EventStream> stream)
+ActiveRequest::ActiveRequest(Request request, SamplingParams sampling,
+                             std::shared_ptr<const SpeculationPlan> plan,
+                             const Tokenizer& tokenizer, const std::vector<int32_t>& eos)
     : request_(std::move(request)),
+      sampling_(std::move(sampling)),
       plan_(std::move(plan)),
       end_tokens_(request_.stop_tokens),
-      stream_(std::move(stream)),
       detokenizer_(tokenizer, request_.skip_special_tokens),
       stop_matcher_(request_.stop),
       tokens_(request_.prompt_tokens),
       prompt_size_(static_cast<int32_t>(tokens_.size())),
+      reported_tokens_(tokens_.size()),
       submitted_(Clock::now()) {
   if (!request_.ignore_eos) end_tokens_.insert(end_tokens_.end(), eos.begin(), eos.end());
   std::sort(end_tokens_.begin(), end_tokens_.end());
@@ -51,11 +53,37 @@ ActiveRequest::ActiveRequest(Request request, std::shared_ptr<const SpeculationP
   if (request_.deadline.count() > 0) deadline_ = submitted_ + request_.deadline;
 }
 
+Status ActiveRequest::resume() {
+  const std::vector<int32_t>& resumed = request_.resume_tokens;
+  for (size_t idx = 0; idx < resumed.size(); ++idx) {
+    EmittedToken token;
+    token.token = resumed[idx];
+    is_over_ = accept_token(token);
+    if (is_over_ && idx + 1 < resumed.size()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "resume_tokens: token " + std::to_string(token.token) + " at index " +
+                        std::to_string(idx) + " ended the output (" + finish_reason_name(reason_) +
+                        "), but " + std::to_string(resumed.size() - idx - 1) + " follow it");
+    }
+  }
+  // Its text, but for what a stop string or a character may still need, had been sent.
+  for (const TokenId token : without_text_) text_of(token);
+  without_text_.clear();
+  next_event_ = {};
+  reported_tokens_ = tokens_.size();
+  return {};
+}
+
+void ActiveRequest::connect(std::shared_ptr<EventStream> stream, LoadMeter::Place place) {
+  stream_ = std::move(stream);
+  place_ = std::move(place);
+}
+
 bool ActiveRequest::accept_token(EmittedToken& token) {
   tokens_.push_back(token.token);
   next_event_.tokens.push_back(token.token);
   next_event_.drafted.push_back(token.drafted);
-  if (request_.sampling.logprobs >= 0) next_event_.logprobs.push_back(to_logprobs(token));
+  if (sampling_.logprobs >= 0) next_event_.logprobs.push_back(to_logprobs(token));
   if (std::binary_search(end_tokens_.begin(), end_tokens_.end(), token.token)) {
     reason_ = FinishReason::kStop;
     return true;
@@ -90,10 +118,26 @@ bool ActiveRequest::accept(StrategyOutput& out) {
   return ended;
 }
 
-void ActiveRequest::note(const WorkResult& result) {
+void ActiveRequest::note(const WorkResult& result, LoadMeter* load) {
+  if (result.role == Role::kTarget && !std::exchange(has_read_, true) && load != nullptr) {
+    load->note_prompt(static_cast<int64_t>(tokens_.size()) - result.reused_rows,
+                      result.reused_rows);
+  }
   RoleCount& count = counts_[static_cast<size_t>(result.role)];
   count.reused_rows += result.reused_rows;
   if (count.results++ > 0) count.step_seconds += result.step_seconds;
+}
+
+void ActiveRequest::report(LoadMeter& load, const char* strategy_name, const StrategyStats& stats) {
+  load.note_progress(strategy_name, static_cast<int64_t>(tokens_.size() - reported_tokens_),
+                     reported_, stats);
+  reported_tokens_ = tokens_.size();
+  reported_ = stats;
+}
+
+ActiveRequest::~ActiveRequest() {
+  place_.give_back();
+  if (stream_ != nullptr && !is_finished_) stream_->push_out_of_memory();
 }
 
 void ActiveRequest::send() {
@@ -105,6 +149,8 @@ void ActiveRequest::send() {
 
 void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStats& stats,
                            const std::string& strategy_name) {
+  // Whoever reads of the end may submit the next one.
+  place_.give_back();
   send();
   Event event;
   if (!stop_matcher_.stopped()) {
@@ -117,6 +163,8 @@ void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStat
   RequestStats& out = event.stats;
   out.prompt_tokens = prompt_size_;
   out.output_tokens = static_cast<int32_t>(tokens_.size()) - prompt_size_;
+  out.resumed_tokens = static_cast<int32_t>(request_.resume_tokens.size());
+  out.seed = sampling_.seed;
   out.target_steps = stats.target_steps;
   out.draft_steps = stats.draft_steps;
   out.drafted_tokens = stats.drafted_tokens;
@@ -133,6 +181,7 @@ void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStat
   }
   out.strategy = strategy_name;
   stream_->push(std::move(event));
+  is_finished_ = true;
 }
 
 }  // namespace forerun

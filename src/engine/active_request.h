@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/event_queue.h"
+#include "engine/load_meter.h"
 #include "engine/stop_matcher.h"
 #include "forerun/engine.h"
 #include "strategies/speculation_plan.h"
@@ -22,12 +23,25 @@ using Clock = std::chrono::steady_clock;
 
 class ActiveRequest {
  public:
-  // `request.prompt_tokens` is filled and checked; `eos` are the checkpoint's end tokens.
-  ActiveRequest(Request request, std::shared_ptr<const SpeculationPlan> plan,
-                const Tokenizer& tokenizer, const std::vector<int32_t>& eos,
-                std::shared_ptr<EventStream> stream);
+  // `request.prompt_tokens` is filled and checked; `sampling` is what request.sampling came to;
+  // `eos` are the checkpoint's end tokens.
+  ActiveRequest(Request request, SamplingParams sampling,
+                std::shared_ptr<const SpeculationPlan> plan, const Tokenizer& tokenizer,
+                const std::vector<int32_t>& eos);
+  // Not finished: it is dropped for lack of memory, and its reader is told so.
+  ~ActiveRequest();
+  ActiveRequest(const ActiveRequest&) = delete;
+  ActiveRequest& operator=(const ActiveRequest&) = delete;
+  // Takes request.resume_tokens as what had been emitted. Fails where one but the last of them
+  // would have ended the request.
+  Status resume();
+  // It had ended before: finish() is all that is left to do.
+  bool is_over() const { return is_over_; }
+  // Before anything is sent. `place` is given back when the request has ended.
+  void connect(std::shared_ptr<EventStream> stream, LoadMeter::Place place = {});
 
   const Request& request() const { return request_; }
+  const SamplingParams& sampling() const { return sampling_; }
   // How it speculates: its own options or the engine's, resolved.
   const SpeculationPlan& plan() const { return *plan_; }
   EventStream& stream() { return *stream_; }
@@ -47,9 +61,14 @@ class ActiveRequest {
   void finish(FinishReason reason, Status error, const StrategyStats& stats,
               const std::string& strategy_name);
   FinishReason reason() const { return reason_; }
-  void note_preemption() { ++preemptions_; }
-  // What a result tells beside its rows: what it took and what needed not be run.
-  void note(const WorkResult& result);
+  void note_preemption() {
+    ++preemptions_;
+    has_read_ = false;
+  }
+  // What a result tells beside its rows: what it took and what needed not be run. Before accept().
+  void note(const WorkResult& result, LoadMeter* load = nullptr);
+  // Tells `load` what has come since the last call; `stats` as in finish().
+  void report(LoadMeter& load, const char* strategy_name, const StrategyStats& stats);
 
  private:
   // Adds one token to the next event; true if it ends the request.
@@ -58,6 +77,7 @@ class ActiveRequest {
   std::string text_of(TokenId token) { return stop_matcher_.push(detokenizer_.push(token)); }
 
   Request request_;
+  const SamplingParams sampling_;
   std::shared_ptr<const SpeculationPlan> plan_;
   std::vector<int32_t> end_tokens_;  // sorted
   std::shared_ptr<EventStream> stream_;
@@ -66,6 +86,12 @@ class ActiveRequest {
   std::vector<TokenId> tokens_;
   int32_t prompt_size_;
   int32_t preemptions_ = 0;
+  bool is_over_ = false;
+  bool is_finished_ = false;
+  bool has_read_ = false;  // the target has read its text, in this life
+  LoadMeter::Place place_;
+  size_t reported_tokens_;  // of tokens_
+  StrategyStats reported_;
   // By role. The first result of either reads the prompt and counts for no Step.
   struct RoleCount {
     int32_t reused_rows = 0;

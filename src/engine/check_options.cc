@@ -45,6 +45,16 @@ Status check_options(const EngineOptions& options, const Placement& placement) {
                   "step_budget_ms: found " + std::to_string(options.step_budget_ms) +
                       ", accepted are 0 (chosen by what Steps cost) to 60000");
   }
+  if (options.max_waiting_requests < -1) {
+    return Status(StatusCode::kInvalidArgument, "max_waiting_requests: found " +
+                                                    std::to_string(options.max_waiting_requests) +
+                                                    ", accepted are -1 (no limit), 0 and more");
+  }
+  if (options.max_logprobs < 0) {
+    return Status(StatusCode::kInvalidArgument, "max_logprobs: found " +
+                                                    std::to_string(options.max_logprobs) +
+                                                    ", accepted are 0 and more");
+  }
   return check_try_splits(options, placement);
 }
 

@@ -9,6 +9,16 @@
 namespace forerun {
 namespace {
 
+Status check_tokens(const char* field, const std::vector<int32_t>& tokens, int32_t vocab) {
+  for (const int32_t token : tokens) {
+    if (token >= 0 && token < vocab) continue;
+    return Status(StatusCode::kInvalidArgument, std::string(field) + ": found token " +
+                                                    std::to_string(token) + ", accepted are 0 to " +
+                                                    std::to_string(vocab - 1));
+  }
+  return Status();
+}
+
 Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Request& request) {
   if (request.prompt_tokens.empty()) {
     FORERUN_ASSIGN_OR_RETURN(
@@ -21,14 +31,7 @@ Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Reque
                   "prompt: it is empty, and the tokenizer adds nothing to it; at least one token "
                   "is needed");
   }
-  const int32_t vocab = target.live_vocab();
-  for (const int32_t token : request.prompt_tokens) {
-    if (token < 0 || token >= vocab) {
-      return Status(StatusCode::kInvalidArgument, "prompt: found token " + std::to_string(token) +
-                                                      ", accepted are 0 to " +
-                                                      std::to_string(vocab - 1));
-    }
-  }
+  FORERUN_RETURN_IF_ERROR(check_tokens("prompt", request.prompt_tokens, target.live_vocab()));
   const auto prompt_size = static_cast<int64_t>(request.prompt_tokens.size());
   if (prompt_size >= max_context_tokens) {
     return Status(StatusCode::kInvalidArgument,
@@ -38,10 +41,37 @@ Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Reque
   return Status();
 }
 
+// Called with max_new_tokens as far as the context has room.
+Status check_samples(const OpenedModel& target, const Request& request) {
+  constexpr int32_t kMostSamples = 128;
+  const int32_t most = request.resume_tokens.empty() ? kMostSamples : 1;
+  if (request.num_samples < 1 || request.num_samples > most) {
+    return Status(StatusCode::kInvalidArgument,
+                  "num_samples: found " + std::to_string(request.num_samples) + ", accepted " +
+                      (most == 1 ? "beside resume_tokens is 1: a sample is resumed by itself, "
+                                   "with the seed that sample_seed() gives it"
+                                 : "are 1 to " + std::to_string(most)));
+  }
+  FORERUN_RETURN_IF_ERROR(
+      check_tokens("resume_tokens", request.resume_tokens, target.live_vocab()));
+  if (request.resume_tokens.size() <= static_cast<size_t>(request.max_new_tokens)) return Status();
+  return Status(StatusCode::kInvalidArgument,
+                "resume_tokens: found " + std::to_string(request.resume_tokens.size()) +
+                    ", accepted are up to " + std::to_string(request.max_new_tokens) +
+                    ", the longest output that max_new_tokens and the context leave room for");
+}
+
 }  // namespace
 
+Status check_sampling(const SamplingParams& params, int32_t vocab, int32_t max_logprobs) {
+  FORERUN_RETURN_IF_ERROR(validate_sampling_params(params, vocab));
+  if (params.logprobs <= max_logprobs) return Status();
+  return Status(StatusCode::kInvalidArgument,
+                "logprobs: found " + std::to_string(params.logprobs) + ", accepted -1 (none) to " +
+                    std::to_string(max_logprobs) + " (EngineOptions::max_logprobs)");
+}
+
 Status check_request(const OpenedModel& target, int32_t max_context_tokens, Request& request) {
-  FORERUN_RETURN_IF_ERROR(validate_sampling_params(request.sampling, target.live_vocab()));
   if (request.max_new_tokens < 1) {
     return Status(StatusCode::kInvalidArgument, "max_tokens: found " +
                                                     std::to_string(request.max_new_tokens) +
@@ -50,7 +80,7 @@ Status check_request(const OpenedModel& target, int32_t max_context_tokens, Requ
   FORERUN_RETURN_IF_ERROR(check_prompt(target, max_context_tokens, request));
   const int64_t room = max_context_tokens - static_cast<int64_t>(request.prompt_tokens.size());
   request.max_new_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_new_tokens, room));
-  return Status();
+  return check_samples(target, request);
 }
 
 }  // namespace forerun

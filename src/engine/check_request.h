@@ -9,9 +9,12 @@
 
 namespace forerun {
 
+// Whether the parameters are in range, with at most `max_logprobs` alternatives.
+Status check_sampling(const SamplingParams& params, int32_t vocab, int32_t max_logprobs);
+
 // Fills the prompt's tokens where only its text is given, and lowers max_new_tokens to what the
-// context has room for. Fails, naming the field, on sampling parameters, tokens and lengths that
-// are out of range; speculation is not looked at.
+// context has room for. Fails, naming the field, on tokens and lengths that are out of range;
+// sampling and speculation are not looked at.
 Status check_request(const OpenedModel& target, int32_t max_context_tokens, Request& request);
 
 }  // namespace forerun

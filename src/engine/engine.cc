@@ -1,13 +1,12 @@
 #include "forerun/engine.h"
 
-#include <functional>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "engine/active_request.h"
 #include "engine/check_options.h"
-#include "engine/check_request.h"
 #include "engine/device_spec.h"
 #include "engine/device_splits.h"
 #include "engine/engine_info.h"
@@ -16,6 +15,7 @@
 #include "engine/numerics_options.h"
 #include "engine/opened_model.h"
 #include "engine/request_handles.h"
+#include "engine/submission.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/live_costs.h"
 #include "kernels/isa.h"
@@ -42,11 +42,14 @@ class EngineImpl : public Engine {
   std::string detokenize(const std::vector<int32_t>& tokens) const override {
     return opened_->target.tokenizer.decode(tokens, /*skip_special=*/false);
   }
-  Result<std::string> apply_chat_template(const std::string& messages_json) const override;
+  Result<std::string> token_bytes(int32_t token) const override;
+  using Engine::apply_chat_template;
+  Result<std::string> apply_chat_template(const ChatPrompt& prompt) const override;
   EmulationStats emulation() const override {
     return emulator_ ? emulator_->stats() : EmulationStats{};
   }
   Trace take_trace() override { return recorder_.take(); }
+  EngineLoad load() const override;
   int64_t kv_blocks_in_use() const override { return loop_->kv_blocks_in_use(); }
 
  private:
@@ -57,14 +60,12 @@ class EngineImpl : public Engine {
   // Reads all but the weights; what is to be loaded, and where.
   Status open();
   // Loads the models where they were placed; with try_splits, where they serve best.
-  Status load();
+  Status load_models();
   Status start();
-  // How the request is to speculate.
-  Result<std::shared_ptr<const SpeculationPlan>> check(Request& request) const;
-  // Streams may outlive the engine, and its loop.
-  std::function<void()> wake_loop() const {
-    return [waker = loop_->waker()] { waker->wake(); };
-  }
+  // Checks the request and hands its samples to the loop; their events go to `queue`. May throw
+  // std::bad_alloc.
+  Result<std::shared_ptr<RequestChannel>> enqueue(Request request,
+                                                  std::shared_ptr<EventQueue> queue, uint64_t tag);
   void observe(const StepRecord& record);
   // Each model on a thread of its own: it has its own devices, or an emulated machine's.
   bool side_by_side() const {
@@ -75,6 +76,8 @@ class EngineImpl : public Engine {
   EngineOptions options_;
   EngineInfo info_;
   std::optional<OpenedModels> opened_;
+  // Broken ones are an error where they are used: most requests need none.
+  Result<ChatTemplate> chat_template_ = Status(StatusCode::kNotFound, "no chat template yet");
   Placement placement_;
   ModelsToLoad to_load_;
   std::unique_ptr<LoadedModels> models_;
@@ -85,7 +88,9 @@ class EngineImpl : public Engine {
   AutoChoice auto_;                              // what "auto" means to requests
   std::shared_ptr<const SpeculationPlan> plan_;  // of requests that bring no options
   std::optional<ChosenSplit> chosen_;            // with try_splits
-  std::unique_ptr<EngineLoop> loop_;             // last: its thread uses all of the above
+  SeedSource seeds_;
+  std::unique_ptr<LoadMeter> load_;
+  std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
 };
 
 Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
@@ -97,7 +102,7 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
                            place_models(options.devices, options.draft_devices));
   FORERUN_ASSIGN_OR_RETURN(engine->emulator_, make_emulator(options, engine->placement_));
   FORERUN_RETURN_IF_ERROR(engine->open());
-  FORERUN_RETURN_IF_ERROR(engine->load());
+  FORERUN_RETURN_IF_ERROR(engine->load_models());
   FORERUN_RETURN_IF_ERROR(engine->start());
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -106,6 +111,7 @@ Status EngineImpl::open() {
   FORERUN_ASSIGN_OR_RETURN(NumericsOptions numerics, parse_numerics(options_));
   FORERUN_RETURN_IF_ERROR(check_options(options_, placement_));
   FORERUN_ASSIGN_OR_RETURN(opened_, open_models(options_));
+  chat_template_ = ChatTemplate::load(opened_->target.checkpoint.dir());
   const OpenedModel* const draft = opened_->draft_or_null();
   if (draft != nullptr) {
     choose_draft_weights(*draft, placement_.of(Role::kDraft), numerics.draft_weights);
@@ -120,7 +126,7 @@ Status EngineImpl::open() {
   return Status();
 }
 
-Status EngineImpl::load() {
+Status EngineImpl::load_models() {
   if (!options_.try_splits) {
     FORERUN_ASSIGN_OR_RETURN(models_, LoadedModels::load(to_load_, placement_));
     return Status();
@@ -169,50 +175,95 @@ Status EngineImpl::start() {
         chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";
   }
   costs_.set(std::move(costs));
+  load_ = std::make_unique<LoadMeter>(options_.max_waiting_requests < 0
+                                          ? -1
+                                          : int64_t{options_.max_active_requests} +
+                                                options_.max_waiting_requests);
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
                           .share_prefixes = options_.share_prefixes,
                           .recorder = options_.trace ? &recorder_ : nullptr,
-                          .costs = &costs_},
+                          .costs = &costs_,
+                          .load = load_.get()},
       std::move(executor));
   return Status();
 }
 
-Result<std::shared_ptr<const SpeculationPlan>> EngineImpl::check(Request& request) const {
+Result<std::shared_ptr<RequestChannel>> EngineImpl::enqueue(Request request,
+                                                            std::shared_ptr<EventQueue> queue,
+                                                            uint64_t tag) {
   std::shared_ptr<const SpeculationPlan> plan = plan_;
   if (request.speculation) {
     FORERUN_ASSIGN_OR_RETURN(plan, resolve_speculation(*request.speculation, facts_, auto_));
   }
-  FORERUN_RETURN_IF_ERROR(check_request(opened_->target, info_.max_context_tokens, request));
-  return plan;
+  FORERUN_ASSIGN_OR_RETURN(auto samples, make_samples(opened_->target, info_, options_.max_logprobs,
+                                                      seeds_, std::move(plan), std::move(request)));
+  const auto num_samples = static_cast<int32_t>(samples.size());
+  FORERUN_ASSIGN_OR_RETURN(auto places, load_->take_places(num_samples));
+  // Handles may outlive the engine, and its loop.
+  auto channel = RequestChannel::open(std::move(queue), tag, num_samples,
+                                      [waker = loop_->waker()] { waker->wake(); });
+  for (int32_t idx = 0; idx < num_samples; ++idx) {
+    auto& sample = samples[static_cast<size_t>(idx)];
+    sample->connect(std::make_shared<EventStream>(channel, idx),
+                    std::move(places[static_cast<size_t>(idx)]));
+    if (sample->is_over()) {
+      sample->finish(sample->reason(), Status(), {}, "none");
+    } else {
+      loop_->submit(std::move(sample));
+    }
+  }
+  return channel;
 }
 
-Result<std::shared_ptr<RequestStream>> EngineImpl::submit(Request request) {
-  FORERUN_ASSIGN_OR_RETURN(auto plan, check(request));
-  PulledEnds ends = open_pulled_request(wake_loop());
-  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), std::move(plan),
-                                                opened_->target.tokenizer, info_.eos_token_ids,
-                                                std::move(ends.events)));
-  return std::move(ends.reader);
+Status no_memory_to_submit() {
+  return Status(StatusCode::kResourceExhausted, "submit: the process has no memory for a request");
+}
+
+Result<std::shared_ptr<RequestStream>> EngineImpl::submit(Request request) try {
+  FORERUN_ASSIGN_OR_RETURN(auto channel,
+                           enqueue(std::move(request), std::make_shared<EventQueue>(), 0));
+  return std::shared_ptr<RequestStream>(std::make_shared<PulledRequest>(std::move(channel)));
+} catch (const std::bad_alloc&) {
+  return no_memory_to_submit();
 }
 
 Result<std::shared_ptr<RequestHandle>> EngineImpl::submit(Request request, CompletionQueue& queue,
-                                                          uint64_t tag) {
-  FORERUN_ASSIGN_OR_RETURN(auto plan, check(request));
-  auto cancel = std::make_shared<CancelFlag>(wake_loop());
-  loop_->submit(std::make_unique<ActiveRequest>(std::move(request), std::move(plan),
-                                                opened_->target.tokenizer, info_.eos_token_ids,
-                                                EventStream::open(queue.events(), cancel, tag)));
-  return std::shared_ptr<RequestHandle>(std::make_shared<QueuedRequest>(std::move(cancel)));
+                                                          uint64_t tag) try {
+  FORERUN_ASSIGN_OR_RETURN(auto channel, enqueue(std::move(request), queue.events(), tag));
+  return std::shared_ptr<RequestHandle>(std::make_shared<QueuedRequest>(std::move(channel)));
+} catch (const std::bad_alloc&) {
+  return no_memory_to_submit();
 }
 
-Result<std::string> EngineImpl::apply_chat_template(const std::string& messages_json) const {
-  FORERUN_ASSIGN_OR_RETURN(const ChatTemplate chat_template,
-                           ChatTemplate::load(opened_->target.checkpoint.dir()));
+EngineLoad EngineImpl::load() const {
+  EngineLoad load = load_->load();
+  load.target_kv = loop_->kv_load(Role::kTarget);
+  load.draft_kv = loop_->kv_load(Role::kDraft);
+  return load;
+}
+
+Result<std::string> EngineImpl::token_bytes(int32_t token) const {
+  if (token < 0 || token >= info_.vocab_size) {
+    return Status(StatusCode::kInvalidArgument, "token: found " + std::to_string(token) +
+                                                    ", accepted are 0 to " +
+                                                    std::to_string(info_.vocab_size - 1));
+  }
+  std::optional<std::string> bytes = opened_->target.tokenizer.token_bytes(token);
+  if (bytes) return std::move(*bytes);
+  return Status(StatusCode::kNotFound,
+                "token: the vocabulary has none with id " + std::to_string(token));
+}
+
+Result<std::string> EngineImpl::apply_chat_template(const ChatPrompt& prompt) const {
+  FORERUN_RETURN_IF_ERROR(chat_template_.status());
   ChatInput input;
-  input.messages_json = messages_json;
-  input.add_generation_prompt = true;
-  return chat_template.render(input);
+  input.messages_json = prompt.messages_json.empty() ? "[]" : prompt.messages_json;
+  input.tools_json = prompt.tools_json;
+  input.documents_json = prompt.documents_json;
+  input.variables_json = prompt.variables_json;
+  input.add_generation_prompt = prompt.add_generation_prompt;
+  return chat_template_->render(input);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include "engine/engine_loop.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
+
+#include "step/step.h"
 
 namespace forerun {
 namespace {
@@ -52,19 +55,56 @@ void EngineLoop::run() {
       std::lock_guard lock(mutex_);
       if (stopping_) break;
     }
-    look_outside();
-    admit();
-    if (std::optional<WorkResult> result = executor_->next(kPatience)) handle(*result);
-  }
-  take_submissions();
-  while (!running_.empty()) {
-    end(running_.begin()->first, FinishReason::kCancelled, Status());
-  }
-  for (auto& [priority, waiting] : waiting_) {
-    for (Running& each : waiting) {
-      each.request->finish(FinishReason::kCancelled, Status(), each.driver.stats(), "none");
+    try {
+      at_hand_ = kNone;
+      look_outside();
+      admit();
+      at_hand_ = kAll;
+      if (std::optional<WorkResult> result = executor_->next(kPatience)) handle(*result);
+    } catch (const std::bad_alloc&) {
+      drop_at_hand();
     }
   }
+  try {
+    at_hand_ = kAll;
+    take_submissions();
+    while (!running_.empty()) {
+      end(running_.begin()->first, FinishReason::kCancelled, Status());
+    }
+    for (auto& [priority, waiting] : waiting_) {
+      for (Running& each : waiting) {
+        each.request->finish(FinishReason::kCancelled, Status(), each.driver.stats(), "none");
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    drop_at_hand();
+  }
+}
+
+void EngineLoop::drop_at_hand() {
+  memory_is_short_ = false;
+  // What there was to see outside may not have been taken in.
+  waker_->wake();
+  if (at_hand_ == kAll) {
+    while (!running_.empty()) remove(running_.begin()->first);
+  } else if (running_.contains(at_hand_)) {
+    remove(at_hand_);
+  }
+}
+
+void EngineLoop::close(SequenceId sequence) {
+  while (true) {
+    try {
+      return executor_->close(sequence);
+    } catch (const std::bad_alloc&) {
+      // It takes a message to a role's thread; others give memory back.
+      std::this_thread::sleep_for(kPatience);
+    }
+  }
+}
+
+void EngineLoop::report_running() {
+  if (options_.load != nullptr) options_.load->set_running(running_.size());
 }
 
 void EngineLoop::look_outside() {
@@ -144,16 +184,19 @@ void EngineLoop::admit() {
   }
 }
 
-void EngineLoop::start(Running running) {
+void EngineLoop::start(Running waited) {
+  const SequenceId sequence = at_hand_ = next_sequence_++;
+  Running& running = running_.emplace(sequence, std::move(waited)).first->second;
+  report_running();
   ActiveRequest& request = *running.request;
-  running.sequence = next_sequence_++;
+  running.sequence = sequence;
   running.driver.set_strategy(request.plan().make_strategy(
       {.shared = shared_acceptance_,
        .costs = batch_costs_.for_newcomer(),
        .record_rounds = request.request().record_rounds || options_.recorder != nullptr}));
 
   SequenceSpec spec;
-  spec.sampling = request.request().sampling;
+  spec.sampling = request.sampling();
   spec.prompt_tokens = request.prompt_size();
   spec.max_tokens = request.max_tokens();
   spec.shared_noise = request.plan().shared_noise;
@@ -161,26 +204,25 @@ void EngineLoop::start(Running running) {
   spec.priority = request.request().priority;
   running.promise = admission_.admit(request.tokens(), spec.share_prefix);
   running.tokens_at_start = static_cast<int64_t>(request.tokens().size());
-  const SequenceId sequence = running.sequence;
   const Status opened = executor_->open(sequence, spec);
-  Running& placed = running_.emplace(sequence, std::move(running)).first->second;
   if (!opened.ok()) {
     end(sequence, FinishReason::kError, opened);
     return;
   }
-  const auto accept = [&](StrategyOutput& out) { return placed.request->accept(out); };
+  const auto accept = [&](StrategyOutput& out) { return request.accept(out); };
   const auto submit = [&](WorkItem item) { executor_->submit(std::move(item)); };
-  finish_turn(placed, placed.driver.start({.sequence = sequence,
-                                           .tokens = placed.request->tokens(),
-                                           .prompt_tokens = spec.prompt_tokens,
-                                           .max_tokens = spec.max_tokens,
-                                           .sampling = spec.sampling},
-                                          accept, submit));
+  finish_turn(running, running.driver.start({.sequence = sequence,
+                                             .tokens = request.tokens(),
+                                             .prompt_tokens = spec.prompt_tokens,
+                                             .max_tokens = spec.max_tokens,
+                                             .sampling = spec.sampling},
+                                            accept, submit));
 }
 
 void EngineLoop::handle(const WorkResult& result) {
   const auto found = running_.find(result.sequence);
   if (found == running_.end()) return;
+  at_hand_ = result.sequence;
   Running& running = found->second;
   if (result.waits_for_memory) {
     make_room(running, result.status);
@@ -190,7 +232,7 @@ void EngineLoop::handle(const WorkResult& result) {
   TurnTimer timer(options_.recorder, result);
   const auto accept = [&](StrategyOutput& out) {
     timer.note(out);
-    running.request->note(result);
+    running.request->note(result, options_.load);
     admission_.note_read(running.promise, result.role);
     if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
     return running.request->accept(out);
@@ -226,6 +268,9 @@ void EngineLoop::count_in_batch(Running& running) {
 
 void EngineLoop::finish_turn(Running& running, RequestDriver::State state, TurnTimer timer) {
   timer.finish();
+  if (options_.load != nullptr) {
+    running.request->report(*options_.load, running.driver.strategy_name(), running.driver.stats());
+  }
   if (state == RequestDriver::State::kOver) {
     end(running.sequence, running.request->reason(), Status());
     return;
@@ -260,6 +305,7 @@ void EngineLoop::set_aside(SequenceId sequence) {
   Running running = remove(sequence);
   running.driver.set_strategy(nullptr);
   running.request->note_preemption();
+  if (options_.load != nullptr) options_.load->note_preemption();
   std::deque<Running>& equals = waiting_[running.request->request().priority];
   equals.push_front(std::move(running));
 }
@@ -272,7 +318,8 @@ EngineLoop::Running EngineLoop::remove(SequenceId sequence) {
   if (running.decodes) batch_costs_.leave(running.tokens_counted);
   running.decodes = false;
   running.costs_version = 0;
-  executor_->close(sequence);
+  close(sequence);
+  report_running();
   return running;
 }
 
@@ -281,6 +328,11 @@ void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
   const Running running = remove(sequence);
   running.request->finish(reason, std::move(error), running.driver.stats(),
                           running.driver.strategy_name());
+}
+
+KvLoad EngineLoop::kv_load(Role role) const {
+  const KvUsage usage = executor_->kv_usage(role);
+  return {usage.used_blocks, usage.total_blocks, kKvBlockTokens};
 }
 
 int64_t EngineLoop::kv_blocks_in_use() const {

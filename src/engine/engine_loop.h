@@ -1,6 +1,8 @@
 // The only loop: admits requests, feeds their strategies, hands their work to the executor and
 // their tokens to their readers.
 //
+// Memory that runs out (std::bad_alloc) on this thread costs the requests at hand, not the process.
+//
 // One thread. Iteration-level batching comes from the executor: the loop submits whatever work is
 // ready before it asks for the next result. What the loop does for a result does not grow with the
 // number of requests.
@@ -37,6 +39,7 @@ class EngineLoop {
     bool share_prefixes = true;
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
     const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
+    LoadMeter* load = nullptr;          // null: nobody asks
   };
 
   EngineLoop(Options options, std::unique_ptr<Executor> executor);
@@ -48,6 +51,7 @@ class EngineLoop {
   // Blocks in use, target and draft. Where a model runs on a thread of its own, those of a request
   // that has ended return after the Step in flight.
   int64_t kv_blocks_in_use() const;
+  KvLoad kv_load(Role role) const;
 
  private:
   // A request with its strategy; `sequence` changes when it is rebuilt.
@@ -83,6 +87,12 @@ class EngineLoop {
   // Takes it out of the running ones, its KV with it.
   Running remove(SequenceId sequence);
   void count_in_batch(Running& running);
+  // Tells the executor; where there is no memory for that, waits for some.
+  void close(SequenceId sequence);
+  void report_running();
+  // The process is out of memory: ends what was at hand when that was found, however far it had
+  // come. Its destructor tells its reader.
+  void drop_at_hand();
   void end(SequenceId sequence, FinishReason reason, Status error);
 
   const Options options_;
@@ -101,6 +111,10 @@ class EngineLoop {
   Admission admission_;
   BatchCosts batch_costs_;
   SequenceId next_sequence_ = 1;
+  // What is being worked on: a sequence, none, or, while Steps are run, all that run.
+  static constexpr SequenceId kNone = 0;
+  static constexpr SequenceId kAll = ~SequenceId{0};
+  SequenceId at_hand_ = kNone;
   Clock::time_point next_deadline_ = Clock::time_point::max();  // of all requests, or earlier
   Clock::time_point next_look_{};  // for requests whose readers have gone without a word
   // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer

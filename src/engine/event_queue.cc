@@ -13,36 +13,52 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-// What came later goes behind what is unread; how the request ended is the later one's to say.
-Event joined(Event earlier, Event later) {
-  later.text.insert(0, earlier.text);
-  const auto join = [](auto& before, auto& after) {
+// What came later goes behind what is unread; how the sample ended is the later one's to say.
+void join(Event& unread, Event& later) {
+  later.text.insert(0, unread.text);
+  const auto prepend = [](auto& before, auto& after) {
     append(before, std::move(after));
     after = std::move(before);
   };
-  join(earlier.tokens, later.tokens);
-  join(earlier.drafted, later.drafted);
-  join(earlier.logprobs, later.logprobs);
-  join(earlier.rounds, later.rounds);
-  return later;
+  prepend(unread.tokens, later.tokens);
+  prepend(unread.drafted, later.drafted);
+  prepend(unread.logprobs, later.logprobs);
+  prepend(unread.rounds, later.rounds);
+  unread = std::move(later);
 }
 
 }  // namespace
 
-EventStream::EventStream(std::shared_ptr<EventQueue> queue, std::shared_ptr<CancelFlag> cancel,
-                         uint64_t tag)
-    : queue_(std::move(queue)), cancel_(std::move(cancel)), tag_(tag) {}
+RequestChannel::RequestChannel(std::shared_ptr<EventQueue> queue, uint64_t tag, int32_t num_samples,
+                               std::function<void()> wake)
+    : queue_(std::move(queue)),
+      tag_(tag),
+      wake_(std::move(wake)),
+      unfinished_samples_(num_samples) {}
 
-std::shared_ptr<EventStream> EventStream::open(std::shared_ptr<EventQueue> queue,
-                                               std::shared_ptr<CancelFlag> cancel, uint64_t tag) {
-  std::shared_ptr<EventStream> stream(new EventStream(std::move(queue), std::move(cancel), tag));
-  stream->queue_->opened();
-  return stream;
+std::shared_ptr<RequestChannel> RequestChannel::open(std::shared_ptr<EventQueue> queue,
+                                                     uint64_t tag, int32_t num_samples,
+                                                     std::function<void()> wake) {
+  std::shared_ptr<RequestChannel> channel(
+      new RequestChannel(std::move(queue), tag, num_samples, std::move(wake)));
+  channel->queue_->opened();
+  return channel;
 }
 
-void EventStream::push(Event event) { queue_->push(*this, std::move(event)); }
+void RequestChannel::cancel() {
+  cancelled_.store(true, std::memory_order_release);
+  if (wake_) wake_();
+}
 
-bool EventStream::cancelled() const { return cancel_->is_set() || queue_->is_closed(); }
+bool RequestChannel::cancelled() const {
+  return cancelled_.load(std::memory_order_acquire) || queue_->is_closed();
+}
+
+EventStream::EventStream(std::shared_ptr<RequestChannel> channel, int32_t sample_idx)
+    : channel_(std::move(channel)), sample_idx_(sample_idx) {}
+
+void EventStream::push(Event event) { channel_->queue().push(*this, &event); }
+void EventStream::push_out_of_memory() noexcept { channel_->queue().push(*this, nullptr); }
 
 EventQueue::~EventQueue() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -67,15 +83,19 @@ void EventQueue::signal(bool readable) {
                                                   : ::read(descriptor_, &count, sizeof(count));
 }
 
-void EventQueue::push(EventStream& stream, Event event) {
+void EventQueue::push(EventStream& stream, Event* event) {
   {
     const std::lock_guard lock(mutex_);
     if (is_closed()) return;
-    if (stream.unread_) {
-      *stream.unread_ = joined(std::move(*stream.unread_), std::move(event));
-      return;  // whoever waits has been told
+    if (event == nullptr) {
+      stream.out_of_memory_ = true;
+    } else if (stream.has_unread_) {
+      join(stream.unread_, *event);
+    } else {
+      stream.unread_ = std::move(*event);
     }
-    stream.unread_ = std::move(event);
+    if (stream.has_unread_) return;  // whoever waits has been told
+    stream.has_unread_ = true;
     const bool was_empty = first_ == nullptr;
     (was_empty ? first_ : last_->next_) = stream.shared_from_this();
     last_ = &stream;
@@ -100,10 +120,21 @@ std::optional<Completion> EventQueue::take(std::optional<std::chrono::millisecon
     last_ = nullptr;
     signal(false);
   }
-  Completion completion{stream->tag_, std::move(*stream->unread_)};
-  stream->unread_.reset();
-  if (completion.event.finished && --outstanding_ == 0) changed_.notify_all();
+  RequestChannel& channel = *stream->channel_;
+  Completion completion{channel.tag_, std::exchange(stream->unread_, Event{})};
+  stream->has_unread_ = false;
+  Event& event = completion.event;
+  event.sample_idx = stream->sample_idx_;
+  const bool out_of_memory = stream->out_of_memory_;
+  event.finished |= out_of_memory;
+  event.last = event.finished && --channel.unfinished_samples_ == 0;
+  if (event.last && --outstanding_ == 0) changed_.notify_all();
   lock.unlock();
+  if (out_of_memory) {
+    event.reason = FinishReason::kError;
+    event.error = Status(StatusCode::kResourceExhausted,
+                         "the process ran out of memory while the request ran");
+  }
   return completion;
 }
 

@@ -1,8 +1,8 @@
 // EventQueue: the way from the engine's loop to a reader of one request or of thousands.
 //
-// Every request has a slot for what its reader has not taken; slots with something in them wait in
-// the order in which they were filled. So the loop never waits, a slow reader costs one event a
-// request, and telling that something is there allocates nothing.
+// Every sample of a request has a slot for what its reader has not taken; slots with something in
+// them wait in the order in which they were filled. So the loop never waits, a slow reader costs
+// one event a sample, and telling that something is there allocates nothing.
 //
 // Threads: all methods from any thread, under the queue's one lock; nothing of a caller's runs
 // under it.
@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,43 +22,52 @@
 
 namespace forerun {
 
-// Says "end it" from a reader to the loop. Outlives both.
-class CancelFlag {
- public:
-  // `wake` tells the loop to look; it may be called after the engine is gone and must allow that.
-  explicit CancelFlag(std::function<void()> wake) : wake_(std::move(wake)) {}
-  void set() {
-    set_.store(true, std::memory_order_release);
-    if (wake_) wake_();
-  }
-  bool is_set() const { return set_.load(std::memory_order_acquire); }
-
- private:
-  std::function<void()> wake_;
-  std::atomic<bool> set_{false};
-};
-
 class EventQueue;
 
-// A request's slot. The loop pushes, in order; an event with `finished` set is the last.
-class EventStream : public std::enable_shared_from_this<EventStream> {
+// A submitted request between its handle, its slots and the loop; outlives each of them as long as
+// another is there.
+class RequestChannel {
  public:
-  // Counts as outstanding in `queue` from here until its last event has been taken.
-  static std::shared_ptr<EventStream> open(std::shared_ptr<EventQueue> queue,
-                                           std::shared_ptr<CancelFlag> cancel, uint64_t tag);
-  void push(Event event);
+  // Counts as outstanding in `queue` from here until its last event has been taken. `wake` tells
+  // the loop to look; it may be called after the engine is gone and must allow that.
+  static std::shared_ptr<RequestChannel> open(std::shared_ptr<EventQueue> queue, uint64_t tag,
+                                              int32_t num_samples, std::function<void()> wake);
+  // Asks the loop to end all samples.
+  void cancel();
   // By its reader, or since nobody is left to read it.
   bool cancelled() const;
+  EventQueue& queue() const { return *queue_; }
 
  private:
   friend class EventQueue;
-  EventStream(std::shared_ptr<EventQueue> queue, std::shared_ptr<CancelFlag> cancel, uint64_t tag);
+  RequestChannel(std::shared_ptr<EventQueue> queue, uint64_t tag, int32_t num_samples,
+                 std::function<void()> wake);
 
   const std::shared_ptr<EventQueue> queue_;
-  const std::shared_ptr<CancelFlag> cancel_;
   const uint64_t tag_;
+  const std::function<void()> wake_;
+  std::atomic<bool> cancelled_{false};
+  int32_t unfinished_samples_;  // under the queue's lock
+};
+
+// A sample's slot. The loop pushes, in order; an event with `finished` set is the last.
+class EventStream : public std::enable_shared_from_this<EventStream> {
+ public:
+  EventStream(std::shared_ptr<RequestChannel> channel, int32_t sample_idx);
+  void push(Event event);
+  // As push() of an event that says kError and kResourceExhausted, but takes no memory.
+  void push_out_of_memory() noexcept;
+  bool cancelled() const { return channel_->cancelled(); }
+
+ private:
+  friend class EventQueue;
+
+  const std::shared_ptr<RequestChannel> channel_;
+  const int32_t sample_idx_;
   // Under the queue's lock.
-  std::optional<Event> unread_;
+  Event unread_;
+  bool has_unread_ = false;
+  bool out_of_memory_ = false;
   std::shared_ptr<EventStream> next_;  // among the slots with something unread
 };
 
@@ -80,8 +90,9 @@ class EventQueue {
 
  private:
   friend class EventStream;
+  friend class RequestChannel;
   void opened();
-  void push(EventStream& stream, Event event);
+  void push(EventStream& stream, Event* event);  // null: out of memory
   void signal(bool readable);
 
   const int descriptor_;

@@ -31,7 +31,8 @@ class EventQueueTest : public ::testing::Test {
   EventQueueTest() : completions_(std::move(CompletionQueue::create()).value()) {}
 
   std::shared_ptr<EventStream> open(uint64_t tag) {
-    return EventStream::open(completions_->events(), std::make_shared<CancelFlag>(nullptr), tag);
+    return std::make_shared<EventStream>(
+        RequestChannel::open(completions_->events(), tag, /*num_samples=*/1, nullptr), 0);
   }
   bool readable() const {
     pollfd descriptor{completions_->fd(), POLLIN, 0};
@@ -99,6 +100,36 @@ TEST_F(EventQueueTest, NothingIsWaitedForWhereNothingCanCome) {
   EXPECT_FALSE(completions_->next());
 }
 
+TEST_F(EventQueueTest, TheLastSampleToFinishHasTheLastEvent) {
+  const auto channel = RequestChannel::open(completions_->events(), 9, /*num_samples=*/2, nullptr);
+  const auto first = std::make_shared<EventStream>(channel, 0);
+  const auto second = std::make_shared<EventStream>(channel, 1);
+  second->push(last_event(FinishReason::kStop));
+  first->push(text_event("a", {1}));
+  first->push(last_event(FinishReason::kLength));
+  Event event = completions_->poll()->event;
+  EXPECT_EQ(event.sample_idx, 1);
+  EXPECT_TRUE(event.finished);
+  EXPECT_FALSE(event.last);
+  EXPECT_EQ(completions_->outstanding(), 1);
+  event = completions_->poll()->event;
+  EXPECT_EQ(event.sample_idx, 0);
+  EXPECT_EQ(event.text, "a");
+  EXPECT_TRUE(event.last);
+  EXPECT_EQ(completions_->outstanding(), 0);
+}
+
+TEST_F(EventQueueTest, WhereThereIsNoMemoryTheEndIsToldNevertheless) {
+  const auto stream = open(3);
+  stream->push(text_event("a", {1}));
+  stream->push_out_of_memory();
+  const Event event = completions_->poll()->event;
+  EXPECT_EQ(event.text, "a");
+  EXPECT_TRUE(event.last);
+  EXPECT_EQ(event.reason, FinishReason::kError);
+  EXPECT_EQ(event.error.code(), StatusCode::kResourceExhausted);
+}
+
 TEST_F(EventQueueTest, AQueueThatIsGoneCancelsAndTakesNothing) {
   const auto stream = open(1);
   const auto other = open(2);
@@ -127,12 +158,14 @@ TEST_F(EventQueueTest, NothingKeepsItselfAlive) {
 
 TEST(RequestHandles, DroppingOneCancels) {
   int woken = 0;
-  PulledEnds ends = open_pulled_request([&woken] { ++woken; });
-  auto same = ends.reader;
-  ends.reader.reset();
-  EXPECT_FALSE(ends.events->cancelled());
+  const auto channel =
+      RequestChannel::open(std::make_shared<EventQueue>(), 0, 1, [&woken] { ++woken; });
+  std::shared_ptr<RequestStream> reader = std::make_shared<PulledRequest>(channel);
+  auto same = reader;
+  reader.reset();
+  EXPECT_FALSE(channel->cancelled());
   same.reset();
-  EXPECT_TRUE(ends.events->cancelled());
+  EXPECT_TRUE(channel->cancelled());
   EXPECT_EQ(woken, 1);
 }
 

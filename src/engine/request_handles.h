@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,24 +13,23 @@ namespace forerun {
 
 class QueuedRequest : public RequestHandle {
  public:
-  explicit QueuedRequest(std::shared_ptr<CancelFlag> cancel) : cancel_(std::move(cancel)) {}
-  ~QueuedRequest() override { cancel_->set(); }
-  void cancel() override { cancel_->set(); }
+  explicit QueuedRequest(std::shared_ptr<RequestChannel> channel) : channel_(std::move(channel)) {}
+  ~QueuedRequest() override { channel_->cancel(); }
+  void cancel() override { channel_->cancel(); }
 
  private:
-  const std::shared_ptr<CancelFlag> cancel_;
+  const std::shared_ptr<RequestChannel> channel_;
 };
 
 // Reads a queue of its own, which nothing else is on.
 class PulledRequest : public RequestStream {
  public:
-  PulledRequest(std::shared_ptr<CancelFlag> cancel, std::shared_ptr<EventQueue> events)
-      : cancel_(std::move(cancel)), events_(std::move(events)) {}
+  explicit PulledRequest(std::shared_ptr<RequestChannel> channel) : channel_(std::move(channel)) {}
   ~PulledRequest() override {
-    events_->close();
-    cancel_->set();
+    channel_->queue().close();
+    channel_->cancel();
   }
-  void cancel() override { cancel_->set(); }
+  void cancel() override { channel_->cancel(); }
   std::optional<Event> next() override { return take(std::nullopt); }
   std::optional<Event> next_for(std::chrono::milliseconds timeout) override {
     return take(timeout);
@@ -39,25 +37,12 @@ class PulledRequest : public RequestStream {
 
  private:
   std::optional<Event> take(std::optional<std::chrono::milliseconds> timeout) {
-    std::optional<Completion> completion = events_->take(timeout, /*until_drained=*/true);
+    std::optional<Completion> completion = channel_->queue().take(timeout, /*until_drained=*/true);
     if (!completion) return std::nullopt;
     return std::move(completion->event);
   }
 
-  const std::shared_ptr<CancelFlag> cancel_;
-  const std::shared_ptr<EventQueue> events_;
+  const std::shared_ptr<RequestChannel> channel_;
 };
-
-// Both ends of a request that is read by waiting for it: the loop's and the reader's.
-struct PulledEnds {
-  std::shared_ptr<EventStream> events;
-  std::shared_ptr<RequestStream> reader;
-};
-inline PulledEnds open_pulled_request(std::function<void()> wake) {
-  auto cancel = std::make_shared<CancelFlag>(std::move(wake));
-  auto queue = std::make_shared<EventQueue>();
-  auto events = EventStream::open(queue, cancel, /*tag=*/0);
-  return {std::move(events), std::make_shared<PulledRequest>(std::move(cancel), std::move(queue))};
-}
 
 }  // namespace forerun

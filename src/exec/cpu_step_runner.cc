@@ -53,6 +53,7 @@ void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
   RejectionTask task = asked;
   task.result = &worker.result;
   worker.result.accepted.clear();
+  worker.result.walked.clear();
   perform_rejection(logits, worker.scratch, worker.children, task);
 }
 
@@ -66,9 +67,10 @@ void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
   }
   for (const RejectionTask& task : rejections) {
     for (const RejectionRow& row : task.rows) {
-      // The rule subtracts whole distributions; a greedy one needs the best token alone.
+      // The rule subtracts whole distributions, and log-probabilities are of all tokens; a greedy
+      // one without needs the best token alone.
       const SamplingParams& params = *row.context.params;
-      if (is_greedy(params) && !is_adjusted(params)) continue;
+      if (is_greedy(params) && !is_adjusted(params) && params.logprobs < 0) continue;
       queries_[static_cast<size_t>(row.logits_row)].kinds = RowQuery::kLogits;
     }
   }

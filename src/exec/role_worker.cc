@@ -98,6 +98,7 @@ void RoleWorker::fail_front(RoleSequence& sequence, const Status& status,
   item.result.status = sequence.failed;
   item.result.rows.clear();
   item.result.accepted.clear();
+  item.result.walked.clear();
   item.result.bonus = -1;
   item.distributions.clear();
   finish_front(sequence, finished);

@@ -4,6 +4,7 @@
 
 #include "sampling/rejection.h"
 #include "sampling/row_query.h"
+#include "sampling/sampler.h"
 
 namespace forerun {
 
@@ -70,6 +71,14 @@ void perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
     task.status = accept_child(logits.row(row.logits_row), row.context, children, row.draft,
                                scratch, &outcome);
     if (!task.status.ok()) return;
+    if (row.context.params->logprobs >= 0) {
+      RowResult& walked = task.result->walked.emplace_back();
+      walked.token = outcome.token;
+      walked.position = row.context.position - 1;
+      task.status = token_logprobs(logits.row(row.logits_row), row.context, outcome.token, scratch,
+                                   &walked.logprob, &walked.top);
+      if (!task.status.ok()) return;
+    }
     if (outcome.child_idx < 0) {
       task.result->bonus = outcome.token;
       return;

@@ -42,7 +42,7 @@ struct RejectionRow {
 
 struct RejectionTask {
   std::span<const RejectionRow> rows;
-  WorkResult* result = nullptr;  // `accepted` and `bonus` are filled
+  WorkResult* result = nullptr;  // `accepted`, `bonus` and `walked` are filled
   Status status;
 };
 

@@ -74,14 +74,10 @@ Status draw_target_token(const RowContext& context, SamplerScratch& scratch, Pro
   return {};
 }
 
-Status raw_logprobs(const RowLogits& logits, const RowContext& context, ProcessedRow* row,
+// `raw` is of the logits as they came.
+Status raw_logprobs(const RowLogits& logits, const RowContext& context, RowScan& raw,
                     SamplerScratch& scratch, SampledToken* out,
                     std::vector<Candidate>* alternatives) {
-  RowScan unadjusted;
-  if (row->adjusted) {
-    FORERUN_RETURN_IF_ERROR(unadjusted.start(logits, context.position, &scratch.raw_lane_max));
-  }
-  RowScan& raw = row->adjusted ? unadjusted : row->scan;
   const float raw_max = raw.best().logit;
   struct Part {
     uint64_t weight = 0;
@@ -124,7 +120,22 @@ Status sample_token(const RowLogits& logits, const RowContext& context, SamplerS
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
   FORERUN_RETURN_IF_ERROR(draw_target_token(context, scratch, &row, &out->token));
   if (context.params->logprobs < 0) return {};
-  return raw_logprobs(logits, context, &row, scratch, out, alternatives);
+  if (!row.adjusted) return raw_logprobs(logits, context, row.scan, scratch, out, alternatives);
+  RowScan raw;
+  FORERUN_RETURN_IF_ERROR(raw.start(logits, context.position, &scratch.raw_lane_max));
+  return raw_logprobs(logits, context, raw, scratch, out, alternatives);
+}
+
+Status token_logprobs(const RowLogits& logits, const RowContext& context, TokenId token,
+                      SamplerScratch& scratch, float* logprob,
+                      std::vector<Candidate>* alternatives) {
+  RowScan raw;
+  FORERUN_RETURN_IF_ERROR(raw.start(logits, context.position, &scratch.raw_lane_max));
+  SampledToken chosen;
+  chosen.token = token;
+  FORERUN_RETURN_IF_ERROR(raw_logprobs(logits, context, raw, scratch, &chosen, alternatives));
+  *logprob = chosen.logprob;
+  return {};
 }
 
 }  // namespace forerun

@@ -38,6 +38,12 @@ struct SampledToken {
 Status sample_token(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives);
 
+// What sample_token() says of the token that it drew, for one that another rule chose: its
+// log-probability, and alternatives as there. SamplingParams::logprobs must be >= 0.
+Status token_logprobs(const RowLogits& logits, const RowContext& context, TokenId token,
+                      SamplerScratch& scratch, float* logprob,
+                      std::vector<Candidate>* alternatives);
+
 // Over how many candidates of shared noise their weights sum up to 1, or over as many as are asked
 // for: those further down would add little.
 inline constexpr int32_t kSharedNoiseCandidates = 16;

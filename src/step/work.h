@@ -96,6 +96,8 @@ struct WorkResult {
   // after the last of them.
   std::vector<NodeId> accepted;
   TokenId bonus = -1;
+  // Where SamplingParams::logprobs >= 0: what kSample would say of each of them, the bonus last.
+  std::vector<RowResult> walked;
 };
 
 // What an executor must know of a sequence before its first item.

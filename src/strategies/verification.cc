@@ -58,13 +58,18 @@ void Verification::follow_samples(const TokenTree& tree, const WorkResult& resul
 void Verification::follow_rejection(const TokenTree& tree, const WorkResult& result,
                                     StrategyOutput& out) {
   path_.push_back(nodes_[0]);
+  const auto emit = [&](size_t step, TokenId token, bool drafted) {
+    sampled_.push_back(token);
+    out.tokens.push_back({.token = token, .top = {}, .drafted = drafted});
+    if (step >= result.walked.size()) return;
+    out.tokens.back().logprob = result.walked[step].logprob;
+    out.tokens.back().top = result.walked[step].top;
+  };
   for (NodeId node : result.accepted) {
-    sampled_.push_back(tree.token(node));
+    emit(path_.size() - 1, tree.token(node), /*drafted=*/true);
     path_.push_back(node);
-    out.tokens.push_back({.token = tree.token(node), .top = {}, .drafted = true});
   }
-  sampled_.push_back(result.bonus);
-  out.tokens.push_back({.token = result.bonus, .top = {}});
+  emit(path_.size() - 1, result.bonus, /*drafted=*/false);
 }
 
 void Verification::add_edits(std::vector<Edit>& edits) const {

@@ -170,9 +170,22 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
   Value tools = Value::none();
   if (!input.tools_json.empty()) {
     FORERUN_ASSIGN_OR_RETURN(tools, text::jinja::parse_json(input.tools_json, "tools"));
+    if (!tools.is_list() && !tools.is_none()) {
+      return Status(StatusCode::kInvalidArgument,
+                    std::string("tools: found ") + tools.kind_name() + "; accepted: a list");
+    }
   }
   const bool has_tools = tools.truth();
   variables.emplace_back("tools", std::move(tools));
+  if (!input.documents_json.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(Value documents,
+                             text::jinja::parse_json(input.documents_json, "documents"));
+    if (!documents.is_list()) {
+      return Status(StatusCode::kInvalidArgument, std::string("documents: found ") +
+                                                      documents.kind_name() + "; accepted: a list");
+    }
+    variables.emplace_back("documents", std::move(documents));
+  }
   variables.emplace_back("add_generation_prompt", Value::boolean(input.add_generation_prompt));
   const auto add_token = [&](const char* name, const std::string& given, const std::string& own) {
     const std::string& token = given.empty() ? own : given;

@@ -30,6 +30,7 @@ struct ChatInput {
   // else a message may hold.
   std::string messages_json;
   std::string tools_json;      // a JSON list; empty: none
+  std::string documents_json;  // a JSON list; empty: none
   std::string variables_json;  // a JSON object of further variables; empty: none
   // Empty: what tokenizer_config.json names, else undefined.
   std::string bos_token, eos_token;

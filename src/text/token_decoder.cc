@@ -189,6 +189,14 @@ void TokenDecoder::push(int32_t id, DecodeState& state, std::string& out) const 
   }
 }
 
+std::optional<std::string> TokenDecoder::bytes_of(int32_t id) const {
+  if (id < 0 || static_cast<size_t>(id) >= entries_.size()) return std::nullopt;
+  const Entry& entry = entries_[static_cast<size_t>(id)];
+  if (!entry.present) return std::nullopt;
+  if (entry.byte >= 0) return std::string(1, static_cast<char>(entry.byte));
+  return arena_.substr(entry.offset, entry.len_bytes);
+}
+
 void TokenDecoder::finish(DecodeState& state, std::string& out) const {
   drain(true, state, out);
   state = DecodeState();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -40,6 +41,9 @@ class TokenDecoder {
   // Ill-formed bytes become U+FFFD: a maximal ill-formed subpart each with ByteLevel, a byte each
   // with ByteFallback.
   void push(int32_t id, DecodeState& state, std::string& out) const;
+
+  // What token `id` adds behind other tokens, before ill-formed bytes are replaced.
+  std::optional<std::string> bytes_of(int32_t id) const;
 
   // Appends what was held back; the stream is over.
   void finish(DecodeState& state, std::string& out) const;

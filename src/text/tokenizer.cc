@@ -257,6 +257,9 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
 
 int32_t Tokenizer::vocab_size() const { return impl_->tokens.end_id(); }
 
+std::optional<std::string> Tokenizer::token_bytes(int32_t id) const {
+  return impl_->decoder.bytes_of(id);
+}
 std::string_view Tokenizer::token_text(int32_t id) const { return impl_->tokens.text(id); }
 
 bool Tokenizer::is_special(int32_t id) const {

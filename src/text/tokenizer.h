@@ -61,6 +61,9 @@ class Tokenizer {
 
   // As written in the vocabulary, e.g. "Ġthe" or "<0x0A>"; empty where the id has no token.
   std::string_view token_text(int32_t id) const;
+  // The bytes that the token adds to a text, not always whole characters; a special token's are
+  // its name. Nothing where the id has no token.
+  std::optional<std::string> token_bytes(int32_t id) const;
   bool is_special(int32_t id) const;
   // The id of a token as written in the vocabulary or the added tokens.
   std::optional<int32_t> token_id(std::string_view token) const;

@@ -4,9 +4,8 @@
 
 #include "engine/engine_loop.h"
 #include "engine/opened_model.h"
-#include "engine/request_handles.h"
-#include "strategies/speculation_plan.h"
 #include "support/held_executor.h"
+#include "support/submit_to_loop.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -27,11 +26,7 @@ class AdmissionByLoop : public ::testing::Test {
     request.prompt_tokens = std::move(prompt);
     request.share_prefix = share_prefix;
     request.max_new_tokens = 20;
-    PulledEnds ends = open_pulled_request([] {});
-    loop_->submit(std::make_unique<ActiveRequest>(
-        std::move(request), resolve_speculation({.strategy = "autoregressive"}).value(),
-        model_->tokenizer, std::vector<int32_t>{}, std::move(ends.events)));
-    readers_.push_back(std::move(ends.reader));
+    readers_.push_back(submit_to_loop(*loop_, std::move(request), model_->tokenizer));
   }
 
   TempDir dir_;

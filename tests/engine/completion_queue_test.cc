@@ -13,9 +13,8 @@
 #include "base/sanitized.h"
 #include "engine/engine_loop.h"
 #include "engine/opened_model.h"
-#include "engine/request_handles.h"
-#include "strategies/speculation_plan.h"
 #include "support/held_executor.h"
+#include "support/submit_to_loop.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -200,12 +199,10 @@ class DroppedRequests : public ::testing::Test {
     executor_ = executor.get();
     loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor));
   }
-  void submit(std::shared_ptr<EventStream> events) {
+  void submit(std::shared_ptr<RequestChannel> channel) {
     Request request;
     request.prompt_tokens = {1, 2, 3};
-    loop_->submit(std::make_unique<ActiveRequest>(
-        std::move(request), resolve_speculation({.strategy = "autoregressive"}).value(),
-        model_->tokenizer, std::vector<int32_t>{}, std::move(events)));
+    submit_to_loop(*loop_, std::move(request), model_->tokenizer, std::move(channel));
     ASSERT_EQ(executor_->opened(), ++submitted_);
   }
 
@@ -217,30 +214,31 @@ class DroppedRequests : public ::testing::Test {
 };
 
 TEST_F(DroppedRequests, AStreamThatNobodyHoldsCancels) {
-  PulledEnds ends = open_pulled_request([waker = loop_->waker()] { waker->wake(); });
-  submit(std::move(ends.events));
-  ends.reader.reset();
+  const auto channel = open_channel(*loop_, std::make_shared<EventQueue>(), 0);
+  auto reader = std::make_unique<PulledRequest>(channel);
+  submit(channel);
+  reader.reset();
   EXPECT_TRUE(executor_->wait_for_closed(1));
 }
 
 TEST_F(DroppedRequests, AHandleThatNobodyHoldsCancelsAndTheTagComesBack) {
   const auto queue = std::move(CompletionQueue::create()).value();
-  const auto cancel = std::make_shared<CancelFlag>([waker = loop_->waker()] { waker->wake(); });
-  auto handle = std::make_unique<QueuedRequest>(cancel);
-  submit(EventStream::open(queue->events(), cancel, 5));
+  const auto channel = open_channel(*loop_, queue->events(), 5);
+  auto handle = std::make_unique<QueuedRequest>(channel);
+  submit(channel);
   handle.reset();
   const auto completion = queue->next();
   ASSERT_TRUE(completion);
   EXPECT_EQ(completion->tag, 5u);
-  EXPECT_TRUE(completion->event.finished);
+  EXPECT_TRUE(completion->event.last);
   EXPECT_EQ(completion->event.reason, FinishReason::kCancelled);
 }
 
 TEST_F(DroppedRequests, AQueueThatIsGoneCancels) {
   auto queue = std::move(CompletionQueue::create()).value();
-  const auto cancel = std::make_shared<CancelFlag>([waker = loop_->waker()] { waker->wake(); });
-  QueuedRequest handle(cancel);
-  submit(EventStream::open(queue->events(), cancel, 5));
+  const auto channel = open_channel(*loop_, queue->events(), 5);
+  QueuedRequest handle(channel);
+  submit(channel);
   queue.reset();
   EXPECT_TRUE(executor_->wait_for_closed(1));
 }

@@ -9,9 +9,9 @@
 
 #include "base/sanitized.h"
 #include "engine/engine_loop.h"
-#include "engine/request_handles.h"
 #include "exec/exec_rig_test.h"
 #include "strategies/every_policy.h"
+#include "support/submit_to_loop.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -41,13 +41,8 @@ class Faults : public ::testing::Test {
       EXPECT_EQ(rig.draft.violations, 0);
     }
     std::shared_ptr<RequestStream> submit(Request request) {
-      auto plan = resolve_speculation(*request.speculation,
-                                      {.target_vocab = kVocab, .draft_vocab = kVocab});
-      PulledEnds ends = open_pulled_request([waker = loop->waker()] { waker->wake(); });
-      loop->submit(std::make_unique<ActiveRequest>(std::move(request), std::move(plan).value(),
-                                                   *tokenizer_, std::vector<int32_t>{},
-                                                   std::move(ends.events)));
-      return std::move(ends.reader);
+      return submit_to_loop(*loop, std::move(request), *tokenizer_,
+                            {.target_vocab = kVocab, .draft_vocab = kVocab});
     }
     void expect_no_kv() {
       for (int tries = 0; tries < 20000 && loop->kv_blocks_in_use() > 0; ++tries) {

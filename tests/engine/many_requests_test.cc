@@ -51,7 +51,7 @@ Request mixed_request(uint64_t seed) {
       static_cast<int32_t>(seed < kLongRequests ? 220 + random() % 60 : 1 + random() % 90);
   request.ignore_eos = true;
   request.speculation = policy_of(random);
-  SamplingParams& sampling = request.sampling;
+  SamplingOptions& sampling = request.sampling;
   sampling.temperature = random() % 3 == 0 ? 0.0f : 0.9f;
   sampling.seed = seed;
   if (random() % 4 == 0) sampling.top_p = 0.9f;

@@ -130,8 +130,8 @@ Request request_of(uint64_t seed, bool sampled) {
 }
 
 std::string describe(const Request& request) {
-  return policy_name(*request.speculation) + " seed " + std::to_string(request.sampling.seed) +
-         " temperature " + std::to_string(request.sampling.temperature);
+  return policy_name(*request.speculation) + " seed " + std::to_string(*request.sampling.seed) +
+         " temperature " + std::to_string(*request.sampling.temperature);
 }
 
 // All requests at once: they share Steps.
@@ -167,7 +167,7 @@ void expect_same(const Output& plain, const Output& output, const std::string& w
 
 std::vector<Request> by_every_policy(Request request, const std::string& strategy) {
   const bool greedy = request.sampling.temperature == 0.0f;
-  const PolicySettings settings{.shared_noise = request.sampling.seed % 2 == 0};
+  const PolicySettings settings{.shared_noise = *request.sampling.seed % 2 == 0};
   std::vector<SpeculationOptions> policies =
       greedy ? every_policy({}, settings) : every_exact_policy({}, settings);
   if (!strategy.empty()) policies = policies_of(strategy, std::move(policies));

@@ -1,0 +1,51 @@
+// What an engine is busy with: for a router that chooses among engines, and for dashboards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace forerun {
+
+// The KV memory of one model, in blocks of `block_tokens` positions of one sequence.
+struct KvLoad {
+  int64_t used_blocks = 0;   // held by running requests
+  int64_t total_blocks = 0;  // 0: there is no such model
+  int32_t block_tokens = 0;
+};
+
+// What requests of one strategy have come to, those that run included.
+struct StrategyLoad {
+  std::string strategy;
+  int64_t output_tokens = 0;
+  int64_t target_steps = 0;  // after the prefill
+  int64_t drafted_tokens = 0;
+  int64_t accepted_tokens = 0;
+  double acceptance() const {
+    return drafted_tokens > 0
+               ? static_cast<double>(accepted_tokens) / static_cast<double>(drafted_tokens)
+               : 0.0;
+  }
+};
+
+// A snapshot. Samples of one request count one by one.
+struct EngineLoad {
+  int32_t running_requests = 0;
+  int32_t waiting_requests = 0;  // those set aside for lack of KV memory included
+  KvLoad target_kv;
+  KvLoad draft_kv;
+
+  // Over the last ten seconds, or since the engine was created.
+  double output_tokens_per_s = 0.0;
+  double prompt_tokens_per_s = 0.0;  // computed
+
+  // Since the engine was created.
+  int64_t output_tokens = 0;
+  int64_t prompt_tokens = 0;         // computed; a prompt counts once all of it has been read
+  int64_t reused_prompt_tokens = 0;  // whose KV was there already
+  int64_t ended_requests = 0;        // however they ended
+  int64_t preemptions = 0;
+  std::vector<StrategyLoad> strategies;  // of those that have had requests
+};
+
+}  // namespace forerun

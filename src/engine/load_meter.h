@@ -1,0 +1,88 @@
+// LoadMeter: how busy an engine is, and how many requests may still come.
+//
+// The loop and those who submit report to it; anybody reads. One lock, held for some stores.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "forerun/engine_load.h"
+#include "forerun/status.h"
+#include "strategies/strategy.h"
+
+namespace forerun {
+
+// Events a second over the last ten seconds, in steps of a second. Its user says what time it is,
+// in seconds that never go back.
+class RateMeter {
+ public:
+  explicit RateMeter(double now_s) : start_s_(now_s) {}
+  void add(double now_s, int64_t count);
+  double per_s(double now_s) const;
+
+ private:
+  static constexpr int64_t kWindow = 10;
+  struct Second {
+    int64_t second = -1;
+    int64_t count = 0;
+  };
+  double start_s_;
+  std::array<Second, kWindow> seconds_;
+};
+
+class LoadMeter {
+ public:
+  // `limit`: most requests that may run and wait; -1: none.
+  explicit LoadMeter(int64_t limit);
+
+  // A request's claim to run or wait, until it goes or is given back. The meter must outlive it.
+  class Place {
+   public:
+    Place() = default;
+    explicit Place(LoadMeter* meter) : meter_(meter) {}
+    Place(Place&& other) noexcept : meter_(std::exchange(other.meter_, nullptr)) {}
+    Place& operator=(Place&& other) noexcept {
+      if (this != &other) {
+        give_back();
+        meter_ = std::exchange(other.meter_, nullptr);
+      }
+      return *this;
+    }
+    ~Place() { give_back(); }
+    // Its request has ended.
+    void give_back();
+
+   private:
+    LoadMeter* meter_ = nullptr;
+  };
+  // All of `count` or none: kInvalidArgument where so many could never be, kOverloaded where they
+  // cannot be now.
+  Result<std::vector<Place>> take_places(int32_t count);
+
+  void set_running(size_t requests);
+  void note_preemption();
+  void note_prompt(int64_t computed_tokens, int64_t reused_tokens);
+  // What a request of a strategy has come to since it was last told of.
+  void note_progress(const char* strategy, int64_t output_tokens, const StrategyStats& before,
+                     const StrategyStats& now);
+
+  // All but the KV.
+  EngineLoad load() const;
+
+ private:
+  std::chrono::milliseconds retry_after(int32_t places, double now_s) const;
+
+  const int64_t limit_;
+  mutable std::mutex mutex_;
+  int64_t places_ = 0;
+  EngineLoad load_;
+  RateMeter output_, prompt_;
+  std::deque<double> ends_s_;  // when the last requests ended, oldest first
+};
+
+}  // namespace forerun
