@@ -79,6 +79,9 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option("--kv-memory", options.kv_memory_bytes,
                   "Bytes for the KV cache, with suffix: 512MB, 4GB")
       ->transform(CLI::AsSizeValue(true));
+  command.add_option("--step-budget-ms", options.step_budget_ms,
+                     "Longest Step while a prompt is read beside requests that decode (default: by "
+                     "what Steps cost, 1.8 times as long as without the prompt)");
   command.add_flag("!--no-shared-prefixes", options.share_prefixes,
                    "Compute the KV of every prompt anew, also where requests begin alike");
 }
