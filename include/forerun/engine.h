@@ -83,7 +83,8 @@ struct EngineOptions {
   // How long a Step may take, in milliseconds, when the rows of a prompt are added to those of
   // requests that decode: the shorter, the steadier tokens come while prompts are read, and the
   // longer prompts take. 0: by what Steps were measured to cost, so that a prompt makes a decoding
-  // Step take at most 1.8 times as long, and where nothing decodes a quarter of a second.
+  // Step take at most 1.8 times as long, longer where more prompts wait than requests decode, and
+  // where nothing decodes a quarter of a second.
   double step_budget_ms = 0.0;
 
   // Makes every Step last what it takes on another machine: "FILE#NAME" of bench/profiles, or

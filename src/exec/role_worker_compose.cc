@@ -1,5 +1,6 @@
 // How RoleWorker composes a Step: whose rows it takes, and how many.
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -175,8 +176,8 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
     }
   };
   take_turns(turn_.begin(), prompts);
-  prompt_budget_seconds_ =
-      scheduler_.budget_seconds(builder_.load(), others_decode || !builder_.empty());
+  prompt_budget_seconds_ = scheduler_.budget_seconds(
+      builder_.load(), std::distance(prompts, turn_.end()), others_decode || !builder_.empty());
   take_turns(prompts, turn_.end());
   free_when_out_of_memory_ = pool_.free_blocks();
 }

@@ -17,14 +17,15 @@ StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
 
 }  // namespace
 
-double StepScheduler::budget_seconds(const StepLoad& load, bool decoding) const {
+double StepScheduler::budget_seconds(const StepLoad& load, int64_t prompts, bool decoding) const {
   if (budget_.seconds > 0.0) return budget_.seconds;
   if (!decoding || !knows_costs()) return kIdleSeconds;
   // A draft's Step on the target's devices holds up a decoding Step of the target.
   const double plain = costs_->seconds(Role::kTarget, {.rows = 1});
   const double step = load.rows > 0 ? costs_->seconds(role_, load) : 0.0;
-  return std::min(std::max(kDecodeStretch * step, step + (kDecodeStretch - 1.0) * plain),
-                  std::max(kIdleSeconds, step));
+  const double waiting = std::max(1.0, static_cast<double>(prompts) / std::max(1, load.sequences));
+  const double added = (kDecodeStretch - 1.0) * std::max(step, plain) * waiting;
+  return std::min(step + added, std::max(kIdleSeconds, step));
 }
 
 int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_t left,

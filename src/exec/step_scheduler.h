@@ -18,15 +18,17 @@ namespace forerun {
 
 struct StepBudget {
   int32_t rows = 512;  // that a Step takes at most
-  // Seconds that a Step with prompt rows may take; 0: as long as decoding rows make it take
-  // kDecodeStretch times as long as without, and kIdleSeconds where nothing decodes.
+  // Seconds that a Step with prompt rows may take; 0: by what decodes and how many prompts wait
+  // (kDecodeStretch), and kIdleSeconds where nothing decodes.
   double seconds = 0.0;
 };
 
 class StepScheduler {
  public:
-  // How much longer a prompt may make a decoding Step. With it the time between two tokens stays
-  // within twice of what it is without the prompt.
+  // How much longer prompts may make a decoding Step. Where no more prompts wait than requests
+  // decode, the time between two tokens so stays within twice of what it is without them. Where
+  // more wait, what they may add grows with their number: who waits for its first token loses as
+  // much time as who waits for its next.
   static constexpr double kDecodeStretch = 1.8;
   // Where nothing decodes: new requests and cancellations wait for the Step in flight.
   static constexpr double kIdleSeconds = 0.25;
@@ -41,9 +43,10 @@ class StepScheduler {
 
   int32_t row_budget() const { return budget_.rows; }
 
-  // Seconds that a Step may last when prompt rows are added to `load`, the rows that decode.
-  // `decoding`: there are such rows, or others of the other role wait for this Step.
-  double budget_seconds(const StepLoad& load, bool decoding) const;
+  // Seconds that a Step may last when rows of `prompts` prompts that wait are added to `load`, the
+  // rows that decode. `decoding`: there are such rows, or others of the other role wait for this
+  // Step.
+  double budget_seconds(const StepLoad& load, int64_t prompts, bool decoding) const;
 
   // How many of the next `left` rows of a prompt, which follow `context` tokens, go into a Step of
   // this budget that holds `load`, of no more rows than there may be. `first`: it holds no prompt's

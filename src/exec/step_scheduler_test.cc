@@ -24,7 +24,7 @@ class StepSchedulerTest : public ::testing::Test {
   // For a prompt alone behind `decoding`.
   static int32_t rows_of(const StepScheduler& scheduler, const StepLoad& decoding, int32_t context,
                          int32_t left, bool others_decode = false, bool first = true) {
-    const double budget = scheduler.budget_seconds(decoding, others_decode || decoding.rows > 0);
+    const double budget = scheduler.budget_seconds(decoding, 1, others_decode || decoding.rows > 0);
     return scheduler.prompt_rows(decoding, context, left, budget, first);
   }
   static constexpr StepLoad kNothing{.rows = 0, .sequences = 0};
@@ -65,10 +65,20 @@ TEST_F(StepSchedulerTest, ByDefaultAPromptStretchesADecodingStepByFourFifths) {
 // What one prompt has taken leaves the others less, not more.
 TEST_F(StepSchedulerTest, TheBudgetIsOfWhatDecodesHoweverManyPromptsFollow) {
   const StepScheduler target = scheduler(Role::kTarget);
-  const double budget = target.budget_seconds(even_load(90, 1, 0), true);
+  const double budget = target.budget_seconds(even_load(90, 1, 0), 90, true);
   EXPECT_NEAR(budget, 0.18, 1e-9);
   EXPECT_EQ(target.prompt_rows(even_load(154, 1, 0), 0, 1000, budget, false), 0);
   EXPECT_EQ(target.prompt_rows(even_load(122, 1, 0), 0, 1000, budget, false), 32);
+}
+
+// One decodes, ten wait: what they add to its Step of 11 ms may be ten times the 8.8 ms of one.
+TEST_F(StepSchedulerTest, TheMorePromptsWaitTheMoreTheyMayAdd) {
+  const StepScheduler target = scheduler(Role::kTarget);
+  const StepLoad one = even_load(1, 1, 0);
+  EXPECT_NEAR(target.budget_seconds(one, 1, true), 11e-3 + 8.8e-3, 1e-9);
+  EXPECT_NEAR(target.budget_seconds(one, 10, true), 11e-3 + 88e-3, 1e-9);
+  EXPECT_NEAR(target.budget_seconds(even_load(10, 1, 0), 10, true), 1.8 * 20e-3, 1e-9);
+  EXPECT_EQ(target.budget_seconds(one, 1000, true), StepScheduler::kIdleSeconds);
 }
 
 TEST_F(StepSchedulerTest, NeverTakesMoreRowsThanTheBudgetHas) {
