@@ -125,7 +125,9 @@ void ActiveRequest::note(const WorkResult& result, LoadMeter* load) {
   }
   RoleCount& count = counts_[static_cast<size_t>(result.role)];
   count.reused_rows += result.reused_rows;
-  if (count.results++ > 0) count.step_seconds += result.step_seconds;
+  if (!std::exchange(count.has_read_text, true)) return;
+  ++count.steps;
+  count.step_seconds += result.step_seconds;
 }
 
 void ActiveRequest::report(LoadMeter& load, const char* strategy_name, const StrategyStats& stats) {

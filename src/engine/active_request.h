@@ -63,6 +63,7 @@ class ActiveRequest {
   FinishReason reason() const { return reason_; }
   void note_preemption() {
     ++preemptions_;
+    for (RoleCount& count : counts_) count.has_read_text = false;
     has_read_ = false;
   }
   // What a result tells beside its rows: what it took and what needed not be run. Before accept().
@@ -95,10 +96,11 @@ class ActiveRequest {
   // By role. The first result of either reads the prompt and counts for no Step.
   struct RoleCount {
     int32_t reused_rows = 0;
-    int32_t results = 0;
+    bool has_read_text = false;  // the first result, also after a preemption
+    int32_t steps = 0;
     double step_seconds = 0.0;
 
-    double mean_step_s() const { return results > 1 ? step_seconds / (results - 1) : 0.0; }
+    double mean_step_s() const { return steps > 0 ? step_seconds / steps : 0.0; }
   };
   std::array<RoleCount, kNumRoles> counts_;
   FinishReason reason_ = FinishReason::kLength;

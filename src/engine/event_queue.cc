@@ -15,7 +15,8 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
 
 // What came later goes behind what is unread; how the sample ended is the later one's to say.
 void join(Event& unread, Event& later) {
-  later.text.insert(0, unread.text);
+  unread.text += later.text;
+  later.text = std::move(unread.text);
   const auto prepend = [](auto& before, auto& after) {
     append(before, std::move(after));
     after = std::move(before);

@@ -27,6 +27,7 @@ struct Rig {
     bool threaded = false;
     std::chrono::microseconds spin{0};
     int32_t row_budget = 512;
+    const LiveCosts* costs = nullptr;
     int64_t blocks = 64;
     // The draft says what the target says, but after one history in so many; 0: nothing in common.
     uint64_t draft_astray_one_in = 0;
@@ -55,6 +56,7 @@ struct Rig {
     setup.threaded = {options.threaded, options.threaded};
     setup.spin = options.spin;
     setup.budget.rows = options.row_budget;
+    setup.costs = options.costs;
     setup.on_step = options.on_step;
     executor = std::make_unique<RealExecutor>(std::move(setup));
   }

@@ -38,12 +38,8 @@ class RealExecutor::RoleThread {
   }
 
   bool threaded() const { return threaded_; }
-  // Of inline roles.
-  bool ready() const { return worker_.ready(); }
-  bool decodes() const { return worker_.decodes(); }
-  void step(std::vector<FinishedItem>& finished, bool others_decode) {
-    worker_.step(finished, others_decode);
-  }
+  // Null where it runs on the role's thread.
+  RoleWorker* inline_worker() { return threaded_ ? nullptr : &worker_; }
   KvUsage usage() const { return worker_.usage(); }
 
   void open(SequenceId sequence, const SequenceSpec& spec) {
@@ -264,22 +260,19 @@ std::optional<WorkResult> RealExecutor::pop_finished() {
   return std::nullopt;
 }
 
-RealExecutor::RoleThread* RealExecutor::inline_role(Role role) const {
-  RoleThread* thread = roles_[static_cast<size_t>(role)].get();
-  return thread != nullptr && !thread->threaded() && thread->ready() ? thread : nullptr;
-}
-
 bool RealExecutor::run_inline() {
-  RoleThread* draft = inline_role(Role::kDraft);
-  RoleThread* target = inline_role(Role::kTarget);
-  if (draft == nullptr && target == nullptr) return false;
-  const bool drafts =
-      draft != nullptr && (target == nullptr || draft->decodes() || !draft_ran_last_);
-  draft_ran_last_ = drafts;
-  if (drafts) {
+  const auto worker_of = [this](Role role) {
+    const auto& thread = roles_[static_cast<size_t>(role)];
+    return thread ? thread->inline_worker() : nullptr;
+  };
+  RoleWorker* target = worker_of(Role::kTarget);
+  RoleWorker* draft = worker_of(Role::kDraft);
+  const std::optional<Role> role = turns_.next(target, draft);
+  if (!role) return false;
+  if (*role == Role::kDraft) {
     draft->step(batch_, /*others_decode=*/target != nullptr && target->decodes());
   } else {
-    target->step(batch_, /*others_decode=*/draft != nullptr && draft->decodes());
+    target->step(batch_);
   }
   return true;
 }

@@ -21,6 +21,7 @@
 #include "exec/live_costs.h"
 #include "exec/mailbox.h"
 #include "exec/role_sequence.h"
+#include "exec/role_turns.h"
 #include "exec/step_record.h"
 #include "exec/step_runner.h"
 #include "exec/step_scheduler.h"
@@ -83,7 +84,6 @@ class RealExecutor : public Executor {
   void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
   std::optional<WorkResult> pop_finished();
-  RoleThread* inline_role(Role role) const;
   // Runs a Step of the role whose turn it is. Whether there was one.
   bool run_inline();
 
@@ -93,8 +93,8 @@ class RealExecutor : public Executor {
   std::unordered_map<SequenceId, OpenSequence> open_;
   uint64_t openings_ = 0;  // so far
   uint64_t closings_ = 0;
-  int64_t outstanding_ = 0;      // of open sequences
-  bool draft_ran_last_ = false;  // inline
+  int64_t outstanding_ = 0;  // of open sequences
+  RoleTurns turns_;          // of inline roles
   std::deque<FinishedItem> finished_;
   std::vector<FinishedItem> batch_;  // scratch
 };

@@ -100,6 +100,47 @@ TEST(RealExecutor, NextReturnsAfterAStepOnceTimeIsUp) {
   EXPECT_EQ(steps, 1) << "what was closed does not go on";
 }
 
+// A request that decodes may have nothing ready at the moment: on a thread of its own the role sees
+// a prompt before the engine has answered the last result.
+TEST(RealExecutor, APromptIsReadInSmallPiecesWhileSomebodyDecodesElsewhere) {
+  StepCosts known;
+  known.add(Role::kTarget, {.rows = 1}, 11e-3);
+  known.add(Role::kTarget, {.rows = 101}, 111e-3);
+  LiveCosts costs;
+  costs.set(std::move(known));
+  std::vector<StepRecord> records;
+  Rig rig(
+      {.costs = &costs, .on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  ASSERT_TRUE(rig.executor->open(2, plain_spec()).ok());
+  rig.executor->submit(prefix_item(1, Role::kTarget, {1, 2, 3}));
+  ASSERT_TRUE(rig.next().has_value());
+  rig.executor->submit(prefix_item(2, Role::kTarget, std::vector<TokenId>(400, 5)));
+  const std::chrono::microseconds one_step(0);
+  EXPECT_FALSE(rig.executor->next(one_step).has_value());
+  EXPECT_EQ(records.back().rows, StepScheduler::kLeastPromptRows);
+  rig.executor->close(1);
+  EXPECT_FALSE(rig.executor->next(one_step).has_value());
+  EXPECT_EQ(records.back().rows, 240) << "a quarter of a second";
+}
+
+// However many rows decode, a prompt moves.
+TEST(RealExecutor, DecodingLeavesRowsToPrompts) {
+  std::vector<StepRecord> records;
+  Rig rig(
+      {.row_budget = 40, .on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  for (SequenceId id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    WorkItem item = prefix_item(id, Role::kTarget, std::vector<TokenId>(10, 1));
+    for (WorkRow& row : item.rows) row.want = Want::kSample;
+    if (id == 4) item = prefix_item(id, Role::kTarget, std::vector<TokenId>(100, 1));
+    rig.executor->submit(std::move(item));
+  }
+  ASSERT_TRUE(rig.next().has_value());
+  EXPECT_EQ(records.front().rows, 40);
+  EXPECT_EQ(records.front().sequences, 3) << "two of ten rows, and twenty of the prompt";
+}
+
 class MemoryWaits : public ::testing::TestWithParam<bool> {};
 
 TEST_P(MemoryWaits, AnItemWithoutBlocksRunsOnceOthersHaveGivenSomeBack) {

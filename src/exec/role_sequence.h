@@ -76,6 +76,7 @@ struct RoleSequence {
   SequenceKv kv;
   TokenCounts counts;    // of the prefix; kept only if `penalized`
   uint64_t arrival = 0;  // order of opening
+  bool decodes = false;  // something has come of its rows: its prompt is read
   Status failed;         // not ok: every further item fails with it
   std::deque<PendingItem> queue;
 

@@ -40,9 +40,9 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& sched
       builder_(runner->config().vocab_size) {}
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
-  auto& placed = sequences_[sequence];
-  placed = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_);
-  placed->arrival = ++openings_;
+  auto opened = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_);
+  opened->arrival = ++openings_;
+  sequences_.emplace(sequence, std::move(opened));
 }
 
 void RoleWorker::submit(PendingItem item) {
@@ -67,6 +67,7 @@ void RoleWorker::forget(SequenceId sequence) {
   if (found == sequences_.end()) return;
   std::erase(ready_, found->second.get());
   std::erase(out_of_memory_, found->second.get());
+  if (found->second->decodes) --decoding_sequences_;
   sequences_.erase(found);
 }
 
@@ -85,6 +86,7 @@ std::string RoleWorker::describe(const RoleSequence& sequence) const {
 
 void RoleWorker::finish_front(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
   PendingItem& item = sequence.queue.front();
+  if (!item.result.rows.empty() && !std::exchange(sequence.decodes, true)) ++decoding_sequences_;
   if (!item.item.rows.empty()) {
     finished.push_back({item.opening, 0, std::move(item.result), std::move(item.distributions)});
   }

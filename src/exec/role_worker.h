@@ -74,6 +74,7 @@ class RoleWorker {
   bool reuse_prefix(RoleSequence& sequence, PendingItem& item);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
   void compose(std::vector<FinishedItem>& finished, bool others_decode);
+  bool apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   void wait_for_memory(RoleSequence& sequence, const Status& status,
                        std::vector<FinishedItem>& finished);
   bool memory_has_returned() const {
@@ -93,15 +94,17 @@ class RoleWorker {
   BlockPool pool_;
   PrefixCache prefix_cache_;
   std::unordered_map<SequenceId, std::unique_ptr<RoleSequence>> sequences_;
-  uint64_t openings_ = 0;  // so far
+  int32_t decoding_sequences_ = 0;  // whose prompt has been read
+  uint64_t openings_ = 0;           // so far
   uint64_t closings_ = 0;
   std::vector<RoleSequence*> ready_;          // with items, in the order of their turns
   std::vector<RoleSequence*> out_of_memory_;  // with items that found no blocks
-  int64_t free_when_out_of_memory_ = 0;
+  int64_t free_when_out_of_memory_ = 0;       // the least
   bool closed_since_out_of_memory_ = false;
   // Of the Step being built.
   double prompt_budget_seconds_ = 0.0;
   int32_t prompt_rows_ = 0;
+  int32_t rows_for_prompts_ = 0;       // that decoding leaves to them
   std::vector<RoleSequence*> turn_;    // scratch: ready_ while a Step is built
   std::vector<RoleSequence*> pieces_;  // whose front items the Step runs
   std::vector<TraceItem> items_;       // as many, where it traces

@@ -19,22 +19,24 @@ bool RoleWorker::reuse_prefix(RoleSequence& sequence, PendingItem& item) {
       rows[item.rows_done].position != sequence.kv.prefix_length()) {
     return false;
   }
-  tokens_.clear();
-  for (size_t row = item.rows_done; row < last && is_shareable(rows[row]); ++row) {
-    tokens_.push_back(rows[row].token);
+  // Block by block: a prompt that waits for its turn is looked at in every Step.
+  while (true) {
+    const size_t end = item.rows_done + kKvBlockTokens;
+    tokens_.clear();
+    for (size_t row = item.rows_done; row < end && end <= last && is_shareable(rows[row]); ++row) {
+      tokens_.push_back(rows[row].token);
+    }
+    if (tokens_.size() < kKvBlockTokens) return false;
+    if (sequence.kv.adopt(tokens_) == 0) break;
+    for (; item.rows_done < end; ++item.rows_done) {
+      sequence.count_token(rows[item.rows_done].token, rows[item.rows_done].position);
+    }
+    item.result.reused_rows += kKvBlockTokens;
   }
-  const int32_t adopted = sequence.kv.adopt(tokens_);
-  for (int32_t row = 0; row < adopted; ++row, ++item.rows_done) {
-    sequence.count_token(rows[item.rows_done].token, rows[item.rows_done].position);
-  }
-  item.result.reused_rows += adopted;
-  if (tokens_.size() - static_cast<size_t>(adopted) < kKvBlockTokens) return false;
-  const std::span<const TokenId> next =
-      std::span(tokens_).subspan(static_cast<size_t>(adopted), kKvBlockTokens);
   for (const BlockInWork& block : blocks_in_work_) {
     const bool same =
         block.before == sequence.kv.published_text() &&
-        std::equal(next.begin(), next.end(), block.rows,
+        std::equal(tokens_.begin(), tokens_.end(), block.rows,
                    [](TokenId token, const WorkRow& row) { return token == row.token; });
     if (same) return true;
   }
@@ -49,7 +51,9 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
                                bool is_prompt) const {
   const std::vector<WorkRow>& rows = item.item.rows;
   const auto left = static_cast<int32_t>(rows.size() - item.rows_done);
-  const int32_t room = scheduler_.row_budget() - builder_.rows();
+  // Some rows are left to prompts that wait, except where a single item needs all there are.
+  const int32_t kept = builder_.empty() || is_prompt ? 0 : rows_for_prompts_;
+  const int32_t room = std::max(0, scheduler_.row_budget() - builder_.rows() - kept);
   int32_t count = std::min(left, room);
   if (is_prompt) {
     count = scheduler_.prompt_rows(builder_.load(), rows[item.rows_done].position, left,
@@ -91,7 +95,20 @@ void RoleWorker::wait_for_memory(RoleSequence& sequence, const Status& status,
   notice.result.waits_for_memory = true;
   notice.closings = closings_;
   finished.push_back(std::move(notice));
+  const int64_t free = pool_.free_blocks();
+  free_when_out_of_memory_ =
+      out_of_memory_.empty() ? free : std::min(free, free_when_out_of_memory_);
   out_of_memory_.push_back(&sequence);
+}
+
+// Edits that are due; false where the item failed by them.
+bool RoleWorker::apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
+  if (sequence.queue.empty() || !sequence.failed.ok()) return true;
+  PendingItem& item = sequence.queue.front();
+  if (std::exchange(item.edits_done, true)) return true;
+  const Status status = apply_edits(sequence, item.item.edits);
+  if (!status.ok()) fail_front(sequence, status, finished);
+  return status.ok();
 }
 
 // Brings the sequence as far as it gets without a Step, and adds its next rows. Returns whether it
@@ -103,13 +120,7 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       fail_front(sequence, sequence.failed, finished);
       continue;
     }
-    if (!item.edits_done) {
-      item.edits_done = true;
-      if (Status status = apply_edits(sequence, item.item.edits); !status.ok()) {
-        fail_front(sequence, status, finished);
-        continue;
-      }
-    }
+    if (!apply_due_edits(sequence, finished)) continue;
     if (item.item.rows.empty()) {
       sequence.queue.pop_front();
       continue;
@@ -169,6 +180,11 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
   std::sort(prompts, turn_.end(), [&](const RoleSequence* a, const RoleSequence* b) {
     return a->spec.priority != b->spec.priority ? before(a, b) : a->arrival < b->arrival;
   });
+  // What they give back may be what others lack.
+  for (RoleSequence* sequence : turn_) apply_due_edits(*sequence, finished);
+  rows_for_prompts_ = prompts == turn_.end()
+                          ? 0
+                          : std::min(StepScheduler::kLeastPromptRows, scheduler_.row_budget() / 2);
   const auto take_turns = [&](auto begin, auto end) {
     for (auto place = begin; place != end; ++place) {
       const size_t served = pieces_.size();
@@ -176,10 +192,11 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
     }
   };
   take_turns(turn_.begin(), prompts);
-  prompt_budget_seconds_ = scheduler_.budget_seconds(
-      builder_.load(), std::distance(prompts, turn_.end()), others_decode || !builder_.empty());
+  // Requests whose next rows are still to come, from the engine or the other role, decode as well.
+  const bool decoding = others_decode || !builder_.empty() || decoding_sequences_ > 0;
+  prompt_budget_seconds_ =
+      scheduler_.budget_seconds(builder_.load(), std::distance(prompts, turn_.end()), decoding);
   take_turns(prompts, turn_.end());
-  free_when_out_of_memory_ = pool_.free_blocks();
 }
 
 }  // namespace forerun

@@ -58,7 +58,7 @@ TEST_F(StepSchedulerTest, ByDefaultAPromptStretchesADecodingStepByFourFifths) {
   EXPECT_EQ(rows_of(target, decoding, 0, 64, true, true), 64);
   // Alone it may take a quarter of a second: 208 rows take 218 ms and 21.7 for what they see.
   EXPECT_EQ(rows_of(target, kNothing, 0, 1000, false, true), 208);
-  // A draft's Step beside it may take as long as a prompt may add to the target's.
+  // Where a draft reads prompts alone, its Step may take what one may add to the target's.
   EXPECT_EQ(rows_of(scheduler(Role::kDraft), kNothing, 0, 1000, true, true), 64);
 }
 

@@ -35,6 +35,8 @@ class Player {
                       "play: " + std::to_string(active_.size()) +
                           " requests wait, and the executor has nothing to do");
       }
+      // Others that end leave it memory.
+      if (result->waits_for_memory && active_.size() > 1) continue;
       FORERUN_RETURN_IF_ERROR(result->status);
       const auto found = active_.find(result->sequence);
       if (found == active_.end()) continue;

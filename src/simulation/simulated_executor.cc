@@ -65,7 +65,9 @@ std::optional<WorkResult> SimulatedExecutor::pop_finished() {
     finished_.pop_front();
     const auto open = open_.find(item.result.sequence);
     // Closed meanwhile, and perhaps opened again: nobody waits for it.
-    if (open != open_.end() && open->second == item.opening) return std::move(item.result);
+    if (open == open_.end() || open->second != item.opening) continue;
+    if (item.result.waits_for_memory && item.closings != closings_) continue;  // it tries again
+    return std::move(item.result);
   }
   return std::nullopt;
 }
@@ -82,9 +84,9 @@ void SimulatedExecutor::occupy(StepRecord record) {
   if (options_.on_step) options_.on_step(record);
 }
 
-bool SimulatedExecutor::start_step(RoleState& role) {
+bool SimulatedExecutor::start_step(RoleState& role, bool others_decode) {
   while (role.worker && !role.busy && role.worker->ready()) {
-    role.worker->step(role.held);
+    role.worker->step(role.held, others_decode);
     if (role.busy) return true;
     std::move(role.held.begin(), role.held.end(), std::back_inserter(finished_));
     role.held.clear();
@@ -98,7 +100,11 @@ void SimulatedExecutor::start_steps() {
     start_step(draft);
     start_step(target);
   } else if (!draft.busy && !target.busy) {
-    if (!start_step(draft)) start_step(target);
+    while (const auto role = turns_.next(target.worker.get(), draft.worker.get())) {
+      const bool drafts = *role == Role::kDraft;
+      const bool others_decode = drafts && target.worker && target.worker->decodes();
+      if (start_step(drafts ? draft : target, others_decode)) break;
+    }
   }
 }
 
@@ -121,6 +127,7 @@ std::optional<WorkResult> SimulatedExecutor::next(std::chrono::microseconds) {
 
 void SimulatedExecutor::close(SequenceId sequence) {
   if (open_.erase(sequence) == 0) return;
+  ++closings_;
   for (RoleState& role : roles_) {
     if (role.worker) role.worker->close(sequence);
   }

@@ -5,8 +5,8 @@
 //
 // A discrete-event loop: next() hands out results of the present moment one by one; when none is
 // left it starts a Step of every role whose devices are free and has work, and moves the clock to
-// the end of the earliest one. Where a profile's roles share devices, one Step runs at a time, the
-// draft's before the target's, as in RealExecutor.
+// the end of the earliest one. Where a profile's roles share devices, one Step runs at a time, in
+// RealExecutor's turns (exec/role_turns.h).
 //
 // One thread.
 #pragma once
@@ -22,6 +22,7 @@
 
 #include "exec/emulated/step_profile.h"
 #include "exec/executor.h"
+#include "exec/role_turns.h"
 #include "exec/role_worker.h"
 #include "exec/step_record.h"
 #include "simulation/acceptance_source.h"
@@ -71,12 +72,14 @@ class SimulatedExecutor : public Executor {
   std::optional<WorkResult> pop_finished();
   void start_steps();
   // True if it started a Step; work that needs none is done at once.
-  bool start_step(RoleState& role);
+  bool start_step(RoleState& role, bool others_decode = false);
   void occupy(StepRecord record);
 
   const SimulatedExecutorOptions options_;
   std::array<RoleState, kNumRoles> roles_;
   std::unordered_map<SequenceId, uint64_t> open_;  // and which opening it is
+  uint64_t closings_ = 0;                          // so far
+  RoleTurns turns_;                                // where they share devices
   uint64_t openings_ = 0;                          // so far
   std::deque<FinishedItem> finished_;
   int64_t now_ns_ = 0;

@@ -83,9 +83,9 @@ struct WorkResult {
   SequenceId sequence = 0;
   Role role = Role::kTarget;
   uint64_t tag = 0;
-  // Not ok: no row ran, and the sequence must be dropped. Where `waits_for_memory` (then
-  // kResourceExhausted) the item is still there: it runs once others have given KV blocks back,
-  // unless its sequence is dropped first; its result follows.
+  // Not ok: not all of the rows ran, and the sequence must be dropped. Where `waits_for_memory`
+  // (then kResourceExhausted) the item is still there: it runs once others have given KV blocks
+  // back, unless its sequence is dropped first; its result follows.
   Status status;
   bool waits_for_memory = false;
   std::vector<RowResult> rows;  // in the item's order, only rows that wanted something
