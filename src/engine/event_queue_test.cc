@@ -8,7 +8,6 @@
 namespace forerun {
 namespace {
 
-constexpr std::chrono::milliseconds kNow{0};
 
 Event text_event(const std::string& text, std::vector<int32_t> tokens) {
   Event event;
