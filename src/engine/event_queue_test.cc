@@ -8,7 +8,6 @@
 namespace forerun {
 namespace {
 
-
 Event text_event(const std::string& text, std::vector<int32_t> tokens) {
   Event event;
   event.text = text;
