@@ -104,8 +104,16 @@ class RoleWorker {
   // Of the Step being built.
   double prompt_budget_seconds_ = 0.0;
   int32_t prompt_rows_ = 0;
-  int32_t rows_for_prompts_ = 0;       // that decoding leaves to them
-  std::vector<RoleSequence*> turn_;    // scratch: ready_ while a Step is built
+  int32_t rows_for_prompts_ = 0;  // that decoding leaves to them
+  // What is ready while a Step is built: of decoding in the order of its turns, of prompts as they
+  // came.
+  struct Turn {
+    bool prompt = false;
+    int32_t priority = 0;
+    uint64_t order = 0;
+    RoleSequence* sequence = nullptr;
+  };
+  std::vector<Turn> turns_;
   std::vector<RoleSequence*> pieces_;  // whose front items the Step runs
   std::vector<TraceItem> items_;       // as many, where it traces
   // A block of a shared prefix that the Step being built computes: its text's first row, and the

@@ -168,35 +168,38 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
     out_of_memory_.clear();
   }
   closed_since_out_of_memory_ = false;
-  turn_.swap(ready_);
+  turns_.clear();
+  for (size_t place = 0; place < ready_.size(); ++place) {
+    RoleSequence* sequence = ready_[place];
+    const bool prompt = sequence->reads_prompt();
+    turns_.push_back(
+        {prompt, sequence->spec.priority, prompt ? sequence->arrival : place, sequence});
+  }
   ready_.clear();
-  const auto prompts =
-      std::stable_partition(turn_.begin(), turn_.end(),
-                            [](const RoleSequence* sequence) { return !sequence->reads_prompt(); });
-  const auto before = [](const RoleSequence* a, const RoleSequence* b) {
-    return a->spec.priority > b->spec.priority;
-  };
-  std::stable_sort(turn_.begin(), prompts, before);
-  std::sort(prompts, turn_.end(), [&](const RoleSequence* a, const RoleSequence* b) {
-    return a->spec.priority != b->spec.priority ? before(a, b) : a->arrival < b->arrival;
+  std::sort(turns_.begin(), turns_.end(), [](const Turn& a, const Turn& b) {
+    if (a.prompt != b.prompt) return b.prompt;
+    return a.priority != b.priority ? a.priority > b.priority : a.order < b.order;
   });
+  const auto prompts =
+      std::find_if(turns_.begin(), turns_.end(), [](const Turn& turn) { return turn.prompt; });
   // What they give back may be what others lack.
-  for (RoleSequence* sequence : turn_) apply_due_edits(*sequence, finished);
-  rows_for_prompts_ = prompts == turn_.end()
+  for (const Turn& turn : turns_) apply_due_edits(*turn.sequence, finished);
+  rows_for_prompts_ = prompts == turns_.end()
                           ? 0
                           : std::min(StepScheduler::kLeastPromptRows, scheduler_.row_budget() / 2);
   const auto take_turns = [&](auto begin, auto end) {
-    for (auto place = begin; place != end; ++place) {
+    for (auto turn = begin; turn != end; ++turn) {
       const size_t served = pieces_.size();
-      if (take_turn(**place, finished) && pieces_.size() == served) ready_.push_back(*place);
+      if (!take_turn(*turn->sequence, finished) || pieces_.size() > served) continue;
+      ready_.push_back(turn->sequence);
     }
   };
-  take_turns(turn_.begin(), prompts);
+  take_turns(turns_.begin(), prompts);
   // Requests whose next rows are still to come, from the engine or the other role, decode as well.
   const bool decoding = others_decode || !builder_.empty() || decoding_sequences_ > 0;
   prompt_budget_seconds_ =
-      scheduler_.budget_seconds(builder_.load(), std::distance(prompts, turn_.end()), decoding);
-  take_turns(prompts, turn_.end());
+      scheduler_.budget_seconds(builder_.load(), std::distance(prompts, turns_.end()), decoding);
+  take_turns(prompts, turns_.end());
 }
 
 }  // namespace forerun
