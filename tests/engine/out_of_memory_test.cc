@@ -162,7 +162,7 @@ void OutOfMemory::play(bool threaded) {
   }
   EXPECT_EQ(loop.loop->kv_blocks_in_use(), 0);
   EXPECT_EQ(loop.load.load().running_requests, 0);
-  EXPECT_GT(lost, 5);
+  EXPECT_GT(lost, kSanitized ? 2 : 5);  // fewer allocations are tried there
   EXPECT_GT(whole, 5);
 }
 
