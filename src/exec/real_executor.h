@@ -2,9 +2,7 @@
 // calls next().
 //
 // Roles whose runners share devices must not be threaded both. Where roles run inline, next() runs
-// the draft's Steps as long as somebody drafts, then one of the target: requests that draft at the
-// same time are then verified together. A draft that only reads prompts takes turns with the
-// target.
+// their Steps in the turns of role_turns.h.
 #pragma once
 
 #include <array>
