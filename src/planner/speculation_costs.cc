@@ -1,0 +1,84 @@
+#include "planner/speculation_costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace forerun {
+namespace {
+
+int64_t seen_tokens(const BatchLoad& load, const DraftOption& draft) {
+  if (draft.budget_tokens <= 0) return load.context_tokens;
+  return std::min(draft.budget_tokens, load.context_tokens);
+}
+
+}  // namespace
+
+double tokens_per_round(int32_t gamma, double acceptance) {
+  // The sum of acceptance^0 to acceptance^gamma: equation 1 without its pole at 1.
+  double tokens = 1.0;
+  double chance = 1.0;
+  for (int32_t guess = 0; guess < gamma; ++guess) {
+    chance *= acceptance;
+    tokens += chance;
+  }
+  return tokens;
+}
+
+double acceptance_of(int32_t gamma, double tokens) {
+  if (tokens <= 1.0) return 0.0;
+  if (tokens >= gamma + 1.0) return 1.0;
+  double low = 0.0;
+  double high = 1.0;
+  for (int halving = 0; halving < 50; ++halving) {
+    const double middle = 0.5 * (low + high);
+    (tokens_per_round(gamma, middle) < tokens ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+double plain_step_seconds(const StepCosts& costs, const BatchLoad& load) {
+  return costs.seconds(Role::kTarget, even_load(load.sequences, 1, load.context_tokens));
+}
+
+double verify_step_seconds(const StepCosts& costs, const BatchLoad& load, int32_t gamma) {
+  return costs.seconds(Role::kTarget, even_load(load.sequences, gamma + 1, load.context_tokens));
+}
+
+double draft_step_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
+  return costs.seconds(draft.model, even_load(load.sequences, 1, seen_tokens(load, draft)));
+}
+
+double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
+  if (draft.selection_share <= 0.0) return 0.0;
+  // As if the draft Step read that much more.
+  StepLoad step = even_load(load.sequences, 1, seen_tokens(load, draft));
+  const double alone = costs.seconds(draft.model, step);
+  const auto read = static_cast<int64_t>(std::llround(draft.selection_share * load.sequences *
+                                                      static_cast<double>(load.context_tokens)));
+  step.kv_tokens += read;
+  step.attended_tokens += read;
+  return std::max(0.0, costs.seconds(draft.model, step) - alone);
+}
+
+RoundSeconds round_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,
+                           int32_t gamma, double overhead) {
+  return {.plain = plain_step_seconds(costs, load),
+          .draft = draft_step_seconds(costs, load, draft),
+          .selection = selection_seconds(costs, load, draft),
+          .verify = verify_step_seconds(costs, load, gamma),
+          .overhead = overhead};
+}
+
+double total_seconds(const RoundSeconds& times, int32_t gamma) {
+  return gamma * (times.draft + times.selection) + times.verify + times.overhead;
+}
+
+double seconds_per_token(const RoundSeconds& times, int32_t gamma, double tokens) {
+  return total_seconds(times, gamma) / tokens;
+}
+
+double predicted_speedup(const RoundSeconds& times, int32_t gamma, double tokens) {
+  return times.plain / seconds_per_token(times, gamma, tokens);
+}
+
+}  // namespace forerun

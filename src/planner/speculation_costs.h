@@ -1,0 +1,67 @@
+// What speculation promises a batch, from what Steps cost (MagicDec, equations 1 to 4; the paper's
+// names in brackets). Pure; all times in seconds.
+//
+// A round of B sequences behind S tokens of context each: gamma draft Steps of one row a sequence,
+// which see K tokens of the cache, then one verification of gamma + 1 rows a sequence, which see
+// all S. Every sequence keeps the guesses up to the first wrong one and one token of the
+// verification's own.
+#pragma once
+
+#include <cstdint>
+
+#include "step/step_costs.h"
+#include "step/types.h"
+
+namespace forerun {
+
+// What a decision is made for.
+struct BatchLoad {
+  int32_t sequences = 1;       // B
+  int64_t context_tokens = 0;  // S, of each
+};
+
+// Where a round's guesses come from.
+struct DraftOption {
+  Role model = Role::kTarget;  // the target itself, or the draft model
+  // What a draft row sees of the cache: at most so many tokens (K); 0 is all of it.
+  int64_t budget_tokens = 0;
+  // Reading that choosing those tokens takes at each draft Step, as a share of reading all S: 0
+  // where they are chosen once or by their place (SnapKV, StreamingLLM), a half where every key is
+  // scored (TopK).
+  double selection_share = 0.0;
+};
+
+// The times of a round. None is negative.
+struct RoundSeconds {
+  double plain = 0.0;      // a Step of plain decoding [T_T(B, S)]
+  double draft = 0.0;      // a draft Step [T_D(B, K)]
+  double selection = 0.0;  // of the draft's tokens, a draft Step [T_select(B, S, K)]
+  double verify = 0.0;     // gamma + 1 rows a sequence [T_V(B, S, gamma)]
+  double overhead = 0.0;   // a round, beside its Steps
+};
+
+// Tokens that a round brings each sequence [Omega(gamma, alpha), equation 1]: 1 to gamma + 1.
+// `acceptance`, alpha in [0, 1], is the chance that a guess is right given that those before it
+// were.
+double tokens_per_round(int32_t gamma, double acceptance);
+// The acceptance that gives so many tokens a round; 0 or 1 where none does. gamma >= 1.
+double acceptance_of(int32_t gamma, double tokens_per_round);
+
+// From the one cost model, which holds what the Steps read and compute with. `costs` has entries
+// for the models asked for.
+double plain_step_seconds(const StepCosts& costs, const BatchLoad& load);
+double verify_step_seconds(const StepCosts& costs, const BatchLoad& load, int32_t gamma);
+double draft_step_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
+double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
+// All of them, gamma >= 1; `overhead` is passed through.
+RoundSeconds round_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,
+                           int32_t gamma, double overhead = 0.0);
+
+// A whole round [T_Total, equations 2 and 3].
+double total_seconds(const RoundSeconds& times, int32_t gamma);
+// Between two tokens of a sequence [T_Avg].
+double seconds_per_token(const RoundSeconds& times, int32_t gamma, double tokens_per_round);
+// Over plain decoding: the inverse of what equation 4 minimises.
+double predicted_speedup(const RoundSeconds& times, int32_t gamma, double tokens_per_round);
+
+}  // namespace forerun
