@@ -56,14 +56,17 @@ class FakeDecoder : public Decoder {
       const StepSequence& sequence = step.sequences[static_cast<size_t>(row.sequence_idx)];
       cell(sequence, row.slot) = {row.token, row.position};
       uint64_t hash = seed_;
-      for (int32_t position = 0; position <= row.position; ++position) {
+      int32_t before = -1;
+      for (int32_t position = 0; position < row.visible; ++position) {
         const int32_t slot =
             position < row.boundary
                 ? position
                 : step.ancestors[static_cast<size_t>(row.ancestor_begin + position - row.boundary)];
         const Cell& seen = cell(sequence, slot);
-        if (seen.position != position) ++violations;
-        if (position == row.position && slot != row.slot) ++violations;
+        // What it sees is in the order of the text; of all of it, nothing is left out.
+        if (seen.position <= before || seen.position > row.position) ++violations;
+        before = seen.position;
+        if (position + 1 == row.visible && slot != row.slot) ++violations;
         hash = fake_mix(hash, static_cast<uint64_t>(seen.token) + 1);
       }
       if (!row.wants_logits) continue;

@@ -67,7 +67,7 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   }
   int32_t context = 0;
   for (size_t row = rows; row < step_.rows.size(); ++row) {
-    context = std::max(context, step_.rows[row].position + 1);
+    context = std::max(context, step_.rows[row].visible);
   }
   kv_tokens_ += context;
   // The block table may still be moved by reserve() until all rows of the item are in.
@@ -91,6 +91,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   StepRow out;
   out.token = row.token;
   out.position = row.position;
+  out.visible = row.position + 1;
   out.sequence_idx = static_cast<int32_t>(step_.sequences.size());
   int32_t tree_idx = -1;
   FORERUN_RETURN_IF_ERROR(row.node == kNoNode ? add_prefix_row(sequence, row, out)
@@ -104,8 +105,8 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
     FORERUN_RETURN_IF_ERROR(add_rejection_row(sequence, item, row_idx, path));
   }
   if (out.wants_logits) ++logits_rows_;
-  context_tokens_ = std::max(context_tokens_, row.position + 1);
-  attended_tokens_ += row.position + 1;
+  context_tokens_ = std::max(context_tokens_, out.visible);
+  attended_tokens_ += out.visible;
   step_.rows.push_back(out);
   return {};
 }
@@ -121,7 +122,7 @@ Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, S
                     "; the prefix continues at " + std::to_string(sequence.kv.prefix_length()));
   }
   out.slot = sequence.kv.append_prefix(row.token);
-  out.boundary = row.position + 1;
+  out.boundary = out.visible;
   out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
   sequence.count_token(row.token, row.position);
   return {};
@@ -151,8 +152,7 @@ Status StepBuilder::add_tree_row(RoleSequence& sequence, const WorkRow& row, Ste
   out.boundary = kv.prefix_length();
   out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
   // Walked from the row upwards, so filled from the back.
-  step_.ancestors.resize(step_.ancestors.size() +
-                         static_cast<size_t>(row.position - out.boundary + 1));
+  step_.ancestors.resize(step_.ancestors.size() + static_cast<size_t>(out.visible - out.boundary));
   size_t cell = step_.ancestors.size();
   for (int32_t above = *tree_idx; above >= 0;
        above = kv.tree_rows()[static_cast<size_t>(above)].parent_idx) {

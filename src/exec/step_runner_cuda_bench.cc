@@ -121,6 +121,7 @@ Status run(const Arguments& arguments) {
       step.rows.push_back({.token = row % 50 + 1,
                            .position = row,
                            .slot = row,
+                           .visible = row + 1,
                            .boundary = row + 1,
                            .wants_logits = wanted});
     }

@@ -73,18 +73,20 @@ void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
     AttentionRow row;
-    row.position = from.position;
+    row.position = from.visible - 1;
     row.boundary = from.boundary;
     row.slot = from.slot;
     row.block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table;
     row.ancestors =
-        from.boundary > from.position ? nullptr : step.ancestors.data() + from.ancestor_begin;
+        from.boundary == from.visible ? nullptr : step.ancestors.data() + from.ancestor_begin;
     rope_.prepare(from.position);
     chunk_.tokens.push_back(from.token);
-    chunk_.rows.push_back(row);
+    chunk_.rows.attend.push_back(row);
+    chunk_.rows.positions.push_back(from.position);
     if (from.wants_logits) {
       chunk_.wanted.push_back(static_cast<int32_t>(row_idx - begin));
-      chunk_.wanted_rows.push_back(row);
+      chunk_.wanted_rows.attend.push_back(row);
+      chunk_.wanted_rows.positions.push_back(from.position);
     }
   }
 }

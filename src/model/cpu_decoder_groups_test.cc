@@ -176,6 +176,7 @@ TEST(CpuDecoderGroups, TreesAndMoves) {
       row.token = (tokens[static_cast<size_t>(position)] + (right ? 0 : 1)) % 256;
       row.position = position;
       row.slot = 60 + 2 * (position - 60) + (right ? 1 : 0);
+      row.visible = position + 1;
       row.boundary = 60;
       row.ancestor_begin = static_cast<int32_t>(step.ancestors.size());
       row.wants_logits = right;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/testing.h"
+#include "model/decoder_checks_test.h"
 #include "model/reference_decoder.h"
 #include "model/testing.h"
 
@@ -118,6 +119,25 @@ TEST_P(Families, MatchTheReferenceForward) {
       reference_logits(*loaded.checkpoint, random_tokens(kTokens, GetParam().spec.vocab_size));
   EXPECT_LE(relative_difference(logits_of(loaded, kTokens, kTokens), expected), 2e-5);
   EXPECT_LE(relative_difference(logits_of(loaded, kTokens, 1), expected), 2e-5);
+}
+
+// A row's place in the text and what it sees are two things.
+TEST(CpuDecoder, RowsThroughAViewMatchTheReference) {
+  const TempDir dir;
+  ToySpec spec;
+  spec.num_layers = 3;
+  const LoadedDecoder loaded = open_toy(dir, spec, f32_options());
+  ASSERT_NE(loaded.decoder, nullptr);
+  constexpr size_t kRows = 3 * 256;
+  const std::vector<int32_t> tokens = random_tokens(253, 256);
+  const auto last_rows = [&](const UnseenPositions& unseen) {
+    std::vector<double> logits = reference_logits(*loaded.checkpoint, tokens, unseen);
+    logits.erase(logits.begin(), logits.end() - kRows);
+    return logits;
+  };
+  const std::vector<float> found = logits_through_a_view(*loaded.decoder, tokens, 2);
+  EXPECT_LE(relative_difference(found, last_rows({250, 64, 192})), 2e-5);
+  EXPECT_GT(relative_difference(found, last_rows({})), 1e-3);
 }
 
 std::string toy_name(const testing::TestParamInfo<Toy>& toy) { return toy.param.name; }
@@ -232,6 +252,8 @@ TEST(CpuDecoder, RefusesRowsOutOfRange) {
       {"token -1", status_of([](StepRow& row) { row.token = -1; })},
       {"position 512", status_of([](StepRow& row) { row.position = 512; })},
       {"sequence 1", status_of([](StepRow& row) { row.sequence_idx = 1; })},
+      {"visible tokens 0", status_of([](StepRow& row) { row.visible = 0; })},
+      {"visible tokens 3", status_of([](StepRow& row) { row.visible = 3; })},
       {"boundary 3", status_of([](StepRow& row) { row.boundary = 3; })},
       {"ancestor list", status_of([](StepRow& row) { row.boundary = 1; })},
       {"slot -1", status_of([](StepRow& row) { row.slot = -1; })},

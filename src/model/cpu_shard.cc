@@ -21,16 +21,20 @@ WeightFormats formats_of(const Weights&... weights) {
 
 void ForwardChunk::reserve() {
   tokens.reserve(kMaxChunkRows);
-  rows.reserve(kMaxChunkRows);
   wanted.reserve(kMaxChunkRows);
-  wanted_rows.reserve(kMaxChunkRows);
+  for (Rows* these : {&rows, &wanted_rows}) {
+    these->attend.reserve(kMaxChunkRows);
+    these->positions.reserve(kMaxChunkRows);
+  }
 }
 
 void ForwardChunk::clear() {
   tokens.clear();
-  rows.clear();
   wanted.clear();
-  wanted_rows.clear();
+  for (Rows* these : {&rows, &wanted_rows}) {
+    these->attend.clear();
+    these->positions.clear();
+  }
 }
 
 CpuShard::CpuShard(const ModelConfig& config, const CpuShardOptions& options, const RopeTable* rope)
@@ -80,10 +84,10 @@ LogitsPart CpuShard::logits(int64_t rows) const {
 
 void CpuShard::plan(const ForwardChunk& chunk) {
   if (num_kv_heads_ == 0) return;
-  plan_.build(chunk.rows, num_slots(), num_kv_heads_, team_size_);
+  plan_.build(chunk.rows.attend, num_slots(), num_kv_heads_, team_size_);
   attention_scratch_.reserve_partials(plan_, static_cast<int64_t>(chunk.rows.size()), num_slots(),
                                       config_.head_dim);
-  wanted_plan_.build(chunk.wanted_rows, num_slots(), num_kv_heads_, team_size_);
+  wanted_plan_.build(chunk.wanted_rows.attend, num_slots(), num_kv_heads_, team_size_);
   attention_scratch_.reserve_partials(wanted_plan_, static_cast<int64_t>(chunk.wanted_rows.size()),
                                       num_slots(), config_.head_dim);
 }
@@ -147,29 +151,29 @@ void CpuShard::keep_wanted_rows(const Team& team, const ForwardChunk& chunk) {
 }
 
 void CpuShard::rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
-                                 std::span<const AttentionRow> kv_rows,
-                                 std::span<const AttentionRow> q_rows) {
+                                 const ForwardChunk::Rows& kv_rows,
+                                 const ForwardChunk::Rows& q_rows) {
   const int64_t head_dim = config_.head_dim;
   const int64_t num_heads = part_.heads.size();
-  const auto finish = [&](float* head, const AttentionRow& row, std::span<const float> norm) {
+  const auto finish = [&](float* head, int32_t position, std::span<const float> norm) {
     if (!norm.empty()) rms_norm_row(head, norm, config_.rms_norm_eps, head);
-    rope_head(head, rope_->cosines(row.position), rope_->sines(row.position), head_dim / 2);
+    rope_head(head, rope_->cosines(position), rope_->sines(position), head_dim / 2);
   };
   const WorkRange q_share = team.share(static_cast<int64_t>(q_rows.size()) * num_heads);
   for (int64_t unit = q_share.begin; unit < q_share.end; ++unit) {
     const int64_t row_idx = unit / num_heads;
     const MatrixView<float> heads = buffers_.own_heads(buffers_.q(row_idx + 1));
-    finish(heads.row(row_idx) + unit % num_heads * head_dim, q_rows[static_cast<size_t>(row_idx)],
-           layer.q_norm);
+    finish(heads.row(row_idx) + unit % num_heads * head_dim,
+           q_rows.positions[static_cast<size_t>(row_idx)], layer.q_norm);
   }
   const WorkRange kv_share = team.share(static_cast<int64_t>(kv_rows.size()) * num_kv_heads_);
   for (int64_t unit = kv_share.begin; unit < kv_share.end; ++unit) {
     const int64_t row_idx = unit / num_kv_heads_;
     const auto kv_head = static_cast<int32_t>(unit % num_kv_heads_);
     float* k = buffers_.k(row_idx + 1).row(row_idx);
-    const AttentionRow& row = kv_rows[static_cast<size_t>(row_idx)];
-    finish(k + kv_head * head_dim, row, layer.k_norm);
-    append_kv_head(k, buffers_.v(row_idx + 1).row(row_idx), row, kv_head, kv);
+    finish(k + kv_head * head_dim, kv_rows.positions[static_cast<size_t>(row_idx)], layer.k_norm);
+    append_kv_head(k, buffers_.v(row_idx + 1).row(row_idx),
+                   kv_rows.attend[static_cast<size_t>(row_idx)], kv_head, kv);
   }
 }
 
@@ -193,7 +197,7 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(layer_idx)];
   const PagedKv kv = kv_.layer(layer_idx);
   const auto num_rows = static_cast<int64_t>(chunk.rows.size());
-  const std::span<const AttentionRow> q_rows = narrows ? chunk.wanted_rows : chunk.rows;
+  const ForwardChunk::Rows& q_rows = narrows ? chunk.wanted_rows : chunk.rows;
   const auto num_q = static_cast<int64_t>(q_rows.size());
   const bool has_heads = part_.heads.size() > 0;
 
@@ -220,7 +224,7 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
   rotate_and_append(team, layer, kv, chunk.rows, q_rows);
   team.sync();  // q rotated, K and V of all rows in the cache
   if (num_q == 0) return;
-  attention(team, buffers_.q(num_q), q_rows, kv,
+  attention(team, buffers_.q(num_q), q_rows.attend, kv,
             config_.sliding_window[static_cast<size_t>(layer_idx)], narrows ? wanted_plan_ : plan_,
             &attention_scratch_, buffers_.attended(num_q));
   team.sync();  // attended complete

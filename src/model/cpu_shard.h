@@ -30,10 +30,17 @@ namespace forerun {
 // The rows that one pass through the layers works on, up to kMaxChunkRows; the same for all
 // devices.
 struct ForwardChunk {
+  // Rows that attend, and their places in the text, by which they are rotated.
+  struct Rows {
+    std::vector<AttentionRow> attend;
+    std::vector<int32_t> positions;
+
+    size_t size() const { return attend.size(); }
+  };
   std::vector<int32_t> tokens;
-  std::vector<AttentionRow> rows;
+  Rows rows;
   std::vector<int32_t> wanted;  // rows that want logits, ascending
-  std::vector<AttentionRow> wanted_rows;
+  Rows wanted_rows;
   int64_t first_logits_row = 0;
 
   void reserve();
@@ -80,8 +87,7 @@ class CpuShard {
   void run_attention(const Team& team, const ForwardChunk& chunk, int32_t layer_idx, bool narrows);
   void keep_wanted_rows(const Team& team, const ForwardChunk& chunk);
   void rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
-                         std::span<const AttentionRow> kv_rows,
-                         std::span<const AttentionRow> q_rows);
+                         const ForwardChunk::Rows& kv_rows, const ForwardChunk::Rows& q_rows);
   void run_mlp(const Team& team, Collectives& peers, const LayerWeights& layer, int64_t num_rows);
   void run_head(const Team& team, const ForwardChunk& chunk);
   // x += inputs · weightᵀ of all devices + bias. `partial`: where this device leaves its own part.

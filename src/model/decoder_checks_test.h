@@ -63,6 +63,7 @@ inline void expect_trees_and_commits(Decoder& decoder, const std::vector<int32_t
       node.token = on_path ? right : (right + 1) % vocab;
       node.position = kPrefix + level;
       node.slot = kPrefix + 2 * level + (on_path ? 1 : 0);
+      node.visible = node.position + 1;
       node.boundary = kPrefix;
       node.ancestor_begin = static_cast<int32_t>(step.ancestors.size());
       node.wants_logits = true;
@@ -88,6 +89,59 @@ inline void expect_trees_and_commits(Decoder& decoder, const std::vector<int32_t
       run_tokens(decoder, part_of(tokens, kPrefix + depth, kEnd), kPrefix + depth, 5, table);
   EXPECT_TRUE(rest ==
               std::vector<float>(expected.begin() + (kPrefix + depth) * vocab, expected.end()));
+}
+
+// Logits of the three tokens at 250 of `tokens`, which see blocks 0 and 3 of the text before them
+// and each other: the same bits as prefix rows and as a chain of tree rows, in one Step or several,
+// with a row of another sequence or alone. Uses five blocks from
+// `first_block` on.
+inline std::vector<float> logits_through_a_view(Decoder& decoder,
+                                                const std::vector<int32_t>& tokens,
+                                                int32_t first_block) {
+  constexpr int32_t kBegin = 250;
+  constexpr int32_t kRows = 3;
+  constexpr int32_t kSkipped = 2 * kKvBlockTokens;
+  const std::vector<int32_t> table = SequenceDriver::blocks_for(kBegin + kRows, first_block);
+  const std::vector<int32_t> view = {table[0], table[3]};
+  const std::vector<int32_t> other = {first_block + 4};
+  run_tokens(decoder, part_of(tokens, 0, kBegin), 0, kBegin, table);
+  std::vector<float> expected;
+  for (const bool in_tree : {false, true}) {
+    for (const int32_t rows_per_step : {kRows, 1}) {
+      for (const bool with_companion : {false, true}) {
+        std::vector<float> logits;
+        for (int32_t first = 0; first < kRows; first += rows_per_step) {
+          Step step;
+          step.sequences = {{view.data()}, {other.data()}};
+          for (int32_t i = first; i < first + rows_per_step; ++i) {
+            StepRow row;
+            row.token = tokens[static_cast<size_t>(kBegin + i)];
+            row.position = kBegin + i;
+            row.visible = row.position + 1 - kSkipped;
+            row.slot = row.visible - 1;
+            row.boundary = in_tree ? kBegin - kSkipped : row.visible;
+            row.ancestor_begin = static_cast<int32_t>(step.ancestors.size());
+            for (int32_t slot = row.boundary; slot < row.visible; ++slot) {
+              step.ancestors.push_back(slot);
+            }
+            row.wants_logits = true;
+            step.rows.push_back(row);
+          }
+          if (with_companion) {
+            SequenceDriver::add_prefix_rows(step, 1, part_of(tokens, 0, 1), 0, false);
+          }
+          const Status ran = decoder.forward(step);
+          EXPECT_TRUE(ran.ok()) << ran.message();
+          const std::vector<float> part = copy_logits(decoder);
+          logits.insert(logits.end(), part.begin(), part.end());
+        }
+        if (expected.empty()) expected = logits;
+        EXPECT_TRUE(logits == expected) << "in a tree " << in_tree << ", rows " << rows_per_step
+                                        << ", companion " << with_companion;
+      }
+    }
+  }
+  return expected;
 }
 
 // Rows that want nothing leave their KV behind; another sequence in front only shifts rows. Needs

@@ -127,14 +127,20 @@ Vector attend(const Vector& q, const std::vector<Vector>& keys, const std::vecto
   return out;
 }
 
+std::vector<Vector> without(std::vector<Vector> all, const UnseenPositions& unseen) {
+  all.erase(all.begin() + static_cast<int64_t>(unseen.begin),
+            all.begin() + static_cast<int64_t>(unseen.end));
+  return all;
+}
+
 void add(Vector& to, const Vector& from) {
   for (size_t index = 0; index < to.size(); ++index) to[index] += from[index];
 }
 
 }  // namespace
 
-std::vector<double> reference_logits(const Checkpoint& checkpoint,
-                                     std::span<const int32_t> tokens) {
+std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<const int32_t> tokens,
+                                     UnseenPositions unseen) {
   const ModelConfig& config = checkpoint.config();
   const auto hidden = static_cast<size_t>(config.hidden_size);
   const auto head_dim = static_cast<size_t>(config.head_dim);
@@ -167,9 +173,12 @@ std::vector<double> reference_logits(const Checkpoint& checkpoint,
         rotate(k.data() + begin, config, position);
       }
       keys.push_back(std::move(k));
-      add(rows[position],
-          multiply(layer.wo, attend(q, keys, values, config, config.sliding_window[layer_idx]),
-                   layer.bo));
+      const bool skips = position >= unseen.row;
+      add(rows[position], multiply(layer.wo,
+                                   attend(q, skips ? without(keys, unseen) : keys,
+                                          skips ? without(values, unseen) : values, config,
+                                          config.sliding_window[layer_idx]),
+                                   layer.bo));
     }
     for (Vector& row : rows) {
       Vector x = row;

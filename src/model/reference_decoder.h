@@ -10,9 +10,17 @@
 
 namespace forerun {
 
+// What rows from `row` on do not see: positions [begin, end).
+struct UnseenPositions {
+  size_t row = 0;
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 // Logits of every position of `tokens`, [tokens][vocab_size], each position attending to itself and
-// those before it (within the layer's window). Unquantized checkpoints with plain or linear rope
-// only.
-std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<const int32_t> tokens);
+// those before it (within the layer's window, but for `unseen`). Unquantized checkpoints with plain
+// or linear rope only.
+std::vector<double> reference_logits(const Checkpoint& checkpoint, std::span<const int32_t> tokens,
+                                     UnseenPositions unseen = {});
 
 }  // namespace forerun

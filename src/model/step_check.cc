@@ -26,10 +26,13 @@ Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks
     if (row.sequence_idx < 0 || row.sequence_idx >= num_sequences) {
       return out_of_range(row_idx, "sequence", row.sequence_idx, 0, num_sequences - 1);
     }
-    if (row.boundary < 0 || row.boundary > row.position + 1) {
-      return out_of_range(row_idx, "boundary", row.boundary, 0, row.position + 1);
+    if (row.visible < 1 || row.visible > row.position + 1) {
+      return out_of_range(row_idx, "visible tokens", row.visible, 1, row.position + 1);
     }
-    const int64_t listed = row.position + 1 - row.boundary;
+    if (row.boundary < 0 || row.boundary > row.visible) {
+      return out_of_range(row_idx, "boundary", row.boundary, 0, row.visible);
+    }
+    const int64_t listed = row.visible - row.boundary;
     const auto num_ancestors = static_cast<int64_t>(step.ancestors.size());
     if (listed > 0 && (row.ancestor_begin < 0 || row.ancestor_begin + listed > num_ancestors)) {
       return out_of_range(row_idx, "ancestor list at", row.ancestor_begin, 0,
@@ -41,8 +44,9 @@ Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks
     if (block < 0 || block >= kv_blocks) {
       return out_of_range(row_idx, "KV block", block, 0, kv_blocks - 1);
     }
-    if (listed == 0 && row.slot != row.position) {
-      return out_of_range(row_idx, "slot of a prefix row", row.slot, row.position, row.position);
+    if (listed == 0 && row.slot != row.visible - 1) {
+      return out_of_range(row_idx, "slot of a prefix row", row.slot, row.visible - 1,
+                          row.visible - 1);
     }
   }
   return {};

@@ -41,7 +41,7 @@ void SequenceDriver::add_prefix_rows(Step& step, int32_t sequence_idx,
     row.position = begin + static_cast<int32_t>(index);
     row.sequence_idx = sequence_idx;
     row.slot = row.position;
-    row.boundary = row.position + 1;
+    row.visible = row.boundary = row.position + 1;
     row.wants_logits = want_logits;
     step.rows.push_back(row);
   }

@@ -21,8 +21,8 @@ class SlotHistories {
 
   // What comes before the row; 0 before the first token. Rows that it sees have been appended.
   uint64_t before(const Step& step, const StepRow& row) const {
-    if (row.position == 0) return 0;
-    const int32_t position = row.position - 1;
+    if (row.visible == 1) return 0;
+    const int32_t position = row.visible - 2;
     const int32_t slot =
         position < row.boundary
             ? position

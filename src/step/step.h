@@ -13,6 +13,8 @@ namespace forerun {
 // block_table[s / kKvBlockTokens] at offset s % kKvBlockTokens.
 inline constexpr int32_t kKvBlockTokens = 64;
 
+// The KV that rows of a sequence see: all of it, or a view (another table, whose slots are counted
+// from 0 likewise).
 struct StepSequence {
   // Physical block numbers, as many as the highest slot needs. Valid while the Step runs.
   const int32_t* block_table = nullptr;
@@ -20,12 +22,15 @@ struct StepSequence {
 
 struct StepRow {
   TokenId token = 0;
+  // Its place in the text: what it is rotated by, and the counter of the noise for what follows it.
   int32_t position = 0;
   int32_t sequence_idx = 0;  // in Step::sequences
   int32_t slot = 0;          // where its KV is written
-  // What it sees, by logical position: position q < boundary lies in slot q; positions boundary to
-  // `position` (itself included) lie in the slots ancestors[ancestor_begin + (q - boundary)].
-  // Prefix rows have boundary = position + 1 and no list.
+  // How many tokens it sees, itself included: position + 1 where it sees all before it, fewer
+  // through a view. They are counted from 0 in the order of their places: the q-th lies in slot q
+  // where q < boundary, else in slot ancestors[ancestor_begin + (q - boundary)]; the last one is
+  // the row itself. Prefix rows have boundary = visible and no list.
+  int32_t visible = 0;
   int32_t boundary = 0;
   int32_t ancestor_begin = 0;
   bool wants_logits = false;

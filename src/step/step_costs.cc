@@ -51,8 +51,8 @@ StepLoad load_of(const Step& step) {
       sequence_idx = row.sequence_idx;
       ++load.sequences;
     }
-    context_tokens = std::max(context_tokens, row.position + 1);
-    load.attended_tokens += row.position + 1;
+    context_tokens = std::max(context_tokens, row.visible);
+    load.attended_tokens += row.visible;
   }
   load.kv_tokens += context_tokens;
   return load;

@@ -148,14 +148,16 @@ TEST(StepCosts, RepeatedEntriesCountByTheirMedian) {
 TEST(StepLoadOf, SumsTheLongestContextOfEachSequence) {
   Step step;
   step.sequences.resize(2);
-  for (const int32_t position : {10, 12, 11}) {
+  for (const int32_t visible : {11, 13, 12}) {
     StepRow row;
-    row.position = position;
+    row.position = 100;
+    row.visible = visible;
     step.rows.push_back(row);
   }
   StepRow other;
   other.sequence_idx = 1;
   other.position = 99;
+  other.visible = 100;
   step.rows.push_back(other);
   const StepLoad load = load_of(step);
   EXPECT_EQ(load.rows, 4);

@@ -53,7 +53,7 @@ struct Wrapped {
       StepRow row;
       row.position = position;
       row.slot = position;
-      row.boundary = position + 1;
+      row.visible = row.boundary = position + 1;
       step.rows.push_back(row);
     }
     return runner->run(step, {}, {});

@@ -60,6 +60,10 @@ struct PagedKv {
 
 // A row and what it sees: position q < boundary lies in slot q, positions boundary to `position`
 // in slots ancestors[q - boundary]; slot s lies in block block_table[s / 64] at s % 64.
+//
+// Positions are those among the tokens that the row sees, in the order of the text: a row that sees
+// all before it is at its place in the text, one that sees a part of it lower (StepRow::visible -
+// 1). Rotary angles are not attention's: queries and keys come rotated.
 struct AttentionRow {
   int32_t position = 0;
   int32_t boundary = 0;

@@ -67,6 +67,7 @@ Step rows_at(int32_t context, int32_t rows, const std::vector<int32_t>& table, b
     step.rows.push_back({.token = i % 50 + 1,
                          .position = context + i,
                          .slot = context + i,
+                         .visible = context + i + 1,
                          .boundary = context + i + 1,
                          .wants_logits = wanted});
   }

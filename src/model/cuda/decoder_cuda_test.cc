@@ -141,6 +141,16 @@ TEST_P(DecoderCuda, LogitsAreTheCpus) {
   EXPECT_LT(relative_difference(found, expected), 2e-2);
 }
 
+TEST_P(DecoderCuda, ViewsAreTheCpus) {
+  if (std::get<1>(GetParam()).window > 0) GTEST_SKIP() << "a window and a view exclude each other";
+  CpuDecoderOptions options;
+  options.kv_blocks = kKvBlocks;
+  auto cpu = LoadedDecoder::open(dir_.path(), 2, options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const std::vector<float> expected = logits_through_a_view(*cpu->decoder, tokens_, 3);
+  EXPECT_LT(relative_difference(logits_through_a_view(*decoder_, tokens_, 20), expected), 2e-2);
+}
+
 TEST_P(DecoderCuda, RowsPerStepAndBlocks) {
   const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, 1, blocks());
   std::vector<int32_t> scattered = SequenceDriver::blocks_for(kTokens, 20);
@@ -259,7 +269,7 @@ TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
   Step step;
   const std::vector<int32_t> table = blocks();
   step.sequences.push_back({table.data()});
-  step.rows.push_back({.token = kVocab, .boundary = 1});
+  step.rows.push_back({.token = kVocab, .visible = 1, .boundary = 1});
   EXPECT_EQ(decoder_->forward(step).code(), StatusCode::kInvalidArgument);
 }
 

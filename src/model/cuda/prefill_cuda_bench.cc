@@ -31,6 +31,7 @@ Step prompt(int32_t tokens, const std::vector<int32_t>& table) {
     step.rows.push_back({.token = i % 50 + 1,
                          .position = i,
                          .slot = i,
+                         .visible = i + 1,
                          .boundary = i + 1,
                          .wants_logits = i + 1 == tokens});
   }

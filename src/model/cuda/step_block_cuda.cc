@@ -60,11 +60,11 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     const StepRow& from = step.rows[row_idx];
     const auto local = static_cast<int32_t>(row_idx - begin);
     rows_.push_back(
-        {.position = from.position,
+        {.position = from.visible - 1,
          .boundary = from.boundary,
          .slot = from.slot,
          .block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table,
-         .ancestors = from.boundary > from.position ? nullptr
+         .ancestors = from.boundary == from.visible ? nullptr
                                                     : step.ancestors.data() + from.ancestor_begin});
     header.tokens[local] = from.token;
     if (from.wants_logits) wanted[num_wanted_++] = local;
@@ -106,10 +106,11 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   attention.angles_offset = writer.reserve<float>(rows_.size() * angles_of_row);
   auto* const angles = writer.place<float>(attention.angles_offset);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    rope.prepare(rows_[i].position);
+    const int32_t position = step.rows[begin + i].position;
+    rope.prepare(position);
     const size_t half = angles_of_row / 2;
-    std::copy_n(rope.cosines(rows_[i].position), half, angles + i * angles_of_row);
-    std::copy_n(rope.sines(rows_[i].position), half, angles + i * angles_of_row + half);
+    std::copy_n(rope.cosines(position), half, angles + i * angles_of_row);
+    std::copy_n(rope.sines(position), half, angles + i * angles_of_row + half);
   }
   header.num_wanted = num_wanted_;
   header.queries_offset = writer.append(queries.first(static_cast<size_t>(num_wanted_)));
