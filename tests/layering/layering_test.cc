@@ -40,7 +40,7 @@ const Table& allowed() {
     t["sampling"] = {"step", "kernels", "device"};
     t["drafts"] = {"step", "tree"};
     t["strategies"] = {"step", "tree", "drafts"};
-    t["planner"] = {"step", "exec", "strategies", "simulation"};
+    t["planner"] = {"step", "checkpoint", "model", "exec", "strategies", "simulation"};
     return t;
   }();
   return table;

@@ -1,0 +1,166 @@
+#include "planner/gpu_spec.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kMaxGpus = 8;
+// One-shot sums through peers' memory take 1.4, 2.8 and 4.2 us on 2, 3 and 4 H200; over PCIe a word
+// takes some microseconds each way.
+constexpr double kNvlinkExchange = 1.4e-6;
+constexpr double kPcieExchange = 8e-6;
+constexpr double kPcie4 = 32e9;
+
+constexpr const char* kMeasured = "measured on H200 by this project (bench/results)";
+constexpr const char* kAssumed = "assumed to be the H200's";
+constexpr const char* kPublished =
+    "attention by MagicDec's tables (plain Steps of 64 and 128 sequences), else the H200's";
+
+GpuSpec nvlink(const char* name, double gb, double tb_per_s, double tflops, double link_gb_per_s) {
+  return {.name = name,
+          .memory_bytes = 1e9 * gb,
+          .bandwidth_bytes_per_s = 1e12 * tb_per_s,
+          .matrix_flops_per_s = 1e12 * tflops,
+          .link_bytes_per_s = 1e9 * link_gb_per_s,
+          .exchange_seconds = kNvlinkExchange,
+          .efficiency = {},
+          .efficiency_source = kAssumed};
+}
+
+GpuSpec pcie(const char* name, double gb, double tb_per_s, double tflops) {
+  GpuSpec gpu = nvlink(name, gb, tb_per_s, tflops, 1e-9 * kPcie4);
+  gpu.exchange_seconds = kPcieExchange;
+  return gpu;
+}
+
+std::vector<GpuSpec> make_known() {
+  // The vendor's data sheets: SXM parts where there are several.
+  std::vector<GpuSpec> gpus = {
+      nvlink("b200", 180, 8.0, 2250, 900), nvlink("h200", 141, 4.8, 989, 450),
+      nvlink("h100", 80, 3.35, 989, 450),  nvlink("h800", 80, 3.35, 989, 200),
+      nvlink("a100", 80, 2.039, 312, 300), nvlink("a100-40gb", 40, 1.555, 312, 300),
+      pcie("l40s", 48, 0.864, 362),        pcie("l40", 48, 0.864, 181),
+      pcie("rtx4090", 24, 1.008, 165),     pcie("rtx3090", 24, 0.936, 71)};
+  for (GpuSpec& gpu : gpus) {
+    if (gpu.name == "h200") gpu.efficiency_source = kMeasured;
+    if (gpu.name == "h100") gpu.efficiency.attention = 0.93;
+    if (gpu.name == "a100") gpu.efficiency.attention = 0.83;
+    if (gpu.name == "h100" || gpu.name == "a100") gpu.efficiency_source = kPublished;
+  }
+  return gpus;
+}
+
+Status refuse(const std::string& text, const std::string& found, const std::string& accepted) {
+  return {StatusCode::kInvalidArgument,
+          "GPUs \"" + text + "\": found " + found + ", accepted are " + accepted};
+}
+
+std::string names() {
+  std::string list;
+  for (const GpuSpec& gpu : known_gpus()) list += (list.empty() ? "" : ", ") + gpu.name;
+  return list;
+}
+
+const GpuSpec* find(const std::string& name) {
+  for (const GpuSpec& gpu : known_gpus()) {
+    if (gpu.name == name) return &gpu;
+  }
+  return nullptr;
+}
+
+std::optional<double> positive_number(std::string_view text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (!std::isfinite(value) || value <= 0.0 || value > 1e7) return std::nullopt;
+  return value;
+}
+
+bool set_field(GpuSpec& gpu, std::string_view field, double value) {
+  if (field == "bandwidth") {
+    gpu.bandwidth_bytes_per_s = 1e9 * value;
+  } else if (field == "tflops") {
+    gpu.matrix_flops_per_s = 1e12 * value;
+  } else if (field == "memory") {
+    gpu.memory_bytes = 1e9 * value;
+  } else if (field == "link") {
+    gpu.link_bytes_per_s = 1e9 * value;
+    gpu.exchange_seconds = gpu.link_bytes_per_s > 2.0 * kPcie4 ? kNvlinkExchange : kPcieExchange;
+  } else if (field == "efficiency" && value <= 1.0) {
+    gpu.efficiency.weights = value;
+    gpu.efficiency.attention = value;
+    gpu.efficiency_source = "as described";
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const std::vector<GpuSpec>& known_gpus() {
+  static const std::vector<GpuSpec> gpus = make_known();
+  return gpus;
+}
+
+Result<GpuGroup> parse_gpus(const std::string& text) {
+  GpuGroup group;
+  group.gpu.efficiency_source = kAssumed;
+  std::string_view rest = text;
+  if (const size_t colon = rest.rfind(':'); colon != std::string_view::npos) {
+    const std::string_view count = rest.substr(colon + 1);
+    const auto [end, error] =
+        std::from_chars(count.data(), count.data() + count.size(), group.count);
+    if (error != std::errc() || end != count.data() + count.size() || group.count < 1 ||
+        group.count > kMaxGpus) {
+      return refuse(text, "\"" + std::string(count) + "\" after the colon",
+                    "1 to " + std::to_string(kMaxGpus) + " GPUs");
+    }
+    rest = rest.substr(0, colon);
+  }
+  bool named = false;
+  for (bool first = true; first || !rest.empty(); first = false) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view part = rest.substr(0, comma);
+    rest = rest.substr(std::min(comma + 1, rest.size()));
+    const size_t equals = part.find('=');
+    if (equals == std::string_view::npos) {
+      std::string name(part);
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+      const GpuSpec* const known = first ? find(name) : nullptr;
+      if (known == nullptr) {
+        return refuse(text, "\"" + std::string(part) + "\"",
+                      names() + ", or bandwidth=GB/s,tflops=TFLOP/s,memory=GB[,link=GB/s]");
+      }
+      group.gpu = *known;
+      named = true;
+      continue;
+    }
+    const auto value = positive_number(part.substr(equals + 1));
+    if (!value || !set_field(group.gpu, part.substr(0, equals), *value)) {
+      return refuse(text, "\"" + std::string(part) + "\"",
+                    "bandwidth, tflops, memory and link with a number above 0 (GB/s, TFLOP/s, GB, "
+                    "GB/s), and efficiency above 0 and to 1");
+    }
+    if (group.gpu.name.empty()) group.gpu.name = "as described";
+  }
+  const GpuSpec& gpu = group.gpu;
+  if (!named && (gpu.bandwidth_bytes_per_s <= 0.0 || gpu.matrix_flops_per_s <= 0.0 ||
+                 gpu.memory_bytes <= 0.0)) {
+    return refuse(text, "a description without bandwidth, tflops or memory",
+                  "descriptions with all three");
+  }
+  if (group.count > 1 && gpu.link_bytes_per_s <= 0.0) {
+    return refuse(text, "no link for " + std::to_string(group.count) + " GPUs",
+                  "descriptions with link=GB/s");
+  }
+  return group;
+}
+
+}  // namespace forerun

@@ -1,0 +1,50 @@
+// GPUs by name or description, for plans where none is at hand: published peaks, and the share of
+// them that a forward reaches.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "forerun/status.h"
+
+namespace forerun {
+
+// Shares of the published peaks.
+struct GpuEfficiency {
+  double weights = 0.95;    // of the bandwidth, reading weights
+  double attention = 0.92;  // of the bandwidth, reading a large batch's cache
+  double matrix = 0.52;     // of the matrix rate, few hundred rows
+  // What shows of attention's arithmetic at the matrix rate, beside the reading that hides the
+  // rest.
+  double attention_arithmetic = 0.5;
+  bool operator==(const GpuEfficiency&) const = default;
+};
+
+struct GpuSpec {
+  std::string name;
+  double memory_bytes = 0.0;
+  double bandwidth_bytes_per_s = 0.0;  // of its memory
+  double matrix_flops_per_s = 0.0;     // bf16 with f32 sums, dense
+  double link_bytes_per_s = 0.0;       // to its peers, one way; 0: alone
+  double exchange_seconds = 0.0;       // latency of a sum over the group, for each peer
+  GpuEfficiency efficiency;
+  std::string efficiency_source;  // who measured it, or on what it is assumed
+};
+
+// Alike, one model's weights dealt over them.
+struct GpuGroup {
+  GpuSpec gpu;
+  int32_t count = 1;
+};
+
+// The known ones, newest first; names are lower case.
+const std::vector<GpuSpec>& known_gpus();
+
+// "h200", "h200:2" (two of them), or a description "bandwidth=3350,tflops=989,memory=80,link=450:4"
+// in GB/s, TFLOP/s, GB and GB/s one way; a name before it gives what it leaves out:
+// "h100,memory=94". "efficiency" is the share of the bandwidth that is reached. kInvalidArgument
+// names what was found and what is accepted.
+Result<GpuGroup> parse_gpus(const std::string& text);
+
+}  // namespace forerun

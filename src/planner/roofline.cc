@@ -1,0 +1,129 @@
+#include "planner/roofline.h"
+
+#include <algorithm>
+#include <string>
+
+#include "checkpoint/decoder_tensors.h"
+#include "model/shard_plan.h"
+
+namespace forerun {
+namespace {
+
+constexpr double kActivationBytes = 2.0;
+// Four kernels a layer start and end in some 3 us each on an H200.
+constexpr double kLayerSeconds = 12e-6;
+// The host's part of a result.
+constexpr double kSequenceSeconds = 2.5e-6;
+constexpr int32_t kExchangesPerLayer = 2;
+constexpr int32_t kManyRows = 4096;
+// Of the memory, what buffers, graphs and the driver leave to weights and cache.
+constexpr double kUsable = 0.92;
+
+double bytes_per_weight(const ModelConfig& config, TensorRole role) {
+  if (role == TensorRole::kLinear && config.quantization.kind == QuantizationConfig::Kind::kAwq) {
+    // A 32-bit word of scale and zero point a group.
+    const int32_t group = config.quantization.group_size;
+    return config.quantization.bits / 8.0 + (group > 0 ? 4.0 / group : 0.0);
+  }
+  return config.dtype == DType::kF32 ? 4.0 : 2.0;
+}
+
+// How many of a tensor's weights are the device's.
+double part_of(const ModelConfig& config, const DeviceShard& shard, const DecoderTensor& tensor) {
+  const auto is = [&](const char* module) { return tensor.name.find(module) != std::string::npos; };
+  if (tensor.role == TensorRole::kHead || tensor.role == TensorRole::kEmbedding) {
+    return static_cast<double>(shard.vocab.size()) / config.vocab_size;
+  }
+  if (is(".k_proj.") || is(".v_proj.")) {
+    return static_cast<double>(shard.kv_heads.size()) / config.num_kv_heads;
+  }
+  if (is(".q_proj.") || is(".o_proj.")) {
+    return static_cast<double>(shard.heads.size()) / config.num_heads;
+  }
+  return static_cast<double>(shard.mlp.size()) / config.intermediate_size;
+}
+
+DeviceWork work_of(const ModelConfig& config, const DeviceShard& shard) {
+  DeviceWork work;
+  work.num_layers = config.num_layers;
+  work.hidden_size = config.hidden_size;
+  for (const DecoderTensor& tensor : decoder_tensors(config)) {
+    if (tensor.shape.size() != 2) continue;  // norms and biases
+    const double weights = part_of(config, shard, tensor) * static_cast<double>(tensor.shape[0]) *
+                           static_cast<double>(tensor.shape[1]);
+    const double bytes = weights * bytes_per_weight(config, tensor.role);
+    work.resident_bytes += bytes;
+    // Of the embedding a Step reads a line a row, unless it is the head too.
+    if (tensor.role == TensorRole::kEmbedding && !config.tied_embeddings) continue;
+    work.weight_bytes += bytes;
+    work.row_flops += 2.0 * weights;
+  }
+  const double layers = config.num_layers;
+  work.kv_token_bytes =
+      layers * 2.0 * static_cast<double>(shard.kv_heads.size()) * config.head_dim * 2.0;
+  work.pair_flops = layers * 4.0 * static_cast<double>(shard.heads.size()) * config.head_dim;
+  return work;
+}
+
+}  // namespace
+
+Result<DeviceWork> device_work(const ModelConfig& config, int32_t degree) {
+  for (const int32_t window : config.sliding_window) {
+    if (window == 0) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  "model: found layers that attend to a window of " + std::to_string(window) +
+                      " tokens, accepted are models whose layers attend to the whole context");
+  }
+  FORERUN_ASSIGN_OR_RETURN(const ShardPlan plan,
+                           make_shard_plan(config, degree, config.vocab_size));
+  DeviceWork fullest;
+  for (const DeviceShard& shard : plan.devices) {
+    const DeviceWork work = work_of(config, shard);
+    fullest.num_layers = work.num_layers;
+    fullest.hidden_size = work.hidden_size;
+    fullest.weight_bytes = std::max(fullest.weight_bytes, work.weight_bytes);
+    fullest.resident_bytes = std::max(fullest.resident_bytes, work.resident_bytes);
+    fullest.row_flops = std::max(fullest.row_flops, work.row_flops);
+    fullest.kv_token_bytes = std::max(fullest.kv_token_bytes, work.kv_token_bytes);
+    fullest.pair_flops = std::max(fullest.pair_flops, work.pair_flops);
+  }
+  return fullest;
+}
+
+void add_roofline(const DeviceWork& work, const GpuGroup& group, Role role, StepCosts& costs) {
+  const GpuSpec& gpu = group.gpu;
+  const GpuEfficiency& share = gpu.efficiency;
+  double fixed = work.weight_bytes / (gpu.bandwidth_bytes_per_s * share.weights) +
+                 work.num_layers * kLayerSeconds;
+  double per_row = work.row_flops / (gpu.matrix_flops_per_s * share.matrix);
+  if (group.count > 1) {
+    const double peers = group.count - 1.0;
+    const double exchanges = kExchangesPerLayer * work.num_layers;
+    fixed += exchanges * peers * gpu.exchange_seconds;
+    // Each part of a row is summed once and sent to all.
+    per_row += exchanges * 2.0 * peers / group.count * work.hidden_size * kActivationBytes /
+               gpu.link_bytes_per_s;
+  }
+  for (const int32_t rows : {1, kManyRows}) {
+    costs.add(role, {.rows = rows}, fixed + rows * per_row);
+  }
+  costs.set_slopes(
+      role,
+      {.per_kv_token = work.kv_token_bytes / (gpu.bandwidth_bytes_per_s * share.attention),
+       .per_attended_token = share.attention_arithmetic * work.pair_flops / gpu.matrix_flops_per_s,
+       .per_sequence = kSequenceSeconds});
+}
+
+int64_t kv_capacity_tokens(const DeviceWork& target, const DeviceWork* draft, double draft_share,
+                           const GpuSpec& gpu) {
+  double room = kUsable * gpu.memory_bytes - target.resident_bytes;
+  double token_bytes = target.kv_token_bytes;
+  if (draft != nullptr) {
+    room -= draft->resident_bytes;
+    token_bytes += draft_share * draft->kv_token_bytes;
+  }
+  if (room <= 0.0 || token_bytes <= 0.0) return 0;
+  return static_cast<int64_t>(room / token_bytes);
+}
+
+}  // namespace forerun

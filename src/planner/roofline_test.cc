@@ -1,0 +1,184 @@
+#include "planner/roofline.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "planner/speculation_costs.h"
+
+namespace forerun {
+namespace {
+
+ModelConfig config_of(const std::string& fields) {
+  auto config = parse_model_config(
+      R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16",
+          "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,)" +
+          fields + "}",
+      "test");
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return *config;
+}
+
+ModelConfig llama_8b(const std::string& more = "") {
+  return config_of(R"("num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256)" +
+                   more);
+}
+
+StepCosts costs_of(const ModelConfig& config, const std::string& gpus) {
+  const GpuGroup group = parse_gpus(gpus).value();
+  StepCosts costs;
+  add_roofline(device_work(config, group.count).value(), group, Role::kTarget, costs);
+  return costs;
+}
+
+TEST(DeviceWork, CountsWhatTheConfigImplies) {
+  const DeviceWork work = device_work(llama_8b(), 1).value();
+  const double layer = 2.0 * 4096 * 4096 + 2.0 * 1024 * 4096 + 3.0 * 4096 * 14336;
+  const double head = 128256.0 * 4096;
+  EXPECT_DOUBLE_EQ(work.weight_bytes, 2.0 * (32 * layer + head));
+  EXPECT_DOUBLE_EQ(work.resident_bytes, 2.0 * (32 * layer + 2 * head));
+  EXPECT_DOUBLE_EQ(work.row_flops, 2.0 * (32 * layer + head));
+  EXPECT_DOUBLE_EQ(work.kv_token_bytes, 128 * 1024.0);  // 128 KiB
+  EXPECT_DOUBLE_EQ(work.pair_flops, 32 * 4.0 * 4096);
+}
+
+TEST(DeviceWork, AGroupSharesItAndOddDegreesAreLedByTheFullest) {
+  const DeviceWork whole = device_work(llama_8b(), 1).value();
+  for (const int32_t degree : {2, 4, 8}) {
+    const DeviceWork part = device_work(llama_8b(), degree).value();
+    EXPECT_NEAR(part.weight_bytes * degree, whole.weight_bytes, 0.02 * whole.weight_bytes);
+    EXPECT_DOUBLE_EQ(part.kv_token_bytes * degree, whole.kv_token_bytes);
+  }
+  // Eight KV heads over three devices: one of them has three.
+  const DeviceWork third = device_work(llama_8b(), 3).value();
+  EXPECT_DOUBLE_EQ(third.kv_token_bytes, whole.kv_token_bytes * 3 / 8);
+  EXPECT_FALSE(device_work(llama_8b(), 9).ok());
+}
+
+TEST(DeviceWork, TiedHeadsAreReadAndInt4WeightsAreNarrow) {
+  const DeviceWork tied = device_work(llama_8b(R"(, "tie_word_embeddings": true)"), 1).value();
+  EXPECT_DOUBLE_EQ(tied.weight_bytes, device_work(llama_8b(), 1).value().weight_bytes);
+  EXPECT_DOUBLE_EQ(tied.resident_bytes, tied.weight_bytes);
+  const DeviceWork int4 =
+      device_work(llama_8b(R"(, "quantization_config": {"quant_method": "awq", "bits": 4,
+        "group_size": 128, "zero_point": true, "version": "gemm"})"),
+                  1)
+          .value();
+  EXPECT_NEAR(int4.weight_bytes, 4.7e9, 0.1e9);
+}
+
+TEST(DeviceWork, RefusesAttentionWindowsByTheirLength) {
+  ModelConfig config = llama_8b();
+  config.sliding_window.back() = 4096;
+  const auto work = device_work(config, 1);
+  ASSERT_FALSE(work.ok());
+  EXPECT_NE(work.status().message().find("4096"), std::string::npos);
+}
+
+// bench/results/cuda-linear-batches.json: 8B bf16, one H200, one sequence behind 2,000 tokens.
+TEST(Roofline, IsWhatOneH200Measures) {
+  const StepCosts costs = costs_of(llama_8b(), "h200");
+  const std::array<std::pair<int32_t, double>, 7> forwards = {{{1, 3.918},
+                                                               {8, 4.099},
+                                                               {32, 4.634},
+                                                               {128, 7.308},
+                                                               {256, 10.111},
+                                                               {512, 18.013},
+                                                               {1024, 31.898}}};
+  for (const auto& [rows, ms] : forwards) {
+    const double predicted = 1e3 * costs.seconds(Role::kTarget, even_load(1, rows, 2000));
+    EXPECT_NEAR(predicted, ms, 0.15 * ms) << rows << " rows";
+  }
+}
+
+// cuda-attention-batches.json: attention of one layer; what more of the cache adds to a Step.
+TEST(Roofline, ReadsLargeCachesAsFastAsOneH200) {
+  const StepCosts costs = costs_of(llama_8b(), "h200");
+  const auto attention = [&](int32_t sequences, int32_t rows) {
+    return costs.seconds(Role::kTarget, even_load(sequences, rows, 32000)) -
+           costs.seconds(Role::kTarget, even_load(sequences, rows, 0));
+  };
+  EXPECT_NEAR(attention(24, 1), 32 * 730e-6, 0.1 * 32 * 730e-6);
+  EXPECT_NEAR(attention(128, 1), 32 * 3656e-6, 0.1 * 32 * 3656e-6);
+  EXPECT_NEAR(attention(24, 8), 32 * 806e-6, 0.1 * 32 * 806e-6);
+  EXPECT_NEAR(attention(128, 8), 32 * 3818e-6, 0.1 * 32 * 3818e-6);
+}
+
+// What 64 more sequences of 32,000 tokens add to a plain Step in MagicDec's tables 3 (c) and 6.
+TEST(Roofline, ReadsCachesAsFastAsTheMachinesOfMagicDec) {
+  for (const auto& [gpus, ms] : {std::pair{"a100:8", 47.24 - 26.99}, {"h100:8", 26.07 - 14.84}}) {
+    const StepCosts costs = costs_of(llama_8b(), gpus);
+    const double more =
+        plain_step_seconds(costs, {128, 32000}) - plain_step_seconds(costs, {64, 32000});
+    EXPECT_NEAR(1e3 * more, ms, 0.05 * ms) << gpus;
+  }
+}
+
+TEST(Roofline, AGroupIsFasterButPaysForItsSums) {
+  const StepCosts one = costs_of(llama_8b(), "h200");
+  const StepCosts two = costs_of(llama_8b(), "h200:2");
+  const double ratio = plain_step_seconds(one, {24, 32000}) / plain_step_seconds(two, {24, 32000});
+  EXPECT_GT(ratio, 1.8);
+  EXPECT_LT(ratio, 2.0);
+  // Over PCIe more of it is lost.
+  const double over_pcie = plain_step_seconds(costs_of(llama_8b(), "l40s"), {24, 8000}) /
+                           plain_step_seconds(costs_of(llama_8b(), "l40s:2"), {24, 8000});
+  EXPECT_LT(over_pcie, ratio);
+  EXPECT_GT(over_pcie, 1.0);
+}
+
+TEST(KvCapacity, IsWhatWeightsLeave) {
+  const GpuSpec h200 = parse_gpus("h200").value().gpu;
+  const DeviceWork work = device_work(llama_8b(), 1).value();
+  const int64_t alone = kv_capacity_tokens(work, nullptr, 0.0, h200);
+  EXPECT_GT(alone, 24 * 32000);  // 24 sequences of 32,000 tokens fit
+  EXPECT_LT(alone, 29 * 32000);
+  EXPECT_LT(kv_capacity_tokens(work, &work, 1.0, h200), alone / 2);
+  EXPECT_EQ(kv_capacity_tokens(work, nullptr, 0.0, parse_gpus("h200,memory=16").value().gpu), 0);
+}
+
+TEST(ParseGpus, ReadsNamesCountsAndDescriptions) {
+  const GpuGroup two = parse_gpus("H200:2").value();
+  EXPECT_EQ(two.gpu.name, "h200");
+  EXPECT_EQ(two.count, 2);
+  EXPECT_EQ(parse_gpus("rtx4090").value().count, 1);
+  const GpuGroup described =
+      parse_gpus("bandwidth=3350,tflops=989,memory=80,link=450,efficiency=0.8:4").value();
+  EXPECT_EQ(described.count, 4);
+  EXPECT_DOUBLE_EQ(described.gpu.bandwidth_bytes_per_s, 3350e9);
+  EXPECT_DOUBLE_EQ(described.gpu.matrix_flops_per_s, 989e12);
+  EXPECT_DOUBLE_EQ(described.gpu.memory_bytes, 80e9);
+  EXPECT_DOUBLE_EQ(described.gpu.link_bytes_per_s, 450e9);
+  EXPECT_DOUBLE_EQ(described.gpu.efficiency.attention, 0.8);
+  const GpuGroup altered = parse_gpus("h100,memory=94").value();
+  EXPECT_DOUBLE_EQ(altered.gpu.memory_bytes, 94e9);
+  EXPECT_DOUBLE_EQ(altered.gpu.bandwidth_bytes_per_s, 3.35e12);
+}
+
+TEST(ParseGpus, RefusesWithWhatIsAccepted) {
+  const std::array<std::pair<const char*, const char*>, 12> refused = {
+      {{"h2000", "h200"},
+       {"", "h200"},
+       {"h200:0", "1 to 8"},
+       {"h200:9", "1 to 8"},
+       {"h200:two", "1 to 8"},
+       {"h200,a100", "accepted are"},
+       {"h200,memory=-3", "above 0"},
+       {"h200,memory=nan", "above 0"},
+       {"h200,efficiency=1.5", "to 1"},
+       {"h200,cores=3", "bandwidth"},
+       {"bandwidth=100,memory=80", "all three"},
+       {"bandwidth=100,tflops=80,memory=80:2", "link"}}};
+  for (const auto& [text, said] : refused) {
+    const auto group = parse_gpus(text);
+    ASSERT_FALSE(group.ok()) << text;
+    EXPECT_EQ(group.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(group.status().message().find(said), std::string::npos) << group.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace forerun
