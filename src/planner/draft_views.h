@@ -1,0 +1,42 @@
+// What plans know of sparse views of the cache before any has been measured: by name, what choosing
+// their tokens costs a draft Step, the budgets that make sense, and how often published drafts were
+// right. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/rank_speculation.h"
+#include "step/types.h"
+
+namespace forerun {
+
+struct DraftView {
+  std::string name;
+  std::string help;
+  int64_t least_budget = 0;    // tokens
+  int64_t default_budget = 0;  // the paper's best
+  // Reading at every draft Step, as DraftOption::selection_share, of a cache with heads of 128.
+  double selection_share = 0.0;
+  // Self-speculation's acceptance at the default budget, PG-19 behind 32,000 tokens (MagicDec,
+  // Table 6); none: nothing published that a plan may assume.
+  std::optional<double> published_acceptance = {};
+};
+
+const std::vector<DraftView>& draft_views();
+// Null where there is none of that name.
+const DraftView* find_draft_view(const std::string& name);
+
+// Of a small draft model with such a view, or the whole cache (MagicDec, Table 6: Llama-3.2-1B for
+// Llama-3.1-8B).
+inline constexpr double kPublishedDraftAcceptance = 0.67;
+
+// What is assumed at another budget than the published one. Below it the share of wrong guesses
+// grows with the inverse square root of the budget: at a quarter of the tokens it is twice as
+// large. Above it nothing is gained, so that no plan promises more than was published. An
+// assumption: the paper prints no numbers for it.
+double acceptance_at(double published, int64_t published_budget, int64_t budget);
+
+}  // namespace forerun

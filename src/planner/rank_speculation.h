@@ -1,0 +1,75 @@
+// Which way to speculate suits a batch best, by prediction: every candidate at every number of
+// guesses a round, beside plain decoding. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/speculation_costs.h"
+#include "step/step_costs.h"
+
+namespace forerun {
+
+// A way to guess, and how often it is right.
+struct SpeculationCandidate {
+  DraftOption draft;
+  std::string view = {};    // of the cache, by name; empty: the draft sees all of it
+  double acceptance = 0.0;  // alpha, in [0, 1]
+};
+
+// What one setting promises at one load.
+struct SpeculationForecast {
+  static constexpr int32_t kPlain = -1;
+  int32_t candidate = kPlain;  // index into the candidates
+  int32_t gamma = 0;           // guesses a round; 0 of plain decoding
+  double tokens_per_round = 1.0;
+  RoundSeconds times;
+  double tokens_per_s = 0.0;  // of all sequences together
+  double speedup = 1.0;       // over plain decoding
+
+  bool is_plain() const { return candidate == kPlain; }
+};
+
+struct RankOptions {
+  int32_t max_gamma = 12;
+  double round_overhead = 0.0;  // seconds, beside a round's Steps
+};
+
+// Whether a candidate can be run behind such a context: its model has costs, and it sees less than
+// all. A draft model may see all, the target that guesses for itself may not.
+bool applies(const SpeculationCandidate& candidate, const StepCosts& costs, const BatchLoad& load);
+
+// `costs` has entries for the target, as everywhere here.
+SpeculationForecast forecast_plain(const StepCosts& costs, const BatchLoad& load);
+// Of candidates[index], which applies; gamma >= 1.
+SpeculationForecast forecast(const StepCosts& costs, const BatchLoad& load,
+                             const std::vector<SpeculationCandidate>& candidates, int32_t index,
+                             int32_t gamma, const RankOptions& options = {});
+
+// Best first; plain decoding is among them, before what is no faster.
+std::vector<SpeculationForecast> rank_speculation(
+    const StepCosts& costs, const BatchLoad& load,
+    const std::vector<SpeculationCandidate>& candidates, const RankOptions& options = {});
+// The first of them, and the first of each candidate, in the same order.
+SpeculationForecast best_speculation(const StepCosts& costs, const BatchLoad& load,
+                                     const std::vector<SpeculationCandidate>& candidates,
+                                     const RankOptions& options = {});
+std::vector<SpeculationForecast> best_of_each(const std::vector<SpeculationForecast>& ranked);
+
+// The critical sequence length of a batch: from it to `max_context` some candidate beats plain
+// decoding at every length looked at. 1 where that is so at all of them; none where speculation
+// does not pay at `max_context`.
+std::optional<int64_t> critical_context(const StepCosts& costs, int32_t sequences,
+                                        const std::vector<SpeculationCandidate>& candidates,
+                                        int64_t max_context, const RankOptions& options = {});
+
+// The inflection point between two batches: from it to `max_context` speculation gains the larger
+// one at least as much as the smaller one. As above.
+std::optional<int64_t> inflection_context(const StepCosts& costs, int32_t few_sequences,
+                                          int32_t many_sequences,
+                                          const std::vector<SpeculationCandidate>& candidates,
+                                          int64_t max_context, const RankOptions& options = {});
+
+}  // namespace forerun

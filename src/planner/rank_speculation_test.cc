@@ -1,0 +1,115 @@
+#include "planner/rank_speculation.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/draft_views.h"
+#include "planner/planted_costs_test.h"
+
+namespace forerun {
+namespace {
+
+std::vector<SpeculationCandidate> candidates() {
+  return {{.draft = {.model = Role::kTarget, .budget_tokens = 2048},
+           .view = "snapkv",
+           .acceptance = 0.89},
+          {.draft = {.model = Role::kDraft}, .view = "", .acceptance = 0.66}};
+}
+
+TEST(RankSpeculation, OrdersEverySettingByItsSpeed) {
+  const StepCosts costs = planted_costs();
+  const BatchLoad load{.sequences = 24, .context_tokens = 32000};
+  const auto ranked = rank_speculation(costs, load, candidates(), {.max_gamma = 6});
+  ASSERT_EQ(ranked.size(), 1u + 2 * 6);
+  for (size_t i = 1; i < ranked.size(); ++i) {
+    EXPECT_GE(ranked[i - 1].speedup, ranked[i].speedup);
+    EXPECT_GE(ranked[i - 1].tokens_per_s, ranked[i].tokens_per_s);
+  }
+  for (const SpeculationForecast& each : ranked) {
+    if (each.is_plain()) {
+      EXPECT_EQ(each.speedup, 1.0);
+      EXPECT_NEAR(each.tokens_per_s, 24 / 0.04024, 1.0);  // 8 + 0.24 + 32 ms
+      continue;
+    }
+    // Equation 4 by hand.
+    const bool self = each.candidate == 0;
+    const double plain = 8 + 0.01 * 24 + 32;
+    const double draft = self ? 8 + 0.24 + 2.048 : 0.1 * plain;
+    const double verify = 8 + 0.24 * (each.gamma + 1) + 32;
+    const double omega = tokens_per_round(each.gamma, self ? 0.89 : 0.66);
+    EXPECT_NEAR(each.speedup, plain * omega / (each.gamma * draft + verify), 1e-6);
+  }
+  EXPECT_GT(ranked.front().speedup, 1.7);
+  EXPECT_EQ(best_of_each(ranked).size(), 3u);
+}
+
+TEST(RankSpeculation, PlainDecodingIsFirstWhereNothingIsFaster) {
+  const StepCosts costs = planted_costs();
+  auto poor = candidates();
+  for (SpeculationCandidate& each : poor) each.acceptance = 0.05;
+  EXPECT_TRUE(best_speculation(costs, {24, 32000}, poor).is_plain());
+  EXPECT_TRUE(best_speculation(costs, {24, 32000}, {}).is_plain());
+}
+
+TEST(RankSpeculation, LeavesOutWhatCannotRun) {
+  // A view of as much as there is, or more, is none; without costs there is no draft model.
+  const auto self = candidates().front();
+  const StepCosts costs = planted_costs(/*with_draft=*/false);
+  EXPECT_FALSE(applies(self, costs, {1, 2048}));
+  EXPECT_TRUE(applies(self, costs, {1, 2049}));
+  EXPECT_FALSE(applies(candidates().back(), costs, {1, 2049}));
+  EXPECT_TRUE(applies(candidates().back(), planted_costs(), {1, 10}));
+  EXPECT_FALSE(applies({.draft = {.model = Role::kTarget}, .acceptance = 1.0}, costs, {1, 2049}));
+  EXPECT_EQ(rank_speculation(costs, {4, 1000}, candidates()).size(), 1u);
+}
+
+TEST(CriticalContext, IsWhereSpeculationBeginsToPay) {
+  // Self-speculation reads its weights with every guess: short contexts cannot pay for that.
+  const StepCosts costs = planted_costs(false);
+  const std::vector<SpeculationCandidate> self = {candidates().front()};
+  for (const int32_t sequences : {4, 16, 64}) {
+    const auto critical = critical_context(costs, sequences, self, 1 << 20);
+    ASSERT_TRUE(critical.has_value());
+    EXPECT_GT(*critical, 16);
+    EXPECT_GT(best_speculation(costs, {sequences, *critical}, self).speedup, 1.0);
+    EXPECT_LE(best_speculation(costs, {sequences, *critical - 1}, self).speedup, 1.0);
+    // The larger the batch, the sooner.
+    const auto later = critical_context(costs, sequences / 2, self, 1 << 20);
+    EXPECT_GT(*later, *critical);
+  }
+  EXPECT_FALSE(critical_context(costs, 4, self, 1000).has_value());
+  EXPECT_FALSE(critical_context(costs, 4, {}, 1 << 20).has_value());
+}
+
+TEST(CriticalContext, IsOneWhereItAlwaysPays) {
+  const std::vector<SpeculationCandidate> small = {candidates().back()};
+  EXPECT_EQ(critical_context(planted_costs(), 2, small, 100000), 1);
+}
+
+TEST(InflectionContext, IsWhereALargerBatchGainsMore) {
+  const StepCosts costs = planted_costs();
+  const auto all = candidates();
+  const auto inflection = inflection_context(costs, 4, 64, all, 1 << 20);
+  ASSERT_TRUE(inflection.has_value());
+  const auto speedup = [&](int32_t sequences, int64_t context) {
+    return best_speculation(costs, {sequences, context}, all).speedup;
+  };
+  EXPECT_GE(speedup(64, *inflection), speedup(4, *inflection));
+  EXPECT_LT(speedup(64, *inflection - 1), speedup(4, *inflection - 1));
+}
+
+TEST(DraftViews, AssumeNoMoreThanWasPublished) {
+  for (const DraftView& view : draft_views()) {
+    EXPECT_EQ(find_draft_view(view.name), &view);
+    EXPECT_LE(view.least_budget, view.default_budget);
+    if (!view.published_acceptance) continue;
+    const double published = *view.published_acceptance;
+    EXPECT_EQ(acceptance_at(published, view.default_budget, view.default_budget), published);
+    EXPECT_EQ(acceptance_at(published, view.default_budget, 4 * view.default_budget), published);
+    EXPECT_NEAR(acceptance_at(published, 2048, 512), 1.0 - 2.0 * (1.0 - published), 1e-12);
+    EXPECT_EQ(acceptance_at(published, 1 << 30, 1), 0.0);
+  }
+  EXPECT_EQ(find_draft_view("snap"), nullptr);
+}
+
+}  // namespace
+}  // namespace forerun
