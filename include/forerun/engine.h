@@ -87,6 +87,13 @@ struct EngineOptions {
   // where nothing decodes a quarter of a second.
   double step_budget_ms = 0.0;
 
+  // Folder that keeps what Steps cost, by machine, models and build, so that a later start need not
+  // measure it: small files, made and replaced as needed; whatever is wrong with them or the folder
+  // is logged and measured around. Empty: nothing is kept. default_cost_cache() is the user's.
+  std::string cost_cache;
+  // Measures what Steps cost although the cache has it, and keeps that.
+  bool measure_anew = false;
+
   // Makes every Step last what it takes on another machine: "FILE#NAME" of bench/profiles, or
   // "FILE" where the file holds one profile. Tokens stay what they are. Empty: no emulation.
   std::string emulate;
@@ -96,6 +103,10 @@ struct EngineOptions {
   // Called while weights load, from the creating thread: what is loading and how far it is, [0, 1].
   std::function<void(const std::string& what, double fraction)> on_progress;
 };
+
+// $XDG_CACHE_HOME/forerun/step-costs, by default ~/.cache/forerun/step-costs; empty where the
+// environment names neither.
+std::string default_cost_cache();
 
 // Facts about a running engine.
 struct EngineInfo {

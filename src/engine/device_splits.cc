@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "planner/measure_costs.h"
+#include "engine/loaded_costs.h"
 
 namespace forerun {
 
@@ -49,7 +49,8 @@ Status LoadedSplits::load(size_t index) {
 Result<StepCosts> LoadedSplits::measure() {
   executor_.reset();
   executor_ = models_->make_executor({});
-  return measure_costs(*executor_, /*has_draft=*/true, models_->memory().max_context_tokens, {});
+  FORERUN_ASSIGN_OR_RETURN(StartCosts found, costs_of(to_load_, *models_, *executor_, {}));
+  return std::move(found.costs);
 }
 
 double LoadedSplits::now_seconds() const {

@@ -11,6 +11,7 @@
 #include "engine/device_splits.h"
 #include "engine/engine_info.h"
 #include "engine/engine_loop.h"
+#include "engine/loaded_costs.h"
 #include "engine/loaded_models.h"
 #include "engine/numerics_options.h"
 #include "engine/opened_model.h"
@@ -152,14 +153,16 @@ Status EngineImpl::start() {
                               .budget = {.seconds = 1e-3 * options_.step_budget_ms}});
   const bool has_draft = models_->has_draft();
   StepCosts costs;
+  std::string from;  // where they come from, unless it is told elsewhere
   if (emulator_) {
     costs = emulator_->profile().costs;
   } else if (chosen_) {
     costs = chosen_->costs;
   } else {
-    FORERUN_ASSIGN_OR_RETURN(
-        costs, measure_costs(*executor, has_draft, models_->memory().max_context_tokens,
-                             options_.on_progress));
+    FORERUN_ASSIGN_OR_RETURN(StartCosts found,
+                             costs_of(to_load_, *models_, *executor, options_.on_progress));
+    costs = std::move(found.costs);
+    if (found.from_cache) from = "step costs as an earlier start has measured them\n";
   }
   const StrategyChoice choice = choose_strategy({.costs = costs.table(1, kReferenceContext),
                                                  .has_draft_model = has_draft,
@@ -169,7 +172,7 @@ Status EngineImpl::start() {
   FORERUN_ASSIGN_OR_RETURN(plan_, resolve_speculation(options_.speculation, facts_, auto_));
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
-  info_.planner_report = describe_costs(costs) + choice.report;
+  info_.planner_report = from + describe_costs(costs) + choice.report;
   if (chosen_) {
     info_.planner_report +=
         chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";

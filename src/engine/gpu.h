@@ -28,6 +28,8 @@ struct GpuDescription {
 // Empty where there is no GPU, or no backend for one. Takes up to 2 GB of each for a moment.
 Result<std::vector<GpuDescription>> describe_gpus();
 
+// What the GPU is: "NVIDIA H200, 132 multiprocessors". Fails as gpu_memory().
+Result<std::string> gpu_model(int32_t gpu);
 // Its free memory, without needs. kUnsupported where this build has no GPU backend; kNotFound where
 // there is no such GPU, with those that there are.
 Result<DeviceMemory> gpu_memory(int32_t gpu);

@@ -40,6 +40,16 @@ Result<std::vector<GpuDescription>> describe_gpus() {
   return gpus;
 }
 
+Result<std::string> gpu_model(int32_t gpu) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
+  for (const cuda::DeviceInfo& device : devices) {
+    if (device.index != gpu) continue;
+    return device.name + ", " + std::to_string(device.multiprocessors) + " multiprocessors";
+  }
+  return Status(StatusCode::kNotFound, "devices: found cuda:" + std::to_string(gpu) + " of " +
+                                           std::to_string(devices.size()) + " GPUs");
+}
+
 Result<DeviceMemory> gpu_memory(int32_t gpu) {
   const Status chosen = cuda::use_device(gpu);
   if (!chosen.ok()) return chosen.with_context("devices");

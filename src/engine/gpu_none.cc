@@ -16,6 +16,8 @@ Status refused(int32_t gpu) {
 
 Result<std::vector<GpuDescription>> describe_gpus() { return std::vector<GpuDescription>(); }
 
+Result<std::string> gpu_model(int32_t gpu) { return refused(gpu); }
+
 Result<DeviceMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
 
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& /*checkpoint*/, int32_t degree,

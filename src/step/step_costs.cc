@@ -86,6 +86,14 @@ double StepCosts::uncorrected(const RoleCosts& costs, const StepLoad& load) {
   return sloped + low + share * (high - low);
 }
 
+std::vector<StepCosts::Entry> StepCosts::entries(Role role) const {
+  std::vector<Entry> entries;
+  for (const auto& [kv_tokens, curve] : of(role).curves) {
+    for (const auto& [rows, seconds] : curve) entries.push_back({rows, kv_tokens, seconds});
+  }
+  return entries;
+}
+
 double StepCosts::correction_at(const RoleCosts& costs, int32_t rows) {
   const auto upper = std::lower_bound(kKnots.begin(), kKnots.end(), rows);
   if (upper == kKnots.end()) return costs.correction.back();

@@ -46,6 +46,14 @@ class StepCosts {
   void add(Role role, const StepLoad& load, double seconds);
   // None is negative.
   void set_slopes(Role role, const Slopes& slopes) { of(role).slopes = slopes; }
+  // What has been added, each rows and KV load once, by its median; in their order.
+  struct Entry {
+    int32_t rows = 0;
+    int64_t kv_tokens = 0;
+    double seconds = 0.0;
+  };
+  std::vector<Entry> entries(Role role) const;
+  const Slopes& slopes(Role role) const { return of(role).slopes; }
 
   // Whether there is an entry.
   bool has(Role role) const { return !of(role).curves.empty(); }

@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = ROOT / "models" / "demo-target"
 DRAFT = ROOT / "models" / "demo-draft"
 FORERUN = ""
+# Nothing of the user's is read or written.
+CACHE = tempfile.TemporaryDirectory()
+os.environ["XDG_CACHE_HOME"] = CACHE.name
 
 
 def run(*args, **kwargs):
@@ -188,6 +191,25 @@ class Output(unittest.TestCase):
             rows = json.loads(out.read_text())["workloads"]["code"]
         self.assertEqual(len(rows), 4)
         self.assertTrue(all(row["identical"] == 1 for row in rows))
+
+    def test_what_steps_cost_is_measured_once(self):
+        def report(*args):
+            done = run("bench", "--model", TARGET, "--prompts", ROOT / "bench/workloads/code.jsonl",
+                       "--limit", 1, "--repeat", 1, "--max-tokens", 4, "--strategies",
+                       "autoregressive", "--temperatures", 0, "--context", 2000, *args)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        read = "as an earlier start has measured them"
+        folder = Path(CACHE.name) / "forerun" / "step-costs"
+        before = len(list(folder.glob("*"))) if folder.exists() else 0
+        self.assertNotIn(read, report("--cost-cache", "off"))
+        self.assertFalse(folder.exists() and len(list(folder.glob("*"))) > before)
+        self.assertNotIn(read, report())
+        self.assertEqual(len(list(folder.glob("*.json"))), before + 1)
+        # A start in a quieter moment measures again.
+        self.assertTrue(any(read in report() for _ in range(5)))
+        self.assertNotIn(read, report("--measure-anew"))
 
     def bench_load(self, *args):
         with tempfile.TemporaryDirectory() as folder:

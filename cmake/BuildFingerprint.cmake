@@ -1,0 +1,23 @@
+# Writes OUTPUT, the definition of build_fingerprint(): a hash of what the time of a Step depends on.
+#   cmake -DSOURCE_DIR=... -DSETTINGS=... -DOUTPUT=... -P BuildFingerprint.cmake
+# A script of the build and not of the configuration: an edited kernel is another build.
+set(STATES ${SETTINGS})
+foreach(folder base device kernels kv model sampling step exec)
+  file(GLOB_RECURSE files RELATIVE "${SOURCE_DIR}" "${SOURCE_DIR}/${folder}/*")
+  list(FILTER files EXCLUDE REGEX "_(test|bench|fuzz)\\.")
+  list(SORT files)
+  foreach(file ${files})
+    file(SHA256 "${SOURCE_DIR}/${file}" hash)
+    list(APPEND STATES "${file} ${hash}")
+  endforeach()
+endforeach()
+string(SHA256 FINGERPRINT "${STATES}")
+string(SUBSTRING "${FINGERPRINT}" 0 16 FINGERPRINT)
+file(WRITE "${OUTPUT}" "#include \"engine/build_fingerprint.h\"
+
+namespace forerun {
+
+const char* build_fingerprint() { return \"${FINGERPRINT}\"; }
+
+}  // namespace forerun
+")
