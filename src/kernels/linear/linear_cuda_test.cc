@@ -255,14 +255,14 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     LinearCall every_row = call_for(x, shape.in, kRows);
     every_row.gated = gated;
     const std::vector<uint16_t> all = run(weight, every_row, width);
-    for (const int rows : {1, 2, 5, 8, 16, 24, 64, 65, 96, 128, 129, 192, 256, 512}) {
+    for (const int rows : {1, 2, 5, 8, 16, 24, 33, 64, 65, 96, 128, 129, 192, 256, 512}) {
       for (const int first : {0, 5, kRows - rows}) {
         LinearCall call = call_for(x, shape.in, rows);
         call.input += first * shape.in;
         call.gated = gated;
         call.beside_sums = first == 5;  // another kernel, the same bits
         call.over_half = first == 0;    // another walk, perhaps
-        if (rows >= kFewestTileRows) splits.insert(plan_tiles(*plan, rows, 132).splits);
+        if (rows >= fewest_tile_rows(format)) splits.insert(plan_tiles(*plan, rows, 132).splits);
         const std::vector<uint16_t> part = run(weight, call, width);
         EXPECT_EQ(
             std::memcmp(part.data(), all.data() + first * width, part.size() * sizeof(uint16_t)), 0)
@@ -290,7 +290,7 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   for (const Shape shape :
        {Shape{128, 8}, {1152, 264}, {2048, 1056}, {1024, 4288}, {4480, 160}, {7168, 512}}) {
     const Source source(GetParam(), shape.in, shape.out, 17);
-    const int64_t input_stride = linear_input_stride(shape.in, 1);
+    const int64_t input_stride = linear_input_stride(shape.in, 1, GetParam());
     std::vector<uint16_t> inputs =
         random_inputs(GetParam(), static_cast<size_t>(kRows * input_stride), 1.0f, 3);
     for (size_t i = 0; i < inputs.size(); ++i) {  // nothing between rows is read

@@ -56,9 +56,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
                           .may_tile = config_.head_dim <= 128 && !shares_gpu_},
             .head_dim = config_.head_dim};
 
-  const auto rows_of = [](int64_t width) {
-    return static_cast<size_t>(kMostPassRows * linear_input_stride(width, 1)) *
-           sizeof(__nv_bfloat16);
+  const auto rows_of = [this](int64_t width) {
+    return static_cast<size_t>(kMostPassRows * input_stride(width, 1)) * sizeof(__nv_bfloat16);
   };
   const size_t squares_bytes =
       static_cast<size_t>(kMostPassRows * config_.hidden_size / kNormGroup) * sizeof(float);
