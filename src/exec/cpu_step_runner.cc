@@ -77,15 +77,25 @@ void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
 }
 
 bool CpuStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejections) const {
-  // Threads that have slept while a GPU worked take a quarter of a millisecond to wake; a digest
-  // takes up to twelve microseconds to sample from.
-  constexpr size_t kMostDigests = 24;
+  // Threads that have slept while a GPU worked take a quarter of a millisecond to wake. From a
+  // digest that names a few tokens one is drawn in a microsecond; lists and sums take up to twelve.
+  constexpr int kWakingUs = 280;
+  constexpr int kDrawUs = 1;
+  constexpr int kListUs = 12;
   const DistantLogits* const distant = decoder_->logits(0).distant;
-  size_t digests = 0;
+  int digested_us = 0;
+  size_t whole_rows = num_rejections;
   for (const RowTask& task : tasks) {
-    if (distant != nullptr && distant->digest(task.logits_row).digest != nullptr) ++digests;
+    const DistantLogits::Digested row =
+        distant == nullptr ? DistantLogits::Digested{} : distant->digest(task.logits_row);
+    if (row.digest == nullptr) {
+      ++whole_rows;
+    } else {
+      const bool sums = (row.query->kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) != 0;
+      digested_us += sums || row.query->top > 0 ? kListUs : kDrawUs;
+    }
   }
-  return digests <= kMostDigests && tasks.size() - digests + num_rejections <= 1;
+  return digested_us <= kWakingUs && whole_rows <= 1;
 }
 
 void CpuStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_rejections) {
