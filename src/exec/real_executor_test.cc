@@ -118,7 +118,7 @@ TEST(RealExecutor, APromptIsReadInSmallPiecesWhileSomebodyDecodesElsewhere) {
   rig.executor->submit(prefix_item(2, Role::kTarget, std::vector<TokenId>(400, 5)));
   const std::chrono::microseconds one_step(0);
   EXPECT_FALSE(rig.executor->next(one_step).has_value());
-  EXPECT_EQ(records.back().rows, StepScheduler::kLeastPromptRows);
+  EXPECT_EQ(records.back().rows, 48) << "eight times four fifths of a Step of 11 ms";
   rig.executor->close(1);
   EXPECT_FALSE(rig.executor->next(one_step).has_value());
   EXPECT_EQ(records.back().rows, 240) << "a quarter of a second";

@@ -196,9 +196,10 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
   };
   take_turns(turns_.begin(), prompts);
   // Requests whose next rows are still to come, from the engine or the other role, decode as well.
-  const bool decoding = others_decode || !builder_.empty() || decoding_sequences_ > 0;
+  const StepLoad load = builder_.load();
+  const int32_t decoding = std::max({load.sequences, decoding_sequences_, others_decode ? 1 : 0});
   prompt_budget_seconds_ =
-      scheduler_.budget_seconds(builder_.load(), std::distance(prompts, turns_.end()), decoding);
+      scheduler_.budget_seconds(load, std::distance(prompts, turns_.end()), decoding);
   take_turns(prompts, turns_.end());
 }
 

@@ -17,13 +17,15 @@ StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
 
 }  // namespace
 
-double StepScheduler::budget_seconds(const StepLoad& load, int64_t prompts, bool decoding) const {
+double StepScheduler::budget_seconds(const StepLoad& load, int64_t prompts,
+                                     int64_t decoding) const {
   if (budget_.seconds > 0.0) return budget_.seconds;
-  if (!decoding || !knows_costs()) return kIdleSeconds;
+  if (decoding == 0 || !knows_costs()) return kIdleSeconds;
   const double step = load.rows > 0 ? costs_->seconds(role_, load) : 0.0;
   // A Step of prompts alone holds up somebody's decoding Step of the target.
   const double held_up = load.rows > 0 ? step : costs_->seconds(Role::kTarget, {.rows = 1});
-  const double waiting = std::max(1.0, static_cast<double>(prompts) / std::max(1, load.sequences));
+  const double waiting = std::max(
+      1.0, static_cast<double>(kDecodingAPrompt * prompts) / static_cast<double>(decoding));
   const double added = (kDecodeStretch - 1.0) * held_up * waiting;
   return std::min(step + added, std::max(kIdleSeconds, step));
 }

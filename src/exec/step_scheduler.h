@@ -25,11 +25,13 @@ struct StepBudget {
 
 class StepScheduler {
  public:
-  // How much longer prompts may make a decoding Step. Where no more prompts wait than requests
-  // decode, the time between two tokens so stays within twice of what it is without them. Where
-  // more wait, what they may add grows with their number: who waits for its first token loses as
-  // much time as who waits for its next.
+  // How much longer prompts may make a decoding Step. Where few prompts wait beside many requests
+  // that decode, the time between two tokens so stays within twice of what it is without them.
   static constexpr double kDecodeStretch = 1.8;
+  // Where more than one prompt waits for so many that decode, what they may add grows with their
+  // number: a prompt in small pieces holds up the first tokens of all that wait behind it, and is
+  // read in many times the passes over the weights.
+  static constexpr int32_t kDecodingAPrompt = 8;
   // Where nothing decodes: new requests and cancellations wait for the Step in flight.
   static constexpr double kIdleSeconds = 0.25;
   // Fewer prompt rows than this are no use: the weights are read for them all the same. A Step
@@ -44,9 +46,9 @@ class StepScheduler {
   int32_t row_budget() const { return budget_.rows; }
 
   // Seconds that a Step may last when rows of `prompts` prompts that wait are added to `load`, the
-  // rows that decode. `decoding`: there are such rows, or others of the other role wait for this
-  // Step.
-  double budget_seconds(const StepLoad& load, int64_t prompts, bool decoding) const;
+  // rows that decode. `decoding`: sequences that decode, in this Step or in the next one, those of
+  // the other role that wait for this Step among them.
+  double budget_seconds(const StepLoad& load, int64_t prompts, int64_t decoding) const;
 
   // How many of the next `left` rows of a prompt, which follow `context` tokens, go into a Step of
   // this budget that holds `load`, of no more rows than there may be. `first`: it holds no prompt's

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace forerun {
 namespace {
 
@@ -21,10 +23,15 @@ class StepSchedulerTest : public ::testing::Test {
     return {role, {.rows = rows, .seconds = seconds}, &costs_};
   }
 
-  // For a prompt alone behind `decoding`.
+  // For a prompt alone behind `decoding`. `others_decode`: eight, of the other role.
   static int32_t rows_of(const StepScheduler& scheduler, const StepLoad& decoding, int32_t context,
                          int32_t left, bool others_decode = false, bool first = true) {
-    const double budget = scheduler.budget_seconds(decoding, 1, others_decode || decoding.rows > 0);
+    const int64_t sequences =
+        decoding.rows == 0 ? 0
+                           : std::max<int64_t>(decoding.sequences, StepScheduler::kDecodingAPrompt);
+    const double budget = scheduler.budget_seconds(
+        decoding, 1,
+        others_decode ? std::max<int64_t>(sequences, StepScheduler::kDecodingAPrompt) : sequences);
     return scheduler.prompt_rows(decoding, context, left, budget, first);
   }
   static constexpr StepLoad kNothing{.rows = 0, .sequences = 0};
@@ -65,20 +72,29 @@ TEST_F(StepSchedulerTest, ByDefaultAPromptStretchesADecodingStepByFourFifths) {
 // What one prompt has taken leaves the others less, not more.
 TEST_F(StepSchedulerTest, TheBudgetIsOfWhatDecodesHoweverManyPromptsFollow) {
   const StepScheduler target = scheduler(Role::kTarget);
-  const double budget = target.budget_seconds(even_load(90, 1, 0), 90, true);
+  const double budget = target.budget_seconds(even_load(90, 1, 0), 11, 90);
   EXPECT_NEAR(budget, 0.18, 1e-9);
   EXPECT_EQ(target.prompt_rows(even_load(154, 1, 0), 0, 1000, budget, false), 0);
   EXPECT_EQ(target.prompt_rows(even_load(122, 1, 0), 0, 1000, budget, false), 32);
 }
 
-// One decodes, ten wait: what they add to its Step of 11 ms may be ten times the 8.8 ms of one.
+// Sixteen decode, in a Step of 26 ms: two prompts may add four fifths of it, as one may; four twice
+// as much.
 TEST_F(StepSchedulerTest, TheMorePromptsWaitTheMoreTheyMayAdd) {
   const StepScheduler target = scheduler(Role::kTarget);
+  const StepLoad load = even_load(16, 1, 0);
+  EXPECT_NEAR(target.budget_seconds(load, 1, 16), 26e-3 + 20.8e-3, 1e-9);
+  EXPECT_NEAR(target.budget_seconds(load, 2, 16), 26e-3 + 20.8e-3, 1e-9);
+  EXPECT_NEAR(target.budget_seconds(load, 4, 16), 26e-3 + 41.6e-3, 1e-9);
+  EXPECT_EQ(target.budget_seconds(load, 100, 16), StepScheduler::kIdleSeconds);
+}
+
+// Those that wait for the other role before their next rows count too.
+TEST_F(StepSchedulerTest, ThoseThatDecodeInTheNextStepAreHeldUpAsWell) {
+  const StepScheduler target = scheduler(Role::kTarget);
   const StepLoad one = even_load(1, 1, 0);
-  EXPECT_NEAR(target.budget_seconds(one, 1, true), 11e-3 + 8.8e-3, 1e-9);
-  EXPECT_NEAR(target.budget_seconds(one, 10, true), 11e-3 + 88e-3, 1e-9);
-  EXPECT_NEAR(target.budget_seconds(even_load(10, 1, 0), 10, true), 1.8 * 20e-3, 1e-9);
-  EXPECT_EQ(target.budget_seconds(one, 1000, true), StepScheduler::kIdleSeconds);
+  EXPECT_NEAR(target.budget_seconds(one, 1, 1), 11e-3 + 8 * 8.8e-3, 1e-9);
+  EXPECT_NEAR(target.budget_seconds(one, 1, 8), 11e-3 + 8.8e-3, 1e-9);
 }
 
 TEST_F(StepSchedulerTest, NeverTakesMoreRowsThanTheBudgetHas) {
