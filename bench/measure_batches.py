@@ -35,7 +35,8 @@ from recorder import ROOT, Recorder, record_sections, relative
 WORKLOADS = ["bench/workloads/code.jsonl", "bench/workloads/prose.jsonl"]
 DEMO, DEMO_DRAFT = Path("models/demo-target"), Path("models/demo-draft")
 OVER_LLAMA_CPU = {"bf16": 1.2, "int4": 2.2}
-LONGEST = 1200  # tokens of those that decode while a long prompt is read
+# Tokens of those that decode while a long prompt is read, on processors and on GPUs.
+LONGEST, LONGEST_GPU = 1200, 6000
 POSITIONS = 40_000  # of grown models, so that a prompt of 32,000 tokens fits
 
 
@@ -96,7 +97,7 @@ def kv_memory(rec: Recorder, models: list[Path], sizes: list[int]) -> list[str]:
     """Room for requests of these many tokens, prompt included, at the same time."""
     bytes_a_token = sum(kv_bytes_a_token(rec.args.forerun, model) for model in models)
     blocks = [-(-(tokens + 64) // 64) for tokens in sizes]  # one more, for the tree
-    needed = bytes_a_token * 64 * sum(blocks) * 17 // 16
+    needed = bytes_a_token * 64 * (sum(blocks) + 4) * 17 // 16  # the longest's may be larger
     return ["--kv-memory", f"{max(64, -(-needed // 10**6))}MB", "--context", str(max(blocks) * 64)]
 
 
@@ -213,11 +214,12 @@ def measure_arrivals(rec: Recorder) -> None:
             continue
         with suppress(NotMade), on_disk_as(rec, target) as models:
             long_prompt = rec.args.long_prompt
+            longest = LONGEST_GPU if rec.args.devices else LONGEST
             flags = ["--strategy", "autoregressive", "--strategies", "autoregressive",
                      "--temperatures", "0", "--requests", str(decoding), "--prompt-tokens",
                      str(rec.args.prompt_tokens), "--long-prompt", str(long_prompt), "--max-tokens",
-                     str(LONGEST), *target.flags,
-                     *kv_memory(rec, models, [rec.args.prompt_tokens + LONGEST] * decoding
+                     str(longest), *target.flags,
+                     *kv_memory(rec, models, [rec.args.prompt_tokens + longest] * decoding
                                 + [long_prompt] * 2)]
             record, command = bench(rec, models, flags, WORKLOADS[:1])
             for row in record["workloads"].get("code", []):
