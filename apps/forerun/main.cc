@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   app.add_flag("-v,--verbose", verbose, "Log what the engine does to stderr");
   const std::vector<Command> commands = {
       forerun::app::add_generate(app), forerun::app::add_chat(app), forerun::app::add_bench(app),
-      forerun::app::add_inspect(app), forerun::app::add_trace(app)};
+      forerun::app::add_inspect(app),  forerun::app::add_plan(app), forerun::app::add_trace(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -25,7 +25,7 @@ const DraftView* find_draft_view(const std::string& name) {
 double acceptance_at(double published, int64_t published_budget, int64_t budget) {
   if (budget >= published_budget || budget <= 0) return published;
   const double less = static_cast<double>(published_budget) / static_cast<double>(budget);
-  return std::max(0.0, 1.0 - (1.0 - published) * std::sqrt(less));
+  return std::max(0.0, 1.0 - (1.0 - published) * std::pow(less, 0.25));
 }
 
 }  // namespace forerun

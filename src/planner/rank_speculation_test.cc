@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "planner/draft_views.h"
 #include "planner/planted_costs_test.h"
 
@@ -105,8 +107,12 @@ TEST(DraftViews, AssumeNoMoreThanWasPublished) {
     const double published = *view.published_acceptance;
     EXPECT_EQ(acceptance_at(published, view.default_budget, view.default_budget), published);
     EXPECT_EQ(acceptance_at(published, view.default_budget, 4 * view.default_budget), published);
-    EXPECT_NEAR(acceptance_at(published, 2048, 512), 1.0 - 2.0 * (1.0 - published), 1e-12);
+    EXPECT_NEAR(acceptance_at(published, 2048, 512), 1.0 - std::sqrt(2.0) * (1.0 - published),
+                1e-12);
     EXPECT_EQ(acceptance_at(published, 1 << 30, 1), 0.0);
+  }
+  for (const int64_t budget : {128, 512, 1024, 4096}) {
+    EXPECT_GT(acceptance_at(0.89, 2049, budget), acceptance_at(0.83, 512, budget)) << budget;
   }
   EXPECT_EQ(find_draft_view("snap"), nullptr);
 }

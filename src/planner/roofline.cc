@@ -16,8 +16,6 @@ constexpr double kLayerSeconds = 12e-6;
 constexpr double kSequenceSeconds = 2.5e-6;
 constexpr int32_t kExchangesPerLayer = 2;
 constexpr int32_t kManyRows = 4096;
-// Of the memory, what buffers, graphs and the driver leave to weights and cache.
-constexpr double kUsable = 0.92;
 
 double bytes_per_weight(const ModelConfig& config, TensorRole role) {
   if (role == TensorRole::kLinear && config.quantization.kind == QuantizationConfig::Kind::kAwq) {
@@ -112,18 +110,6 @@ void add_roofline(const DeviceWork& work, const GpuGroup& group, Role role, Step
       {.per_kv_token = work.kv_token_bytes / (gpu.bandwidth_bytes_per_s * share.attention),
        .per_attended_token = share.attention_arithmetic * work.pair_flops / gpu.matrix_flops_per_s,
        .per_sequence = kSequenceSeconds});
-}
-
-int64_t kv_capacity_tokens(const DeviceWork& target, const DeviceWork* draft, double draft_share,
-                           const GpuSpec& gpu) {
-  double room = kUsable * gpu.memory_bytes - target.resident_bytes;
-  double token_bytes = target.kv_token_bytes;
-  if (draft != nullptr) {
-    room -= draft->resident_bytes;
-    token_bytes += draft_share * draft->kv_token_bytes;
-  }
-  if (room <= 0.0 || token_bytes <= 0.0) return 0;
-  return static_cast<int64_t>(room / token_bytes);
 }
 
 }  // namespace forerun

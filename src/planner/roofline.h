@@ -38,10 +38,4 @@ Result<DeviceWork> device_work(const ModelConfig& config, int32_t degree);
 // Puts the Steps of a role's model into `costs`, which has none of that role yet.
 void add_roofline(const DeviceWork& work, const GpuGroup& group, Role role, StepCosts& costs);
 
-// Tokens of cache that one device has room for beside the weights of both models, all sequences
-// together; 0 where not even the weights fit. `draft` may be null; its cache is to hold
-// `draft_share` as many tokens.
-int64_t kv_capacity_tokens(const DeviceWork& target, const DeviceWork* draft, double draft_share,
-                           const GpuSpec& gpu);
-
 }  // namespace forerun

@@ -130,16 +130,6 @@ TEST(Roofline, AGroupIsFasterButPaysForItsSums) {
   EXPECT_GT(over_pcie, 1.0);
 }
 
-TEST(KvCapacity, IsWhatWeightsLeave) {
-  const GpuSpec h200 = parse_gpus("h200").value().gpu;
-  const DeviceWork work = device_work(llama_8b(), 1).value();
-  const int64_t alone = kv_capacity_tokens(work, nullptr, 0.0, h200);
-  EXPECT_GT(alone, 24 * 32000);  // 24 sequences of 32,000 tokens fit
-  EXPECT_LT(alone, 29 * 32000);
-  EXPECT_LT(kv_capacity_tokens(work, &work, 1.0, h200), alone / 2);
-  EXPECT_EQ(kv_capacity_tokens(work, nullptr, 0.0, parse_gpus("h200,memory=16").value().gpu), 0);
-}
-
 TEST(ParseGpus, ReadsNamesCountsAndDescriptions) {
   const GpuGroup two = parse_gpus("H200:2").value();
   EXPECT_EQ(two.gpu.name, "h200");

@@ -1,0 +1,42 @@
+// A plan as people and programs read it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/plan_candidates.h"
+#include "planner/plan_machine.h"
+
+namespace forerun::app {
+
+// From which context on speculation pays, for one number of sequences.
+struct CriticalContexts {
+  int32_t sequences = 1;
+  std::optional<int64_t> any;   // with any candidate
+  std::optional<int64_t> self;  // with the target as its own draft
+};
+
+struct PlanReport {
+  PlannedMachine machine;
+  std::string machine_note;  // where the costs come from
+  std::string model;
+  std::string draft;  // empty: none
+  std::vector<PlanCandidate> candidates;
+  std::vector<BatchPlan> plans;  // by batch, then context
+  std::vector<CriticalContexts> critical;
+  // Between the first and the last number of sequences; absent where there is one number.
+  bool has_inflection = false;
+  std::optional<int64_t> inflection;
+  int64_t longest_context = 0;  // up to which both were looked for
+};
+
+// "snapkv 2049", "draft", "draft with streaming_llm 512"; "plain decoding" for kPlain.
+std::string name_of(const std::vector<PlanCandidate>& candidates, int32_t candidate);
+
+// A table a load: the best setting of each candidate, or with `all` every setting.
+std::string plan_text(const PlanReport& report, bool all);
+std::string plan_json(const PlanReport& report);
+
+}  // namespace forerun::app

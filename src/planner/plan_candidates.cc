@@ -1,0 +1,228 @@
+#include "planner/plan_candidates.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "planner/draft_views.h"
+
+namespace forerun {
+namespace {
+
+constexpr const char* kDraftView = "streaming_llm";  // of a draft model
+constexpr const char* kPublished = "MagicDec, PG-19 behind 32,000 tokens";
+
+struct GivenAcceptance {
+  std::string text;
+  bool of_draft = false;
+  std::string view;    // empty: of the draft model, whatever it sees
+  int64_t budget = 0;  // 0: any
+  double value = 0.0;
+  bool used = false;
+};
+
+Status refuse(const char* flag, const std::string& found, const std::string& accepted) {
+  return {StatusCode::kInvalidArgument,
+          std::string(flag) + ": found " + found + ", accepted are " + accepted};
+}
+
+std::string view_names() {
+  std::string names;
+  for (const DraftView& view : draft_views()) names += (names.empty() ? "" : ", ") + view.name;
+  return names;
+}
+
+template <class Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<GivenAcceptance> parse_acceptance(const std::string& text) {
+  GivenAcceptance given{.text = text, .view = {}};
+  const auto bad = [&](const std::string& accepted) {
+    return refuse("--acceptance", "\"" + text + "\"", accepted);
+  };
+  constexpr const char* kForms =
+      "VIEW=A, VIEW:K=A, draft=A and draft/VIEW:K=A with A from 0 to 1, for example "
+      "snapkv:2049=0.89";
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return bad(kForms);
+  const auto value = number_of<double>(std::string_view(text).substr(equals + 1));
+  if (!value || !(*value >= 0.0 && *value <= 1.0)) return bad(kForms);
+  given.value = *value;
+  std::string name = text.substr(0, equals);
+  if (const size_t colon = name.find(':'); colon != std::string::npos) {
+    const auto budget = number_of<int64_t>(std::string_view(name).substr(colon + 1));
+    if (!budget || *budget < 1) return bad(kForms);
+    given.budget = *budget;
+    name.resize(colon);
+  }
+  if (name == "draft" || name.starts_with("draft/")) {
+    given.of_draft = true;
+    name = name == "draft" ? "" : name.substr(6);
+    if (name.empty() && given.budget > 0) return bad(kForms);
+  }
+  if ((!given.of_draft || !name.empty()) && find_draft_view(name) == nullptr) {
+    return bad("the views " + view_names() + ", and draft");
+  }
+  given.view = name;
+  return given;
+}
+
+// The most precise of those that speak of it; marks all of them.
+std::optional<double> given_for(std::vector<GivenAcceptance>& all, const PlanCandidate& plan) {
+  const SpeculationCandidate& candidate = plan.candidate;
+  const bool of_draft = candidate.draft.model == Role::kDraft;
+  std::optional<double> best;
+  int best_rank = -1;
+  for (GivenAcceptance& given : all) {
+    if (given.of_draft != of_draft) continue;
+    if (!given.view.empty() && given.view != candidate.view) continue;
+    if (given.budget > 0 && given.budget != candidate.draft.budget_tokens) continue;
+    given.used = true;
+    const int rank = (given.view.empty() ? 0 : 1) + (given.budget > 0 ? 2 : 0);
+    if (rank < best_rank) continue;
+    best_rank = rank;
+    best = given.value;
+  }
+  return best;
+}
+
+// Of a budget that was asked for.
+Status check_budget(const DraftView& view, int64_t budget, int64_t longest_context) {
+  if (budget < view.least_budget) {
+    return refuse("--budgets", std::to_string(budget) + " for " + view.name,
+                  std::to_string(view.least_budget) + " tokens and more");
+  }
+  if (longest_context > 0 && budget >= longest_context) {
+    return refuse("--budgets",
+                  std::to_string(budget) + " for " + view.name +
+                      ", which is all of the longest context, " + std::to_string(longest_context),
+                  "budgets below it");
+  }
+  return Status();
+}
+
+// Views to plan with: those named, else those that something is known of.
+Result<std::vector<const DraftView*>> chosen_views(const CandidateOptions& options,
+                                                   const std::vector<GivenAcceptance>& given) {
+  std::vector<const DraftView*> views;
+  for (const std::string& name : options.views) {
+    const DraftView* const view = find_draft_view(name);
+    if (view == nullptr) return refuse("--views", "\"" + name + "\"", view_names());
+    if (std::find(views.begin(), views.end(), view) == views.end()) views.push_back(view);
+  }
+  if (!options.views.empty()) return views;
+  for (const DraftView& view : draft_views()) {
+    const bool spoken_of = std::any_of(given.begin(), given.end(), [&](const auto& each) {
+      return !each.of_draft && each.view == view.name;
+    });
+    if (view.published_acceptance || spoken_of) views.push_back(&view);
+  }
+  return views;
+}
+
+// Those asked for, else those that an acceptance is given at, else the view's own where a context
+// is longer.
+std::vector<int64_t> budgets_of(const CandidateOptions& options, const DraftView& view,
+                                bool of_draft, const std::vector<GivenAcceptance>& given) {
+  if (!options.budgets.empty()) return options.budgets;
+  std::vector<int64_t> budgets;
+  for (const GivenAcceptance& each : given) {
+    if (each.of_draft == of_draft && each.view == view.name && each.budget > 0) {
+      budgets.push_back(each.budget);
+    }
+  }
+  if (budgets.empty()) budgets = {view.default_budget};
+  return budgets;
+}
+
+Status add_self(const CandidateOptions& options, const DraftView& view, int64_t budget,
+                std::vector<GivenAcceptance>& given, std::vector<PlanCandidate>& plans) {
+  if (!options.budgets.empty() || budget != view.default_budget) {
+    FORERUN_RETURN_IF_ERROR(check_budget(view, budget, options.longest_context));
+  }
+  PlanCandidate plan;
+  plan.name = "self, " + view.name + " " + std::to_string(budget);
+  plan.candidate = {.draft = {.model = Role::kTarget,
+                              .budget_tokens = budget,
+                              .selection_share = view.selection_share},
+                    .view = view.name};
+  if (const auto value = given_for(given, plan)) {
+    plan.candidate.acceptance = *value;
+    plan.source = "given";
+  } else if (view.published_acceptance) {
+    plan.candidate.acceptance =
+        acceptance_at(*view.published_acceptance, view.default_budget, budget);
+    plan.source = budget == view.default_budget
+                      ? kPublished
+                      : "assumed, from a budget of " + std::to_string(view.default_budget) + " (" +
+                            kPublished + ")";
+  } else {
+    return refuse("--views", view.name + ", of which no acceptance is published or given",
+                  "it with --acceptance " + view.name + ":" + std::to_string(budget) + "=A");
+  }
+  plans.push_back(std::move(plan));
+  return Status();
+}
+
+void add_draft(int64_t budget, std::vector<GivenAcceptance>& given,
+               std::vector<PlanCandidate>& plans) {
+  PlanCandidate plan;
+  plan.name = "draft";
+  plan.candidate.draft = {.model = Role::kDraft, .budget_tokens = budget};
+  if (budget > 0) {
+    plan.name += std::string(", ") + kDraftView + " " + std::to_string(budget);
+    plan.candidate.view = kDraftView;
+  }
+  const auto value = given_for(given, plan);
+  plan.candidate.acceptance = value.value_or(kPublishedDraftAcceptance);
+  plan.source = value ? "given" : std::string(kPublished) + ", a 1B draft of an 8B model";
+  plans.push_back(std::move(plan));
+}
+
+}  // namespace
+
+Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& options) {
+  std::vector<GivenAcceptance> given;
+  for (const std::string& text : options.acceptance) {
+    FORERUN_ASSIGN_OR_RETURN(GivenAcceptance each, parse_acceptance(text));
+    given.push_back(std::move(each));
+  }
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<const DraftView*> views, chosen_views(options, given));
+  std::vector<PlanCandidate> plans;
+  for (const DraftView* const view : views) {
+    const std::vector<int64_t> budgets = budgets_of(options, *view, /*of_draft=*/false, given);
+    for (const int64_t budget : budgets) {
+      FORERUN_RETURN_IF_ERROR(add_self(options, *view, budget, given, plans));
+    }
+  }
+  if (options.has_draft_model) {
+    add_draft(0, given, plans);
+    const DraftView& view = *find_draft_view(kDraftView);
+    const bool planned = std::find(views.begin(), views.end(), &view) != views.end();
+    for (const int64_t budget : budgets_of(options, view, /*of_draft=*/true, given)) {
+      if (planned) add_draft(budget, given, plans);
+    }
+  }
+  for (const GivenAcceptance& each : given) {
+    if (each.used) continue;
+    return refuse("--acceptance", "\"" + each.text + "\", which no candidate has",
+                  options.has_draft_model ? "views and budgets that are planned with"
+                                          : "views and budgets that are planned with (there is no "
+                                            "--draft)");
+  }
+  return plans;
+}
+
+std::vector<SpeculationCandidate> bare(const std::vector<PlanCandidate>& candidates) {
+  std::vector<SpeculationCandidate> all;
+  for (const PlanCandidate& each : candidates) all.push_back(each.candidate);
+  return all;
+}
+
+}  // namespace forerun
