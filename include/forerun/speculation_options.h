@@ -29,8 +29,8 @@ struct SpeculationOptions {
   std::optional<int32_t> verify_tokens = {};
   // w: leaves expanded a draft step; 1 to 128. Empty: 4.
   std::optional<int32_t> draft_width = {};
-  // d: draft steps a round (parallel_tree: while a verification runs), length of a "chain"; 1
-  // to 64. Empty: 4.
+  // d: draft steps a round (parallel_tree: while a verification runs), length of a "chain"
+  // (sparse_self: γ); 1 to 64. Empty: 4.
   std::optional<int32_t> draft_depth = {};
   // The draft ranks by the target's noise, so that both tend to draw the same token. Empty: true.
   std::optional<bool> shared_noise = {};
@@ -40,6 +40,11 @@ struct SpeculationOptions {
   // Guesses asked for at each node that the draft runs; 0 to 64, 0 and empty: as many as may be of
   // use.
   std::optional<int32_t> children_per_leaf = {};
+  // One of kv_view_choices(): which of its KV the model that drafts sees (sparse_self: the target;
+  // serial_tree: the draft model). Empty: "streaming_llm" for sparse_self, else all of it.
+  std::string view = {};
+  // K: how many tokens of it; what is accepted depends on the view. Empty: 512.
+  std::optional<int32_t> view_budget = {};
 };
 
 // A value that an option accepts, and a line of help.
@@ -49,6 +54,7 @@ struct OptionChoice {
 };
 std::vector<OptionChoice> strategy_choices();  // "auto" first
 std::vector<OptionChoice> draft_source_choices();
+std::vector<OptionChoice> kv_view_choices();
 std::vector<OptionChoice> tree_shape_choices();  // children per level stand as an example
 
 // `options` for `strategy`, without what it does not use: to run several strategies with one set of

@@ -1,5 +1,6 @@
 #include "forerun/engine.h"
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <string>
@@ -120,6 +121,11 @@ Status EngineImpl::open() {
   FORERUN_RETURN_IF_ERROR(check_numerics(options_, numerics, placement_, draft));
   facts_.target_vocab = opened_->target.live_vocab();
   if (draft != nullptr) facts_.draft_vocab = draft->live_vocab();
+  const auto has_window = [](const OpenedModel& model) {
+    const std::vector<int32_t>& windows = model.checkpoint.config().sliding_window;
+    return std::any_of(windows.begin(), windows.end(), [](int32_t window) { return window > 0; });
+  };
+  facts_.has_window = {has_window(opened_->target), draft != nullptr && has_window(*draft)};
   to_load_.models = {{{&opened_->target, numerics.weights, false},
                       {draft, numerics.draft_weights.layers, numerics.draft_weights.int4_head}}};
   to_load_.activation = numerics.activation;
@@ -169,6 +175,7 @@ Status EngineImpl::start() {
                                                  .side_by_side = side_by_side()});
   auto_ = choice.auto_choice;
   if (chosen_) auto_.extra_draft_steps = chosen_->plan.extra_draft_steps;
+  facts_.max_context = models_->memory().max_context_tokens;
   FORERUN_ASSIGN_OR_RETURN(plan_, resolve_speculation(options_.speculation, facts_, auto_));
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);

@@ -21,6 +21,12 @@ std::vector<OptionChoice> draft_source_choices() {
   return choices;
 }
 
+std::vector<OptionChoice> kv_view_choices() {
+  std::vector<OptionChoice> choices;
+  for (const KvViewEntry& entry : view_table()) choices.push_back({entry.name, entry.help});
+  return choices;
+}
+
 std::vector<OptionChoice> tree_shape_choices() {
   std::vector<OptionChoice> choices;
   for (const TreeShapeEntry& entry : tree_shape_table()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "sampling/sampler.h"
 #include "sampling/token_counts.h"
 #include "step/work.h"
+#include "views/view_table.h"
 
 namespace forerun {
 
@@ -62,6 +64,13 @@ inline FinishedItem without_model(const WorkItem& item, uint64_t opening) {
   return failed;
 }
 
+// The KV that rows see: a block table, whose slots are the sequence's own less `skipped_tokens`
+// where they lie behind what it leaves out.
+struct SeenKv {
+  const int32_t* block_table = nullptr;
+  int32_t skipped_tokens = 0;
+};
+
 struct RoleSequence {
   RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool,
                PrefixCache* cache)
@@ -86,11 +95,34 @@ struct RoleSequence {
   // Whether its next rows are a prompt's: prefix rows that want nothing, more than a draft's few
   // that catch up with the text.
   bool reads_prompt() const;
+  // What rows of an item see that asks for `spec`, once their blocks are reserved. Valid until the
+  // next call or change of the blocks.
+  SeenKv see(const KvViewSpec& spec);
 
   void count_token(TokenId token, int32_t position) {
     if (penalized) counts.add(token, position < spec.prompt_tokens);
   }
+
+ private:
+  KvViewSpec view_spec_;  // of view_
+  std::unique_ptr<KvView> view_;
+  std::vector<int32_t> view_blocks_;
 };
+
+inline SeenKv RoleSequence::see(const KvViewSpec& wanted) {
+  const std::span<const int32_t> blocks = kv.block_table();
+  if (wanted.kind == nullptr) return {blocks.data(), 0};
+  if (view_spec_ != wanted) {
+    view_ = wanted.kind->make(wanted.budget);
+    view_spec_ = wanted;
+  }
+  const KvViewLayout layout = view_->layout(kv.prefix_length());
+  const int32_t skipped = layout.tail_block - layout.head_blocks;
+  if (skipped == 0) return {blocks.data(), 0};
+  view_blocks_.assign(blocks.begin(), blocks.begin() + layout.head_blocks);
+  view_blocks_.insert(view_blocks_.end(), blocks.begin() + layout.tail_block, blocks.end());
+  return {view_blocks_.data(), skipped * kKvBlockTokens};
+}
 
 inline bool RoleSequence::reads_prompt() const {
   for (const PendingItem& pending : queue) {

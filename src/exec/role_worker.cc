@@ -37,7 +37,7 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& sched
       trace_(trace),
       pool_(runner->kv_blocks()),
       prefix_cache_(&pool_),
-      builder_(runner->config().vocab_size) {}
+      builder_(role, runner->config().vocab_size) {}
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
   auto opened = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_);
@@ -112,13 +112,15 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
       FORERUN_RETURN_IF_ERROR(sequence.kv.keep(edit.nodes));
       continue;
     }
-    if (sequence.penalized) {
-      for (NodeId node : edit.nodes) {
-        const int32_t tree_idx = sequence.kv.find(node);
-        if (tree_idx < 0) break;  // commit() reports it
-        const SequenceKv::TreeRow& row = sequence.kv.tree_rows()[static_cast<size_t>(tree_idx)];
-        sequence.count_token(row.token, row.position);
+    for (NodeId node : edit.nodes) {
+      const int32_t tree_idx = sequence.kv.find(node);
+      if (tree_idx < 0) break;  // commit() reports it
+      const SequenceKv::TreeRow& row = sequence.kv.tree_rows()[static_cast<size_t>(tree_idx)];
+      if (row.sparse && role_ == Role::kTarget) {
+        return Status(StatusCode::kInternal, "commit: node " + std::to_string(node) +
+                                                 " was run through a view and not verified");
       }
+      sequence.count_token(row.token, row.position);
     }
     FORERUN_RETURN_IF_ERROR(sequence.kv.commit(edit.nodes));
   }

@@ -29,6 +29,7 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   const size_t first = item.rows_done;
   const size_t last = first + static_cast<size_t>(count);
   FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(count));
+  seen_ = sequence.see(item.item.view);
   const int32_t prefix_length = sequence.kv.prefix_length();
   const auto tree_size = static_cast<int32_t>(sequence.kv.tree_rows().size());
   const size_t rows = step_.rows.size();
@@ -70,8 +71,7 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
     context = std::max(context, step_.rows[row].visible);
   }
   kv_tokens_ += context;
-  // The block table may still be moved by reserve() until all rows of the item are in.
-  step_.sequences.push_back({sequence.kv.block_table().data()});
+  step_.sequences.push_back({seen_.block_table});
   item.rows_done = last;
   return {};
 }
@@ -91,7 +91,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   StepRow out;
   out.token = row.token;
   out.position = row.position;
-  out.visible = row.position + 1;
+  out.visible = row.position + 1 - seen_.skipped_tokens;
   out.sequence_idx = static_cast<int32_t>(step_.sequences.size());
   int32_t tree_idx = -1;
   FORERUN_RETURN_IF_ERROR(row.node == kNoNode ? add_prefix_row(sequence, row, out)
@@ -111,7 +111,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   return {};
 }
 
-Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out) const {
+Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out) {
   if (!sequence.kv.tree_rows().empty()) {
     return internal("prefix row at position " + std::to_string(row.position) +
                     " while the tree region holds " +
@@ -121,7 +121,14 @@ Status StepBuilder::add_prefix_row(RoleSequence& sequence, const WorkRow& row, S
     return internal("prefix row at position " + std::to_string(row.position) +
                     "; the prefix continues at " + std::to_string(sequence.kv.prefix_length()));
   }
-  out.slot = sequence.kv.append_prefix(row.token);
+  if (seen_.skipped_tokens > 0) {
+    if (role_ == Role::kTarget) {
+      return internal("prefix row at position " + std::to_string(row.position) +
+                      " through a view; the target's see everything");
+    }
+    sequence.kv.stop_sharing();
+  }
+  out.slot = sequence.kv.append_prefix(row.token) - seen_.skipped_tokens;
   out.boundary = out.visible;
   out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
   sequence.count_token(row.token, row.position);
@@ -147,16 +154,16 @@ Status StepBuilder::add_tree_row(RoleSequence& sequence, const WorkRow& row, Ste
                     std::to_string(row.position) + "; its parent puts it at " +
                     std::to_string(expected));
   }
-  *tree_idx = kv.append_tree(row.node, parent_idx, row.token);
-  out.slot = kv.slot_of(*tree_idx);
-  out.boundary = kv.prefix_length();
+  *tree_idx = kv.append_tree(row.node, parent_idx, row.token, seen_.skipped_tokens > 0);
+  out.slot = kv.slot_of(*tree_idx) - seen_.skipped_tokens;
+  out.boundary = kv.prefix_length() - seen_.skipped_tokens;
   out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
   // Walked from the row upwards, so filled from the back.
   step_.ancestors.resize(step_.ancestors.size() + static_cast<size_t>(out.visible - out.boundary));
   size_t cell = step_.ancestors.size();
   for (int32_t above = *tree_idx; above >= 0;
        above = kv.tree_rows()[static_cast<size_t>(above)].parent_idx) {
-    step_.ancestors[--cell] = kv.slot_of(above);
+    step_.ancestors[--cell] = kv.slot_of(above) - seen_.skipped_tokens;
   }
   return {};
 }

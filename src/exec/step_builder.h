@@ -20,7 +20,7 @@ namespace forerun {
 class StepBuilder {
  public:
   // `vocab`: ids that the role's embedding has.
-  explicit StepBuilder(int32_t vocab) : vocab_(vocab) {}
+  StepBuilder(Role role, int32_t vocab) : role_(role), vocab_(vocab) {}
 
   void clear();
   int32_t rows() const { return static_cast<int32_t>(step_.rows.size()); }
@@ -36,7 +36,8 @@ class StepBuilder {
   // sequence's KV has the rows that it had (its blocks may be more, its token counts are
   // undefined).
   //   kResourceExhausted: no KV blocks, or a position at or past max_tokens;
-  //   kInternal: unknown or repeated nodes, rows out of order, a token beyond the vocabulary.
+  //   kInternal: unknown or repeated nodes, rows out of order, a token beyond the vocabulary,
+  //   prefix rows of the target through a view.
   Status add(RoleSequence& sequence, PendingItem& item, int32_t count);
 
   // The Step and its tasks, complete and with all pointers set; valid until the next add or clear.
@@ -65,7 +66,7 @@ class StepBuilder {
   };
 
   Status add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx);
-  Status add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out) const;
+  Status add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out);
   Status add_tree_row(RoleSequence& sequence, const WorkRow& row, StepRow& out, int32_t* tree_idx);
   PathRange add_path(const RoleSequence& sequence, int32_t tree_idx);
   RowContext context_of(const RoleSequence& sequence, const WorkRow& row) const;
@@ -73,7 +74,9 @@ class StepBuilder {
   Status add_rejection_row(RoleSequence& sequence, PendingItem& item, size_t row_idx,
                            PathRange path);
 
+  const Role role_;
   const int32_t vocab_;
+  SeenKv seen_;  // by the rows of the item that is being added
   Step step_;
   std::vector<RowTask> tasks_;
   std::vector<TaskOrigin> task_origins_;

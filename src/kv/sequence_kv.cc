@@ -42,13 +42,13 @@ int32_t SequenceKv::append_prefix(TokenId token) {
   return prefix_length_++;
 }
 
-int32_t SequenceKv::append_tree(NodeId node, int32_t parent_idx, TokenId token) {
+int32_t SequenceKv::append_tree(NodeId node, int32_t parent_idx, TokenId token, bool sparse) {
   assert(pending_.empty() && index_.find(node) < 0);
   assert(blocks_for(length() + 1) <= static_cast<int32_t>(blocks_.size()));
   const auto tree_idx = static_cast<int32_t>(tree_.size());
   const int32_t position =
       parent_idx < 0 ? prefix_length_ : tree_[static_cast<size_t>(parent_idx)].position + 1;
-  tree_.push_back({node, parent_idx, position, token, prefix_length_ + tree_idx});
+  tree_.push_back({node, parent_idx, position, token, prefix_length_ + tree_idx, sparse});
   index_.insert(node, tree_idx);
   return tree_idx;
 }
@@ -85,6 +85,7 @@ Status SequenceKv::commit(std::span<const NodeId> nodes) {
   }
   for (NodeId node : nodes) {
     const TreeRow& row = tree_[static_cast<size_t>(index_.find(node))];
+    if (row.sparse) stop_sharing();
     pending_.push_back({row.stored_slot, prefix_length_++});
     if (cache_ != nullptr) unpublished_.push_back(row.token);
   }

@@ -29,6 +29,7 @@ class SequenceKv {
     int32_t position = 0;
     TokenId token = 0;
     int32_t stored_slot = 0;  // where its KV lies until take_moves()
+    bool sparse = false;      // computed through a view of the prefix
   };
 
   // `pool` and `cache` must outlive the object. `max_tokens`: the block table's capacity is
@@ -52,8 +53,8 @@ class SequenceKv {
   // Appends one prefix row and returns its slot. Needs an empty tree region and reserve()d room.
   int32_t append_prefix(TokenId token);
   // Appends a tree row behind the others and returns its index. `node` is new; `parent_idx` as in
-  // TreeRow. Needs reserve()d room.
-  int32_t append_tree(NodeId node, int32_t parent_idx, TokenId token);
+  // TreeRow, so is `sparse`. Needs reserve()d room.
+  int32_t append_tree(NodeId node, int32_t parent_idx, TokenId token, bool sparse = false);
   // Takes back the rows appended last, down to these sizes.
   void truncate(int32_t prefix_length, int32_t tree_size);
 
@@ -85,6 +86,12 @@ class SequenceKv {
   // Offers the full blocks of the prefix to others; where one of them has been offered already,
   // that one takes the place of this sequence's own. Their KV must be there, moves carried out.
   void publish();
+  // From now on nothing is adopted or published: the prefix will hold KV that was computed through
+  // a view, which is nobody else's.
+  void stop_sharing() {
+    cache_ = nullptr;
+    unpublished_.clear();
+  }
   // The text up to the end of the last block that was adopted or published.
   uint64_t published_text() const { return published_text_; }
 

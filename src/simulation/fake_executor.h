@@ -75,6 +75,7 @@ class FakeExecutor {
     int32_t position = 0;
     NodeId parent = kNoNode;  // kNoNode: the end of the prefix
     uint64_t history = 0;
+    bool sparse = false;  // computed through a view
   };
   struct Kv {
     std::vector<TokenId> tokens;  // the prefix
@@ -96,6 +97,9 @@ class FakeExecutor {
     for (NodeId id : path) {
       const auto found = kv.nodes.find(id);
       if (found == kv.nodes.end()) return breach(item, "commits a node without KV");
+      if (found->second.sparse && item.role == Role::kTarget) {
+        breach(item, "commits a node that was run through a view");
+      }
       if (found->second.parent != kNoNode) return breach(item, "commits a broken path");
       if (found->second.position != static_cast<int32_t>(kv.tokens.size())) {
         return breach(item, "commits at the wrong position");
@@ -133,7 +137,10 @@ class FakeExecutor {
   uint64_t run_row(Kv& kv, const WorkItem& item, const WorkRow& row, bool tree_rows_before) {
     if (row.position >= options_.max_tokens) breach(item, "row past max_tokens");
     uint64_t history = kv.history;
+    // What the target runs through a view it runs again, to verify it.
+    const bool is_draft = item.view.kind != nullptr && item.role == Role::kTarget;
     if (row.node == kNoNode) {
+      if (is_draft) breach(item, "prefix row through a view");
       if (!kv.nodes.empty() || tree_rows_before) breach(item, "prefix row over a tree region");
       if (row.position != static_cast<int32_t>(kv.tokens.size()))
         breach(item, "prefix row misplaced");
@@ -152,11 +159,12 @@ class FakeExecutor {
         }
       }
       if (row.position != position) breach(item, "tree row misplaced");
-      if (!kv.ever.insert(row.node).second) breach(item, "node run twice");
+      if (!is_draft && !kv.ever.insert(row.node).second) breach(item, "node run twice");
       history = mix_hash(history, static_cast<uint64_t>(row.token));
-      kv.nodes[row.node] = {row.token, row.position, row.parent, history};
+      kv.nodes[row.node] = {row.token, row.position, row.parent, history,
+                            item.view.kind != nullptr};
     }
-    if (!kv.ever_run.insert(history).second && !options_.allow_twins) {
+    if (!is_draft && !kv.ever_run.insert(history).second && !options_.allow_twins) {
       breach(item, "the same history run twice");
     }
     return history;

@@ -59,10 +59,23 @@ enum class AcceptRule : uint8_t {
                // exact in distribution only
 };
 
+struct KvViewEntry;  // views/view_table.h
+
+// Which of the KV behind them rows see, by name, of at most so many tokens of their prefix.
+struct KvViewSpec {
+  const KvViewEntry* kind = nullptr;  // null: all of it
+  int32_t budget = 0;                 // tokens
+
+  bool operator==(const KvViewSpec&) const = default;
+};
+
 struct WorkItem {
   SequenceId sequence = 0;
   Role role = Role::kTarget;
   uint64_t tag = 0;  // the policy's own; comes back with the result
+  // What its rows see of their prefix. KV of rows that do not see all of it is not what plain
+  // decoding writes: on the target they are tree rows, which are never committed but dropped.
+  KvViewSpec view = {};
   std::vector<Edit> edits;
   std::vector<WorkRow> rows;  // may be empty: the edits travel alone and give no result
   // Target items under rule `rejection`: the executor walks the item's tree rows from the first one

@@ -17,7 +17,21 @@ struct PolicySettings {
   int32_t draft_width = 2;
   int32_t draft_depth = 3;
   bool shared_noise = true;
+  int32_t view_budget = 192;
 };
+
+// Every view, and none; where a strategy has a view beside a shape and a source, with the first of
+// them alone: what a draft sees has nothing to do with how a tree is grown and verified.
+inline std::vector<std::string> views_for(const std::string& shape, const std::string& source,
+                                          const std::string& accept) {
+  std::vector<std::string> views = {""};
+  if (shape != every_tree_shape().front() || source != every_draft_source().front() ||
+      accept != "match") {
+    return views;
+  }
+  for (const KvViewEntry& entry : view_table()) views.push_back(entry.name);
+  return views;
+}
 
 inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {},
                                                     const PolicySettings& settings = {}) {
@@ -27,17 +41,24 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
     for (const std::string& shape : every_tree_shape()) {
       for (const std::string& source : every_draft_source()) {
         for (const char* accept : {"match", "rejection"}) {
-          SpeculationOptions options{.strategy = strategy.name,
-                                     .source = source,
-                                     .shape = shape,
-                                     .accept = accept,
-                                     .verify_tokens = settings.verify_tokens,
-                                     .draft_width = settings.draft_width,
-                                     .draft_depth = settings.draft_depth,
-                                     .shared_noise = settings.shared_noise};
-          options = without_unused(strategy, options);
-          const auto plan = resolve_speculation(options, models);
-          if (plan.ok() && seen.insert(describe(**plan)).second) policies.push_back(options);
+          for (const std::string& view : views_for(shape, source, accept)) {
+            SpeculationOptions options{.strategy = strategy.name,
+                                       .source = source,
+                                       .shape = shape,
+                                       .accept = accept,
+                                       .verify_tokens = settings.verify_tokens,
+                                       .draft_width = settings.draft_width,
+                                       .draft_depth = settings.draft_depth,
+                                       .shared_noise = settings.shared_noise,
+                                       .view = view};
+            options = without_unused(strategy, options);
+            const auto plan = resolve_speculation(options, models);
+            if (plan.ok() && (*plan)->view.kind != nullptr) {
+              options.view = (*plan)->view.kind->name;
+              options.view_budget = settings.view_budget;
+            }
+            if (plan.ok() && seen.insert(describe(**plan)).second) policies.push_back(options);
+          }
         }
       }
     }
@@ -64,7 +85,7 @@ inline std::vector<SpeculationOptions> policies_of(const std::string& strategy,
 // "serial_tree 2,2 model+suffix match".
 inline std::string policy_name(const SpeculationOptions& options) {
   std::string name = options.strategy;
-  for (const std::string& part : {options.shape, options.source, options.accept}) {
+  for (const std::string& part : {options.shape, options.source, options.accept, options.view}) {
     if (!part.empty()) name += " " + part;
   }
   return name;

@@ -17,7 +17,7 @@ namespace {
 bool names_the_model(const std::string& source) { return source.starts_with("model"); }
 
 TEST(EveryPolicy, HasEveryEntryOfTheTables) {
-  std::set<std::string> strategies, sources, rules, names;
+  std::set<std::string> strategies, sources, rules, names, views;
   std::set<TreeShape::Kind> shapes;
   std::set<const DraftSourceEntry*> others;
   for (const SpeculationOptions& options : every_policy()) {
@@ -27,6 +27,7 @@ TEST(EveryPolicy, HasEveryEntryOfTheTables) {
     strategies.insert(options.strategy);
     rules.insert(options.accept);
     sources.insert(options.source);
+    views.insert(options.view);
     if (!options.shape.empty()) shapes.insert((*plan)->shape.kind);
     others.insert((*plan)->source.others.begin(), (*plan)->source.others.end());
   }
@@ -40,6 +41,9 @@ TEST(EveryPolicy, HasEveryEntryOfTheTables) {
     EXPECT_TRUE(sources.contains(entry.name)) << entry.name;
     EXPECT_EQ(others.contains(&entry), !entry.is_model()) << entry.name;
   }
+  for (const KvViewEntry& entry : view_table()) {
+    EXPECT_TRUE(views.contains(entry.name)) << entry.name;
+  }
   EXPECT_TRUE(rules.contains("match") && rules.contains("rejection"));
 }
 
@@ -51,7 +55,11 @@ TEST(EveryPolicy, HasTheWholeProduct) {
       static_cast<size_t>(std::count_if(sources.begin(), sources.end(), names_the_model));
   EXPECT_EQ(policies_of("autoregressive", every_policy()).size(), 1u);
   // The chain and two static shapes take rule `rejection`, with the model alone.
-  EXPECT_EQ(policies_of("serial_tree", every_policy()).size(), shapes.size() * sources.size() + 3);
+  // Each view with the first shape and source.
+  const size_t views = view_table().size();
+  EXPECT_EQ(policies_of("serial_tree", every_policy()).size(),
+            shapes.size() * sources.size() + 3 + views);
+  EXPECT_EQ(policies_of("sparse_self", every_policy()).size(), views);
   // adaptive and best.
   EXPECT_EQ(policies_of("parallel_tree", every_policy()).size(), 2 * with_model);
 

@@ -20,6 +20,7 @@ struct OptionField {
 };
 
 constexpr int32_t kMaxDepth = 64;
+constexpr int32_t kMostViewTokens = 1 << 24;
 
 // In the order of SpeculationOption.
 constexpr OptionField kFields[] = {
@@ -49,6 +50,11 @@ constexpr OptionField kFields[] = {
      .name = "children_per_leaf",
      .number = &SpeculationOptions::children_per_leaf,
      .range = {0, kMaxTreeChildren, 0}},
+    {.option = SpeculationOption::kView, .name = "view", .text = &SpeculationOptions::view},
+    {.option = SpeculationOption::kViewBudget,
+     .name = "view_budget",
+     .number = &SpeculationOptions::view_budget,
+     .range = {1, kMostViewTokens, 512}},
 };
 static_assert(std::size(kFields) == kNumSpeculationOptions);
 

@@ -22,8 +22,10 @@ enum class SpeculationOption : uint8_t {
   kSharedNoise,
   kExtraDraftSteps,
   kChildrenPerLeaf,
+  kView,
+  kViewBudget,
 };
-inline constexpr int32_t kNumSpeculationOptions = 9;
+inline constexpr int32_t kNumSpeculationOptions = 11;
 
 class OptionSet {
  public:

@@ -170,6 +170,14 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
   for (auto i = 1 + rng() % 20; i > 0; --i) {
     c.prompt.push_back(static_cast<TokenId>(rng() % static_cast<uint32_t>(c.models.vocab)));
   }
+  if (!c.options.view.empty() || c.options.strategy == "sparse_self") {
+    // A text that comes to be longer than the view's budget, or is from the beginning.
+    c.options.view_budget = 192;
+    c.prompt.resize(c.prompt.size() + 150 + rng() % 50);
+    for (TokenId& token : c.prompt) {
+      token = static_cast<TokenId>(rng() % static_cast<uint32_t>(c.models.vocab));
+    }
+  }
   c.max_tokens = static_cast<int32_t>(c.prompt.size() + 1 + rng() % 60);
   if (rng() % 3 == 0) c.costs = rising_costs(rng() % 2 == 0);
   // A load that comes and goes: rows nearly free, rows as dear as Steps, nothing measured.

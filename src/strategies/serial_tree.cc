@@ -17,7 +17,7 @@ constexpr int32_t kSourceWidth = 3;
 
 OptionSet SerialTree::uses(const TreeShape& shape) {
   using enum SpeculationOption;
-  constexpr OptionSet kAlways = {kSource, kShape, kAccept, kSharedNoise};
+  constexpr OptionSet kAlways = {kSource, kShape, kAccept, kSharedNoise, kView, kViewBudget};
   switch (shape.kind) {
     case TreeShape::Kind::kAdaptive:
       return kAlways | OptionSet{kChildrenPerLeaf};
@@ -35,6 +35,14 @@ Status SerialTree::check(SpeculationPlan& plan) {
   // Other shapes have a size that a source's guesses would fill in place of the model's.
   const bool adaptive = plan.shape.kind == TreeShape::Kind::kAdaptive;
   set_default_source(plan, adaptive ? "model+suffix" : "model");
+  FORERUN_RETURN_IF_ERROR(check_view(plan, Role::kDraft));
+  if (plan.view.kind != nullptr && !plan.source.model) {
+    return Status(StatusCode::kInvalidArgument,
+                  std::string("view '") + plan.view.kind->name +
+                      "' is of the draft model's KV, but the draft source is '" +
+                      plan.source.name() +
+                      "'; accepted with it: model, or model joined to others by '+'");
+  }
   if (plan.accept == AcceptRule::kMatch) return Status();
   if (!plan.shape.is_static()) {
     return Status(StatusCode::kInvalidArgument,
@@ -57,7 +65,8 @@ std::unique_ptr<Strategy> SerialTree::make(const SpeculationPlan& plan,
                                 .accept = plan.accept,
                                 .target_vocab = plan.models.target_vocab,
                                 .draft_vocab = plan.models.draft_vocab,
-                                .record_rounds = parts.record_rounds};
+                                .record_rounds = parts.record_rounds,
+                                .view = plan.view};
   return std::make_unique<SerialTree>(config, plan.source.make(),
                                       make_growth(plan, /*runs_beside=*/false, parts.shared));
 }
@@ -78,6 +87,7 @@ WorkItem SerialTree::make_item(Role role) {
   if (role == Role::kTarget) {
     item.edits = std::exchange(target_edits_, {});
   } else {
+    item.view = config_.view;
     draft_kv_.take_edits(item);
   }
   return item;

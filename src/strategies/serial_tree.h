@@ -35,6 +35,7 @@ struct SerialTreeConfig {
   int32_t target_vocab = 0;  // as in ModelFacts
   int32_t draft_vocab = 0;
   bool record_rounds = false;
+  KvViewSpec view = {};  // what the draft model sees of its KV
 };
 
 class SerialTree : public Strategy {

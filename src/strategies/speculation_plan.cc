@@ -32,6 +32,13 @@ Result<SpeculationPlan> parse(const SpeculationOptions& options, const ModelFact
   plan.draft_depth = number_of(options, SpeculationOption::kDraftDepth);
   plan.extra_draft_steps = number_of(options, SpeculationOption::kExtraDraftSteps);
   plan.children_per_leaf = number_of(options, SpeculationOption::kChildrenPerLeaf);
+  if (!options.view.empty()) {
+    plan.view.kind = find_view(options.view);
+    if (plan.view.kind == nullptr) {
+      return refused("view '" + options.view + "'; accepted: " + view_names());
+    }
+  }
+  plan.view.budget = number_of(options, SpeculationOption::kViewBudget);
   plan.shared_noise = options.shared_noise.value_or(true);
   return plan;
 }
@@ -81,6 +88,13 @@ Status check_draft_model(const SpeculationPlan& plan) {
   return Status();
 }
 
+// A view's budget without a view.
+Status check_view_budget(const SpeculationOptions& options, const SpeculationPlan& plan) {
+  if (!options.view_budget || plan.view.kind != nullptr) return Status();
+  return refused("view_budget: found " + std::to_string(*options.view_budget) +
+                 ", but no view; accepted with it are the views " + view_names());
+}
+
 using PlanPtr = std::shared_ptr<const SpeculationPlan>;
 
 Result<PlanPtr> resolve_for(const StrategyEntry& strategy, const SpeculationOptions& options,
@@ -90,6 +104,7 @@ Result<PlanPtr> resolve_for(const StrategyEntry& strategy, const SpeculationOpti
   FORERUN_RETURN_IF_ERROR(check_use(options, plan));
   FORERUN_RETURN_IF_ERROR(strategy.check(plan));
   FORERUN_RETURN_IF_ERROR(check_draft_model(plan));
+  FORERUN_RETURN_IF_ERROR(check_view_budget(options, plan));
   return PlanPtr(std::make_shared<const SpeculationPlan>(std::move(plan)));
 }
 
@@ -102,6 +117,9 @@ Result<PlanPtr> resolve_leniently(const std::string& name, const SpeculationOpti
 Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& models,
                              const AutoChoice& choice) {
   FORERUN_RETURN_IF_ERROR(parse(options, models).status());
+  // What a view saves is not weighed yet.
+  options.view.clear();
+  options.view_budget.reset();
   if (choice.strategy != "serial_tree") {
     SpeculationOptions chosen = options;
     if (!chosen.extra_draft_steps) chosen.extra_draft_steps = choice.extra_draft_steps;
@@ -138,6 +156,24 @@ Result<PlanPtr> resolve_speculation(const SpeculationOptions& options, const Mod
   return resolve_for(*strategy, options, models);
 }
 
+Status check_view(const SpeculationPlan& plan, Role role) {
+  const auto& [kind, budget] = plan.view;
+  if (kind == nullptr) return Status();
+  FORERUN_RETURN_IF_ERROR(kind->check(budget));
+  const int32_t context = plan.models.max_context;
+  if (context > 0 && budget >= context) {
+    return refused("view_budget: found " + std::to_string(budget) +
+                   ", accepted are less than the " + std::to_string(context) +
+                   " tokens of the context, of which it is to be a part");
+  }
+  if (plan.models.has_window[static_cast<size_t>(role)]) {
+    return refused(std::string("view '") + kind->name + "': the " + role_name(role) +
+                   " model has layers with a sliding window, which see the last tokens only; "
+                   "accepted with it: no view");
+  }
+  return Status();
+}
+
 std::string describe(const SpeculationPlan& plan) {
   const OptionSet used = plan.strategy->uses(plan.shape);
   std::string text = plan.strategy->name;
@@ -145,6 +181,9 @@ std::string describe(const SpeculationPlan& plan) {
   if (used.has(SpeculationOption::kSource)) text += ", source " + plan.source.name();
   if (used.has(SpeculationOption::kAccept)) {
     text += plan.accept == AcceptRule::kMatch ? ", accept match" : ", accept rejection";
+  }
+  if (used.has(SpeculationOption::kView) && plan.view.kind != nullptr) {
+    text += std::string(", view ") + plan.view.kind->name;
   }
   return text;
 }

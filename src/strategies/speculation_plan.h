@@ -3,6 +3,7 @@
 // making a strategy from it cannot fail. Requests that bring no options share the engine's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "step/cost_table.h"
 #include "step/work.h"
 #include "strategies/tree_shape.h"
+#include "views/view_table.h"
 
 namespace forerun {
 
@@ -28,6 +30,9 @@ struct ModelFacts {
   // for a while, the output stays what it is.
   int32_t target_vocab = 0;
   int32_t draft_vocab = 0;
+  int32_t max_context = 0;  // tokens; 0: no limit
+  // By role: it has layers that see a window of the last tokens only.
+  std::array<bool, kNumRoles> has_window = {};
 };
 
 // What is made with a strategy beside its plan.
@@ -53,6 +58,7 @@ struct SpeculationPlan {
   int32_t draft_depth = 0;
   int32_t extra_draft_steps = 0;
   int32_t children_per_leaf = 0;
+  KvViewSpec view;  // kind null: none
   bool shared_noise = true;
 
   // Takes start() next. May be called from any thread.
@@ -78,6 +84,9 @@ struct AutoChoice {
 Result<std::shared_ptr<const SpeculationPlan>> resolve_speculation(
     const SpeculationOptions& options, const ModelFacts& models = {},
     const AutoChoice& choice = {});
+
+// For StrategyEntry::check: whether this model can read the plan's view, if there is one.
+Status check_view(const SpeculationPlan& plan, Role role);
 
 // "serial_tree, shape best, source model+suffix, accept match": what it uses, without numbers. For
 // messages and tests; two plans that differ in anything but numbers differ in it.

@@ -255,7 +255,9 @@ TEST(OptionsFor, AStrategyAreThoseThatItUses) {
                                .draft_depth = 7,
                                .shared_noise = false,
                                .extra_draft_steps = 1,
-                               .children_per_leaf = 2};
+                               .children_per_leaf = 2,
+                               .view = "streaming_llm",
+                               .view_budget = 512};
   for (const StrategyEntry& strategy : strategy_table()) {
     SpeculationOptions used = without_unused(strategy, all);
     used.strategy = strategy.name;

@@ -27,20 +27,21 @@ const Table& allowed() {
     t["kernels"] = {"device"};
     t["kv"] = {"device", "kernels", "step"};
     t["model"] = {"device", "kernels", "kv", "step", "checkpoint"};
-    t["exec"] = {"device", "kernels", "kv", "model", "step", "checkpoint", "sampling"};
-    t["simulation"] = {"device",     "kernels",  "kv",   "model",     "step",
-                       "checkpoint", "sampling", "exec", "strategies"};
+    t["exec"] = {"device", "kernels", "kv", "model", "step", "checkpoint", "sampling", "views"};
+    t["simulation"] = {"device",     "kernels",  "kv",   "model",      "step",
+                       "checkpoint", "sampling", "exec", "strategies", "views"};
     t["engine"] = {"device",     "kernels",    "kv",       "model", "exec",
                    "step",       "checkpoint", "sampling", "tree",  "drafts",
-                   "strategies", "simulation", "planner",  "text"};
+                   "strategies", "simulation", "planner",  "text",  "views"};
     t["step"] = {};
     t["text"] = {};
     t["checkpoint"] = {};
     t["tree"] = {"step"};
     t["sampling"] = {"step", "kernels", "device"};
+    t["views"] = {"step"};
     t["drafts"] = {"step", "tree"};
-    t["strategies"] = {"step", "tree", "drafts"};
-    t["planner"] = {"step", "checkpoint", "model", "exec", "strategies", "simulation"};
+    t["strategies"] = {"step", "tree", "drafts", "views"};
+    t["planner"] = {"step", "checkpoint", "model", "exec", "strategies", "simulation", "views"};
     return t;
   }();
   return table;

@@ -165,11 +165,14 @@ void expect_same(const Output& plain, const Output& output, const std::string& w
   }
 }
 
-std::vector<Request> by_every_policy(Request request, const std::string& strategy) {
+std::vector<Request> by_every_policy(Request request, const Precision& precision,
+                                     const std::string& strategy) {
   const bool greedy = request.sampling.temperature == 0.0f;
+  const bool has_window = precision.spec.sliding_window > 0;
+  const ModelFacts models{.has_window = {has_window, has_window}};
   const PolicySettings settings{.shared_noise = *request.sampling.seed % 2 == 0};
   std::vector<SpeculationOptions> policies =
-      greedy ? every_policy({}, settings) : every_exact_policy({}, settings);
+      greedy ? every_policy(models, settings) : every_exact_policy(models, settings);
   if (!strategy.empty()) policies = policies_of(strategy, std::move(policies));
   std::vector<Request> requests;
   for (const SpeculationOptions& policy : policies) {

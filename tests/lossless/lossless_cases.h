@@ -41,9 +41,10 @@ std::string describe(const Request& request);
 // All requests at once: they share Steps.
 std::vector<Output> complete_together(Engine& engine, const std::vector<Request>& requests);
 void expect_same(const Output& plain, const Output& output, const std::string& what);
-// `request` once by each policy that gives plain decoding's tokens at its temperature; of
-// `strategy` alone, unless that is empty.
-std::vector<Request> by_every_policy(Request request, const std::string& strategy = "");
+// `request` once by each policy that gives plain decoding's tokens at its temperature and that a
+// model of this precision takes; of `strategy` alone, unless that is empty.
+std::vector<Request> by_every_policy(Request request, const Precision& precision,
+                                     const std::string& strategy = "");
 // Every `step`-th of them, beginning with one that goes by `turn`: turns take all of them in turn.
 std::vector<Request> slice(const std::vector<Request>& requests, size_t step, size_t turn);
 

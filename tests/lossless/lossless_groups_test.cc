@@ -44,7 +44,8 @@ TEST_P(LosslessGroups, InTurnEqualPlainDecoding) {
       request.speculation = SpeculationOptions{.strategy = "autoregressive"};
       const Output plain = complete(*engine, request);
       ASSERT_TRUE(plain.error.ok()) << plain.error.message();
-      const std::vector<Request> requests = slice(by_every_policy(request), 4, seed + degree);
+      const std::vector<Request> requests =
+          slice(by_every_policy(request, precision), 4, seed + degree);
       const std::vector<Output> outputs = complete_together(*engine, requests);
       for (size_t idx = 0; idx < outputs.size(); ++idx) {
         expect_same(
@@ -80,7 +81,7 @@ TEST_P(LosslessGroups, SideBySideEqualPlainDecoding) {
         request.speculation = SpeculationOptions{.strategy = "autoregressive"};
         const Output plain = complete(*plain_engine, request);
         const std::vector<Request> requests =
-            slice(by_every_policy(request), 4, seed + target_degree + draft_degree);
+            slice(by_every_policy(request, precision), 4, seed + target_degree + draft_degree);
         const std::vector<Output> outputs = complete_together(*engine, requests);
         for (size_t idx = 0; idx < outputs.size(); ++idx) {
           expect_same(plain, outputs[idx],
@@ -111,7 +112,7 @@ TEST(LosslessRejection, GreedyEqualsPlainDecoding) {
       Request request = request_of(seed, false);
       request.speculation = SpeculationOptions{.strategy = "autoregressive"};
       const Output plain = complete(*engine, request);
-      for (const Request& drawn : by_every_policy(request)) {
+      for (const Request& drawn : by_every_policy(request, precision)) {
         if (drawn.speculation->accept != "rejection") continue;
         expect_same(plain, complete(*engine, drawn), describe(drawn));
       }

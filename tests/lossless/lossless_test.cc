@@ -36,7 +36,7 @@ TEST_P(Lossless, EveryPolicyEqualsPlainDecoding) {
     const Output plain = complete(*engine, request);
     ASSERT_TRUE(plain.error.ok()) << plain.error.message();
     ASSERT_EQ(plain.tokens.size(), 40u);
-    const std::vector<Request> requests = by_every_policy(request);
+    const std::vector<Request> requests = by_every_policy(request, precision);
     const std::vector<Output> outputs = complete_together(*engine, requests);
     ASSERT_EQ(outputs.size(), requests.size());
     for (size_t idx = 0; idx < outputs.size(); ++idx) {
@@ -70,8 +70,8 @@ TEST_P(Lossless, SideBySideEqualsPlainDecoding) {
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*plain_engine, request);
     // The other strategies run on split devices as well, beside these: all of them in 13 turns.
-    std::vector<Request> requests = by_every_policy(request, "parallel_tree");
-    const std::vector<Request> others = slice(by_every_policy(request), 13, seed);
+    std::vector<Request> requests = by_every_policy(request, precision, "parallel_tree");
+    const std::vector<Request> others = slice(by_every_policy(request, precision), 13, seed);
     requests.insert(requests.end(), others.begin(), others.end());
     const size_t at_once = size_t{1} << seed % 3;
     for (size_t begin = 0; begin < requests.size(); begin += at_once) {
@@ -111,7 +111,7 @@ TEST(LosslessEnds, StopStringsEndTokensAndLengthCutAlike) {
       request.stop = {whole.text.substr(whole.text.size() / 2, 2)};
     }
     const Output plain = complete(*engine, request);
-    expect_all_give(plain, *engine, slice(by_every_policy(request), 4, seed));
+    expect_all_give(plain, *engine, slice(by_every_policy(request, precision), 4, seed));
   }
 }
 
@@ -125,7 +125,7 @@ TEST(LosslessEnds, TheWholeContextCanBeFilled) {
   request.speculation = SpeculationOptions{.strategy = "autoregressive"};
   const Output plain = complete(*engine, request);
   ASSERT_TRUE(plain.error.ok()) << plain.error.message();
-  expect_all_give(plain, *engine, by_every_policy(request));
+  expect_all_give(plain, *engine, by_every_policy(request, precision));
 }
 
 TEST(LosslessDemoPair, ASliceOfTheProduct) {
@@ -147,7 +147,7 @@ TEST(LosslessDemoPair, ASliceOfTheProduct) {
       request.sampling.seed = seed;
       request.speculation = SpeculationOptions{.strategy = "autoregressive"};
       const Output plain = complete(*engine, request);
-      expect_all_give(plain, *engine, slice(by_every_policy(request), 6, turn++));
+      expect_all_give(plain, *engine, slice(by_every_policy(request, Precision{}), 6, turn++));
     }
   }
 }
@@ -169,7 +169,7 @@ TEST(LosslessDemoPair, SideBySide) {
     request.sampling.seed = seed;
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*engine, request);
-    for (const Request& parallel : by_every_policy(request, "parallel_tree")) {
+    for (const Request& parallel : by_every_policy(request, Precision{}, "parallel_tree")) {
       const Output output = complete(*engine, parallel);
       expect_same(plain, output, describe(parallel));
       EXPECT_GT(output.stats.draft_steps, 0);

@@ -1,0 +1,208 @@
+// Items through views, on the fake model: its logits are a function of exactly the tokens that a
+// row sees, so what is expected is a plain loop over the text.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "exec/exec_rig_test.h"
+#include "views/view_table.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kBudget = 192;
+
+std::vector<TokenId> text_of(int32_t tokens, int32_t seed) {
+  std::vector<TokenId> text;
+  for (int32_t i = 0; i < tokens; ++i) text.push_back((i * i * 3 + i * seed + seed) % 53);
+  return text;
+}
+
+// What the target says after these tokens.
+TokenId best_after(const std::vector<TokenId>& seen) {
+  std::vector<float> logits(kVocab + 4);
+  fake_logits(fake_history(seen, 1), kVocab + 4, logits.data());
+  return static_cast<TokenId>(std::max_element(logits.begin(), logits.begin() + kVocab) -
+                              logits.begin());
+}
+
+// StreamingLLM's part of `text`, whose first `prefix` tokens are the prefix.
+std::vector<TokenId> sink_and_window(const std::vector<TokenId>& text, int32_t prefix) {
+  const int32_t window = std::max(1, prefix / 64 + 1 - (kBudget / 64 - 1)) * 64;
+  std::vector<TokenId> seen(text.begin(), text.begin() + 64);
+  seen.insert(seen.end(), text.begin() + window, text.end());
+  return seen;
+}
+
+WorkItem target_item(SequenceId sequence, const KvViewSpec& view) {
+  WorkItem item;
+  item.sequence = sequence;
+  item.role = Role::kTarget;
+  item.view = view;
+  return item;
+}
+
+WorkRow tree_row(TokenId token, int32_t position, NodeId node, NodeId parent, Want want) {
+  return {.token = token,
+          .position = position,
+          .node = node,
+          .parent = parent,
+          .want = want,
+          .count = want == Want::kTopK ? 1 : 0};
+}
+
+// A chain is drafted through the view, across the end of a block, and then verified in the slots
+// that the drafts wrote; plain rows go on from it.
+TEST(KvView, DraftRowsSeeTheViewAndTheirVerificationSeesEverything) {
+  const KvViewSpec view = {find_view("streaming_llm"), kBudget};
+  for (const int32_t prefix : {64, 190, 192, 254, 255, 256, 300, 383}) {
+    SCOPED_TRACE(prefix);
+    Rig rig({});
+    // A companion whose rows share the Steps.
+    std::vector<TokenId> other = text_of(70, 5);
+    std::vector<TokenId> text = text_of(prefix, 11);
+    for (SequenceId id = 1; id <= 2; ++id) ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    rig.executor->submit(prefix_item(1, Role::kTarget, text));
+    rig.executor->submit(prefix_item(2, Role::kTarget, other));
+    TokenId root = 0;
+    for (int i = 0; i < 2; ++i) {
+      const auto result = rig.next();
+      ASSERT_TRUE(result && result->status.ok());
+      if (result->sequence == 1) root = result->rows[0].token;
+    }
+    ASSERT_EQ(root, best_after(text));
+    // Four drafts, of which the target will refuse some.
+    std::vector<TokenId> chain = {root};
+    for (NodeId node = 0; node < 4; ++node) {
+      WorkItem item = target_item(1, view);
+      item.rows.push_back(tree_row(chain.back(), prefix + static_cast<int32_t>(node), node,
+                                   node == 0 ? kNoNode : node - 1, Want::kTopK));
+      rig.executor->submit(std::move(item));
+      other.push_back(static_cast<TokenId>(node));
+      rig.executor->submit(
+          prefix_item(2, Role::kTarget, {other.back()}, static_cast<int32_t>(other.size()) - 1));
+      std::vector<TokenId> seen = text;
+      seen.insert(seen.end(), chain.begin(), chain.end());
+      for (int i = 0; i < 2; ++i) {
+        const auto result = rig.next();
+        ASSERT_TRUE(result && result->status.ok()) << result->status.message();
+        if (result->sequence == 2) {
+          EXPECT_EQ(result->rows[0].token, best_after(other));
+          continue;
+        }
+        ASSERT_EQ(result->rows[0].top.size(), 1u);
+        EXPECT_EQ(result->rows[0].top[0].token, best_after(sink_and_window(seen, prefix)));
+        chain.push_back(result->rows[0].top[0].token);
+      }
+    }
+    WorkItem verify = target_item(1, {});
+    verify.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
+    for (NodeId node = 0; node < 5; ++node) {
+      verify.rows.push_back(tree_row(chain[node], prefix + static_cast<int32_t>(node), node,
+                                     node == 0 ? kNoNode : node - 1, Want::kSample));
+    }
+    rig.executor->submit(std::move(verify));
+    const auto verified = rig.next();
+    ASSERT_TRUE(verified && verified->status.ok());
+    ASSERT_EQ(verified->rows.size(), 5u);
+    for (size_t i = 0; i < 5; ++i) {
+      text.push_back(chain[i]);
+      EXPECT_EQ(verified->rows[i].token, best_after(text)) << i;
+    }
+    // All of it becomes prefix, and plain decoding goes on.
+    WorkItem next = prefix_item(1, Role::kTarget, {7}, prefix + 5);
+    next.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = {0, 1, 2, 3, 4}});
+    rig.executor->submit(std::move(next));
+    text.push_back(7);
+    EXPECT_EQ(rig.next()->rows[0].token, best_after(text));
+    EXPECT_EQ(rig.target.violations, 0);
+    rig.executor->close(1);
+    rig.executor->close(2);
+    EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
+  }
+}
+
+// Views of two requests and everything of a third, in one Step: the Step's load is what is seen.
+TEST(KvView, DraftAndVerificationRowsShareAStep) {
+  const KvViewSpec view = {find_view("streaming_llm"), kBudget};
+  std::vector<StepRecord> records;
+  Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  for (SequenceId id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, text_of(300, static_cast<int32_t>(id))));
+  }
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(rig.next().has_value());
+  records.clear();
+  for (SequenceId id = 1; id <= 3; ++id) {
+    WorkItem item = target_item(id, id < 3 ? view : KvViewSpec{});
+    item.rows.push_back(tree_row(9, 300, 0, kNoNode, Want::kTopK));
+    rig.executor->submit(std::move(item));
+  }
+  for (int i = 0; i < 3; ++i) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result && result->status.ok());
+    std::vector<TokenId> seen = text_of(300, static_cast<int32_t>(result->sequence));
+    seen.push_back(9);
+    if (result->sequence < 3) seen = sink_and_window(seen, 300);
+    EXPECT_EQ(result->rows[0].top[0].token, best_after(seen));
+  }
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].rows, 3);
+  // The sink's block, and of 301 tokens those from 192 on.
+  EXPECT_EQ(records[0].kv_tokens, 2 * (64 + 301 - 192) + 301);
+  EXPECT_EQ(records[0].context_tokens, 301);
+  EXPECT_EQ(rig.target.violations, 0);
+}
+
+TEST(KvView, WhatWasRunThroughAViewDoesNotBecomeTheTargetsPrefix) {
+  const KvViewSpec view = {find_view("streaming_llm"), kBudget};
+  Rig rig({});
+  for (SequenceId id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, text_of(300, 3)));
+    ASSERT_TRUE(rig.next().has_value());
+  }
+  WorkItem draft = target_item(1, view);
+  draft.rows.push_back(tree_row(9, 300, 0, kNoNode, Want::kTopK));
+  rig.executor->submit(std::move(draft));
+  ASSERT_TRUE(rig.next()->status.ok());
+  WorkItem next = prefix_item(1, Role::kTarget, {7}, 301);
+  next.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = {0}});
+  rig.executor->submit(std::move(next));
+  Status status = rig.next()->status;
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("node 0 was run through a view"), std::string::npos);
+  WorkItem prefix = prefix_item(2, Role::kTarget, {7}, 300);
+  prefix.view = view;
+  rig.executor->submit(std::move(prefix));
+  status = rig.next()->status;
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("position 300 through a view"), std::string::npos);
+}
+
+// A draft's text may be computed through a view; nobody takes it over.
+TEST(KvView, ADraftsTextThroughAViewIsNotShared) {
+  const KvViewSpec view = {find_view("streaming_llm"), kBudget};
+  Rig rig({.row_budget = 64});
+  SequenceSpec spec = plain_spec();
+  spec.share_prefix = true;
+  const std::vector<TokenId> text = text_of(400, 3);
+  int32_t reused = 0;
+  for (SequenceId id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, spec).ok());
+    WorkItem item = prefix_item(id, Role::kDraft, text);
+    if (id < 3) item.view = view;
+    rig.executor->submit(std::move(item));
+    const auto result = rig.next();
+    ASSERT_TRUE(result && result->status.ok());
+    reused = result->reused_rows;
+  }
+  // The window has everything up to its budget; from there on each has its own.
+  EXPECT_EQ(reused, kBudget);
+  EXPECT_EQ(rig.draft.violations, 0);
+}
+
+}  // namespace
+}  // namespace forerun

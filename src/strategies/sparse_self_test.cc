@@ -1,0 +1,124 @@
+// SparseSelf on the strict executor: plain decoding's tokens, rounds as they should be, and what it
+// refuses.
+#include "strategies/sparse_self.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "strategies/every_policy.h"
+#include "strategies/play_strategy_test.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kBudget = 192;
+
+class SparseSelfRandomCases : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(SparseSelfRandomCases, EmitPlainDecodingsTokensAndKeepTheRules) {
+  std::mt19937 rng(GetParam() + 500);
+  const std::vector<SpeculationOptions> policies = policies_of("sparse_self", every_exact_policy());
+  ASSERT_FALSE(policies.empty());
+  for (int i = 0; i < 20; ++i) {
+    Case c = random_case(rng, policies);
+    SCOPED_TRACE("case " + std::to_string(i));
+    expect_lossless(c, play(c));
+    c.stop_after = static_cast<int32_t>(rng() % 20);
+    expect_lossless(c, play(c));
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SparseSelfRandomCases, ::testing::Range(0u, 25u));
+
+// A text of `prompt` tokens that becomes `added` longer, drafted with `agreement`.
+Case simple(int32_t prompt, int32_t added, double agreement) {
+  Case c;
+  c.options = {.strategy = "sparse_self", .draft_depth = 3, .view_budget = kBudget};
+  c.models.rank_hit = {agreement};
+  c.models.spread = 0.0;
+  c.prompt.resize(static_cast<size_t>(prompt));
+  for (size_t i = 0; i < c.prompt.size(); ++i) c.prompt[i] = static_cast<TokenId>(i % 7);
+  c.max_tokens = prompt + added;
+  c.record_rounds = true;
+  return c;
+}
+
+TEST(SparseSelf, ARoundIsGammaDraftStepsAndAVerificationOfOneRowMore) {
+  // The prompt gives a token, each of the rounds four.
+  const Outcome run = play(simple(kBudget, 1 + 8 * 4, 1.0));
+  EXPECT_EQ(run.tokens.size(), 33u);
+  EXPECT_EQ(run.stats.target_steps, 8);
+  EXPECT_EQ(run.stats.draft_steps, 8 * 3);
+  EXPECT_EQ(run.stats.drafted_tokens, 8 * 3);
+  EXPECT_EQ(run.stats.accepted_tokens, 8 * 3);
+  EXPECT_EQ(run.draft_items, 0) << "all work is the target's";
+  for (const RoundRecord& round : run.rounds) EXPECT_EQ(round.nodes.size(), 4u);
+  EXPECT_EQ(run.largest_region[0], 4);
+}
+
+TEST(SparseSelf, WrongGuessesCostStepsAndNothingElse) {
+  const Case c = simple(kBudget, 20, 0.0);
+  const Outcome run = play(c);
+  expect_lossless(c, run);
+  EXPECT_EQ(run.stats.accepted_tokens, 0);
+  EXPECT_EQ(run.stats.target_steps, 19);
+  // The last rounds have no room for all guesses.
+  EXPECT_EQ(run.stats.draft_steps, 16 * 3 + 2 + 1);
+}
+
+TEST(SparseSelf, WhatTheBudgetHoldsIsDecodedPlainly) {
+  const Outcome run = play(simple(kBudget - 20, 20, 1.0));
+  EXPECT_EQ(run.stats.draft_steps, 0);
+  EXPECT_EQ(run.stats.target_steps, 19);
+  const Outcome longer = play(simple(kBudget - 20, 40, 1.0));
+  EXPECT_GT(longer.stats.draft_steps, 0);
+  EXPECT_EQ(longer.rounds[18].nodes.size(), 1u);
+}
+
+TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
+  const auto message = [](const SpeculationOptions& options, const ModelFacts& models = {}) {
+    const auto plan = resolve_speculation(options, models);
+    EXPECT_FALSE(plan.ok());
+    return plan.ok() ? std::string() : plan.status().message();
+  };
+  EXPECT_EQ(message({.strategy = "sparse_self", .view = "telescope"}),
+            "view 'telescope'; accepted: " + view_names());
+  EXPECT_EQ(message({.strategy = "sparse_self", .view_budget = 100}),
+            "view_budget: found 100, view streaming_llm accepts 192 and more: a block of 64 sinks "
+            "and a window of two");
+  EXPECT_EQ(message({.strategy = "sparse_self", .view_budget = 2048}, {.max_context = 2048}),
+            "view_budget: found 2048, accepted are less than the 2048 tokens of the context, of "
+            "which it is to be a part");
+  EXPECT_EQ(message({.strategy = "sparse_self"}, {.has_window = {true, false}}),
+            "view 'streaming_llm': the target model has layers with a sliding window, which see "
+            "the last tokens only; accepted with it: no view");
+  EXPECT_EQ(message({.strategy = "sparse_self", .draft_depth = 0}),
+            "draft_depth is 0; accepted: 1 to 64");
+  EXPECT_NE(message({.strategy = "sparse_self", .shape = "chain"}).find("it uses draft_depth"),
+            std::string::npos);
+}
+
+TEST(SerialTree, GivesItsDraftAView) {
+  const auto refusal = [](const SpeculationOptions& options, const ModelFacts& models = {}) {
+    const auto plan = resolve_speculation(options, models);
+    EXPECT_FALSE(plan.ok());
+    return plan.ok() ? std::string() : plan.status().message();
+  };
+  const SpeculationOptions seen = {.strategy = "serial_tree", .view = "streaming_llm"};
+  EXPECT_EQ(refusal(seen, {.has_window = {false, true}}),
+            "view 'streaming_llm': the draft model has layers with a sliding window, which see the "
+            "last tokens only; accepted with it: no view");
+  EXPECT_TRUE(resolve_speculation(seen, {.has_window = {true, false}}).ok());
+  EXPECT_EQ(refusal({.strategy = "serial_tree", .source = "suffix", .view = "streaming_llm"}),
+            "view 'streaming_llm' is of the draft model's KV, but the draft source is 'suffix'; "
+            "accepted with it: model, or model joined to others by '+'");
+  EXPECT_EQ(refusal({.strategy = "serial_tree", .view_budget = 512}),
+            "view_budget: found 512, but no view; accepted with it are the views " + view_names());
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,39 @@
+#include "views/streaming_llm.h"
+
+#include <algorithm>
+#include <string>
+
+#include "step/step.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kSinkBlocks = 1;
+// Right behind a block's end the window is one block less a token.
+constexpr int32_t kLeastWindowBlocks = 2;
+constexpr int32_t kLeastTokens = (kSinkBlocks + kLeastWindowBlocks) * kKvBlockTokens;
+
+}  // namespace
+
+Status StreamingLlm::check(int32_t budget_tokens) {
+  if (budget_tokens >= kLeastTokens) return Status();
+  return Status(StatusCode::kInvalidArgument,
+                "view_budget: found " + std::to_string(budget_tokens) +
+                    ", view streaming_llm accepts " + std::to_string(kLeastTokens) +
+                    " and more: a block of " + std::to_string(kKvBlockTokens) +
+                    " sinks and a window of two");
+}
+
+std::unique_ptr<KvView> StreamingLlm::make(int32_t budget_tokens) {
+  return std::make_unique<StreamingLlm>(budget_tokens);
+}
+
+StreamingLlm::StreamingLlm(int32_t budget_tokens)
+    : window_blocks_(budget_tokens / kKvBlockTokens - kSinkBlocks) {}
+
+KvViewLayout StreamingLlm::layout(int32_t prefix_tokens) const {
+  return {.head_blocks = kSinkBlocks,
+          .tail_block = std::max(kSinkBlocks, prefix_tokens / kKvBlockTokens + 1 - window_blocks_)};
+}
+
+}  // namespace forerun

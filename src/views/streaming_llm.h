@@ -1,0 +1,26 @@
+// StreamingLLM (Xiao et al., 2023): attention sinks and a window of the last tokens. The sinks are
+// the sequence's first block, the window its last blocks, all of them in place: no memory, nothing
+// to choose, nothing to copy. The window moves on by a block at a time.
+#pragma once
+
+#include <memory>
+
+#include "forerun/status.h"
+#include "views/kv_view.h"
+
+namespace forerun {
+
+class StreamingLlm : public KvView {
+ public:
+  // For the table of views.
+  static Status check(int32_t budget_tokens);
+  static std::unique_ptr<KvView> make(int32_t budget_tokens);
+
+  explicit StreamingLlm(int32_t budget_tokens);
+  KvViewLayout layout(int32_t prefix_tokens) const override;
+
+ private:
+  const int32_t window_blocks_;  // the one that the next token falls into among them
+};
+
+}  // namespace forerun

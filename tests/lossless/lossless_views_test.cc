@@ -1,0 +1,153 @@
+// Views of the KV: drafting through every one of them, with every budget, depth and batch, gives
+// plain decoding's tokens, whatever the lengths of the contexts that share Steps, and whoever
+// enters and leaves meanwhile.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "lossless/lossless_cases.h"
+#include "views/view_table.h"
+
+namespace forerun::testing {
+namespace {
+
+Precision with_long_context(Precision precision) {
+  precision.spec.max_position = 1024;
+  return precision;
+}
+
+// Contexts below the budget, at the ends of blocks and well beyond; lengths and ends of their own.
+std::vector<Request> requests_of(uint64_t seed, bool sampled) {
+  std::vector<Request> requests;
+  for (const int32_t length : {150, 191, 256, 303, 449, 640, 800}) {
+    Request request = request_of(seed + static_cast<uint64_t>(length), sampled);
+    request.prompt.clear();
+    for (int32_t i = 0; i < length; ++i) {
+      // Repetitive, with a different beginning each.
+      request.prompt_tokens.push_back(97 +
+                                      (i < 8 ? (length + i * i) % 20 : (i % 13 + i / 100) % 20));
+    }
+    request.max_new_tokens = 12 + 7 * static_cast<int32_t>(requests.size());
+    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+struct Counts {
+  int64_t accepted = 0, rejected = 0;
+
+  void add(const Output& output) {
+    accepted += output.stats.accepted_tokens;
+    rejected += output.stats.drafted_tokens - output.stats.accepted_tokens;
+  }
+};
+
+// Some come while others run, and one leaves in the middle of its text.
+void expect_all_give(Engine& engine, std::vector<Request> requests,
+                     const std::vector<Output>& plain, const std::string& what, Counts& counts) {
+  Request leaver = requests.back();
+  leaver.max_new_tokens = 200;
+  const auto leaving = engine.submit(leaver);
+  ASSERT_TRUE(leaving.ok()) << leaving.status().message();
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (size_t idx = 0; idx < requests.size(); ++idx) {
+    if (idx == requests.size() / 2) {
+      ASSERT_TRUE((*leaving)->next().has_value());
+      (*leaving)->cancel();
+    }
+    const auto stream = engine.submit(requests[idx]);
+    ASSERT_TRUE(stream.ok()) << stream.status().message();
+    streams.push_back(*stream);
+  }
+  for (size_t idx = 0; idx < streams.size(); ++idx) {
+    const Output output = drain(*streams[idx]);
+    counts.add(output);
+    expect_same(plain[idx], output, what + " " + describe(requests[idx]));
+  }
+}
+
+class LosslessViews : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(LosslessViews, EveryBudgetDepthAndBatchEqualsPlainDecoding) {
+  const Precision precision = with_long_context(precisions()[GetParam()]);
+  if (precision.spec.sliding_window > 0) GTEST_SKIP() << "a window and a view exclude each other";
+  const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
+  const ToyPair pair(precision.spec, is_int4 ? 0.04f : 0.15f);
+  const auto engine = make_engine(pair.target(), pair.draft(), precision);
+  ASSERT_NE(engine, nullptr);
+  for (const KvViewEntry& view : view_table()) {
+    Counts counts;
+    uint64_t seed = 0;
+    for (const int32_t budget : {192, 320}) {
+      for (const int32_t depth : {1, 3, 6}) {
+        ++seed;
+        const std::vector<Request> requests = requests_of(seed, seed % 3 != 0);
+        std::vector<Output> plain;
+        for (const Request& request : requests) plain.push_back(complete(*engine, request));
+        for (const size_t batch : {size_t{1}, size_t{3}, requests.size()}) {
+          for (size_t begin = 0; begin < requests.size(); begin += batch) {
+            const size_t end = std::min(begin + batch, requests.size());
+            std::vector<Request> group(requests.begin() + static_cast<std::ptrdiff_t>(begin),
+                                       requests.begin() + static_cast<std::ptrdiff_t>(end));
+            const std::vector<Output> expected(plain.begin() + static_cast<std::ptrdiff_t>(begin),
+                                               plain.begin() + static_cast<std::ptrdiff_t>(end));
+            for (size_t idx = 0; idx < group.size(); ++idx) {
+              // Of a large batch one decodes plainly, one speculates with the draft model.
+              const size_t place = batch == requests.size() ? idx : 2;
+              if (place == 0) continue;
+              group[idx].speculation =
+                  SpeculationOptions{.strategy = place == 1 ? "serial_tree" : "sparse_self",
+                                     .view = view.name,
+                                     .view_budget = budget};
+              if (place > 1) group[idx].speculation->draft_depth = depth;
+            }
+            ASSERT_NO_FATAL_FAILURE(expect_all_give(
+                *engine, group, expected,
+                precision.name + " " + view.name + " " + std::to_string(budget) + " depth " +
+                    std::to_string(depth) + " batch " + std::to_string(batch),
+                counts));
+          }
+        }
+      }
+    }
+    // The views must have helped, and must have been wrong.
+    EXPECT_GT(counts.accepted, 500) << view.name;
+    EXPECT_GT(counts.rejected, 500) << view.name;
+  }
+  EXPECT_TRUE(releases_its_kv(*engine));
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, LosslessViews,
+                         ::testing::Range(size_t{0}, precisions().size()),
+                         [](const auto& tested) { return precisions()[tested.param].name; });
+
+// Requests are refused by themselves, by a message that says what is accepted.
+TEST(LosslessViewsRefusals, DisturbNobody) {
+  Precision precision = precisions().front();
+  const ToyPair pair(precision.spec);
+  const auto engine = make_engine(pair.target(), pair.draft(), precision);
+  ASSERT_NE(engine, nullptr);
+  Request request = request_of(1, true);
+  request.speculation = SpeculationOptions{.strategy = "sparse_self", .view_budget = 256};
+  const Output refused = complete(*engine, request);
+  EXPECT_EQ(refused.error.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.error.message().find("less than the 256 tokens of the context"),
+            std::string::npos)
+      << refused.error.message();
+  request.speculation->view_budget = 192;
+  EXPECT_TRUE(complete(*engine, request).error.ok());
+
+  precision.spec.sliding_window = 24;
+  precision.spec.family = "mistral";
+  const ToyPair windows(precision.spec);
+  const auto with_window = make_engine(windows.target(), windows.draft(), precision);
+  ASSERT_NE(with_window, nullptr);
+  const Output window = complete(*with_window, request);
+  EXPECT_NE(window.error.message().find("sliding window"), std::string::npos)
+      << window.error.message();
+}
+
+}  // namespace
+}  // namespace forerun::testing
