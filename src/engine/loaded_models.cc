@@ -15,6 +15,7 @@
 #include "model/device_memory.h"
 #include "model/host_memory.h"
 #include "model/shard_plan.h"
+#include "simulation/replayed_runner.h"
 
 namespace forerun {
 
@@ -162,6 +163,10 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
     if (!model.decoder) continue;
     std::unique_ptr<StepRunner> runner = std::make_unique<CpuStepRunner>(
         model.decoder.get(), model.devices, model.opened->live_vocab());
+    const AcceptanceSource* const answers = options.answers[static_cast<size_t>(role)];
+    if (answers != nullptr) {
+      runner = std::make_unique<ReplayedRunner>(std::move(runner), answers, /*skips_prompts=*/true);
+    }
     if (options.emulator != nullptr) runner = options.emulator->wrap(role, std::move(runner));
     executor.runners[static_cast<size_t>(role)] = std::move(runner);
   }

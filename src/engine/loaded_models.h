@@ -17,6 +17,7 @@
 #include "kernels/precision.h"
 #include "model/decoder.h"
 #include "model/decoder_weights.h"
+#include "simulation/acceptance_source.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -51,6 +52,9 @@ class LoadedModels {
 
   struct ExecutorOptions {
     StepEmulator* emulator = nullptr;  // null: Steps last as long as they do
+    // What answers in a role's model's place (simulation/replayed_runner.h), prompts skipped; null:
+    // the model.
+    std::array<const AcceptanceSource*, kNumRoles> answers = {};
     std::function<void(const StepRecord&)> on_step = {};
     bool trace = false;
     const LiveCosts* costs = nullptr;  // as RealExecutorOptions'

@@ -88,8 +88,12 @@ class Player {
       if (played.tokens.empty()) played.first_token_seconds = now;
       played.last_token_seconds = now;
     }
+    const size_t before = played.tokens.size();
     for (const EmittedToken& token : out.tokens) {
       if (played.tokens.size() < wanted) played.tokens.push_back(token.token);
+    }
+    if (options_.on_tokens && played.tokens.size() > before) {
+      options_.on_tokens(active.index, played.tokens.size() - before);
     }
     return played.tokens.size() == wanted;
   }

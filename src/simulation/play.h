@@ -41,6 +41,8 @@ struct PlayOptions {
   std::function<double()> clock;  // seconds
   // Makes the strategy of requests[index].
   std::function<std::unique_ptr<Strategy>(size_t index)> make_strategy;
+  // Called as tokens of requests[index] come; may be empty.
+  std::function<void(size_t index, size_t tokens)> on_tokens = {};
 };
 
 // In the order of `requests`. Fails with the first request's failure, and where the executor has

@@ -34,9 +34,6 @@ class SimulatedRunner : public StepRunner {
   double take_seconds();
 
  private:
-  void perform(RowTask& task) const;
-  void perform(RejectionTask& task) const;
-
   const Role role_;
   const StepProfile* profile_;
   const AcceptanceSource* acceptance_;

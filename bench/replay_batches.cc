@@ -1,0 +1,280 @@
+// Strategies for batches of long contexts on this machine, at a given acceptance: real Steps of
+// real models, whose answers an acceptance model replaces (simulation/replayed_runner.h). Prompts
+// are not read, so that 24 contexts of 32,000 tokens take seconds.
+//
+//   replay_batches --model DIR [--draft DIR] [--devices cuda:0] --requests 24 --context 32000
+//
+// Columns are those of MagicDec's tables: γ; milliseconds of a draft Step (T_D), of a verification
+// of γ + 1 rows a sequence (T_V) and of a plain Step (T_AR); tokens a round (Ω); time a token of
+// every sequence (T_SD); and x, T_AR over T_SD, both measured from when all sequences decode until
+// the first has its tokens.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clocks.h"
+#include "engine/loaded_models.h"
+#include "engine/opened_model.h"
+#include "kernels/attention/attention.h"
+#include "simulation/play.h"
+#include "strategies/speculation_plan.h"
+
+namespace forerun {
+namespace {
+
+struct Arguments {
+  std::string model, draft, devices, json;
+  int32_t requests = 24;
+  int32_t context = 32000;
+  int32_t tokens = 96;  // of each request
+  double acceptance = 0.89;
+  double draft_acceptance = 0.66;
+  std::vector<int32_t> budgets = {2048};
+  std::vector<int32_t> depths = {1, 2, 3, 4, 5, 6};
+  std::vector<int32_t> draft_depths = {1, 2, 3};
+};
+
+struct Row {
+  std::string name;
+  int32_t depth = 0;
+  int32_t budget = 0;
+  double acceptance = 0.0;
+  double draft_ms = 0.0, verify_ms = 0.0;
+  double tokens_a_round = 1.0;
+  double tokens_per_s = 0.0;
+};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+AcceptanceModel acceptance_of(double chance, int32_t vocab) {
+  AcceptanceModel model;
+  model.vocab = model.draft_vocab = vocab;
+  model.rank_hit = {chance};
+  model.spread = 0.0;
+  return model;
+}
+
+class Bench {
+ public:
+  static Result<std::unique_ptr<Bench>> load(const Arguments& arguments) {
+    std::unique_ptr<Bench> bench(new Bench(arguments));
+    EngineOptions& options = bench->options_;
+    options.model = arguments.model;
+    options.draft = arguments.draft;
+    options.max_context_tokens = arguments.context + arguments.tokens + kKvBlockTokens;
+    options.max_active_requests = arguments.requests;
+    FORERUN_ASSIGN_OR_RETURN(OpenedModels opened, open_models(options));
+    bench->opened_ = std::make_unique<OpenedModels>(std::move(opened));
+    for (const OpenedModel* model : std::array<const OpenedModel*, kNumRoles>{
+             &bench->opened_->target, bench->opened_->draft_or_null()}) {
+      if (model == nullptr) continue;
+      // Keys and values, bf16; five blocks more a request, for the tree and what is not full.
+      const ModelConfig& config = model->checkpoint.config();
+      options.kv_memory_bytes +=
+          int64_t{4} * config.num_layers * config.num_kv_heads * padded_head_dim(config.head_dim) *
+          (options.max_context_tokens + 5 * kKvBlockTokens) * arguments.requests;
+    }
+    ModelsToLoad to_load;
+    to_load.models[0].opened = &bench->opened_->target;
+    to_load.models[1].opened = bench->opened_->draft_or_null();
+    to_load.options = &options;
+    FORERUN_ASSIGN_OR_RETURN(const Placement placement, place_models(arguments.devices, ""));
+    FORERUN_ASSIGN_OR_RETURN(bench->models_, LoadedModels::load(to_load, placement));
+    return bench;
+  }
+
+  Result<Row> measure(std::string name, const SpeculationOptions& strategy, double acceptance) {
+    const int32_t vocab = opened_->target.live_vocab();
+    ModelFacts facts{
+        .has_draft_model = models_->has_draft(), .target_vocab = vocab, .draft_vocab = vocab};
+    FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation(strategy, facts));
+    const bool by_model = strategy.strategy == "serial_tree";
+    const ModelledAcceptance target(acceptance_of(acceptance, vocab));
+    const ModelledAcceptance draft(acceptance_of(arguments_.draft_acceptance, vocab));
+    std::vector<StepRecord> steps;
+    const auto executor = models_->make_executor(
+        {.answers = {&target, &draft},
+         .on_step = [&](const StepRecord& step) { steps.push_back(step); },
+         .budget = {.rows = arguments_.requests * options_.max_context_tokens}});
+    std::vector<PlayRequest> requests(static_cast<size_t>(arguments_.requests));
+    for (size_t index = 0; index < requests.size(); ++index) {
+      // Texts of their own: none shares another's KV.
+      requests[index].prompt.assign(static_cast<size_t>(arguments_.context), 1);
+      requests[index].prompt[0] = static_cast<TokenId>(index + 2);
+      requests[index].new_tokens = arguments_.tokens;
+      requests[index].sampling.temperature = 0.0f;
+    }
+    struct Emitted {
+      double seconds;
+      size_t tokens;
+    };
+    std::vector<Emitted> emitted;
+    const auto clock = [] { return 1e-9 * static_cast<double>(steady_ns()); };
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
+                             play(*executor, requests,
+                                  {.max_active = arguments_.requests,
+                                   .clock = clock,
+                                   .make_strategy = [&](size_t) { return plan->make_strategy({}); },
+                                   .on_tokens =
+                                       [&](size_t, size_t tokens) {
+                                         emitted.push_back({clock(), tokens});
+                                       }}));
+    double begin = 0.0;
+    double end = played[0].last_token_seconds;
+    int64_t tokens = 0;
+    int64_t rounds = 0;
+    for (const PlayedRequest& request : played) {
+      begin = std::max(begin, request.first_token_seconds);
+      end = std::min(end, request.last_token_seconds);
+      tokens += static_cast<int64_t>(request.tokens.size()) - 1;
+      rounds += request.stats.target_steps;
+    }
+    if (end <= begin) {
+      return Status(StatusCode::kInvalidArgument,
+                    name +
+                        ": a request had all of its tokens before all decoded; needs more "
+                        "--tokens than " +
+                        std::to_string(arguments_.tokens));
+    }
+    size_t within = 0;
+    for (const Emitted& each : emitted) {
+      if (each.seconds > begin && each.seconds <= end) within += each.tokens;
+    }
+    Row row{.name = std::move(name),
+            .budget = strategy.view_budget.value_or(0),
+            .acceptance = by_model ? arguments_.draft_acceptance : acceptance};
+    if (strategy.strategy != "autoregressive") row.depth = plan->draft_depth;
+    row.tokens_a_round = static_cast<double>(tokens) / static_cast<double>(rounds);
+    row.tokens_per_s = static_cast<double>(within) / (end - begin);
+    std::vector<double> drafts, verifications;
+    for (const StepRecord& step : steps) {
+      // What is only of some sequences, or reads prompts, is left out.
+      if (step.sequences < arguments_.requests) continue;
+      const bool drafts_tokens =
+          step.role == Role::kDraft || (row.depth > 0 && step.rows == step.sequences);
+      if (!drafts_tokens && step.rows != step.sequences * (row.depth + 1)) continue;
+      (drafts_tokens ? drafts : verifications).push_back(1e3 * step.seconds);
+    }
+    row.draft_ms = median(std::move(drafts));
+    row.verify_ms = median(std::move(verifications));
+    return row;
+  }
+
+ private:
+  explicit Bench(const Arguments& arguments) : arguments_(arguments) {}
+
+  const Arguments arguments_;
+  EngineOptions options_;
+  std::unique_ptr<OpenedModels> opened_;
+  std::unique_ptr<LoadedModels> models_;
+};
+
+void print(const Row& row, const Row& plain, int32_t requests) {
+  const double token_ms = 1e3 * requests / row.tokens_per_s;
+  std::printf("%-24s %3d %6d %5.2f %8.2f %8.2f %6.2f %8.2f %8.2f %9.1f %6.2f\n", row.name.c_str(),
+              row.depth, row.budget, row.acceptance, row.draft_ms, row.verify_ms,
+              row.tokens_a_round, 1e3 * requests / plain.tokens_per_s, token_ms, row.tokens_per_s,
+              row.tokens_per_s / plain.tokens_per_s);
+  std::fflush(stdout);
+}
+
+Status run(const Arguments& arguments) {
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench, Bench::load(arguments));
+  std::printf("%d sequences of %d tokens, %s\n", arguments.requests, arguments.context,
+              arguments.devices.empty() ? "processors" : arguments.devices.c_str());
+  std::printf("%-24s %3s %6s %5s %8s %8s %6s %8s %8s %9s %6s\n", "strategy", "γ", "K", "α",
+              "T_D ms", "T_V ms", "Ω", "T_AR ms", "T_SD ms", "tokens/s", "x");
+  FORERUN_ASSIGN_OR_RETURN(const Row plain,
+                           bench->measure("autoregressive", {.strategy = "autoregressive"}, 0.0));
+  std::vector<Row> rows = {plain};
+  print(plain, plain, arguments.requests);
+  const auto add = [&](std::string name, const SpeculationOptions& strategy) -> Status {
+    FORERUN_ASSIGN_OR_RETURN(Row row,
+                             bench->measure(std::move(name), strategy, arguments.acceptance));
+    print(row, plain, arguments.requests);
+    rows.push_back(std::move(row));
+    return {};
+  };
+  for (const int32_t budget : arguments.budgets) {
+    for (const int32_t depth : arguments.depths) {
+      SpeculationOptions strategy{.strategy = "sparse_self"};
+      strategy.view_budget = budget;
+      strategy.draft_depth = depth;
+      FORERUN_RETURN_IF_ERROR(add("sparse_self", strategy));
+    }
+  }
+  for (const int32_t depth :
+       arguments.draft.empty() ? std::vector<int32_t>{} : arguments.draft_depths) {
+    SpeculationOptions strategy{.strategy = "serial_tree"};
+    strategy.shape = "chain";
+    strategy.source = "model";
+    strategy.draft_depth = depth;
+    FORERUN_RETURN_IF_ERROR(add("draft model", strategy));
+    for (const int32_t budget : arguments.budgets) {
+      strategy.view = "streaming_llm";
+      strategy.view_budget = budget;
+      FORERUN_RETURN_IF_ERROR(add("draft model, its view", strategy));
+    }
+  }
+  if (arguments.json.empty()) return {};
+  nlohmann::json recorded = nlohmann::json::array();
+  for (const Row& row : rows) {
+    recorded.push_back({{"strategy", row.name},
+                        {"requests", arguments.requests},
+                        {"context", arguments.context},
+                        {"gamma", row.depth},
+                        {"budget", row.budget},
+                        {"acceptance", row.acceptance},
+                        {"draft_ms", row.draft_ms},
+                        {"verify_ms", row.verify_ms},
+                        {"tokens_a_round", row.tokens_a_round},
+                        {"tokens_per_s", row.tokens_per_s},
+                        {"speed_up", row.tokens_per_s / plain.tokens_per_s}});
+  }
+  std::ofstream file(arguments.json);
+  file << recorded.dump(1) << "\n";
+  file.close();
+  return file ? Status()
+              : Status(StatusCode::kInternal, "--json: cannot write '" + arguments.json + "'");
+}
+
+}  // namespace
+}  // namespace forerun
+
+int main(int argc, char** argv) {
+  forerun::Arguments arguments;
+  CLI::App app("Strategies for batches of long contexts at a given acceptance");
+  app.add_option("--model", arguments.model)->required();
+  app.add_option("--draft", arguments.draft);
+  app.add_option("--devices", arguments.devices,
+                 "cuda:0, cuda:0,cuda:1, ... (default: processors)");
+  app.add_option("--requests", arguments.requests)->check(CLI::PositiveNumber);
+  app.add_option("--context", arguments.context)->check(CLI::PositiveNumber);
+  app.add_option("--tokens", arguments.tokens, "of each request")->check(CLI::PositiveNumber);
+  app.add_option("--acceptance", arguments.acceptance, "of the sparse target")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--draft-acceptance", arguments.draft_acceptance)->check(CLI::Range(0.0, 1.0));
+  app.add_option("--budgets", arguments.budgets, "K of the views")->delimiter(',');
+  app.add_option("--depths", arguments.depths, "γ of sparse_self")->delimiter(',');
+  app.add_option("--draft-depths", arguments.draft_depths, "γ of the draft model")->delimiter(',');
+  app.add_option("--json", arguments.json, "record the rows there");
+  CLI11_PARSE(app, argc, argv);
+  const forerun::Status status = forerun::run(arguments);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "replay_batches: %s\n", status.message().c_str());
+  return 1;
+}

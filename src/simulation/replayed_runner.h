@@ -1,0 +1,42 @@
+// A real model's Steps, for the time they take, with an AcceptanceSource's answers: how fast a
+// strategy is on this machine at an acceptance, a context and a batch for which nobody has a pair
+// of models or the patience (a paper's figures at 32,000 tokens). What the model would have said is
+// computed and dropped.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/step_runner.h"
+#include "simulation/acceptance_source.h"
+#include "simulation/slot_histories.h"
+
+namespace forerun {
+
+class ReplayedRunner : public StepRunner {
+ public:
+  // `acceptance` must outlive the runner. `skips_prompts`: Steps of more than kPromptRows rows a
+  // sequence are not run, and KV holds whatever the memory holds, which takes as long to read. For
+  // all to begin to decode at the same time a Step must have room for all prompts.
+  static constexpr size_t kPromptRows = 64;
+  ReplayedRunner(std::unique_ptr<StepRunner> real, const AcceptanceSource* acceptance,
+                 bool skips_prompts);
+
+  const ModelConfig& config() const override { return real_->config(); }
+  int32_t live_vocab() const override { return real_->live_vocab(); }
+  int64_t kv_blocks() const override { return real_->kv_blocks(); }
+  int64_t kv_block_bytes() const override { return real_->kv_block_bytes(); }
+  Status run(const Step& step, std::span<RowTask> tasks,
+             std::span<RejectionTask> rejections) override;
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
+
+ private:
+  const std::unique_ptr<StepRunner> real_;
+  const AcceptanceSource* const acceptance_;
+  const bool skips_prompts_;
+  SlotHistories histories_;
+  std::vector<uint64_t> wanted_;  // of the Step's rows that want logits
+};
+
+}  // namespace forerun
