@@ -44,6 +44,22 @@ void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
 
 }  // namespace
 
+void add_cost_flags(CLI::App& command, EngineOptions& options) {
+  options.cost_cache = default_cost_cache();
+  command
+      .add_option_function<std::string>(
+          "--cost-cache",
+          [&options](const std::string& folder) {
+            options.cost_cache = folder == "off" ? "" : folder;
+          },
+          "DIR|off: keeps what Steps cost on this machine, so that later starts need not measure "
+          "it (default: " +
+              (options.cost_cache.empty() ? "off" : options.cost_cache) + ")")
+      ->type_name("DIR|off");
+  command.add_flag("--measure-anew", options.measure_anew,
+                   "Measure what Steps cost although it is kept from an earlier start");
+}
+
 void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command
       .add_option("-m,--model", options.model,
@@ -85,19 +101,7 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command.add_option("--step-budget-ms", options.step_budget_ms,
                      "Longest Step while a prompt is read beside requests that decode (default: by "
                      "what Steps cost, 1.8 times as long as without the prompt)");
-  options.cost_cache = default_cost_cache();
-  command
-      .add_option_function<std::string>(
-          "--cost-cache",
-          [&options](const std::string& folder) {
-            options.cost_cache = folder == "off" ? "" : folder;
-          },
-          "DIR|off: keeps what Steps cost on this machine, so that later starts need not measure "
-          "it (default: " +
-              (options.cost_cache.empty() ? "off" : options.cost_cache) + ")")
-      ->type_name("DIR|off");
-  command.add_flag("--measure-anew", options.measure_anew,
-                   "Measure what Steps cost although it is kept from an earlier start");
+  add_cost_flags(command, options);
   command.add_flag("!--no-shared-prefixes", options.share_prefixes,
                    "Compute the KV of every prompt anew, also where requests begin alike");
 }

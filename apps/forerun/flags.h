@@ -19,6 +19,8 @@ struct SamplingFlags {
 };
 
 void add_engine_flags(CLI::App& command, EngineOptions& options);
+// Those of them that say where Step costs come from.
+void add_cost_flags(CLI::App& command, EngineOptions& options);
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags);
 
 // What was given; the rest stays unset, which is the checkpoint's own.

@@ -11,6 +11,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_config.h"
 #include "commands.h"
+#include "engine/measure_devices.h"
+#include "flags.h"
 #include "plan_report.h"
 #include "plan_surface.h"
 #include "planner/draft_views.h"
@@ -29,6 +31,7 @@ struct PlanFlags {
   std::string model;
   std::string draft;
   std::string gpus;
+  EngineOptions engine;  // of devices that are measured
   std::vector<std::string> batches;
   std::vector<std::string> contexts;
   std::vector<std::string> views;
@@ -104,6 +107,24 @@ std::string machine_note(const GpuGroup& group) {
          format_fixed(100.0 * gpu.efficiency.matrix, 0) + "% are reached: " + gpu.efficiency_source;
 }
 
+Result<PlannedMachine> measured_machine(const PlanFlags& flags, std::string& note) {
+  EngineOptions options = flags.engine;
+  options.model = flags.model;
+  options.draft = flags.draft;
+  ProgressBar bar;
+  options.on_progress = [&bar](const std::string& what, double done) { bar.update(what, done); };
+  auto measured = measure_devices(options);
+  bar.clear();
+  FORERUN_RETURN_IF_ERROR(measured.status());
+  PlannedMachine machine;
+  machine.name = options.devices;
+  machine.measured = true;
+  machine.costs = std::move(measured->costs);
+  note = std::string("measured ") + (measured->from_cache ? "at an earlier start" : "now") +
+         "; what grows with the caches is carried on in a line";
+  return machine;
+}
+
 std::vector<CriticalContexts> find_critical(const PlanReport& report,
                                             const std::vector<int64_t>& batches,
                                             const RankOptions& options) {
@@ -168,7 +189,9 @@ Status run_plan(const PlanFlags& flags) {
   if (!flags.draft.empty()) {
     FORERUN_ASSIGN_OR_RETURN(draft, read_config(flags.draft));
   }
-  FORERUN_ASSIGN_OR_RETURN(const GpuGroup group, parse_gpus(flags.gpus));
+  if (flags.gpus.empty() == flags.engine.devices.empty()) {
+    return refuse("--gpus, --devices", flags.gpus.empty() ? "neither" : "both", "one of them");
+  }
   if (contexts.back() > target.config.max_position) {
     return refuse("--context", std::to_string(contexts.back()),
                   "the model's, up to " + std::to_string(target.config.max_position) + " tokens");
@@ -176,9 +199,6 @@ Status run_plan(const PlanFlags& flags) {
   const RankOptions options{.max_gamma = flags.max_guesses,
                             .round_overhead = 1e-3 * flags.overhead_ms};
   PlanReport report;
-  FORERUN_ASSIGN_OR_RETURN(
-      report.machine, describe_machine(group, target.config, draft ? &draft->config : nullptr));
-  report.machine_note = machine_note(group);
   report.model = target.name;
   if (draft) report.draft = draft->name;
   FORERUN_ASSIGN_OR_RETURN(report.candidates,
@@ -187,6 +207,16 @@ Status run_plan(const PlanFlags& flags) {
                                             .budgets = budgets,
                                             .acceptance = flags.acceptance,
                                             .longest_context = contexts.back()}));
+  if (flags.gpus.empty()) {
+    // What cannot be described cannot be measured either: attention windows.
+    FORERUN_RETURN_IF_ERROR(device_work(target.config, 1).status());
+    FORERUN_ASSIGN_OR_RETURN(report.machine, measured_machine(flags, report.machine_note));
+  } else {
+    FORERUN_ASSIGN_OR_RETURN(const GpuGroup group, parse_gpus(flags.gpus));
+    FORERUN_ASSIGN_OR_RETURN(
+        report.machine, describe_machine(group, target.config, draft ? &draft->config : nullptr));
+    report.machine_note = machine_note(group);
+  }
   const std::vector<SpeculationCandidate> candidates = bare(report.candidates);
   for (const int64_t batch : batches) {
     for (const int64_t context : contexts) {
@@ -235,11 +265,14 @@ Command add_plan(CLI::App& app) {
                    "Checkpoint directory, org/name in the cache, or a config.json alone")
       ->required();
   command->add_option("-d,--draft", flags->draft, "The same of a draft model");
-  command
-      ->add_option("--gpus", flags->gpus,
-                   "NAME or NAME:COUNT, of " + listed_gpus() +
-                       "; or bandwidth=GB/s,tflops=TFLOP/s,memory=GB,link=GB/s:COUNT")
-      ->required();
+  command->add_option("--gpus", flags->gpus,
+                      "GPUs that need not be here: NAME or NAME:COUNT, of " + listed_gpus() +
+                          "; or bandwidth=GB/s,tflops=TFLOP/s,memory=GB,link=GB/s:COUNT");
+  command->add_option("--devices", flags->engine.devices,
+                      "Measure these devices of this machine instead: cpu:0-3, cuda:0,cuda:1");
+  command->add_option("--draft-devices", flags->engine.draft_devices,
+                      "Devices of the draft alone, where they are measured");
+  add_cost_flags(*command, flags->engine);
   command
       ->add_option("--batch", flags->batches, "Sequences that decode at once, for example 1,8,32")
       ->delimiter(',')
@@ -273,6 +306,7 @@ Command add_plan(CLI::App& app) {
   command->footer(
       "Example:\n  forerun plan --model models/demo-target --gpus h200 --batch 1,8,32 \\\n"
       "    --context 2000,8000 --budgets 512\n"
+      "  ... --devices cpu in place of --gpus measures this machine\n"
       "docs/planning.md explains the figures.");
   return {command, [flags] { return run_plan(*flags); }};
 }

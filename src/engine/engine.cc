@@ -110,26 +110,19 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
 }
 
 Status EngineImpl::open() {
-  FORERUN_ASSIGN_OR_RETURN(NumericsOptions numerics, parse_numerics(options_));
+  FORERUN_RETURN_IF_ERROR(parse_numerics(options_).status());
   FORERUN_RETURN_IF_ERROR(check_options(options_, placement_));
   FORERUN_ASSIGN_OR_RETURN(opened_, open_models(options_));
   chat_template_ = ChatTemplate::load(opened_->target.checkpoint.dir());
-  const OpenedModel* const draft = opened_->draft_or_null();
-  if (draft != nullptr) {
-    choose_draft_weights(*draft, placement_.of(Role::kDraft), numerics.draft_weights);
-  }
-  FORERUN_RETURN_IF_ERROR(check_numerics(options_, numerics, placement_, draft));
+  FORERUN_ASSIGN_OR_RETURN(to_load_, models_to_load(options_, placement_, *opened_));
   facts_.target_vocab = opened_->target.live_vocab();
+  const OpenedModel* const draft = opened_->draft_or_null();
   if (draft != nullptr) facts_.draft_vocab = draft->live_vocab();
   const auto has_window = [](const OpenedModel& model) {
     const std::vector<int32_t>& windows = model.checkpoint.config().sliding_window;
     return std::any_of(windows.begin(), windows.end(), [](int32_t window) { return window > 0; });
   };
   facts_.has_window = {has_window(opened_->target), draft != nullptr && has_window(*draft)};
-  to_load_.models = {{{&opened_->target, numerics.weights, false},
-                      {draft, numerics.draft_weights.layers, numerics.draft_weights.int4_head}}};
-  to_load_.activation = numerics.activation;
-  to_load_.options = &options_;
   return Status();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/gpu.h"
+#include "engine/numerics_options.h"
 #include "exec/cpu_step_runner.h"
 #include "model/cpu_decoder.h"
 #include "model/decoder_memory.h"
@@ -18,6 +19,22 @@
 #include "simulation/replayed_runner.h"
 
 namespace forerun {
+
+Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placement& placement,
+                                    const OpenedModels& opened) {
+  FORERUN_ASSIGN_OR_RETURN(NumericsOptions numerics, parse_numerics(options));
+  const OpenedModel* const draft = opened.draft_or_null();
+  if (draft != nullptr) {
+    choose_draft_weights(*draft, placement.of(Role::kDraft), numerics.draft_weights);
+  }
+  FORERUN_RETURN_IF_ERROR(check_numerics(options, numerics, placement, draft));
+  ModelsToLoad to_load;
+  to_load.models = {{{&opened.target, numerics.weights, false},
+                     {draft, numerics.draft_weights.layers, numerics.draft_weights.int4_head}}};
+  to_load.activation = numerics.activation;
+  to_load.options = &options;
+  return to_load;
+}
 
 Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& models,
                                                          const Placement& placement) {

@@ -36,6 +36,11 @@ struct ModelsToLoad {
   const Model& of(Role role) const { return models[static_cast<size_t>(role)]; }
 };
 
+// What the options ask for of models that have been opened, which must outlive it, as `options`
+// must. Fails on names and numbers that the devices cannot compute with.
+Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placement& placement,
+                                    const OpenedModels& opened);
+
 class LoadedModels {
  public:
   // Plans the memory and loads what there is. Fails as CpuDeviceGroup::create, plan_memory,

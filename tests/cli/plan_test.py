@@ -39,10 +39,11 @@ class PlanTest(unittest.TestCase):
         return path
 
     def plan(self, *args, model=None, gpus="h200", batch="24", context="32000"):
+        where = ["--gpus", gpus] if gpus else []
         return subprocess.run(
-            [FORERUN, "plan", "--model", str(model or self.large), "--gpus", gpus, "--batch", batch,
+            [FORERUN, "plan", "--model", str(model or self.large), *where, "--batch", batch,
              "--context", context, *map(str, args)],
-            capture_output=True, text=True, timeout=60, check=False)
+            capture_output=True, text=True, timeout=120, check=False)
 
     def planned(self, *args, **kwargs):
         done = self.plan("--json", *args, **kwargs)
@@ -132,6 +133,20 @@ class PlanTest(unittest.TestCase):
         rate = [p["plans"][0]["ranked"][-1]["plain_ms"] for p in (plan, slow)]
         self.assertGreater(rate[1], 1.5 * rate[0])
 
+    def test_a_machine_at_hand_is_measured(self):
+        cache = self.folder / "costs"
+        plan = self.planned("--draft", DRAFT, "--devices", "cpu", "--cost-cache", cache, "--budgets",
+                            256, model=TARGET, gpus=None, batch="1,4", context="300,2000")
+        self.assertTrue(plan["measured"])
+        self.assertEqual(plan["machine"], "cpu")
+        self.assertIn("now", plan["machine_note"])
+        for cell in plan["plans"]:
+            self.assertTrue(cell["fits"])
+            self.assertGreater(cell["ranked"][0]["plain_ms"], 0)
+        self.assertFalse(self.planned(model=TARGET, batch="1", context="300")["measured"])
+        # Kept for the next plan, and for engines.
+        self.assertTrue(any(cache.iterdir()))
+
     def test_the_surface_is_a_picture(self):
         path = self.folder / "surface.svg"
         done = self.plan("--svg", path, batch="1,4,16,64", context="500,2000,8000,64000")
@@ -169,6 +184,11 @@ class PlanTest(unittest.TestCase):
         self.refused(self.plan(gpus="h300"), '"h300"', "h200, h100")
         self.refused(self.plan(gpus="h200:9"), "1 to 8")
         self.refused(self.plan(gpus="bandwidth=3000"), "all three")
+        self.refused(self.plan(gpus=None), "--gpus, --devices", "neither")
+        self.refused(self.plan("--devices", "cpu"), "--gpus, --devices", "both")
+        self.refused(self.plan("--devices", "tpu:0", gpus=None, model=TARGET, context="500",
+                               batch="1"), "tpu:0")
+        self.refused(self.plan("--devices", "cpu", gpus=None), "8b.config.json")
         self.refused(self.plan(batch="0"), "--batch", '"0"', "from 1")
         self.refused(self.plan(batch="many"), "--batch", "many")
         self.refused(self.plan(context="200000"), "--context", "200000", "131072")

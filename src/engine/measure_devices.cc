@@ -1,0 +1,31 @@
+#include "engine/measure_devices.h"
+
+#include <memory>
+
+#include "engine/check_options.h"
+#include "engine/device_spec.h"
+#include "engine/loaded_costs.h"
+#include "engine/loaded_models.h"
+#include "engine/opened_model.h"
+#include "kernels/isa.h"
+
+namespace forerun {
+
+Result<StartCosts> measure_devices(const EngineOptions& options) {
+  if (!options.emulate.empty() || options.try_splits) {
+    return Status(StatusCode::kInvalidArgument,
+                  "measuring: found a machine to emulate or splits to try, accepted are devices");
+  }
+  FORERUN_RETURN_IF_ERROR(check_isa());
+  FORERUN_ASSIGN_OR_RETURN(const Placement placement,
+                           place_models(options.devices, options.draft_devices));
+  FORERUN_RETURN_IF_ERROR(check_options(options, placement));
+  FORERUN_ASSIGN_OR_RETURN(const OpenedModels opened, open_models(options));
+  FORERUN_ASSIGN_OR_RETURN(const ModelsToLoad to_load, models_to_load(options, placement, opened));
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModels> models,
+                           LoadedModels::load(to_load, placement));
+  const auto executor = models->make_executor({});
+  return costs_of(to_load, *models, *executor, options.on_progress);
+}
+
+}  // namespace forerun
