@@ -50,7 +50,8 @@ struct RequestStats {
   int32_t preemptions = 0;  // times it was set aside for lack of KV memory and started again
   double time_to_first_token_s = 0.0;  // from submission
   double decode_s = 0.0;               // from the first token to the last
-  std::string strategy;
+  std::string strategy;                // the last one
+  int32_t strategy_changes = 0;        // RequestHandle::change_speculation() that took effect
   // Output tokens but the first, a second, after the first.
   double tokens_per_s() const {
     return decode_s > 0 ? (output_tokens - resumed_tokens - 1) / decode_s : 0.0;

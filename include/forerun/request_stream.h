@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "forerun/event.h"
+#include "forerun/speculation_options.h"
+#include "forerun/status.h"
 
 namespace forerun {
 
@@ -16,6 +18,12 @@ class RequestHandle {
   // Ends the request soon; its last event then says kCancelled, unless it had ended already. From
   // any thread; takes locks, so not from a signal handler.
   virtual void cancel() = 0;
+  // Lets the request, all its samples, go on by other options from their next round on, also while
+  // it waits to begin. Checked as Request::speculation is, and refused with the same messages;
+  // nothing changes then. No text is read again and none comes again; which tokens come does not
+  // change (accept "match"). Of several calls the last one counts; a request that has ended is left
+  // as it is. From any thread.
+  virtual Status change_speculation(const SpeculationOptions& options) = 0;
 };
 
 // A request that is read by waiting for it. One reader at a time; it may outlive the engine.

@@ -79,6 +79,16 @@ void ActiveRequest::connect(std::shared_ptr<EventStream> stream, LoadMeter::Plac
   place_ = std::move(place);
 }
 
+std::shared_ptr<const SpeculationPlan> ActiveRequest::wanted_plan() const {
+  auto wanted = stream_->wanted_plan();
+  return wanted == plan_ ? nullptr : wanted;
+}
+
+void ActiveRequest::change_plan(std::shared_ptr<const SpeculationPlan> plan) {
+  plan_ = std::move(plan);
+  ++strategy_changes_;
+}
+
 bool ActiveRequest::accept_token(EmittedToken& token) {
   tokens_.push_back(token.token);
   next_event_.tokens.push_back(token.token);
@@ -182,6 +192,7 @@ void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStat
     out.decode_s = seconds_between(*first_token_, *last_token_);
   }
   out.strategy = strategy_name;
+  out.strategy_changes = strategy_changes_;
   stream_->push(std::move(event));
   is_finished_ = true;
 }

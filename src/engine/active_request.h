@@ -44,6 +44,9 @@ class ActiveRequest {
   const SamplingParams& sampling() const { return sampling_; }
   // How it speculates: its own options or the engine's, resolved.
   const SpeculationPlan& plan() const { return *plan_; }
+  // The plan that its reader asks for since, if it is another one.
+  std::shared_ptr<const SpeculationPlan> wanted_plan() const;
+  void change_plan(std::shared_ptr<const SpeculationPlan> plan);
   EventStream& stream() { return *stream_; }
   // Prompt and what has been emitted so far: what a rebuilt request starts from.
   const std::vector<TokenId>& tokens() const { return tokens_; }
@@ -87,6 +90,7 @@ class ActiveRequest {
   std::vector<TokenId> tokens_;
   int32_t prompt_size_;
   int32_t preemptions_ = 0;
+  int32_t strategy_changes_ = 0;
   bool is_over_ = false;
   bool is_finished_ = false;
   bool has_read_ = false;  // the target has read its text, in this life

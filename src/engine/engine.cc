@@ -87,7 +87,8 @@ class EngineImpl : public Engine {
   TraceRecorder recorder_;
   LiveCosts costs_;  // Steps of either model report to it
   ModelFacts facts_;
-  AutoChoice auto_;                              // what "auto" means to requests
+  AutoChoice auto_;  // what "auto" means to requests
+  decltype(RequestChannel::EngineSide::resolve) resolve_;
   std::shared_ptr<const SpeculationPlan> plan_;  // of requests that bring no options
   std::optional<ChosenSplit> chosen_;            // with try_splits
   SeedSource seeds_;
@@ -169,7 +170,10 @@ Status EngineImpl::start() {
   auto_ = choice.auto_choice;
   if (chosen_) auto_.extra_draft_steps = chosen_->plan.extra_draft_steps;
   facts_.max_context = models_->memory().max_context_tokens;
-  FORERUN_ASSIGN_OR_RETURN(plan_, resolve_speculation(options_.speculation, facts_, auto_));
+  resolve_ = [facts = facts_, what_auto_means = auto_](const SpeculationOptions& asked) {
+    return resolve_speculation(asked, facts, what_auto_means);
+  };
+  FORERUN_ASSIGN_OR_RETURN(plan_, resolve_(options_.speculation));
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
   info_.planner_report = from + describe_costs(costs) + choice.report;
@@ -197,7 +201,7 @@ Result<std::shared_ptr<RequestChannel>> EngineImpl::enqueue(Request request,
                                                             uint64_t tag) {
   std::shared_ptr<const SpeculationPlan> plan = plan_;
   if (request.speculation) {
-    FORERUN_ASSIGN_OR_RETURN(plan, resolve_speculation(*request.speculation, facts_, auto_));
+    FORERUN_ASSIGN_OR_RETURN(plan, resolve_(*request.speculation));
   }
   FORERUN_ASSIGN_OR_RETURN(auto samples, make_samples(opened_->target, info_, options_.max_logprobs,
                                                       seeds_, std::move(plan), std::move(request)));
@@ -205,7 +209,7 @@ Result<std::shared_ptr<RequestChannel>> EngineImpl::enqueue(Request request,
   FORERUN_ASSIGN_OR_RETURN(auto places, load_->take_places(num_samples));
   // Handles may outlive the engine, and its loop.
   auto channel = RequestChannel::open(std::move(queue), tag, num_samples,
-                                      [waker = loop_->waker()] { waker->wake(); });
+                                      {[waker = loop_->waker()] { waker->wake(); }, resolve_});
   for (int32_t idx = 0; idx < num_samples; ++idx) {
     auto& sample = samples[static_cast<size_t>(idx)];
     sample->connect(std::make_shared<EventStream>(channel, idx),

@@ -114,6 +114,28 @@ void EngineLoop::look_outside() {
   if (!news && now < next_look_ && now < next_deadline_) return;
   next_look_ = now + kLooks;
   end_cancelled_and_late();
+  if (news) change_plans();
+}
+
+void EngineLoop::change_plans() {
+  for (auto& [priority, waiting] : waiting_) {
+    for (Running& each : waiting) {
+      if (auto plan = each.request->wanted_plan()) each.request->change_plan(std::move(plan));
+    }
+  }
+  std::vector<SequenceId> drained;
+  for (auto& [sequence, running] : running_) {
+    auto plan = running.request->wanted_plan();
+    if (!plan) continue;
+    running.request->change_plan(std::move(plan));
+    if (running.driver.drain() == RequestDriver::State::kDrained) drained.push_back(sequence);
+  }
+  for (const SequenceId sequence : drained) {
+    at_hand_ = sequence;
+    Running& running = running_.at(sequence);
+    finish_turn(running, start_next_strategy(running));
+  }
+  at_hand_ = kNone;
 }
 
 void EngineLoop::take_submissions() {
@@ -190,16 +212,12 @@ void EngineLoop::start(Running waited) {
   report_running();
   ActiveRequest& request = *running.request;
   running.sequence = sequence;
-  running.driver.set_strategy(request.plan().make_strategy(
-      {.shared = shared_acceptance_,
-       .costs = batch_costs_.for_newcomer(),
-       .record_rounds = request.request().record_rounds || options_.recorder != nullptr}));
+  running.driver.set_strategy(make_strategy(running));
 
   SequenceSpec spec;
   spec.sampling = request.sampling();
   spec.prompt_tokens = request.prompt_size();
   spec.max_tokens = request.max_tokens();
-  spec.shared_noise = request.plan().shared_noise;
   spec.share_prefix = shares_prefix(request);
   spec.priority = request.request().priority;
   running.promise = admission_.admit(request.tokens(), spec.share_prefix);
@@ -209,17 +227,42 @@ void EngineLoop::start(Running waited) {
     end(sequence, FinishReason::kError, opened);
     return;
   }
-  const auto accept = [&](StrategyOutput& out) { return request.accept(out); };
-  const auto submit = [&](WorkItem item) { executor_->submit(std::move(item)); };
-  finish_turn(running, running.driver.start({.sequence = sequence,
-                                             .tokens = request.tokens(),
-                                             .prompt_tokens = spec.prompt_tokens,
-                                             .max_tokens = spec.max_tokens,
-                                             .sampling = spec.sampling},
-                                            accept, submit));
+  finish_turn(running, start_strategy(running));
 }
 
-void EngineLoop::handle(const WorkResult& result) {
+std::unique_ptr<Strategy> EngineLoop::make_strategy(Running& running) {
+  const ActiveRequest& request = *running.request;
+  running.costs_version = batch_costs_.version();
+  return request.plan().make_strategy(
+      {.shared = shared_acceptance_,
+       .costs = batch_costs_.for_newcomer(),
+       .record_rounds = request.request().record_rounds || options_.recorder != nullptr});
+}
+
+RequestDriver::State EngineLoop::start_strategy(Running& running) {
+  ActiveRequest& request = *running.request;
+  return running.driver.start(
+      {.sequence = running.sequence,
+       .tokens = request.tokens(),
+       .prompt_tokens = request.prompt_size(),
+       .max_tokens = request.max_tokens(),
+       .sampling = request.sampling()},
+      [&](StrategyOutput& out) { return request.accept(out); },
+      [&](WorkItem item) { submit(running, std::move(item)); });
+}
+
+RequestDriver::State EngineLoop::start_next_strategy(Running& running) {
+  report(running);  // under the name of the one before
+  running.driver.change_strategy(make_strategy(running));
+  return start_strategy(running);
+}
+
+void EngineLoop::submit(const Running& running, WorkItem item) {
+  item.shared_noise = running.request->plan().shared_noise;
+  executor_->submit(std::move(item));
+}
+
+void EngineLoop::handle(WorkResult& result) {
   const auto found = running_.find(result.sequence);
   if (found == running_.end()) return;
   at_hand_ = result.sequence;
@@ -237,12 +280,13 @@ void EngineLoop::handle(const WorkResult& result) {
     if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
     return running.request->accept(out);
   };
-  const auto submit = [&](WorkItem item) { executor_->submit(std::move(item)); };
   if (batch_costs_.version() != running.costs_version) {
     running.costs_version = batch_costs_.version();
     running.driver.on_costs(batch_costs_.table());
   }
-  const RequestDriver::State state = running.driver.on_result(result, accept, submit);
+  RequestDriver::State state = running.driver.on_result(
+      result, accept, [&](WorkItem item) { submit(running, std::move(item)); });
+  if (state == RequestDriver::State::kDrained) state = start_next_strategy(running);
   if (state == RequestDriver::State::kFailed) {
     end(running.sequence, FinishReason::kError, result.status);
     return;
@@ -268,15 +312,18 @@ void EngineLoop::count_in_batch(Running& running) {
 
 void EngineLoop::finish_turn(Running& running, RequestDriver::State state, TurnTimer timer) {
   timer.finish();
-  if (options_.load != nullptr) {
-    running.request->report(*options_.load, running.driver.strategy_name(), running.driver.stats());
-  }
+  report(running);
   if (state == RequestDriver::State::kOver) {
     end(running.sequence, running.request->reason(), Status());
     return;
   }
   // Nobody's next work waits for the reader to be woken.
   running.request->send();
+}
+
+void EngineLoop::report(Running& running) {
+  if (options_.load == nullptr) return;
+  running.request->report(*options_.load, running.driver.strategy_name(), running.driver.stats());
 }
 
 void EngineLoop::make_room(const Running& starved, const Status& status) {

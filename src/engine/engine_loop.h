@@ -69,15 +69,26 @@ class EngineLoop {
   void run();
   void take_submissions();
   void end_cancelled_and_late();
-  // Submissions, cancellations and deadlines. Of all requests, so only where there is something to
-  // see, or some time has passed.
+  // Those whose readers ask for other options.
+  void change_plans();
+  // Submissions, cancellations, changes and deadlines. Of all requests, so only where there is
+  // something to see, or some time has passed.
   void look_outside();
   void admit();
   bool shares_prefix(const ActiveRequest& request) const {
     return options_.share_prefixes && request.request().share_prefix;
   }
   void start(Running running);
-  void handle(const WorkResult& result);
+  // A strategy by the request's plan, told what a row costs at present.
+  std::unique_ptr<Strategy> make_strategy(Running& running);
+  // The turn in which the driver's strategy starts.
+  RequestDriver::State start_strategy(Running& running);
+  // The driver is drained: the plan's strategy goes on.
+  RequestDriver::State start_next_strategy(Running& running);
+  void handle(WorkResult& result);
+  void submit(const Running& running, WorkItem item);
+  // Tells the load meter what has come since the last call.
+  void report(Running& running);
   // What follows a turn: the request is ended, or its reader woken. `timer` is finished before a
   // reader could see either.
   void finish_turn(Running& running, RequestDriver::State state, TurnTimer timer = {});

@@ -31,24 +31,49 @@ void join(Event& unread, Event& later) {
 }  // namespace
 
 RequestChannel::RequestChannel(std::shared_ptr<EventQueue> queue, uint64_t tag, int32_t num_samples,
-                               std::function<void()> wake)
+                               EngineSide engine)
     : queue_(std::move(queue)),
       tag_(tag),
-      wake_(std::move(wake)),
-      unfinished_samples_(num_samples) {}
+      engine_(std::move(engine)),
+      running_samples_(num_samples),
+      unread_samples_(num_samples) {}
 
 std::shared_ptr<RequestChannel> RequestChannel::open(std::shared_ptr<EventQueue> queue,
                                                      uint64_t tag, int32_t num_samples,
-                                                     std::function<void()> wake) {
+                                                     EngineSide engine) {
   std::shared_ptr<RequestChannel> channel(
-      new RequestChannel(std::move(queue), tag, num_samples, std::move(wake)));
+      new RequestChannel(std::move(queue), tag, num_samples, std::move(engine)));
   channel->queue_->opened();
   return channel;
 }
 
 void RequestChannel::cancel() {
   cancelled_.store(true, std::memory_order_release);
-  if (wake_) wake_();
+  wake();
+}
+
+// Handles of requests that have ended are dropped all the time, and the loop has nothing to do
+// then.
+void RequestChannel::wake() {
+  if (engine_.wake && running_samples_.load(std::memory_order_acquire) > 0) engine_.wake();
+}
+
+Status RequestChannel::change_speculation(const SpeculationOptions& options) {
+  if (!engine_.resolve) return Status(StatusCode::kInternal, "nothing resolves these options");
+  FORERUN_ASSIGN_OR_RETURN(PlanPtr plan, engine_.resolve(options));
+  {
+    const std::lock_guard lock(mutex_);
+    wanted_plan_ = std::move(plan);
+    has_wanted_plan_.store(true, std::memory_order_release);
+  }
+  wake();
+  return {};
+}
+
+RequestChannel::PlanPtr RequestChannel::wanted_plan() const {
+  if (!has_wanted_plan_.load(std::memory_order_acquire)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return wanted_plan_;
 }
 
 bool RequestChannel::cancelled() const {
@@ -85,6 +110,9 @@ void EventQueue::signal(bool readable) {
 }
 
 void EventQueue::push(EventStream& stream, Event* event) {
+  if (event == nullptr || event->finished) {
+    stream.channel_->running_samples_.fetch_sub(1, std::memory_order_acq_rel);
+  }
   {
     const std::lock_guard lock(mutex_);
     if (is_closed()) return;
@@ -128,7 +156,7 @@ std::optional<Completion> EventQueue::take(std::optional<std::chrono::millisecon
   event.sample_idx = stream->sample_idx_;
   const bool out_of_memory = stream->out_of_memory_;
   event.finished |= out_of_memory;
-  event.last = event.finished && --channel.unfinished_samples_ == 0;
+  event.last = event.finished && --channel.unread_samples_ == 0;
   if (event.last && --outstanding_ == 0) changed_.notify_all();
   lock.unlock();
   if (out_of_memory) {

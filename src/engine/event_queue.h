@@ -19,6 +19,9 @@
 
 #include "forerun/completion_queue.h"
 #include "forerun/event.h"
+#include "forerun/speculation_options.h"
+#include "forerun/status.h"
+#include "strategies/speculation_plan.h"
 
 namespace forerun {
 
@@ -28,26 +31,42 @@ class EventQueue;
 // another is there.
 class RequestChannel {
  public:
-  // Counts as outstanding in `queue` from here until its last event has been taken. `wake` tells
-  // the loop to look; it may be called after the engine is gone and must allow that.
+  using PlanPtr = std::shared_ptr<const SpeculationPlan>;
+  // What the handle needs of the engine. Both may be called after the engine is gone and must allow
+  // that.
+  struct EngineSide {
+    std::function<void()> wake;                                         // tells the loop to look
+    std::function<Result<PlanPtr>(const SpeculationOptions&)> resolve;  // as at submission
+  };
+
+  // Counts as outstanding in `queue` from here until its last event has been taken.
   static std::shared_ptr<RequestChannel> open(std::shared_ptr<EventQueue> queue, uint64_t tag,
-                                              int32_t num_samples, std::function<void()> wake);
+                                              int32_t num_samples, EngineSide engine);
   // Asks the loop to end all samples.
   void cancel();
   // By its reader, or since nobody is left to read it.
   bool cancelled() const;
+  // As RequestHandle's: asks the loop to let all samples go on by what the options come to.
+  Status change_speculation(const SpeculationOptions& options);
+  // What was asked for last; null: nothing yet.
+  PlanPtr wanted_plan() const;
   EventQueue& queue() const { return *queue_; }
 
  private:
   friend class EventQueue;
   RequestChannel(std::shared_ptr<EventQueue> queue, uint64_t tag, int32_t num_samples,
-                 std::function<void()> wake);
+                 EngineSide engine);
+  void wake();
 
   const std::shared_ptr<EventQueue> queue_;
   const uint64_t tag_;
-  const std::function<void()> wake_;
+  const EngineSide engine_;
   std::atomic<bool> cancelled_{false};
-  int32_t unfinished_samples_;  // under the queue's lock
+  std::atomic<int32_t> running_samples_;  // whose last event the loop has not pushed
+  int32_t unread_samples_;                // whose last event has not been taken; the queue's lock
+  std::atomic<bool> has_wanted_plan_{false};
+  mutable std::mutex mutex_;  // guards wanted_plan_
+  PlanPtr wanted_plan_;
 };
 
 // A sample's slot. The loop pushes, in order; an event with `finished` set is the last.
@@ -58,6 +77,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   // As push() of an event that says kError and kResourceExhausted, but takes no memory.
   void push_out_of_memory() noexcept;
   bool cancelled() const { return channel_->cancelled(); }
+  RequestChannel::PlanPtr wanted_plan() const { return channel_->wanted_plan(); }
 
  private:
   friend class EventQueue;

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include "engine/request_handles.h"
+#include "strategies/strategy_table.h"
 
 namespace forerun {
 namespace {
@@ -30,7 +31,7 @@ class EventQueueTest : public ::testing::Test {
 
   std::shared_ptr<EventStream> open(uint64_t tag) {
     return std::make_shared<EventStream>(
-        RequestChannel::open(completions_->events(), tag, /*num_samples=*/1, nullptr), 0);
+        RequestChannel::open(completions_->events(), tag, /*num_samples=*/1, {}), 0);
   }
   bool readable() const {
     pollfd descriptor{completions_->fd(), POLLIN, 0};
@@ -99,7 +100,7 @@ TEST_F(EventQueueTest, NothingIsWaitedForWhereNothingCanCome) {
 }
 
 TEST_F(EventQueueTest, TheLastSampleToFinishHasTheLastEvent) {
-  const auto channel = RequestChannel::open(completions_->events(), 9, /*num_samples=*/2, nullptr);
+  const auto channel = RequestChannel::open(completions_->events(), 9, /*num_samples=*/2, {});
   const auto first = std::make_shared<EventStream>(channel, 0);
   const auto second = std::make_shared<EventStream>(channel, 1);
   second->push(last_event(FinishReason::kStop));
@@ -157,7 +158,7 @@ TEST_F(EventQueueTest, NothingKeepsItselfAlive) {
 TEST(RequestHandles, DroppingOneCancels) {
   int woken = 0;
   const auto channel =
-      RequestChannel::open(std::make_shared<EventQueue>(), 0, 1, [&woken] { ++woken; });
+      RequestChannel::open(std::make_shared<EventQueue>(), 0, 1, {[&woken] { ++woken; }, {}});
   std::shared_ptr<RequestStream> reader = std::make_shared<PulledRequest>(channel);
   auto same = reader;
   reader.reset();
@@ -165,6 +166,40 @@ TEST(RequestHandles, DroppingOneCancels) {
   same.reset();
   EXPECT_TRUE(channel->cancelled());
   EXPECT_EQ(woken, 1);
+}
+
+TEST(RequestHandles, DroppingOneOfARequestThatHasEndedWakesNobody) {
+  int woken = 0;
+  const auto channel =
+      RequestChannel::open(std::make_shared<EventQueue>(), 0, 2, {[&woken] { ++woken; }, {}});
+  const auto first = std::make_shared<EventStream>(channel, 0);
+  const auto second = std::make_shared<EventStream>(channel, 1);
+  auto handle = std::make_shared<QueuedRequest>(channel);
+  first->push(last_event(FinishReason::kLength));
+  handle->cancel();
+  EXPECT_EQ(woken, 1) << "one sample runs";
+  second->push(last_event(FinishReason::kLength));
+  handle.reset();
+  EXPECT_EQ(woken, 1);
+}
+
+TEST(RequestHandles, AskForOtherOptionsOfTheEngineThatChecksThem) {
+  int woken = 0;
+  const auto resolve = [](const SpeculationOptions& options) {
+    return resolve_speculation(options, {.has_draft_model = false});
+  };
+  const auto channel =
+      RequestChannel::open(std::make_shared<EventQueue>(), 0, 1, {[&woken] { ++woken; }, resolve});
+  PulledRequest reader(channel);
+  EXPECT_EQ(channel->wanted_plan(), nullptr);
+  const Status refused = reader.change_speculation({.strategy = "parallel_tree"});
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(channel->wanted_plan(), nullptr);
+  EXPECT_EQ(woken, 0);
+  ASSERT_TRUE(reader.change_speculation({.strategy = "autoregressive"}).ok());
+  ASSERT_TRUE(reader.change_speculation({.strategy = "serial_tree"}).ok());
+  EXPECT_EQ(woken, 2);
+  EXPECT_STREQ(channel->wanted_plan()->strategy->name, "serial_tree") << "the last one counts";
 }
 
 }  // namespace

@@ -16,6 +16,9 @@ class QueuedRequest : public RequestHandle {
   explicit QueuedRequest(std::shared_ptr<RequestChannel> channel) : channel_(std::move(channel)) {}
   ~QueuedRequest() override { channel_->cancel(); }
   void cancel() override { channel_->cancel(); }
+  Status change_speculation(const SpeculationOptions& options) override {
+    return channel_->change_speculation(options);
+  }
 
  private:
   const std::shared_ptr<RequestChannel> channel_;
@@ -30,6 +33,9 @@ class PulledRequest : public RequestStream {
     channel_->cancel();
   }
   void cancel() override { channel_->cancel(); }
+  Status change_speculation(const SpeculationOptions& options) override {
+    return channel_->change_speculation(options);
+  }
   std::optional<Event> next() override { return take(std::nullopt); }
   std::optional<Event> next_for(std::chrono::milliseconds timeout) override {
     return take(timeout);

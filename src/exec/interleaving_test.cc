@@ -25,6 +25,7 @@ class Mirror {
     item.sequence = id_;
     item.role = role_;
     item.tag = tag;
+    item.shared_noise = shared_noise_ = rng() % 2 == 0;
     if (!nodes_.empty() && rng() % 2 == 0) add_edits(rng, item);
     if (rng() % 8 == 0) return item;
     if (nodes_.empty() && (prefix_.empty() || rng() % 3 == 0)) {
@@ -127,7 +128,7 @@ class Mirror {
     result.position = row.position;
     task.want = row.want;
     task.count = row.count;
-    task.shared_noise = spec_.shared_noise;
+    task.shared_noise = shared_noise_;
     task.context.params = &spec_.sampling;
     task.context.position = row.position + 1;
     task.context.prompt_tokens = spec_.prompt_tokens;
@@ -146,6 +147,7 @@ class Mirror {
   std::vector<TokenId> prefix_;
   std::map<NodeId, Node> nodes_;
   NodeId next_node_ = 0;
+  bool shared_noise_ = true;  // of the item being made
   std::map<uint64_t, std::vector<RowResult>> expected_;
 };
 
@@ -160,7 +162,6 @@ SequenceSpec random_spec(std::mt19937& rng) {
   if (rng() % 3 == 0) spec.sampling.logprobs = 2;
   spec.prompt_tokens = static_cast<int32_t>(rng() % 30);
   spec.max_tokens = 400;
-  spec.shared_noise = rng() % 2 == 0;
   return spec;
 }
 

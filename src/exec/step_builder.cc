@@ -192,7 +192,7 @@ void StepBuilder::add_task(RoleSequence& sequence, PendingItem& item, const Work
   RowTask task;
   task.want = row.want;
   task.count = row.count;
-  task.shared_noise = sequence.spec.shared_noise;
+  task.shared_noise = item.item.shared_noise;
   task.logits_row = logits_rows_;
   task.context = context_of(sequence, row);
   if (row.want == Want::kDraw) {

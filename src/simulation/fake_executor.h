@@ -34,6 +34,8 @@ class FakeExecutor {
     SequenceId sequence = 1;
     bool report_silent_items = true;  // a result also for items whose rows want nothing
     bool allow_twins = false;         // equal histories may be run twice (rule `rejection`)
+    bool allow_dropped =
+        false;  // histories that were dropped may be run again (changed strategies)
   };
   FakeExecutor(FakeModels models, Options options)
       : models_(std::move(models)), options_(options) {}
@@ -129,6 +131,11 @@ class FakeExecutor {
       const NodeId parent = found->second.parent;
       if (parent != kNoNode && !kept.contains(parent)) breach(item, "keeps a child before parent");
       kept[id] = found->second;
+    }
+    if (options_.allow_dropped) {
+      for (const auto& [id, node] : kv.nodes) {
+        if (!kept.contains(id)) kv.ever_run.erase(node.history);
+      }
     }
     kv.nodes = std::move(kept);
   }

@@ -21,7 +21,10 @@ class FakeRequest {
   // sequence and length.
   FakeRequest(std::unique_ptr<Strategy> strategy, FakeModels models, FakeExecutor::Options options,
               const RequestView& request)
-      : executor_(std::move(models), for_request(options, request)), driver_(std::move(strategy)) {
+      : executor_(std::move(models), for_request(options, request)),
+        view_(request),
+        tokens_(request.tokens.begin(), request.tokens.end()),
+        driver_(std::move(strategy)) {
     driver_.start(request, accept_, submit_);
   }
   // As most tests need it.
@@ -41,7 +44,14 @@ class FakeRequest {
   bool has_work(Role role) const { return executor_.has_work(role); }
   // Runs the role's next item; its result, if it has one, is the caller's to hand over.
   std::optional<WorkResult> run(Role role) { return executor_.run(role); }
-  void hand_over(const WorkResult& result) { driver_.on_result(result, accept_, submit_); }
+  void hand_over(WorkResult result) {
+    if (driver_.on_result(result, accept_, submit_) == RequestDriver::State::kDrained) go_on();
+  }
+  // The request goes on by this one from the next point between rounds on.
+  void change_strategy(std::unique_ptr<Strategy> strategy) {
+    next_ = std::move(strategy);
+    if (driver_.drain() == RequestDriver::State::kDrained) go_on();
+  }
   // Both.
   void turn(Role role) {
     if (const auto result = run(role)) hand_over(*result);
@@ -63,6 +73,7 @@ class FakeRequest {
   const std::vector<RoundRecord>& rounds() const { return rounds_; }
   int64_t items(Role role) const { return items_[static_cast<size_t>(role)]; }  // submitted
   StrategyStats stats() const { return driver_.stats(); }
+  const char* strategy_name() const { return driver_.strategy_name(); }
   const FakeExecutor& executor() const { return executor_; }
 
  private:
@@ -75,6 +86,7 @@ class FakeRequest {
   // Ends with max_tokens, when the strategy has no more work.
   bool accept(const StrategyOutput& out) {
     emitted_.insert(emitted_.end(), out.tokens.begin(), out.tokens.end());
+    for (const EmittedToken& token : out.tokens) tokens_.push_back(token.token);
     rounds_.insert(rounds_.end(), out.rounds.begin(), out.rounds.end());
     return false;
   }
@@ -83,8 +95,17 @@ class FakeRequest {
     executor_.submit(std::move(item));
   }
 
+  void go_on() {
+    driver_.change_strategy(std::move(next_));
+    view_.tokens = tokens_;
+    driver_.start(view_, accept_, submit_);
+  }
+
   FakeExecutor executor_;
+  RequestView view_;
+  std::vector<TokenId> tokens_;  // prompt and output
   RequestDriver driver_;
+  std::unique_ptr<Strategy> next_;
   std::vector<EmittedToken> emitted_;
   std::vector<RoundRecord> rounds_;
   std::array<int64_t, kNumRoles> items_{};

@@ -29,7 +29,7 @@ class Player {
   Status run() {
     FORERUN_RETURN_IF_ERROR(admit());
     while (!active_.empty()) {
-      const std::optional<WorkResult> result = executor_.next(kPatience);
+      std::optional<WorkResult> result = executor_.next(kPatience);
       if (!result) {
         return Status(StatusCode::kInternal,
                       "play: " + std::to_string(active_.size()) +
@@ -42,7 +42,8 @@ class Player {
       if (found == active_.end()) continue;
       Active& active = found->second;
       active.driver.on_result(
-          *result, [&](StrategyOutput& out) { return accept(active, out); }, submit_);
+          *result, [&](StrategyOutput& out) { return accept(active, out); },
+          [&](WorkItem item) { submit(active, std::move(item)); });
       close_if_over(found->first, active);
       FORERUN_RETURN_IF_ERROR(admit());
     }
@@ -60,7 +61,6 @@ class Player {
       spec.sampling = request.sampling;
       spec.prompt_tokens = static_cast<int32_t>(request.prompt.size());
       spec.max_tokens = spec.prompt_tokens + request.new_tokens;
-      spec.shared_noise = request.shared_noise;
       const SequenceId sequence = index + 1;
       FORERUN_RETURN_IF_ERROR(executor_.open(sequence, spec));
       Active& active = active_[sequence];
@@ -73,7 +73,8 @@ class Player {
            .prompt_tokens = spec.prompt_tokens,
            .max_tokens = spec.max_tokens,
            .sampling = spec.sampling},
-          [&](StrategyOutput& out) { return accept(active, out); }, submit_);
+          [&](StrategyOutput& out) { return accept(active, out); },
+          [&](WorkItem item) { submit(active, std::move(item)); });
       close_if_over(sequence, active);
     }
     return {};
@@ -98,6 +99,11 @@ class Player {
     return played.tokens.size() == wanted;
   }
 
+  void submit(const Active& active, WorkItem item) {
+    item.shared_noise = requests_[active.index].shared_noise;
+    executor_.submit(std::move(item));
+  }
+
   void close_if_over(SequenceId sequence, const Active& active) {
     if (active.driver.state() != RequestDriver::State::kOver) return;
     played_[active.index].stats = active.driver.stats();
@@ -111,9 +117,6 @@ class Player {
   std::vector<PlayedRequest> played_;
   std::map<SequenceId, Active> active_;
   size_t next_ = 0;
-  const std::function<void(WorkItem)> submit_ = [this](WorkItem item) {
-    executor_.submit(std::move(item));
-  };
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ enum class Want : uint8_t {
   // the row's true history, counter-based noise at position + 1).
   kSample,
   // The `count` best continuations with log-probabilities under the processed distribution. With
-  // shared noise (SequenceSpec) at temperature > 0 all tokens are ranked by log-probability plus
+  // shared noise (WorkItem) at temperature > 0 all tokens are ranked by log-probability plus
   // the *target's* noise, and the best weighted by the log-softmax of that sum. Best first.
   kTopK,
   // `count` continuations drawn independently from the draft's processed distribution, which stays
@@ -81,6 +81,8 @@ struct WorkItem {
   // Target items under rule `rejection`: the executor walks the item's tree rows from the first one
   // and reports the accepted path. A parent's children are tried in the order of their rows.
   bool verify_by_rejection = false;
+  // kTopK rows rank by the target's noise. Whoever submits the item sets it, by the request's plan.
+  bool shared_noise = true;
 };
 
 struct RowResult {
@@ -118,7 +120,6 @@ struct SequenceSpec {
   SamplingParams sampling;
   int32_t prompt_tokens = 0;  // positions below it are prompt, for the penalties
   int32_t max_tokens = 0;     // longest length the sequence may reach, drafts included
-  bool shared_noise = true;   // the draft ranks by the target's noise
   bool share_prefix = false;  // takes KV of others with the same beginning, and offers its own
   int32_t priority = 0;       // the higher goes into a Step first
 };

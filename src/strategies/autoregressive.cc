@@ -12,11 +12,13 @@ void Autoregressive::start(const RequestView& request, StrategyOutput& out) {
   WorkItem item;
   item.sequence = sequence_;
   item.role = Role::kTarget;
-  item.rows.reserve(request.tokens.size());
-  for (TokenId token : request.tokens) {
-    const auto position = static_cast<int32_t>(item.rows.size());
-    item.rows.push_back({.token = token, .position = position});
+  const int32_t known = request.kv_tokens[static_cast<size_t>(Role::kTarget)];
+  item.rows.reserve(static_cast<size_t>(length_ - known));
+  for (int32_t position = known; position < length_; ++position) {
+    item.rows.push_back(
+        {.token = request.tokens[static_cast<size_t>(position)], .position = position});
   }
+  if (known > 0) ++stats_.target_steps;  // no prefill
   item.rows.back().want = Want::kSample;
   out.work.push_back(std::move(item));
 }

@@ -17,6 +17,9 @@ class DraftKv {
   // `draft_vocab`: tokens at or past it are fed as the last known one; 0: none are.
   explicit DraftKv(int32_t draft_vocab) : draft_vocab_(draft_vocab) {}
 
+  // The first `prefix` tokens of the text lie there already.
+  void start(int32_t prefix) { prefix_ = prefix; }
+
   TokenId token(TokenId token) const {
     return draft_vocab_ > 0 && token >= draft_vocab_ ? draft_vocab_ - 1 : token;
   }

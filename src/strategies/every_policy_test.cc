@@ -117,6 +117,26 @@ TEST_P(EveryPolicyOn, TheStrictExecutorIsLosslessAndKeepsTheRules) {
   }
 }
 
+// From any policy to any others, at any moment, on the same KV.
+TEST_P(EveryPolicyOn, ChangesToOthersWhileItRuns) {
+  std::mt19937 rng(GetParam() + 9000);
+  const std::vector<SpeculationOptions> policies = every_policy();
+  int32_t changes = 0;
+  for (const SpeculationOptions& policy : policies) {
+    Case c = random_case(rng, {policy});
+    for (int32_t others = 0; others < 3; ++others) {
+      c.later_options.push_back(policies[rng() % policies.size()]);
+    }
+    SCOPED_TRACE(policy_name(policy));
+    const Outcome run = play(c);
+    changes += run.changes;
+    expect_lossless(c, run);
+    if (c.record_rounds) expect_rounds_add_up(run);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(changes, 100);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, EveryPolicyOn, ::testing::Range(0u, 12u));
 
 }  // namespace

@@ -98,6 +98,12 @@ void ParallelTree::start(const RequestView& request, StrategyOutput& out) {
   if (tokens_.empty() || length() >= max_tokens_) return;
   tokens_.reserve(static_cast<size_t>(max_tokens_));
   guesses_.observe(tokens_);
+  const int32_t known = request.kv_tokens[static_cast<size_t>(Role::kTarget)];
+  target_prefilled_ = known > 0;
+  if (target_prefilled_) ++stats_.target_steps;
+  draft_kv_.start(request.kv_tokens[static_cast<size_t>(Role::kDraft)]);
+  draft_prefilled_ = draft_kv_.prefix() > 0;
+  tree_.skip_ids_below(request.first_node);
   // The token after a row must come before max_tokens.
   tree_.reset(tokens_.back(), length() - 1, max_tokens_ - 2);
 
@@ -105,8 +111,8 @@ void ParallelTree::start(const RequestView& request, StrategyOutput& out) {
   item.sequence = sequence_;
   item.role = Role::kTarget;
   item.tag = verification_tag_ = next_tag_++;
-  item.rows.reserve(tokens_.size());
-  for (int32_t position = 0; position + 1 < length(); ++position) {
+  item.rows.reserve(static_cast<size_t>(length() - known));
+  for (int32_t position = known; position + 1 < length(); ++position) {
     item.rows.push_back({.token = tokens_[static_cast<size_t>(position)], .position = position});
   }
   verification_.nodes().assign(1, tree_.root());

@@ -22,6 +22,7 @@ struct Outcome {
   std::vector<TokenId> draft_prefix;
   int64_t target_items = 0;
   int64_t draft_items = 0;
+  int32_t changes = 0;
   int32_t largest_region[kNumRoles] = {0, 0};  // rows in the role's tree region
 };
 
@@ -33,9 +34,10 @@ struct Case {
   std::vector<TokenId> prompt;
   int32_t max_tokens = 0;
   CostTable costs;
-  std::vector<CostTable> later_costs;  // of which some are told between results
-  uint32_t delays = 0;                 // seed of the order in which roles run and results arrive
-  int32_t stop_after = 1 << 30;        // results handed over before the request is cancelled
+  std::vector<CostTable> later_costs;             // of which some are told between results
+  std::vector<SpeculationOptions> later_options;  // to which the request changes between results
+  uint32_t delays = 0;           // seed of the order in which roles run and results arrive
+  int32_t stop_after = 1 << 30;  // results handed over before the request is cancelled
 };
 
 // Neither role waits for the other: a coin decides which one runs, another when a result arrives.
@@ -46,11 +48,14 @@ inline Outcome play(const Case& c) {
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   if (!plan.ok()) return run;
   std::mt19937 rng(c.delays);
-  FakeRequest request((*plan)->make_strategy(
-                          {.shared = nullptr, .costs = c.costs, .record_rounds = c.record_rounds}),
-                      c.models,
+  const StrategyParts parts{.shared = nullptr, .costs = c.costs, .record_rounds = c.record_rounds};
+  const auto draws = [](const SpeculationOptions& o) { return o.accept == "rejection"; };
+  const bool any_draws =
+      draws(c.options) || std::any_of(c.later_options.begin(), c.later_options.end(), draws);
+  FakeRequest request((*plan)->make_strategy(parts), c.models,
                       {.report_silent_items = rng() % 2 == 0,
-                       .allow_twins = c.options.accept == "rejection" || c.facts.draft_vocab > 0},
+                       .allow_twins = any_draws || c.facts.draft_vocab > 0,
+                       .allow_dropped = !c.later_options.empty()},
                       {.sequence = 3,
                        .tokens = c.prompt,
                        .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
@@ -84,6 +89,11 @@ inline Outcome play(const Case& c) {
     }
     request.hand_over(result);
     ++handed;
+    if (!c.later_options.empty() && rng() % 4 == 0) {
+      const SpeculationOptions& next = c.later_options[rng() % c.later_options.size()];
+      request.change_strategy(resolve_speculation(next, c.facts).value()->make_strategy(parts));
+      ++run.changes;
+    }
   }
   run.tokens = request.emitted();
   run.rounds = request.rounds();

@@ -1,17 +1,64 @@
 #include "strategies/request_driver.h"
 
+#include <algorithm>
+
 namespace forerun {
+namespace {
+
+bool wants_something(const WorkItem& item) {
+  return item.verify_by_rejection ||
+         std::any_of(item.rows.rbegin(), item.rows.rend(),
+                     [](const WorkRow& row) { return row.want != Want::kNothing; });
+}
+
+}  // namespace
 
 void RequestDriver::set_strategy(std::unique_ptr<Strategy> strategy) {
   earlier_ = stats();
   strategy_ = std::move(strategy);
+  strategy_number_ = 0;
+  ledger_.clear();
+  target_items_ = 0;
+  state_ = State::kWaiting;
+}
+
+RequestDriver::State RequestDriver::drain() {
+  if (state_ != State::kRunning) return state_;
+  at_drain_ = strategy_->stats();
+  return state_ = target_items_ == 0 ? State::kDrained : State::kDraining;
+}
+
+void RequestDriver::change_strategy(std::unique_ptr<Strategy> strategy) {
+  earlier_ = stats();
+  strategy_ = std::move(strategy);
+  ++strategy_number_;
   state_ = State::kWaiting;
 }
 
 StrategyStats RequestDriver::stats() const {
   StrategyStats sum = earlier_;
-  if (strategy_) sum += strategy_->stats();
-  return sum;
+  if (!strategy_) return sum;
+  StrategyStats now = strategy_->stats();
+  if (state_ == State::kDraining || state_ == State::kDrained) {
+    // Steps and guesses are counted when they are emitted, tokens when they come out.
+    now.target_steps = at_drain_.target_steps;
+    now.draft_steps = at_drain_.draft_steps;
+    now.drafted_tokens = at_drain_.drafted_tokens;
+  }
+  return sum += now;
+}
+
+bool RequestDriver::take_result(WorkResult& result) {
+  if (result.tag >> kTagBits != strategy_number_) return false;
+  result.tag &= (uint64_t{1} << kTagBits) - 1;
+  if (result.role == Role::kTarget && (!result.rows.empty() || result.bonus >= 0)) --target_items_;
+  return true;
+}
+
+void RequestDriver::note(WorkItem& item) {
+  ledger_.note(item);
+  if (item.role == Role::kTarget && wants_something(item)) ++target_items_;
+  item.tag |= strategy_number_ << kTagBits;
 }
 
 }  // namespace forerun

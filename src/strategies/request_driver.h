@@ -7,15 +7,22 @@
 // (its last token, its length, a cancellation). Unless it is, `submit` then gets the turn's work,
 // item by item in order.
 //
+// A request changes its strategy while it runs: drain(), results until kDrained, change_strategy(),
+// start(). No row of its text is run again: the target's KV goes on as it lies, and the draft's as
+// far as it is verified text. Tokens are the same whatever changes when, as far as both strategies
+// keep them.
+//
 // One thread at a time.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "step/work.h"
+#include "strategies/kv_ledger.h"
 #include "strategies/strategy.h"
 
 namespace forerun {
@@ -30,30 +37,44 @@ class RequestDriver {
   enum class State : uint8_t {
     kWaiting,  // not started, or its strategy was replaced since
     kRunning,
-    kOver,    // accept() said so
-    kFailed,  // a result failed: what the strategy knows of its KV no longer holds
+    kDraining,  // waits for what the target has in flight; nothing more is submitted
+    kDrained,   // between rounds: change_strategy() is next
+    kOver,      // accept() said so
+    kFailed,    // a result failed: what the strategy knows of its KV no longer holds
   };
 
   RequestDriver() = default;
   explicit RequestDriver(std::unique_ptr<Strategy> strategy) : strategy_(std::move(strategy)) {}
 
-  // Gives the request another strategy, or none while it waits to be rebuilt; start() then tells it
-  // the tokens so far. What the former one counted stays in stats().
+  // For a new sequence, also where the request is rebuilt: gives it another strategy, or none while
+  // it waits for that; start() then tells it the tokens so far. What the former one counted stays
+  // in stats().
   void set_strategy(std::unique_ptr<Strategy> strategy);
 
-  // Needs a strategy and the state kWaiting. `request.tokens` need not outlive the call.
+  // Ends the strategy's work at the next point between rounds, at once where the target has nothing
+  // in flight; the draft is not waited for. Nothing unless the request runs.
+  State drain();
+  // Needs kDrained. start() goes on with the tokens so far, all of those that accept() has been
+  // given.
+  void change_strategy(std::unique_ptr<Strategy> strategy);
+
+  // Needs a strategy and the state kWaiting. `request.tokens` need not outlive the call;
+  // `request.kv_tokens` and `request.first_node` are filled in here.
   template <AcceptsOutput Accept, std::invocable<WorkItem> Submit>
-  State start(const RequestView& request, Accept&& accept, Submit&& submit) {
+  State start(RequestView request, Accept&& accept, Submit&& submit) {
+    settle(request, submit);
     out_.clear();
     strategy_->start(request, out_);
     return deliver(accept, submit);
   }
 
-  // A result that is not ok never reaches the strategy, and nothing does unless the request runs.
+  // A result that is not ok never reaches the strategy, nor does one of an item of the strategy
+  // before, and nothing does unless the request runs. Takes the driver's mark out of `result.tag`.
   template <AcceptsOutput Accept, std::invocable<WorkItem> Submit>
-  State on_result(const WorkResult& result, Accept&& accept, Submit&& submit) {
-    if (state_ != State::kRunning) return state_;
+  State on_result(WorkResult& result, Accept&& accept, Submit&& submit) {
+    if (state_ != State::kRunning && state_ != State::kDraining) return state_;
     if (!result.status.ok()) return state_ = State::kFailed;
+    if (!take_result(result)) return state_;
     out_.clear();
     strategy_->on_result(result, out_);
     return deliver(accept, submit);
@@ -63,21 +84,49 @@ class RequestDriver {
   void on_costs(const CostTable& costs) { strategy_->on_costs(costs); }
 
   State state() const { return state_; }
-  // Of all its strategies.
+  // Of all its strategies. What a strategy counted for work that was not submitted is left out.
   StrategyStats stats() const;
   // "none" without one.
   const char* strategy_name() const { return strategy_ ? strategy_->name() : "none"; }
 
  private:
+  // Tags of items carry the number of their strategy in the upper bits.
+  static constexpr int kTagBits = 48;
+
+  template <typename Submit>
+  void settle(RequestView& request, Submit& submit) {
+    for (const Role role : {Role::kTarget, Role::kDraft}) {
+      WorkItem edits;
+      edits.sequence = request.sequence;
+      edits.role = role;
+      edits.edits = ledger_.settle(role, request.tokens);
+      if (!edits.edits.empty()) submit(std::move(edits));
+      request.kv_tokens[static_cast<size_t>(role)] = ledger_.prefix(role);
+    }
+    request.first_node = ledger_.next_node();
+  }
+  // False where the result is an earlier strategy's.
+  bool take_result(WorkResult& result);
+  void note(WorkItem& item);
   template <typename Accept, typename Submit>
   State deliver(Accept& accept, Submit& submit) {
     if (accept(out_)) return state_ = State::kOver;
-    for (WorkItem& item : out_.work) submit(std::move(item));
+    if (state_ == State::kDraining) {
+      return state_ = target_items_ == 0 ? State::kDrained : State::kDraining;
+    }
+    for (WorkItem& item : out_.work) {
+      note(item);
+      submit(std::move(item));
+    }
     return state_ = State::kRunning;
   }
 
   std::unique_ptr<Strategy> strategy_;
-  StrategyStats earlier_;  // of strategies before this one
+  uint64_t strategy_number_ = 0;
+  KvLedger ledger_;
+  int32_t target_items_ = 0;  // in flight, those that want something
+  StrategyStats earlier_;     // of strategies before this one
+  StrategyStats at_drain_;    // of this one
   State state_ = State::kWaiting;
   StrategyOutput out_;  // of one turn; kept for its memory
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -114,6 +115,139 @@ TEST_F(RequestDriverTest, GoesOnWithAnotherStrategyAndCountsForBoth) {
   EXPECT_EQ(driver_.stats().target_steps, 3);
   EXPECT_EQ(driver_.stats().emitted_tokens, 3);
   EXPECT_EQ(told_, (std::vector<TokenId>{7, 3, 7, 1, 2}));
+}
+
+// Every turn an item for the target, and one for the draft beside it.
+class Pair : public Strategy {
+ public:
+  explicit Pair(std::vector<RequestView>* started) : started_(started) {}
+  void start(const RequestView& request, StrategyOutput& out) override {
+    started_->push_back(request);
+    answer(out);
+  }
+  void on_result(const WorkResult& result, StrategyOutput& out) override {
+    ++results_;
+    if (result.role == Role::kDraft) return;
+    out.tokens.push_back({.token = 1, .top = {}});
+    ++stats_.emitted_tokens;
+    answer(out);
+  }
+  void on_costs(const CostTable&) override {}
+  StrategyStats stats() const override { return stats_; }
+  const char* name() const override { return "pair"; }
+  int results() const { return results_; }
+
+ private:
+  void answer(StrategyOutput& out) {
+    ++stats_.target_steps;
+    ++stats_.draft_steps;
+    for (const Role role : {Role::kTarget, Role::kDraft}) {
+      WorkItem item;
+      item.role = role;
+      item.tag = static_cast<uint64_t>(stats_.target_steps);
+      item.rows.push_back({.want = Want::kSample});
+      out.work.push_back(std::move(item));
+    }
+  }
+
+  std::vector<RequestView>* started_;
+  StrategyStats stats_;
+  int results_ = 0;
+};
+
+class ChangedStrategy : public ::testing::Test {
+ protected:
+  using State = RequestDriver::State;
+  State start() {
+    return driver_.start({.sequence = 1, .tokens = tokens_, .max_tokens = 100, .sampling = {}},
+                         accept_, submit_);
+  }
+  // Of the oldest item of the role in flight.
+  State result(Role role) {
+    auto& items = in_flight_[static_cast<size_t>(role)];
+    WorkResult result;
+    result.role = role;
+    result.tag = items.front().tag;
+    result.rows.resize(1);
+    items.erase(items.begin());
+    return driver_.on_result(result, accept_, submit_);
+  }
+  std::unique_ptr<Pair> pair() { return std::make_unique<Pair>(&started_); }
+
+  std::vector<RequestView> started_;
+  std::vector<TokenId> tokens_ = {7, 8, 9};
+  std::array<std::vector<WorkItem>, kNumRoles> in_flight_;
+  std::function<bool(StrategyOutput&)> accept_ = [this](StrategyOutput& out) {
+    for (const EmittedToken& token : out.tokens) tokens_.push_back(token.token);
+    return false;
+  };
+  std::function<void(WorkItem)> submit_ = [this](WorkItem item) {
+    in_flight_[static_cast<size_t>(item.role)].push_back(std::move(item));
+  };
+  RequestDriver driver_;
+};
+
+TEST_F(ChangedStrategy, WaitsForTheTargetAndForNothingElse) {
+  driver_.set_strategy(pair());
+  start();
+  EXPECT_EQ(driver_.drain(), State::kDraining);
+  EXPECT_EQ(driver_.drain(), State::kDraining) << "again";
+  EXPECT_EQ(result(Role::kDraft), State::kDraining);
+  EXPECT_EQ(result(Role::kTarget), State::kDrained);
+  EXPECT_EQ(tokens_.size(), 4u) << "what was in flight came out";
+  EXPECT_TRUE(in_flight_[0].empty() && in_flight_[1].empty()) << "and nothing followed it";
+  driver_.change_strategy(pair());
+  EXPECT_EQ(driver_.state(), State::kWaiting);
+  EXPECT_EQ(start(), State::kRunning);
+  ASSERT_EQ(started_.size(), 2u);
+  // The strategy's only row of each role.
+  EXPECT_EQ(started_[1].kv_tokens, (std::array<int32_t, kNumRoles>{1, 1}));
+}
+
+TEST_F(ChangedStrategy, DoesNotHearOfItsPredecessorsItems) {
+  driver_.set_strategy(pair());
+  start();
+  driver_.drain();
+  EXPECT_EQ(result(Role::kTarget), State::kDrained);
+  auto next = pair();
+  const Pair* const strategy = next.get();
+  driver_.change_strategy(std::move(next));
+  start();
+  EXPECT_EQ(result(Role::kDraft), State::kRunning) << "of the first one";
+  EXPECT_EQ(strategy->results(), 0);
+  EXPECT_EQ(result(Role::kDraft), State::kRunning);
+  EXPECT_EQ(strategy->results(), 1);
+  EXPECT_EQ(result(Role::kTarget), State::kRunning);
+  EXPECT_EQ(strategy->results(), 2);
+}
+
+TEST_F(ChangedStrategy, CountsOnlyWhatWasSubmitted) {
+  driver_.set_strategy(pair());
+  start();
+  result(Role::kTarget);
+  driver_.drain();
+  result(Role::kTarget);
+  EXPECT_EQ(driver_.stats().target_steps, 2);
+  EXPECT_EQ(driver_.stats().emitted_tokens, 2);
+  driver_.change_strategy(pair());
+  EXPECT_EQ(driver_.stats().target_steps, 2);
+  start();
+  EXPECT_EQ(driver_.stats().target_steps, 3);
+  EXPECT_EQ(driver_.stats().emitted_tokens, 2);
+}
+
+TEST_F(ChangedStrategy, FailsWithWhatTheTargetHasInFlight) {
+  driver_.set_strategy(pair());
+  start();
+  driver_.drain();
+  WorkResult lost;
+  lost.status = Status(StatusCode::kInternal, "lost");
+  EXPECT_EQ(driver_.on_result(lost, accept_, submit_), State::kFailed);
+  EXPECT_EQ(driver_.drain(), State::kFailed);
+  // Rebuilt as a new sequence: nothing of the KV is there.
+  driver_.set_strategy(pair());
+  start();
+  EXPECT_EQ(started_.back().kv_tokens, (std::array<int32_t, kNumRoles>{0, 0}));
 }
 
 }  // namespace

@@ -100,6 +100,14 @@ void SerialTree::start(const RequestView& request, StrategyOutput& out) {
   guesses_.start(request.prompt_tokens);
   if (tokens_.empty() || length() >= max_tokens_) return;
   tokens_.reserve(static_cast<size_t>(max_tokens_));
+  tree_.skip_ids_below(request.first_node);
+  draft_kv_.start(request.kv_tokens[static_cast<size_t>(Role::kDraft)]);
+  // All but the last: it is the root.
+  if (request.kv_tokens[static_cast<size_t>(Role::kTarget)] > 0) {
+    place_root(tokens_.back());
+    begin_round(out);
+    return;
+  }
 
   WorkItem target = make_item(Role::kTarget);
   target.rows.reserve(tokens_.size());

@@ -40,6 +40,11 @@ void SparseSelf::start(const RequestView& request, StrategyOutput& out) {
   max_tokens_ = request.max_tokens;
   length_ = static_cast<int32_t>(request.tokens.size());
   if (length_ == 0 || length_ >= max_tokens_) return;
+  tree_.skip_ids_below(request.first_node);
+  if (request.kv_tokens[static_cast<size_t>(Role::kTarget)] > 0) {
+    begin_round(request.tokens.back(), out);
+    return;
+  }
   WorkItem item = make_item();
   item.rows.reserve(request.tokens.size());
   for (const TokenId token : request.tokens) {

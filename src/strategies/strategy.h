@@ -7,6 +7,7 @@
 // cancellation) by dropping its sequence; a strategy never sees results after that.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,6 +29,11 @@ struct RequestView {
   std::span<const TokenId> tokens;
   int32_t prompt_tokens = 0;  // of these, the first so many are the prompt
   int32_t max_tokens = 0;     // longest length that the sequence may reach, drafts included
+  // Where the strategy follows another while the request runs: how many of `tokens` lie in the
+  // role's KV prefix already. Prefix rows go on behind them, tree regions are empty. The target has
+  // all but the last then, the draft any part of those.
+  std::array<int32_t, kNumRoles> kv_tokens{};
+  NodeId first_node = 0;  // ids of nodes begin here: lower ones have been run
   SamplingParams sampling;
 };
 

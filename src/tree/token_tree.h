@@ -39,6 +39,9 @@ class TokenTree {
   // placed beyond `max_position`. Ids go on growing. Returns the root.
   NodeId reset(TokenId token, int32_t position, int32_t max_position);
 
+  // No node that is added from here on has an id below `first`.
+  void skip_ids_below(NodeId first) { next_id_ = next_id_ < first ? first : next_id_; }
+
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
   NodeId root() const { return ids_[0]; }
   bool contains(NodeId node) const { return find_row(node) >= 0; }

@@ -14,38 +14,17 @@
 #include "engine/engine_loop.h"
 #include "engine/opened_model.h"
 #include "support/held_executor.h"
+#include "support/on_toy_pair_test.h"
 #include "support/submit_to_loop.h"
-#include "support/toy_model.h"
 
 namespace forerun::testing {
 namespace {
 
 constexpr uint64_t kRequests = kSanitized ? 24 : 100;
 
-class CompletionQueues : public ::testing::Test {
+class CompletionQueues : public OnToyPair {
  protected:
-  static void SetUpTestSuite() {
-    ToySpec spec;
-    spec.dtype = DType::kBf16;
-    spec.logit_std = 3.0f;
-    spec.max_position = 512;
-    pair_ = new ToyPair(spec);
-  }
-  static void TearDownTestSuite() {
-    delete pair_;
-    pair_ = nullptr;
-  }
-
-  CompletionQueues() {
-    EngineOptions options;
-    options.model = pair_->target();
-    options.draft = pair_->draft();
-    options.devices = "cpu:0";
-    auto engine = Engine::create(options);
-    EXPECT_TRUE(engine.ok()) << engine.status().message();
-    if (engine.ok()) engine_ = std::move(*engine);
-    queue_ = std::move(CompletionQueue::create()).value();
-  }
+  CompletionQueues() : engine_(make()), queue_(std::move(CompletionQueue::create()).value()) {}
 
   static Request request_of(uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -60,12 +39,9 @@ class CompletionQueues : public ::testing::Test {
     return request;
   }
 
-  static ToyPair* pair_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<CompletionQueue> queue_;
 };
-
-ToyPair* CompletionQueues::pair_ = nullptr;
 
 void add(std::map<uint64_t, Output>& outputs, Completion completion) {
   Output& output = outputs[completion.tag];

@@ -9,19 +9,15 @@
 
 #include "base/sanitized.h"
 #include "forerun/engine.h"
-#include "support/toy_model.h"
+#include "support/on_toy_pair_test.h"
 
 namespace forerun::testing {
 namespace {
 
-class Serving : public ::testing::Test {
+class Serving : public OnToyPair {
  protected:
   static void SetUpTestSuite() {
-    ToySpec spec;
-    spec.dtype = DType::kBf16;
-    spec.logit_std = 3.0f;
-    spec.max_position = 512;
-    pair_ = new ToyPair(spec);
+    OnToyPair::SetUpTestSuite();
     // Its own sampling defaults, and a chat template that says what it was given.
     ASSERT_TRUE(write_text(std::filesystem::path(pair_->target()) / "generation_config.json",
                            R"({"do_sample": true, "temperature": 0.7, "top_k": 9, "top_p": 0.95,
@@ -36,20 +32,6 @@ class Serving : public ::testing::Test {
                    "{% if add_generation_prompt %}<assistant>{% endif %}")
             .ok());
   }
-  static void TearDownTestSuite() {
-    delete pair_;
-    pair_ = nullptr;
-  }
-
-  static std::unique_ptr<Engine> make(EngineOptions options = {}) {
-    options.model = pair_->target();
-    options.draft = pair_->draft();
-    options.devices = "cpu:0";
-    auto engine = Engine::create(options);
-    EXPECT_TRUE(engine.ok()) << engine.status().message();
-    return engine.ok() ? std::move(*engine) : nullptr;
-  }
-
   // Greedy and drawn, with and without penalties and stop strings, by all ways to speculate.
   static Request request_of(uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -79,11 +61,7 @@ class Serving : public ::testing::Test {
     EXPECT_NE(stream.status().message().find(words), std::string::npos)
         << stream.status().message();
   }
-
-  static ToyPair* pair_;
 };
-
-ToyPair* Serving::pair_ = nullptr;
 
 TEST_F(Serving, MoreThanMayWaitAreRefusedWithAHint) {
   EngineOptions options;

@@ -23,6 +23,7 @@ struct Wanted {
   SpeculationOptions options;
   SequenceSpec spec;
   std::vector<TokenId> prompt;
+  bool shared_noise = true;
 };
 
 struct Played {
@@ -42,7 +43,10 @@ std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t c
     const bool whole = static_cast<int32_t>(length) >= requests[id].spec.max_tokens;
     return whole || (cancel_after > 0 && played[id].tokens.size() >= cancel_after);
   };
-  const auto submit = [&](WorkItem item) { rig.executor->submit(std::move(item)); };
+  const auto submit = [&](WorkItem item) {
+    item.shared_noise = requests[item.sequence].shared_noise;
+    rig.executor->submit(std::move(item));
+  };
   const auto close_unless_running = [&](SequenceId id, RequestDriver::State state) {
     if (state == RequestDriver::State::kRunning) return;
     played[id].stats = running.at(id).stats();
@@ -67,7 +71,7 @@ std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t c
     close_unless_running(id, state);
   }
   while (!running.empty()) {
-    const auto result = rig.next();
+    auto result = rig.next();
     if (!result) {
       ADD_FAILURE() << running.size() << " requests wait for ever";
       break;
@@ -107,7 +111,7 @@ Wanted random_request(std::mt19937& rng, const SpeculationOptions& policy) {
   wanted.spec.sampling.temperature = rng() % 3 == 0 ? 0.0f : 0.9f;
   wanted.spec.sampling.seed = rng();
   if (rng() % 4 == 0) wanted.spec.sampling.repetition_penalty = 1.2f;
-  wanted.spec.shared_noise = rng() % 4 != 0;
+  wanted.shared_noise = rng() % 4 != 0;
   for (auto count = 1 + rng() % 40; count > 0; --count) {
     wanted.prompt.push_back(static_cast<TokenId>(rng() % kVocab));
   }

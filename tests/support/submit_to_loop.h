@@ -19,7 +19,7 @@ inline std::shared_ptr<RequestChannel> open_channel(EngineLoop& loop,
                                                     std::shared_ptr<EventQueue> queue,
                                                     uint64_t tag) {
   return RequestChannel::open(std::move(queue), tag, /*num_samples=*/1,
-                              [waker = loop.waker()] { waker->wake(); });
+                              {[waker = loop.waker()] { waker->wake(); }, {}});
 }
 
 inline void submit_to_loop(EngineLoop& loop, Request request, const Tokenizer& tokenizer,

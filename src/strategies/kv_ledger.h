@@ -1,0 +1,59 @@
+// What of a request's text lies in either role's KV once everything submitted has run, told by the
+// work items alone. A strategy that follows another goes on from there: what is verified and has KV
+// is never run again, whoever ran it.
+//
+// Pure; one object a sequence. A plain Step costs some nanoseconds, a tree as much as copying it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "step/work.h"
+
+namespace forerun {
+
+class KvLedger {
+ public:
+  // An item that is submitted next.
+  void note(const WorkItem& item);
+  // The sequence is gone, and all its KV.
+  void clear();
+
+  // The edits after which the role holds no tree, and of `tokens`, the verified text, as much as
+  // prefix as it has run, without the last one, which the next strategy begins with. They are
+  // noted.
+  std::vector<Edit> settle(Role role, std::span<const TokenId> tokens);
+
+  // Tokens of the prefix.
+  int32_t prefix(Role role) const { return of(role).prefix; }
+  // No node so far has had this id or a later one.
+  NodeId next_node() const { return next_node_; }
+
+ private:
+  struct TreeRow {
+    NodeId node = kNoNode;
+    int32_t parent_idx = -1;  // in `tree`; -1: it continues the prefix
+    TokenId token = 0;
+    bool sparse = false;  // of the target, run through a view: never text
+  };
+  struct RoleKv {
+    int32_t prefix = 0;
+    std::vector<TreeRow> tree;  // parents before children
+  };
+
+  RoleKv& of(Role role) { return kv_[static_cast<size_t>(role)]; }
+  const RoleKv& of(Role role) const { return kv_[static_cast<size_t>(role)]; }
+  void add_row(RoleKv& kv, const WorkRow& row, bool sparse);
+  void commit(RoleKv& kv, std::span<const NodeId> path);
+  void keep(RoleKv& kv, std::span<const NodeId> nodes);
+  // Drops the rows whose place in new_idx_ is -1.
+  void compact(RoleKv& kv);
+
+  std::array<RoleKv, kNumRoles> kv_;
+  NodeId next_node_ = 0;
+  std::vector<int32_t> new_idx_;  // scratch
+};
+
+}  // namespace forerun
