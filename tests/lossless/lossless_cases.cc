@@ -87,8 +87,7 @@ std::vector<Precision> precisions() {
 
 std::unique_ptr<Engine> make_engine(const std::string& target, const std::string& draft,
                                     const Precision& precision, const std::string& devices,
-                                    const std::string& draft_devices) {
-  EngineOptions options;
+                                    const std::string& draft_devices, EngineOptions options) {
   options.model = target;
   options.draft = draft;
   options.weights = precision.weights;

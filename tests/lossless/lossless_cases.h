@@ -30,11 +30,12 @@ struct Precision {
 std::vector<Precision> precisions();
 
 // Fails the test and returns null where there is no engine. The environment's devices stand in for
-// those given.
+// those given, and `options` are taken but for models, numerics and devices.
 std::unique_ptr<Engine> make_engine(const std::string& target, const std::string& draft,
                                     const Precision& precision,
                                     const std::string& devices = "cpu:0",
-                                    const std::string& draft_devices = "");
+                                    const std::string& draft_devices = "",
+                                    EngineOptions options = {});
 
 Request request_of(uint64_t seed, bool sampled);
 std::string describe(const Request& request);
