@@ -36,7 +36,8 @@ int64_t Admission::blocks_to_take(std::span<const TokenId> text, bool shares) co
   return blocks;
 }
 
-bool Admission::has_room(std::span<const TokenId> text, bool shares, int64_t running) const {
+bool Admission::has_room(std::span<const TokenId> text, bool shares, int64_t running,
+                         int64_t view_blocks) const {
   if (running == 0) return true;
   int64_t blocks = -1;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
@@ -46,14 +47,15 @@ bool Admission::has_room(std::span<const TokenId> text, bool shares, int64_t run
         usage.total_blocks - usage.used_blocks - promised_[static_cast<size_t>(role)];
     if (free < running + 1) return false;
     if (blocks < 0) blocks = blocks_to_take(text, shares);
-    if (free < blocks + 1 + running) return false;
+    if (free < blocks + view_blocks + 1 + running) return false;
   }
   return true;
 }
 
-Admission::Promise Admission::admit(std::span<const TokenId> text, bool shares) {
+Admission::Promise Admission::admit(std::span<const TokenId> text, bool shares,
+                                    int64_t view_blocks) {
   Promise promise;
-  promise.blocks.fill(blocks_to_take(text, shares));
+  promise.blocks.fill(blocks_to_take(text, shares) + view_blocks);
   for (size_t role = 0; role < promised_.size(); ++role) promised_[role] += promise.blocks[role];
   if (!shares) return promise;
   uint64_t name = 0;

@@ -31,9 +31,11 @@ class Admission {
   // that it shares with one that runs aside, and one more for it and for each that runs. Without
   // that room to grow, what is admitted is set aside again before it has done much. Room is always
   // where nothing runs.
-  bool has_room(std::span<const TokenId> text, bool shares, int64_t running) const;
+  // `view_blocks`: what a model takes for a view beside the text.
+  bool has_room(std::span<const TokenId> text, bool shares, int64_t running,
+                int64_t view_blocks = 0) const;
 
-  Promise admit(std::span<const TokenId> text, bool shares);
+  Promise admit(std::span<const TokenId> text, bool shares, int64_t view_blocks = 0);
   // The role has read all of the text: what it takes is in use. Until then all of it counts as
   // promised, though some of it is in use already: beside a prompt that takes more than half of the
   // room others wait until it has been read, rather than too many coming in at once.

@@ -170,6 +170,7 @@ Status EngineImpl::start() {
   auto_ = choice.auto_choice;
   if (chosen_) auto_.extra_draft_steps = chosen_->plan.extra_draft_steps;
   facts_.max_context = models_->memory().max_context_tokens;
+  facts_.selects_kv = {models_->selects_kv(Role::kTarget), models_->selects_kv(Role::kDraft)};
   resolve_ = [facts = facts_, what_auto_means = auto_](const SpeculationOptions& asked) {
     return resolve_speculation(asked, facts, what_auto_means);
   };

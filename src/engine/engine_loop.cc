@@ -15,6 +15,12 @@ constexpr std::chrono::microseconds kPatience{2000};
 // looks for such requests.
 constexpr std::chrono::milliseconds kLooks{100};
 
+// What it takes for a view beside its text, on the model whose view it is.
+int64_t view_blocks_of(const ActiveRequest& request) {
+  const KvViewSpec& view = request.plan().view;
+  return view.kind == nullptr ? 0 : view.kind->own_blocks(view.budget);
+}
+
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -196,7 +202,7 @@ void EngineLoop::admit() {
     std::deque<Running>& first = waiting_.begin()->second;
     const ActiveRequest& request = *first.front().request;
     if (!admission_.has_room(request.tokens(), shares_prefix(request),
-                             static_cast<int64_t>(running_.size()))) {
+                             static_cast<int64_t>(running_.size()), view_blocks_of(request))) {
       return;
     }
     Running running = std::move(first.front());
@@ -220,7 +226,7 @@ void EngineLoop::start(Running waited) {
   spec.max_tokens = request.max_tokens();
   spec.share_prefix = shares_prefix(request);
   spec.priority = request.request().priority;
-  running.promise = admission_.admit(request.tokens(), spec.share_prefix);
+  running.promise = admission_.admit(request.tokens(), spec.share_prefix, view_blocks_of(request));
   running.tokens_at_start = static_cast<int64_t>(request.tokens().size());
   const Status opened = executor_->open(sequence, spec);
   if (!opened.ok()) {

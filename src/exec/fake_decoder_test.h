@@ -52,9 +52,11 @@ class FakeDecoder : public Decoder {
   Status forward(const Step& step) override {
     largest_step = std::max(largest_step, static_cast<int32_t>(step.rows.size()));
     logits_.clear();
+    // As before any row attends; what observers write lies there already.
+    for (const KvSelection& selection : step.selections) gather(step, selection);
     for (const StepRow& row : step.rows) {
       const StepSequence& sequence = step.sequences[static_cast<size_t>(row.sequence_idx)];
-      cell(sequence, row.slot) = {row.token, row.position};
+      if (row.slot != kNoSlot) cell(sequence, row.slot) = {row.token, row.position};
       uint64_t hash = seed_;
       int32_t before = -1;
       for (int32_t position = 0; position < row.visible; ++position) {
@@ -66,7 +68,9 @@ class FakeDecoder : public Decoder {
         // What it sees is in the order of the text; of all of it, nothing is left out.
         if (seen.position <= before || seen.position > row.position) ++violations;
         before = seen.position;
-        if (position + 1 == row.visible && slot != row.slot) ++violations;
+        const bool is_own = position + 1 == row.visible;
+        if (is_own && row.slot != kNoSlot && slot != row.slot) ++violations;
+        if (is_own && seen.token != row.token) ++violations;
         hash = fake_mix(hash, static_cast<uint64_t>(seen.token) + 1);
       }
       if (!row.wants_logits) continue;
@@ -78,6 +82,7 @@ class FakeDecoder : public Decoder {
     if (throws || fail) {
       // What a broken Step leaves behind is of no use to anybody.
       for (const StepRow& row : step.rows) {
+        if (row.slot == kNoSlot) continue;
         cell(step.sequences[static_cast<size_t>(row.sequence_idx)], row.slot) = {};
       }
     }
@@ -143,6 +148,16 @@ class FakeDecoder : public Decoder {
     TokenId token = 0;
     int32_t position = -1;
   };
+  // Tokens at even distances stand for those that are chosen.
+  void gather(const Step& step, const KvSelection& selection) {
+    const StepRow& first = step.rows[static_cast<size_t>(selection.first_row)];
+    const StepSequence& sequence = step.sequences[static_cast<size_t>(first.sequence_idx)];
+    for (int32_t idx = 0; idx < selection.chosen; ++idx) {
+      const int32_t block = selection.blocks[idx / kKvBlockTokens];
+      slots_[static_cast<size_t>(block * kKvBlockTokens + idx % kKvBlockTokens)] =
+          cell(sequence, idx * selection.tokens / selection.chosen);
+    }
+  }
   Cell& cell(const StepSequence& sequence, int32_t slot) {
     const int32_t block = sequence.block_table[slot / kKvBlockTokens];
     return slots_[static_cast<size_t>(block * kKvBlockTokens + slot % kKvBlockTokens)];

@@ -124,6 +124,77 @@ TEST(KvView, DraftRowsSeeTheViewAndTheirVerificationSeesEverything) {
   }
 }
 
+// A head is chosen by observers in the Step of the first row that sees it, kept while the tail
+// grows, and chosen anew; its blocks return with the sequence.
+TEST(KvView, AChosenHeadIsGatheredOnceAndKept) {
+  constexpr int32_t kTokens = 320;  // a head of 3 blocks, and at most 2 behind it
+  const KvViewSpec view = {find_view("snapkv"), kTokens};
+  std::vector<StepRecord> records;
+  Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec(600)).ok());
+  std::vector<TokenId> text = text_of(330, 11);
+  rig.executor->submit(prefix_item(1, Role::kTarget, text));
+  ASSERT_TRUE(rig.next()->status.ok());
+  int32_t tail = 0;
+  int32_t choices = 0;
+  for (NodeId round = 0; round < 200; ++round) {
+    const auto prefix = static_cast<int32_t>(text.size());
+    const bool anew = tail == 0 || prefix / 64 + 1 - tail > 2;
+    if (anew) tail = prefix / 64 - 1;
+    choices += anew ? 1 : 0;
+    WorkItem draft = target_item(1, view);
+    draft.rows.push_back(tree_row(9, prefix, round, kNoNode, Want::kTopK));
+    rig.executor->submit(std::move(draft));
+    records.clear();
+    const auto result = rig.next();
+    ASSERT_TRUE(result && result->status.ok()) << result->status.message();
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0].rows, anew ? 33 : 1);
+    // FakeDecoder's choice.
+    const int32_t tokens = 64 * tail;
+    std::vector<TokenId> seen;
+    for (int32_t i = 0; i < 192; ++i) seen.push_back(text[static_cast<size_t>(i * tokens / 192)]);
+    seen.insert(seen.end(), text.begin() + tokens, text.end());
+    seen.push_back(9);
+    ASSERT_EQ(result->rows[0].top[0].token, best_after(seen)) << prefix;
+    text.push_back(static_cast<TokenId>(round % 50));
+    WorkItem next = prefix_item(1, Role::kTarget, {text.back()}, prefix);
+    next.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
+    rig.executor->submit(std::move(next));
+    ASSERT_EQ(rig.next()->rows[0].token, best_after(text));
+  }
+  EXPECT_EQ(choices, 4);
+  EXPECT_EQ(rig.target.violations, 0);
+  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 530 / 64 + 1 + 3);
+  rig.executor->close(1);
+  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
+}
+
+// A view's own blocks are blocks like any others.
+TEST(KvView, AHeadWaitsForMemory) {
+  const KvViewSpec view = {find_view("snapkv"), 320};
+  Rig rig({.blocks = 9});
+  for (const SequenceId id : {1, 2}) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, text_of(id == 1 ? 330 : 60, 3)));
+    ASSERT_TRUE(rig.next()->status.ok());
+  }
+  WorkItem draft = target_item(1, view);
+  draft.rows.push_back(tree_row(9, 330, 0, kNoNode, Want::kTopK));
+  rig.executor->submit(std::move(draft));
+  const auto waits = rig.next();
+  ASSERT_TRUE(waits.has_value());
+  EXPECT_TRUE(waits->waits_for_memory);
+  EXPECT_NE(waits->status.message().find("view snapkv of 320 tokens needs 3 blocks"),
+            std::string::npos)
+      << waits->status.message();
+  rig.executor->close(2);
+  const auto result = rig.next();
+  ASSERT_TRUE(result.has_value());
+  EXPECT_TRUE(result->status.ok()) << result->status.message();
+  ASSERT_EQ(result->rows.size(), 1u);
+}
+
 // Views of two requests and everything of a third, in one Step: the Step's load is what is seen.
 TEST(KvView, DraftAndVerificationRowsShareAStep) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};

@@ -69,6 +69,10 @@ inline FinishedItem without_model(const WorkItem& item, uint64_t opening) {
 struct SeenKv {
   const int32_t* block_table = nullptr;
   int32_t skipped_tokens = 0;
+  // The head is to be chosen anew, by so many observers; 0: it is what it was.
+  KvChoice choice = {};
+  int32_t chosen_from = 0;             // among so many first tokens
+  std::span<const int32_t> head = {};  // the blocks that it goes into
 };
 
 struct RoleSequence {
@@ -77,7 +81,9 @@ struct RoleSequence {
       : id(sequence),
         spec(the_spec),
         penalized(needs_history(the_spec.sampling)),
-        kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr) {}
+        kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr),
+        pool_(pool) {}
+  ~RoleSequence() { release_head(); }
 
   const SequenceId id;
   const SequenceSpec spec;
@@ -95,8 +101,11 @@ struct RoleSequence {
   // Whether its next rows are a prompt's: prefix rows that want nothing, more than a draft's few
   // that catch up with the text.
   bool reads_prompt() const;
-  // What rows of an item see that asks for `spec`, once their blocks are reserved. Valid until the
-  // next call or change of the blocks.
+  // Takes blocks for the item's next `count` rows and the view that they see. kResourceExhausted
+  // where there are too few.
+  Status reserve(const KvViewSpec& spec, int32_t count);
+  // What rows of an item see that asks for `spec`, once their blocks are reserved; from now on a
+  // head that is to be chosen counts as chosen. Valid until the next call or change of the blocks.
   SeenKv see(const KvViewSpec& spec);
 
   void count_token(TokenId token, int32_t position) {
@@ -104,25 +113,16 @@ struct RoleSequence {
   }
 
  private:
+  void release_head();
+
+  BlockPool* const pool_;
   KvViewSpec view_spec_;  // of view_
   std::unique_ptr<KvView> view_;
+  KvViewLayout layout_;        // as of reserve()
+  std::vector<int32_t> head_;  // blocks of the view's own
+  int32_t chosen_for_ = 0;     // KvView::layout()
   std::vector<int32_t> view_blocks_;
 };
-
-inline SeenKv RoleSequence::see(const KvViewSpec& wanted) {
-  const std::span<const int32_t> blocks = kv.block_table();
-  if (wanted.kind == nullptr) return {blocks.data(), 0};
-  if (view_spec_ != wanted) {
-    view_ = wanted.kind->make(wanted.budget);
-    view_spec_ = wanted;
-  }
-  const KvViewLayout layout = view_->layout(kv.prefix_length());
-  const int32_t skipped = layout.tail_block - layout.head_blocks;
-  if (skipped == 0) return {blocks.data(), 0};
-  view_blocks_.assign(blocks.begin(), blocks.begin() + layout.head_blocks);
-  view_blocks_.insert(view_blocks_.end(), blocks.begin() + layout.tail_block, blocks.end());
-  return {view_blocks_.data(), skipped * kKvBlockTokens};
-}
 
 inline bool RoleSequence::reads_prompt() const {
   for (const PendingItem& pending : queue) {

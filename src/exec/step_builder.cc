@@ -28,11 +28,13 @@ void StepBuilder::clear() {
 Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count) {
   const size_t first = item.rows_done;
   const size_t last = first + static_cast<size_t>(count);
-  FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(count));
-  seen_ = sequence.see(item.item.view);
+  FORERUN_RETURN_IF_ERROR(sequence.reserve(item.item.view, count));
   const int32_t prefix_length = sequence.kv.prefix_length();
   const auto tree_size = static_cast<int32_t>(sequence.kv.tree_rows().size());
   const size_t rows = step_.rows.size();
+  const size_t sequences = step_.sequences.size();
+  const size_t selections = step_.selections.size();
+  const int64_t kv_tokens = kv_tokens_;
   const size_t ancestors = step_.ancestors.size();
   const size_t tasks = tasks_.size();
   const size_t rejection_rows = rejection_rows_.size();
@@ -45,6 +47,9 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
     item.result.rows.reserve(results + std::min<size_t>(last - first, 64));
   }
 
+  seen_ = sequence.see(item.item.view);
+  if (seen_.choice.observers > 0) add_observers(sequence);
+  const size_t first_row = step_.rows.size();
   Status status;
   for (size_t row_idx = first; row_idx < last && status.ok(); ++row_idx) {
     status = add_row(sequence, item, row_idx);
@@ -52,6 +57,9 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   if (!status.ok()) {
     sequence.kv.truncate(prefix_length, tree_size);
     step_.rows.resize(rows);
+    step_.sequences.resize(sequences);
+    step_.selections.resize(selections);
+    kv_tokens_ = kv_tokens;
     step_.ancestors.resize(ancestors);
     tasks_.resize(tasks);
     task_origins_.resize(tasks);
@@ -67,13 +75,41 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
     rejection_origins_.push_back({&item, rejection_rows, rejection_rows_.size()});
   }
   int32_t context = 0;
-  for (size_t row = rows; row < step_.rows.size(); ++row) {
+  for (size_t row = first_row; row < step_.rows.size(); ++row) {
     context = std::max(context, step_.rows[row].visible);
   }
   kv_tokens_ += context;
   step_.sequences.push_back({seen_.block_table});
   item.rows_done = last;
   return {};
+}
+
+// They write nothing: others may be reading the same blocks, and their KV lies there.
+void StepBuilder::add_observers(const RoleSequence& sequence) {
+  const std::span<const TokenId> prefix = sequence.kv.prefix();
+  const auto end = static_cast<int32_t>(prefix.size());
+  const int32_t observers = std::min(seen_.choice.observers, end - seen_.chosen_from);
+  step_.selections.push_back({.first_row = rows(),
+                              .num_rows = observers,
+                              .tokens = seen_.chosen_from,
+                              .chosen = static_cast<int32_t>(seen_.head.size()) * kKvBlockTokens,
+                              .pooling = seen_.choice.pooling,
+                              .blocks = seen_.head.data()});
+  for (int32_t position = end - observers; position < end; ++position) {
+    step_.rows.push_back({.token = prefix[static_cast<size_t>(position)],
+                          .position = position,
+                          .sequence_idx = static_cast<int32_t>(step_.sequences.size()),
+                          .slot = kNoSlot,
+                          .visible = position + 1,
+                          .boundary = position + 1,
+                          .ancestor_begin = 0,
+                          .wants_logits = true});
+    ++logits_rows_;
+    attended_tokens_ += position + 1;
+  }
+  context_tokens_ = std::max(context_tokens_, end);
+  kv_tokens_ += end;
+  step_.sequences.push_back({sequence.kv.block_table().data()});
 }
 
 Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx) {

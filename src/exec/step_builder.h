@@ -65,6 +65,8 @@ class StepBuilder {
     size_t end;
   };
 
+  // Runs the last tokens of the prefix once more, for the head of the view to be chosen by them.
+  void add_observers(const RoleSequence& sequence);
   Status add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx);
   Status add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out);
   Status add_tree_row(RoleSequence& sequence, const WorkRow& row, StepRow& out, int32_t* tree_idx);

@@ -38,7 +38,7 @@ Status SequenceKv::reserve(int32_t rows) {
 int32_t SequenceKv::append_prefix(TokenId token) {
   assert(tree_.empty() && pending_.empty());
   assert(blocks_for(prefix_length_ + 1) <= static_cast<int32_t>(blocks_.size()));
-  if (cache_ != nullptr) unpublished_.push_back(token);
+  prefix_tokens_.push_back(token);
   return prefix_length_++;
 }
 
@@ -55,9 +55,7 @@ int32_t SequenceKv::append_tree(NodeId node, int32_t parent_idx, TokenId token, 
 
 void SequenceKv::truncate(int32_t prefix_length, int32_t tree_size) {
   assert(prefix_length <= prefix_length_ && tree_size <= static_cast<int32_t>(tree_.size()));
-  if (cache_ != nullptr) {
-    unpublished_.resize(unpublished_.size() - static_cast<size_t>(prefix_length_ - prefix_length));
-  }
+  prefix_tokens_.resize(static_cast<size_t>(prefix_length));
   prefix_length_ = prefix_length;
   tree_.resize(static_cast<size_t>(tree_size));
   rebuild_index();
@@ -87,7 +85,7 @@ Status SequenceKv::commit(std::span<const NodeId> nodes) {
     const TreeRow& row = tree_[static_cast<size_t>(index_.find(node))];
     if (row.sparse) stop_sharing();
     pending_.push_back({row.stored_slot, prefix_length_++});
-    if (cache_ != nullptr) unpublished_.push_back(row.token);
+    prefix_tokens_.push_back(row.token);
   }
   // Descendants of the last node stay, now as children of the prefix. Parents come first.
   new_index_.assign(tree_.size(), -1);
@@ -172,6 +170,8 @@ int32_t SequenceKv::adopt(std::span<const TokenId> tokens) {
     pool_->share(page.block);
     blocks_.push_back(page.block);
     published_text_ = page.text;
+    prefix_tokens_.insert(prefix_tokens_.end(), tokens.begin(), tokens.begin() + kKvBlockTokens);
+    published_ += kKvBlockTokens;
     tokens = tokens.subspan(kKvBlockTokens);
     adopted += kKvBlockTokens;
   }
@@ -181,15 +181,12 @@ int32_t SequenceKv::adopt(std::span<const TokenId> tokens) {
 
 void SequenceKv::publish() {
   assert(pending_.empty());
-  while (unpublished_.size() >= kKvBlockTokens) {
-    const size_t block_idx =
-        (static_cast<size_t>(prefix_length_) - unpublished_.size()) / kKvBlockTokens;
-    int32_t& block = blocks_[block_idx];
-    const PrefixCache::Page page =
-        cache_->remember(published_text_, std::span(unpublished_).first(kKvBlockTokens), block);
+  while (cache_ != nullptr && prefix_tokens_.size() - published_ >= kKvBlockTokens) {
+    int32_t& block = blocks_[published_ / kKvBlockTokens];
+    const PrefixCache::Page page = cache_->remember(
+        published_text_, std::span(prefix_tokens_).subspan(published_, kKvBlockTokens), block);
     if (page.block < 0) {
       cache_ = nullptr;
-      unpublished_.clear();
       return;
     }
     if (page.block != block) {
@@ -198,7 +195,7 @@ void SequenceKv::publish() {
       block = page.block;
     }
     published_text_ = page.text;
-    unpublished_.erase(unpublished_.begin(), unpublished_.begin() + kKvBlockTokens);
+    published_ += kKvBlockTokens;
   }
 }
 

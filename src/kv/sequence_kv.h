@@ -40,6 +40,7 @@ class SequenceKv {
   SequenceKv& operator=(const SequenceKv&) = delete;
 
   int32_t prefix_length() const { return prefix_length_; }
+  std::span<const TokenId> prefix() const { return prefix_tokens_; }
   std::span<const TreeRow> tree_rows() const { return tree_; }
   int32_t length() const { return prefix_length_ + static_cast<int32_t>(tree_.size()); }
   std::span<const int32_t> block_table() const { return blocks_; }
@@ -77,7 +78,7 @@ class SequenceKv {
   //
   // Whether adopt() may find anything: the prefix ends with a block, nothing lies behind it.
   bool can_adopt() const {
-    return cache_ != nullptr && unpublished_.empty() && tree_.empty() &&
+    return cache_ != nullptr && published_ == prefix_tokens_.size() && tree_.empty() &&
            prefix_length_ == static_cast<int32_t>(blocks_.size()) * kKvBlockTokens;
   }
   // Extends the prefix by cached blocks as long as they hold `tokens`, the text behind it, and
@@ -88,10 +89,7 @@ class SequenceKv {
   void publish();
   // From now on nothing is adopted or published: the prefix will hold KV that was computed through
   // a view, which is nobody else's.
-  void stop_sharing() {
-    cache_ = nullptr;
-    unpublished_.clear();
-  }
+  void stop_sharing() { cache_ = nullptr; }
   // The text up to the end of the last block that was adopted or published.
   uint64_t published_text() const { return published_text_; }
 
@@ -100,7 +98,8 @@ class SequenceKv {
 
   BlockPool* pool_;
   PrefixCache* cache_;
-  std::vector<TokenId> unpublished_;  // tokens of the prefix behind that block
+  std::vector<TokenId> prefix_tokens_;
+  size_t published_ = 0;  // of them, up to that block
   uint64_t published_text_ = 0;
   std::vector<int32_t> blocks_;
   std::vector<TreeRow> tree_;

@@ -68,8 +68,28 @@ int64_t CpuDecoder::kv_block_bytes() const {
   return bytes;
 }
 
+// Where the chunk of rows that begins with `begin` ends: rows that choose KV together are in one.
+size_t CpuDecoder::chunk_end(const Step& step, size_t begin) {
+  size_t end = std::min(step.rows.size(), begin + static_cast<size_t>(kMaxChunkRows));
+  for (const KvSelection& selection : step.selections) {
+    const auto first = static_cast<size_t>(selection.first_row);
+    if (first > begin && first < end && first + static_cast<size_t>(selection.num_rows) > end) {
+      end = first;
+    }
+  }
+  return end;
+}
+
 void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
   chunk_.clear();
+  chunk_.first_row = static_cast<int32_t>(begin);
+  const auto of_chunk = [begin, end](const KvSelection& selection) {
+    const auto first = static_cast<size_t>(selection.first_row);
+    return first >= begin && first < end;
+  };
+  const auto first = std::find_if(step.selections.begin(), step.selections.end(), of_chunk);
+  const auto last = std::find_if_not(first, step.selections.end(), of_chunk);
+  chunk_.selections = {first, last};
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
     AttentionRow row;
@@ -97,8 +117,9 @@ Status CpuDecoder::forward(const Step& step) {
                                [](const StepRow& row) { return row.wants_logits; });
   for (const auto& shard : shards_) shard->reserve_logits(logits_rows_);
   chunk_.first_logits_row = 0;
-  for (size_t begin = 0; begin < step.rows.size(); begin += kMaxChunkRows) {
-    fill_chunk(step, begin, std::min(step.rows.size(), begin + kMaxChunkRows));
+  for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {
+    end = chunk_end(step, begin);
+    fill_chunk(step, begin, end);
     for (const auto& shard : shards_) shard->plan(chunk_);
     FORERUN_RETURN_IF_ERROR(group_->run([this](const GroupMember& member) {
       shards_[static_cast<size_t>(member.peers.rank())]->run(member.team, member.peers, chunk_);

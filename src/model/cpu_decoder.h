@@ -48,12 +48,14 @@ class CpuDecoder : public Decoder {
   // Fails (kInvalidArgument) on a token, position, slot or block out of range, with nothing run;
   // and as CpuDeviceGroup::run, with the KV of the Step's rows undefined.
   Status forward(const Step& step) override;
+  bool selects_kv() const override { return true; }
   int32_t degree() const override { return static_cast<int32_t>(shards_.size()); }
   LogitsPart logits(int32_t rank) const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
  private:
   CpuDecoder(const ModelConfig& config, CpuDeviceGroup* group) : config_(config), group_(group) {}
+  static size_t chunk_end(const Step& step, size_t begin);
   void fill_chunk(const Step& step, size_t begin, size_t end);
 
   ModelConfig config_;

@@ -140,6 +140,55 @@ TEST(CpuDecoder, RowsThroughAViewMatchTheReference) {
   EXPECT_GT(relative_difference(found, last_rows({})), 1e-3);
 }
 
+TEST(CpuDecoder, GatheredKvIsTheKv) {
+  for (const int32_t threads : {1, 3}) {
+    const TempDir dir;
+    ToySpec spec;
+    spec.num_layers = 3;
+    spec.num_kv_heads = 2;
+    CpuDecoderOptions options = f32_options();
+    options.kv_blocks = 16;
+    if (threads > 1) options.activation = Activation::kBf16;
+    const LoadedDecoder loaded = open_toy(dir, spec, options, threads);
+    ASSERT_NE(loaded.decoder, nullptr);
+    ASSERT_TRUE(loaded.decoder->selects_kv());
+    expect_gathered_kv_is_the_kv(*loaded.decoder, random_tokens(330, 256), 6);
+  }
+}
+
+TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
+  const TempDir dir;
+  const LoadedDecoder loaded = open_toy(dir, {}, f32_options());
+  const std::vector<int32_t> table = {0, 1, 2, 3};
+  const auto message_of = [&](auto spoil) {
+    Step step;
+    step.sequences.push_back({table.data()});
+    SequenceDriver::add_prefix_rows(step, 0, random_tokens(130, 256), 0, true);
+    step.selections.push_back({.first_row = 98,
+                               .num_rows = 32,
+                               .tokens = 64,
+                               .chosen = 64,
+                               .pooling = 5,
+                               .blocks = table.data() + 3});
+    spoil(step);
+    return loaded.decoder->forward(step).message();
+  };
+  EXPECT_EQ(message_of([](Step&) {}), "");
+  const std::pair<const char*, std::string> cases[] = {
+      {"KV selection by rows 98 to 130 of 130",
+       message_of([](Step& step) { step.selections[0].num_rows = 33; })},
+      {"row 99: observers are prefix rows",
+       message_of([](Step& step) { step.rows[99].wants_logits = false; })},
+      {"row 98: tokens to choose from 120, accepted are 1 to 99",
+       message_of([](Step& step) { step.selections[0].tokens = 120; })},
+      {"chosen tokens 65", message_of([](Step& step) { step.selections[0].chosen = 65; })},
+      {"chosen tokens 128", message_of([](Step& step) { step.selections[0].chosen = 128; })},
+  };
+  for (const auto& [words, message] : cases) {
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  }
+}
+
 std::string toy_name(const testing::TestParamInfo<Toy>& toy) { return toy.param.name; }
 INSTANTIATE_TEST_SUITE_P(Toys, Families, testing::ValuesIn(toys()), toy_name);
 

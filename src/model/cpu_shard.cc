@@ -87,6 +87,10 @@ void CpuShard::plan(const ForwardChunk& chunk) {
   plan_.build(chunk.rows.attend, num_slots(), num_kv_heads_, team_size_);
   attention_scratch_.reserve_partials(plan_, static_cast<int64_t>(chunk.rows.size()), num_slots(),
                                       config_.head_dim);
+  for (const KvSelection& selection : chunk.selections) {
+    selection_scratch_.reserve(team_size_, selection_call(chunk, selection, /*narrows=*/false),
+                               num_slots(), kv_.layer(0));
+  }
   wanted_plan_.build(chunk.wanted_rows.attend, num_slots(), num_kv_heads_, team_size_);
   attention_scratch_.reserve_partials(wanted_plan_, static_cast<int64_t>(chunk.wanted_rows.size()),
                                       num_slots(), config_.head_dim);
@@ -170,6 +174,7 @@ void CpuShard::rotate_and_append(const Team& team, const LayerWeights& layer, co
   for (int64_t unit = kv_share.begin; unit < kv_share.end; ++unit) {
     const int64_t row_idx = unit / num_kv_heads_;
     const auto kv_head = static_cast<int32_t>(unit % num_kv_heads_);
+    if (kv_rows.attend[static_cast<size_t>(row_idx)].slot == kNoSlot) continue;
     float* k = buffers_.k(row_idx + 1).row(row_idx);
     finish(k + kv_head * head_dim, kv_rows.positions[static_cast<size_t>(row_idx)], layer.k_norm);
     append_kv_head(k, buffers_.v(row_idx + 1).row(row_idx),
@@ -188,6 +193,25 @@ void CpuShard::run_mlp(const Team& team, Collectives& peers, const LayerWeights&
   team.sync();  // all of mlp written; nobody reads x or the packed input any more
   add_product(team, peers, layer.down, mlp, layer.down_bias, buffers_.mlp_partial(num_rows),
               hidden(num_rows));
+}
+
+KvSelectionCall CpuShard::selection_call(const ForwardChunk& chunk, const KvSelection& selection,
+                                         bool narrows) const {
+  int32_t first = selection.first_row - chunk.first_row;
+  if (narrows) {
+    // Observers want logits, so they follow each other there as well.
+    const auto found = std::lower_bound(chunk.wanted.begin(), chunk.wanted.end(), first);
+    first = static_cast<int32_t>(found - chunk.wanted.begin());
+  }
+  const std::vector<AttentionRow>& rows = (narrows ? chunk.wanted_rows : chunk.rows).attend;
+  const MatrixView<float> q = buffers_.q(static_cast<int64_t>(rows.size()));
+  return {.observers = std::span<const AttentionRow>(rows).subspan(
+              static_cast<size_t>(first), static_cast<size_t>(selection.num_rows)),
+          .queries = {q.row(first), {selection.num_rows, q.dim(1)}},
+          .tokens = selection.tokens,
+          .chosen = selection.chosen,
+          .pooling = selection.pooling,
+          .blocks = selection.blocks};
 }
 
 // Rows that want nothing leave their KV in the last layer and go no further: where it `narrows`,
@@ -224,6 +248,10 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
   rotate_and_append(team, layer, kv, chunk.rows, q_rows);
   team.sync();  // q rotated, K and V of all rows in the cache
   if (num_q == 0) return;
+  for (const KvSelection& selection : chunk.selections) {
+    select_kv(team, selection_call(chunk, selection, narrows), kv, &selection_scratch_);
+    team.sync();  // what was chosen in the cache, and the scratch free
+  }
   attention(team, buffers_.q(num_q), q_rows.attend, kv,
             config_.sliding_window[static_cast<size_t>(layer_idx)], narrows ? wanted_plan_ : plan_,
             &attention_scratch_, buffers_.attended(num_q));

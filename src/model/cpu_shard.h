@@ -17,6 +17,7 @@
 #include "device/cpu/team.h"
 #include "forerun/status.h"
 #include "kernels/attention/attention.h"
+#include "kernels/kv_select/kv_select.h"
 #include "kernels/precision.h"
 #include "kernels/rope/rope.h"
 #include "model/decoder.h"
@@ -42,6 +43,8 @@ struct ForwardChunk {
   std::vector<int32_t> wanted;  // rows that want logits, ascending
   Rows wanted_rows;
   int64_t first_logits_row = 0;
+  std::span<const KvSelection> selections;  // whose rows it has
+  int32_t first_row = 0;                    // of the Step
 
   void reserve();
   void clear();
@@ -85,6 +88,9 @@ class CpuShard {
                  int32_t layer_idx);
   // Leaves the heads' outputs in buffers_.attended.
   void run_attention(const Team& team, const ForwardChunk& chunk, int32_t layer_idx, bool narrows);
+  // What the chunk's observers choose, by their queries: of all rows, or of those that are wanted.
+  KvSelectionCall selection_call(const ForwardChunk& chunk, const KvSelection& selection,
+                                 bool narrows) const;
   void keep_wanted_rows(const Team& team, const ForwardChunk& chunk);
   void rotate_and_append(const Team& team, const LayerWeights& layer, const PagedKv& kv,
                          const ForwardChunk::Rows& kv_rows, const ForwardChunk::Rows& q_rows);
@@ -114,6 +120,7 @@ class CpuShard {
   DecoderWeights weights_;
   KvStorage kv_;
   AttentionScratch attention_scratch_;
+  KvSelectionScratch selection_scratch_;
   AttentionPlan plan_, wanted_plan_;
   ForwardBuffers buffers_;
   std::unique_ptr<float[]> logits_;  // [rows][rows of the head]

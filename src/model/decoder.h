@@ -29,13 +29,17 @@ class Decoder {
   virtual int64_t kv_blocks() const = 0;
   virtual int64_t kv_block_bytes() const = 0;  // K and V of all layers
   // Runs `step`: writes every row's KV to its slot, and leaves the logits of rows that want them,
-  // in row order. Rows may be any number; the result of a row does not depend on the others.
+  // in row order. Rows may be any number; the result of a row does not depend on the others, but
+  // for those that choose the KV that it sees (Step::selections; kInvalidArgument where
+  // selects_kv() is false).
   virtual Status forward(const Step& step) = 0;
   // As forward(), told what will be asked of the logits, [rows that want]: where they lie on a
   // device, they may stay there and be answered for by digests.
   virtual Status forward_digested(const Step& step, std::span<const RowQuery> /*queries*/) {
     return forward(step);
   }
+  // Whether Steps may have selections.
+  virtual bool selects_kv() const { return false; }
   // Devices that hold a part of the model each.
   virtual int32_t degree() const { return 1; }
   // Of the last forward, which went well; valid until the next one. The parts of ranks 0 to

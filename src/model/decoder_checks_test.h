@@ -144,6 +144,51 @@ inline std::vector<float> logits_through_a_view(Decoder& decoder,
   return expected;
 }
 
+// Of 330 tokens the first 128 are gathered, all of them, by observers, and a chain of three is run
+// behind them through the copies: the bits of plain decoding, since what is seen is the same. The
+// observers write nothing. Uses blocks 0 to 5 and eight from `first_block` on.
+inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int32_t>& tokens,
+                                         int32_t first_block) {
+  constexpr int32_t kBegin = 300;
+  constexpr int32_t kGathered = 2 * kKvBlockTokens;
+  const int32_t vocab = decoder.config().vocab_size;
+  const std::vector<float> expected =
+      run_tokens(decoder, part_of(tokens, 0, 330), 0, 330, SequenceDriver::blocks_for(330));
+  const std::vector<int32_t> table = SequenceDriver::blocks_for(330, first_block);
+  run_tokens(decoder, part_of(tokens, 0, kBegin), 0, kBegin, table);
+  std::vector<int32_t> view = {first_block + 7, first_block + 6};
+  view.insert(view.end(), table.begin() + 2, table.end());
+  // The observers in one pass with what sees their choice, behind so many others that they are in
+  // one of their own, and at the end of one.
+  for (const int32_t others : {0, 1, 200, 230, 255, 256}) {
+    Step step;
+    step.sequences = {{table.data()}, {table.data()}, {view.data()}};
+    SequenceDriver::add_prefix_rows(step, 0, part_of(tokens, 0, others), 0, false);
+    SequenceDriver::add_prefix_rows(step, 1, part_of(tokens, kBegin - 32, kBegin), kBegin - 32,
+                                    true);
+    for (size_t row = static_cast<size_t>(others); row < step.rows.size(); ++row) {
+      step.rows[row].slot = kNoSlot;
+    }
+    step.selections.push_back({.first_row = others,
+                               .num_rows = 32,
+                               .tokens = kGathered,
+                               .chosen = kGathered,
+                               .pooling = 5,
+                               .blocks = view.data()});
+    SequenceDriver::add_prefix_rows(step, 2, part_of(tokens, kBegin, kBegin + 3), kBegin, true);
+    const Status ran = decoder.forward(step);
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    const std::vector<float> found = copy_logits(decoder);
+    ASSERT_EQ(found.size(), static_cast<size_t>(35 * vocab));
+    EXPECT_TRUE(
+        std::equal(found.begin() + 32 * vocab, found.end(), expected.begin() + kBegin * vocab))
+        << others;
+    const std::vector<float> rest =
+        run_tokens(decoder, part_of(tokens, kBegin, 330), kBegin, 30, table);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), expected.begin() + kBegin * vocab)) << others;
+  }
+}
+
 // Rows that want nothing leave their KV behind; another sequence in front only shifts rows. Needs
 // 330 tokens; uses blocks 0 to 5 and six from `first_block` on.
 inline void expect_unwanted_rows_and_companions(Decoder& decoder,

@@ -11,6 +11,41 @@ Status out_of_range(size_t row_idx, const char* what, int64_t found, int64_t fir
                     ", accepted are " + std::to_string(first) + " to " + std::to_string(last));
 }
 
+Status check_selection(const Step& step, const KvSelection& selection, int64_t kv_blocks) {
+  const int64_t end = int64_t{selection.first_row} + selection.num_rows;
+  if (selection.first_row < 0 || selection.num_rows < 1 ||
+      end > static_cast<int64_t>(step.rows.size())) {
+    return Status(StatusCode::kInvalidArgument,
+                  "KV selection by rows " + std::to_string(selection.first_row) + " to " +
+                      std::to_string(end - 1) + " of " + std::to_string(step.rows.size()));
+  }
+  const auto first = static_cast<size_t>(selection.first_row);
+  for (size_t row_idx = first; row_idx < static_cast<size_t>(end); ++row_idx) {
+    const StepRow& row = step.rows[row_idx];
+    // Queries of the last layer are those of rows that want logits.
+    if (row.sequence_idx != step.rows[first].sequence_idx || row.boundary != row.visible ||
+        !row.wants_logits) {
+      return Status(StatusCode::kInvalidArgument,
+                    "step row " + std::to_string(row_idx) +
+                        ": observers are prefix rows of one sequence that want logits");
+    }
+    if (selection.tokens > row.visible) {
+      return out_of_range(row_idx, "tokens to choose from", selection.tokens, 1, row.visible);
+    }
+  }
+  if (selection.chosen < kKvBlockTokens || selection.chosen % kKvBlockTokens != 0 ||
+      selection.chosen > selection.tokens) {
+    return out_of_range(first, "chosen tokens", selection.chosen, kKvBlockTokens, selection.tokens);
+  }
+  for (int32_t block_idx = 0; block_idx < selection.chosen / kKvBlockTokens; ++block_idx) {
+    const int32_t block = selection.blocks[block_idx];
+    if (block < 0 || block >= kv_blocks) {
+      return out_of_range(first, "KV block", block, 0, kv_blocks - 1);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks) {
@@ -39,6 +74,7 @@ Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks
                           num_ancestors - listed);
     }
     const int32_t* table = step.sequences[static_cast<size_t>(row.sequence_idx)].block_table;
+    if (row.slot == kNoSlot && listed == 0 && !step.selections.empty()) continue;
     if (row.slot < 0 || table == nullptr) return out_of_range(row_idx, "slot", row.slot, 0, 0);
     const int32_t block = table[row.slot / kKvBlockTokens];
     if (block < 0 || block >= kv_blocks) {
@@ -48,6 +84,9 @@ Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks
       return out_of_range(row_idx, "slot of a prefix row", row.slot, row.visible - 1,
                           row.visible - 1);
     }
+  }
+  for (const KvSelection& selection : step.selections) {
+    FORERUN_RETURN_IF_ERROR(check_selection(step, selection, kv_blocks));
   }
   return {};
 }

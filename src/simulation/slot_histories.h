@@ -29,10 +29,12 @@ class SlotHistories {
             : step.ancestors[static_cast<size_t>(row.ancestor_begin + position - row.boundary)];
     return histories_[index(step.sequences[static_cast<size_t>(row.sequence_idx)], slot)];
   }
-  // Writes the row's slot; its history, its own token included.
+  // Writes the row's slot, if it has one; its history, its own token included.
   uint64_t append(const Step& step, const StepRow& row) {
     const uint64_t history = mix_hash(before(step, row), static_cast<uint64_t>(row.token));
-    histories_[index(step.sequences[static_cast<size_t>(row.sequence_idx)], row.slot)] = history;
+    if (row.slot != kNoSlot) {
+      histories_[index(step.sequences[static_cast<size_t>(row.sequence_idx)], row.slot)] = history;
+    }
     return history;
   }
   // Both columns ascend and every move goes down, so no source is overwritten before it is read.

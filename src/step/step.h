@@ -20,12 +20,15 @@ struct StepSequence {
   const int32_t* block_table = nullptr;
 };
 
+// Of a row that is run once more, to choose (KvSelection).
+inline constexpr int32_t kNoSlot = -1;
+
 struct StepRow {
   TokenId token = 0;
   // Its place in the text: what it is rotated by, and the counter of the noise for what follows it.
   int32_t position = 0;
   int32_t sequence_idx = 0;  // in Step::sequences
-  int32_t slot = 0;          // where its KV is written
+  int32_t slot = 0;          // where its KV is written; kNoSlot: nowhere, it lies there already
   // How many tokens it sees, itself included: position + 1 where it sees all before it, fewer
   // through a view. They are counted from 0 in the order of their places: the q-th lies in slot q
   // where q < boundary, else in slot ancestors[ancestor_begin + (q - boundary)]; the last one is
@@ -36,15 +39,31 @@ struct StepRow {
   bool wants_logits = false;
 };
 
+// Tokens of a sequence that some of its rows choose, for every layer and KV head by itself, and
+// whose KV is gathered in blocks of their own before any row of the Step attends there
+// (kernels/kv_select).
+struct KvSelection {
+  // The observers: rows of the Step that follow each other, of one sequence, which see it through
+  // its table alone.
+  int32_t first_row = 0;
+  int32_t num_rows = 0;
+  int32_t tokens = 0;               // the choice is among slots 0 to tokens - 1
+  int32_t chosen = 0;               // so many, whole blocks
+  int32_t pooling = 1;              // neighbours that importance is averaged over
+  const int32_t* blocks = nullptr;  // physical, [chosen / kKvBlockTokens]
+};
+
 struct Step {
   std::vector<StepSequence> sequences;
   std::vector<StepRow> rows;  // a row comes after every row of the Step that it sees
   std::vector<int32_t> ancestors;
+  std::vector<KvSelection> selections;  // in the order of their rows
 
   void clear() {
     sequences.clear();
     rows.clear();
     ancestors.clear();
+    selections.clear();
   }
 };
 

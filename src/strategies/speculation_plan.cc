@@ -160,6 +160,11 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   const auto& [kind, budget] = plan.view;
   if (kind == nullptr) return Status();
   FORERUN_RETURN_IF_ERROR(kind->check(budget));
+  if (kind->own_blocks(budget) > 0 && !plan.models.selects_kv[static_cast<size_t>(role)]) {
+    return refused(std::string("view '") + kind->name + "': the " + role_name(role) +
+                   " model's devices do not choose and gather KV; accepted with them: " +
+                   view_names(/*with_own_blocks=*/false));
+  }
   const int32_t context = plan.models.max_context;
   if (context > 0 && budget >= context) {
     return refused("view_budget: found " + std::to_string(budget) +

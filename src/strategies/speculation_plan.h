@@ -33,6 +33,8 @@ struct ModelFacts {
   int32_t max_context = 0;  // tokens; 0: no limit
   // By role: it has layers that see a window of the last tokens only.
   std::array<bool, kNumRoles> has_window = {};
+  // By role: whether its devices choose and gather KV (Decoder::selects_kv()).
+  std::array<bool, kNumRoles> selects_kv = {true, true};
 };
 
 // What is made with a strategy beside its plan.

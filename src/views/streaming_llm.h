@@ -15,9 +15,10 @@ class StreamingLlm : public KvView {
   // For the table of views.
   static Status check(int32_t budget_tokens);
   static std::unique_ptr<KvView> make(int32_t budget_tokens);
+  static int32_t own_blocks(int32_t /*budget_tokens*/) { return 0; }
 
   explicit StreamingLlm(int32_t budget_tokens);
-  KvViewLayout layout(int32_t prefix_tokens) const override;
+  KvViewLayout layout(int32_t prefix_tokens, int32_t chosen_for) const override;
 
  private:
   const int32_t window_blocks_;  // the one that the next token falls into among them

@@ -1,5 +1,6 @@
 #include "views/view_table.h"
 
+#include "views/snap_kv.h"
 #include "views/streaming_llm.h"
 
 namespace forerun {
@@ -7,12 +8,17 @@ namespace {
 
 template <class View>
 constexpr KvViewEntry entry(const char* name, const char* help) {
-  return {name, help, View::check, View::make};
+  return {name, help, View::check, View::make, View::own_blocks};
 }
 
 constexpr KvViewEntry kTable[] = {
     entry<StreamingLlm>("streaming_llm", "the first tokens and the last ones, where they lie"),
+    entry<SnapKv>("snapkv",
+                  "the tokens that the last ones attend to most, gathered, and the last ones"),
 };
+
+// A budget that every view accepts.
+constexpr int32_t kMuch = 1 << 20;
 
 }  // namespace
 
@@ -25,9 +31,10 @@ const KvViewEntry* find_view(const std::string& name) {
   return nullptr;
 }
 
-std::string view_names() {
+std::string view_names(bool with_own_blocks) {
   std::string names;
   for (const KvViewEntry& view : kTable) {
+    if (!with_own_blocks && view.own_blocks(kMuch) > 0) continue;
     names += (names.empty() ? "" : ", ") + std::string(view.name);
   }
   return names;

@@ -19,10 +19,13 @@ struct KvViewEntry {
   Status (*check)(int32_t budget_tokens);
   // Of a budget that check() has accepted. Rows see at most so many tokens of their prefix.
   std::unique_ptr<KvView> (*make)(int32_t budget_tokens);
+  // Blocks that it takes beside the sequence's, of a budget that check() has accepted.
+  int32_t (*own_blocks)(int32_t budget_tokens);
 };
 
 std::span<const KvViewEntry> view_table();
 const KvViewEntry* find_view(const std::string& name);  // null: there is none
-std::string view_names();                               // for messages
+// For messages.
+std::string view_names(bool with_own_blocks = true);
 
 }  // namespace forerun

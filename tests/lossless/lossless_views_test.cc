@@ -3,6 +3,8 @@
 // enters and leaves meanwhile.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -122,6 +124,55 @@ TEST_P(LosslessViews, EveryBudgetDepthAndBatchEqualsPlainDecoding) {
 INSTANTIATE_TEST_SUITE_P(Precisions, LosslessViews,
                          ::testing::Range(size_t{0}, precisions().size()),
                          [](const auto& tested) { return precisions()[tested.param].name; });
+
+// What a request does is its own: its rounds, its guesses and how many of them are right are what
+// they are when it runs alone, whoever beside it reaches its length, is cancelled or fails.
+TEST(LosslessViewsOfABatch, ThoseThatEndLeaveTheOthersAsTheyWere) {
+  const Precision precision = with_long_context(precisions().front());
+  const ToyPair pair(precision.spec);
+  const auto engine = make_engine(pair.target(), pair.draft(), precision);
+  ASSERT_NE(engine, nullptr);
+  for (const KvViewEntry& view : view_table()) {
+    std::vector<Request> requests = requests_of(3, true);
+    for (Request& request : requests) {
+      request.max_new_tokens = 60;
+      request.speculation =
+          SpeculationOptions{.strategy = "sparse_self", .draft_depth = 4, .view = view.name};
+      request.speculation->view_budget = 192;
+    }
+    std::vector<Output> alone;
+    for (const Request& request : requests) alone.push_back(complete(*engine, request));
+    Request ends_early = requests[4];
+    ends_early.max_new_tokens = 5;
+    Request fails = requests[5];
+    fails.max_new_tokens = 150;
+    fails.deadline = std::chrono::milliseconds(1);
+    Request is_cancelled = requests[6];
+    is_cancelled.max_new_tokens = 150;
+    std::vector<std::shared_ptr<RequestStream>> passing;
+    for (const Request& request : {ends_early, fails, is_cancelled}) {
+      passing.push_back(engine->submit(request).value());
+    }
+    std::vector<std::shared_ptr<RequestStream>> streams;
+    for (const Request& request : requests) streams.push_back(engine->submit(request).value());
+    ASSERT_TRUE(passing[2]->next().has_value());
+    passing[2]->cancel();
+    for (size_t idx = 0; idx < streams.size(); ++idx) {
+      SCOPED_TRACE(std::string(view.name) + " request " + std::to_string(idx));
+      const Output output = drain(*streams[idx]);
+      expect_same(alone[idx], output, describe(requests[idx]));
+      EXPECT_GT(output.stats.draft_steps, 0);
+      EXPECT_EQ(output.stats.draft_steps, alone[idx].stats.draft_steps);
+      EXPECT_EQ(output.stats.target_steps, alone[idx].stats.target_steps);
+      EXPECT_EQ(output.stats.drafted_tokens, alone[idx].stats.drafted_tokens);
+      EXPECT_EQ(output.stats.accepted_tokens, alone[idx].stats.accepted_tokens);
+    }
+    EXPECT_EQ(drain(*passing[0]).tokens.size(), 5u);
+    EXPECT_EQ(drain(*passing[1]).error.code(), StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(drain(*passing[2]).reason, FinishReason::kCancelled);
+  }
+  EXPECT_TRUE(releases_its_kv(*engine));
+}
 
 // Requests are refused by themselves, by a message that says what is accepted.
 TEST(LosslessViewsRefusals, DisturbNobody) {

@@ -67,7 +67,7 @@ struct PagedKv {
 struct AttentionRow {
   int32_t position = 0;
   int32_t boundary = 0;
-  int32_t slot = 0;  // where its own KV lies
+  int32_t slot = 0;  // where its own KV is written
   const int32_t* block_table = nullptr;
   const int32_t* ancestors = nullptr;
 };

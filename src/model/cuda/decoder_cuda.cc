@@ -296,6 +296,9 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
 
 Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries) {
   FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks_));
+  if (!step.selections.empty()) {
+    return Status(StatusCode::kInvalidArgument, "a Step that selects KV, which GPUs do not");
+  }
   const auto wanted = std::count_if(step.rows.begin(), step.rows.end(), wants_logits);
   if (!logits_->has_room(wanted)) {
     const GpusInUse all = GpusInUse::everywhere();

@@ -1,0 +1,59 @@
+// Chooses tokens of a paged KV cache by the attention that the rows of an observation window pay
+// them (SnapKV, Li et al., 2024, §4), for each KV head by itself, and gathers their keys and values
+// in blocks of their own.
+//
+// A token's importance is the weight that it has in the softmax of each of the window's queries,
+// over everything that the query sees, summed over the window's rows and the query heads of its KV
+// head. Pooled, by the mean of `pooling` neighbours, so that what stands around an important token
+// is chosen with it. The most important tokens are taken, of equals the earlier ones, and lie in
+// the blocks in the order of the text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "device/cpu/team.h"
+#include "kernels/attention/attention.h"
+
+namespace forerun {
+
+struct KvSelectionCall {
+  std::span<const AttentionRow> observers;  // of one sequence; they see it through its table alone
+  MatrixView<const float> queries;          // [observers][num_heads * head_dim], rotated
+  int32_t tokens = 0;   // the choice is among slots 0 to tokens - 1, which every observer sees
+  int32_t chosen = 0;   // so many: a multiple of kAttentionTile, at most `tokens`
+  int32_t pooling = 1;  // odd
+  const int32_t* blocks = nullptr;  // [chosen / kAttentionTile], none of which the observers see
+};
+
+// Scratch of one device; for one call at a time.
+class KvSelectionScratch {
+ public:
+  // Outside of a run. Keeps its memory.
+  void reserve(int32_t team_size, const KvSelectionCall& call, int32_t num_heads,
+               const PagedKv& kv);
+
+ private:
+  friend void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
+                        KvSelectionScratch* scratch);
+  struct Member {
+    std::vector<float> scores;      // [token][query]
+    std::vector<float> queries;     // [dim][query]
+    std::vector<float> importance;  // [token]
+    std::vector<float> pooled;
+    std::vector<int32_t> order;
+  };
+  std::vector<Member> members_;
+};
+
+// Collective. The caller syncs before (queries rotated, all KV written) and after. Members take KV
+// heads; what is chosen does not depend on the team.
+void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
+               KvSelectionScratch* scratch);
+
+// Reference twin: plain loops in double. Pooled importance [kv_head][tokens]; copies nothing.
+std::vector<double> kv_importance_ref(const KvSelectionCall& call, const PagedKv& kv);
+
+}  // namespace forerun

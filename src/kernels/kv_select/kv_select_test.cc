@@ -1,0 +1,110 @@
+// The choice against the importance of plain loops, and what was gathered against the cache.
+#include "kernels/kv_select/kv_select.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "kernels/attention/attention_test_cache.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kPrefix = 700;
+constexpr int32_t kKvHeads = 3;
+
+class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int32_t, int32_t>> {
+ protected:
+  KvSelect() : cache_(std::get<0>(GetParam()), 32, kKvHeads, std::get<1>(GetParam())), table_(16) {
+    for (int32_t block = 0; block < 16; ++block) table_[static_cast<size_t>(block)] = 31 - block;
+    for (int32_t position = 0; position < kPrefix; ++position) {
+      cache_.put(table_, position, 1, position);
+    }
+    width_ = int64_t{kKvHeads} * 2 * cache_.kv().head_dim;
+    for (int32_t position = kPrefix - std::get<2>(GetParam()); position < kPrefix; ++position) {
+      AttentionRow row;
+      row.position = row.slot = position;
+      row.boundary = position + 1;
+      row.block_table = table_.data();
+      rows_.push_back(row);
+      const std::vector<float> query = query_of(1, position, width_);
+      queries_.insert(queries_.end(), query.begin(), query.end());
+    }
+  }
+  KvSelectionCall call(int32_t tokens, int32_t chosen) const {
+    return {.observers = rows_,
+            .queries = {queries_.data(), {static_cast<int64_t>(rows_.size()), width_}},
+            .tokens = tokens,
+            .chosen = chosen,
+            .pooling = std::get<3>(GetParam()),
+            .blocks = blocks_.data()};
+  }
+  void select(const KvSelectionCall& call, int32_t team_size) {
+    const auto device = std::move(CpuDevice::create({}, team_size)).value();
+    KvSelectionScratch scratch;
+    scratch.reserve(team_size, call, 2 * kKvHeads, cache_.kv());
+    device->run([&](const Team& team) { select_kv(team, call, cache_.kv(), &scratch); });
+  }
+  // Key, piece by piece, and value.
+  std::vector<std::byte> slot_of(int32_t block, int32_t offset, int32_t kv_head) const {
+    const PagedKv& kv = cache_.kv();
+    std::vector<std::byte> bytes;
+    for (int64_t piece = 0; piece < kv.head_bytes(); piece += kKeyPieceBytes) {
+      const std::byte* const from = kv.key(block, offset, kv_head) + piece * kKeyGroup;
+      bytes.insert(bytes.end(), from, from + kKeyPieceBytes);
+    }
+    const std::byte* const value = kv.value(block, offset, kv_head);
+    bytes.insert(bytes.end(), value, value + kv.head_bytes());
+    return bytes;
+  }
+
+  TestCache cache_;
+  std::vector<int32_t> table_;
+  std::vector<int32_t> blocks_ = {3, 0, 5, 1};
+  int64_t width_ = 0;
+  std::vector<AttentionRow> rows_;
+  std::vector<float> queries_;
+};
+
+TEST_P(KvSelect, TakesTheMostImportantTokensInTheOrderOfTheText) {
+  for (const auto& [tokens, chosen] : {std::pair{640, 256}, {640, 64}, {65, 64}, {256, 256}}) {
+    const KvSelectionCall the = call(tokens, chosen);
+    const std::vector<double> importance = kv_importance_ref(the, cache_.kv());
+    for (const int32_t team_size : {1, 2}) {
+      select(the, team_size);
+      for (int32_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
+        const double* const of_head = importance.data() + kv_head * tokens;
+        std::vector<double> sorted(of_head, of_head + tokens);
+        std::sort(sorted.begin(), sorted.end(), std::greater<>());
+        const double least = sorted[static_cast<size_t>(chosen) - 1];
+        int32_t token = 0;
+        for (int32_t to = 0; to < chosen; ++to) {
+          const std::vector<std::byte> copy =
+              slot_of(blocks_[static_cast<size_t>(to / 64)], to % 64, kv_head);
+          // Slots differ, so the first from the last one on that is equal is the one.
+          while (token < tokens &&
+                 slot_of(table_[static_cast<size_t>(token / 64)], token % 64, kv_head) != copy) {
+            ++token;
+          }
+          ASSERT_LT(token, tokens) << "what lies in " << to << " is no token after the last one";
+          EXPECT_GE(of_head[token], least * (1.0 - 1e-4)) << token;
+          ++token;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, KvSelect,
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBf16),
+                                            ::testing::Values(16, 20, 64),  // head_dim
+                                            ::testing::Values(1, 32),       // observers
+                                            ::testing::Values(1, 5)));      // pooling
+
+}  // namespace
+}  // namespace forerun

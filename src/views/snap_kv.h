@@ -1,0 +1,31 @@
+// SnapKV (Li et al., 2024): what the end of a text attends to in what comes before it is what its
+// continuation will attend to. Of each layer and KV head the tokens are gathered that the last 32
+// pay the most attention to, pooled over 5 neighbours; behind them come the sequence's own last
+// blocks, new tokens among them. When these have grown to half of the budget, the head is chosen
+// anew: the text has moved on.
+#pragma once
+
+#include <memory>
+
+#include "forerun/status.h"
+#include "views/kv_view.h"
+
+namespace forerun {
+
+class SnapKv : public KvView {
+ public:
+  // For the table of views.
+  static Status check(int32_t budget_tokens);
+  static std::unique_ptr<KvView> make(int32_t budget_tokens);
+  static int32_t own_blocks(int32_t budget_tokens);
+
+  explicit SnapKv(int32_t budget_tokens);
+  KvViewLayout layout(int32_t prefix_tokens, int32_t chosen_for) const override;
+  KvChoice choice() const override;
+
+ private:
+  const int32_t head_blocks_;
+  const int32_t most_tail_blocks_;
+};
+
+}  // namespace forerun
