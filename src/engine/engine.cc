@@ -192,6 +192,7 @@ Status EngineImpl::start() {
                           .share_prefixes = options_.share_prefixes,
                           .recorder = options_.trace ? &recorder_ : nullptr,
                           .costs = &costs_,
+                          .drafts_in_turn = !side_by_side(),
                           .load = load_.get()},
       std::move(executor));
   return Status();

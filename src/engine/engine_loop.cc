@@ -33,7 +33,7 @@ EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
       shared_acceptance_(std::make_shared<SharedAcceptance>()),
       waker_(std::make_shared<LoopWaker>()),
       admission_(executor_.get()),
-      batch_costs_(options.costs) {
+      batch_costs_(options.costs, options.drafts_in_turn) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -216,6 +216,7 @@ void EngineLoop::start(Running waited) {
   const SequenceId sequence = at_hand_ = next_sequence_++;
   Running& running = running_.emplace(sequence, std::move(waited)).first->second;
   report_running();
+  batch_costs_.admit();
   ActiveRequest& request = *running.request;
   running.sequence = sequence;
   running.driver.set_strategy(make_strategy(running));
@@ -300,7 +301,10 @@ void EngineLoop::handle(WorkResult& result) {
   count_in_batch(running);
   const bool decodes = running.decodes;
   finish_turn(running, state, timer);
-  if (decodes) batch_costs_.note_turn(result.role, result.rows.size(), seconds_since(begin));
+  if (decodes) {
+    batch_costs_.note_turn(result.role, result.rows.size(), seconds_since(begin));
+    batch_costs_.note_step(result);
+  }
   batch_costs_.refresh();
 }
 
@@ -369,6 +373,7 @@ EngineLoop::Running EngineLoop::remove(SequenceId sequence) {
   running_.erase(found);
   admission_.leave(running.promise);
   if (running.decodes) batch_costs_.leave(running.tokens_counted);
+  batch_costs_.retire();
   running.decodes = false;
   running.costs_version = 0;
   close(sequence);

@@ -23,9 +23,9 @@
 
 #include "engine/active_request.h"
 #include "engine/admission.h"
-#include "engine/batch_costs.h"
 #include "engine/loop_waker.h"
 #include "engine/trace_recorder.h"
+#include "exec/batch_costs.h"
 #include "exec/executor.h"
 #include "strategies/acceptance.h"
 #include "strategies/request_driver.h"
@@ -39,6 +39,7 @@ class EngineLoop {
     bool share_prefixes = true;
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
     const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
+    bool drafts_in_turn = true;         // a Step of the draft holds up the target
     LoadMeter* load = nullptr;          // null: nobody asks
   };
 

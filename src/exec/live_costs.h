@@ -2,6 +2,7 @@
 // Step that runs, asked by schedulers and the engine.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <utility>
 
@@ -9,6 +10,10 @@
 #include "step/step_costs.h"
 
 namespace forerun {
+
+// The context, in tokens, that strategies are compared at where there is no request yet: one at
+// which small models' attention is neither free nor all there is.
+inline constexpr int32_t kReferenceContext = 256;
 
 // Any thread may call any method.
 class LiveCosts {
@@ -25,6 +30,12 @@ class LiveCosts {
   double seconds(Role role, const StepLoad& load) const {
     const std::lock_guard lock(mutex_);
     return costs_.has(role) ? costs_.seconds(role, load) : 0.0;
+  }
+  // Calls `reader` with the costs, which do not change meanwhile; it calls nothing of this object.
+  template <typename Reader>
+  void read(const Reader& reader) const {
+    const std::lock_guard lock(mutex_);
+    reader(costs_);
   }
   // As StepCosts::table().
   CostTable table(int32_t sequences = 1, int64_t context = 0) const {

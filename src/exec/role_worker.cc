@@ -181,6 +181,7 @@ void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
   for (RoleSequence* sequence : pieces_) {
     PendingItem& item = sequence->queue.front();
     item.result.step_seconds += 1e-9 * static_cast<double>(run_end_ns_ - run_start_ns_);
+    item.result.step_sequences = static_cast<int32_t>(pieces_.size());
     Status outcome = status;
     const auto note = [&outcome](const Status& other) {
       if (outcome.ok() && !other.ok()) outcome = other;

@@ -5,6 +5,8 @@
 namespace forerun {
 namespace {
 
+constexpr double kNextToNothing = 1.1;
+
 // The load with `rows` rows of one more sequence, behind `context` tokens of its own.
 StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
   StepLoad sum = load;
@@ -36,9 +38,13 @@ int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_
   if (most <= 0) return 0;
   const int32_t least = std::min(most, kLeastPromptRows);
   if (!knows_costs() || (first && most == least)) return most;
-  const auto fits = [&](int32_t rows) {
-    return costs_->seconds(role_, with_prompt(load, rows, context)) <= budget_seconds;
+  const auto seconds = [&](int32_t rows) {
+    return costs_->seconds(role_, with_prompt(load, rows, context));
   };
+  // The rows that are taken in any case may bring others that cost next to nothing beside them.
+  const double budget =
+      first ? std::max(budget_seconds, kNextToNothing * seconds(least)) : budget_seconds;
+  const auto fits = [&](int32_t rows) { return seconds(rows) <= budget; };
   if (fits(most)) return most;
   if (!first && !fits(least)) return 0;
   // Multiples of kLeastPromptRows; costs grow with rows.

@@ -12,10 +12,6 @@ namespace forerun {
 
 using ProgressCallback = std::function<void(const std::string& what, double fraction)>;
 
-// The context, in tokens, that strategies are compared at where there is no request yet: one at
-// which small models' attention is neither free nor all there is.
-inline constexpr int32_t kReferenceContext = 256;
-
 // Times Steps of each role on scratch sequences over rows, context and sequences. Takes some thirty
 // forwards of the target, fewer where one is slow; `on_progress` may be empty. Call before any
 // sequence is open.

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "exec/batch_costs.h"
 #include "strategies/request_driver.h"
 
 namespace forerun {
@@ -16,12 +17,18 @@ constexpr std::chrono::seconds kPatience{60};
 struct Active {
   size_t index = 0;
   RequestDriver driver;
+  int64_t tokens_counted = 0;  // that the batch's costs know of; 0: it does not decode yet
+  uint64_t costs_version = 0;  // that its strategy was told
 };
 
 class Player {
  public:
   Player(Executor& executor, std::span<const PlayRequest> requests, const PlayOptions& options)
-      : executor_(executor), requests_(requests), options_(options), played_(requests.size()) {}
+      : executor_(executor),
+        requests_(requests),
+        options_(options),
+        played_(requests.size()),
+        batch_costs_(options.costs, options.drafts_in_turn) {}
   ~Player() {
     for (const auto& [sequence, active] : active_) executor_.close(sequence);
   }
@@ -41,9 +48,14 @@ class Player {
       const auto found = active_.find(result->sequence);
       if (found == active_.end()) continue;
       Active& active = found->second;
+      if (active.costs_version != batch_costs_.version()) {
+        active.costs_version = batch_costs_.version();
+        active.driver.on_costs(batch_costs_.table());
+      }
       active.driver.on_result(
           *result, [&](StrategyOutput& out) { return accept(active, out); },
           [&](WorkItem item) { submit(active, std::move(item)); });
+      count_in_batch(active, *result);
       close_if_over(found->first, active);
       FORERUN_RETURN_IF_ERROR(admit());
     }
@@ -65,6 +77,7 @@ class Player {
       FORERUN_RETURN_IF_ERROR(executor_.open(sequence, spec));
       Active& active = active_[sequence];
       active.index = index;
+      batch_costs_.admit();
       active.driver.set_strategy(options_.make_strategy(index));
       played_[index].start_seconds = options_.clock();
       active.driver.start(
@@ -104,9 +117,25 @@ class Player {
     executor_.submit(std::move(item));
   }
 
+  void count_in_batch(Active& active, const WorkResult& result) {
+    const std::vector<TokenId>& tokens = played_[active.index].tokens;
+    if (tokens.empty()) return;
+    const auto length = static_cast<int64_t>(requests_[active.index].prompt.size() + tokens.size());
+    if (active.tokens_counted == 0) {
+      batch_costs_.join(length);
+    } else {
+      batch_costs_.grow(length - active.tokens_counted);
+    }
+    active.tokens_counted = length;
+    batch_costs_.note_step(result);
+    batch_costs_.refresh();
+  }
+
   void close_if_over(SequenceId sequence, const Active& active) {
     if (active.driver.state() != RequestDriver::State::kOver) return;
     played_[active.index].stats = active.driver.stats();
+    if (active.tokens_counted > 0) batch_costs_.leave(active.tokens_counted);
+    batch_costs_.retire();
     executor_.close(sequence);
     active_.erase(sequence);
   }
@@ -116,6 +145,7 @@ class Player {
   const PlayOptions& options_;
   std::vector<PlayedRequest> played_;
   std::map<SequenceId, Active> active_;
+  BatchCosts batch_costs_;
   size_t next_ = 0;
 };
 

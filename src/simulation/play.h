@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "exec/live_costs.h"
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
 #include "strategies/strategy.h"
@@ -43,6 +44,10 @@ struct PlayOptions {
   std::function<std::unique_ptr<Strategy>(size_t index)> make_strategy;
   // Called as tokens of requests[index] come; may be empty.
   std::function<void(size_t index, size_t tokens)> on_tokens = {};
+  // Not null: strategies are told what Steps cost beside the others, as in the engine
+  // (exec/batch_costs.h), the host's turns aside.
+  const LiveCosts* costs = nullptr;
+  bool drafts_in_turn = true;  // as BatchCosts takes it
 };
 
 // In the order of `requests`. Fails with the first request's failure, and where the executor has

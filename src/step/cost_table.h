@@ -18,6 +18,8 @@ struct CostTable {
   // seconds[role][rows a sequence], rows in [1, kMaxRows], the host's work for the Step included;
   // index 0 stays zero. All zero: nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
+  // How many times the draft's entry of one row a draft Step costs that no other request shares.
+  float draft_alone = 1.0f;
 
   bool measured() const { return at(Role::kTarget, 1) > 0.0f; }
   float at(Role role, int32_t rows) const {

@@ -106,7 +106,8 @@ struct WorkResult {
   std::vector<RowResult> rows;  // in the item's order, only rows that wanted something
   int32_t reused_rows =
       0;  // prefix rows that were not run, since their KV was there (share_prefix)
-  double step_seconds = 0.0;  // of the Step, or Steps, that ran its rows: forward and sampling
+  double step_seconds = 0.0;   // of the Step, or Steps, that ran its rows: forward and sampling
+  int32_t step_sequences = 0;  // that shared the last one of them, its own included
   // verify_by_rejection: nodes accepted below the first tree row, in order, and the token drawn
   // after the last of them.
   std::vector<NodeId> accepted;

@@ -12,13 +12,17 @@ constexpr float kMaxChance = 0.98f;
 constexpr float kRequestMemory = 60.0f;
 constexpr float kSharedMemory = 600.0f;
 constexpr float kRequestStrength = 3.0f;
-constexpr float kSharedStrength = 1.5f;
+constexpr float kSharedStrength = 2.0f;
+// What is believed of a guess before any of its kind has been seen: a source tells how often a text
+// has gone on so before, which says too much where tokens are sampled. It costs nothing to find
+// out, since guesses are held against the target's tokens whether they are verified or not.
+constexpr std::array<float, CalibrationTable::kOrigins> kPriors = {1.0f, 0.6f, 1.0f};
 constexpr float kMinFactor = 0.02f;
 constexpr float kMaxFactor = 20.0f;
 constexpr float kProfileMemory = 24.0f;
 constexpr float kSharedProfileMemory = 200.0f;
 // Observations that a profile's start is worth.
-constexpr float kProfileStrength = 4.0f;
+constexpr float kProfileStrength = 3.0f;
 
 constexpr uint32_t kProbabilitySteps = (1u << 20) - 1;
 
@@ -110,7 +114,8 @@ NoteParts parts_of(uint32_t note) {
 
 float Acceptance::calibrated(uint32_t note) const {
   const NoteParts guess = parts_of(note);
-  const float prior = shared_->table.factor(guess.origin, guess.bucket, 1.0f, kSharedStrength);
+  const float prior = shared_->table.factor(
+      guess.origin, guess.bucket, kPriors[static_cast<size_t>(guess.origin)], kSharedStrength);
   const float f = table_.factor(guess.origin, guess.bucket, prior, kRequestStrength);
   return std::min(guess.p * f, kMaxChance);
 }

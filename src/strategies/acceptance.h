@@ -3,8 +3,8 @@
 // Calibration: a guess made with probability p (as its origin tells it) is right with probability
 // p * f, where f comes from what was seen of guesses of that origin and about that p, decaying over
 // some tens of guesses. A request starts from what all requests have learnt (SharedAcceptance), and
-// they from f = 1. Only guesses whose parent turned out right are seen, so p and p * f are
-// conditional on the parent.
+// they from f = 1, of a source's guesses 0.6. Only guesses whose parent turned out right are seen,
+// so p and p * f are conditional on the parent.
 //
 // Profile: how likely the best few guesses below a node are on average, by how sure the node itself
 // was: what a draft step may be expected to bring before it has run.

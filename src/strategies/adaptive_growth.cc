@@ -21,10 +21,16 @@ constexpr float kRoundsPerTokenLeft = 0.25f;
 constexpr float kMaxCatchUpRounds = 64.0f;
 // What a round that drafts must promise beyond a plain one, in tokens: costs are known to some
 // percent, and what a plain step takes is not seen while all rounds draft.
-constexpr float kMargin = 0.05f;
-constexpr float kAllowanceShare = 0.008f;
+constexpr float kMargin = 0.07f;
+// What the time of further rows is charged at: those that are chosen are mostly overrated, and a
+// row that pays for itself exactly brings nothing.
+constexpr float kRowPrice = 1.1f;
+constexpr float kAllowanceShare = 0.005f;
 constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
+constexpr int32_t kMaxRest = 16;
+constexpr float kRestGain = 1.0f;     // tokens that rest may forgo, about
+constexpr float kSureChance = 0.98f;  // of guesses as good as they get
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
 
 // Where the draft runs beside the target: what a draft step's time is charged at, and the least
@@ -60,6 +66,7 @@ AdaptiveGrowth::AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAccep
 
 void AdaptiveGrowth::on_costs(const CostTable& costs) {
   const float plain = costs.at(Role::kTarget, 1);
+  const float draft_before = draft_time_[1];
   for (size_t rows = 1; rows < target_time_.size(); ++rows) {
     const auto n = static_cast<int32_t>(rows);
     if (costs.measured()) {
@@ -70,6 +77,28 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
       draft_time_[rows] = kUnmeasuredDraft * target_time_[rows];
     }
   }
+  draft_alone_ = costs.draft_alone;
+  // Steps that have become cheaper by this much may change the mind of many requests, which have
+  // to look at the same time to draft together.
+  if (draft_time_[1] < 0.7f * draft_before) rest_rounds_ = 0;
+  most_gain_ = 0.0f;
+  float tokens = 0.0f;
+  float chance = 1.0f;
+  for (int32_t rows = 2; rows <= kMaxNodes; ++rows) {
+    chance *= kSureChance;
+    tokens += chance;
+    most_gain_ = std::max(most_gain_, tokens - extra_time(rows));
+  }
+}
+
+float AdaptiveGrowth::extra_time(int32_t rows) const {
+  const float price = params_.runs_beside ? 1.0f : kRowPrice;
+  return price * (target_time(rows) - target_time(1));
+}
+
+int32_t AdaptiveGrowth::rest_after(int32_t idle_rounds) const {
+  const float rounds = kRestGain / std::max(most_gain_, kRestGain / kMaxRest);
+  return std::min(idle_rounds, static_cast<int32_t>(rounds));
 }
 
 size_t AdaptiveGrowth::row_index(int32_t rows) {
@@ -89,16 +118,21 @@ void AdaptiveGrowth::begin_round(const TokenTree&, const RoundStart& start) {
   root_expanded_ = start.root_expanded;
   steps_ = 0;
   time_ = 0.0f;
+  resting_ = rest_rounds_ > 0;
+  if (!resting_) return;
+  --rest_rounds_;
+  time_ = target_time(1);
 }
 
 AdaptiveGrowth::Choice AdaptiveGrowth::best_choice(const std::vector<float>& chances) const {
   const float cost = rate();
   float expected = 1.0f;
-  Choice best{expected - cost * target_time(1), 1};
+  const float plain = cost * target_time(1);
+  Choice best{expected - plain, 1};
   for (size_t i = 0; i < chances.size(); ++i) {
     expected += chances[i];
     const auto nodes = static_cast<int32_t>(i) + 2;
-    const float value = expected - cost * target_time(nodes);
+    const float value = expected - plain - cost * extra_time(nodes);
     if (value > best.value) best = {value, nodes};
   }
   return best;
@@ -181,7 +215,10 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
     return true;
   }
   const float catch_up = draft_time(1 + rows_behind) - draft_time(1);
-  const float loss = catch_up + static_cast<float>(kProbeRounds) * loss_per_round / rate();
+  // A probe is one request's: nobody shares its draft steps.
+  const float alone = (draft_alone_ - 1.0f) * draft_time(1);
+  const float loss = draft_alone_ * catch_up +
+                     static_cast<float>(kProbeRounds) * (loss_per_round / rate() + alone);
   float& allowance = acceptance_.shared().allowance;
   if (loss > allowance) return false;
   allowance -= loss;
@@ -215,6 +252,11 @@ void AdaptiveGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
   const Choice choice = best_choice(chances_);
   tree.best_subgraph(choice.nodes, out);
   time_ += target_time(choice.nodes);
+  if (steps_ > 0 || choice.nodes > 1) {
+    idle_rounds_ = 0;
+  } else {
+    rest_rounds_ = rest_after(++idle_rounds_);
+  }
 }
 
 void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) {

@@ -17,9 +17,12 @@
 //   source without model has guessed, which costs no step). The draft's KV then lags, and catching
 //   up is charged, spread over the rounds to come, to the plan that starts drafting again.
 // - Probing: while no draft step is thought to pay, nothing new is learnt about the draft. An
-//   allowance of 0.8% of the time that all requests spend buys kProbeRounds rounds of drafting
+//   allowance of 0.3% of the time that all requests spend buys kProbeRounds rounds of drafting
 //   whenever it covers what they are expected to lose, catching up (a long prompt, perhaps)
-//   included. So a wrong belief ends, and a right one costs less than 1%.
+//   included. So a wrong belief ends, and a right one costs less than half a percent.
+// - Rest: deciding takes the host some microseconds, which in a large batch are a percent of a
+//   Step. After rounds that guessed nothing the next ones are plain unseen: the more of them, the
+//   less a round that guesses could gain at best.
 // Tokens do not depend on any of it.
 #pragma once
 
@@ -47,6 +50,7 @@ class AdaptiveGrowth : public TreeGrowth {
   AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAcceptance> shared);
 
   void begin_round(const TokenTree& tree, const RoundStart& start) override;
+  bool rests() const override { return resting_; }
   void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
   void choose(TokenTree& tree, std::vector<NodeId>& out) override;
   void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
@@ -77,6 +81,8 @@ class AdaptiveGrowth : public TreeGrowth {
   float rate() const;
   float target_time(int32_t rows) const { return target_time_[row_index(rows)]; }
   float draft_time(int32_t rows) const;
+  // What a verification of so many rows is charged beyond a plain step.
+  float extra_time(int32_t rows) const;
   static size_t row_index(int32_t rows);
   Choice best_choice(const std::vector<float>& chances) const;
   void collect(TokenTree& tree);
@@ -84,20 +90,27 @@ class AdaptiveGrowth : public TreeGrowth {
   // Grows the plan's tree by one step of `width` leaves.
   void imagine_step(int32_t width);
   bool worth_probing(float loss_per_round, int32_t rows_behind);
+  // Rounds to rest after one that guessed nothing.
+  int32_t rest_after(int32_t idle_rounds) const;
 
   Params params_;
   Acceptance acceptance_;
   std::array<float, CostTable::kMaxRows + 1> target_time_{};
   std::array<float, CostTable::kMaxRows + 1> draft_time_{};
+  float draft_alone_ = 1.0f;  // as in CostTable
 
   // Sums over recent rounds, fading.
   float recent_tokens_;
   float recent_time_;
   int32_t probe_rounds_ = 0;
+  int32_t idle_rounds_ = 0;  // that were looked at and guessed nothing, in a row
+  int32_t rest_rounds_ = 0;  // still to come
+  float most_gain_ = 0.0f;   // tokens that a round could gain if its guesses were hardly ever wrong
 
   // This round.
   RoundStart start_;
   bool root_expanded_ = false;
+  bool resting_ = false;
   int32_t steps_ = 0;
   float time_ = 0.0f;
 

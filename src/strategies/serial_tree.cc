@@ -158,6 +158,11 @@ void SerialTree::begin_round(StrategyOutput& out) {
   growth_->begin_round(tree_, {.draft_rows_behind = length() - 1 - draft_kv_.prefix(),
                                .root_expanded = expanded,
                                .tokens_left = max_tokens_ - length()});
+  if (growth_->rests()) {
+    verification_.nodes().assign(1, tree_.root());
+    submit_verification(out);
+    return;
+  }
   continue_drafting(out);
 }
 
@@ -180,6 +185,7 @@ void SerialTree::continue_drafting(StrategyOutput& out) {
     }
     model_size_ = tree_.size();
   }
+  growth_->choose(tree_, verification_.nodes());
   submit_verification(out);
 }
 

@@ -72,6 +72,7 @@ class SerialTree : public Strategy {
   void hang_source_nodes();
 
   // Verification.
+  // Of verification_.nodes().
   void submit_verification(StrategyOutput& out);
   void on_verified(const WorkResult& result, StrategyOutput& out);
   // Takes what `out` has gained since it had `before` tokens for verified.

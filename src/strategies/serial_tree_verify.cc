@@ -6,7 +6,6 @@
 namespace forerun {
 
 void SerialTree::submit_verification(StrategyOutput& out) {
-  growth_->choose(tree_, verification_.nodes());
   WorkItem item = make_item(Role::kTarget);
   verification_.add_rows(tree_, item);
   awaited_tag_ = item.tag;

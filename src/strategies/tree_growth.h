@@ -39,6 +39,9 @@ class TreeGrowth {
   virtual ~TreeGrowth() = default;
   // `tree` has been rerooted at the last verified token.
   virtual void begin_round(const TokenTree& tree, const RoundStart& start) = 0;
+  // After begin_round(): whether this round is to be plain decoding whatever could be guessed, so
+  // that nothing need be looked at. Then neither next_leaves() nor choose() is called.
+  virtual bool rests() const { return false; }
   // Replaces `out` by what the draft runs next; empty: enough, verify. Every node is unrun, and its
   // parent has been run or comes earlier in `out`.
   virtual void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) = 0;

@@ -1,0 +1,158 @@
+#include "exec/batch_costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kTurnsToRefresh = 512;
+constexpr double kTurnMemory = 0.02;  // share of the last turn in the mean
+constexpr int64_t kExactSequences = 8;
+// Share of the last Step in draft_share_ and rows_: they are means over some rounds, since the
+// deeper draft Steps of one round have fewer requests than its first.
+constexpr double kShareMemory = 0.16;
+// Where draft_share_ says that about all of the batch drafts.
+constexpr double kMostDraft = 0.9;
+// Draft Steps of few requests that are waited for.
+constexpr double kLongestTrial = 32.0;
+
+// Loads of one bucket differ by so little that one table does: a step is 41%.
+int64_t octave_halves(int64_t value) {
+  return std::lround(2.0 * std::log2(static_cast<double>(std::max<int64_t>(value, 1))));
+}
+// Up to 8 sequences each number has a table of its own, beyond that a step is 19%.
+int64_t sequences_bucket(int64_t sequences) {
+  if (sequences <= kExactSequences) return sequences;
+  return kExactSequences + std::lround(4.0 * std::log2(static_cast<double>(sequences) /
+                                                       static_cast<double>(kExactSequences)));
+}
+
+}  // namespace
+
+void BatchCosts::join(int64_t tokens) {
+  ++sequences_;
+  tokens_ += tokens;
+}
+
+void BatchCosts::leave(int64_t tokens) {
+  --sequences_;
+  tokens_ -= tokens;
+}
+
+void BatchCosts::note_turn(Role role, size_t rows, double seconds) {
+  TurnSeconds& mean = turns_[static_cast<size_t>(role)];
+  double& value = rows > 1 ? mean.tree : mean.plain;
+  value = value == 0.0 ? seconds : value + kTurnMemory * (seconds - value);
+}
+
+void BatchCosts::note_step(const WorkResult& result) {
+  if (sequences_ == 0 || result.step_sequences < 1) return;
+  // Each of a Step's sequences reports it.
+  const double part = 1.0 / result.step_sequences;
+  if (result.role == Role::kTarget) {
+    rows_ += part * kShareMemory * (static_cast<double>(result.rows.size()) - rows_);
+    if (!in_turn_ || draft_share_ >= kMostDraft) return;
+    wait_seconds_ -= part * result.step_seconds;
+    if (wait_seconds_ > 0.0) return;
+    draft_share_ = 1.0;
+    rows_ = std::max(rows_, 2.0);
+    wait_seconds_ = 0.0;
+    return;
+  }
+  if (!in_turn_) return;
+  const double share =
+      std::min(1.0, static_cast<double>(result.step_sequences) / static_cast<double>(sequences_));
+  draft_share_ += part * kShareMemory * (share - draft_share_);
+  if (share >= kMostDraft) return;
+  const double wait = result.step_seconds / kTrialShare;
+  wait_seconds_ = std::min(wait_seconds_ + part * wait, kLongestTrial * wait);
+}
+
+int32_t BatchCosts::drafters() const {
+  if (!in_turn_) return static_cast<int32_t>(sequences_);
+  return static_cast<int32_t>(
+      std::max<int64_t>(1, std::llround(draft_share_ * static_cast<double>(sequences_))));
+}
+
+double BatchCosts::lone_rows() const {
+  return 0.25 * static_cast<double>(std::lround(4.0 * std::clamp(2.0 - rows_, 0.0, 1.0)));
+}
+
+void BatchCosts::share_draft(int32_t drafting, int64_t context) {
+  const CostTable shared = costs_->table(drafting, context);
+  const float one = costs_->table(1, context).at(Role::kDraft, 1);
+  if (one <= 0.0f) return;
+  table_.draft_alone =
+      std::max(1.0f, static_cast<float>(drafting) * one / shared.at(Role::kDraft, 1));
+  const auto each = static_cast<float>(sequences_) / static_cast<float>(drafting);
+  auto& seconds = table_.seconds[static_cast<size_t>(Role::kDraft)];
+  for (size_t rows = 1; rows < seconds.size(); ++rows) {
+    seconds[rows] = each * shared.seconds[static_cast<size_t>(Role::kDraft)][rows];
+  }
+}
+
+void BatchCosts::charge_for_prompts(float held_up) {
+  if (held_up <= 1.0f) return;
+  auto& [target, draft] = table_.seconds;
+  for (size_t rows = 2; rows < target.size(); ++rows) {
+    target[rows] = target[1] + held_up * (target[rows] - target[1]);
+  }
+  if (!in_turn_) return;
+  for (float& seconds : draft) seconds *= held_up;
+}
+
+void BatchCosts::charge_lone_rows(int64_t context) {
+  const double part = lone_rows();
+  if (part <= 0.0 || sequences_ < 2) return;
+  const auto sequences = static_cast<int32_t>(sequences_);
+  auto& seconds = table_.seconds[static_cast<size_t>(Role::kTarget)];
+  costs_->read([&](const StepCosts& costs) {
+    if (!costs.has(Role::kTarget)) return;
+    StepLoad load = even_load(sequences, 1, context);
+    const double plain = costs.seconds(Role::kTarget, load);
+    for (size_t rows = 2; rows < seconds.size(); ++rows) {
+      ++load.rows;
+      load.attended_tokens += context;
+      const double alone = plain + sequences * (costs.seconds(Role::kTarget, load) - plain);
+      const auto more = static_cast<float>(part * std::max(0.0, alone - seconds[rows]));
+      seconds[rows] = std::max(seconds[rows - 1], seconds[rows] + more);
+    }
+  });
+}
+
+CostTable BatchCosts::for_newcomer() const {
+  if (version_ > 0) return table_;
+  return costs_ != nullptr ? costs_->table(1, kReferenceContext) : CostTable{};
+}
+
+void BatchCosts::refresh() {
+  if (costs_ == nullptr || sequences_ == 0) return;
+  const int64_t context = tokens_ / sequences_;
+  const int32_t drafting = drafters();
+  const int64_t held_up = std::max(admitted_, sequences_);
+  const Bucket bucket = {sequences_bucket(sequences_), octave_halves(256 + context),
+                         octave_halves(drafting), sequences_bucket(held_up),
+                         std::lround(4.0 * lone_rows())};
+  if (bucket == load_bucket_ && ++turns_since_refresh_ < kTurnsToRefresh) return;
+  load_bucket_ = bucket;
+  turns_since_refresh_ = 0;
+  table_ = costs_->table(static_cast<int32_t>(sequences_), context);
+  if (in_turn_) share_draft(drafting, context);
+  charge_lone_rows(context);
+  charge_for_prompts(static_cast<float>(held_up) / static_cast<float>(sequences_));
+  for (size_t role = 0; role < turns_.size(); ++role) {
+    if (table_.seconds[role][1] <= 0.0f) continue;
+    const auto sequences = static_cast<double>(sequences_);
+    const double plain = sequences * turns_[role].plain;
+    // A turn with a tree takes no less than one without.
+    const double tree = std::max(plain, sequences * turns_[role].tree);
+    table_.seconds[role][1] += static_cast<float>(plain);
+    for (size_t rows = 2; rows < table_.seconds[role].size(); ++rows) {
+      table_.seconds[role][rows] += static_cast<float>(tree);
+    }
+  }
+  ++version_;
+}
+
+}  // namespace forerun

@@ -1,0 +1,124 @@
+// `auto` against plain decoding where many requests share Steps, in virtual time: as fast where it
+// cannot pay, and faster where rows are nearly free.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulation/play.h"
+#include "simulation/simulate.h"
+#include "simulation/simulated_executor.h"
+#include "strategies/acceptance.h"
+
+namespace forerun {
+namespace {
+
+// Milliseconds of a Step: `fixed` and `row` for every row beyond the first `free` ones.
+struct Machine {
+  std::string name;
+  double target_fixed, target_row, draft_fixed, draft_row;
+  int32_t free_rows = 1;
+
+  StepProfile profile() const {
+    StepProfile profile;
+    for (const int32_t rows : {1, free_rows, 1024}) {
+      const int32_t paid = std::max(0, rows - free_rows);
+      profile.costs.add(Role::kTarget, {rows}, 1e-3 * (target_fixed + target_row * paid));
+      profile.costs.add(Role::kDraft, {rows}, 1e-3 * (draft_fixed + draft_row * paid));
+    }
+    return profile;
+  }
+};
+
+// Two cores, where nearly every row costs its arithmetic, and a GPU.
+const Machine kProcessor = {"processor", 0.7, 0.22, 0.2, 0.02};
+const Machine kGpu = {"GPU", 4.0, 0.02, 0.5, 0.004, 64};
+
+class ManyRequests {
+ public:
+  ManyRequests(const Machine& machine, const SimulatedText& text, int32_t requests)
+      : requests_(static_cast<size_t>(requests)) {
+    SimulatedExecutorOptions options;
+    options.profile = machine.profile();
+    options.acceptance = std::make_shared<ModelledAcceptance>(text.models(11));
+    live_.set(options.profile.costs);
+    options.costs = &live_;
+    executor_ = std::make_unique<SimulatedExecutor>(std::move(options));
+    for (size_t idx = 0; idx < requests_.size(); ++idx) {
+      // No two alike.
+      for (size_t token = 0; token < 40; ++token) {
+        requests_[idx].prompt.push_back(static_cast<TokenId>((idx * 41 + token * 7) % 4000));
+      }
+      requests_[idx].new_tokens = 160;
+    }
+  }
+
+  // Tokens a second of all of them, prompts included, each as `options` says.
+  double throughput(const SpeculationOptions& options) {
+    PlayOptions play_options;
+    play_options.max_active = static_cast<int32_t>(requests_.size());
+    play_options.clock = [this] { return executor_->now_seconds(); };
+    play_options.costs = &live_;
+    play_options.make_strategy = [&](size_t) {
+      return resolve_speculation(options).value()->make_strategy(
+          {.shared = shared_, .costs = live_.table()});
+    };
+    const double begin = executor_->now_seconds();
+    const auto played = play(*executor_, requests_, play_options);
+    EXPECT_TRUE(played.ok()) << played.status().message();
+    const double tokens = 160.0 * static_cast<double>(requests_.size());
+    return tokens / (executor_->now_seconds() - begin);
+  }
+  double plain() { return throughput({.strategy = "autoregressive"}); }
+  double with_auto() { return throughput({.strategy = "auto"}); }
+
+ private:
+  std::vector<PlayRequest> requests_;
+  LiveCosts live_;
+  std::unique_ptr<SimulatedExecutor> executor_;
+  std::shared_ptr<SharedAcceptance> shared_ = std::make_shared<SharedAcceptance>();
+};
+
+// `cold`: nothing is known yet of how often guesses are right; `warm`: as many requests have told.
+void expect_never_slower(const Machine& machine, double cold, double warm) {
+  for (const SimulatedText& text : simulated_texts()) {
+    for (const int32_t requests : {1, 2, 4, 8, 16, 32, 64}) {
+      SCOPED_TRACE(text.name + ", " + std::to_string(requests));
+      ManyRequests load(machine, text, requests);
+      const double plain = load.plain();
+      EXPECT_GE(load.with_auto(), cold * plain);
+      EXPECT_GE(load.with_auto(), warm * plain);
+    }
+  }
+}
+
+TEST(PlayBatches, AutoCostsNothingWhereRowsCostTheirArithmetic) {
+  expect_never_slower(kProcessor, 0.98, 0.98);
+}
+
+// All requests arrive at once and are short, so that what is tried on the first of them counts.
+TEST(PlayBatches, AutoTriesLittleWhereRowsAreNearlyFree) { expect_never_slower(kGpu, 0.93, 0.93); }
+
+TEST(PlayBatches, AutoIsFasterWhereRowsAreNearlyFree) {
+  const SimulatedText code = simulated_texts()[0];
+  for (const int32_t requests : {1, 4, 8, 16}) {
+    SCOPED_TRACE(requests);
+    ManyRequests load(kGpu, code, requests);
+    EXPECT_GE(load.with_auto(), 1.3 * load.plain());
+  }
+}
+
+// What one request gains by drafting alone, it would cost all the others.
+TEST(PlayBatches, ADraftOfTheTargetsSpeedIsLeftAlone) {
+  Machine machine = kGpu;
+  machine.draft_fixed = machine.target_fixed;
+  ManyRequests load(machine, simulated_texts()[0], 16);
+  const double plain = load.plain();
+  load.with_auto();
+  EXPECT_GE(load.with_auto(), 0.97 * plain);
+}
+
+}  // namespace
+}  // namespace forerun
