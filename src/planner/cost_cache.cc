@@ -1,10 +1,12 @@
 #include "planner/cost_cache.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -78,23 +80,32 @@ std::optional<StepCosts> CostCache::find(const CostKey& key) const {
 void CostCache::keep(const CostKey& key, const StepCosts& costs) const {
   if (!enabled()) return;
   const std::filesystem::path file = file_of(key);
-  const std::filesystem::path temporary = file.string() + "." + std::to_string(getpid());
+  std::string temporary;
   const auto failed = [&](const std::string& why) {
     warn("step costs are not kept: " + file.string() + ": " + why);
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
+    if (!temporary.empty()) unlink(temporary.c_str());
   };
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) return failed(error.message());
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << write_cost_file({.key = key, .costs = costs});
-    out.close();
-    if (!out) return failed("cannot be written");
+  // A name of nobody else's: other threads, processes and machines may keep theirs in the folder.
+  temporary = file.string() + ".XXXXXX";
+  const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) {
+    temporary.clear();
+    return failed("cannot be written");
   }
+  const std::string text = write_cost_file({.key = key, .costs = costs});
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = write(descriptor, text.data() + written, text.size() - written);
+    if (count <= 0) break;
+    written += static_cast<size_t>(count);
+  }
+  const bool closed = close(descriptor) == 0;
+  if (written < text.size() || !closed) return failed("cannot be written");
   std::filesystem::rename(temporary, file, error);
-  if (error) failed(error.message());
+  if (error) return failed(error.message());
 }
 
 }  // namespace forerun
