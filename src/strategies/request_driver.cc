@@ -19,11 +19,14 @@ void RequestDriver::set_strategy(std::unique_ptr<Strategy> strategy) {
   strategy_number_ = 0;
   ledger_.clear();
   target_items_ = 0;
+  answered_ = drain_wanted_ = false;
   state_ = State::kWaiting;
 }
 
 RequestDriver::State RequestDriver::drain() {
   if (state_ != State::kRunning) return state_;
+  drain_wanted_ = target_items_ == 0 && !answered_;
+  if (drain_wanted_) return state_;
   at_drain_ = strategy_->stats();
   return state_ = target_items_ == 0 ? State::kDrained : State::kDraining;
 }
@@ -31,7 +34,8 @@ RequestDriver::State RequestDriver::drain() {
 void RequestDriver::change_strategy(std::unique_ptr<Strategy> strategy) {
   earlier_ = stats();
   strategy_ = std::move(strategy);
-  ++strategy_number_;
+  strategy_number_ = (strategy_number_ + 1) % kStrategyNumbers;
+  answered_ = drain_wanted_ = false;
   state_ = State::kWaiting;
 }
 
@@ -51,7 +55,10 @@ StrategyStats RequestDriver::stats() const {
 bool RequestDriver::take_result(WorkResult& result) {
   if (result.tag >> kTagBits != strategy_number_) return false;
   result.tag &= (uint64_t{1} << kTagBits) - 1;
-  if (result.role == Role::kTarget && (!result.rows.empty() || result.bonus >= 0)) --target_items_;
+  if (result.role == Role::kTarget && (!result.rows.empty() || result.bonus >= 0)) {
+    --target_items_;
+    answered_ = true;
+  }
   return true;
 }
 

@@ -52,7 +52,9 @@ class RequestDriver {
   void set_strategy(std::unique_ptr<Strategy> strategy);
 
   // Ends the strategy's work at the next point between rounds, at once where the target has nothing
-  // in flight; the draft is not waited for. Nothing unless the request runs.
+  // in flight; the draft is not waited for. A strategy to which the target has not answered yet is
+  // let go on until it has, so that a request whose strategy is changed again and again moves.
+  // Nothing unless the request runs.
   State drain();
   // Needs kDrained. start() goes on with the tokens so far, all of those that accept() has been
   // given.
@@ -90,8 +92,9 @@ class RequestDriver {
   const char* strategy_name() const { return strategy_ ? strategy_->name() : "none"; }
 
  private:
-  // Tags of items carry the number of their strategy in the upper bits.
+  // Tags of items carry the number of their strategy in the upper bits, modulo what fits.
   static constexpr int kTagBits = 48;
+  static constexpr uint64_t kStrategyNumbers = uint64_t{1} << (64 - kTagBits);
 
   template <typename Submit>
   void settle(RequestView& request, Submit& submit) {
@@ -118,15 +121,18 @@ class RequestDriver {
       note(item);
       submit(std::move(item));
     }
-    return state_ = State::kRunning;
+    state_ = State::kRunning;
+    return drain_wanted_ && target_items_ > 0 ? drain() : state_;
   }
 
   std::unique_ptr<Strategy> strategy_;
   uint64_t strategy_number_ = 0;
   KvLedger ledger_;
   int32_t target_items_ = 0;  // in flight, those that want something
-  StrategyStats earlier_;     // of strategies before this one
-  StrategyStats at_drain_;    // of this one
+  bool answered_ = false;     // by the target, to this strategy
+  bool drain_wanted_ = false;
+  StrategyStats earlier_;   // of strategies before this one
+  StrategyStats at_drain_;  // of this one
   State state_ = State::kWaiting;
   StrategyOutput out_;  // of one turn; kept for its memory
 };

@@ -155,6 +155,35 @@ class Pair : public Strategy {
   int results_ = 0;
 };
 
+// A row of the draft, then one of the target, in turn; the target's gives a token.
+class DraftsFirst : public Strategy {
+ public:
+  void start(const RequestView& request, StrategyOutput& out) override {
+    sequence_ = request.sequence;
+    submit(Role::kDraft, out);
+  }
+  void on_result(const WorkResult& result, StrategyOutput& out) override {
+    if (result.role == Role::kTarget) out.tokens.push_back({.token = 5, .logprob = 0, .top = {}});
+    submit(result.role == Role::kTarget ? Role::kDraft : Role::kTarget, out);
+  }
+  void on_costs(const CostTable&) override {}
+  StrategyStats stats() const override { return {}; }
+  const char* name() const override { return "drafts_first"; }
+
+ private:
+  void submit(Role role, StrategyOutput& out) {
+    WorkItem item;
+    item.sequence = sequence_;
+    item.role = role;
+    item.rows.push_back(
+        {.token = 1, .position = rows_[static_cast<size_t>(role)]++, .want = Want::kSample});
+    out.work.push_back(std::move(item));
+  }
+
+  SequenceId sequence_ = 0;
+  std::array<int32_t, kNumRoles> rows_{};
+};
+
 class ChangedStrategy : public ::testing::Test {
  protected:
   using State = RequestDriver::State;
@@ -234,6 +263,30 @@ TEST_F(ChangedStrategy, CountsOnlyWhatWasSubmitted) {
   start();
   EXPECT_EQ(driver_.stats().target_steps, 3);
   EXPECT_EQ(driver_.stats().emitted_tokens, 2);
+}
+
+// Or a request whose strategy is changed while it drafts, over and over, would never verify.
+TEST_F(ChangedStrategy, LetsAStrategyGoOnUntilTheTargetHasAnsweredItOnce) {
+  driver_.set_strategy(std::make_unique<DraftsFirst>());
+  start();
+  EXPECT_EQ(driver_.drain(), State::kRunning) << "nothing is in flight at the target";
+  EXPECT_EQ(result(Role::kDraft), State::kDraining) << "now something is";
+  EXPECT_EQ(result(Role::kTarget), State::kDrained);
+  EXPECT_EQ(tokens_.size(), 4u);
+  EXPECT_TRUE(in_flight_[0].empty() && in_flight_[1].empty());
+}
+
+TEST_F(ChangedStrategy, MoreOftenThanTagsHaveNumbers) {
+  driver_.set_strategy(pair());
+  start();
+  for (int change = 0; change < 70'000; ++change) {
+    ASSERT_EQ(driver_.drain(), State::kDraining);
+    ASSERT_EQ(result(Role::kTarget), State::kDrained) << change;
+    in_flight_[static_cast<size_t>(Role::kDraft)].clear();
+    driver_.change_strategy(pair());
+    ASSERT_EQ(start(), State::kRunning);
+  }
+  EXPECT_EQ(result(Role::kTarget), State::kRunning);
 }
 
 TEST_F(ChangedStrategy, FailsWithWhatTheTargetHasInFlight) {
