@@ -117,9 +117,12 @@ Result<PlanPtr> resolve_leniently(const std::string& name, const SpeculationOpti
 Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& models,
                              const AutoChoice& choice) {
   FORERUN_RETURN_IF_ERROR(parse(options, models).status());
-  // What a view saves is not weighed yet.
-  options.view.clear();
-  options.view_budget.reset();
+  // What a view saves is not weighed yet: one that is asked for is not dropped unseen.
+  if (!options.view.empty() || options.view_budget) {
+    return refused(
+        "strategy 'auto' chooses no view yet; accepted with view and view_budget: "
+        "sparse_self, serial_tree");
+  }
   if (choice.strategy != "serial_tree") {
     SpeculationOptions chosen = options;
     if (!chosen.extra_draft_steps) chosen.extra_draft_steps = choice.extra_draft_steps;
@@ -160,6 +163,12 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   const auto& [kind, budget] = plan.view;
   if (kind == nullptr) return Status();
   FORERUN_RETURN_IF_ERROR(kind->check(budget));
+  // What a draft reads through a view depends on how its prompt is cut into Steps: its guesses are
+  // worse or better by it, and by rule `rejection` the tokens would be others.
+  if (plan.accept == AcceptRule::kRejection) {
+    return refused(std::string("view '") + kind->name +
+                   "': found with accept rule 'rejection', accepted with it: match");
+  }
   if (kind->own_blocks(budget) > 0 && !plan.models.selects_kv[static_cast<size_t>(role)]) {
     return refused(std::string("view '") + kind->name + "': the " + role_name(role) +
                    " model's devices do not choose and gather KV; accepted with them: " +
