@@ -1,5 +1,6 @@
 #include "engine/admission.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "step/step.h"
@@ -24,62 +25,78 @@ uint64_t page_name(uint64_t before, std::span<const TokenId> page) {
 
 }  // namespace
 
-int64_t Admission::blocks_to_take(std::span<const TokenId> text, bool shares) const {
-  int64_t blocks = blocks_of(text.size());
-  if (!shares) return blocks;
+Admission::Claim::Claim(std::span<const TokenId> text, bool shares, int64_t view_blocks)
+    : own_blocks_(blocks_of(text.size()) + view_blocks) {
+  if (!shares) return;
   uint64_t name = 0;
   for (size_t begin = 0; begin + kPage <= text.size(); begin += kPage) {
     name = page_name(name, text.subspan(begin, kPage));
-    if (!holders_.contains(name)) break;
-    --blocks;
+    pages_.push_back(name);
   }
-  return blocks;
+  own_blocks_ -= static_cast<int64_t>(pages_.size());
 }
 
-bool Admission::has_room(std::span<const TokenId> text, bool shares, int64_t running,
-                         int64_t view_blocks) const {
+bool Admission::has_room(Claim& claim, int64_t running) const {
   if (running == 0) return true;
-  int64_t blocks = -1;
+  if (claim.version_ != version_) {
+    claim.version_ = version_;
+    // A page's name is also that of all before it: behind one that nobody holds none is held.
+    const auto first = std::find_if(claim.pages_.begin(), claim.pages_.end(),
+                                    [&](uint64_t name) { return !pages_.contains(name); });
+    claim.pages_to_take_ = claim.pages_.end() - first;
+  }
+  const int64_t blocks = claim.own_blocks_ + claim.pages_to_take_;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     const KvUsage usage = executor_->kv_usage(role);
     if (usage.total_blocks == 0) continue;
     const int64_t free =
         usage.total_blocks - usage.used_blocks - promised_[static_cast<size_t>(role)];
-    if (free < running + 1) return false;
-    if (blocks < 0) blocks = blocks_to_take(text, shares);
-    if (free < blocks + view_blocks + 1 + running) return false;
+    if (free < blocks + 1 + running) return false;
   }
   return true;
 }
 
-Admission::Promise Admission::admit(std::span<const TokenId> text, bool shares,
-                                    int64_t view_blocks) {
-  Promise promise;
-  promise.blocks.fill(blocks_to_take(text, shares) + view_blocks);
-  for (size_t role = 0; role < promised_.size(); ++role) promised_[role] += promise.blocks[role];
-  if (!shares) return promise;
-  uint64_t name = 0;
-  for (size_t begin = 0; begin + kPage <= text.size(); begin += kPage) {
-    name = page_name(name, text.subspan(begin, kPage));
-    ++holders_[name];
-    promise.shared_pages.push_back(name);
+void Admission::admit(const Claim& claim, Promise& promise) {
+  promise = {};
+  promise.pages.reserve(claim.pages_.size());
+  promise.own_blocks = claim.own_blocks_;
+  for (int64_t& blocks : promised_) blocks += promise.own_blocks;
+  for (const uint64_t name : claim.pages_) {
+    Page& page = pages_[name];
+    promise.pages.push_back(name);
+    if (page.holders++ > 0) continue;
+    for (int64_t& blocks : promised_) ++blocks;
+    ++version_;
   }
-  return promise;
 }
 
 void Admission::note_read(Promise& promise, Role role) {
   const auto index = static_cast<size_t>(role);
-  promised_[index] -= std::exchange(promise.blocks[index], 0);
+  if (std::exchange(promise.has_read[index], true)) return;
+  promised_[index] -= promise.own_blocks;
+  for (const uint64_t name : promise.pages) {
+    if (pages_.at(name).readers[index]++ == 0) --promised_[index];
+  }
 }
 
 void Admission::leave(Promise& promise) {
-  note_read(promise, Role::kTarget);
-  note_read(promise, Role::kDraft);
-  for (const uint64_t name : promise.shared_pages) {
-    const auto found = holders_.find(name);
-    if (--found->second == 0) holders_.erase(found);
+  for (size_t role = 0; role < promised_.size(); ++role) {
+    if (!promise.has_read[role]) promised_[role] -= promise.own_blocks;
+    for (const uint64_t name : promise.pages) {
+      Page& page = pages_.at(name);
+      const bool was_promised = page.readers[role] == 0;
+      if (promise.has_read[role]) --page.readers[role];
+      const bool is_promised = page.readers[role] == 0 && page.holders > 1;
+      promised_[role] += static_cast<int64_t>(is_promised) - static_cast<int64_t>(was_promised);
+    }
   }
-  promise.shared_pages.clear();
+  for (const uint64_t name : promise.pages) {
+    const auto found = pages_.find(name);
+    if (--found->second.holders > 0) continue;
+    pages_.erase(found);
+    ++version_;
+  }
+  promise = {};
 }
 
 }  // namespace forerun

@@ -126,7 +126,10 @@ void EngineLoop::look_outside() {
 void EngineLoop::change_plans() {
   for (auto& [priority, waiting] : waiting_) {
     for (Running& each : waiting) {
-      if (auto plan = each.request->wanted_plan()) each.request->change_plan(std::move(plan));
+      auto plan = each.request->wanted_plan();
+      if (!plan) continue;
+      each.request->change_plan(std::move(plan));
+      each.claim.reset();
     }
   }
   std::vector<SequenceId> drained;
@@ -201,10 +204,11 @@ void EngineLoop::admit() {
   while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < options_.max_active) {
     std::deque<Running>& first = waiting_.begin()->second;
     const ActiveRequest& request = *first.front().request;
-    if (!admission_.has_room(request.tokens(), shares_prefix(request),
-                             static_cast<int64_t>(running_.size()), view_blocks_of(request))) {
-      return;
+    auto& claim = first.front().claim;
+    if (!claim) {
+      claim.emplace(request.tokens(), shares_prefix(request), view_blocks_of(request));
     }
+    if (!admission_.has_room(*claim, static_cast<int64_t>(running_.size()))) return;
     Running running = std::move(first.front());
     first.pop_front();
     if (first.empty()) waiting_.erase(waiting_.begin());
@@ -227,7 +231,8 @@ void EngineLoop::start(Running waited) {
   spec.max_tokens = request.max_tokens();
   spec.share_prefix = shares_prefix(request);
   spec.priority = request.request().priority;
-  running.promise = admission_.admit(request.tokens(), spec.share_prefix, view_blocks_of(request));
+  admission_.admit(*running.claim, running.promise);
+  running.claim.reset();
   running.tokens_at_start = static_cast<int64_t>(request.tokens().size());
   const Status opened = executor_->open(sequence, spec);
   if (!opened.ok()) {

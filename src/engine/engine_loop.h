@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -60,6 +61,7 @@ class EngineLoop {
     std::unique_ptr<ActiveRequest> request;
     RequestDriver driver;
     SequenceId sequence = 0;
+    std::optional<Admission::Claim> claim;  // while it waits, once it has come to the front
     Admission::Promise promise;
     int64_t tokens_at_start = 0;
     bool decodes = false;        // it has had a token since

@@ -59,6 +59,29 @@ TEST_F(AdmissionByLoop, WhatIsSharedIsPromisedOnce) {
   EXPECT_EQ(executor_->opened(), 11);
 }
 
+// As above; but who was to read the pages first leaves before it has, or after: they are for others
+// to read then, and still take their room.
+TEST_F(AdmissionByLoop, WhatIsSharedStaysPromisedToThoseWhoStay) {
+  for (const bool after_reading : {false, true}) {
+    for (int32_t last = 0; last < 14; ++last) {
+      std::vector<int32_t> prompt(260, after_reading ? 8 : 7);
+      prompt.back() = last;
+      submit(std::move(prompt));
+    }
+    const int before = after_reading ? 23 : 11;
+    EXPECT_EQ(executor_->opened(), before);
+    const auto first = static_cast<SequenceId>(before - 10);
+    if (after_reading) executor_->answer(first, 5);
+    EXPECT_EQ(executor_->opened(), before);
+    readers_.front().reset();
+    executor_->answer(/*sequence=*/1000, /*used_blocks=*/0);
+    EXPECT_TRUE(executor_->wait_for_closed(after_reading ? 13 : 1));
+    EXPECT_EQ(executor_->opened(), before + 1) << after_reading;
+    readers_.clear();
+    EXPECT_TRUE(executor_->wait_for_closed(after_reading ? 24 : 12));
+  }
+}
+
 TEST_F(AdmissionByLoop, WhoDoesNotShareIsPromisedAll) {
   for (int32_t request = 0; request < 12; ++request) {
     submit(std::vector<int32_t>(260, 7), /*share_prefix=*/false);

@@ -1,9 +1,12 @@
 // Many requests of mixed lengths and policies, 64 at a time, on little memory: all of them end,
 // each as it would have alone, and nothing is left behind.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -238,6 +241,61 @@ TEST_F(ManyRequestsToToys, TwoThatFailInOneStepFinishOneAfterTheOther) {
     EXPECT_EQ(outputs[1].tokens, complete(*roomy, request_of(100 + round)).tokens);
   }
   EXPECT_TRUE(releases_its_kv(*engine));
+}
+
+// Handles, events, strategies, KV and its books: nothing of a request stays once it has ended.
+TEST_F(ManyRequestsToToys, TenThousandLeaveNothingBehind) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers keep books of their own";
+  EngineOptions options;
+  options.max_active_requests = 64;
+  const auto engine = make(*setting_, options);
+  ASSERT_NE(engine, nullptr);
+  const std::vector<SpeculationOptions> policies = every_exact_policy();
+  const auto queue = std::move(CompletionQueue::create()).value();
+  std::map<uint64_t, std::shared_ptr<RequestHandle>> handles;
+  uint64_t submitted = 0;
+  const auto serve_until = [&](uint64_t total) {
+    uint64_t ended = submitted - handles.size();
+    while (ended < total) {
+      while (submitted < total && handles.size() < 80) {
+        std::mt19937 random(static_cast<uint32_t>(submitted));
+        Request request;
+        for (int32_t token = 0; token < 70; ++token) {
+          request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
+        }
+        request.max_new_tokens = 6;
+        request.ignore_eos = true;
+        request.sampling.seed = submitted;
+        request.speculation = policies[random() % policies.size()];
+        auto handle = engine->submit(request, *queue, submitted);
+        ASSERT_TRUE(handle.ok()) << handle.status().message();
+        if (random() % 4 == 0) {
+          EXPECT_TRUE((*handle)->change_speculation(policies[random() % policies.size()]).ok());
+        }
+        handles[submitted++] = *handle;
+      }
+      const auto completion = queue->next();
+      ASSERT_TRUE(completion.has_value());
+      if (!completion->event.last) continue;
+      EXPECT_TRUE(completion->event.error.ok()) << completion->event.error.message();
+      handles.erase(completion->tag);
+      ++ended;
+    }
+    EXPECT_TRUE(releases_its_kv(*engine));
+  };
+  // The least of some moments: what the last requests leave to be cleared away varies.
+  const auto least_in_use = [&](uint64_t total) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (uint64_t ended = total - 1000; ended <= total; ended += 200) {
+      serve_until(ended);
+      least = std::min(least, static_cast<int64_t>(mallinfo2().uordblks));
+    }
+    return least;
+  };
+  // Tables and the cache of prefixes have grown to their size by then.
+  const int64_t before = least_in_use(3000);
+  // A leak of 50 bytes a request would show.
+  EXPECT_LT(least_in_use(10000) - before, 350'000);
 }
 
 // Slow: the demo pair, whose draft is often right.
