@@ -82,7 +82,8 @@ std::string plan_text(const PlanReport& report, bool all) {
                     report.machine.name + "\n  " + report.machine_note + "\n";
   for (const PlanCandidate& each : report.candidates) {
     out += "  " + each.name + ": acceptance " + format_fixed(each.candidate.acceptance, 2) + " (" +
-           each.source + ")\n";
+           each.source + ")" + (each.can_run ? "" : ", a view that this build does not have") +
+           "\n";
   }
   out += "What is not given is an assumption: measure, and pass --acceptance.\n";
   for (const BatchPlan& plan : report.plans) {
@@ -116,7 +117,8 @@ std::string plan_json(const PlanReport& report) {
                           {"view", each.candidate.view},
                           {"budget", draft.budget_tokens},
                           {"acceptance", each.candidate.acceptance},
-                          {"acceptance_source", each.source}});
+                          {"acceptance_source", each.source},
+                          {"can_run", each.can_run}});
   }
   ordered_json plans = ordered_json::array();
   for (const BatchPlan& plan : report.plans) {

@@ -1,6 +1,7 @@
-// What plans know of sparse views of the cache before any has been measured: by name, what choosing
-// their tokens costs a draft Step, the budgets that make sense, and how often published drafts were
-// right. Pure.
+// What plans know of sparse views of the cache before any has been measured: what choosing their
+// tokens costs a draft Step, the best budget, and how often published drafts were right. Names are
+// those of views/view_table.h, which says what this build can run; plans may be made for more.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "planner/rank_speculation.h"
-#include "step/types.h"
+#include "forerun/status.h"
 
 namespace forerun {
 
 struct DraftView {
   std::string name;
   std::string help;
-  int64_t least_budget = 0;    // tokens
-  int64_t default_budget = 0;  // the paper's best
+  int64_t default_budget = 0;  // tokens, the paper's best
   // Reading at every draft Step, as DraftOption::selection_share, of a cache with heads of 128.
   double selection_share = 0.0;
   // Self-speculation's acceptance at the default budget, PG-19 behind 32,000 tokens (MagicDec,
@@ -28,6 +27,11 @@ struct DraftView {
 const std::vector<DraftView>& draft_views();
 // Null where there is none of that name.
 const DraftView* find_draft_view(const std::string& name);
+
+// Whether this build has it.
+bool can_run(const DraftView& view);
+// kInvalidArgument where the view cannot have so many tokens, and how many it can.
+Status check_budget(const DraftView& view, int64_t budget);
 
 // Of a small draft model with such a view, or the whole cache (MagicDec, Table 6: Llama-3.2-1B for
 // Llama-3.1-8B).

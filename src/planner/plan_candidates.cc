@@ -92,12 +92,8 @@ std::optional<double> given_for(std::vector<GivenAcceptance>& all, const PlanCan
   return best;
 }
 
-// Of a budget that was asked for.
-Status check_budget(const DraftView& view, int64_t budget, int64_t longest_context) {
-  if (budget < view.least_budget) {
-    return refuse("--budgets", std::to_string(budget) + " for " + view.name,
-                  std::to_string(view.least_budget) + " tokens and more");
-  }
+Status check_asked_budget(const DraftView& view, int64_t budget, int64_t longest_context) {
+  FORERUN_RETURN_IF_ERROR(check_budget(view, budget).with_context("--budgets"));
   if (longest_context > 0 && budget >= longest_context) {
     return refuse("--budgets",
                   std::to_string(budget) + " for " + view.name +
@@ -144,10 +140,11 @@ std::vector<int64_t> budgets_of(const CandidateOptions& options, const DraftView
 Status add_self(const CandidateOptions& options, const DraftView& view, int64_t budget,
                 std::vector<GivenAcceptance>& given, std::vector<PlanCandidate>& plans) {
   if (!options.budgets.empty() || budget != view.default_budget) {
-    FORERUN_RETURN_IF_ERROR(check_budget(view, budget, options.longest_context));
+    FORERUN_RETURN_IF_ERROR(check_asked_budget(view, budget, options.longest_context));
   }
   PlanCandidate plan;
   plan.name = "self, " + view.name + " " + std::to_string(budget);
+  plan.can_run = can_run(view);
   plan.candidate = {.draft = {.model = Role::kTarget,
                               .budget_tokens = budget,
                               .selection_share = view.selection_share},

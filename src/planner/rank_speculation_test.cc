@@ -102,7 +102,8 @@ TEST(InflectionContext, IsWhereALargerBatchGainsMore) {
 TEST(DraftViews, AssumeNoMoreThanWasPublished) {
   for (const DraftView& view : draft_views()) {
     EXPECT_EQ(find_draft_view(view.name), &view);
-    EXPECT_LE(view.least_budget, view.default_budget);
+    EXPECT_TRUE(check_budget(view, view.default_budget).ok());
+    EXPECT_FALSE(check_budget(view, 1).ok());
     if (!view.published_acceptance) continue;
     const double published = *view.published_acceptance;
     EXPECT_EQ(acceptance_at(published, view.default_budget, view.default_budget), published);

@@ -63,6 +63,7 @@ class PlanTest(unittest.TestCase):
         self.assertEqual({c["name"] for c in plan["candidates"]},
                          {"self, snapkv 2049", "self, streaming_llm 512", "draft",
                           "draft, streaming_llm 512"})
+        self.assertTrue(next(c for c in plan["candidates"] if "self, str" in c["name"])["can_run"])
         for cell in plan["plans"]:
             self.assertTrue(cell["fits"])
             speeds = [each["speed_up"] for each in cell["ranked"]]
@@ -193,7 +194,7 @@ class PlanTest(unittest.TestCase):
         self.refused(self.plan(batch="many"), "--batch", "many")
         self.refused(self.plan(context="200000"), "--context", "200000", "131072")
         self.refused(self.plan("--budgets", "32000"), "--budgets", "32000", "below it")
-        self.refused(self.plan("--budgets", "16"), "--budgets", "16", "128 tokens and more")
+        self.refused(self.plan("--budgets", "16"), "--budgets", "16", "streaming_llm accepts")
         self.refused(self.plan("--views", "window"), "--views", "window", "streaming_llm")
         self.refused(self.plan("--views", "topk"), "topk", "--acceptance topk:512=A")
         self.refused(self.plan("--acceptance", "snapkv=2"), "--acceptance", "from 0 to 1")
