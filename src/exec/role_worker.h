@@ -83,6 +83,8 @@ class RoleWorker {
   }
   void run_step(std::vector<FinishedItem>& finished);
   std::string describe(const RoleSequence& sequence) const;
+  // Writes the slots of a scratch sequence's context, as a prompt would have.
+  Status write_scratch(const RoleSequence& sequence, int32_t context_tokens);
   // A scratch sequence for measure(), with the context's blocks and an item of these rows.
   Status open_scratch(SequenceId id, int32_t rows, int32_t context_tokens, int32_t wants);
 

@@ -13,6 +13,17 @@ constexpr SequenceId kFirstScratch = ~SequenceId{0} - 4096;
 
 }  // namespace
 
+// Memory of the host that nobody has written is not there yet: all of it reads as one page of
+// zeros, which stays in the processors' caches, and a Step would read its context in no time.
+// Moving each slot down by one writes them.
+Status RoleWorker::write_scratch(const RoleSequence& sequence, int32_t context_tokens) {
+  moves_.clear();
+  for (int32_t slot = 1; slot < context_tokens; ++slot) moves_.push_back({slot, slot - 1});
+  if (moves_.empty()) return {};
+  const StepSequence view{sequence.kv.block_table().data()};
+  return runner_->move_kv(view, moves_);
+}
+
 Status RoleWorker::open_scratch(SequenceId id, int32_t rows, int32_t context_tokens,
                                 int32_t wants) {
   SequenceSpec spec;
@@ -23,6 +34,7 @@ Status RoleWorker::open_scratch(SequenceId id, int32_t rows, int32_t context_tok
   FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(spec.max_tokens)
                               .with_context(std::string(role_name(role_)) + ", profile"));
   for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix(0);
+  FORERUN_RETURN_IF_ERROR(write_scratch(sequence, context_tokens));
   // Rows form a binary tree: about what drafts look like.
   PendingItem item;
   item.item.sequence = id;

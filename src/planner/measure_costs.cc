@@ -16,10 +16,14 @@ constexpr double kBriefSeconds = 0.03;
 // A forward slower than this is timed at fewer row counts and fewer times.
 constexpr double kSlowSeconds = 0.02;
 // How the time grows with the cache is told by Steps behind two contexts, of one row and of
-// several, and by a Step of several sequences.
+// several, and by a Step of several sequences. The smaller count of rows is one that slow forwards
+// are timed at anyway.
 constexpr int32_t kLongContext = 4096;
 constexpr int32_t kContextRows = 32;
+constexpr int32_t kSlowContextRows = 16;
 constexpr int32_t kSequences = 8;
+// Where plain decoding is slower than this, starting at once is worth more.
+constexpr double kTooSlowSeconds = 0.25;
 
 struct Load {
   int32_t rows = 1;  // of each sequence
@@ -57,18 +61,13 @@ class Measurement {
   // What grows with the cache: none where the memory has no room for a longer context.
   Status find_slopes(Role role, int32_t long_context, int32_t runs) {
     StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(role)];
-    const double near_one = seconds_at(role, 1);
-    const double near_many = seconds_at(role, kContextRows);
-    const double tokens = long_context - context_;
-    if (tokens <= 0.0 || near_one <= 0.0) return {};
-    double far_one = 0.0;
-    double far_many = 0.0;
-    FORERUN_RETURN_IF_ERROR(run(role, {1, long_context}, runs, far_one));
-    FORERUN_RETURN_IF_ERROR(run(role, {kContextRows, long_context}, runs, far_many));
-    // Of one row: tokens * (read + attend); of several: tokens * (read + rows * attend).
-    const double one = std::max(0.0, far_one - near_one) / tokens;
-    const double many = std::max(0.0, far_many - near_many) / tokens;
-    slopes.per_attended_token = std::clamp((many - one) / (kContextRows - 1), 0.0, one);
+    const int32_t rows = context_rows();
+    double one = 0.0;
+    double many = 0.0;
+    FORERUN_RETURN_IF_ERROR(find_growth(role, 1, long_context, runs, one));
+    FORERUN_RETURN_IF_ERROR(find_growth(role, rows, long_context, runs, many));
+    // Of one row: read + attend; of several: read + rows * attend.
+    slopes.per_attended_token = std::clamp((many - one) / (rows - 1), 0.0, one);
     slopes.per_kv_token = one - slopes.per_attended_token;
     return {};
   }
@@ -82,6 +81,12 @@ class Measurement {
         std::max(0.0, seconds - read - seconds_at(role, kSequences)) / (kSequences - 1);
     return {};
   }
+
+  // Of the Steps that tell how several rows behind a context grow with it.
+  int32_t context_rows() const {
+    return seconds_at(Role::kTarget, kContextRows) > 0.0 ? kContextRows : kSlowContextRows;
+  }
+  double plain_seconds() const { return seconds_at(Role::kTarget, 1); }
 
   // Entries hold what is left beside the slopes.
   StepCosts costs() const {
@@ -103,6 +108,18 @@ class Measurement {
     double seconds = 0.0;
   };
 
+  // Seconds that a Step of `rows` rows takes more for each token of its context. Short and long
+  // contexts are timed in turn, so that a machine whose speed drifts treats them alike.
+  Status find_growth(Role role, int32_t rows, int32_t long_context, int32_t runs, double& growth) {
+    double near = 0.0;
+    double far = 0.0;
+    for (int32_t turn = 0; turn < runs; ++turn) {
+      FORERUN_RETURN_IF_ERROR(run(role, {rows, context_}, 1, near));
+      FORERUN_RETURN_IF_ERROR(run(role, {rows, long_context}, 1, far));
+    }
+    growth = long_context > context_ ? std::max(0.0, far - near) / (long_context - context_) : 0.0;
+    return {};
+  }
   void note(Role role, int32_t rows, double seconds) { times_.push_back({role, rows, seconds}); }
   // 0 where it has not been measured.
   double seconds_at(Role role, int32_t rows) const {
@@ -153,21 +170,21 @@ Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t 
     FORERUN_ASSIGN_OR_RETURN(seconds, measurement.add(rows, slow ? 3 : 9));
     slow = slow || seconds > kSlowSeconds;
   }
-  if (!slow) {
-    for (size_t i = 0; i < kManyRows.size() && 2.0 * seconds < kBriefSeconds; ++i) {
-      if (kManyRows[i] + context >= max_context_tokens) break;
-      report(kRows.size() + i);
-      FORERUN_ASSIGN_OR_RETURN(seconds, measurement.add(kManyRows[i], 3));
+  for (size_t i = 0; !slow && i < kManyRows.size() && 2.0 * seconds < kBriefSeconds; ++i) {
+    if (kManyRows[i] + context >= max_context_tokens) break;
+    report(kRows.size() + i);
+    FORERUN_ASSIGN_OR_RETURN(seconds, measurement.add(kManyRows[i], 3));
+  }
+  if (measurement.plain_seconds() > kTooSlowSeconds) return measurement.costs();
+  report(kRows.size() + kManyRows.size());
+  const int32_t runs = slow ? 3 : 5;
+  const int32_t long_context = std::min(kLongContext, max_context_tokens - kContextRows - 1);
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    if (role == Role::kDraft && !has_draft) continue;
+    if (long_context >= 2 * context) {
+      FORERUN_RETURN_IF_ERROR(unless_exhausted(measurement.find_slopes(role, long_context, runs)));
     }
-    report(kRows.size() + kManyRows.size());
-    const int32_t long_context = std::min(kLongContext, max_context_tokens - kContextRows - 1);
-    for (const Role role : {Role::kTarget, Role::kDraft}) {
-      if (role == Role::kDraft && !has_draft) continue;
-      if (long_context >= 2 * context) {
-        FORERUN_RETURN_IF_ERROR(unless_exhausted(measurement.find_slopes(role, long_context, 3)));
-      }
-      FORERUN_RETURN_IF_ERROR(unless_exhausted(measurement.find_sequence_cost(role, 3)));
-    }
+    FORERUN_RETURN_IF_ERROR(unless_exhausted(measurement.find_sequence_cost(role, runs)));
   }
   return measurement.costs();
 }
