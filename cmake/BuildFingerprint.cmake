@@ -2,7 +2,8 @@
 #   cmake -DSOURCE_DIR=... -DSETTINGS=... -DOUTPUT=... -P BuildFingerprint.cmake
 # A script of the build and not of the configuration: an edited kernel is another build.
 set(STATES ${SETTINGS})
-foreach(folder base device kernels kv model sampling step exec)
+# The planner says how times are measured.
+foreach(folder base device kernels kv model sampling step exec planner)
   file(GLOB_RECURSE files RELATIVE "${SOURCE_DIR}" "${SOURCE_DIR}/${folder}/*")
   list(FILTER files EXCLUDE REGEX "_(test|bench|fuzz)\\.")
   list(SORT files)
