@@ -40,6 +40,9 @@ if(FORERUN_BENCHES)
   add_executable(attention_cuda_bench attention/attention_cuda_bench.cc)
   target_link_libraries(attention_cuda_bench PRIVATE forerun_attention_cuda)
 endif()
+forerun_library(kv_select_cuda SOURCES kv_select/kv_select_cuda.cu DEPS device_cuda base attention_cuda)
+forerun_test(kv_select_cuda_test SOURCES kv_select/kv_select_cuda_test.cc DEPS kv_select_cuda
+  LABELS gpu)
 forerun_library(embedding_cuda SOURCES embedding/embedding_cuda.cu DEPS device_cuda base)
 forerun_library(row_digest_cuda SOURCES row_digest/row_digest_cuda.cu
   DEPS device_cuda base row_digest)
@@ -56,7 +59,7 @@ add_custom_target(cuda_code)
 add_dependencies(cuda_code forerun_linear_cuda)
 foreach(program peer_group_test linear_plan_cuda_test linear_cuda_test linear_reduce_cuda_test
         linear_cuda_bench linear_reduce_cuda_bench attention_plan_cuda_test
-        attention_cuda_test attention_cuda_bench
+        attention_cuda_test attention_cuda_bench kv_select_cuda_test
         row_digest_cuda_test row_digest_cuda_bench)
   if(TARGET ${program})
     add_dependencies(cuda_code ${program})
