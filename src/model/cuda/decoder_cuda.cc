@@ -274,6 +274,12 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                                     step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
   const HostLogits logits = logits_->of_pass(first_logits_row, wanted);
   block_.build(step, begin, end, logits.queries, shape_, rope_);
+  for (const PassSelectionCuda& selection : block_.selections()) {
+    if (selection.first_row + selection.observers <= block_.num_rows()) continue;
+    return {StatusCode::kInvalidArgument, "KV selection by " + std::to_string(selection.observers) +
+                                              " rows; a pass on these GPUs has at most " +
+                                              std::to_string(most_pass_rows_)};
+  }
   if (block_.bytes().size() > pinned_step_.bytes()) {
     return {StatusCode::kResourceExhausted,
             "a step of " + std::to_string(end - begin) + " rows needs " +
@@ -291,14 +297,11 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
     FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
   }
   const GpusInUse in_use(devices_);
-  return run_all([&](ShardCuda& shard) { return shard.launch(key, logits); });
+  return run_all([&](ShardCuda& shard) { return shard.launch(key, logits, block_.selections()); });
 }
 
 Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries) {
   FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks_));
-  if (!step.selections.empty()) {
-    return Status(StatusCode::kInvalidArgument, "a Step that selects KV, which GPUs do not");
-  }
   const auto wanted = std::count_if(step.rows.begin(), step.rows.end(), wants_logits);
   if (!logits_->has_room(wanted)) {
     const GpusInUse all = GpusInUse::everywhere();

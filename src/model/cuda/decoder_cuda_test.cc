@@ -151,15 +151,10 @@ TEST_P(DecoderCuda, ViewsAreTheCpus) {
   EXPECT_LT(relative_difference(logits_through_a_view(*decoder_, tokens_, 20), expected), 2e-2);
 }
 
-TEST_P(DecoderCuda, RefusesToSelectKv) {
-  ASSERT_FALSE(decoder_->selects_kv());
-  const std::vector<int32_t> table = blocks();
-  Step step;
-  step.sequences.push_back({table.data()});
-  SequenceDriver::add_prefix_rows(step, 0, std::span(tokens_).first(128), 0, true);
-  step.selections.push_back(
-      {.first_row = 96, .num_rows = 32, .tokens = 64, .chosen = 64, .blocks = &table[5]});
-  EXPECT_EQ(decoder_->forward(step).code(), StatusCode::kInvalidArgument);
+TEST_P(DecoderCuda, GatheredKvIsTheKv) {
+  if (std::get<1>(GetParam()).window > 0) GTEST_SKIP() << "a window and a view exclude each other";
+  if (!decoder_->selects_kv()) GTEST_SKIP() << "too few rows a pass where parts share a GPU";
+  expect_gathered_kv_is_the_kv(*decoder_, tokens_, 20);
 }
 
 TEST_P(DecoderCuda, RowsPerStepAndBlocks) {

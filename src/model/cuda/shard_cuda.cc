@@ -6,6 +6,7 @@
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
+#include "kernels/kv_select/kv_select_cuda.h"
 #include "kernels/linear/linear_gather_cuda.h"
 #include "kernels/row_digest/row_digest_cuda.h"
 
@@ -26,6 +27,7 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_RETURN_IF_ERROR(prepare_linear_gather());
   FORERUN_RETURN_IF_ERROR(prepare_attention_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_rope_append_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_kv_select_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_embedding_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_row_digest_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
@@ -115,6 +117,7 @@ Status ShardCuda::prepare(const PassKeyCuda& key) {
 }
 
 Status ShardCuda::run(const PassKeyCuda& key) {
+  if (!selections_.empty()) return submit(key);
   auto graph = graphs_.find(key);
   if (graph != graphs_.end()) return graph->second.launch(stream_);
   PassKeyCuda layers = key;
@@ -125,9 +128,13 @@ Status ShardCuda::run(const PassKeyCuda& key) {
   return layout_.has_head() ? submit_head(key) : Status();
 }
 
-Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits) {
+Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits,
+                         std::span<const PassSelectionCuda> selections) {
   last_pass_ = key;
-  FORERUN_RETURN_IF_ERROR(run(key));
+  selections_ = selections;
+  const Status submitted = run(key);
+  selections_ = {};  // graphs have none
+  FORERUN_RETURN_IF_ERROR(submitted);
   if (!layout_.has_head()) return {};
   const auto whole = [](const RowQuery& query) { return query.kinds == RowQuery::kLogits; };
   const auto begin = logits.queries.begin();

@@ -83,7 +83,9 @@ class ShardCuda {
   bool must_prepare(const PassKeyCuda& key) const {
     return edit_ != nullptr && key.rows <= kMostGraphRows && !graphs_.contains(key);
   }
-  Status launch(const PassKeyCuda& key, const HostLogits& logits);
+  // With `selections` kernel by kernel.
+  Status launch(const PassKeyCuda& key, const HostLogits& logits,
+                std::span<const PassSelectionCuda> selections = {});
   Status finish();
   // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
   const float* device_logits() const { return logits_.as<float>(); }
@@ -125,6 +127,7 @@ class ShardCuda {
   Status submit(const PassKeyCuda& key);
   Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
   Status submit_attention(size_t layer_idx, const PassKeyCuda& key);
+  Status submit_selections(const PagedKvCuda& kv);
   Status submit_head(const PassKeyCuda& key);
   // Submits the copy of some rows of logits into their columns of `rows`.
   Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
@@ -152,6 +155,7 @@ class ShardCuda {
   StepShapeCuda shape_;
   std::map<PassKeyCuda, Graph> graphs_;
   PassKeyCuda last_pass_;
+  std::span<const PassSelectionCuda> selections_;  // of the pass that is being submitted
   std::function<Status(cudaGraph_t)> edit_;
   bool one_sum_a_layer_ = false;
 

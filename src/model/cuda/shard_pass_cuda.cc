@@ -1,6 +1,7 @@
 // A pass as a GPU's stream sees it: which kernels, in which order. Captured once a PassKeyCuda.
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
+#include "kernels/kv_select/kv_select_cuda.h"
 #include "kernels/linear/linear_gather_cuda.h"
 #include "kernels/row_digest/row_digest_cuda.h"
 #include "model/cuda/shard_cuda.h"
@@ -117,6 +118,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
                                               .eps = config_.rms_norm_eps},
                                              stream_.get()));
   }
+  FORERUN_RETURN_IF_ERROR(submit_selections(kv));
   const int64_t flags = int64_t{kMostPassRows} * shape_.attention.kv_parts;
   return attention_cuda(
       {.step = step,
@@ -135,10 +137,43 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        .arrivals = arrivals_.as<uint32_t>() + static_cast<int64_t>(layer_idx % 2) * flags,
        .to_clear = arrivals_.as<uint32_t>() + static_cast<int64_t>((layer_idx + 1) % 2) * flags,
        .failed = failed_.as<uint32_t>(),
-       .early = layer_idx > 0,
+       // What has been gathered just now is complete only after the kernel before.
+       .early = layer_idx > 0 && selections_.empty(),
        .mode = key.mode,
        .shared_prefix = key.shared_prefix},
       stream_.get());
+}
+
+// Attention's partial results are not in use yet: their room serves.
+Status ShardCuda::submit_selections(const PagedKvCuda& kv) {
+  const auto list = [this](int32_t offset) {
+    return reinterpret_cast<const int32_t*>(step_.data() + offset);
+  };
+  for (const PassSelectionCuda& selection : selections_) {
+    const size_t needed = kv_select_scratch_bytes(selection.observers, selection.tokens,
+                                                  layout_.num_heads, layout_.num_kv_heads);
+    if (needed > partials_.bytes()) {
+      return {StatusCode::kResourceExhausted, "a choice among " + std::to_string(selection.tokens) +
+                                                  " tokens needs " + std::to_string(needed) +
+                                                  " bytes, there is room for " +
+                                                  std::to_string(partials_.bytes())};
+    }
+    const int64_t query_width = int64_t{layout_.num_heads} * padded_head_dim_cuda(config_.head_dim);
+    FORERUN_RETURN_IF_ERROR(
+        kv_select_cuda({.q = q_.as<__nv_bfloat16>() + selection.first_row * query_width,
+                        .num_heads = layout_.num_heads,
+                        .observers = selection.observers,
+                        .first_visible = selection.first_visible,
+                        .block_table = list(selection.table_offset),
+                        .tokens = selection.tokens,
+                        .chosen = selection.chosen,
+                        .pooling = selection.pooling,
+                        .blocks = list(selection.blocks_offset),
+                        .kv = kv,
+                        .scratch = partials_.as<std::byte>()},
+                       stream_.get()));
+  }
+  return {};
 }
 
 Status ShardCuda::submit(const PassKeyCuda& key) {

@@ -44,7 +44,14 @@ int32_t pass_bucket(int32_t rows) {
 }
 
 size_t StepBlockCuda::pass_end(const Step& step, size_t begin, int32_t most_rows) {
-  return std::min(step.rows.size(), begin + static_cast<size_t>(most_rows));
+  size_t end = std::min(step.rows.size(), begin + static_cast<size_t>(most_rows));
+  for (const KvSelection& selection : step.selections) {
+    const auto first = static_cast<size_t>(selection.first_row);
+    if (first > begin && first < end && first + static_cast<size_t>(selection.num_rows) > end) {
+      end = first;
+    }
+  }
+  return end;
 }
 
 void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
@@ -62,14 +69,29 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     rows_.push_back(
         {.position = from.visible - 1,
          .boundary = from.boundary,
-         .slot = from.slot,
+         // Where it would lie: what is not written is no less stable for it.
+         .slot = from.slot == kNoSlot ? from.visible - 1 : from.slot,
          .block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table,
          .ancestors = from.boundary == from.visible ? nullptr
                                                     : step.ancestors.data() + from.ancestor_begin});
     header.tokens[local] = from.token;
     if (from.wants_logits) wanted[num_wanted_++] = local;
   }
-  plan_.build(rows_, shape.attention);
+  selections_.clear();
+  for (const KvSelection& selection : step.selections) {
+    const auto first = static_cast<size_t>(selection.first_row);
+    if (first < begin || first >= end) continue;
+    selections_.push_back({.first_row = static_cast<int32_t>(first - begin),
+                           .observers = selection.num_rows,
+                           .first_visible = step.rows[first].visible,
+                           .tokens = selection.tokens,
+                           .chosen = selection.chosen,
+                           .pooling = selection.pooling});
+  }
+  AttentionShapeCuda attention_shape = shape.attention;
+  // Observers' queries must lie in memory, rotated, and keys in the cache before attention begins.
+  if (!selections_.empty()) attention_shape.may_fuse = false;
+  plan_.build(rows_, attention_shape);
   const size_t header_bytes =
       static_cast<size_t>(wanted_offset + (pass_bucket(num_wanted_) + 3) / 4 * 16);
   bytes_.assign(header_bytes, std::byte{});
@@ -99,6 +121,8 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   auto* const kv_slots = writer.place<int32_t>(attention.kv_slots_offset);
   for (size_t i = 0; i < rows_.size(); ++i) {
     const AttentionRow& row = rows_[i];
+    kv_slots[i] = -1;
+    if (step.rows[begin + i].slot == kNoSlot) continue;
     kv_slots[i] =
         row.block_table[row.slot / kTilePositions] * kTilePositions + row.slot % kTilePositions;
   }
@@ -111,6 +135,19 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     const size_t half = angles_of_row / 2;
     std::copy_n(rope.cosines(position), half, angles + i * angles_of_row);
     std::copy_n(rope.sines(position), half, angles + i * angles_of_row + half);
+  }
+  auto selection = selections_.begin();
+  for (const KvSelection& from : step.selections) {
+    const auto first = static_cast<size_t>(from.first_row);
+    if (first < begin || first >= end) continue;
+    const int32_t visible = selection->first_visible + selection->observers - 1;
+    const int32_t* const table =
+        step.sequences[static_cast<size_t>(step.rows[first].sequence_idx)].block_table;
+    selection->table_offset = writer.append(
+        std::span(table, static_cast<size_t>((visible + kTilePositions - 1) / kTilePositions)));
+    selection->blocks_offset =
+        writer.append(std::span(from.blocks, static_cast<size_t>(from.chosen / kTilePositions)));
+    ++selection;
   }
   header.num_wanted = num_wanted_;
   header.queries_offset = writer.append(queries.first(static_cast<size_t>(num_wanted_)));

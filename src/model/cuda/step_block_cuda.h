@@ -53,10 +53,24 @@ struct StepShapeCuda {
   int32_t head_dim = 0;
 };
 
+// A KvSelection of a pass; the rest as there.
+struct PassSelectionCuda {
+  int32_t first_row = 0;  // of the pass
+  int32_t observers = 0;
+  int32_t first_visible = 0;  // tokens that the first observer sees
+  int32_t tokens = 0;
+  int32_t chosen = 0;
+  int32_t pooling = 1;
+  // int32, in bytes from the block's beginning: the sequence's blocks as far as its observers see,
+  // and those to gather into.
+  int32_t table_offset = 0, blocks_offset = 0;
+};
+
 // Reusable: keeps its memory.
 class StepBlockCuda {
  public:
-  // Where the pass of at most `most_rows` that begins with row `begin` of `step` ends.
+  // Where the pass of at most `most_rows` that begins with row `begin` of `step` ends: observers of
+  // one selection are never cut apart, where a pass has room for them.
   static size_t pass_end(const Step& step, size_t begin, int32_t most_rows);
   // Rows [begin, pass_end) of `step`. `queries`: of those that want logits, as
   // many or more. `rope` is prepared for their positions.
@@ -67,12 +81,14 @@ class StepBlockCuda {
   int32_t num_wanted() const { return num_wanted_; }
   AttentionMode mode() const { return plan_.mode; }
   SharedPrefix shared_prefix() const { return plan_.shared_prefix; }
+  std::span<const PassSelectionCuda> selections() const { return selections_; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
   std::vector<AttentionRow> rows_;
   AttentionPlanCuda plan_;
   int32_t num_wanted_ = 0;
+  std::vector<PassSelectionCuda> selections_;
   std::vector<std::byte> bytes_;
 };
 
