@@ -34,8 +34,10 @@ void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
                      "Leaves expanded a draft step (w; default: 4)");
   command.add_option("--draft-depth", speculation.draft_depth,
                      "Draft steps a round (d; default: 4)");
-  command.add_option("--view", speculation.view,
-                     "Which of its KV the model that drafts sees: " + listed(kv_view_choices()));
+  command.add_option(
+      "--view", speculation.view,
+      "Which of its KV the model that drafts sees, of sparse_self and serial_tree: " +
+          listed(kv_view_choices()));
   command.add_option("--view-budget", speculation.view_budget, "Tokens of it (K; default: 512)");
   command.add_flag_callback(
       "--no-shared-noise", [&speculation] { speculation.shared_noise = false; },

@@ -116,13 +116,13 @@ Result<PlanPtr> resolve_leniently(const std::string& name, const SpeculationOpti
 
 Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& models,
                              const AutoChoice& choice) {
-  FORERUN_RETURN_IF_ERROR(parse(options, models).status());
-  // What a view saves is not weighed yet: one that is asked for is not dropped unseen.
-  if (!options.view.empty() || options.view_budget) {
-    return refused(
-        "strategy 'auto' chooses no view yet; accepted with view and view_budget: "
-        "sparse_self, serial_tree");
+  FORERUN_ASSIGN_OR_RETURN(const SpeculationPlan parsed, parse(options, models));
+  if (parsed.view.kind != nullptr) {
+    FORERUN_RETURN_IF_ERROR(parsed.view.kind->check(parsed.view.budget));
   }
+  // What a view saves is not weighed yet.
+  options.view.clear();
+  options.view_budget.reset();
   if (choice.strategy != "serial_tree") {
     SpeculationOptions chosen = options;
     if (!chosen.extra_draft_steps) chosen.extra_draft_steps = choice.extra_draft_steps;
