@@ -25,7 +25,7 @@ constexpr float kMargin = 0.07f;
 // What the time of further rows is charged at: those that are chosen are mostly overrated, and a
 // row that pays for itself exactly brings nothing.
 constexpr float kRowPrice = 1.1f;
-constexpr float kAllowanceShare = 0.005f;
+constexpr float kAllowanceShare = 0.007f;
 constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
 constexpr int32_t kMaxRest = 16;

@@ -17,9 +17,9 @@
 //   source without model has guessed, which costs no step). The draft's KV then lags, and catching
 //   up is charged, spread over the rounds to come, to the plan that starts drafting again.
 // - Probing: while no draft step is thought to pay, nothing new is learnt about the draft. An
-//   allowance of 0.3% of the time that all requests spend buys kProbeRounds rounds of drafting
+//   allowance of 0.7% of the time that all requests spend buys kProbeRounds rounds of drafting
 //   whenever it covers what they are expected to lose, catching up (a long prompt, perhaps)
-//   included. So a wrong belief ends, and a right one costs less than half a percent.
+//   included. So a wrong belief ends, and a right one costs less than 1%.
 // - Rest: deciding takes the host some microseconds, which in a large batch are a percent of a
 //   Step. After rounds that guessed nothing the next ones are plain unseen: the more of them, the
 //   less a round that guesses could gain at best.
