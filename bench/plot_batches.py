@@ -109,8 +109,7 @@ def drawing(rows: list[dict], machine: str) -> str:
     counts = sorted({row["requests"] for row in rows})
     width = LEFT + len(models) * (WIDTH + ACROSS)
     bottom = TOP + 2 * HEIGHT + DOWN
-    out = [text(LEFT, 22, "Throughput with prompts included, and time between tokens, by the number of requests", "start",
-                size=14),
+    out = [text(LEFT, 22, "Throughput, prompts included, and time between tokens", "start", size=14),
            text(LEFT, 40, machine, "start", "#555555")]
     for column, (model, lines) in enumerate(models.items()):
         left = LEFT + column * (WIDTH + ACROSS)
