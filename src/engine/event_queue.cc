@@ -110,27 +110,29 @@ void EventQueue::signal(bool readable) {
 }
 
 void EventQueue::push(EventStream& stream, Event* event) {
-  if (event == nullptr || event->finished) {
-    stream.channel_->running_samples_.fetch_sub(1, std::memory_order_acq_rel);
+  const bool is_last = event == nullptr || event->finished;
+  const bool is_news = keep(stream, event);  // may throw: then the stream's last event is to come
+  if (is_last) stream.channel_->running_samples_.fetch_sub(1, std::memory_order_acq_rel);
+  if (is_news) changed_.notify_one();
+}
+
+bool EventQueue::keep(EventStream& stream, Event* event) {
+  const std::lock_guard lock(mutex_);
+  if (is_closed()) return false;
+  if (event == nullptr) {
+    stream.out_of_memory_ = true;
+  } else if (stream.has_unread_) {
+    join(stream.unread_, *event);
+  } else {
+    stream.unread_ = std::move(*event);
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_closed()) return;
-    if (event == nullptr) {
-      stream.out_of_memory_ = true;
-    } else if (stream.has_unread_) {
-      join(stream.unread_, *event);
-    } else {
-      stream.unread_ = std::move(*event);
-    }
-    if (stream.has_unread_) return;  // whoever waits has been told
-    stream.has_unread_ = true;
-    const bool was_empty = first_ == nullptr;
-    (was_empty ? first_ : last_->next_) = stream.shared_from_this();
-    last_ = &stream;
-    if (was_empty) signal(true);
-  }
-  changed_.notify_one();
+  if (stream.has_unread_) return false;  // whoever waits has been told
+  stream.has_unread_ = true;
+  const bool was_empty = first_ == nullptr;
+  (was_empty ? first_ : last_->next_) = stream.shared_from_this();
+  last_ = &stream;
+  if (was_empty) signal(true);
+  return true;
 }
 
 std::optional<Completion> EventQueue::take(std::optional<std::chrono::milliseconds> timeout,

@@ -113,6 +113,7 @@ class EventQueue {
   friend class RequestChannel;
   void opened();
   void push(EventStream& stream, Event* event);  // null: out of memory
+  bool keep(EventStream& stream, Event* event);  // whether somebody is to be told
   void signal(bool readable);
 
   const int descriptor_;

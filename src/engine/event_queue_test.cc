@@ -170,8 +170,8 @@ TEST(RequestHandles, DroppingOneCancels) {
 
 TEST(RequestHandles, DroppingOneOfARequestThatHasEndedWakesNobody) {
   int woken = 0;
-  const auto channel =
-      RequestChannel::open(std::make_shared<EventQueue>(), 0, 2, {[&woken] { ++woken; }, {}});
+  const auto queue = std::make_shared<EventQueue>();
+  const auto channel = RequestChannel::open(queue, 0, 2, {[&woken] { ++woken; }, {}});
   const auto first = std::make_shared<EventStream>(channel, 0);
   const auto second = std::make_shared<EventStream>(channel, 1);
   auto handle = std::make_shared<QueuedRequest>(channel);
@@ -181,6 +181,7 @@ TEST(RequestHandles, DroppingOneOfARequestThatHasEndedWakesNobody) {
   second->push(last_event(FinishReason::kLength));
   handle.reset();
   EXPECT_EQ(woken, 1);
+  queue->close();  // what is unread would keep its stream, and that the queue
 }
 
 TEST(RequestHandles, AskForOtherOptionsOfTheEngineThatChecksThem) {
