@@ -34,6 +34,7 @@ EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
       waker_(std::make_shared<LoopWaker>()),
       admission_(executor_.get()),
       batch_costs_(options.costs, options.drafts_in_turn) {
+  executor_->set_meanwhile([this] { deliver(); });
   thread_ = std::thread([this] { run(); });
 }
 
@@ -56,7 +57,10 @@ void EngineLoop::submit(std::unique_ptr<ActiveRequest> request) {
 
 void EngineLoop::run() {
   while (true) {
-    if (running_.empty() && waiting_.empty()) waker_->wait();
+    if (running_.empty() && waiting_.empty()) {
+      deliver();
+      waker_->wait();
+    }
     {
       std::lock_guard lock(mutex_);
       if (stopping_) break;
@@ -66,7 +70,10 @@ void EngineLoop::run() {
       look_outside();
       admit();
       at_hand_ = kAll;
-      if (std::optional<WorkResult> result = executor_->next(kPatience)) handle(*result);
+      std::optional<WorkResult> result = executor_->next(kPatience);
+      if (!result) deliver();
+      drop_unsent();
+      if (result) handle(*result);
     } catch (const std::bad_alloc&) {
       drop_at_hand();
     }
@@ -85,6 +92,14 @@ void EngineLoop::run() {
   } catch (const std::bad_alloc&) {
     drop_at_hand();
   }
+  deliver();
+}
+
+void EngineLoop::drop_unsent() {
+  for (const SequenceId sequence : unsent_) {
+    if (running_.contains(sequence)) remove(sequence);
+  }
+  unsent_.clear();
 }
 
 void EngineLoop::drop_at_hand() {
@@ -292,10 +307,6 @@ void EngineLoop::handle(WorkResult& result) {
     if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
     return running.request->accept(out);
   };
-  if (batch_costs_.version() != running.costs_version) {
-    running.costs_version = batch_costs_.version();
-    running.driver.on_costs(batch_costs_.table());
-  }
   RequestDriver::State state = running.driver.on_result(
       result, accept, [&](WorkItem item) { submit(running, std::move(item)); });
   if (state == RequestDriver::State::kDrained) state = start_next_strategy(running);
@@ -310,7 +321,6 @@ void EngineLoop::handle(WorkResult& result) {
     batch_costs_.note_turn(result.role, result.rows.size(), seconds_since(begin));
     batch_costs_.note_step(result);
   }
-  batch_costs_.refresh();
 }
 
 void EngineLoop::count_in_batch(Running& running) {
@@ -327,13 +337,53 @@ void EngineLoop::count_in_batch(Running& running) {
 
 void EngineLoop::finish_turn(Running& running, RequestDriver::State state, TurnTimer timer) {
   timer.finish();
-  report(running);
   if (state == RequestDriver::State::kOver) {
     end(running.sequence, running.request->reason(), Status());
     return;
   }
-  // Nobody's next work waits for the reader to be woken.
-  running.request->send();
+  turned_.push_back(running.sequence);
+  if (unsent_.capacity() < turned_.capacity()) unsent_.reserve(turned_.capacity());
+}
+
+void EngineLoop::deliver() {
+  for (const SequenceId sequence : turned_) {
+    const auto found = running_.find(sequence);
+    if (found == running_.end()) continue;
+    try {
+      report(found->second);
+      found->second.request->send();
+    } catch (const std::bad_alloc&) {
+      unsent_.push_back(sequence);
+    }
+  }
+  turned_.clear();
+  for (Ended& ended : ended_) {
+    try {
+      report(ended.running);
+      ended.running.request->finish(ended.reason, std::move(ended.error),
+                                    ended.running.driver.stats(),
+                                    ended.running.driver.strategy_name());
+    } catch (const std::bad_alloc&) {
+      // Its destructor tells its reader.
+    }
+  }
+  ended_.clear();
+  try {
+    tell_costs();
+  } catch (const std::bad_alloc&) {
+    // They stay what they were.
+  }
+}
+
+void EngineLoop::tell_costs() {
+  batch_costs_.refresh();
+  if (batch_costs_.version() == told_version_) return;
+  for (auto& [sequence, running] : running_) {
+    if (running.costs_version == batch_costs_.version()) continue;
+    running.costs_version = batch_costs_.version();
+    running.driver.on_costs(batch_costs_.table());
+  }
+  told_version_ = batch_costs_.version();
 }
 
 void EngineLoop::report(Running& running) {
@@ -365,6 +415,8 @@ void EngineLoop::make_room(const Running& starved, const Status& status) {
 void EngineLoop::set_aside(SequenceId sequence) {
   memory_is_short_ = true;
   Running running = remove(sequence);
+  report(running);
+  running.request->send();
   running.driver.set_strategy(nullptr);
   running.request->note_preemption();
   if (options_.load != nullptr) options_.load->note_preemption();
@@ -388,9 +440,7 @@ EngineLoop::Running EngineLoop::remove(SequenceId sequence) {
 
 void EngineLoop::end(SequenceId sequence, FinishReason reason, Status error) {
   memory_is_short_ = false;
-  const Running running = remove(sequence);
-  running.request->finish(reason, std::move(error), running.driver.stats(),
-                          running.driver.strategy_name());
+  ended_.push_back({remove(sequence), reason, std::move(error)});
 }
 
 KvLoad EngineLoop::kv_load(Role role) const {

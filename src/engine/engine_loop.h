@@ -1,6 +1,10 @@
 // The only loop: admits requests, feeds their strategies, hands their work to the executor and
 // their tokens to their readers.
 //
+// From the end of a Step to the start of the next one, devices wait for this thread. So between
+// them it only answers results with work; what readers are told, statistics and the costs of rows
+// wait for the next Step to run (Executor::set_meanwhile).
+//
 // Memory that runs out (std::bad_alloc) on this thread costs the requests at hand, not the process.
 //
 // One thread. Iteration-level batching comes from the executor: the loop submits whatever work is
@@ -69,6 +73,13 @@ class EngineLoop {
     uint64_t costs_version = 0;  // that its strategy was told
   };
 
+  // A request that has ended, whose reader is still to be told.
+  struct Ended {
+    Running running;
+    FinishReason reason = FinishReason::kLength;
+    Status error;
+  };
+
   void run();
   void take_submissions();
   void end_cancelled_and_late();
@@ -92,9 +103,15 @@ class EngineLoop {
   void submit(const Running& running, WorkItem item);
   // Tells the load meter what has come since the last call.
   void report(Running& running);
-  // What follows a turn: the request is ended, or its reader woken. `timer` is finished before a
+  // What follows a turn: the request is ended, or noted for deliver(). `timer` is finished before a
   // reader could see either.
   void finish_turn(Running& running, RequestDriver::State state, TurnTimer timer = {});
+  // What can wait until devices work: tells readers and the load meter of the turns since the last
+  // call, and strategies what rows cost now. Throws nothing.
+  void deliver();
+  void tell_costs();
+  // Whose events there was no memory for.
+  void drop_unsent();
   // The request found no KV blocks for its next rows: somebody gives some back.
   void make_room(const Running& starved, const Status& status);
   void set_aside(SequenceId sequence);
@@ -124,6 +141,10 @@ class EngineLoop {
   std::map<SequenceId, Running> running_;
   Admission admission_;
   BatchCosts batch_costs_;
+  uint64_t told_version_ = 0;       // of its costs, that all strategies know
+  std::vector<SequenceId> turned_;  // since deliver(); some may be there twice, or run no more
+  std::vector<SequenceId> unsent_;  // has room for as many
+  std::vector<Ended> ended_;        // since deliver()
   SequenceId next_sequence_ = 1;
   // What is being worked on: a sequence, none, or, while Steps are run, all that run.
   static constexpr SequenceId kNone = 0;

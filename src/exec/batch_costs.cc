@@ -6,7 +6,7 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kTurnsToRefresh = 512;
+constexpr int32_t kResultsToRefresh = 512;
 constexpr double kTurnMemory = 0.02;  // share of the last turn in the mean
 constexpr int64_t kExactSequences = 8;
 // Share of the last Step in draft_share_ and rows_: they are means over some rounds, since the
@@ -47,6 +47,7 @@ void BatchCosts::note_turn(Role role, size_t rows, double seconds) {
 }
 
 void BatchCosts::note_step(const WorkResult& result) {
+  ++results_since_refresh_;
   if (sequences_ == 0 || result.step_sequences < 1) return;
   // Each of a Step's sequences reports it.
   const double part = 1.0 / result.step_sequences;
@@ -134,9 +135,9 @@ void BatchCosts::refresh() {
   const Bucket bucket = {sequences_bucket(sequences_), octave_halves(256 + context),
                          octave_halves(drafting), sequences_bucket(held_up),
                          std::lround(4.0 * lone_rows())};
-  if (bucket == load_bucket_ && ++turns_since_refresh_ < kTurnsToRefresh) return;
+  if (bucket == load_bucket_ && results_since_refresh_ < kResultsToRefresh) return;
   load_bucket_ = bucket;
-  turns_since_refresh_ = 0;
+  results_since_refresh_ = 0;
   table_ = costs_->table(static_cast<int32_t>(sequences_), context);
   if (in_turn_) share_draft(drafting, context);
   charge_lone_rows(context);

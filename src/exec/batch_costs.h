@@ -53,7 +53,7 @@ class BatchCosts {
   void note_step(const WorkResult& result);
 
   // Brings the table up to date where the batch has changed by enough to matter, or some hundred
-  // turns have passed.
+  // results have come. Once a Step is often enough.
   void refresh();
   // What a request is told before it is part of the batch.
   CostTable for_newcomer() const;
@@ -88,7 +88,7 @@ class BatchCosts {
   double draft_share_ = 1.0;
   double rows_ = 2.0;          // of a request's target Steps, over the last ones
   double wait_seconds_ = 0.0;  // of target Steps until drafting together is tried again
-  int32_t turns_since_refresh_ = 0;
+  int32_t results_since_refresh_ = 0;
   // What the table was made for: requests that decode, their context, those that share a draft
   // Step, those that are held up, lone rows.
   using Bucket = std::array<int64_t, 5>;

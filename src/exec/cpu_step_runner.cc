@@ -116,9 +116,9 @@ void CpuStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_reject
 }
 
 Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
-                          std::span<RejectionTask> rejections) {
+                          std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
   ask(step, tasks, rejections);
-  FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_));
+  FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_, meanwhile));
   const size_t count = tasks.size() + rejections.size();
   const bool alone = devices_->degree() == 1;
   if (alone && is_brief(tasks, rejections.size())) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "forerun/status.h"
+#include "model/decoder.h"
 #include "step/cost_table.h"
 #include "step/work.h"
 
@@ -34,6 +35,10 @@ class Executor {
   // The next result, waiting for it up to `timeout`; runs Steps on the calling thread where roles
   // have no threads of their own. Nothing where no item is left or the time is up.
   virtual std::optional<WorkResult> next(std::chrono::microseconds timeout) = 0;
+  // What the caller has to do that can wait until the devices work again (decoder.h): next() calls
+  // it beside every Step that it runs, or before it waits for threads that do. Where it returns
+  // nothing it may not have.
+  virtual void set_meanwhile(Meanwhile meanwhile) = 0;
   // Forgets a sequence: queued items are dropped, its blocks return when nothing in flight can
   // touch them. No result of it is reported afterwards, not even where its id is opened again while
   // a Step of its former life is in flight.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -92,7 +93,10 @@ class FakeDecoder : public Decoder {
 
   // Keeps logits on devices, each of which cuts its tokens into so many parts; 0: in host memory.
   void set_distant_parts(int32_t parts) { distant_parts_ = parts; }
-  Status forward_digested(const Step& step, std::span<const RowQuery> queries) override {
+  Status forward_digested(const Step& step, std::span<const RowQuery> queries,
+                          const Meanwhile& meanwhile) override {
+    if (meanwhile) meanwhile();
+    if (while_running) while_running();
     FORERUN_RETURN_IF_ERROR(forward(step));
     devices_.clear();
     if (distant_parts_ == 0) return {};
@@ -140,6 +144,7 @@ class FakeDecoder : public Decoder {
   int32_t poison_position = -1;  // logits after this position hold NaN
   std::atomic<bool> fail = false;
   std::atomic<bool> throws = false;
+  std::function<void()> while_running;  // in every Step; set before the first one
   // One history in so many has other logits than a decoder of the same seed gives it; 0: none.
   uint64_t astray_one_in = 0;
 

@@ -270,9 +270,9 @@ bool RealExecutor::run_inline() {
   const std::optional<Role> role = turns_.next(target, draft);
   if (!role) return false;
   if (*role == Role::kDraft) {
-    draft->step(batch_, /*others_decode=*/target != nullptr && target->decodes());
+    draft->step(batch_, /*others_decode=*/target != nullptr && target->decodes(), meanwhile_);
   } else {
-    target->step(batch_);
+    target->step(batch_, /*others_decode=*/false, meanwhile_);
   }
   return true;
 }
@@ -287,6 +287,7 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
     any_threads = true;
     role->wake();
   }
+  if (any_threads && meanwhile_) meanwhile_();
   while (true) {
     if (auto result = pop_finished()) return result;
     const bool ran = run_inline();

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "exec/executor.h"
@@ -57,6 +58,7 @@ class RealExecutor : public Executor {
   // An item for a role without a runner fails (kInternal).
   void submit(WorkItem item) override;
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
+  void set_meanwhile(Meanwhile meanwhile) override { meanwhile_ = std::move(meanwhile); }
   void close(SequenceId sequence) override;
   // Of a threaded role, blocks of a closed sequence return after the Step in flight. All zero for a
   // role without a runner.
@@ -93,6 +95,7 @@ class RealExecutor : public Executor {
   uint64_t closings_ = 0;
   int64_t outstanding_ = 0;  // of open sequences
   RoleTurns turns_;          // of inline roles
+  Meanwhile meanwhile_;
   std::deque<FinishedItem> finished_;
   std::vector<FinishedItem> batch_;  // scratch
 };

@@ -134,7 +134,8 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
   return {};
 }
 
-void RoleWorker::step(std::vector<FinishedItem>& finished, bool others_decode) {
+void RoleWorker::step(std::vector<FinishedItem>& finished, bool others_decode,
+                      const Meanwhile& meanwhile) {
   const int64_t start_ns = steady_ns();
   const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
   builder_.clear();
@@ -145,7 +146,7 @@ void RoleWorker::step(std::vector<FinishedItem>& finished, bool others_decode) {
   if (builder_.empty()) return;
   const StepLoad load = builder_.load();
   const int32_t context_tokens = builder_.context_tokens();
-  run_step(finished);
+  run_step(finished, meanwhile);
   if (!on_step_) return;
   StepRecord record;
   record.role = role_;
@@ -167,12 +168,12 @@ void RoleWorker::step(std::vector<FinishedItem>& finished, bool others_decode) {
   on_step_(record);
 }
 
-void RoleWorker::run_step(std::vector<FinishedItem>& finished) {
+void RoleWorker::run_step(std::vector<FinishedItem>& finished, const Meanwhile& meanwhile) {
   const StepBuilder::Built built = builder_.finish();
   const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
   run_start_ns_ = steady_ns();
   const Status status =
-      guarded([&] { return runner_->run(*built.step, built.tasks, built.rejections); });
+      guarded([&] { return runner_->run(*built.step, built.tasks, built.rejections, meanwhile); });
   run_end_ns_ = steady_ns();
   run_cpu_ns_ = trace_ ? thread_cpu_ns() - start_cpu_ns : 0;
   // Tasks and pieces are in the same order.

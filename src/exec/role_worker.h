@@ -51,7 +51,9 @@ class RoleWorker {
   bool decodes() const;
   // Applies edits that are due and runs at most one Step; appends what has finished.
   // `others_decode`: decoding work of another role on the same devices waits for this Step.
-  void step(std::vector<FinishedItem>& finished, bool others_decode = false);
+  // `meanwhile` goes with the Step, if there is one.
+  void step(std::vector<FinishedItem>& finished, bool others_decode = false,
+            const Meanwhile& meanwhile = {});
 
   KvUsage usage() const;
   // Runs one Step of `sequences` sequences, each with `rows` tree rows behind a prefix of
@@ -81,7 +83,7 @@ class RoleWorker {
     return !out_of_memory_.empty() &&
            (closed_since_out_of_memory_ || pool_.free_blocks() > free_when_out_of_memory_);
   }
-  void run_step(std::vector<FinishedItem>& finished);
+  void run_step(std::vector<FinishedItem>& finished, const Meanwhile& meanwhile);
   std::string describe(const RoleSequence& sequence) const;
   // Writes the slots of a scratch sequence's context, as a prompt would have.
   Status write_scratch(const RoleSequence& sequence, int32_t context_tokens);

@@ -11,6 +11,7 @@
 #include "checkpoint/model_config.h"
 #include "device/collectives.h"
 #include "forerun/status.h"
+#include "model/decoder.h"
 #include "sampling/row_logits.h"
 #include "sampling/sampler.h"
 #include "step/step.h"
@@ -57,7 +58,7 @@ class StepRunner {
   // Runs the Step and the tasks on its logits. An error is the Step's; a task's own goes to its
   // status. Called from one thread at a time, as move_kv().
   virtual Status run(const Step& step, std::span<RowTask> tasks,
-                     std::span<RejectionTask> rejections) = 0;
+                     std::span<RejectionTask> rejections, const Meanwhile& meanwhile) = 0;
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
 };
 

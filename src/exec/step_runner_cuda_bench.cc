@@ -87,7 +87,7 @@ Result<double> time_of(StepRunner& runner, const Step& step, const Case& asked, 
       tasks.push_back(std::move(task));
     }
     const auto start = std::chrono::steady_clock::now();
-    FORERUN_RETURN_IF_ERROR(runner.run(step, tasks, {}));
+    FORERUN_RETURN_IF_ERROR(runner.run(step, tasks, {}, {}));
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     for (const RowTask& task : tasks) FORERUN_RETURN_IF_ERROR(task.status);
     times.push_back(took.count());

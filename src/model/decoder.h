@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "base/tensor_view.h"
@@ -21,6 +22,11 @@ struct LogitsPart {
   DistantLogits* distant = nullptr;
 };
 
+// What the host can do while devices work by themselves: called on the thread that asked for the
+// work, once they have got it, or before it where that thread computes itself; not at all where it
+// fails early. It must not throw. May be empty.
+using Meanwhile = std::function<void()>;
+
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -35,7 +41,9 @@ class Decoder {
   virtual Status forward(const Step& step) = 0;
   // As forward(), told what will be asked of the logits, [rows that want]: where they lie on a
   // device, they may stay there and be answered for by digests.
-  virtual Status forward_digested(const Step& step, std::span<const RowQuery> /*queries*/) {
+  virtual Status forward_digested(const Step& step, std::span<const RowQuery> /*queries*/,
+                                  const Meanwhile& meanwhile) {
+    if (meanwhile) meanwhile();
     return forward(step);
   }
   // Whether Steps may have selections.

@@ -10,8 +10,8 @@ RecordingRunner::RecordingRunner(std::unique_ptr<StepRunner> runner)
     : runner_(std::move(runner)), histories_(runner_->kv_blocks()) {}
 
 Status RecordingRunner::run(const Step& step, std::span<RowTask> tasks,
-                            std::span<RejectionTask> rejections) {
-  FORERUN_RETURN_IF_ERROR(runner_->run(step, tasks, rejections));
+                            std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
+  FORERUN_RETURN_IF_ERROR(runner_->run(step, tasks, rejections, meanwhile));
   std::vector<Heard> wanted;  // by logits row
   for (const StepRow& row : step.rows) {
     const uint64_t before = histories_.before(step, row);

@@ -21,8 +21,8 @@ class RecordingRunner : public StepRunner {
   int32_t live_vocab() const override { return runner_->live_vocab(); }
   int64_t kv_blocks() const override { return runner_->kv_blocks(); }
   int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
-  Status run(const Step& step, std::span<RowTask> tasks,
-             std::span<RejectionTask> rejections) override;
+  Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+             const Meanwhile& meanwhile) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
   // Adds to `text` the branches heard since the last call, at most `count` guesses each. Called

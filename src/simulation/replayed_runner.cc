@@ -14,7 +14,7 @@ ReplayedRunner::ReplayedRunner(std::unique_ptr<StepRunner> real, const Acceptanc
       histories_(real_->kv_blocks()) {}
 
 Status ReplayedRunner::run(const Step& step, std::span<RowTask> tasks,
-                           std::span<RejectionTask> rejections) {
+                           std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
   wanted_.clear();
   for (const StepRow& row : step.rows) {
     const uint64_t history = histories_.append(step, row);
@@ -22,7 +22,9 @@ Status ReplayedRunner::run(const Step& step, std::span<RowTask> tasks,
   }
   const bool prompts = step.rows.size() > kPromptRows * step.sequences.size();
   if (!prompts || !skips_prompts_) {
-    FORERUN_RETURN_IF_ERROR(real_->run(step, tasks, rejections));
+    FORERUN_RETURN_IF_ERROR(real_->run(step, tasks, rejections, meanwhile));
+  } else if (meanwhile) {
+    meanwhile();
   }
   for (RowTask& task : tasks) answer(*acceptance_, wanted_, task);
   for (RejectionTask& task : rejections) answer(*acceptance_, wanted_, task);

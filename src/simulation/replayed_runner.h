@@ -27,8 +27,8 @@ class ReplayedRunner : public StepRunner {
   int32_t live_vocab() const override { return real_->live_vocab(); }
   int64_t kv_blocks() const override { return real_->kv_blocks(); }
   int64_t kv_block_bytes() const override { return real_->kv_block_bytes(); }
-  Status run(const Step& step, std::span<RowTask> tasks,
-             std::span<RejectionTask> rejections) override;
+  Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+             const Meanwhile& meanwhile) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
  private:

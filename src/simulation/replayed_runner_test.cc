@@ -23,7 +23,8 @@ class StubbornRunner : public StepRunner {
   int32_t live_vocab() const override { return kVocab; }
   int64_t kv_blocks() const override { return 64; }
   int64_t kv_block_bytes() const override { return 1; }
-  Status run(const Step&, std::span<RowTask> tasks, std::span<RejectionTask>) override {
+  Status run(const Step&, std::span<RowTask> tasks, std::span<RejectionTask>,
+             const Meanwhile&) override {
     ++*steps_;
     for (RowTask& task : tasks) {
       task.result->token = 7;

@@ -86,7 +86,7 @@ void SimulatedExecutor::occupy(StepRecord record) {
 
 bool SimulatedExecutor::start_step(RoleState& role, bool others_decode) {
   while (role.worker && !role.busy && role.worker->ready()) {
-    role.worker->step(role.held, others_decode);
+    role.worker->step(role.held, others_decode, meanwhile_);
     if (role.busy) return true;
     std::move(role.held.begin(), role.held.end(), std::back_inserter(finished_));
     role.held.clear();

@@ -56,6 +56,7 @@ class SimulatedExecutor : public Executor {
   void submit(WorkItem item) override;
   // Never waits: `timeout` is not looked at.
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
+  void set_meanwhile(Meanwhile meanwhile) override { meanwhile_ = std::move(meanwhile); }
   // Blocks return at once; the Step in flight still lasts as long as it does.
   void close(SequenceId sequence) override;
   KvUsage kv_usage(Role role) const override;
@@ -82,6 +83,7 @@ class SimulatedExecutor : public Executor {
   RoleTurns turns_;                                // where they share devices
   uint64_t openings_ = 0;                          // so far
   std::deque<FinishedItem> finished_;
+  Meanwhile meanwhile_;
   int64_t now_ns_ = 0;
 };
 

@@ -13,7 +13,8 @@ SimulatedRunner::SimulatedRunner(Role role, const StepProfile* profile,
 }
 
 Status SimulatedRunner::run(const Step& step, std::span<RowTask> tasks,
-                            std::span<RejectionTask> rejections) {
+                            std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
+  if (meanwhile) meanwhile();
   wanted_.clear();
   for (const StepRow& row : step.rows) {
     const uint64_t history = histories_.append(step, row);

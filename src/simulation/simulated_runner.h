@@ -23,8 +23,8 @@ class SimulatedRunner : public StepRunner {
   int32_t live_vocab() const override { return config_.vocab_size; }
   int64_t kv_blocks() const override { return histories_.kv_blocks(); }
   int64_t kv_block_bytes() const override { return 0; }
-  Status run(const Step& step, std::span<RowTask> tasks,
-             std::span<RejectionTask> rejections) override;
+  Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+             const Meanwhile& meanwhile) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
     histories_.move(sequence, moves);
     return {};

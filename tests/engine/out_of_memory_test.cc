@@ -63,6 +63,9 @@ class MarksItsCaller : public Executor {
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override {
     return executor_->next(timeout);
   }
+  void set_meanwhile(Meanwhile meanwhile) override {
+    executor_->set_meanwhile(std::move(meanwhile));
+  }
   void close(SequenceId sequence) override { executor_->close(sequence); }
   KvUsage kv_usage(Role role) const override { return executor_->kv_usage(role); }
 

@@ -33,8 +33,8 @@ class StepEmulator::Runner : public StepRunner {
   int64_t kv_blocks() const override { return runner_->kv_blocks(); }
   int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
 
-  Status run(const Step& step, std::span<RowTask> tasks,
-             std::span<RejectionTask> rejections) override {
+  Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+             const Meanwhile& meanwhile) override {
     SleepClock& clock = *emulator_.clock_;
     const double seconds = emulator_.profile_.costs.seconds(role_, load_of(step));
     const auto end = clock.now() + std::chrono::duration_cast<SleepClock::time_point::duration>(
@@ -42,7 +42,7 @@ class StepEmulator::Runner : public StepRunner {
     {
       const auto lock = emulator_.one_step_at_a_time_ ? std::unique_lock(emulator_.computing_)
                                                       : std::unique_lock<std::mutex>();
-      FORERUN_RETURN_IF_ERROR(runner_->run(step, tasks, rejections));
+      FORERUN_RETURN_IF_ERROR(runner_->run(step, tasks, rejections, meanwhile));
     }
     emulator_.steps_.fetch_add(1, std::memory_order_relaxed);
     const auto now = clock.now();

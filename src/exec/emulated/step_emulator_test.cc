@@ -56,7 +56,7 @@ struct Wrapped {
       row.visible = row.boundary = position + 1;
       step.rows.push_back(row);
     }
-    return runner->run(step, {}, {});
+    return runner->run(step, {}, {}, {});
   }
   FakeDecoder decoder;
   std::unique_ptr<CpuDeviceGroup> device;

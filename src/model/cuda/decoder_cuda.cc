@@ -247,7 +247,8 @@ Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work,
   return {};
 }
 
-Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit) {
+Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit,
+                            const Meanwhile& meanwhile) {
   // Who has not begun keeps the others waiting.
   const auto end_waiting = [&] {
     if (peers_) peers_->abort();
@@ -256,6 +257,8 @@ Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit) {
       [&](ShardCuda& shard) -> Status {
         Status submitted = guarded([&] { return submit(shard); });
         if (!submitted.ok()) end_waiting();
+        // The first one's thread is the caller's.
+        if (meanwhile && submitted.ok() && &shard == shards_[0].get()) meanwhile();
         const Status finished = shard.finish();  // even so: the step's data may still be read
         return submitted.ok() ? finished : submitted;
       },
@@ -269,7 +272,8 @@ Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit) {
   return met.ok() ? usable : met;
 }
 
-Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row) {
+Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
+                             const Meanwhile& meanwhile) {
   const auto wanted = std::count_if(step.rows.begin() + static_cast<ptrdiff_t>(begin),
                                     step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
   const HostLogits logits = logits_->of_pass(first_logits_row, wanted);
@@ -297,10 +301,12 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
     FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
   }
   const GpusInUse in_use(devices_);
-  return run_all([&](ShardCuda& shard) { return shard.launch(key, logits, block_.selections()); });
+  return run_all([&](ShardCuda& shard) { return shard.launch(key, logits, block_.selections()); },
+                 meanwhile);
 }
 
-Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries) {
+Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries,
+                                     const Meanwhile& meanwhile) {
   FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks_));
   const auto wanted = std::count_if(step.rows.begin(), step.rows.end(), wants_logits);
   if (!logits_->has_room(wanted)) {
@@ -311,7 +317,8 @@ Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery>
   int64_t first_logits_row = 0;
   for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {
     end = StepBlockCuda::pass_end(step, begin, most_pass_rows_);
-    FORERUN_RETURN_IF_ERROR(run_pass(step, begin, end, first_logits_row));
+    FORERUN_RETURN_IF_ERROR(
+        run_pass(step, begin, end, first_logits_row, begin == 0 ? meanwhile : Meanwhile()));
     first_logits_row += block_.num_wanted();
   }
   std::vector<ShardCuda*> heads;

@@ -34,8 +34,9 @@ class DecoderCuda : public Decoder {
   // The rows that observe, half a block of them, are of one pass.
   bool selects_kv() const override { return most_pass_rows_ >= kKvBlockTokens; }
   int64_t kv_block_bytes() const override;  // on all GPUs together
-  Status forward(const Step& step) override { return forward_digested(step, {}); }
-  Status forward_digested(const Step& step, std::span<const RowQuery> queries) override;
+  Status forward(const Step& step) override { return forward_digested(step, {}, {}); }
+  Status forward_digested(const Step& step, std::span<const RowQuery> queries,
+                          const Meanwhile& meanwhile) override;
   // One part, whatever the number of GPUs: whole rows.
   LogitsPart logits(int32_t rank) const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
@@ -51,14 +52,15 @@ class DecoderCuda : public Decoder {
   DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options);
   Status load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
                      const ShardPlan& plan);
-  Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row);
+  Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
+                  const Meanwhile& meanwhile);
   // Calls `work` for every shard on a thread of its own, the first one's on the caller's,
   // `unusable` where its GPU is not to be had; the first failure in the order of the ranks.
   Status on_all(const std::function<Status(ShardCuda&)>& work,
                 const std::function<void()>& unusable = {});
   // Submits a pass on every GPU and waits for all of them. A failure of one ends the others'
   // waiting, and the group is usable again afterwards.
-  Status run_all(const std::function<Status(ShardCuda&)>& submit);
+  Status run_all(const std::function<Status(ShardCuda&)>& submit, const Meanwhile& meanwhile = {});
 
   ModelConfig config_;
   std::vector<int32_t> devices_;  // by rank

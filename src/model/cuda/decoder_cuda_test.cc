@@ -220,7 +220,7 @@ TEST_P(DecoderCuda, DigestsStandForTheLogits) {
       queries.push_back(sample_query(contexts[row], kVocab));
       if (row % 8 == 7) queries.back().kinds = RowQuery::kLogits;
     }
-    const Status ran = decoder_->forward_digested(step, queries);
+    const Status ran = decoder_->forward_digested(step, queries, {});
     ASSERT_TRUE(ran.ok()) << ran.message();
     const LogitsPart part = decoder_->logits(0);
     ASSERT_NE(part.distant, nullptr);

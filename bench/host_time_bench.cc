@@ -1,0 +1,261 @@
+// What the host does between two Steps of a GPU, without a GPU: the engine's loop, strategies,
+// executor and samplers over decoders that answer with digests of made-up logits. A device's time
+// is not counted, and is long enough for what may be done beside it.
+//
+// Counters: microseconds from the end of one Step's device work to the next one's launch, the
+// median of all Steps (step_p50_us) and the mean a result (result_us); results a Step; tokens a
+// target Step and request.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/token_weight.h"
+#include "engine/engine_loop.h"
+#include "engine/request_handles.h"
+#include "engine/submission.h"
+#include "exec/cpu_step_runner.h"
+#include "exec/live_costs.h"
+#include "exec/real_executor.h"
+#include "forerun/completion_queue.h"
+#include "strategies/speculation_plan.h"
+#include "text/tokenizer.h"
+
+namespace forerun {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr int32_t kVocab = 2000;
+constexpr int32_t kPromptTokens = 120;
+constexpr int32_t kNewTokens = 200;
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  const uint64_t hash = (a ^ b * 0xff51afd7ed558ccdull) * 0x9e3779b97f4a7c15ull;
+  return hash ^ hash >> 29;
+}
+
+// When the devices, of which one works at a time, began and ended; loop's thread only until it
+// ends.
+struct Gaps {
+  SteadyClock::time_point idle_since{};
+  std::vector<double> us;  // before each Step with rows of all requests
+  double sum_us = 0.0;
+  int64_t results = 0;
+};
+
+// Launches nothing. A token is followed by a hash of it and its position; the draft mostly knows.
+class IdleGpu : public Decoder, public DistantLogits {
+ public:
+  IdleGpu(Role role, int32_t requests, std::chrono::microseconds device_time, Gaps* gaps)
+      : role_(role), requests_(requests), device_time_(device_time), gaps_(gaps) {
+    config_.vocab_size = kVocab;
+    config_.max_position = 1 << 20;
+  }
+  const ModelConfig& config() const override { return config_; }
+  int64_t kv_blocks() const override { return 8192; }
+  int64_t kv_block_bytes() const override { return 1; }
+  Status forward(const Step&) override {
+    return Status(StatusCode::kInternal, "whole logits are not made");
+  }
+  Status forward_digested(const Step& step, std::span<const RowQuery> queries,
+                          const Meanwhile& meanwhile) override {
+    const SteadyClock::time_point begin = SteadyClock::now();
+    note_gap(step, begin);
+    queries_.assign(queries.begin(), queries.end());
+    if (digests_.size() < queries.size()) digests_.resize(queries.size());
+    size_t wanted = 0;
+    for (const StepRow& row : step.rows) {
+      if (row.wants_logits) digest_row(row, queries_[wanted], digests_[wanted]), ++wanted;
+    }
+    if (meanwhile) meanwhile();
+    while (SteadyClock::now() < begin + device_time_) {
+    }
+    gaps_->idle_since = SteadyClock::now();
+    return {};
+  }
+  LogitsPart logits(int32_t) const override {
+    return {
+        {nullptr, {static_cast<int64_t>(queries_.size()), kVocab}}, 0, const_cast<IdleGpu*>(this)};
+  }
+  Status move_kv(const StepSequence&, std::span<const KvMove>) override { return {}; }
+
+  Digested digest(int32_t row) const override {
+    return {&queries_[static_cast<size_t>(row)], &digests_[static_cast<size_t>(row)]};
+  }
+  Status fetch(int32_t) override { return Status(StatusCode::kInternal, "there are no logits"); }
+
+ private:
+  void note_gap(const Step& step, SteadyClock::time_point now) {
+    const auto sequences = static_cast<int64_t>(step.sequences.size());
+    const bool prompts = step.rows.size() > 100 * step.sequences.size();
+    if (sequences * 2 < requests_ || prompts || gaps_->idle_since == SteadyClock::time_point{}) {
+      return;
+    }
+    const double us = std::chrono::duration<double, std::micro>(now - gaps_->idle_since).count();
+    gaps_->us.push_back(us);
+    gaps_->sum_us += us;
+    gaps_->results += sequences;
+  }
+
+  void digest_row(const StepRow& row, const RowQuery& query, RowDigest& digest) const {
+    const uint64_t hash =
+        mix(static_cast<uint64_t>(row.token), static_cast<uint64_t>(row.position));
+    const auto next = static_cast<int32_t>(hash % kVocab);
+    const bool knows = role_ == Role::kTarget || (hash >> 32) % 10 < 7;
+    const int32_t count = std::clamp(query.top, 1, 32);
+    digest.bad = 0;
+    digest.weights = 0;
+    for (int32_t rank = 0; rank < count; ++rank) {
+      const float logit = rank == 0 ? 0.0f : -1.5f - 0.4f * static_cast<float>(rank);
+      digest.listed[rank] = {logit, (next + rank + (knows ? 0 : 1)) % kVocab};
+      digest.weights += fixed_token_weight(token_weight(logit));
+    }
+    digest.num_listed = count;
+    digest.best = digest.listed[0];
+    digest.has_weights = 1;
+    digest.weight_origin = 0.0f;
+    digest.raw_weights = digest.weights;
+  }
+
+  const Role role_;
+  const int32_t requests_;
+  const std::chrono::microseconds device_time_;
+  Gaps* const gaps_;
+  ModelConfig config_;
+  std::vector<RowQuery> queries_;
+  std::vector<RowDigest> digests_;
+};
+
+// Seconds of a Step of so many rows of either model.
+StepCosts costs_of(double target_row_s, double draft_row_s) {
+  StepCosts costs;
+  for (const int32_t rows : {1, 16, 64, 256, 1024}) {
+    costs.add(Role::kTarget, {.rows = rows, .sequences = 1}, 3e-3 + target_row_s * rows);
+    costs.add(Role::kDraft, {.rows = rows, .sequences = 1}, 3e-4 + draft_row_s * rows);
+  }
+  return costs;
+}
+
+Request request_of(int32_t number, const std::string& strategy) {
+  Request request;
+  for (int32_t idx = 0; idx < kPromptTokens; ++idx) {
+    request.prompt_tokens.push_back(static_cast<int32_t>(
+        mix(static_cast<uint64_t>(number), static_cast<uint64_t>(idx)) % kVocab));
+  }
+  request.sampling.temperature = 0.0f;
+  request.max_new_tokens = kNewTokens;
+  request.ignore_eos = true;
+  request.speculation = SpeculationOptions{.strategy = strategy};
+  return request;
+}
+
+class Rig {
+ public:
+  Rig(int32_t requests, const StepCosts& costs)
+      : target_(Role::kTarget, requests, std::chrono::microseconds(600), &gaps_),
+        draft_(Role::kDraft, requests, std::chrono::microseconds(200), &gaps_),
+        devices_(CpuDeviceGroup::create_unpinned({1}).value()),
+        queue_(CompletionQueue::create().value()) {
+    costs_.set(costs);
+    observed_.set(costs);
+    RealExecutorOptions options;
+    options.runners[0] = std::make_unique<CpuStepRunner>(&target_, devices_.get(), kVocab);
+    options.runners[1] = std::make_unique<CpuStepRunner>(&draft_, devices_.get(), kVocab);
+    options.costs = &costs_;
+    options.budget = {.rows = 4096, .seconds = 1e9};  // prompts are read at once
+    // As the engine does, but the costs that strategies see stay.
+    options.on_step = [this](const StepRecord& record) { observed_.observe(record); };
+    loop_ = std::make_unique<EngineLoop>(
+        EngineLoop::Options{.max_active = requests, .costs = &costs_, .load = &load_},
+        std::make_unique<RealExecutor>(std::move(options)));
+  }
+
+  void submit(Request request, uint64_t tag, const Tokenizer& tokenizer) {
+    SamplingParams sampling = resolve_sampling(request.sampling, {}, 0);
+    auto plan = resolve_speculation(
+        *request.speculation,
+        {.has_draft_model = true, .target_vocab = kVocab, .draft_vocab = kVocab});
+    auto active =
+        std::make_unique<ActiveRequest>(std::move(request), std::move(sampling),
+                                        std::move(plan).value(), tokenizer, std::vector<int32_t>{});
+    auto channel = RequestChannel::open(queue_->events(), tag, 1,
+                                        {[waker = loop_->waker()] { waker->wake(); }, {}});
+    active->connect(std::make_shared<EventStream>(std::move(channel), 0));
+    loop_->submit(std::move(active));
+  }
+
+  // Reads all events; what the requests have counted.
+  RequestStats drain() {
+    RequestStats sum;
+    while (auto completion = queue_->next()) {
+      if (!completion->event.finished) continue;
+      sum.output_tokens += completion->event.stats.output_tokens;
+      sum.target_steps += completion->event.stats.target_steps;
+      sum.drafted_tokens += completion->event.stats.drafted_tokens;
+    }
+    loop_.reset();
+    return sum;
+  }
+  const Gaps& gaps() const { return gaps_; }
+
+ private:
+  Gaps gaps_;
+  IdleGpu target_, draft_;
+  std::unique_ptr<CpuDeviceGroup> devices_;
+  LiveCosts costs_, observed_;
+  LoadMeter load_{-1};
+  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<EngineLoop> loop_;
+};
+
+void between_steps(benchmark::State& state, const std::string& strategy, double target_row_s,
+                   double draft_row_s) {
+  const auto requests = static_cast<int32_t>(state.range(0));
+  const auto tokenizer = Tokenizer::load("models/demo-target");
+  if (!tokenizer.ok()) return state.SkipWithError(tokenizer.status().message().c_str());
+  std::vector<double> us;
+  double sum_us = 0.0;
+  double results = 0.0, tokens = 0.0, steps = 0.0, drafted = 0.0;
+  for (auto _ : state) {
+    Rig rig(requests, costs_of(target_row_s, draft_row_s));
+    for (int32_t number = 0; number < requests; ++number) {
+      rig.submit(request_of(number, strategy), static_cast<uint64_t>(number), *tokenizer);
+    }
+    const RequestStats stats = rig.drain();
+    const Gaps& gaps = rig.gaps();
+    us.insert(us.end(), gaps.us.begin(), gaps.us.end());
+    sum_us += gaps.sum_us;
+    results += static_cast<double>(gaps.results);
+    tokens += static_cast<double>(stats.output_tokens);
+    steps += static_cast<double>(stats.target_steps);
+    drafted += static_cast<double>(stats.drafted_tokens);
+    state.SetIterationTime(1e-6 * gaps.sum_us);
+  }
+  if (us.empty()) return state.SkipWithError("no Step had rows of most requests");
+  std::nth_element(us.begin(), us.begin() + static_cast<std::ptrdiff_t>(us.size() / 2), us.end());
+  state.counters["step_p50_us"] = us[us.size() / 2];
+  state.counters["result_us"] = sum_us / results;
+  state.counters["results_a_step"] = results / static_cast<double>(us.size());
+  state.counters["tokens_a_step"] = tokens / std::max(steps, 1.0);
+  state.counters["drafted_a_step"] = drafted / std::max(steps, 1.0);
+}
+
+void plain(benchmark::State& state) { between_steps(state, "autoregressive", 1e-5, 1e-6); }
+// Rows are nearly free: every round drafts and verifies.
+void auto_speculates(benchmark::State& state) { between_steps(state, "auto", 1e-7, 1e-8); }
+// A row costs as much as a Step: nothing can be gained.
+void auto_rests(benchmark::State& state) { between_steps(state, "auto", 3e-3, 3e-4); }
+
+BENCHMARK(plain)->Arg(16)->Arg(64)->Arg(256)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(auto_rests)->Arg(16)->Arg(64)->Arg(256)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(auto_speculates)->Arg(16)->Arg(64)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace forerun
+
+BENCHMARK_MAIN();
