@@ -155,8 +155,7 @@ class FakeDecoder : public Decoder {
   };
   // Tokens at even distances stand for those that are chosen.
   void gather(const Step& step, const KvSelection& selection) {
-    const StepRow& first = step.rows[static_cast<size_t>(selection.first_row)];
-    const StepSequence& sequence = step.sequences[static_cast<size_t>(first.sequence_idx)];
+    const StepSequence& sequence = step.sequences[static_cast<size_t>(selection.sequence_idx)];
     for (int32_t idx = 0; idx < selection.chosen; ++idx) {
       const int32_t block = selection.blocks[idx / kKvBlockTokens];
       slots_[static_cast<size_t>(block * kKvBlockTokens + idx % kKvBlockTokens)] =

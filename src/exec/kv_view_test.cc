@@ -170,6 +170,98 @@ TEST(KvView, AChosenHeadIsGatheredOnceAndKept) {
   EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
 }
 
+// FakeDecoder's choice of a head of `chosen` tokens from the first `tokens`, and the rest.
+std::vector<TokenId> even_and_tail(const std::vector<TokenId>& text, int32_t chosen,
+                                   int32_t tokens) {
+  std::vector<TokenId> seen;
+  for (int32_t i = 0; i < chosen; ++i)
+    seen.push_back(text[static_cast<size_t>(i * tokens / chosen)]);
+  seen.insert(seen.end(), text.begin() + tokens, text.end());
+  return seen;
+}
+
+// Every draft row chooses for itself, and nothing is run for it.
+TEST(KvView, RowsChooseForThemselves) {
+  const KvViewSpec view = {find_view("topk"), kBudget};
+  std::vector<StepRecord> records;
+  Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec(600)).ok());
+  std::vector<TokenId> text = text_of(250, 11);
+  rig.executor->submit(prefix_item(1, Role::kTarget, text));
+  ASSERT_TRUE(rig.next()->status.ok());
+  // A chain, over the ends of two blocks.
+  for (NodeId node = 0; node < 80; ++node) {
+    WorkItem draft = target_item(1, view);
+    draft.rows.push_back(tree_row(node % 50, 250 + static_cast<int32_t>(node), node,
+                                  node == 0 ? kNoNode : node - 1, Want::kTopK));
+    text.push_back(draft.rows[0].token);
+    rig.executor->submit(std::move(draft));
+    records.clear();
+    const auto result = rig.next();
+    ASSERT_TRUE(result && result->status.ok()) << result->status.message();
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0].rows, 1);
+    ASSERT_EQ(result->rows[0].top[0].token, best_after(even_and_tail(text, 128, 192))) << node;
+  }
+  EXPECT_EQ(rig.target.violations, 0);
+  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 330 / 64 + 1 + 2);
+  rig.executor->close(1);
+  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
+}
+
+// The first head is chosen by rows that are run once more, each further one by the rows of a
+// verification, which see everything as ever.
+TEST(KvView, AVerificationChoosesForTheDraftsBehindIt) {
+  const KvViewSpec view = {find_view("vegas"), 320};  // a head of 2 blocks
+  std::vector<StepRecord> records;
+  Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec(600)).ok());
+  std::vector<TokenId> text = text_of(350, 11);
+  rig.executor->submit(prefix_item(1, Role::kTarget, text));
+  ASSERT_TRUE(rig.next()->status.ok());
+  int32_t tail = 350 / 64 - 1;
+  int32_t chosen_at = 350;
+  int32_t choices = 0;
+  std::vector<NodeId> verified;
+  for (NodeId node = 0; node < 200; node += 3) {
+    const auto prefix = static_cast<int32_t>(text.size());
+    WorkItem draft = target_item(1, view);
+    if (!verified.empty()) draft.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = verified});
+    draft.rows.push_back(tree_row(9, prefix, node, kNoNode, Want::kTopK));
+    rig.executor->submit(std::move(draft));
+    records.clear();
+    const auto drafted = rig.next();
+    ASSERT_TRUE(drafted && drafted->status.ok()) << drafted->status.message();
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0].rows, node == 0 ? 33 : 1);
+    std::vector<TokenId> seen = text;
+    seen.push_back(9);
+    ASSERT_EQ(drafted->rows[0].top[0].token, best_after(even_and_tail(seen, 128, 64 * tail)))
+        << prefix;
+    WorkItem verify = target_item(1, {});
+    verify.chooses_for = view;
+    verify.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
+    verified.clear();
+    for (int32_t row = 0; row < 3; ++row) {
+      verified.push_back(node + row);
+      verify.rows.push_back(tree_row((prefix + row) % 50, prefix + row, node + row,
+                                     row == 0 ? kNoNode : node + row - 1, Want::kSample));
+      text.push_back(verify.rows.back().token);
+    }
+    rig.executor->submit(std::move(verify));
+    const auto result = rig.next();
+    ASSERT_TRUE(result && result->status.ok()) << result->status.message();
+    EXPECT_EQ(records.back().rows, 3);
+    ASSERT_EQ(result->rows.back().token, best_after(text));
+    if (prefix - chosen_at < 16) continue;
+    tail = prefix / 64 - 1;
+    chosen_at = prefix;
+    ++choices;
+  }
+  EXPECT_EQ(choices, 11);
+  EXPECT_EQ(rig.target.violations, 0);
+}
+
 // A view's own blocks are blocks like any others.
 TEST(KvView, AHeadWaitsForMemory) {
   const KvViewSpec view = {find_view("snapkv"), 320};

@@ -69,7 +69,8 @@ inline FinishedItem without_model(const WorkItem& item, uint64_t opening) {
 struct SeenKv {
   const int32_t* block_table = nullptr;
   int32_t skipped_tokens = 0;
-  // The head is to be chosen anew, by so many observers; 0: it is what it was.
+  // By whom a head is chosen now; by nobody: it is what it was. Not by rows that see all of it:
+  // the head is for others, later.
   KvChoice choice = {};
   int32_t chosen_from = 0;             // among so many first tokens
   std::span<const int32_t> head = {};  // the blocks that it goes into
@@ -101,12 +102,12 @@ struct RoleSequence {
   // Whether its next rows are a prompt's: prefix rows that want nothing, more than a draft's few
   // that catch up with the text.
   bool reads_prompt() const;
-  // Takes blocks for the item's next `count` rows and the view that they see. kResourceExhausted
-  // where there are too few.
-  Status reserve(const KvViewSpec& spec, int32_t count);
-  // What rows of an item see that asks for `spec`, once their blocks are reserved; from now on a
-  // head that is to be chosen counts as chosen. Valid until the next call or change of the blocks.
-  SeenKv see(const KvViewSpec& spec);
+  // Takes blocks for the item's next `count` rows and for the view that they see or choose for.
+  // kResourceExhausted where there are too few.
+  Status reserve(const WorkItem& item, int32_t count);
+  // What rows of the item see, once their blocks are reserved; from now on a head that is to be
+  // chosen counts as chosen. Valid until the next call or change of the blocks.
+  SeenKv see(const WorkItem& item);
 
   void count_token(TokenId token, int32_t position) {
     if (penalized) counts.add(token, position < spec.prompt_tokens);
@@ -120,7 +121,7 @@ struct RoleSequence {
   std::unique_ptr<KvView> view_;
   KvViewLayout layout_;        // as of reserve()
   std::vector<int32_t> head_;  // blocks of the view's own
-  int32_t chosen_for_ = 0;     // KvView::layout()
+  KvChosen chosen_;            // what they hold
   std::vector<int32_t> view_blocks_;
 };
 

@@ -139,7 +139,7 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
                  finished);
       continue;
     }
-    if (Status status = sequence.reserve(item.item.view, count); !status.ok()) {
+    if (Status status = sequence.reserve(item.item, count); !status.ok()) {
       wait_for_memory(sequence, status, finished);
       return false;
     }

@@ -28,7 +28,7 @@ void StepBuilder::clear() {
 Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count) {
   const size_t first = item.rows_done;
   const size_t last = first + static_cast<size_t>(count);
-  FORERUN_RETURN_IF_ERROR(sequence.reserve(item.item.view, count));
+  FORERUN_RETURN_IF_ERROR(sequence.reserve(item.item, count));
   const int32_t prefix_length = sequence.kv.prefix_length();
   const auto tree_size = static_cast<int32_t>(sequence.kv.tree_rows().size());
   const size_t rows = step_.rows.size();
@@ -47,9 +47,11 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
     item.result.rows.reserve(results + std::min<size_t>(last - first, 64));
   }
 
-  seen_ = sequence.see(item.item.view);
-  if (seen_.choice.observers > 0) add_observers(sequence);
+  seen_ = sequence.see(item.item);
+  observers_ = 0;
+  if (seen_.choice.by != KvObservers::kNobody) add_selection(sequence, count);
   const size_t first_row = step_.rows.size();
+  first_row_ = static_cast<int32_t>(first_row);
   Status status;
   for (size_t row_idx = first; row_idx < last && status.ok(); ++row_idx) {
     status = add_row(sequence, item, row_idx);
@@ -84,18 +86,34 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   return {};
 }
 
-// They write nothing: others may be reading the same blocks, and their KV lies there.
-void StepBuilder::add_observers(const RoleSequence& sequence) {
-  const std::span<const TokenId> prefix = sequence.kv.prefix();
-  const auto end = static_cast<int32_t>(prefix.size());
-  const int32_t observers = std::min(seen_.choice.observers, end - seen_.chosen_from);
+void StepBuilder::add_selection(const RoleSequence& sequence, int32_t count) {
+  const int32_t end = sequence.kv.prefix_length();
+  const bool by_own_rows = seen_.choice.by == KvObservers::kOwnRows;
+  const int32_t observers =
+      std::min(seen_.choice.observers, by_own_rows ? count : end - seen_.chosen_from);
   step_.selections.push_back({.first_row = rows(),
                               .num_rows = observers,
+                              .sequence_idx = static_cast<int32_t>(step_.sequences.size()),
+                              .first_weighed = by_own_rows ? end : end - observers + 1,
+                              .weighed_step = by_own_rows ? 0 : 1,
                               .tokens = seen_.chosen_from,
                               .chosen = static_cast<int32_t>(seen_.head.size()) * kKvBlockTokens,
                               .pooling = seen_.choice.pooling,
                               .blocks = seen_.head.data()});
-  for (int32_t position = end - observers; position < end; ++position) {
+  if (by_own_rows) {
+    observers_ = observers;
+    kv_tokens_ += end / 2;  // keys alone
+  } else {
+    add_last_tokens(sequence, observers);
+  }
+  step_.sequences.push_back({sequence.kv.block_table().data()});
+}
+
+// They write nothing: others may be reading the same blocks, and their KV lies there.
+void StepBuilder::add_last_tokens(const RoleSequence& sequence, int32_t count) {
+  const std::span<const TokenId> prefix = sequence.kv.prefix();
+  const auto end = static_cast<int32_t>(prefix.size());
+  for (int32_t position = end - count; position < end; ++position) {
     step_.rows.push_back({.token = prefix[static_cast<size_t>(position)],
                           .position = position,
                           .sequence_idx = static_cast<int32_t>(step_.sequences.size()),
@@ -109,7 +127,6 @@ void StepBuilder::add_observers(const RoleSequence& sequence) {
   }
   context_tokens_ = std::max(context_tokens_, end);
   kv_tokens_ += end;
-  step_.sequences.push_back({sequence.kv.block_table().data()});
 }
 
 Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx) {
@@ -133,7 +150,9 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   FORERUN_RETURN_IF_ERROR(row.node == kNoNode ? add_prefix_row(sequence, row, out)
                                               : add_tree_row(sequence, row, out, &tree_idx));
   const bool rejection_row = item.item.verify_by_rejection && tree_idx >= 0;
-  out.wants_logits = row.want != Want::kNothing || rejection_row;
+  // The queries of the last layer are those of rows that want logits.
+  const bool observes = rows() < first_row_ + observers_;
+  out.wants_logits = row.want != Want::kNothing || rejection_row || observes;
   PathRange path;
   if (out.wants_logits && sequence.penalized) path = add_path(sequence, tree_idx);
   if (row.want != Want::kNothing) add_task(sequence, item, row, path);

@@ -65,8 +65,11 @@ class StepBuilder {
     size_t end;
   };
 
-  // Runs the last tokens of the prefix once more, for the head of the view to be chosen by them.
-  void add_observers(const RoleSequence& sequence);
+  // For a head to be chosen, by the last tokens of the prefix or by the first of the next `count`
+  // rows.
+  void add_selection(const RoleSequence& sequence, int32_t count);
+  // Runs the last `count` tokens of the prefix once more.
+  void add_last_tokens(const RoleSequence& sequence, int32_t count);
   Status add_row(RoleSequence& sequence, PendingItem& item, size_t row_idx);
   Status add_prefix_row(RoleSequence& sequence, const WorkRow& row, StepRow& out);
   Status add_tree_row(RoleSequence& sequence, const WorkRow& row, StepRow& out, int32_t* tree_idx);
@@ -78,7 +81,9 @@ class StepBuilder {
 
   const Role role_;
   const int32_t vocab_;
-  SeenKv seen_;  // by the rows of the item that is being added
+  SeenKv seen_;            // by the rows of the item that is being added
+  int32_t first_row_ = 0;  // of them, in the Step
+  int32_t observers_ = 0;  // the first of them that choose
   Step step_;
   std::vector<RowTask> tasks_;
   std::vector<TaskOrigin> task_origins_;

@@ -90,6 +90,7 @@ void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
   const auto first = std::find_if(step.selections.begin(), step.selections.end(), of_chunk);
   const auto last = std::find_if_not(first, step.selections.end(), of_chunk);
   chunk_.selections = {first, last};
+  chunk_.sequences = step.sequences;
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
     AttentionRow row;

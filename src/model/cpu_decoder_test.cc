@@ -166,6 +166,8 @@ TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
     SequenceDriver::add_prefix_rows(step, 0, random_tokens(130, 256), 0, true);
     step.selections.push_back({.first_row = 98,
                                .num_rows = 32,
+                               .first_weighed = 99,
+                               .weighed_step = 1,
                                .tokens = 64,
                                .chosen = 64,
                                .pooling = 5,
@@ -177,7 +179,7 @@ TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
   const std::pair<const char*, std::string> cases[] = {
       {"KV selection by rows 98 to 130 of 130",
        message_of([](Step& step) { step.selections[0].num_rows = 33; })},
-      {"row 99: observers are prefix rows",
+      {"row 99: observers are rows of one sequence that want logits",
        message_of([](Step& step) { step.rows[99].wants_logits = false; })},
       {"row 98: tokens to choose from 120, accepted are 1 to 99",
        message_of([](Step& step) { step.selections[0].tokens = 120; })},

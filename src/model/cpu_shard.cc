@@ -203,11 +203,13 @@ KvSelectionCall CpuShard::selection_call(const ForwardChunk& chunk, const KvSele
     const auto found = std::lower_bound(chunk.wanted.begin(), chunk.wanted.end(), first);
     first = static_cast<int32_t>(found - chunk.wanted.begin());
   }
-  const std::vector<AttentionRow>& rows = (narrows ? chunk.wanted_rows : chunk.rows).attend;
+  const ForwardChunk::Rows& rows = narrows ? chunk.wanted_rows : chunk.rows;
   const MatrixView<float> q = buffers_.q(static_cast<int64_t>(rows.size()));
-  return {.observers = std::span<const AttentionRow>(rows).subspan(
-              static_cast<size_t>(first), static_cast<size_t>(selection.num_rows)),
-          .queries = {q.row(first), {selection.num_rows, q.dim(1)}},
+  const StepSequence& sequence = chunk.sequences[static_cast<size_t>(selection.sequence_idx)];
+  return {.queries = {q.row(first), {selection.num_rows, q.dim(1)}},
+          .block_table = sequence.block_table,
+          .first_weighed = selection.first_weighed,
+          .weighed_step = selection.weighed_step,
           .tokens = selection.tokens,
           .chosen = selection.chosen,
           .pooling = selection.pooling,

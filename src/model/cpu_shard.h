@@ -44,6 +44,7 @@ struct ForwardChunk {
   Rows wanted_rows;
   int64_t first_logits_row = 0;
   std::span<const KvSelection> selections;  // whose rows it has
+  std::span<const StepSequence> sequences;  // the Step's
   int32_t first_row = 0;                    // of the Step
 
   void reserve();

@@ -144,6 +144,16 @@ inline std::vector<float> logits_through_a_view(Decoder& decoder,
   return expected;
 }
 
+// Leaves something else in blocks.
+inline void poison_blocks(Decoder& decoder, const std::vector<int32_t>& blocks) {
+  const auto count = static_cast<int32_t>(blocks.size()) * kKvBlockTokens;
+  Step step;
+  step.sequences = {{blocks.data()}};
+  SequenceDriver::add_prefix_rows(step, 0, std::vector<int32_t>(static_cast<size_t>(count), 7), 0,
+                                  false);
+  EXPECT_TRUE(decoder.forward(step).ok());
+}
+
 // Of 330 tokens the first 128 are gathered, all of them, by observers, and a chain of three is run
 // behind them through the copies: the bits of plain decoding, since what is seen is the same. The
 // observers write nothing. Uses blocks 0 to 5 and eight from `first_block` on.
@@ -171,6 +181,9 @@ inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int
     }
     step.selections.push_back({.first_row = others,
                                .num_rows = 32,
+                               .sequence_idx = 1,
+                               .first_weighed = kBegin - 31,
+                               .weighed_step = 1,
                                .tokens = kGathered,
                                .chosen = kGathered,
                                .pooling = 5,
@@ -186,6 +199,34 @@ inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int
     const std::vector<float> rest =
         run_tokens(decoder, part_of(tokens, kBegin, 330), kBegin, 30, table);
     EXPECT_TRUE(std::equal(rest.begin(), rest.end(), expected.begin() + kBegin * vocab)) << others;
+  }
+  // The rows that see the choice make it themselves; and rows that see everything, whose own bits
+  // it does not move, make it for others.
+  for (const bool for_others : {false, true}) {
+    poison_blocks(decoder, {view[0], view[1]});
+    Step step;
+    step.sequences = {{table.data()}, {view.data()}};
+    SequenceDriver::add_prefix_rows(step, for_others ? 0 : 1, part_of(tokens, kBegin, kBegin + 3),
+                                    kBegin, true);
+    step.selections.push_back({.first_row = 0,
+                               .num_rows = 3,
+                               .sequence_idx = 0,
+                               .first_weighed = kBegin,
+                               .weighed_step = 0,
+                               .tokens = kGathered,
+                               .chosen = kGathered,
+                               .pooling = 1,
+                               .blocks = view.data()});
+    for (int32_t run = 0; run < (for_others ? 2 : 1); ++run) {
+      const Status ran = decoder.forward(step);
+      ASSERT_TRUE(ran.ok()) << ran.message();
+      const std::vector<float> found = copy_logits(decoder);
+      EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin() + kBegin * vocab))
+          << "for others " << for_others << ", run " << run;
+      step.clear();
+      step.sequences = {{view.data()}};
+      SequenceDriver::add_prefix_rows(step, 0, part_of(tokens, kBegin, kBegin + 3), kBegin, true);
+    }
   }
 }
 

@@ -20,18 +20,31 @@ Status check_selection(const Step& step, const KvSelection& selection, int64_t k
                       std::to_string(end - 1) + " of " + std::to_string(step.rows.size()));
   }
   const auto first = static_cast<size_t>(selection.first_row);
+  if (selection.sequence_idx < 0 ||
+      selection.sequence_idx >= static_cast<int32_t>(step.sequences.size())) {
+    return out_of_range(first, "sequence to choose from", selection.sequence_idx, 0,
+                        static_cast<int64_t>(step.sequences.size()) - 1);
+  }
+  if (selection.weighed_step < 0 || selection.weighed_step > 1) {
+    return out_of_range(first, "further tokens weighed", selection.weighed_step, 0, 1);
+  }
+  int64_t weighed = selection.first_weighed;
   for (size_t row_idx = first; row_idx < static_cast<size_t>(end); ++row_idx) {
     const StepRow& row = step.rows[row_idx];
     // Queries of the last layer are those of rows that want logits.
-    if (row.sequence_idx != step.rows[first].sequence_idx || row.boundary != row.visible ||
-        !row.wants_logits) {
+    if (row.sequence_idx != step.rows[first].sequence_idx || !row.wants_logits) {
       return Status(StatusCode::kInvalidArgument,
                     "step row " + std::to_string(row_idx) +
-                        ": observers are prefix rows of one sequence that want logits");
+                        ": observers are rows of one sequence that want logits");
     }
-    if (selection.tokens > row.visible) {
-      return out_of_range(row_idx, "tokens to choose from", selection.tokens, 1, row.visible);
+    if (weighed < 1 || weighed > row.position + 1) {
+      return out_of_range(row_idx, "tokens that an observer weighs", weighed, 1, row.position + 1);
     }
+    weighed += selection.weighed_step;
+  }
+  if (selection.tokens > selection.first_weighed) {
+    return out_of_range(first, "tokens to choose from", selection.tokens, 1,
+                        selection.first_weighed);
   }
   if (selection.chosen < kKvBlockTokens || selection.chosen % kKvBlockTokens != 0 ||
       selection.chosen > selection.tokens) {

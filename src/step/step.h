@@ -39,17 +39,22 @@ struct StepRow {
   bool wants_logits = false;
 };
 
-// Tokens of a sequence that some of its rows choose, for every layer and KV head by itself, and
-// whose KV is gathered in blocks of their own before any row of the Step attends there
+// Tokens of a sequence that some rows choose by their queries, for every layer and KV head by
+// itself, and whose KV is gathered in blocks of their own before any row of the Step attends there
 // (kernels/kv_select).
 struct KvSelection {
-  // The observers: rows of the Step that follow each other, of one sequence, which see it through
-  // its table alone.
+  // The observers: rows of the Step that follow each other, of one sequence, and want logits. They
+  // may see the blocks that they choose for.
   int32_t first_row = 0;
   int32_t num_rows = 0;
-  int32_t tokens = 0;               // the choice is among slots 0 to tokens - 1
-  int32_t chosen = 0;               // so many, whole blocks
-  int32_t pooling = 1;              // neighbours that importance is averaged over
+  int32_t sequence_idx = 0;  // in Step::sequences: whose tokens, which need not be what they see
+  // The first observer weighs slots 0 to first_weighed - 1 of it against each other, each further
+  // one so many more: rows of a prefix 1, rows of a tree 0.
+  int32_t first_weighed = 0;
+  int32_t weighed_step = 0;
+  int32_t tokens = 0;   // the choice is among slots 0 to tokens - 1, which all observers weigh
+  int32_t chosen = 0;   // so many, whole blocks
+  int32_t pooling = 1;  // neighbours that importance is averaged over
   const int32_t* blocks = nullptr;  // physical, [chosen / kKvBlockTokens]
 };
 

@@ -76,6 +76,9 @@ struct WorkItem {
   // What its rows see of their prefix. KV of rows that do not see all of it is not what plain
   // decoding writes: on the target they are tree rows, which are never committed but dropped.
   KvViewSpec view = {};
+  // Of rows that see everything: the view whose head they choose by the way, where it is one that
+  // verifications choose and a choice is due (KvView::layout_by_verification()).
+  KvViewSpec chooses_for = {};
   std::vector<Edit> edits;
   std::vector<WorkRow> rows;  // may be empty: the edits travel alone and give no result
   // Target items under rule `rejection`: the executor walks the item's tree rows from the first one

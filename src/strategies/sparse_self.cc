@@ -137,6 +137,7 @@ void SparseSelf::submit_verification(StrategyOutput& out) {
     edits_.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
   }
   WorkItem item = make_item();
+  item.chooses_for = view_;
   verification_.add_rows(tree_, item);
   phase_ = Phase::kVerifying;
   ++stats_.target_steps;

@@ -3,11 +3,10 @@
 //
 // A view is a block table: blocks of a head, then the sequence's own blocks from some block on, its
 // tail, up to the last one. The head is the sequence's own first blocks, in place, or blocks of the
-// view's own, in which tokens from before the tail are gathered: those that the last tokens, which
-// are run once more as observers, pay the most attention to. The tail holds the end of the prefix
-// and the tree region, at the same offsets in the same blocks, so what rows write through a view
-// lies where they would have written it without one. Attention knows nothing of views
-// (StepRow::visible).
+// view's own, in which tokens from before the tail are gathered: those that some rows, the
+// observers, pay the most attention to. The tail holds the end of the prefix and the tree region,
+// at the same offsets in the same blocks, so what rows write through a view lies where they would
+// have written it without one. Attention knows nothing of views (StepRow::visible).
 //
 // Kept by one role for one sequence; one thread.
 #pragma once
@@ -20,23 +19,41 @@ struct KvViewLayout {
   int32_t head_blocks = 0;
   int32_t tail_block = 0;       // the first block of its tail, at least head_blocks
   bool head_is_chosen = false;  // else the head is the sequence's own first blocks
+  bool chooses = false;         // the head is chosen anew, from what lies before the tail
 };
 
-// How a head is chosen.
+// Who chooses a head for rows that see it.
+enum class KvObservers : uint8_t {
+  kNobody,
+  kLastTokens,  // the last tokens of the prefix, which are run once more: behind tail_block
+  kOwnRows,     // the first of the rows that see it
+};
+
 struct KvChoice {
-  int32_t observers = 0;  // the last so many tokens of the prefix; 0: no head ever is
+  KvObservers by = KvObservers::kNobody;
+  int32_t observers = 0;  // so many, of own rows at most
   int32_t pooling = 1;    // neighbours, an odd number, that a token's importance is averaged over
+};
+
+// The choice that a head holds.
+struct KvChosen {
+  int32_t tail_block = 0;     // of its layout; 0: there is none
+  int32_t prefix_tokens = 0;  // when it was made
 };
 
 class KvView {
  public:
   virtual ~KvView() = default;
   // What rows behind a prefix of `prefix_tokens` see of it. The tail begins at or before the
-  // prefix's end. Where it begins with block head_blocks, that is everything. `chosen_for`: the
-  // tail_block of the layout that a head has been chosen for, 0: none has been. A head that is
-  // chosen is chosen anew where the tail begins elsewhere.
-  virtual KvViewLayout layout(int32_t prefix_tokens, int32_t chosen_for) const = 0;
+  // prefix's end. Where it begins with block head_blocks, that is everything.
+  virtual KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const = 0;
   virtual KvChoice choice() const { return {}; }
+  // The same for rows that see it later, where the rows of a verification, which see everything,
+  // choose the head for them by the way; one that does not choose where they are not to.
+  virtual KvViewLayout layout_by_verification(int32_t /*prefix_tokens*/,
+                                              const KvChosen& /*last*/) const {
+    return {};
+  }
 };
 
 }  // namespace forerun

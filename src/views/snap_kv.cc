@@ -40,15 +40,18 @@ SnapKv::SnapKv(int32_t budget_tokens)
     : head_blocks_(own_blocks(budget_tokens)),
       most_tail_blocks_(budget_tokens / kKvBlockTokens - head_blocks_) {}
 
-KvViewLayout SnapKv::layout(int32_t prefix_tokens, int32_t chosen_for) const {
+KvViewLayout SnapKv::layout(int32_t prefix_tokens, const KvChosen& last) const {
   const int32_t blocks = prefix_tokens / kKvBlockTokens + 1;
   if (blocks <= head_blocks_ + most_tail_blocks_) return {};
   KvViewLayout layout{.head_blocks = head_blocks_, .head_is_chosen = true};
-  const bool keeps = chosen_for > 0 && blocks - chosen_for <= most_tail_blocks_;
-  layout.tail_block = keeps ? chosen_for : blocks - kLeastTailBlocks;
+  const bool keeps = last.tail_block > 0 && blocks - last.tail_block <= most_tail_blocks_;
+  layout.tail_block = keeps ? last.tail_block : blocks - kLeastTailBlocks;
+  layout.chooses = !keeps;
   return layout;
 }
 
-KvChoice SnapKv::choice() const { return {.observers = kObservers, .pooling = kPooling}; }
+KvChoice SnapKv::choice() const {
+  return {.by = KvObservers::kLastTokens, .observers = kObservers, .pooling = kPooling};
+}
 
 }  // namespace forerun

@@ -20,7 +20,7 @@ class SnapKv : public KvView {
   static int32_t own_blocks(int32_t budget_tokens);
 
   explicit SnapKv(int32_t budget_tokens);
-  KvViewLayout layout(int32_t prefix_tokens, int32_t chosen_for) const override;
+  KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;
   KvChoice choice() const override;
 
  private:

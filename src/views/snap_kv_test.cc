@@ -14,27 +14,26 @@ TEST(SnapKv, ChoosesAHeadAndKeepsItUntilTheTailIsHalfTheBudget) {
   for (const int32_t budget : {192, 256, 320, 512, 2049}) {
     const SnapKv view(budget);
     const int32_t head = budget / 64 - std::max(budget / 64 / 2, 2);
-    int32_t chosen_for = 0;
-    int32_t chosen_at = 0;
+    KvChosen chosen;
     for (int32_t prefix = 0; prefix < 9000; ++prefix) {
-      const KvViewLayout layout = view.layout(prefix, chosen_for);
+      const KvViewLayout layout = view.layout(prefix, chosen);
       if (prefix / 64 + 1 <= budget / 64) {
         ASSERT_EQ(layout.tail_block, layout.head_blocks) << "all of it fits";
         continue;
       }
       ASSERT_TRUE(layout.head_is_chosen);
       ASSERT_EQ(layout.head_blocks, head);
-      if (layout.tail_block == chosen_for) continue;
+      ASSERT_EQ(layout.chooses, layout.tail_block != chosen.tail_block);
+      if (!layout.chooses) continue;
       // A block at least behind what is chosen from, and a choice that is one.
       ASSERT_GE(prefix - 64 * layout.tail_block, 64);
       ASSERT_GE(layout.tail_block, head);
-      if (chosen_for > 0) {
-        ASSERT_EQ(prefix - chosen_at, 64 * (budget / 64 - head - 1));
+      if (chosen.tail_block > 0) {
+        ASSERT_EQ(prefix - chosen.prefix_tokens, 64 * (budget / 64 - head - 1));
       }
-      chosen_for = layout.tail_block;
-      chosen_at = prefix;
+      chosen = {layout.tail_block, prefix};
     }
-    EXPECT_GT(chosen_for, 0);
+    EXPECT_GT(chosen.tail_block, 0);
   }
 }
 

@@ -31,7 +31,7 @@ std::unique_ptr<KvView> StreamingLlm::make(int32_t budget_tokens) {
 StreamingLlm::StreamingLlm(int32_t budget_tokens)
     : window_blocks_(budget_tokens / kKvBlockTokens - kSinkBlocks) {}
 
-KvViewLayout StreamingLlm::layout(int32_t prefix_tokens, int32_t /*chosen_for*/) const {
+KvViewLayout StreamingLlm::layout(int32_t prefix_tokens, const KvChosen& /*last*/) const {
   return {.head_blocks = kSinkBlocks,
           .tail_block = std::max(kSinkBlocks, prefix_tokens / kKvBlockTokens + 1 - window_blocks_)};
 }

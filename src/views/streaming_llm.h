@@ -18,7 +18,7 @@ class StreamingLlm : public KvView {
   static int32_t own_blocks(int32_t /*budget_tokens*/) { return 0; }
 
   explicit StreamingLlm(int32_t budget_tokens);
-  KvViewLayout layout(int32_t prefix_tokens, int32_t chosen_for) const override;
+  KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;
 
  private:
   const int32_t window_blocks_;  // the one that the next token falls into among them

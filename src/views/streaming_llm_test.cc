@@ -25,7 +25,7 @@ TEST(StreamingLlm, SeesTheFirstBlockAndAsManyOfTheLastTokensAsTheBudgetAllows) {
   for (const int32_t budget : {192, 193, 255, 256, 1000}) {
     const StreamingLlm view(budget);
     for (int32_t prefix = 0; prefix < 1500; ++prefix) {
-      const std::set<int32_t> tokens = seen(view.layout(prefix, 0), prefix);
+      const std::set<int32_t> tokens = seen(view.layout(prefix, {}), prefix);
       // A window of whole blocks: the budget is not passed, nor missed by more than two of them.
       ASSERT_LE(static_cast<int32_t>(tokens.size()), budget);
       ASSERT_GE(static_cast<int32_t>(tokens.size()),

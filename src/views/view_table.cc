@@ -2,6 +2,8 @@
 
 #include "views/snap_kv.h"
 #include "views/streaming_llm.h"
+#include "views/top_k.h"
+#include "views/vegas.h"
 
 namespace forerun {
 namespace {
@@ -15,6 +17,8 @@ constexpr KvViewEntry kTable[] = {
     entry<StreamingLlm>("streaming_llm", "the first tokens and the last ones, where they lie"),
     entry<SnapKv>("snapkv",
                   "the tokens that the last ones attend to most, gathered, and the last ones"),
+    entry<Vegas>("vegas", "the tokens that a verification attended to most, and the last ones"),
+    entry<TopK>("topk", "the best of all tokens at each draft step: an upper bound, for benches"),
 };
 
 // A budget that every view accepts.

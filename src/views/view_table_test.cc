@@ -11,6 +11,21 @@
 namespace forerun {
 namespace {
 
+void expect_choice(const KvViewEntry& entry, int32_t budget, const KvView& view,
+                   const KvViewLayout& layout, int32_t prefix) {
+  if (!layout.head_is_chosen) {
+    ASSERT_FALSE(layout.chooses);
+    return;
+  }
+  const KvChoice choice = view.choice();
+  ASSERT_EQ(layout.head_blocks, entry.own_blocks(budget));
+  ASSERT_NE(choice.by, KvObservers::kNobody);
+  ASSERT_GT(choice.observers, 0);
+  const int32_t behind = choice.by == KvObservers::kLastTokens ? choice.observers : 0;
+  ASSERT_GE(prefix - layout.tail_block * kKvBlockTokens, behind);
+  ASSERT_EQ(choice.pooling % 2, 1);
+}
+
 TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
   std::set<std::string> names;
   for (const KvViewEntry& entry : view_table()) {
@@ -26,15 +41,19 @@ TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
     for (int32_t budget = 1; budget < 5000; budget += 7) {
       if (!entry.check(budget).ok()) continue;
       const auto view = entry.make(budget);
-      int32_t chosen_for = 0;
+      KvChosen chosen;
       for (int32_t prefix = 0; prefix < 10000; prefix += 61) {
-        const KvViewLayout layout = view->layout(prefix, chosen_for);
-        if (layout.head_is_chosen) {
-          chosen_for = layout.tail_block;
-          ASSERT_EQ(layout.head_blocks, entry.own_blocks(budget));
-          ASSERT_GT(view->choice().observers, 0);
-          ASSERT_GE(prefix - layout.tail_block * kKvBlockTokens, view->choice().observers);
-          ASSERT_EQ(view->choice().pooling % 2, 1);
+        const KvViewLayout layout = view->layout(prefix, chosen);
+        expect_choice(entry, budget, *view, layout, prefix);
+        if (layout.chooses) chosen = {layout.tail_block, prefix};
+        // What a verification chooses is what rows that come right behind see.
+        const KvViewLayout verified = view->layout_by_verification(prefix, chosen);
+        if (verified.chooses) {
+          expect_choice(entry, budget, *view, verified, prefix);
+          const KvViewLayout next = view->layout(prefix, {verified.tail_block, prefix});
+          ASSERT_EQ(next.tail_block, verified.tail_block);
+          ASSERT_EQ(next.head_blocks, verified.head_blocks);
+          ASSERT_EQ(next.chooses, view->choice().by == KvObservers::kOwnRows);
         }
         ASSERT_GE(layout.head_blocks, 0);
         ASSERT_GE(layout.tail_block, layout.head_blocks);

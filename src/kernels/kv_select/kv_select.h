@@ -3,10 +3,10 @@
 // in blocks of their own.
 //
 // A token's importance is the weight that it has in the softmax of each of the window's queries,
-// over everything that the query sees, summed over the window's rows and the query heads of its KV
-// head. Pooled, by the mean of `pooling` neighbours, so that what stands around an important token
-// is chosen with it. The most important tokens are taken, of equals the earlier ones, and lie in
-// the blocks in the order of the text.
+// over all tokens that the query weighs, summed over the window's rows and the query heads of its
+// KV head. Pooled, by the mean of `pooling` neighbours, so that what stands around an important
+// token is chosen with it. The most important tokens are taken, of equals the earlier ones, and lie
+// in the blocks in the order of the text.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,18 @@
 namespace forerun {
 
 struct KvSelectionCall {
-  std::span<const AttentionRow> observers;  // of one sequence; they see it through its table alone
-  MatrixView<const float> queries;          // [observers][num_heads * head_dim], rotated
-  int32_t tokens = 0;   // the choice is among slots 0 to tokens - 1, which every observer sees
-  int32_t chosen = 0;   // so many: a multiple of kAttentionTile, at most `tokens`
-  int32_t pooling = 1;  // odd
-  const int32_t* blocks = nullptr;  // [chosen / kAttentionTile], none of which the observers see
+  MatrixView<const float> queries;       // [observers][num_heads * head_dim], rotated
+  const int32_t* block_table = nullptr;  // of the sequence that is chosen from
+  int32_t first_weighed = 0;  // slots 0 to first_weighed - 1 of it the first observer weighs
+  int32_t weighed_step = 0;   // 0 or 1: each further one so many more
+  int32_t tokens = 0;         // the choice is among slots 0 to tokens - 1; at most first_weighed
+  int32_t chosen = 0;         // so many: a multiple of kAttentionTile, at most `tokens`
+  int32_t pooling = 1;        // odd
+  const int32_t* blocks = nullptr;  // [chosen / kAttentionTile], none of them in the table
+
+  int32_t weighed(int64_t observer) const {
+    return first_weighed + weighed_step * static_cast<int32_t>(observer);
+  }
 };
 
 // Scratch of one device; for one call at a time.

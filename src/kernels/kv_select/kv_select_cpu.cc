@@ -22,18 +22,15 @@ int32_t group_of(const KvSelectionCall& call, const PagedKv& kv) {
   return static_cast<int32_t>(call.queries.dim(1) / kv.head_dim) / kv.num_kv_heads;
 }
 
-int32_t seen_by(const KvSelectionCall& call) {
-  int32_t highest = 0;
-  for (const AttentionRow& row : call.observers) highest = std::max(highest, row.position);
-  return highest + 1;
-}
+// By any observer.
+int32_t most_weighed(const KvSelectionCall& call) { return call.weighed(call.queries.dim(0) - 1); }
 
 // The queries of a KV head, scaled, side by side: sums then run over queries, which a compiler
 // turns into vectors without changing the order of any of them.
 void load_queries(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
                   std::vector<float>& queries) {
   const int32_t group = group_of(call, kv);
-  const auto rows = static_cast<int32_t>(call.observers.size());
+  const auto rows = static_cast<int32_t>(call.queries.dim(0));
   const float scale = 1.0f / std::sqrt(static_cast<float>(kv.head_dim));
   for (int32_t row = 0; row < rows; ++row) {
     for (int32_t head = 0; head < group; ++head) {
@@ -47,8 +44,8 @@ void load_queries(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_hea
 
 void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head, int32_t seen,
                 const std::vector<float>& queries, std::vector<float>& scores) {
-  const size_t num_queries = call.observers.size() * static_cast<size_t>(group_of(call, kv));
-  const int32_t* const table = call.observers.front().block_table;
+  const auto num_queries = static_cast<size_t>(call.queries.dim(0) * group_of(call, kv));
+  const int32_t* const table = call.block_table;
   std::vector<float> key(static_cast<size_t>(kv.head_dim));
   for (int32_t token = 0; token < seen; ++token) {
     read_key(kv, kv.key(table[token / kAttentionTile], token % kAttentionTile, kv_head),
@@ -64,10 +61,10 @@ void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
 
 void add_weights(const KvSelectionCall& call, int32_t group, const std::vector<float>& scores,
                  std::vector<float>& importance) {
-  const size_t num_queries = call.observers.size() * static_cast<size_t>(group);
+  const auto num_queries = static_cast<size_t>(call.queries.dim(0) * group);
   std::fill_n(importance.begin(), call.tokens, 0.0f);
   for (size_t query = 0; query < num_queries; ++query) {
-    const int32_t seen = call.observers[query / static_cast<size_t>(group)].position + 1;
+    const int32_t seen = call.weighed(static_cast<int64_t>(query) / group);
     const auto score = [&](int32_t token) {
       return scores[static_cast<size_t>(token) * num_queries + query];
     };
@@ -97,7 +94,7 @@ void pool(const KvSelectionCall& call, const std::vector<float>& importance,
 
 void gather(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
             const std::vector<int32_t>& order) {
-  const int32_t* const table = call.observers.front().block_table;
+  const int32_t* const table = call.block_table;
   for (int32_t to = 0; to < call.chosen; ++to) {
     const int32_t token = order[static_cast<size_t>(to)];
     const int32_t from_block = table[token / kAttentionTile];
@@ -119,7 +116,7 @@ void gather(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
 void KvSelectionScratch::reserve(int32_t team_size, const KvSelectionCall& call, int32_t num_heads,
                                  const PagedKv& kv) {
   const auto queries =
-      call.observers.size() * static_cast<size_t>(num_heads / std::max(kv.num_kv_heads, 1));
+      static_cast<size_t>(call.queries.dim(0) * (num_heads / std::max(kv.num_kv_heads, 1)));
   const auto grow = [](auto& values, size_t size) {
     if (values.size() < size) values.resize(size);
   };
@@ -127,7 +124,7 @@ void KvSelectionScratch::reserve(int32_t team_size, const KvSelectionCall& call,
     members_.resize(static_cast<size_t>(team_size));
   }
   for (Member& member : members_) {
-    grow(member.scores, static_cast<size_t>(seen_by(call)) * queries);
+    grow(member.scores, static_cast<size_t>(most_weighed(call)) * queries);
     grow(member.queries, static_cast<size_t>(kv.head_dim) * queries);
     grow(member.importance, static_cast<size_t>(call.tokens));
     grow(member.pooled, static_cast<size_t>(call.tokens));
@@ -140,7 +137,7 @@ void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
   KvSelectionScratch::Member& mem = scratch->members_[static_cast<size_t>(team.rank())];
   for (int32_t kv_head = team.rank(); kv_head < kv.num_kv_heads; kv_head += team.size()) {
     load_queries(call, kv, kv_head, mem.queries);
-    score_keys(call, kv, kv_head, seen_by(call), mem.queries, mem.scores);
+    score_keys(call, kv, kv_head, most_weighed(call), mem.queries, mem.scores);
     add_weights(call, group_of(call, kv), mem.scores, mem.importance);
     pool(call, mem.importance, mem.pooled);
     const auto end = mem.order.begin() + call.tokens;

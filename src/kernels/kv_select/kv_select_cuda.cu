@@ -38,7 +38,7 @@ struct SelectArgs {
   int64_t block_stride, tile_bytes;
   float scale;
   int num_heads, kv_heads, group, padded_dim, head_dim;
-  int observers, queries, first_visible, tiles, tokens, chosen, pooling;
+  int observers, queries, first_weighed, weighed_step, tiles, tokens, chosen, pooling;
 };
 
 // Elements from row to row of operands in shared memory: 16 bytes more than the row, so that rows
@@ -112,9 +112,9 @@ __device__ void multiply(const SelectArgs& args, const Operands& in) {
   }
 }
 
-// Whether the observer of the query sees the token.
-__device__ bool sees(const SelectArgs& args, int query, int token) {
-  return token < args.first_visible + query / args.group;
+// Whether the observer of the query weighs the token.
+__device__ bool weighs(const SelectArgs& args, int query, int token) {
+  return token < args.first_weighed + args.weighed_step * (query / args.group);
 }
 
 // Block (tile, KV head): what the softmax of every query needs to know of the tile.
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs arg
     const int begin = threadIdx.x % 4 * 16;
     float most = -INFINITY;
     for (int key = begin; key < begin + 16; ++key) {
-      if (!sees(args, query, tile * kKeys + key)) break;
+      if (!weighs(args, query, tile * kKeys + key)) break;
       most = fmaxf(most, operands.scores[key * kScoreStride + local] * args.scale);
     }
     for (int lanes = 1; lanes < 4; lanes *= 2) {
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs arg
     }
     float sum = 0.0f;
     for (int key = begin; key < begin + 16; ++key) {
-      if (!sees(args, query, tile * kKeys + key)) break;
+      if (!weighs(args, query, tile * kKeys + key)) break;
       sum += __expf(operands.scores[key * kScoreStride + local] * args.scale - most);
     }
     for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
@@ -310,26 +310,30 @@ struct Scratch {
   size_t partials, totals, importance, order;
   size_t bytes() const { return partials + totals + importance + order; }
 };
-Scratch scratch_of(int64_t observers, int64_t tokens, int64_t num_heads, int64_t kv_heads) {
-  const int64_t tiles = (tokens + observers + kKeys - 1) / kKeys + 1;
+Scratch scratch_of(int64_t observers, int64_t weighed, int64_t num_heads, int64_t kv_heads) {
+  const int64_t tiles = (weighed + kKeys - 1) / kKeys;
   const int64_t queries = observers * num_heads;  // of all KV heads
   return {.partials = aligned(static_cast<size_t>(tiles * queries) * sizeof(float2)),
           .totals = aligned(static_cast<size_t>(queries) * sizeof(float2)),
-          .importance = aligned(static_cast<size_t>(kv_heads * tokens) * sizeof(float)),
-          .order = aligned(static_cast<size_t>(kv_heads * tokens) * sizeof(int32_t))};
+          .importance = aligned(static_cast<size_t>(kv_heads * weighed) * sizeof(float)),
+          .order = aligned(static_cast<size_t>(kv_heads * weighed) * sizeof(int32_t))};
 }
 
 Status check_call(const KvSelectCallCuda& call) {
   const auto refuse = [](const std::string& what) {
     return Status(StatusCode::kInvalidArgument, "KV selection on a GPU: " + what);
   };
-  if (call.observers < 1 || call.first_visible < 1) {
+  if (call.observers < 1 || call.first_weighed < 1) {
     return refuse("found " + std::to_string(call.observers) + " observers of " +
-                  std::to_string(call.first_visible) + " tokens; accepted are 1 and more");
+                  std::to_string(call.first_weighed) + " tokens; accepted are 1 and more");
   }
-  if (call.tokens < 1 || call.tokens > call.first_visible) {
+  if (call.weighed_step < 0 || call.weighed_step > 1) {
+    return refuse("each further observer weighs " + std::to_string(call.weighed_step) +
+                  " tokens more; accepted are 0 and 1");
+  }
+  if (call.tokens < 1 || call.tokens > call.first_weighed) {
     return refuse("a choice among " + std::to_string(call.tokens) + " tokens; accepted are 1 to " +
-                  std::to_string(call.first_visible) + ", which all observers see");
+                  std::to_string(call.first_weighed) + ", which all observers weigh");
   }
   if (call.chosen < kKeys || call.chosen % kKeys != 0 || call.chosen > call.tokens) {
     return refuse(std::to_string(call.chosen) + " chosen tokens; accepted are multiples of " +
@@ -343,9 +347,9 @@ Status check_call(const KvSelectCallCuda& call) {
 
 }  // namespace
 
-size_t kv_select_scratch_bytes(int32_t observers, int32_t tokens, int32_t num_heads,
+size_t kv_select_scratch_bytes(int32_t observers, int32_t weighed, int32_t num_heads,
                                int32_t num_kv_heads) {
-  return scratch_of(observers, tokens, num_heads, num_kv_heads).bytes();
+  return scratch_of(observers, weighed, num_heads, num_kv_heads).bytes();
 }
 
 Status prepare_kv_select_cuda() {
@@ -358,7 +362,7 @@ Status prepare_kv_select_cuda() {
 Status kv_select_cuda(const KvSelectCallCuda& call, cudaStream_t stream) {
   FORERUN_RETURN_IF_ERROR(check_call(call));
   const int kv_heads = call.kv.num_kv_heads;
-  const Scratch scratch = scratch_of(call.observers, call.tokens, call.num_heads, kv_heads);
+  const Scratch scratch = scratch_of(call.observers, call.most_weighed(), call.num_heads, kv_heads);
   SelectArgs args;
   args.q = call.q;
   args.block_table = call.block_table;
@@ -380,8 +384,9 @@ Status kv_select_cuda(const KvSelectCallCuda& call, cudaStream_t stream) {
   args.head_dim = call.kv.head_dim;
   args.observers = call.observers;
   args.queries = call.observers * args.group;
-  args.first_visible = call.first_visible;
-  args.tiles = (call.first_visible + call.observers - 1 + kKeys - 1) / kKeys;
+  args.first_weighed = call.first_weighed;
+  args.weighed_step = call.weighed_step;
+  args.tiles = (call.most_weighed() + kKeys - 1) / kKeys;
   args.tokens = call.tokens;
   args.chosen = call.chosen;
   args.pooling = call.pooling;

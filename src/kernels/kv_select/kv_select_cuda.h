@@ -23,9 +23,11 @@ struct KvSelectCallCuda {
   const __nv_bfloat16* q = nullptr;  // [observers][num_heads][padded head_dim], rotated
   int32_t num_heads = 0;
   int32_t observers = 0;      // rows of q
-  int32_t first_visible = 0;  // tokens that the first of them sees; each further one sees one more
-  const int32_t* block_table = nullptr;  // of their sequence
-  int32_t tokens = 0;   // the choice is among slots 0 to tokens - 1; at most first_visible
+  int32_t first_weighed = 0;  // slots 0 to first_weighed - 1 the first of them weighs
+  int32_t weighed_step = 0;   // 0 or 1: each further one so many more
+  int32_t most_weighed() const { return first_weighed + weighed_step * (observers - 1); }
+  const int32_t* block_table = nullptr;  // of the sequence that is chosen from
+  int32_t tokens = 0;   // the choice is among slots 0 to tokens - 1; at most first_weighed
   int32_t chosen = 0;   // so many: a multiple of 64, at most `tokens`
   int32_t pooling = 1;  // odd: neighbours that importance is summed over
   const int32_t* blocks = nullptr;  // [chosen / 64]: where they go; none is in the table
@@ -33,8 +35,9 @@ struct KvSelectCallCuda {
   std::byte* scratch = nullptr;  // kv_select_scratch_bytes(); its contents are of no use afterwards
 };
 
-// Of calls of at most so many observers, tokens and query heads. Grows with the tokens.
-size_t kv_select_scratch_bytes(int32_t observers, int32_t tokens, int32_t num_heads,
+// Of calls of at most so many observers, tokens that one of them weighs, and query heads. Grows
+// with the tokens.
+size_t kv_select_scratch_bytes(int32_t observers, int32_t weighed, int32_t num_heads,
                                int32_t num_kv_heads);
 
 // Submits the launches and returns without waiting. kInvalidArgument where the numbers do not fit.

@@ -23,13 +23,14 @@ namespace {
 
 struct Case {
   int num_heads, kv_heads, head_dim;
-  int observers, first_visible, tokens, chosen, pooling;
+  int observers, first_weighed, weighed_step, tokens, chosen, pooling;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.num_heads << " heads, " << c.kv_heads << " of KV, of " << c.head_dim << ", "
-             << c.observers << " observers of " << c.first_visible << " tokens, " << c.chosen
-             << " of " << c.tokens << ", pooling " << c.pooling;
+             << c.observers << " observers of " << c.first_weighed
+             << " tokens, each further one of " << c.weighed_step << " more, " << c.chosen << " of "
+             << c.tokens << ", pooling " << c.pooling;
 }
 
 class KvSelectCuda : public ::testing::TestWithParam<Case> {
@@ -45,15 +46,15 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
   }
 
   // Queries that look for some of the keys; keys and values are random and all different. What lies
-  // behind the last token that anybody sees is not a number.
+  // behind the last token that anybody weighs is not a number.
   void fill() {
     const Case& c = GetParam();
     kv_.num_kv_heads = c.kv_heads;
     kv_.head_dim = c.head_dim;
     kv_.block_stride_bytes = kv_.layer_bytes() + 1024;
     padded_ = padded_head_dim_cuda(c.head_dim);
-    visible_ = c.first_visible + c.observers - 1;
-    const int table_blocks = (visible_ + 63) / 64;
+    weighed_ = c.first_weighed + c.weighed_step * (c.observers - 1);
+    const int table_blocks = (weighed_ + 63) / 64;
     const int all_blocks = table_blocks + c.chosen / 64;
     std::vector<int32_t> places(static_cast<size_t>(all_blocks));
     std::iota(places.begin(), places.end(), 0);
@@ -61,10 +62,10 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
     table_.assign(places.begin(), places.begin() + table_blocks);
     blocks_.assign(places.begin() + table_blocks, places.end());
     cache_.assign(static_cast<size_t>(all_blocks * kv_.block_stride_bytes), std::byte{0xff});
-    keys_.resize(static_cast<size_t>(visible_ * c.kv_heads * c.head_dim));
+    keys_.resize(static_cast<size_t>(weighed_ * c.kv_heads * c.head_dim));
     std::normal_distribution<float> normal;
     for (float& key : keys_) key = to_float(to_bf16(normal(random_)));
-    for (int token = 0; token < visible_; ++token) {
+    for (int token = 0; token < weighed_; ++token) {
       for (int head = 0; head < c.kv_heads; ++head) {
         for (int dim = 0; dim < padded_; ++dim) {
           const bool real = dim < c.head_dim;
@@ -113,7 +114,7 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
     std::vector<double> weights;
     for (int observer = 0; observer < c.observers; ++observer) {
       for (int head = 0; head < c.num_heads; ++head) {
-        weights.assign(static_cast<size_t>(c.first_visible + observer), 0.0);
+        weights.assign(static_cast<size_t>(c.first_weighed + c.weighed_step * observer), 0.0);
         for (size_t token = 0; token < weights.size(); ++token) {
           for (int dim = 0; dim < c.head_dim; ++dim) {
             weights[token] += static_cast<double>(to_float(query(observer, head)[dim])) *
@@ -158,13 +159,14 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
     const DeviceBuffer table = to_device(table_);
     const DeviceBuffer blocks = to_device(blocks_);
     const DeviceBuffer scratch = to_device(std::vector<std::byte>(
-        kv_select_scratch_bytes(c.observers, c.tokens, c.num_heads, c.kv_heads), std::byte{0xff}));
+        kv_select_scratch_bytes(c.observers, weighed_, c.num_heads, c.kv_heads), std::byte{0xff}));
     PagedKvCuda kv = kv_;
     kv.data = cache.data();
     FORERUN_RETURN_IF_ERROR(kv_select_cuda({.q = queries.as<__nv_bfloat16>(),
                                             .num_heads = c.num_heads,
                                             .observers = c.observers,
-                                            .first_visible = c.first_visible,
+                                            .first_weighed = c.first_weighed,
+                                            .weighed_step = c.weighed_step,
                                             .block_table = table.as<int32_t>(),
                                             .tokens = c.tokens,
                                             .chosen = c.chosen,
@@ -181,7 +183,7 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
   std::optional<Stream> stream_;
   PagedKvCuda kv_;
   int padded_ = 0;
-  int visible_ = 0;  // tokens of the last observer
+  int weighed_ = 0;  // tokens of the last observer
   std::vector<int32_t> table_, blocks_;
   std::vector<std::byte> cache_;
   std::vector<float> keys_;
@@ -232,18 +234,21 @@ TEST_P(KvSelectCuda, GathersTheMostImportantTokensInTheirOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, KvSelectCuda,
-                         ::testing::Values(Case{32, 8, 128, 32, 3000, 2968, 512, 5},
-                                           Case{32, 8, 128, 32, 700, 640, 640, 5},
-                                           Case{8, 8, 64, 5, 300, 290, 64, 1},
-                                           Case{14, 2, 64, 32, 1500, 1460, 256, 7},
-                                           Case{12, 4, 96, 17, 1025, 1025, 128, 5},
-                                           Case{4, 1, 256, 32, 900, 868, 192, 3}));
+                         ::testing::Values(Case{32, 8, 128, 32, 3000, 1, 2968, 512, 5},
+                                           Case{32, 8, 128, 32, 700, 1, 640, 640, 5},
+                                           Case{32, 8, 128, 1, 3000, 0, 2944, 512, 1},
+                                           Case{32, 8, 128, 5, 2003, 0, 1984, 448, 5},
+                                           Case{8, 8, 64, 5, 300, 1, 290, 64, 1},
+                                           Case{14, 2, 64, 32, 1500, 1, 1460, 256, 7},
+                                           Case{12, 4, 96, 17, 1025, 1, 1025, 128, 5},
+                                           Case{12, 4, 96, 17, 1024, 0, 1024, 128, 1},
+                                           Case{4, 1, 256, 32, 900, 1, 868, 192, 3}));
 
 TEST(KvSelectCudaCalls, NumbersThatDoNotFitAreRefused) {
   KvSelectCallCuda call;
   call.num_heads = 8;
   call.observers = 4;
-  call.first_visible = 100;
+  call.first_weighed = 100;
   call.tokens = 96;
   call.chosen = 64;
   call.kv.num_kv_heads = 8;

@@ -10,15 +10,13 @@ std::vector<double> kv_importance_ref(const KvSelectionCall& call, const PagedKv
   const auto num_heads = static_cast<int32_t>(call.queries.dim(1) / kv.head_dim);
   const auto tokens = static_cast<size_t>(call.tokens);
   std::vector<double> importance(static_cast<size_t>(kv.num_kv_heads) * tokens, 0.0);
-  for (size_t row_idx = 0; row_idx < call.observers.size(); ++row_idx) {
-    const AttentionRow& row = call.observers[row_idx];
+  for (int64_t row_idx = 0; row_idx < call.queries.dim(0); ++row_idx) {
     for (int32_t head = 0; head < num_heads; ++head) {
       const int32_t kv_head = head / (num_heads / kv.num_kv_heads);
-      const float* const query =
-          call.queries.row(static_cast<int64_t>(row_idx)) + head * kv.head_dim;
+      const float* const query = call.queries.row(row_idx) + head * kv.head_dim;
       std::vector<double> weights;
-      for (int32_t token = 0; token <= row.position; ++token) {
-        const std::byte* const key = kv.key(row.block_table[token / 64], token % 64, kv_head);
+      for (int32_t token = 0; token < call.weighed(row_idx); ++token) {
+        const std::byte* const key = kv.key(call.block_table[token / 64], token % 64, kv_head);
         double score = 0.0;
         for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
           const double element =

@@ -27,18 +27,17 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
     }
     width_ = int64_t{kKvHeads} * 2 * cache_.kv().head_dim;
     for (int32_t position = kPrefix - std::get<2>(GetParam()); position < kPrefix; ++position) {
-      AttentionRow row;
-      row.position = row.slot = position;
-      row.boundary = position + 1;
-      row.block_table = table_.data();
-      rows_.push_back(row);
       const std::vector<float> query = query_of(1, position, width_);
       queries_.insert(queries_.end(), query.begin(), query.end());
     }
   }
-  KvSelectionCall call(int32_t tokens, int32_t chosen) const {
-    return {.observers = rows_,
-            .queries = {queries_.data(), {static_cast<int64_t>(rows_.size()), width_}},
+  // Observers that each weigh one token more than the one before, or all the same.
+  KvSelectionCall call(int32_t tokens, int32_t chosen, int32_t weighed_step) const {
+    const int32_t observers = std::get<2>(GetParam());
+    return {.queries = {queries_.data(), {observers, width_}},
+            .block_table = table_.data(),
+            .first_weighed = kPrefix - weighed_step * (observers - 1),
+            .weighed_step = weighed_step,
             .tokens = tokens,
             .chosen = chosen,
             .pooling = std::get<3>(GetParam()),
@@ -67,13 +66,13 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
   std::vector<int32_t> table_;
   std::vector<int32_t> blocks_ = {3, 0, 5, 1};
   int64_t width_ = 0;
-  std::vector<AttentionRow> rows_;
   std::vector<float> queries_;
 };
 
 TEST_P(KvSelect, TakesTheMostImportantTokensInTheOrderOfTheText) {
-  for (const auto& [tokens, chosen] : {std::pair{640, 256}, {640, 64}, {65, 64}, {256, 256}}) {
-    const KvSelectionCall the = call(tokens, chosen);
+  for (const auto& [tokens, chosen, weighed_step] :
+       {std::tuple{640, 256, 1}, {640, 64, 1}, {640, 128, 0}, {65, 64, 0}, {256, 256, 1}}) {
+    const KvSelectionCall the = call(tokens, chosen, weighed_step);
     const std::vector<double> importance = kv_importance_ref(the, cache_.kv());
     for (const int32_t team_size : {1, 2}) {
       select(the, team_size);

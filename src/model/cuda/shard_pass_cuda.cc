@@ -150,7 +150,7 @@ Status ShardCuda::submit_selections(const PagedKvCuda& kv) {
     return reinterpret_cast<const int32_t*>(step_.data() + offset);
   };
   for (const PassSelectionCuda& selection : selections_) {
-    const size_t needed = kv_select_scratch_bytes(selection.observers, selection.tokens,
+    const size_t needed = kv_select_scratch_bytes(selection.observers, selection.most_weighed(),
                                                   layout_.num_heads, layout_.num_kv_heads);
     if (needed > partials_.bytes()) {
       return {StatusCode::kResourceExhausted, "a choice among " + std::to_string(selection.tokens) +
@@ -163,7 +163,8 @@ Status ShardCuda::submit_selections(const PagedKvCuda& kv) {
         kv_select_cuda({.q = q_.as<__nv_bfloat16>() + selection.first_row * query_width,
                         .num_heads = layout_.num_heads,
                         .observers = selection.observers,
-                        .first_visible = selection.first_visible,
+                        .first_weighed = selection.first_weighed,
+                        .weighed_step = selection.weighed_step,
                         .block_table = list(selection.table_offset),
                         .tokens = selection.tokens,
                         .chosen = selection.chosen,

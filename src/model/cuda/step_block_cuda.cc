@@ -83,7 +83,8 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     if (first < begin || first >= end) continue;
     selections_.push_back({.first_row = static_cast<int32_t>(first - begin),
                            .observers = selection.num_rows,
-                           .first_visible = step.rows[first].visible,
+                           .first_weighed = selection.first_weighed,
+                           .weighed_step = selection.weighed_step,
                            .tokens = selection.tokens,
                            .chosen = selection.chosen,
                            .pooling = selection.pooling});
@@ -140,11 +141,10 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   for (const KvSelection& from : step.selections) {
     const auto first = static_cast<size_t>(from.first_row);
     if (first < begin || first >= end) continue;
-    const int32_t visible = selection->first_visible + selection->observers - 1;
-    const int32_t* const table =
-        step.sequences[static_cast<size_t>(step.rows[first].sequence_idx)].block_table;
-    selection->table_offset = writer.append(
-        std::span(table, static_cast<size_t>((visible + kTilePositions - 1) / kTilePositions)));
+    const int32_t* const table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table;
+    selection->table_offset = writer.append(std::span(
+        table,
+        static_cast<size_t>((selection->most_weighed() + kTilePositions - 1) / kTilePositions)));
     selection->blocks_offset =
         writer.append(std::span(from.blocks, static_cast<size_t>(from.chosen / kTilePositions)));
     ++selection;

@@ -57,11 +57,13 @@ struct StepShapeCuda {
 struct PassSelectionCuda {
   int32_t first_row = 0;  // of the pass
   int32_t observers = 0;
-  int32_t first_visible = 0;  // tokens that the first observer sees
+  int32_t first_weighed = 0;
+  int32_t weighed_step = 0;
+  int32_t most_weighed() const { return first_weighed + weighed_step * (observers - 1); }
   int32_t tokens = 0;
   int32_t chosen = 0;
   int32_t pooling = 1;
-  // int32, in bytes from the block's beginning: the sequence's blocks as far as its observers see,
+  // int32, in bytes from the block's beginning: the sequence's blocks as far as they are weighed,
   // and those to gather into.
   int32_t table_offset = 0, blocks_offset = 0;
 };

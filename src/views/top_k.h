@@ -1,0 +1,29 @@
+// TopK: at every draft step the tokens that the row which is run pays the most attention to, of all
+// that lie before the block that it writes to; exact for each layer and KV head. It reads all keys
+// to read few of them, so it saves next to nothing: it is the upper bound that other views are
+// measured against (MagicDec §5), and never chosen by `auto`.
+#pragma once
+
+#include <memory>
+
+#include "forerun/status.h"
+#include "views/kv_view.h"
+
+namespace forerun {
+
+class TopK : public KvView {
+ public:
+  // For the table of views.
+  static Status check(int32_t budget_tokens);
+  static std::unique_ptr<KvView> make(int32_t budget_tokens);
+  static int32_t own_blocks(int32_t budget_tokens);
+
+  explicit TopK(int32_t budget_tokens);
+  KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;
+  KvChoice choice() const override;
+
+ private:
+  const int32_t head_blocks_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,34 @@
+// Vegas (Yue et al., 2026; SparseSpec's PillarAttn is of the same kind): verification computes what
+// every token is worth to its rows anyway, so its rows choose what the next drafts see. No row is
+// run for it, the choice is at most a few rounds old, and nearly all of the budget is the chosen
+// head: the sequence's own last blocks hold what has come since, and a little before it.
+//
+// The first head, which drafts need before anything has been verified, and those of a model that
+// verifies nothing, are chosen as SnapKV's are: by the last tokens, run once more.
+#pragma once
+
+#include <memory>
+
+#include "forerun/status.h"
+#include "views/kv_view.h"
+
+namespace forerun {
+
+class Vegas : public KvView {
+ public:
+  // For the table of views.
+  static Status check(int32_t budget_tokens);
+  static std::unique_ptr<KvView> make(int32_t budget_tokens);
+  static int32_t own_blocks(int32_t budget_tokens);
+
+  explicit Vegas(int32_t budget_tokens);
+  KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;
+  KvViewLayout layout_by_verification(int32_t prefix_tokens, const KvChosen& last) const override;
+  KvChoice choice() const override;
+
+ private:
+  const int32_t head_blocks_;
+  const int32_t most_tail_blocks_;
+};
+
+}  // namespace forerun
