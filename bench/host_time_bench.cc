@@ -3,8 +3,9 @@
 // is not counted, and is long enough for what may be done beside it.
 //
 // Counters: microseconds from the end of one Step's device work to the next one's launch, the
-// median of all Steps (step_p50_us) and the mean a result (result_us); results a Step; tokens a
-// target Step and request.
+// median of all Steps (step_us), the same in CPU time of the loop's thread (step_cpu_us), which
+// others on the machine do not disturb, and its mean a result (result_cpu_us); results a Step;
+// tokens and guesses a target Step and request.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clocks.h"
 #include "base/token_weight.h"
 #include "engine/engine_loop.h"
 #include "engine/request_handles.h"
@@ -43,8 +45,10 @@ uint64_t mix(uint64_t a, uint64_t b) {
 // ends.
 struct Gaps {
   SteadyClock::time_point idle_since{};
-  std::vector<double> us;  // before each Step with rows of all requests
-  double sum_us = 0.0;
+  int64_t cpu_ns = 0;  // of the loop's thread, then
+  // Before each Step with rows of most requests.
+  std::vector<double> us, cpu_us;
+  double sum_cpu_us = 0.0;
   int64_t results = 0;
 };
 
@@ -64,8 +68,9 @@ class IdleGpu : public Decoder, public DistantLogits {
   }
   Status forward_digested(const Step& step, std::span<const RowQuery> queries,
                           const Meanwhile& meanwhile) override {
+    const int64_t cpu_ns = thread_cpu_ns();
     const SteadyClock::time_point begin = SteadyClock::now();
-    note_gap(step, begin);
+    note_gap(step, begin, cpu_ns);
     queries_.assign(queries.begin(), queries.end());
     if (digests_.size() < queries.size()) digests_.resize(queries.size());
     size_t wanted = 0;
@@ -76,6 +81,7 @@ class IdleGpu : public Decoder, public DistantLogits {
     while (SteadyClock::now() < begin + device_time_) {
     }
     gaps_->idle_since = SteadyClock::now();
+    gaps_->cpu_ns = thread_cpu_ns();
     return {};
   }
   LogitsPart logits(int32_t) const override {
@@ -90,15 +96,16 @@ class IdleGpu : public Decoder, public DistantLogits {
   Status fetch(int32_t) override { return Status(StatusCode::kInternal, "there are no logits"); }
 
  private:
-  void note_gap(const Step& step, SteadyClock::time_point now) {
+  void note_gap(const Step& step, SteadyClock::time_point now, int64_t cpu_ns) {
     const auto sequences = static_cast<int64_t>(step.sequences.size());
     const bool prompts = step.rows.size() > 100 * step.sequences.size();
     if (sequences * 2 < requests_ || prompts || gaps_->idle_since == SteadyClock::time_point{}) {
       return;
     }
-    const double us = std::chrono::duration<double, std::micro>(now - gaps_->idle_since).count();
-    gaps_->us.push_back(us);
-    gaps_->sum_us += us;
+    gaps_->us.push_back(std::chrono::duration<double, std::micro>(now - gaps_->idle_since).count());
+    const int64_t spent_ns = std::max<int64_t>(0, cpu_ns - gaps_->cpu_ns - thread_cpu_read_ns());
+    gaps_->cpu_us.push_back(1e-3 * static_cast<double>(spent_ns));
+    gaps_->sum_cpu_us += gaps_->cpu_us.back();
     gaps_->results += sequences;
   }
 
@@ -213,12 +220,18 @@ class Rig {
   std::unique_ptr<EngineLoop> loop_;
 };
 
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 void between_steps(benchmark::State& state, const std::string& strategy, double target_row_s,
                    double draft_row_s) {
   const auto requests = static_cast<int32_t>(state.range(0));
   const auto tokenizer = Tokenizer::load("models/demo-target");
   if (!tokenizer.ok()) return state.SkipWithError(tokenizer.status().message().c_str());
-  std::vector<double> us;
+  std::vector<double> us, cpu_us;
   double sum_us = 0.0;
   double results = 0.0, tokens = 0.0, steps = 0.0, drafted = 0.0;
   for (auto _ : state) {
@@ -229,17 +242,18 @@ void between_steps(benchmark::State& state, const std::string& strategy, double 
     const RequestStats stats = rig.drain();
     const Gaps& gaps = rig.gaps();
     us.insert(us.end(), gaps.us.begin(), gaps.us.end());
-    sum_us += gaps.sum_us;
+    cpu_us.insert(cpu_us.end(), gaps.cpu_us.begin(), gaps.cpu_us.end());
+    sum_us += gaps.sum_cpu_us;
     results += static_cast<double>(gaps.results);
     tokens += static_cast<double>(stats.output_tokens);
     steps += static_cast<double>(stats.target_steps);
     drafted += static_cast<double>(stats.drafted_tokens);
-    state.SetIterationTime(1e-6 * gaps.sum_us);
+    state.SetIterationTime(1e-6 * gaps.sum_cpu_us);
   }
   if (us.empty()) return state.SkipWithError("no Step had rows of most requests");
-  std::nth_element(us.begin(), us.begin() + static_cast<std::ptrdiff_t>(us.size() / 2), us.end());
-  state.counters["step_p50_us"] = us[us.size() / 2];
-  state.counters["result_us"] = sum_us / results;
+  state.counters["step_us"] = median(us);
+  state.counters["step_cpu_us"] = median(cpu_us);
+  state.counters["result_cpu_us"] = sum_us / results;
   state.counters["results_a_step"] = results / static_cast<double>(us.size());
   state.counters["tokens_a_step"] = tokens / std::max(steps, 1.0);
   state.counters["drafted_a_step"] = drafted / std::max(steps, 1.0);

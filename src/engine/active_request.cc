@@ -114,9 +114,9 @@ bool ActiveRequest::accept_token(EmittedToken& token) {
   return false;
 }
 
-bool ActiveRequest::accept(StrategyOutput& out) {
+bool ActiveRequest::accept(StrategyOutput& out, Clock::time_point now) {
   if (!out.tokens.empty()) {
-    last_token_ = Clock::now();
+    last_token_ = now;
     if (!first_token_) first_token_ = last_token_;
   }
   bool ended = false;
@@ -156,7 +156,16 @@ void ActiveRequest::send() {
   if (next_event_.tokens.empty() && next_event_.rounds.empty()) return;
   for (const TokenId token : without_text_) next_event_.text += text_of(token);
   without_text_.clear();
-  stream_->push(std::exchange(next_event_, Event{}));
+  // Its lists of tokens stay for their memory: accept() is what devices wait for.
+  Event event;
+  event.text = std::exchange(next_event_.text, {});
+  event.tokens = next_event_.tokens;
+  event.drafted = next_event_.drafted;
+  event.logprobs = std::exchange(next_event_.logprobs, {});
+  event.rounds = std::exchange(next_event_.rounds, {});
+  next_event_.tokens.clear();
+  next_event_.drafted.clear();
+  stream_->push(std::move(event));
 }
 
 void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStats& stats,

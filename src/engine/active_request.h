@@ -56,8 +56,8 @@ class ActiveRequest {
   std::optional<Clock::time_point> deadline() const { return deadline_; }
 
   // Takes what a strategy emitted, up to the first token that ends the request. Returns whether the
-  // request has ended. What is not needed for that answer is left to send().
-  bool accept(StrategyOutput& out);
+  // request has ended. What is not needed for that answer is left to send(). `now`: when that was.
+  bool accept(StrategyOutput& out, Clock::time_point now);
   // Sends an event of what has been accepted since the last one; none where that is nothing.
   void send();
   // Sends that and the last event. `stats` are the strategy's, over all its lives.

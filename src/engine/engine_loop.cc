@@ -21,10 +21,6 @@ int64_t view_blocks_of(const ActiveRequest& request) {
   return view.kind == nullptr ? 0 : view.kind->own_blocks(view.budget);
 }
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 }  // namespace
 
 EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
@@ -73,7 +69,9 @@ void EngineLoop::run() {
       std::optional<WorkResult> result = executor_->next(kPatience);
       if (!result) deliver();
       drop_unsent();
-      if (result) handle(*result);
+      turn_begin_ = Clock::now();
+      // All of a Step, before anything else is looked at.
+      for (; result; result = executor_->next_at_hand()) handle(*result);
     } catch (const std::bad_alloc&) {
       drop_at_hand();
     }
@@ -82,7 +80,7 @@ void EngineLoop::run() {
     at_hand_ = kAll;
     take_submissions();
     while (!running_.empty()) {
-      end(running_.begin()->first, FinishReason::kCancelled, Status());
+      end((*running_.begin()).id, FinishReason::kCancelled, Status());
     }
     for (auto& [priority, waiting] : waiting_) {
       for (Running& each : waiting) {
@@ -107,7 +105,7 @@ void EngineLoop::drop_at_hand() {
   // What there was to see outside may not have been taken in.
   waker_->wake();
   if (at_hand_ == kAll) {
-    while (!running_.empty()) remove(running_.begin()->first);
+    while (!running_.empty()) remove((*running_.begin()).id);
   } else if (running_.contains(at_hand_)) {
     remove(at_hand_);
   }
@@ -148,7 +146,7 @@ void EngineLoop::change_plans() {
     }
   }
   std::vector<SequenceId> drained;
-  for (auto& [sequence, running] : running_) {
+  for (const auto [sequence, running] : running_) {
     auto plan = running.request->wanted_plan();
     if (!plan) continue;
     running.request->change_plan(std::move(plan));
@@ -156,7 +154,7 @@ void EngineLoop::change_plans() {
   }
   for (const SequenceId sequence : drained) {
     at_hand_ = sequence;
-    Running& running = running_.at(sequence);
+    Running& running = *running_.find(sequence);
     finish_turn(running, start_next_strategy(running));
   }
   at_hand_ = kNone;
@@ -194,11 +192,11 @@ void EngineLoop::end_cancelled_and_late() {
                             std::to_string(request.request().deadline.count()) + " ms has passed");
   };
   std::vector<SequenceId> ended;
-  for (auto& [sequence, running] : running_) {
+  for (const auto [sequence, running] : running_) {
     if (over(*running.request)) ended.push_back(sequence);
   }
   for (SequenceId sequence : ended) {
-    const Status status = status_of(*running_.at(sequence).request);
+    const Status status = status_of(*running_.find(sequence)->request);
     end(sequence, status.ok() ? FinishReason::kCancelled : FinishReason::kError, status);
   }
   for (auto& [priority, waiting] : waiting_) {
@@ -233,7 +231,7 @@ void EngineLoop::admit() {
 
 void EngineLoop::start(Running waited) {
   const SequenceId sequence = at_hand_ = next_sequence_++;
-  Running& running = running_.emplace(sequence, std::move(waited)).first->second;
+  Running& running = running_.insert(sequence, std::make_unique<Running>(std::move(waited)));
   report_running();
   batch_costs_.admit();
   ActiveRequest& request = *running.request;
@@ -274,7 +272,7 @@ RequestDriver::State EngineLoop::start_strategy(Running& running) {
        .prompt_tokens = request.prompt_size(),
        .max_tokens = request.max_tokens(),
        .sampling = request.sampling()},
-      [&](StrategyOutput& out) { return request.accept(out); },
+      [&](StrategyOutput& out) { return request.accept(out, turn_begin_); },
       [&](WorkItem item) { submit(running, std::move(item)); });
 }
 
@@ -290,22 +288,21 @@ void EngineLoop::submit(const Running& running, WorkItem item) {
 }
 
 void EngineLoop::handle(WorkResult& result) {
-  const auto found = running_.find(result.sequence);
-  if (found == running_.end()) return;
+  Running* const found = running_.find(result.sequence);
+  if (found == nullptr) return;
   at_hand_ = result.sequence;
-  Running& running = found->second;
+  Running& running = *found;
   if (result.waits_for_memory) {
     make_room(running, result.status);
     return;
   }
-  const Clock::time_point begin = Clock::now();
   TurnTimer timer(options_.recorder, result);
   const auto accept = [&](StrategyOutput& out) {
     timer.note(out);
     running.request->note(result, options_.load);
     admission_.note_read(running.promise, result.role);
     if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
-    return running.request->accept(out);
+    return running.request->accept(out, turn_begin_);
   };
   RequestDriver::State state = running.driver.on_result(
       result, accept, [&](WorkItem item) { submit(running, std::move(item)); });
@@ -318,8 +315,11 @@ void EngineLoop::handle(WorkResult& result) {
   const bool decodes = running.decodes;
   finish_turn(running, state, timer);
   if (decodes) {
-    batch_costs_.note_turn(result.role, result.rows.size(), seconds_since(begin));
+    const Clock::time_point turn_end = Clock::now();
+    batch_costs_.note_turn(result.role, result.rows.size(),
+                           std::chrono::duration<double>(turn_end - turn_begin_).count());
     batch_costs_.note_step(result);
+    turn_begin_ = turn_end;
   }
 }
 
@@ -347,11 +347,11 @@ void EngineLoop::finish_turn(Running& running, RequestDriver::State state, TurnT
 
 void EngineLoop::deliver() {
   for (const SequenceId sequence : turned_) {
-    const auto found = running_.find(sequence);
-    if (found == running_.end()) continue;
+    Running* const running = running_.find(sequence);
+    if (running == nullptr) continue;
     try {
-      report(found->second);
-      found->second.request->send();
+      report(*running);
+      running->request->send();
     } catch (const std::bad_alloc&) {
       unsent_.push_back(sequence);
     }
@@ -378,7 +378,7 @@ void EngineLoop::deliver() {
 void EngineLoop::tell_costs() {
   batch_costs_.refresh();
   if (batch_costs_.version() == told_version_) return;
-  for (auto& [sequence, running] : running_) {
+  for (const auto [sequence, running] : running_) {
     if (running.costs_version == batch_costs_.version()) continue;
     running.costs_version = batch_costs_.version();
     running.driver.on_costs(batch_costs_.table());
@@ -396,18 +396,22 @@ void EngineLoop::make_room(const Running& starved, const Status& status) {
     end(starved.sequence, FinishReason::kError, status);
     return;
   }
-  const auto before = [](const auto& a, const auto& b) {
-    const ActiveRequest& first = *a.second.request;
-    const ActiveRequest& second = *b.second.request;
+  const auto before = [](const Running& a, const Running& b) {
+    const ActiveRequest& first = *a.request;
+    const ActiveRequest& second = *b.request;
     if (first.request().priority != second.request().priority) {
       return first.request().priority < second.request().priority;
     }
     if (first.tokens().size() != second.tokens().size()) {
       return first.tokens().size() < second.tokens().size();
     }
-    return a.first > b.first;
+    return a.sequence > b.sequence;
   };
-  set_aside(std::min_element(running_.begin(), running_.end(), before)->first);
+  const Running* least = &starved;
+  for (const auto [sequence, running] : running_) {
+    if (before(running, *least)) least = &running;
+  }
+  set_aside(least->sequence);
 }
 
 // Preemption by recompute: the request's whole state is its tokens; it starts again from them once
@@ -425,9 +429,7 @@ void EngineLoop::set_aside(SequenceId sequence) {
 }
 
 EngineLoop::Running EngineLoop::remove(SequenceId sequence) {
-  const auto found = running_.find(sequence);
-  Running running = std::move(found->second);
-  running_.erase(found);
+  Running running = std::move(*running_.take(sequence));
   admission_.leave(running.promise);
   if (running.decodes) batch_costs_.leave(running.tokens_counted);
   batch_costs_.retire();

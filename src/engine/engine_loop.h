@@ -26,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/id_map.h"
 #include "engine/active_request.h"
 #include "engine/admission.h"
 #include "engine/loop_waker.h"
@@ -138,7 +139,7 @@ class EngineLoop {
   // The loop's thread only.
   // By priority, the highest first; front first. Those set aside come back to the front.
   std::map<int32_t, std::deque<Running>, std::greater<>> waiting_;
-  std::map<SequenceId, Running> running_;
+  IdMap<Running> running_;
   Admission admission_;
   BatchCosts batch_costs_;
   uint64_t told_version_ = 0;       // of its costs, that all strategies know
@@ -150,6 +151,7 @@ class EngineLoop {
   static constexpr SequenceId kNone = 0;
   static constexpr SequenceId kAll = ~SequenceId{0};
   SequenceId at_hand_ = kNone;
+  Clock::time_point turn_begin_{};                              // of the result at hand
   Clock::time_point next_deadline_ = Clock::time_point::max();  // of all requests, or earlier
   Clock::time_point next_look_{};  // for requests whose readers have gone without a word
   // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer

@@ -35,6 +35,8 @@ class Executor {
   // The next result, waiting for it up to `timeout`; runs Steps on the calling thread where roles
   // have no threads of their own. Nothing where no item is left or the time is up.
   virtual std::optional<WorkResult> next(std::chrono::microseconds timeout) = 0;
+  // A result that is there already, without running or waiting for anything.
+  virtual std::optional<WorkResult> next_at_hand() = 0;
   // What the caller has to do that can wait until the devices work again (decoder.h): next() calls
   // it beside every Step that it runs, or before it waits for threads that do. Where it returns
   // nothing it may not have.

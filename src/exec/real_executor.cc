@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/clocks.h"
 #include "exec/role_worker.h"
 
 namespace forerun {
@@ -47,7 +48,7 @@ class RealExecutor::RoleThread {
     post(Open{sequence, spec});
   }
   // The thread is not woken before wake().
-  void submit(PendingItem item) {
+  void submit(PendingItem&& item) {
     if (!threaded_) return worker_.submit(std::move(item));
     inbox_.add(std::move(item));
     has_submitted_ = true;
@@ -134,7 +135,8 @@ class RealExecutor::RoleThread {
   std::thread thread_;
 };
 
-RealExecutor::RealExecutor(RealExecutorOptions options) : outbox_(options.spin) {
+RealExecutor::RealExecutor(RealExecutorOptions options)
+    : outbox_(options.spin), trace_(options.trace) {
   for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
     const auto role = static_cast<size_t>(role_idx);
     runners_[role] = std::move(options.runners[role]);
@@ -154,12 +156,11 @@ Status RealExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
         StatusCode::kInvalidArgument,
         "max_tokens: found " + std::to_string(spec.max_tokens) + ", accepted are positive numbers");
   }
-  const auto [place, is_new] = open_.try_emplace(sequence);
-  if (!is_new) {
+  if (open_.contains(sequence)) {
     return Status(StatusCode::kInvalidArgument,
                   "sequence " + std::to_string(sequence) + " is open already");
   }
-  place->second.opening = ++openings_;
+  open_.insert(sequence, std::make_unique<OpenSequence>()).opening = ++openings_;
   for (auto& role : roles_) {
     if (role) role->open(sequence, spec);
   }
@@ -167,9 +168,9 @@ Status RealExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
 }
 
 void RealExecutor::submit(WorkItem item) {
-  const auto found = open_.find(item.sequence);
-  if (found == open_.end()) return;
-  OpenSequence& sequence = found->second;
+  OpenSequence* const found = open_.find(item.sequence);
+  if (found == nullptr) return;
+  OpenSequence& sequence = *found;
   if (item.role == Role::kDraft) forget_distributions(sequence, item.edits);
   if (!item.rows.empty()) {
     ++sequence.outstanding;
@@ -184,8 +185,7 @@ void RealExecutor::submit(WorkItem item) {
   PendingItem pending;
   pending.item = std::move(item);
   pending.opening = sequence.opening;
-  pending.submit_ns =
-      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (trace_) pending.submit_ns = steady_ns();
   if (pending.item.verify_by_rejection) attach_distributions(sequence, pending);
   roles_[role]->submit(std::move(pending));
 }
@@ -239,24 +239,25 @@ void RealExecutor::attach_distributions(const OpenSequence& sequence, PendingIte
   }
 }
 
-std::optional<WorkResult> RealExecutor::pop_finished() {
-  while (!finished_.empty()) {
-    FinishedItem item = std::move(finished_.front());
-    finished_.pop_front();
-    const auto found = open_.find(item.result.sequence);
+std::optional<WorkResult> RealExecutor::next_at_hand() {
+  while (next_finished_ < finished_.size()) {
+    FinishedItem& item = finished_[next_finished_++];
+    OpenSequence* const found = open_.find(item.result.sequence);
     // Closed meanwhile, and perhaps opened again: nobody waits for it.
-    if (found == open_.end() || found->second.opening != item.opening) continue;
+    if (found == nullptr || found->opening != item.opening) continue;
     if (item.result.waits_for_memory) {
       if (item.closings != closings_) continue;  // the role has blocks to try again with
       return std::move(item.result);
     }
-    --found->second.outstanding;
+    --found->outstanding;
     --outstanding_;
     if (!item.distributions.empty()) {
-      remember_distributions(found->second, std::move(item.distributions));
+      remember_distributions(*found, std::move(item.distributions));
     }
     return std::move(item.result);
   }
+  finished_.clear();
+  next_finished_ = 0;
   return std::nullopt;
 }
 
@@ -270,16 +271,16 @@ bool RealExecutor::run_inline() {
   const std::optional<Role> role = turns_.next(target, draft);
   if (!role) return false;
   if (*role == Role::kDraft) {
-    draft->step(batch_, /*others_decode=*/target != nullptr && target->decodes(), meanwhile_);
+    draft->step(finished_, /*others_decode=*/target != nullptr && target->decodes(), meanwhile_);
   } else {
-    target->step(batch_, /*others_decode=*/false, meanwhile_);
+    target->step(finished_, /*others_decode=*/false, meanwhile_);
   }
   return true;
 }
 
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
   // Work that results at hand lead to belongs into the same Step.
-  if (auto result = pop_finished()) return result;
+  if (auto result = next_at_hand()) return result;
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   bool any_threads = false;
   for (const auto& role : roles_) {
@@ -289,26 +290,23 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
   }
   if (any_threads && meanwhile_) meanwhile_();
   while (true) {
-    if (auto result = pop_finished()) return result;
+    if (auto result = next_at_hand()) return result;
     const bool ran = run_inline();
     if (any_threads && outstanding_ > 0) {
       // After a Step of ours, look at what the threads have done meanwhile; otherwise wait for it.
-      outbox_.take(ran ? std::chrono::steady_clock::now() : deadline, batch_);
+      outbox_.take(ran ? std::chrono::steady_clock::now() : deadline, finished_);
     } else if (!ran) {
       return std::nullopt;
     }
-    for (FinishedItem& item : batch_) finished_.push_back(std::move(item));
-    batch_.clear();
     // The caller's patience ends after a Step as well: somebody may have been cancelled meanwhile.
-    if (std::chrono::steady_clock::now() >= deadline) return pop_finished();
+    if (std::chrono::steady_clock::now() >= deadline) return next_at_hand();
   }
 }
 
 void RealExecutor::close(SequenceId sequence) {
-  const auto found = open_.find(sequence);
-  if (found == open_.end()) return;
-  outstanding_ -= found->second.outstanding;
-  open_.erase(found);
+  const std::unique_ptr<OpenSequence> closed = open_.take(sequence);
+  if (closed == nullptr) return;
+  outstanding_ -= closed->outstanding;
   ++closings_;
   for (auto& role : roles_) {
     if (role) role->close(sequence);

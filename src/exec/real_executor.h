@@ -8,14 +8,13 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/id_map.h"
 #include "exec/executor.h"
 #include "exec/live_costs.h"
 #include "exec/mailbox.h"
@@ -58,6 +57,7 @@ class RealExecutor : public Executor {
   // An item for a role without a runner fails (kInternal).
   void submit(WorkItem item) override;
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
+  std::optional<WorkResult> next_at_hand() override;
   void set_meanwhile(Meanwhile meanwhile) override { meanwhile_ = std::move(meanwhile); }
   void close(SequenceId sequence) override;
   // Of a threaded role, blocks of a closed sequence return after the Step in flight. All zero for a
@@ -83,21 +83,22 @@ class RealExecutor : public Executor {
   void forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits);
   void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
-  std::optional<WorkResult> pop_finished();
   // Runs a Step of the role whose turn it is. Whether there was one.
   bool run_inline();
 
   Mailbox<FinishedItem> outbox_;
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners_;
   std::array<std::unique_ptr<RoleThread>, kNumRoles> roles_;
-  std::unordered_map<SequenceId, OpenSequence> open_;
+  IdMap<OpenSequence> open_;
   uint64_t openings_ = 0;  // so far
   uint64_t closings_ = 0;
   int64_t outstanding_ = 0;  // of open sequences
   RoleTurns turns_;          // of inline roles
   Meanwhile meanwhile_;
-  std::deque<FinishedItem> finished_;
-  std::vector<FinishedItem> batch_;  // scratch
+  const bool trace_;
+  // Results of Steps, from next_finished_ on still to be returned.
+  std::vector<FinishedItem> finished_;
+  size_t next_finished_ = 0;
 };
 
 }  // namespace forerun

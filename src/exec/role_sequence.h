@@ -1,11 +1,12 @@
 // What one role knows of one sequence, and the items on their way through it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "forerun/status.h"
@@ -40,6 +41,27 @@ struct PendingItem {
   size_t rows_done = 0;
   WorkResult result;
   std::vector<RowDistribution> distributions;
+};
+
+// Items of one sequence that a role has still to run, mostly one: in place, without a list's nodes.
+// References hold until the next push_back() or pop_front().
+class ItemQueue {
+ public:
+  bool empty() const { return first_ == items_.size(); }
+  size_t size() const { return items_.size() - first_; }
+  PendingItem& front() { return items_[first_]; }
+  std::span<const PendingItem> all() const { return std::span(items_).subspan(first_); }
+  void push_back(PendingItem&& item) { items_.push_back(std::move(item)); }
+  void pop_front() {
+    if (++first_ < items_.size() && first_ < kMostPopped) return;
+    items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+  }
+
+ private:
+  static constexpr size_t kMostPopped = 8;
+  std::vector<PendingItem> items_;
+  size_t first_ = 0;  // those before it have been popped
 };
 
 struct FinishedItem {
@@ -94,7 +116,7 @@ struct RoleSequence {
   uint64_t arrival = 0;  // order of opening
   bool decodes = false;  // something has come of its rows: its prompt is read
   Status failed;         // not ok: every further item fails with it
-  std::deque<PendingItem> queue;
+  ItemQueue queue;
 
   // Rows of a prompt at least that are left of the item whose turn it is. More of them, of requests
   // that share the rest, would together make a Step last as long as a prompt.
@@ -126,7 +148,7 @@ struct RoleSequence {
 };
 
 inline bool RoleSequence::reads_prompt() const {
-  for (const PendingItem& pending : queue) {
+  for (const PendingItem& pending : queue.all()) {
     const std::vector<WorkRow>& rows = pending.item.rows;
     if (rows.empty()) continue;
     if (rows.size() - pending.rows_done < kPromptRows) return false;

@@ -42,16 +42,16 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& sched
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
   auto opened = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_);
   opened->arrival = ++openings_;
-  sequences_.emplace(sequence, std::move(opened));
+  sequences_.insert(sequence, std::move(opened));
 }
 
-void RoleWorker::submit(PendingItem item) {
-  const auto found = sequences_.find(item.item.sequence);
-  if (found == sequences_.end()) return;
+void RoleWorker::submit(PendingItem&& item) {
+  RoleSequence* const found = sequences_.find(item.item.sequence);
+  if (found == nullptr) return;
   item.result.sequence = item.item.sequence;
   item.result.role = role_;
   item.result.tag = item.item.tag;
-  RoleSequence& sequence = *found->second;
+  RoleSequence& sequence = *found;
   sequence.queue.push_back(std::move(item));
   if (sequence.queue.size() == 1) ready_.push_back(&sequence);
 }
@@ -63,12 +63,12 @@ void RoleWorker::close(SequenceId sequence) {
 }
 
 void RoleWorker::forget(SequenceId sequence) {
-  const auto found = sequences_.find(sequence);
-  if (found == sequences_.end()) return;
-  std::erase(ready_, found->second.get());
-  std::erase(out_of_memory_, found->second.get());
-  if (found->second->decodes) --decoding_sequences_;
-  sequences_.erase(found);
+  RoleSequence* const found = sequences_.find(sequence);
+  if (found == nullptr) return;
+  std::erase(ready_, found);
+  std::erase(out_of_memory_, found);
+  if (found->decodes) --decoding_sequences_;
+  sequences_.take(sequence);
 }
 
 bool RoleWorker::decodes() const {

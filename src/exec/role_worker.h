@@ -18,9 +18,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
+#include "base/id_map.h"
 #include "exec/executor.h"
 #include "exec/role_sequence.h"
 #include "exec/step_builder.h"
@@ -43,7 +43,7 @@ class RoleWorker {
   // `sequence` is not open.
   void open(SequenceId sequence, const SequenceSpec& spec);
   // Items of sequences that are not open are dropped.
-  void submit(PendingItem item);
+  void submit(PendingItem&& item);
   void close(SequenceId sequence);
   // Whether step() has something to do.
   bool ready() const { return !ready_.empty() || memory_has_returned(); }
@@ -97,7 +97,7 @@ class RoleWorker {
   const bool trace_;
   BlockPool pool_;
   PrefixCache prefix_cache_;
-  std::unordered_map<SequenceId, std::unique_ptr<RoleSequence>> sequences_;
+  IdMap<RoleSequence> sequences_;
   int32_t decoding_sequences_ = 0;  // whose prompt has been read
   uint64_t openings_ = 0;           // so far
   uint64_t closings_ = 0;

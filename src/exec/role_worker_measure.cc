@@ -30,7 +30,7 @@ Status RoleWorker::open_scratch(SequenceId id, int32_t rows, int32_t context_tok
   spec.sampling.temperature = 0.8f;
   spec.max_tokens = context_tokens + rows;
   open(id, spec);
-  RoleSequence& sequence = *sequences_.at(id);
+  RoleSequence& sequence = *sequences_.find(id);
   FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(spec.max_tokens)
                               .with_context(std::string(role_name(role_)) + ", profile"));
   for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix(0);

@@ -59,7 +59,7 @@ void SimulatedExecutor::submit(WorkItem item) {
   finished_.push_back(without_model(item, open->second));
 }
 
-std::optional<WorkResult> SimulatedExecutor::pop_finished() {
+std::optional<WorkResult> SimulatedExecutor::next_at_hand() {
   while (!finished_.empty()) {
     FinishedItem item = std::move(finished_.front());
     finished_.pop_front();
@@ -110,7 +110,7 @@ void SimulatedExecutor::start_steps() {
 
 std::optional<WorkResult> SimulatedExecutor::next(std::chrono::microseconds) {
   while (true) {
-    if (auto result = pop_finished()) return result;
+    if (auto result = next_at_hand()) return result;
     start_steps();
     if (!finished_.empty()) continue;
     RoleState* first = nullptr;

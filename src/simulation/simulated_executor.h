@@ -56,6 +56,7 @@ class SimulatedExecutor : public Executor {
   void submit(WorkItem item) override;
   // Never waits: `timeout` is not looked at.
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
+  std::optional<WorkResult> next_at_hand() override;
   void set_meanwhile(Meanwhile meanwhile) override { meanwhile_ = std::move(meanwhile); }
   // Blocks return at once; the Step in flight still lasts as long as it does.
   void close(SequenceId sequence) override;
@@ -70,7 +71,6 @@ class SimulatedExecutor : public Executor {
     std::vector<FinishedItem> held;  // results of the Step in flight
   };
 
-  std::optional<WorkResult> pop_finished();
   void start_steps();
   // True if it started a Step; work that needs none is done at once.
   bool start_step(RoleState& role, bool others_decode = false);

@@ -63,6 +63,7 @@ class MarksItsCaller : public Executor {
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override {
     return executor_->next(timeout);
   }
+  std::optional<WorkResult> next_at_hand() override { return executor_->next_at_hand(); }
   void set_meanwhile(Meanwhile meanwhile) override {
     executor_->set_meanwhile(std::move(meanwhile));
   }

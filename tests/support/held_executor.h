@@ -39,6 +39,7 @@ class HeldExecutor : public Executor {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     return std::nullopt;
   }
+  std::optional<WorkResult> next_at_hand() override { return std::nullopt; }
   void set_meanwhile(Meanwhile) override {}  // it never has any devices work
   void close(SequenceId sequence) override {
     const std::lock_guard lock(mutex_);

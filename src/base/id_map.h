@@ -1,0 +1,108 @@
+// Map from ids, numbers that are handed out once each, to what belongs to them: a flat table of
+// pointers (open addressing), so that looking up one of some hundred in turn, Step after Step,
+// touches no memory but the table and the value itself. Values stay where they are until they are
+// taken out.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace forerun {
+
+template <class Value>
+class IdMap {
+ public:
+  struct Entry {
+    uint64_t id;
+    Value& value;
+  };
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  // Null where there is none. Valid until it is taken out.
+  Value* find(uint64_t id) const {
+    return cells_.empty() ? nullptr : cells_[cell_of(id)].value.get();
+  }
+  bool contains(uint64_t id) const { return find(id) != nullptr; }
+  // `id` is new, `value` not null. Where there is no memory (std::bad_alloc) nothing has changed.
+  Value& insert(uint64_t id, std::unique_ptr<Value> value) {
+    if (2 * (size_ + 1) > cells_.size()) grow();
+    Cell& cell = cells_[cell_of(id)];
+    cell = {id, std::move(value)};
+    ++size_;
+    return *cell.value;
+  }
+  // Null where there is none.
+  std::unique_ptr<Value> take(uint64_t id) {
+    if (cells_.empty()) return nullptr;
+    size_t hole = cell_of(id);
+    std::unique_ptr<Value> taken = std::move(cells_[hole].value);
+    if (taken == nullptr) return taken;
+    --size_;
+    // What was pushed past the hole by those before it moves up.
+    for (size_t cell = next(hole); cells_[cell].value != nullptr; cell = next(cell)) {
+      const size_t home = home_of(cells_[cell].id);
+      if (((cell - home) & mask()) < ((cell - hole) & mask())) continue;
+      cells_[hole] = std::move(cells_[cell]);
+      hole = cell;
+    }
+    return taken;
+  }
+
+  // In no order. Nothing may be inserted or taken out meanwhile.
+  class Iterator {
+   public:
+    Entry operator*() const { return {map_->cells_[cell_].id, *map_->cells_[cell_].value}; }
+    Iterator& operator++() {
+      cell_ = map_->first_from(cell_ + 1);
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return cell_ == other.cell_; }
+
+   private:
+    friend class IdMap;
+    Iterator(const IdMap* map, size_t cell) : map_(map), cell_(cell) {}
+    const IdMap* map_;
+    size_t cell_;
+  };
+  Iterator begin() const { return {this, first_from(0)}; }
+  Iterator end() const { return {this, cells_.size()}; }
+
+ private:
+  struct Cell {
+    uint64_t id = 0;
+    std::unique_ptr<Value> value;  // null: the cell is free
+  };
+  size_t mask() const { return cells_.size() - 1; }
+  size_t next(size_t cell) const { return (cell + 1) & mask(); }
+  size_t home_of(uint64_t id) const {
+    return static_cast<size_t>(id * 0x9E3779B97F4A7C15u >> 32) & mask();
+  }
+  // Where the id is, or would be.
+  size_t cell_of(uint64_t id) const {
+    size_t cell = home_of(id);
+    while (cells_[cell].value != nullptr && cells_[cell].id != id) cell = next(cell);
+    return cell;
+  }
+  size_t first_from(size_t cell) const {
+    while (cell < cells_.size() && cells_[cell].value == nullptr) ++cell;
+    return cell;
+  }
+  void grow() {
+    std::vector<Cell> old(cells_.empty() ? 16 : 2 * cells_.size());
+    old.swap(cells_);
+    for (Cell& cell : old) {
+      if (cell.value != nullptr) cells_[cell_of(cell.id)] = std::move(cell);
+    }
+  }
+
+  std::vector<Cell> cells_;  // a power of two, at most half of them taken
+  size_t size_ = 0;
+};
+
+}  // namespace forerun
