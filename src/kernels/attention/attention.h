@@ -5,6 +5,10 @@
 // order. What is summed when depends on the row's position and window alone, so a row's bits do not
 // depend on which slots hold its positions, on whether they come through the block table or the
 // row's own list, on its companions or on the team's size.
+//
+// Sums are f32. What is multiplied is f32 too, keys and values of a bf16 cache widened; with a bf16
+// cache and Isa::kAvx512Bf16 it is bf16, queries and weights rounded to it (attention_bf16_dot.h).
+// Bits therefore belong to an instruction set, as those of linear layers do.
 #pragma once
 
 #include <cstddef>

@@ -27,18 +27,6 @@ int32_t max_block_queries(int32_t num_heads, int32_t num_kv_heads) {
   return block_rows(num_heads, num_kv_heads) * (num_heads / num_kv_heads);
 }
 
-const AttentionKernels& kernels() {
-#if defined(__x86_64__)
-  static const AttentionKernels& chosen = current_isa() >= Isa::kAvx512 ? attention_kernels_avx512()
-                                          : current_isa() == Isa::kAvx2
-                                              ? attention_kernels_avx2()
-                                              : attention_kernels_scalar();
-  return chosen;
-#else
-  return attention_kernels_scalar();
-#endif
-}
-
 void clear_state(float* state, int64_t padded_dim) {
   std::fill(state, state + padded_dim, 0.0f);
   state[padded_dim] = -std::numeric_limits<float>::infinity();
@@ -54,12 +42,38 @@ struct MemberScratch {
   std::byte* keys;     // one tile's, gathered
 };
 
+// Where the keys and values of one tile's positions lie (AttentionTile).
+struct TileKv {
+  std::array<const std::byte*, kAttentionTile / kKeyGroup> keys;
+  std::array<const std::byte*, kAttentionTile> values;
+  int64_t ahead = 0;  // bytes from them to those of the next tile
+};
+
 int64_t member_floats(int64_t queries, int64_t padded_dim) {
   return queries * (padded_dim + 2 * softmax_state_floats(padded_dim) + kAttentionTile) +
          kAttentionTile * padded_dim;
 }
 
 }  // namespace
+
+const AttentionKernels& attention_kernels() {
+#if defined(__x86_64__)
+  switch (current_isa()) {
+    case Isa::kScalar:
+      return attention_kernels_scalar();
+    case Isa::kAvx2:
+      return attention_kernels_avx2();
+    case Isa::kAvx512:
+      return attention_kernels_avx512();
+    case Isa::kAvx512Bf16: {
+      static const AttentionKernels kernels{attention_kernels_avx512().f32,
+                                            attention_kernels_bf16_dot()};
+      return kernels;
+    }
+  }
+#endif
+  return attention_kernels_scalar();
+}
 
 void AttentionPlan::build(std::span<const AttentionRow> rows, int32_t num_heads,
                           int32_t num_kv_heads, int32_t team_size) {
@@ -136,24 +150,14 @@ struct AttentionCall {
            ((row_idx * num_heads() + head) * plan.num_spans + span) * state_floats();
   }
 
-  // Copies the block's queries, scaled, padded and in the kernel's order (AttentionTile).
   void load_queries(const AttentionPlan::Block& block, int32_t kv_head,
                     const MemberScratch& mem) const {
-    const float scale = 1.0f / std::sqrt(static_cast<float>(kv.head_dim));
-    const bool split_pairs = kv.dtype == DType::kBf16;
     float* to = mem.queries;
     for (int32_t row = 0; row < block.num_rows; ++row) {
       const float* from =
           q.row(block.first_row + row) + static_cast<int64_t>(kv_head) * group * kv.head_dim;
       for (int32_t head = 0; head < group; ++head, to += padded_dim, from += kv.head_dim) {
-        const int64_t whole = kv.head_dim / 8 * 8;
-        std::fill(to + whole, to + padded_dim, 0.0f);
-        for (int64_t begin = 0; begin < kv.head_dim; begin += 8) {
-          const int64_t count = std::min<int64_t>(8, kv.head_dim - begin);
-          for (int64_t dim = 0; dim < count; ++dim) {
-            to[begin + (split_pairs ? dim % 2 * 4 + dim / 2 : dim)] = from[begin + dim] * scale;
-          }
-        }
+        type_kernels.load_query(from, kv.head_dim, padded_dim, reinterpret_cast<std::byte*>(to));
       }
     }
   }
@@ -164,8 +168,7 @@ struct AttentionCall {
   void reduce_tile(const AttentionPlan::Block& block, int32_t kv_head, int32_t tile_idx,
                    const MemberScratch& mem) const;
   void run_tile(const AttentionPlan::Block& block, int32_t first_row, int32_t num_rows,
-                int32_t tile_idx, const std::byte* const* keys, const std::byte* const* values,
-                const MemberScratch& mem) const;
+                int32_t tile_idx, const TileKv& tile_kv, const MemberScratch& mem) const;
   void store(const float* state, int64_t row_idx, int64_t head) const {
     type_kernels.finish(state, padded_dim, kv.head_dim, out.row(row_idx) + head * kv.head_dim);
   }
@@ -173,28 +176,30 @@ struct AttentionCall {
   // Finds the keys and values of positions [first, last] of a tile that `row` sees partly through
   // its own list.
   void gather(const AttentionRow& row, int32_t kv_head, int32_t first, int32_t last,
-              const MemberScratch& mem, const std::byte** keys, const std::byte** values) const;
+              const MemberScratch& mem, TileKv& found) const;
   void run_whole_units(const Team& team) const;
   void run_split_spans(const Team& team) const;
 };
 
 void AttentionCall::run_tile(const AttentionPlan::Block& block, int32_t first_row, int32_t num_rows,
-                             int32_t tile_idx, const std::byte* const* keys,
-                             const std::byte* const* values, const MemberScratch& mem) const {
+                             int32_t tile_idx, const TileKv& tile_kv,
+                             const MemberScratch& mem) const {
   // Queries in portions, so that the lists below have a fixed size whatever the group.
   constexpr int32_t kPortion = kMaxBlockQueries;
-  std::array<const float*, kPortion> queries;
+  std::array<const std::byte*, kPortion> queries;
   std::array<int32_t, kPortion> first;
   std::array<int32_t, kPortion> last;
   std::array<float*, kPortion> states;
   AttentionTile tile;
   tile.padded_dim = padded_dim;
+  tile.scale = 1.0f / std::sqrt(static_cast<float>(kv.head_dim));
   tile.queries = queries.data();
   tile.first = first.data();
   tile.last = last.data();
   tile.states = states.data();
-  tile.keys = keys;
-  tile.values = values;
+  tile.keys = tile_kv.keys.data();
+  tile.values = tile_kv.values.data();
+  tile.ahead = tile_kv.ahead;
   tile.scores = mem.scores;
   const int32_t start = tile_idx * kAttentionTile;
   for (int32_t row_idx = first_row; row_idx < first_row + num_rows; ++row_idx) {
@@ -202,13 +207,14 @@ void AttentionCall::run_tile(const AttentionPlan::Block& block, int32_t first_ro
     for (int32_t head = 0; head < group; ++head) {
       const auto at = static_cast<size_t>(tile.num_queries++);
       const int64_t query = static_cast<int64_t>(row_idx) * group + head;
-      queries[at] = mem.queries + query * padded_dim;
+      queries[at] = reinterpret_cast<const std::byte*>(mem.queries + query * padded_dim);
       first[at] = std::max(lowest(row) - start, 0);
       last[at] = std::min(row.position - start, kAttentionTile - 1);
       states[at] = mem.span_states + query * state_floats();
       if (tile.num_queries == kPortion) {
         type_kernels.tile(tile);
         tile.num_queries = 0;
+        tile.ahead = 0;  // asked for already
       }
     }
   }
@@ -216,15 +222,14 @@ void AttentionCall::run_tile(const AttentionPlan::Block& block, int32_t first_ro
 }
 
 void AttentionCall::gather(const AttentionRow& row, int32_t kv_head, int32_t first, int32_t last,
-                           const MemberScratch& mem, const std::byte** keys,
-                           const std::byte** values) const {
+                           const MemberScratch& mem, TileKv& found) const {
   const int32_t start = first / kAttentionTile * kAttentionTile;
   const auto slot_of = [&row](int32_t position) {
     return position < row.boundary ? position : row.ancestors[position - row.boundary];
   };
   for (int32_t group_idx = 0; group_idx < kAttentionTile / kKeyGroup; ++group_idx) {
     std::byte* copy = mem.keys + group_idx * kKeyGroup * kv.head_bytes();
-    keys[group_idx] = copy;
+    found.keys[static_cast<size_t>(group_idx)] = copy;
     const int32_t begin = std::max(start + group_idx * kKeyGroup, first);
     const int32_t end = std::min(start + (group_idx + 1) * kKeyGroup, last + 1);
     if (begin >= end) continue;
@@ -234,12 +239,13 @@ void AttentionCall::gather(const AttentionRow& row, int32_t kv_head, int32_t fir
     for (int32_t position = begin; position < end; ++position) {
       const int32_t slot = slot_of(position);
       in_place = in_place && slot == first_slot + (position - begin);
-      values[position - start] =
+      found.values[static_cast<size_t>(position - start)] =
           kv.value(row.block_table[slot / kAttentionTile], slot % kAttentionTile, kv_head);
     }
     if (in_place) {
-      keys[group_idx] = kv.key(row.block_table[first_slot / kAttentionTile],
-                               first_slot % kAttentionTile / kKeyGroup * kKeyGroup, kv_head);
+      found.keys[static_cast<size_t>(group_idx)] =
+          kv.key(row.block_table[first_slot / kAttentionTile],
+                 first_slot % kAttentionTile / kKeyGroup * kKeyGroup, kv_head);
       continue;
     }
     for (int32_t position = begin; position < end; ++position) {
@@ -250,21 +256,11 @@ void AttentionCall::gather(const AttentionRow& row, int32_t kv_head, int32_t fir
   }
 }
 
-// With few queries a tile's arithmetic does not cover the wait for memory: its values and the next
-// tile's keys are asked for first. Demo target on two Zen 4 cores, context 500: the attention of 1
-// row takes 0.21 instead of 0.34 ms, of 4 rows 0.37 instead of 0.45; with 16 queries it only cost.
-constexpr int64_t kPrefetchQueries = 8;
-
-void prefetch(const std::byte* from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
-}
-
 void AttentionCall::reduce_tile(const AttentionPlan::Block& block, int32_t kv_head,
                                 int32_t tile_idx, const MemberScratch& mem) const {
   const int32_t start = tile_idx * kAttentionTile;
   const int32_t end = start + kAttentionTile - 1;
-  std::array<const std::byte*, kAttentionTile / kKeyGroup> keys;
-  std::array<const std::byte*, kAttentionTile> values;
+  TileKv found;
   for (int32_t row_idx = 0; row_idx < block.num_rows;) {
     const AttentionRow& row = rows[static_cast<size_t>(block.first_row + row_idx)];
     const int32_t first = std::max(lowest(row), start);
@@ -282,25 +278,23 @@ void AttentionCall::reduce_tile(const AttentionPlan::Block& block, int32_t kv_he
         if (std::max(lowest(next), start) > next_last || next_last >= next.boundary) break;
       }
       const int32_t physical = row.block_table[tile_idx];
-      const int64_t tile_bytes = kAttentionTile * kv.head_bytes();
-      if (num_rows * group <= kPrefetchQueries) {
-        prefetch(kv.value(physical, 0, kv_head), tile_bytes);
-        if (end + 1 < row.boundary && end < row.position) {
-          prefetch(kv.key(row.block_table[tile_idx + 1], 0, kv_head), tile_bytes);
-        }
-      }
       for (int32_t offset = 0; offset < kAttentionTile; ++offset) {
-        values[static_cast<size_t>(offset)] = kv.value(physical, offset, kv_head);
+        found.values[static_cast<size_t>(offset)] = kv.value(physical, offset, kv_head);
       }
       for (int32_t offset = 0; offset < kAttentionTile; offset += kKeyGroup) {
-        keys[static_cast<size_t>(offset / kKeyGroup)] = kv.key(physical, offset, kv_head);
+        found.keys[static_cast<size_t>(offset / kKeyGroup)] = kv.key(physical, offset, kv_head);
       }
-      run_tile(block, row_idx, num_rows, tile_idx, keys.data(), values.data(), mem);
+      found.ahead = 0;
+      if (end + 1 < row.boundary && end < row.position) {
+        found.ahead = (row.block_table[tile_idx + 1] - physical) * kv.block_stride_bytes;
+      }
+      run_tile(block, row_idx, num_rows, tile_idx, found, mem);
       row_idx += num_rows;
       continue;
     }
-    gather(row, kv_head, first, last, mem, keys.data(), values.data());
-    run_tile(block, row_idx, 1, tile_idx, keys.data(), values.data(), mem);
+    gather(row, kv_head, first, last, mem, found);
+    found.ahead = 0;
+    run_tile(block, row_idx, 1, tile_idx, found, mem);
     ++row_idx;
   }
 }
@@ -317,7 +311,6 @@ void AttentionCall::reduce_span(const AttentionPlan::Block& block, int32_t kv_he
 }
 
 void AttentionCall::run_whole_units(const Team& team) const {
-  const AttentionKernels& isa = kernels();
   const MemberScratch mem = member(team.rank());
   const auto num_blocks = static_cast<int64_t>(plan.blocks.size());
   // KV head outermost: its K and V stay in this core's cache over the blocks. Dealt in turn, since
@@ -338,8 +331,8 @@ void AttentionCall::run_whole_units(const Team& team) const {
       reduce_span(block, kv_head, span, mem);
       for (int32_t query = 0; query < block.num_rows * group; ++query) {
         if (!sees(rows[static_cast<size_t>(block.first_row + query / group)], span)) continue;
-        isa.merge(mem.totals + query * state_floats(), mem.span_states + query * state_floats(),
-                  padded_dim);
+        type_kernels.merge(mem.totals + query * state_floats(),
+                           mem.span_states + query * state_floats(), padded_dim);
       }
     }
     for (int32_t query = 0; query < block.num_rows * group; ++query) {
@@ -350,7 +343,6 @@ void AttentionCall::run_whole_units(const Team& team) const {
 }
 
 void AttentionCall::run_split_spans(const Team& team) const {
-  const AttentionKernels& isa = kernels();
   const MemberScratch mem = member(team.rank());
   const int64_t units = static_cast<int64_t>(plan.blocks.size()) * kv.num_kv_heads * plan.num_spans;
   for (int64_t unit = team.rank(); unit < units; unit += team.size()) {
@@ -375,7 +367,7 @@ void AttentionCall::run_split_spans(const Team& team) const {
     clear_state(mem.totals, padded_dim);
     for (int32_t span = 0; span < plan.num_spans; ++span) {
       if (!sees(rows[static_cast<size_t>(row_idx)], span)) continue;
-      isa.merge(mem.totals, partial(row_idx, head, span), padded_dim);
+      type_kernels.merge(mem.totals, partial(row_idx, head, span), padded_dim);
     }
     store(mem.totals, row_idx, head);
   }
@@ -385,16 +377,17 @@ void attention(const Team& team, MatrixView<const float> q, std::span<const Atte
                const PagedKv& kv, int32_t window, const AttentionPlan& plan,
                AttentionScratch* scratch, MatrixView<float> out) {
   const auto num_heads = static_cast<int32_t>(q.dim(1) / kv.head_dim);
-  const AttentionCall call{q,
-                           rows,
-                           kv,
-                           window,
-                           plan,
-                           scratch,
-                           out,
-                           num_heads / kv.num_kv_heads,
-                           padded_head_dim(kv.head_dim),
-                           kv.dtype == DType::kF32 ? kernels().f32 : kernels().bf16};
+  const AttentionCall call{
+      q,
+      rows,
+      kv,
+      window,
+      plan,
+      scratch,
+      out,
+      num_heads / kv.num_kv_heads,
+      padded_head_dim(kv.head_dim),
+      kv.dtype == DType::kF32 ? attention_kernels().f32 : attention_kernels().bf16};
   if (plan.split_spans) {
     call.run_split_spans(team);
   } else {

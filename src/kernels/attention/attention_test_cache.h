@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
+#include "kernels/isa.h"
 
 namespace forerun {
 
@@ -75,6 +76,18 @@ class TestCache {
 inline std::vector<float> query_of(uint32_t sequence, int32_t position, int64_t width) {
   std::vector<float> q, unused;
   fill_kv(sequence + 77u, position, width, q, unused);
+  return q;
+}
+
+// Whether kernels multiply bf16 by bf16, which attention.h says when.
+inline bool uses_bf16_dot(const PagedKv& kv) {
+  return kv.dtype == DType::kBf16 && current_isa() == Isa::kAvx512Bf16;
+}
+
+// Queries as kernels use them.
+inline std::vector<float> used_queries(std::vector<float> q, const PagedKv& kv) {
+  if (!uses_bf16_dot(kv)) return q;
+  for (float& x : q) x = to_float(to_bf16(x));
   return q;
 }
 

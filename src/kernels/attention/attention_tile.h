@@ -7,7 +7,9 @@
 namespace forerun {
 
 // A running softmax of one query is `padded_dim` unnormalized values in an order of the kernel's
-// own, then the maximum score, then the sum of exponentials relative to it.
+// own, then the maximum score, then the sum of powers relative to it. Scores are natural logarithms
+// of weights, or logarithms to base 2, as each kernel likes: states and scores are for the
+// functions of one AttentionTypeKernels.
 inline constexpr int64_t kSoftmaxStateExtra = 16;  // keeps states 64-byte aligned
 // Static: a copy of it compiled for one processor must never serve another.
 [[maybe_unused]] static constexpr int64_t softmax_state_floats(int64_t padded_dim) {
@@ -17,10 +19,9 @@ inline constexpr int64_t kSoftmaxStateExtra = 16;  // keeps states 64-byte align
 // One tile of positions against queries that see it through the same slots.
 struct AttentionTile {
   int64_t padded_dim = 0;
+  float scale = 0.0f;  // of scores: 1 / sqrt(head_dim)
   int32_t num_queries = 0;
-  // Each [padded_dim], scaled, padding zero; for a bf16 cache every 8 dimensions in the order
-  // 0 2 4 6 1 3 5 7, which is how its keys unpack.
-  const float* const* queries = nullptr;
+  const std::byte* const* queries = nullptr;  // each as load_query() wrote it
   const int32_t* first = nullptr;  // per query: first and last visible offset in the tile
   const int32_t* last = nullptr;
   float* const* states = nullptr;  // per query: the running softmax to add the tile to
@@ -28,11 +29,24 @@ struct AttentionTile {
   const std::byte* const* keys = nullptr;
   const std::byte* const* values = nullptr;  // [64] addresses; only visible ones are read
   float* scores = nullptr;                   // scratch [num_queries][64]
+  // From each key and value to the same of the tile that comes next, in bytes: the kernel asks
+  // memory for that one while it computes. 0: nothing is known to come.
+  int64_t ahead = 0;
 };
 
 // For a cache of one dtype.
 struct AttentionTypeKernels {
+  // Writes a query of `head_dim` in the kernel's order and type, padded with zeros, in at most
+  // padded_dim * 4 bytes, 16-byte aligned.
+  void (*load_query)(const float* query, int64_t head_dim, int64_t padded_dim, std::byte* to);
   void (*tile)(const AttentionTile& tile);
+  // tile.scores alone, of every query and all 64 positions; `values` and `states` are not read.
+  void (*scores)(const AttentionTile& tile);
+  // scores [count] = powers of scores - maximum, of which none is positive; returns their sum, in
+  // an order that depends on `count` alone, a multiple of 64.
+  float (*powers)(float* scores, int64_t count, float maximum);
+  // into = into merged with from, in this order.
+  void (*merge)(float* into, const float* from, int64_t padded_dim);
   // out [head_dim] = the state's values over its sum, in the order of the head.
   void (*finish)(const float* state, int64_t padded_dim, int64_t head_dim, float* out);
 };
@@ -40,9 +54,10 @@ struct AttentionTypeKernels {
 struct AttentionKernels {
   AttentionTypeKernels f32;
   AttentionTypeKernels bf16;
-  // into = into merged with from, in this order.
-  void (*merge)(float* into, const float* from, int64_t padded_dim);
 };
+
+// Those of current_isa().
+const AttentionKernels& attention_kernels();
 
 // Copies one key, piece by piece, from its place in a group to another.
 void copy_key(const std::byte* from, std::byte* to, int64_t head_bytes);
@@ -51,6 +66,7 @@ const AttentionKernels& attention_kernels_scalar();
 #if defined(__x86_64__)
 const AttentionKernels& attention_kernels_avx2();
 const AttentionKernels& attention_kernels_avx512();
+const AttentionTypeKernels& attention_kernels_bf16_dot();  // of bf16 caches, AVX512_BF16
 #endif
 
 }  // namespace forerun

@@ -40,25 +40,25 @@ typename S::V exp_nonpositive(typename S::V t) {
   return S::zero_where_below(S::mul(p, S::pow2_of_shifted(shifted)), t, S::set(-87.0f));
 }
 
+inline void prefetch(const std::byte* at) { __builtin_prefetch(at, 0, 2); }
+
 // How many vectors one load of S::kLanes 32-bit lanes unpacks to.
 template <class T>
 constexpr int kVectorsPerLoad = sizeof(float) / sizeof(T);
 
 // Scores of QB queries against the tile's positions, S::kLanes positions at a time.
 template <class S, class T, int QB>
-void tile_scores(const AttentionTile& tile, int32_t query_begin) {
+void tile_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, int32_t last) {
   using V = typename S::V;
   constexpr int kVectors = kVectorsPerLoad<T>;
   constexpr int kLoads = 4;  // of S::kLanes / 4 positions each
   constexpr int kLoadBytes = S::kLanes * 4;
   constexpr int kLoadsPerGroup = 64 / kLoadBytes;
-  int32_t first = tile.first[query_begin];
-  int32_t last = tile.last[query_begin];
-  for (int query = 1; query < QB; ++query) {
-    if (tile.first[query_begin + query] < first) first = tile.first[query_begin + query];
-    if (tile.last[query_begin + query] > last) last = tile.last[query_begin + query];
+  const bool ahead = query_begin == 0 && tile.ahead != 0;
+  const float* queries[QB];
+  for (int query = 0; query < QB; ++query) {
+    queries[query] = reinterpret_cast<const float*>(tile.queries[query_begin + query]);
   }
-  const float* const* queries = tile.queries + query_begin;
   for (int32_t begin = first / S::kLanes * S::kLanes; begin <= last; begin += S::kLanes) {
     const std::byte* keys[kLoads];
     for (int load = 0; load < kLoads; ++load) {
@@ -79,6 +79,7 @@ void tile_scores(const AttentionTile& tile, int32_t query_begin) {
       for (int load = 0; load < kLoads; ++load) {
         V k[kVectors];
         S::unpack(reinterpret_cast<const T*>(keys[load]), k);
+        if (ahead) prefetch(keys[load] + tile.ahead);
         keys[load] += kKeyGroup * kKeyPieceBytes;
 #pragma GCC unroll 4
         for (int query = 0; query < QB; ++query) {
@@ -90,7 +91,7 @@ void tile_scores(const AttentionTile& tile, int32_t query_begin) {
     }
     for (int query = 0; query < QB; ++query) {
       S::store(tile.scores + (query_begin + query) * kAttentionTile + begin,
-               S::sum_fours(sums[query]));
+               S::mul(S::sum_fours(sums[query]), S::set(tile.scale)));
     }
   }
 }
@@ -162,6 +163,7 @@ void add_values(const AttentionTile& tile, int32_t query_begin, int32_t first, i
   constexpr int kVectors = kVectorsPerLoad<T>;
   float* const* states = tile.states + query_begin;
   const float* scores = tile.scores + query_begin * kAttentionTile;
+  const bool ahead = query_begin == 0 && tile.ahead != 0;
   V sums[QB][kLoads * kVectors];
   for (int query = 0; query < QB; ++query) {
     for (int vec = 0; vec < kLoads * kVectors; ++vec) {
@@ -172,7 +174,9 @@ void add_values(const AttentionTile& tile, int32_t query_begin, int32_t first, i
     const T* value = reinterpret_cast<const T*>(tile.values[offset]) + dim;
     V v[kLoads * kVectors];
     for (int load = 0; load < kLoads; ++load) {
-      S::unpack(value + load * S::kLanes * kVectors, v + load * kVectors);
+      const T* const from = value + load * S::kLanes * kVectors;
+      S::unpack(from, v + load * kVectors);
+      if (ahead) prefetch(reinterpret_cast<const std::byte*>(from) + tile.ahead);
     }
 #pragma GCC unroll 4
     for (int query = 0; query < QB; ++query) {
@@ -251,7 +255,13 @@ void merge_states(float* into, const float* from, int64_t padded_dim) {
 
 template <class S, class T, int QB>
 void tile_block(const AttentionTile& tile, int32_t query_begin) {
-  tile_scores<S, T, QB>(tile, query_begin);
+  int32_t first = tile.first[query_begin];
+  int32_t last = tile.last[query_begin];
+  for (int query = 1; query < QB; ++query) {
+    if (tile.first[query_begin + query] < first) first = tile.first[query_begin + query];
+    if (tile.last[query_begin + query] > last) last = tile.last[query_begin + query];
+  }
+  tile_scores<S, T, QB>(tile, query_begin, first, last);
   tile_softmax<S, QB>(tile, query_begin);
   tile_values<S, T, QB>(tile, query_begin);
 }
@@ -267,6 +277,45 @@ void attend_tile(const AttentionTile& tile) {
 }
 
 template <class S, class T>
+void score_tile(const AttentionTile& tile) {
+  int32_t query = 0;
+  for (; query + S::kMaxQueries <= tile.num_queries; query += S::kMaxQueries) {
+    tile_scores<S, T, S::kMaxQueries>(tile, query, 0, kAttentionTile - 1);
+  }
+  for (; query < tile.num_queries; ++query) {
+    tile_scores<S, T, 1>(tile, query, 0, kAttentionTile - 1);
+  }
+}
+
+template <class S>
+float powers_of(float* scores, int64_t count, float maximum) {
+  using V = typename S::V;
+  constexpr int kChains = 4;
+  V sums[kChains];
+  for (V& sum : sums) sum = S::set(0.0f);
+  for (int64_t at = 0; at < count; at += kChains * S::kLanes) {
+    for (int chain = 0; chain < kChains; ++chain) {
+      float* const here = scores + at + chain * S::kLanes;
+      const V p = exp_nonpositive<S>(S::sub(S::load(here), S::set(maximum)));
+      S::store(here, p);
+      sums[chain] = S::add(sums[chain], p);
+    }
+  }
+  return S::sum_lanes(S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3])));
+}
+
+// For a bf16 cache every 8 dimensions in the order 0 2 4 6 1 3 5 7, which is how its keys
+// unpack.
+template <class T>
+void load_query(const float* query, int64_t head_dim, int64_t padded_dim, std::byte* to) {
+  float* const out = reinterpret_cast<float*>(to);
+  for (int64_t dim = 0; dim < padded_dim; ++dim) {
+    const int64_t at = sizeof(T) == sizeof(float) ? dim : dim / 8 * 8 + dim % 2 * 4 + dim % 8 / 2;
+    out[at] = dim < head_dim ? query[dim] : 0.0f;
+  }
+}
+
+template <class S, class T>
 void finish_state(const float* state, int64_t padded_dim, int64_t head_dim, float* out) {
   constexpr int64_t kVectors = kVectorsPerLoad<T>;
   constexpr int64_t kLoadDims = S::kLanes * kVectors;
@@ -279,11 +328,15 @@ void finish_state(const float* state, int64_t padded_dim, int64_t head_dim, floa
   }
 }
 
+template <class S, class T>
+constexpr AttentionTypeKernels type_kernels() {
+  return {load_query<T>, attend_tile<S, T>, score_tile<S, T>,
+          powers_of<S>,  merge_states<S>,   finish_state<S, T>};
+}
+
 template <class S>
 constexpr AttentionKernels make_kernels() {
-  return {{attend_tile<S, float>, finish_state<S, float>},
-          {attend_tile<S, uint16_t>, finish_state<S, uint16_t>},
-          merge_states<S>};
+  return {type_kernels<S, float>(), type_kernels<S, uint16_t>()};
 }
 
 }  // namespace
