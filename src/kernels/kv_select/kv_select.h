@@ -9,6 +9,7 @@
 // in the blocks in the order of the text.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -45,8 +46,9 @@ class KvSelectionScratch {
   friend void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
                         KvSelectionScratch* scratch);
   struct Member {
-    std::vector<float> scores;      // [token][query]
-    std::vector<float> queries;     // [dim][query]
+    std::vector<float> scores;       // [tile][query][64]
+    std::vector<std::byte> queries;  // [query], as attention's kernels want them
+    std::vector<const std::byte*> query_list;
     std::vector<float> importance;  // [token]
     std::vector<float> pooled;
     std::vector<int32_t> order;

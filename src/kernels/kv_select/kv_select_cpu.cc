@@ -1,80 +1,113 @@
+// Scores come from attention's own tiles (attention_tile.h), 64 tokens by all queries of a KV head
+// at a time, and are kept until every query's sum is known.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "kernels/attention/attention_tile.h"
 #include "kernels/kv_select/kv_select.h"
 
 namespace forerun {
 namespace {
 
-// A key's pieces of 16 bytes lie 64 bytes apart.
-void read_key(const PagedKv& kv, const std::byte* key, float* out) {
-  const bool is_f32 = kv.dtype == DType::kF32;
-  const int32_t piece = is_f32 ? 4 : 8;
-  for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
-    const int32_t element = dim / piece * piece * kKeyGroup + dim % piece;
-    out[dim] = is_f32 ? reinterpret_cast<const float*>(key)[element]
-                      : to_float(reinterpret_cast<const bf16*>(key)[element]);
-  }
-}
-
 int32_t group_of(const KvSelectionCall& call, const PagedKv& kv) {
   return static_cast<int32_t>(call.queries.dim(1) / kv.head_dim) / kv.num_kv_heads;
 }
 
-// By any observer.
-int32_t most_weighed(const KvSelectionCall& call) { return call.weighed(call.queries.dim(0) - 1); }
+int32_t tiles_of(int32_t tokens) { return (tokens + kAttentionTile - 1) / kAttentionTile; }
 
-// The queries of a KV head, scaled, side by side: sums then run over queries, which a compiler
-// turns into vectors without changing the order of any of them.
+// Those that any of the observers weighs.
+int32_t tiles_weighed(const KvSelectionCall& call) {
+  return tiles_of(call.weighed(call.queries.dim(0) - 1));
+}
+
+const AttentionTypeKernels& kernels_of(const PagedKv& kv) {
+  return kv.dtype == DType::kF32 ? attention_kernels().f32 : attention_kernels().bf16;
+}
+
+// The queries of a KV head, [observer][head of the group], in the kernel's order.
 void load_queries(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
-                  std::vector<float>& queries) {
+                  std::vector<std::byte>& queries, std::vector<const std::byte*>& list) {
   const int32_t group = group_of(call, kv);
-  const auto rows = static_cast<int32_t>(call.queries.dim(0));
-  const float scale = 1.0f / std::sqrt(static_cast<float>(kv.head_dim));
-  for (int32_t row = 0; row < rows; ++row) {
+  const int64_t padded_dim = padded_head_dim(kv.head_dim);
+  std::byte* to = queries.data();
+  size_t query_idx = 0;
+  for (int64_t row = 0; row < call.queries.dim(0); ++row) {
     for (int32_t head = 0; head < group; ++head) {
-      const float* const query = call.queries.row(row) + (kv_head * group + head) * kv.head_dim;
-      for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
-        queries[static_cast<size_t>(dim * rows * group + row * group + head)] = query[dim] * scale;
-      }
+      kernels_of(kv).load_query(call.queries.row(row) + (kv_head * group + head) * kv.head_dim,
+                                kv.head_dim, padded_dim, to);
+      list[query_idx++] = to;
+      to += padded_dim * static_cast<int64_t>(sizeof(float));
     }
   }
 }
 
-void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head, int32_t seen,
-                const std::vector<float>& queries, std::vector<float>& scores) {
-  const auto num_queries = static_cast<size_t>(call.queries.dim(0) * group_of(call, kv));
+// scores [tile][query][64].
+void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
+                const std::vector<const std::byte*>& queries, std::vector<float>& scores) {
   const int32_t* const table = call.block_table;
-  std::vector<float> key(static_cast<size_t>(kv.head_dim));
-  for (int32_t token = 0; token < seen; ++token) {
-    read_key(kv, kv.key(table[token / kAttentionTile], token % kAttentionTile, kv_head),
-             key.data());
-    float* const to = scores.data() + static_cast<size_t>(token) * num_queries;
-    std::fill_n(to, num_queries, 0.0f);
-    for (size_t dim = 0; dim < key.size(); ++dim) {
-      const float* const from = queries.data() + dim * num_queries;
-      for (size_t query = 0; query < num_queries; ++query) to[query] += key[dim] * from[query];
+  const int32_t num_tiles = tiles_weighed(call);
+  std::array<const std::byte*, kAttentionTile / kKeyGroup> keys;
+  AttentionTile tile;
+  tile.padded_dim = padded_head_dim(kv.head_dim);
+  tile.scale = 1.0f / std::sqrt(static_cast<float>(kv.head_dim));
+  tile.num_queries = static_cast<int32_t>(call.queries.dim(0)) * group_of(call, kv);
+  tile.queries = queries.data();
+  tile.keys = keys.data();
+  for (int32_t tile_idx = 0; tile_idx < num_tiles; ++tile_idx) {
+    for (int32_t offset = 0; offset < kAttentionTile; offset += kKeyGroup) {
+      keys[static_cast<size_t>(offset / kKeyGroup)] = kv.key(table[tile_idx], offset, kv_head);
     }
+    tile.ahead = tile_idx + 1 < num_tiles
+                     ? (table[tile_idx + 1] - table[tile_idx]) * kv.block_stride_bytes
+                     : 0;
+    tile.scores = scores.data() + int64_t{tile_idx} * tile.num_queries * kAttentionTile;
+    kernels_of(kv).scores(tile);
   }
 }
 
-void add_weights(const KvSelectionCall& call, int32_t group, const std::vector<float>& scores,
+// Of [64] scores; lanes of their own, so that a compiler makes vectors of them.
+float highest_of(const float* scores) {
+  std::array<float, 16> highest;
+  std::copy_n(scores, highest.size(), highest.begin());
+  for (size_t at = highest.size(); at < kAttentionTile; at += highest.size()) {
+    for (size_t lane = 0; lane < highest.size(); ++lane) {
+      const float score = scores[at + lane];
+      highest[lane] = highest[lane] < score ? score : highest[lane];
+    }
+  }
+  return *std::max_element(highest.begin(), highest.end());
+}
+
+void add_weights(const KvSelectionCall& call, const PagedKv& kv, std::vector<float>& scores,
                  std::vector<float>& importance) {
-  const auto num_queries = static_cast<size_t>(call.queries.dim(0) * group);
+  const int32_t group = group_of(call, kv);
+  const int64_t num_queries = call.queries.dim(0) * group;
   std::fill_n(importance.begin(), call.tokens, 0.0f);
-  for (size_t query = 0; query < num_queries; ++query) {
-    const int32_t seen = call.weighed(static_cast<int64_t>(query) / group);
-    const auto score = [&](int32_t token) {
-      return scores[static_cast<size_t>(token) * num_queries + query];
+  for (int64_t query = 0; query < num_queries; ++query) {
+    const int32_t weighed = call.weighed(query / group);
+    const int32_t num_tiles = tiles_of(weighed);
+    const auto of_tile = [&](int32_t tile) {
+      return scores.data() + (tile * num_queries + query) * kAttentionTile;
     };
-    float highest = score(0);
-    for (int32_t token = 1; token < seen; ++token) highest = std::max(highest, score(token));
+    std::fill(of_tile(num_tiles - 1) + (weighed - 1) % kAttentionTile + 1,
+              of_tile(num_tiles - 1) + kAttentionTile, -std::numeric_limits<float>::infinity());
+    float highest = highest_of(of_tile(0));
+    for (int32_t tile = 1; tile < num_tiles; ++tile) {
+      highest = std::max(highest, highest_of(of_tile(tile)));
+    }
     double sum = 0.0;
-    for (int32_t token = 0; token < seen; ++token) sum += std::exp(score(token) - highest);
+    for (int32_t tile = 0; tile < num_tiles; ++tile) {
+      sum += kernels_of(kv).powers(of_tile(tile), kAttentionTile, highest);
+    }
     const auto share = static_cast<float>(1.0 / sum);
-    for (int32_t token = 0; token < call.tokens; ++token) {
-      importance[static_cast<size_t>(token)] += std::exp(score(token) - highest) * share;
+    for (int32_t begin = 0; begin < call.tokens; begin += kAttentionTile) {
+      const float* const weights = of_tile(begin / kAttentionTile);
+      float* const to = importance.data() + begin;
+      const int32_t count = std::min(kAttentionTile, call.tokens - begin);
+      for (int32_t offset = 0; offset < count; ++offset) to[offset] += weights[offset] * share;
     }
   }
 }
@@ -124,8 +157,10 @@ void KvSelectionScratch::reserve(int32_t team_size, const KvSelectionCall& call,
     members_.resize(static_cast<size_t>(team_size));
   }
   for (Member& member : members_) {
-    grow(member.scores, static_cast<size_t>(most_weighed(call)) * queries);
-    grow(member.queries, static_cast<size_t>(kv.head_dim) * queries);
+    grow(member.scores, static_cast<size_t>(tiles_weighed(call) * kAttentionTile) * queries);
+    grow(member.queries,
+         static_cast<size_t>(padded_head_dim(kv.head_dim)) * sizeof(float) * queries);
+    grow(member.query_list, queries);
     grow(member.importance, static_cast<size_t>(call.tokens));
     grow(member.pooled, static_cast<size_t>(call.tokens));
     grow(member.order, static_cast<size_t>(call.tokens));
@@ -136,9 +171,9 @@ void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
                KvSelectionScratch* scratch) {
   KvSelectionScratch::Member& mem = scratch->members_[static_cast<size_t>(team.rank())];
   for (int32_t kv_head = team.rank(); kv_head < kv.num_kv_heads; kv_head += team.size()) {
-    load_queries(call, kv, kv_head, mem.queries);
-    score_keys(call, kv, kv_head, most_weighed(call), mem.queries, mem.scores);
-    add_weights(call, group_of(call, kv), mem.scores, mem.importance);
+    load_queries(call, kv, kv_head, mem.queries, mem.query_list);
+    score_keys(call, kv, kv_head, mem.query_list, mem.scores);
+    add_weights(call, kv, mem.scores, mem.importance);
     pool(call, mem.importance, mem.pooled);
     const auto end = mem.order.begin() + call.tokens;
     const auto last = mem.order.begin() + call.chosen;

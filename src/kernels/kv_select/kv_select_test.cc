@@ -73,7 +73,10 @@ TEST_P(KvSelect, TakesTheMostImportantTokensInTheOrderOfTheText) {
   for (const auto& [tokens, chosen, weighed_step] :
        {std::tuple{640, 256, 1}, {640, 64, 1}, {640, 128, 0}, {65, 64, 0}, {256, 256, 1}}) {
     const KvSelectionCall the = call(tokens, chosen, weighed_step);
-    const std::vector<double> importance = kv_importance_ref(the, cache_.kv());
+    KvSelectionCall reference = the;
+    const std::vector<float> used = used_queries(queries_, cache_.kv());
+    reference.queries = {used.data(), {the.queries.dim(0), width_}};
+    const std::vector<double> importance = kv_importance_ref(reference, cache_.kv());
     for (const int32_t team_size : {1, 2}) {
       select(the, team_size);
       for (int32_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
