@@ -122,6 +122,29 @@ void BatchCosts::charge_lone_rows(int64_t context) {
   });
 }
 
+void BatchCosts::find_least_row(int64_t context) {
+  table_.least_row = 0.0f;
+  if (sequences_ < 2) return;
+  const auto sequences = static_cast<int32_t>(sequences_);
+  costs_->read([&](const StepCosts& costs) {
+    if (!costs.has(Role::kTarget)) return;
+    const StepLoad plain = even_load(sequences, 1, context);
+    const double seconds = costs.seconds(Role::kTarget, plain);
+    double least = 0.0;
+    const auto consider = [&](int32_t rows) {
+      if (rows <= plain.rows) return;
+      const int32_t more = rows - plain.rows;
+      const StepLoad load = {rows, plain.kv_tokens, sequences,
+                             plain.attended_tokens + more * context};
+      const double row = (costs.seconds(Role::kTarget, load) - seconds) / more;
+      least = least > 0.0 ? std::min(least, row) : row;
+    };
+    consider(plain.rows + 1);
+    for (const StepCosts::Entry& entry : costs.entries(Role::kTarget)) consider(entry.rows);
+    table_.least_row = static_cast<float>(std::max(least, 1e-3 * seconds / sequences));
+  });
+}
+
 CostTable BatchCosts::for_newcomer() const {
   if (version_ > 0) return table_;
   return costs_ != nullptr ? costs_->table(1, kReferenceContext) : CostTable{};
@@ -141,6 +164,7 @@ void BatchCosts::refresh() {
   table_ = costs_->table(static_cast<int32_t>(sequences_), context);
   if (in_turn_) share_draft(drafting, context);
   charge_lone_rows(context);
+  find_least_row(context);
   charge_for_prompts(static_cast<float>(held_up) / static_cast<float>(sequences_));
   for (size_t role = 0; role < turns_.size(); ++role) {
     if (table_.seconds[role][1] <= 0.0f) continue;

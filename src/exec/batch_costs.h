@@ -77,6 +77,8 @@ class BatchCosts {
   void share_draft(int32_t drafting, int64_t context);
   void charge_lone_rows(int64_t context);
   void charge_for_prompts(float held_up);
+  // Of the table being made: what a further row costs where the batch makes the most of it.
+  void find_least_row(int64_t context);
 
   const LiveCosts* costs_;
   const bool in_turn_;

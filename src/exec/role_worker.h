@@ -22,6 +22,7 @@
 
 #include "base/id_map.h"
 #include "exec/executor.h"
+#include "exec/guess_rows.h"
 #include "exec/role_sequence.h"
 #include "exec/step_builder.h"
 #include "exec/step_record.h"
@@ -76,6 +77,8 @@ class RoleWorker {
   bool reuse_prefix(RoleSequence& sequence, PendingItem& item);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
   void compose(std::vector<FinishedItem>& finished, bool others_decode);
+  // Of the verifications among the first `decoding` turns.
+  void leave_out_guesses(size_t decoding);
   bool apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   void wait_for_memory(RoleSequence& sequence, const Status& status,
                        std::vector<FinishedItem>& finished);
@@ -118,6 +121,7 @@ class RoleWorker {
     RoleSequence* sequence = nullptr;
   };
   std::vector<Turn> turns_;
+  GuessRows guesses_;
   std::vector<RoleSequence*> pieces_;  // whose front items the Step runs
   std::vector<TraceItem> items_;       // as many, where it traces
   // A block of a shared prefix that the Step being built computes: its text's first row, and the

@@ -158,6 +158,18 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
   return false;
 }
 
+void RoleWorker::leave_out_guesses(size_t decoding) {
+  guesses_.clear();
+  for (size_t turn = 0; turn < decoding; ++turn) {
+    RoleSequence& sequence = *turns_[turn].sequence;
+    if (sequence.queue.empty() || sequence.queue.front().rows_done > 0) continue;
+    guesses_.add(sequence.queue.front().item, sequence.kv.prefix_length());
+  }
+  const auto waiting = static_cast<int64_t>(turns_.size() - decoding);
+  const auto decode = std::max(static_cast<int64_t>(decoding), int64_t{decoding_sequences_});
+  guesses_.leave_out(scheduler_, decode + waiting);
+}
+
 // Decoding and verification first, then prompts; of each the higher priority first, of prompts
 // those that came first. Sequences that get no room keep their place; those that are served go to
 // the back.
@@ -187,6 +199,7 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
   rows_for_prompts_ = prompts == turns_.end()
                           ? 0
                           : std::min(StepScheduler::kLeastPromptRows, scheduler_.row_budget() / 2);
+  leave_out_guesses(static_cast<size_t>(std::distance(turns_.begin(), prompts)));
   const auto take_turns = [&](auto begin, auto end) {
     for (auto turn = begin; turn != end; ++turn) {
       const size_t served = pieces_.size();

@@ -1,11 +1,16 @@
 #include "exec/step_scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace forerun {
 namespace {
 
 constexpr double kNextToNothing = 1.1;
+// Beyond so many guesses only Steps of multiples of so many rows are thought of: where a kernel's
+// tiles end.
+constexpr int32_t kFewGuesses = 16;
+constexpr int32_t kRowTile = 8;
 
 // The load with `rows` rows of one more sequence, behind `context` tokens of its own.
 StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
@@ -18,6 +23,33 @@ StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
 }
 
 }  // namespace
+
+int32_t StepScheduler::verification_rows(const StepLoad& load, std::span<const float> gains,
+                                         int64_t held_up) const {
+  const auto most = std::min(static_cast<int32_t>(gains.size()), budget_.rows - load.rows);
+  if (most <= 0) return 0;
+  // Alone, a request has chosen by the same costs.
+  if (held_up < 2 || !knows_costs()) return most;
+  int32_t chosen = 0;
+  costs_->read([&](const StepCosts& costs) {
+    const int64_t context = load.kv_tokens / std::max(load.sequences, 1);
+    const double plain = costs.seconds(role_, load);
+    double sum = 0.0;
+    double best = 0.0;
+    for (int32_t guesses = 1; guesses <= most; ++guesses) {
+      sum += gains[static_cast<size_t>(guesses) - 1];
+      const StepLoad more = {load.rows + guesses, load.kv_tokens, load.sequences,
+                             load.attended_tokens + guesses * context};
+      if (guesses > kFewGuesses && guesses < most && more.rows % kRowTile != 0) continue;
+      const double slower = std::log(costs.seconds(role_, more) / plain);
+      const double value = sum - static_cast<double>(held_up) * slower;
+      if (value <= best) continue;
+      best = value;
+      chosen = guesses;
+    }
+  });
+  return chosen;
+}
 
 double StepScheduler::budget_seconds(const StepLoad& load, int64_t prompts,
                                      int64_t decoding) const {

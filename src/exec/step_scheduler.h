@@ -1,14 +1,18 @@
-// Decides how much of the prompts that wait goes into a Step beside what decodes.
+// Decides how many guesses are verified in a Step, and how much of the prompts that wait goes into
+// it beside what decodes.
 //
-// A Step is composed of decoding and verification rows first, then prompt rows as fill, as many as
-// keep it within its time budget by the costs known at present (chunked prefill with a budget of
-// time in place of tokens: a row of a prompt costs more the longer its context, and on a processor
-// hundreds of times more than on a GPU).
+// A Step is composed of decoding rows first. Then rows of guesses, whoever's they are, as many as
+// make the requests fastest by the costs known at present: what a row costs depends on how many
+// there are, in steps where a kernel's next tile or another pass over the weights begins, and only
+// here are all of them known. Then prompt rows as fill, as many as keep the Step within its time
+// budget (chunked prefill with a budget of time in place of tokens: a row of a prompt costs more
+// the longer its context, and on a processor hundreds of times more than on a GPU).
 //
 // Pure; one thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "exec/live_costs.h"
 #include "step/step_load.h"
@@ -44,6 +48,12 @@ class StepScheduler {
       : role_(role), budget_(budget), costs_(costs) {}
 
   int32_t row_budget() const { return budget_.rows; }
+
+  // How many rows of guesses a Step takes beside `load`, the rows that it has in any case. `gains`:
+  // what each adds to the sum of the logarithms of the requests' speeds (GuessRows), descending.
+  // `held_up`: requests whose next token waits for the Step to end, its own included.
+  int32_t verification_rows(const StepLoad& load, std::span<const float> gains,
+                            int64_t held_up) const;
 
   // Seconds that a Step may last when rows of `prompts` prompts that wait are added to `load`, the
   // rows that decode. `decoding`: sequences that decode, in this Step or in the next one, those of

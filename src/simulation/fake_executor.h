@@ -36,6 +36,9 @@ class FakeExecutor {
     bool allow_twins = false;         // equal histories may be run twice (rule `rejection`)
     bool allow_dropped =
         false;  // histories that were dropped may be run again (changed strategies)
+    // Leaves out rows that need not be run (WorkRow::chance), in each item those below a chance
+    // that this seeds.
+    std::optional<uint64_t> leave_out = std::nullopt;
   };
   FakeExecutor(FakeModels models, Options options)
       : models_(std::move(models)), options_(options) {}
@@ -49,7 +52,7 @@ class FakeExecutor {
     auto& queue = queue_[static_cast<size_t>(role)];
     WorkItem item = std::move(queue.front());
     queue.pop_front();
-    return run_item(item);
+    return run_item(std::move(item));
   }
 
   // Virtual seconds spent so far by these costs, prefill excluded.
@@ -207,7 +210,17 @@ class FakeExecutor {
     }
   }
 
-  std::optional<WorkResult> run_item(const WorkItem& item) {
+  void leave_out(WorkItem& item) const {
+    const uint64_t draw = mix_hash(*options_.leave_out, item.tag);
+    const float least = 1e-3f * static_cast<float>(draw % 1200);  // all of them, one time in six
+    const auto first = std::stable_partition(
+        item.rows.begin(), item.rows.end(),
+        [least](const WorkRow& row) { return row.chance >= std::min(least, 1.0f); });
+    item.rows.erase(first, item.rows.end());
+  }
+
+  std::optional<WorkResult> run_item(WorkItem item) {
+    if (options_.leave_out) leave_out(item);
     if (item.sequence != options_.sequence) breach(item, "of another sequence");
     Kv& kv = kv_[static_cast<size_t>(item.role)];
     for (const Edit& edit : item.edits) {

@@ -40,6 +40,10 @@ struct WorkRow {
   NodeId parent = kNoNode;
   Want want = Want::kNothing;
   int32_t count = 0;  // kTopK, kDraw
+  // Tree rows of a verification by match: how likely the row's token comes out, its whole path
+  // included, as far as the policy knows. A row below 1 need not be run where it does not pay beside
+  // the others of its Step; it then has no KV and is missing from the result, as is all below it.
+  float chance = 1.0f;
 };
 
 // Changes of a (role, sequence)'s KV, applied in order before the item's rows run.
@@ -106,7 +110,8 @@ struct WorkResult {
   // back, unless its sequence is dropped first; its result follows.
   Status status;
   bool waits_for_memory = false;
-  std::vector<RowResult> rows;  // in the item's order, only rows that wanted something
+  // In the item's order, of the rows that have run (WorkRow::chance) those that wanted something.
+  std::vector<RowResult> rows;
   int32_t reused_rows =
       0;  // prefix rows that were not run, since their KV was there (share_prefix)
   double step_seconds = 0.0;   // of the Step, or Steps, that ran its rows: forward and sampling

@@ -78,6 +78,7 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
     }
   }
   draft_alone_ = costs.draft_alone;
+  least_row_ = costs.measured() ? costs.least_row / plain : 0.0f;
   // Steps that have become cheaper by this much may change the mind of many requests, which have
   // to look at the same time to draft together.
   if (draft_time_[1] < 0.7f * draft_before) rest_rounds_ = 0;
@@ -119,9 +120,7 @@ void AdaptiveGrowth::begin_round(const TokenTree&, const RoundStart& start) {
   steps_ = 0;
   time_ = 0.0f;
   resting_ = rest_rounds_ > 0;
-  if (!resting_) return;
-  --rest_rounds_;
-  time_ = target_time(1);
+  if (resting_) --rest_rounds_;
 }
 
 AdaptiveGrowth::Choice AdaptiveGrowth::best_choice(const std::vector<float>& chances) const {
@@ -136,6 +135,14 @@ AdaptiveGrowth::Choice AdaptiveGrowth::best_choice(const std::vector<float>& cha
     if (value > best.value) best = {value, nodes};
   }
   return best;
+}
+
+int32_t AdaptiveGrowth::offered(const std::vector<float>& chances) const {
+  if (least_row_ <= 0.0f) return best_choice(chances).nodes;
+  const float least = rate() * least_row_;
+  size_t count = 0;
+  while (count < chances.size() && chances[count] >= least) ++count;
+  return static_cast<int32_t>(count) + 1;
 }
 
 void AdaptiveGrowth::collect(TokenTree& tree) {
@@ -249,14 +256,7 @@ void AdaptiveGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out)
 
 void AdaptiveGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
   collect(tree);
-  const Choice choice = best_choice(chances_);
-  tree.best_subgraph(choice.nodes, out);
-  time_ += target_time(choice.nodes);
-  if (steps_ > 0 || choice.nodes > 1) {
-    idle_rounds_ = 0;
-  } else {
-    rest_rounds_ = rest_after(++idle_rounds_);
-  }
+  tree.best_subgraph(offered(chances_), out);
 }
 
 void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) {
@@ -289,13 +289,19 @@ void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Gue
   }
 }
 
-void AdaptiveGrowth::on_verified(const TokenTree& tree, std::span<const NodeId> path,
+void AdaptiveGrowth::on_verified(const TokenTree& tree, size_t nodes, std::span<const NodeId> path,
                                  std::span<const TokenId> sampled) {
   for (size_t i = 0; i < path.size(); ++i) {
     for (NodeId child = tree.first_child(path[i]); child != kNoNode;
          child = tree.next_sibling(child)) {
       acceptance_.observe(tree.note(child), tree.token(child) == sampled[i]);
     }
+  }
+  time_ += target_time(static_cast<int32_t>(nodes));
+  if (steps_ > 0 || nodes > 1) {
+    idle_rounds_ = 0;
+  } else if (!resting_) {
+    rest_rounds_ = rest_after(++idle_rounds_);
   }
   const float fade = 1.0f - 1.0f / kRoundMemory;
   const auto tokens = static_cast<float>(path.size());

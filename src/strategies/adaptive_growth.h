@@ -8,7 +8,9 @@
 // reached by maximizing, round by round, E - rate * time with `rate` the rate that is being
 // reached (Dinkelbach's method for ratios): an average over recent rounds, never below 1, since
 // plain decoding is always possible.
-// - Verification: the n that maximizes E(n) - rate * t_target(n), nodes in order of weight.
+// - Verification: the n that maximizes E(n) - rate * t_target(n), nodes in order of weight. Beside
+//   other requests all nodes that might pay are offered, and the executor leaves out those that do
+//   not (exec/guess_rows.h): what a row costs depends on what the others offer.
 // - Another draft step: tried out on paper for several widths and up to several steps ahead, with
 //   what guesses bring on average (DraftProfile) in place of what is not yet known. The draft runs
 //   the width of the best plan as long as that plan beats verifying now; after each step all is
@@ -54,7 +56,8 @@ class AdaptiveGrowth : public TreeGrowth {
   void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
   void choose(TokenTree& tree, std::vector<NodeId>& out) override;
   void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
-  void on_verified(const TokenTree& tree, std::span<const NodeId> path,
+  bool weights_are_chances() const override { return true; }
+  void on_verified(const TokenTree& tree, size_t nodes, std::span<const NodeId> path,
                    std::span<const TokenId> sampled) override;
   void on_costs(const CostTable& costs) override;
   int32_t source_nodes() const override { return kSourceNodes; }
@@ -85,6 +88,8 @@ class AdaptiveGrowth : public TreeGrowth {
   float extra_time(int32_t rows) const;
   static size_t row_index(int32_t rows);
   Choice best_choice(const std::vector<float>& chances) const;
+  // Nodes for the executor to choose among, the root included.
+  int32_t offered(const std::vector<float>& chances) const;
   void collect(TokenTree& tree);
   Plan best_plan(bool root_first, int32_t rows_behind);
   // Grows the plan's tree by one step of `width` leaves.
@@ -97,6 +102,7 @@ class AdaptiveGrowth : public TreeGrowth {
   Acceptance acceptance_;
   std::array<float, CostTable::kMaxRows + 1> target_time_{};
   std::array<float, CostTable::kMaxRows + 1> draft_time_{};
+  float least_row_ = 0.0f;    // as in CostTable, in plain steps
   float draft_alone_ = 1.0f;  // as in CostTable
 
   // Sums over recent rounds, fading.

@@ -18,7 +18,8 @@ class StaticGrowth : public TreeGrowth {
   void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
   void choose(TokenTree& tree, std::vector<NodeId>& out) override;
   void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
-  void on_verified(const TokenTree&, std::span<const NodeId>, std::span<const TokenId>) override {}
+  void on_verified(const TokenTree&, size_t, std::span<const NodeId>,
+                   std::span<const TokenId>) override {}
   void on_costs(const CostTable&) override {}
   int32_t source_nodes() const override { return 0; }
 
@@ -50,7 +51,8 @@ class BestGrowth : public TreeGrowth {
   void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
   void choose(TokenTree& tree, std::vector<NodeId>& out) override;
   void weigh(const TokenTree&, NodeId, std::vector<Guess>&) override {}
-  void on_verified(const TokenTree&, std::span<const NodeId>, std::span<const TokenId>) override {}
+  void on_verified(const TokenTree&, size_t, std::span<const NodeId>,
+                   std::span<const TokenId>) override {}
   void on_costs(const CostTable&) override {}
   int32_t source_nodes() const override { return params_.verify_tokens - 1; }
 

@@ -116,7 +116,7 @@ void ParallelTree::start(const RequestView& request, StrategyOutput& out) {
     item.rows.push_back({.token = tokens_[static_cast<size_t>(position)], .position = position});
   }
   verification_.nodes().assign(1, tree_.root());
-  verification_.add_rows(tree_, item);
+  verification_.add_rows(tree_, /*weights_are_chances=*/false, item);
   out.work.push_back(std::move(item));
   go_on(out);
 }
@@ -152,11 +152,13 @@ void ParallelTree::on_verified(const WorkResult& result, StrategyOutput& out) {
   for (size_t i = emitted; i < out.tokens.size(); ++i) tokens_.push_back(out.tokens[i].token);
   guesses_.observe(tokens_);
   stats_.emitted_tokens += static_cast<int64_t>(tokens_.size() - first);
+  stats_.drafted_tokens += verification_.guesses();
   stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
   const NodeId next = tree_.child(verification_.path().back(), tokens_.back());
   if (target_prefilled_) {
     if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, next));
-    growth_->on_verified(tree_, verification_.path(), verification_.sampled());
+    growth_->on_verified(tree_, verification_.nodes().size(), verification_.path(),
+                         verification_.sampled());
   }
   target_prefilled_ = true;
   verification_.add_edits(target_edits_);
@@ -233,9 +235,8 @@ void ParallelTree::submit_verification(StrategyOutput& out) {
   item.role = Role::kTarget;
   item.tag = verification_tag_ = next_tag_++;
   item.edits = std::exchange(target_edits_, {});
-  verification_.add_rows(tree_, item);
+  verification_.add_rows(tree_, growth_->weights_are_chances(), item);
   ++stats_.target_steps;
-  stats_.drafted_tokens += verification_.guesses();
   steps_ahead_ = 0;
   out.work.push_back(std::move(item));
 }

@@ -36,6 +36,7 @@ struct Case {
   CostTable costs;
   std::vector<CostTable> later_costs;             // of which some are told between results
   std::vector<SpeculationOptions> later_options;  // to which the request changes between results
+  std::optional<uint64_t> leave_out;              // as FakeExecutor's
   uint32_t delays = 0;           // seed of the order in which roles run and results arrive
   int32_t stop_after = 1 << 30;  // results handed over before the request is cancelled
 };
@@ -55,7 +56,8 @@ inline Outcome play(const Case& c) {
   FakeRequest request((*plan)->make_strategy(parts), c.models,
                       {.report_silent_items = rng() % 2 == 0,
                        .allow_twins = any_draws || c.facts.draft_vocab > 0,
-                       .allow_dropped = !c.later_options.empty()},
+                       .allow_dropped = !c.later_options.empty(),
+                       .leave_out = c.leave_out},
                       {.sequence = 3,
                        .tokens = c.prompt,
                        .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
@@ -190,10 +192,12 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
   }
   c.max_tokens = static_cast<int32_t>(c.prompt.size() + 1 + rng() % 60);
   if (rng() % 3 == 0) c.costs = rising_costs(rng() % 2 == 0);
+  if (rng() % 2 == 0) c.costs.least_row = 0.02f * c.costs.at(Role::kTarget, 1);
   // A load that comes and goes: rows nearly free, rows as dear as Steps, nothing measured.
   if (rng() % 3 == 0) {
     c.later_costs = {rising_costs(false, 0.001f), rising_costs(rng() % 2 == 0, 1.0f), CostTable{}};
   }
+  if (rng() % 2 == 0) c.leave_out = rng();
   return c;
 }
 

@@ -44,10 +44,9 @@ StrategyStats RequestDriver::stats() const {
   if (!strategy_) return sum;
   StrategyStats now = strategy_->stats();
   if (state_ == State::kDraining || state_ == State::kDrained) {
-    // Steps and guesses are counted when they are emitted, tokens when they come out.
+    // Steps are counted when they are emitted, tokens and guesses when they come out.
     now.target_steps = at_drain_.target_steps;
     now.draft_steps = at_drain_.draft_steps;
-    now.drafted_tokens = at_drain_.drafted_tokens;
   }
   return sum += now;
 }

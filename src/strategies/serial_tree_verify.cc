@@ -7,11 +7,10 @@ namespace forerun {
 
 void SerialTree::submit_verification(StrategyOutput& out) {
   WorkItem item = make_item(Role::kTarget);
-  verification_.add_rows(tree_, item);
+  verification_.add_rows(tree_, growth_->weights_are_chances(), item);
   awaited_tag_ = item.tag;
   phase_ = Phase::kVerifying;
   ++stats_.target_steps;
-  stats_.drafted_tokens += verification_.guesses();
   out.work.push_back(std::move(item));
 }
 
@@ -25,10 +24,12 @@ void SerialTree::on_verified(const WorkResult& result, StrategyOutput& out) {
   const size_t before = out.tokens.size();
   if (!verification_.follow(tree_, result, out)) return;
   take_emitted(out, before);
+  stats_.drafted_tokens += verification_.guesses();
   stats_.accepted_tokens += static_cast<int64_t>(verification_.path().size()) - 1;
   const NodeId next = next_root();
   if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, next));
-  growth_->on_verified(tree_, verification_.path(), verification_.sampled());
+  growth_->on_verified(tree_, verification_.nodes().size(), verification_.path(),
+                       verification_.sampled());
   verification_.add_edits(target_edits_);
   advance(next);
   begin_round(out);

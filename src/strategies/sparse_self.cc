@@ -138,10 +138,9 @@ void SparseSelf::submit_verification(StrategyOutput& out) {
   }
   WorkItem item = make_item();
   item.chooses_for = view_;
-  verification_.add_rows(tree_, item);
+  verification_.add_rows(tree_, /*weights_are_chances=*/false, item);
   phase_ = Phase::kVerifying;
   ++stats_.target_steps;
-  stats_.drafted_tokens += verification_.guesses();
   out.work.push_back(std::move(item));
 }
 
@@ -150,6 +149,7 @@ void SparseSelf::on_verified(const WorkResult& result, StrategyOutput& out) {
   const auto emitted = static_cast<int32_t>(verification_.path().size());
   length_ += emitted;
   stats_.emitted_tokens += emitted;
+  stats_.drafted_tokens += verification_.guesses();
   stats_.accepted_tokens += emitted - 1;
   if (record_rounds_) out.rounds.push_back(verification_.record(tree_, kNoNode));
   verification_.add_edits(edits_);

@@ -72,7 +72,7 @@ struct StrategyOutput {
 struct StrategyStats {
   int64_t target_steps = 0;  // Steps of the target after the prefill
   int64_t draft_steps = 0;
-  int64_t drafted_tokens = 0;   // sent to verification, the root not counted
+  int64_t drafted_tokens = 0;   // verified, the root not counted
   int64_t accepted_tokens = 0;  // of these, accepted
   int64_t emitted_tokens = 0;
 

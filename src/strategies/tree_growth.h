@@ -50,9 +50,12 @@ class TreeGrowth {
   // Turns the guesses for the token after `parent`, best first, into what the tree should weigh.
   // May change logprobs, set notes and drop guesses.
   virtual void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) = 0;
-  // The target took `path` (the root first) and drew sampled[i] after path[i]; the tree is still
-  // the one that was verified.
-  virtual void on_verified(const TokenTree& tree, std::span<const NodeId> path,
+  // Whether a node's weight is the logarithm of its chance to come out, as far as anyone knows, so
+  // that rows may be left out by it (WorkRow::chance).
+  virtual bool weights_are_chances() const { return false; }
+  // The target ran `nodes` of those that were chosen, took `path` (the root first) and drew
+  // sampled[i] after path[i]; the tree is still the one that was verified.
+  virtual void on_verified(const TokenTree& tree, size_t nodes, std::span<const NodeId> path,
                            std::span<const TokenId> sampled) = 0;
   virtual void on_costs(const CostTable& costs) = 0;
   // How many nodes a model-free source may hang below what the draft has run, for one verification.

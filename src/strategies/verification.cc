@@ -1,12 +1,14 @@
 #include "strategies/verification.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace forerun {
 
-void Verification::add_rows(const TokenTree& tree, WorkItem& item) const {
-  if (nodes_.size() == 1) {
+void Verification::add_rows(const TokenTree& tree, bool weights_are_chances, WorkItem& item) {
+  root_is_prefix_ = nodes_.size() == 1;
+  if (root_is_prefix_) {
     item.rows.push_back({.token = tree.token(nodes_[0]),
                          .position = tree.position(nodes_[0]),
                          .want = Want::kSample});
@@ -20,6 +22,8 @@ void Verification::add_rows(const TokenTree& tree, WorkItem& item) const {
                          .node = node,
                          .parent = tree.parent(node),
                          .want = by_rejection() ? Want::kNothing : Want::kSample});
+    if (!weights_are_chances || by_rejection() || node == nodes_[0]) continue;
+    item.rows.back().chance = std::exp(tree.weight(node));
   }
 }
 
@@ -30,8 +34,17 @@ size_t Verification::place_of(NodeId node) const {
   return static_cast<size_t>(place - nodes_.begin());
 }
 
+// Rows of the result are in the order of nodes_, some of which may be missing.
+bool Verification::keep_those_run(const WorkResult& result) {
+  if (result.rows.size() == nodes_.size()) return true;
+  if (result.rows.empty() || result.rows.front().node != nodes_.front()) return false;
+  nodes_.clear();
+  for (const RowResult& row : result.rows) nodes_.push_back(row.node);
+  return true;
+}
+
 bool Verification::follow(const TokenTree& tree, const WorkResult& result, StrategyOutput& out) {
-  if (!by_rejection() && result.rows.size() != nodes_.size()) return false;
+  if (!by_rejection() && !keep_those_run(result)) return false;
   path_.clear();
   sampled_.clear();
   by_rejection() ? follow_rejection(tree, result, out) : follow_samples(tree, result, out);
@@ -73,7 +86,7 @@ void Verification::follow_rejection(const TokenTree& tree, const WorkResult& res
 }
 
 void Verification::add_edits(std::vector<Edit>& edits) const {
-  if (nodes_.size() == 1) return;
+  if (root_is_prefix_) return;
   edits.push_back({.kind = Edit::Kind::kCommit, .nodes = path_});
   edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
 }

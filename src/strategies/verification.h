@@ -15,17 +15,18 @@ class Verification {
   explicit Verification(AcceptRule rule) : rule_(rule) {}
 
   // The nodes to run, in order of rows, closed under parents, the root first: filled by the caller
-  // before add_rows(). They must stay in the tree until follow().
+  // before add_rows(). They must stay in the tree until follow(), which leaves those that ran.
   std::vector<NodeId>& nodes() { return nodes_; }
-  // Nodes beside the root.
+  // Of them, those beside the root.
   int64_t guesses() const { return static_cast<int64_t>(nodes_.size()) - 1; }
 
-  // Appends a row a node. The root alone becomes a prefix row: plain decoding.
-  void add_rows(const TokenTree& tree, WorkItem& item) const;
+  // Appends a row a node. The root alone becomes a prefix row: plain decoding. Where the nodes'
+  // weights are chances (TreeGrowth) all but the root may be left out by them.
+  void add_rows(const TokenTree& tree, bool weights_are_chances, WorkItem& item);
 
   // Follows the target's tokens from the root down as far as they were verified, and emits them:
   // those of path() that lie below the root, and the one after its last node. False, and nothing
-  // done, where the result lacks rows.
+  // done, where the result lacks the root's row, or any under rule `rejection`.
   bool follow(const TokenTree& tree, const WorkResult& result, StrategyOutput& out);
   // The nodes taken, the root first, and what was drawn after each of them; as of follow().
   std::span<const NodeId> path() const { return path_; }
@@ -40,11 +41,13 @@ class Verification {
  private:
   bool by_rejection() const { return rule_ == AcceptRule::kRejection && nodes_.size() > 1; }
   size_t place_of(NodeId node) const;
+  bool keep_those_run(const WorkResult& result);
   void follow_samples(const TokenTree& tree, const WorkResult& result, StrategyOutput& out);
   void follow_rejection(const TokenTree& tree, const WorkResult& result, StrategyOutput& out);
 
   const AcceptRule rule_;
   std::vector<NodeId> nodes_;
+  bool root_is_prefix_ = false;
   std::vector<NodeId> path_;
   std::vector<TokenId> sampled_;
 };

@@ -1,0 +1,75 @@
+#include "exec/guess_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace forerun {
+namespace {
+
+// Of what a guess is thought to bring: those that are chosen are mostly overrated.
+constexpr float kTrust = 0.93f;
+
+}  // namespace
+
+void GuessRows::clear() {
+  certain_ = {.rows = 0, .sequences = 0};
+  rows_.clear();
+  offers_.clear();
+}
+
+void GuessRows::add(WorkItem& item, int64_t context) {
+  Offer offer{.item = &item, .begin = rows_.size()};
+  int32_t certain = 0;
+  for (size_t idx = 0; idx < item.rows.size(); ++idx) {
+    if (item.rows[idx].chance < 1.0f) {
+      rows_.push_back({.gain = item.rows[idx].chance, .idx = static_cast<int32_t>(idx)});
+    } else {
+      ++certain;
+    }
+  }
+  certain_.rows += certain;
+  ++certain_.sequences;
+  certain_.kv_tokens += context + certain;
+  certain_.attended_tokens += certain * (context + certain);
+  offer.end = rows_.size();
+  if (offer.begin == offer.end) return;
+  offers_.push_back(offer);
+
+  // What each adds to those likelier than itself; of equal ones a parent comes before its children.
+  sorted_.resize(offer.end - offer.begin);
+  for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = offer.begin + i;
+  std::stable_sort(sorted_.begin(), sorted_.end(),
+                   [this](size_t a, size_t b) { return rows_[a].gain > rows_[b].gain; });
+  float expected = 1.0f;
+  for (const size_t row : sorted_) {
+    const float tokens = kTrust * rows_[row].gain;
+    rows_[row].gain = std::log1p(tokens / expected);
+    expected += tokens;
+  }
+}
+
+void GuessRows::leave_out(const StepScheduler& scheduler, int64_t held_up) {
+  if (rows_.empty()) return;
+  gains_.clear();
+  for (const Row& row : rows_) gains_.push_back(row.gain);
+  std::sort(gains_.begin(), gains_.end(), std::greater<float>());
+  const auto taken = static_cast<size_t>(scheduler.verification_rows(certain_, gains_, held_up));
+  if (taken == gains_.size()) return;
+  // Of those that are worth as much as the last one that is taken, the first ones: parents come
+  // before their children.
+  const float least = taken > 0 ? gains_[taken - 1] : INFINITY;
+  auto equal =
+      std::count(gains_.begin(), gains_.begin() + static_cast<std::ptrdiff_t>(taken), least);
+  for (const Offer& offer : offers_) {
+    size_t next = offer.begin;
+    int32_t idx = 0;
+    std::erase_if(offer.item->rows, [&](const WorkRow&) {
+      if (next == offer.end || rows_[next].idx != idx++) return false;
+      const float gain = rows_[next++].gain;
+      return gain < least || (gain == least && equal-- <= 0);
+    });
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,51 @@
+// The guesses' rows of the verifications that share a Step: which of them are worth running.
+//
+// Rows are compared by what they add to the logarithm of a request's speed: to a request that is
+// expected to get E tokens of the Step, a row that brings another with chance c is worth
+// log(1 + c / E). The sum of these logarithms, less what a longer Step takes off the speed of all
+// who wait for it, is what StepScheduler::verification_rows() makes as large as it gets. So all
+// requests together gain the most tokens where they are alike, and where they are not, those that
+// cannot be guessed are not made to wait for the luck of a few.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "exec/step_scheduler.h"
+#include "step/step_load.h"
+#include "step/work.h"
+
+namespace forerun {
+
+class GuessRows {
+ public:
+  void clear();
+  // The rows of an item that has not begun, behind `context` tokens. It stays where it is until
+  // leave_out().
+  void add(WorkItem& item, int64_t context);
+  // Removes from the items the rows (WorkRow::chance) that are not worth it. `held_up`: requests
+  // whose next token waits for the Step, whether it has rows of theirs or not.
+  void leave_out(const StepScheduler& scheduler, int64_t held_up);
+
+ private:
+  struct Row {
+    float gain = 0.0f;
+    int32_t idx = 0;  // in its item
+  };
+  struct Offer {
+    WorkItem* item = nullptr;
+    size_t begin = 0;  // its rows, in rows_, in the item's order
+    size_t end = 0;
+  };
+
+  StepLoad certain_{.rows = 0, .sequences = 0};  // of the rows that are run in any case
+  std::vector<Row> rows_;
+  std::vector<Offer> offers_;
+  std::vector<float> gains_;    // descending
+  std::vector<size_t> sorted_;  // scratch: an item's rows
+};
+
+}  // namespace forerun
