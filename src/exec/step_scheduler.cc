@@ -58,10 +58,9 @@ double StepScheduler::budget_seconds(const StepLoad& load, int64_t prompts,
   const double step = load.rows > 0 ? costs_->seconds(role_, load) : 0.0;
   // A Step of prompts alone holds up somebody's decoding Step of the target.
   const double held_up = load.rows > 0 ? step : costs_->seconds(Role::kTarget, {.rows = 1});
-  const double waiting = std::max(
-      1.0, static_cast<double>(kDecodingAPrompt * prompts) / static_cast<double>(decoding));
-  const double added = (kDecodeStretch - 1.0) * held_up * waiting;
-  return std::min(step + added, std::max(kIdleSeconds, step));
+  const double stretched = step + (kDecodeStretch - 1.0) * held_up;
+  const bool is_crowd = prompts * kDecodingAPrompt > decoding;
+  return is_crowd ? std::max(kCrowdSeconds, stretched) : stretched;
 }
 
 int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_t left,

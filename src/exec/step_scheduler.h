@@ -23,7 +23,7 @@ namespace forerun {
 struct StepBudget {
   int32_t rows = 512;  // that a Step takes at most
   // Seconds that a Step with prompt rows may take; 0: by what decodes and how many prompts wait
-  // (kDecodeStretch), and kIdleSeconds where nothing decodes.
+  // (kDecodeStretch, kCrowdSeconds), and kIdleSeconds where nothing decodes.
   double seconds = 0.0;
 };
 
@@ -32,10 +32,12 @@ class StepScheduler {
   // How much longer prompts may make a decoding Step. Where few prompts wait beside many requests
   // that decode, the time between two tokens so stays within twice of what it is without them.
   static constexpr double kDecodeStretch = 1.8;
-  // Where more than one prompt waits for so many that decode, what they may add grows with their
-  // number: a prompt in small pieces holds up the first tokens of all that wait behind it, and is
-  // read in many times the passes over the weights.
+  // More than one prompt that waits for so many that decode is a crowd.
   static constexpr int32_t kDecodingAPrompt = 8;
+  // A Step while a crowd waits: its prompts go first, in pieces as large as the Step takes rows. A
+  // prompt in small pieces holds up the first tokens of all that wait behind it, and is read in
+  // many times the passes; and who decodes meanwhile decodes among few, where a token costs most.
+  static constexpr double kCrowdSeconds = 0.75;
   // Where nothing decodes: new requests and cancellations wait for the Step in flight.
   static constexpr double kIdleSeconds = 0.25;
   // Fewer prompt rows than this are no use: the weights are read for them all the same. A Step

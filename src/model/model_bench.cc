@@ -5,6 +5,7 @@
 //   model_bench --benchmark_filter='demo-target/.*/rows:1/'
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -17,6 +18,8 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kMaxTokens = 2048;
+constexpr int32_t kMaxSequences = 64;
+constexpr int32_t kBatchContext = 320;  // of each sequence of a batch
 
 struct Model {
   LoadedDecoder loaded;
@@ -32,7 +35,8 @@ Model* model(const std::string& name, const Teams& teams) {
   std::unique_ptr<Model>& entry = models[{name, teams}];
   if (entry != nullptr) return entry.get();
   CpuDecoderOptions options;
-  options.kv_blocks = kMaxTokens / kKvBlockTokens;
+  options.kv_blocks =
+      std::max(kMaxTokens, kMaxSequences * (kBatchContext + kKvBlockTokens)) / kKvBlockTokens;
   auto loaded =
       LoadedDecoder::open(FORERUN_SOURCE_DIR "/models/" + name, teams, std::move(options));
   if (!loaded.ok()) {
@@ -74,6 +78,38 @@ void forward(benchmark::State& state, const std::string& name, const Teams& team
   }
   state.counters["tokens/s"] =
       benchmark::Counter(rows, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+// One row of each of many sequences: a decoding Step of a batch. Logits of every row.
+void batch(benchmark::State& state, const std::string& name, const Teams& teams,
+           int32_t sequences) {
+  Model* bench_model = model(name, teams);
+  if (bench_model == nullptr) return state.SkipWithError("no such model");
+  Decoder& decoder = *bench_model->loaded.decoder;
+  std::vector<std::unique_ptr<SequenceDriver>> drivers;
+  std::vector<int32_t> tokens(kBatchContext + 1);
+  for (size_t index = 0; index < tokens.size(); ++index) {
+    tokens[index] = static_cast<int32_t>(index * 37 % 5000 + 100);
+  }
+  Step step;
+  for (int32_t sequence_idx = 0; sequence_idx < sequences; ++sequence_idx) {
+    constexpr int32_t kBlocks = kBatchContext / kKvBlockTokens + 1;
+    drivers.push_back(std::make_unique<SequenceDriver>(
+        &decoder, SequenceDriver::blocks_for(kBatchContext + 1, sequence_idx * kBlocks)));
+    Step prefill;
+    prefill.sequences.push_back(drivers.back()->sequence());
+    SequenceDriver::add_prefix_rows(prefill, 0, std::span(tokens).first(kBatchContext), 0, false);
+    if (!decoder.forward(prefill).ok()) return state.SkipWithError("prefill failed");
+    step.sequences.push_back(drivers.back()->sequence());
+    SequenceDriver::add_prefix_rows(step, sequence_idx,
+                                    std::span<const int32_t>(tokens).subspan(kBatchContext),
+                                    kBatchContext, true);
+  }
+  for (auto iteration : state) {
+    if (!decoder.forward(step).ok()) return state.SkipWithError("forward failed");
+  }
+  state.counters["tokens/s"] =
+      benchmark::Counter(sequences, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void linears(benchmark::State& state, const std::string& name, const Teams& teams, int32_t rows) {
@@ -136,6 +172,12 @@ void register_all() {
               ->Unit(benchmark::kMillisecond)
               ->UseRealTime();
         }
+      }
+      for (const int32_t sequences : {1, 4, 16, kMaxSequences}) {
+        benchmark::RegisterBenchmark((prefix + "/sequences:" + std::to_string(sequences)).c_str(),
+                                     batch, name, teams, sequences)
+            ->Unit(benchmark::kMillisecond)
+            ->UseRealTime();
       }
     }
   }
