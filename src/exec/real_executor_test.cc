@@ -111,17 +111,22 @@ TEST(RealExecutor, APromptIsReadInSmallPiecesWhileSomebodyDecodesElsewhere) {
   std::vector<StepRecord> records;
   Rig rig(
       {.costs = &costs, .on_step = [&](const StepRecord& record) { records.push_back(record); }});
-  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
-  ASSERT_TRUE(rig.executor->open(2, plain_spec()).ok());
-  rig.executor->submit(prefix_item(1, Role::kTarget, {1, 2, 3}));
-  ASSERT_TRUE(rig.next().has_value());
-  rig.executor->submit(prefix_item(2, Role::kTarget, std::vector<TokenId>(400, 5)));
+  constexpr SequenceId kDecoding = StepScheduler::kDecodingAPrompt;
+  for (SequenceId id = 1; id <= kDecoding + 1; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+  }
+  for (SequenceId id = 1; id <= kDecoding; ++id) {
+    rig.executor->submit(prefix_item(id, Role::kTarget, {1, 2, 3}));
+    ASSERT_TRUE(rig.next().has_value());
+  }
+  rig.executor->submit(prefix_item(kDecoding + 1, Role::kTarget, std::vector<TokenId>(400, 5)));
   const std::chrono::microseconds one_step(0);
   EXPECT_FALSE(rig.executor->next(one_step).has_value());
-  EXPECT_EQ(records.back().rows, 48) << "eight times four fifths of a Step of 11 ms";
+  EXPECT_EQ(records.back().rows, StepScheduler::kLeastPromptRows)
+      << "four fifths of 11 ms hold none";
   rig.executor->close(1);
-  EXPECT_FALSE(rig.executor->next(one_step).has_value());
-  EXPECT_EQ(records.back().rows, 240) << "a quarter of a second";
+  ASSERT_TRUE(rig.executor->next(one_step).has_value());
+  EXPECT_EQ(records.back().rows, 400 - StepScheduler::kLeastPromptRows) << "a crowd goes first";
 }
 
 // However many rows decode, a prompt moves.

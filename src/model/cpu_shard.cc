@@ -59,8 +59,9 @@ Result<std::unique_ptr<CpuShard>> CpuShard::load(const Checkpoint& checkpoint,
                                                  const std::function<void(double)>& progress) {
   const ModelConfig& config = checkpoint.config();
   std::unique_ptr<CpuShard> shard(new CpuShard(config, options, rope));
-  FORERUN_ASSIGN_OR_RETURN(
-      shard->weights_, load_decoder_weights(checkpoint, options.weights, options.part, progress));
+  FORERUN_ASSIGN_OR_RETURN(shard->weights_,
+                           load_decoder_weights(checkpoint, options.weights, options.activation,
+                                                options.part, progress));
   const DType kv_dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
   FORERUN_ASSIGN_OR_RETURN(shard->kv_, KvStorage::create(config, options.part.kv_heads.size(),
                                                          kv_dtype, options.kv_blocks));

@@ -65,8 +65,11 @@ MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride w
       memory.weight_bytes += stored_bytes(checkpoint, tensor.name);
     }
   }
-  const bool converted_head = config.tied_embeddings && weights != WeightOverride::kAsStored;
-  if (converted_head) {
+  const RawTensor* embedding = checkpoint.find("model.embed_tokens.weight");
+  const bool head_is_copied =
+      weights != WeightOverride::kAsStored ||
+      (takes_bf16_pairs(activation) && embedding != nullptr && embedding->dtype == DType::kBf16);
+  if (config.tied_embeddings && head_is_copied) {
     memory.weight_bytes += scaled(linear_bytes(checkpoint, "model.embed_tokens.weight",
                                                config.vocab_size, config.hidden_size, weights),
                                   head_share);

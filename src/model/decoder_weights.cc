@@ -22,9 +22,12 @@ struct Part {
 
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, WeightOverride weights,
+  Loader(const Checkpoint& checkpoint, WeightOverride weights, Activation activation,
          const std::function<void(double)>& progress)
-      : checkpoint_(checkpoint), override_(weights), progress_(progress) {
+      : checkpoint_(checkpoint),
+        override_(weights),
+        pairs_(takes_bf16_pairs(activation)),
+        progress_(progress) {
     for (const RawTensor& tensor : checkpoint.tensors()) {
       total_bytes_ += static_cast<double>(tensor.bytes.size());
     }
@@ -71,6 +74,7 @@ class Loader {
 
   const Checkpoint& checkpoint_;
   const WeightOverride override_;
+  const bool pairs_;  // bf16 is repacked
   const std::function<void(double)>& progress_;
   double total_bytes_ = 0;
   double done_bytes_ = 0;
@@ -103,6 +107,7 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
     to = LinearWeight::view(MatrixView<const float>(values, {rows, in}));
     return;
   }
+  const size_t owned_before = out_.owned.size();
   auto* narrow = reinterpret_cast<bf16*>(own(count * sizeof(bf16)));
   constexpr int64_t kPortion = 64;  // rows widened at a time
   std::vector<float> wide(static_cast<size_t>(std::min(kPortion, rows) * in));
@@ -113,7 +118,9 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
       narrow[first * in + i] = to_bf16(wide[static_cast<size_t>(i)]);
     }
   }
-  to = LinearWeight::view(MatrixView<const bf16>(narrow, {rows, in}));
+  const MatrixView<const bf16> made(narrow, {rows, in});
+  to = pairs_ ? LinearWeight::pair_bf16(made) : LinearWeight::view(made);
+  if (pairs_) out_.owned.resize(owned_before);
 }
 
 Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to) {
@@ -132,6 +139,13 @@ Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeigh
           }
         },
         to);
+    return {};
+  }
+  if (tensor.dtype == DType::kBf16 && pairs_) {
+    const size_t owned_before = out_.owned.size();
+    to = LinearWeight::pair_bf16(elements<bf16>(tensor, part));
+    out_.owned.resize(owned_before);  // an aligned copy of the source, if any, is done with
+    checkpoint_.release_pages(tensor);
     return {};
   }
   if (tensor.dtype == DType::kF32) {
@@ -287,9 +301,9 @@ const char* weight_override_name(WeightOverride weights) {
 }
 
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
-                                            const DeviceShard& shard,
+                                            Activation activation, const DeviceShard& shard,
                                             const std::function<void(double)>& progress) {
-  return Loader(checkpoint, weights, progress).run(shard);
+  return Loader(checkpoint, weights, activation, progress).run(shard);
 }
 
 }  // namespace forerun

@@ -1,8 +1,9 @@
 // The weights of a decoder on the host, in the formats its kernels read; of one device of a group,
 // its part of each.
 //
-// Plain formats are used where the checkpoint maps them; AWQ and requantized layers are repacked
-// one tensor at a time, and the pages of each source are let go afterwards.
+// Plain formats are used where the checkpoint maps them; AWQ and requantized layers, and bf16 where
+// the processor has a dot instruction for it, are repacked one tensor at a time, and the pages of
+// each source are let go afterwards.
 #pragma once
 
 #include <cstddef>
@@ -44,11 +45,12 @@ struct DecoderWeights {
   std::vector<std::unique_ptr<std::byte[]>> owned;  // converted tensors that the above look into
 };
 
-// The part of device `shard`. Weights used in place are views of the mapped rows and columns; int8
-// and repacked int4 parts are the device's own. `progress` gets the fraction done, in [0, 1], from
-// the calling thread. The checkpoint must outlive the weights.
+// The part of device `shard`, for inputs rounded as `activation` says. Weights used in place are
+// views of the mapped rows and columns; int8 and repacked parts are the device's own. `progress`
+// gets the fraction done, in [0, 1], from the calling thread. The checkpoint must outlive the
+// weights.
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
-                                            const DeviceShard& shard,
+                                            Activation activation, const DeviceShard& shard,
                                             const std::function<void(double)>& progress);
 
 }  // namespace forerun

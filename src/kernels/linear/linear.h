@@ -20,7 +20,7 @@
 
 namespace forerun {
 
-enum class WeightFormat : uint8_t { kF32, kBf16, kF16, kInt8, kInt4 };
+enum class WeightFormat : uint8_t { kF32, kBf16, kF16, kInt8, kInt4, kBf16Pairs };
 
 const char* weight_format_name(WeightFormat format);
 
@@ -29,7 +29,11 @@ using WeightFormats = uint32_t;
 constexpr WeightFormats weight_formats(WeightFormat format) {
   return WeightFormats{1} << static_cast<uint32_t>(format);
 }
-inline constexpr WeightFormats kAllWeightFormats = 31;
+inline constexpr WeightFormats kAllWeightFormats = 63;
+
+// Whether this processor has a dot instruction for bf16 weights in pairs, and inputs so rounded
+// suit it. Where not, LinearWeight::pair_bf16 is a programmer's error.
+bool takes_bf16_pairs(Activation activation);
 
 // The weight of one linear layer, [out][in], in one of the formats. Movable. Immutable after
 // construction; used by many threads.
@@ -41,6 +45,9 @@ class LinearWeight {
   static LinearWeight view(MatrixView<const float> w);
   static LinearWeight view(MatrixView<const bf16> w);
   static LinearWeight view(MatrixView<const f16> w);
+
+  // Copies: bf16, two inputs of a channel together, as bf16 dot instructions take them.
+  static LinearWeight pair_bf16(MatrixView<const bf16> w);
 
   // Copies: int8 with one f32 scale an output channel, symmetric, absmax / 127.
   static LinearWeight quantize_int8(MatrixView<const float> w);

@@ -1,7 +1,7 @@
 // The linear kernels for AVX-512 with VNNI and BF16. Compiled with those flags: see
 // linear_tiles.inc for what may not be used here.
 //
-// Only bf16 weights with bf16 inputs use the dot instruction: on Zen 4 the f32 path's 117 Gop/s a
+// Only bf16 weights in pairs use the dot instruction: on Zen 4 the f32 path's 117 Gop/s a
 // core is below what 8 rows of weights at 28 GB/s need (224 Gop/s), the dot's 235 is not.
 #include <immintrin.h>
 

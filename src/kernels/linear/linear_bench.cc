@@ -78,17 +78,18 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
   const bool wide = format == WeightFormat::kF32 || format == WeightFormat::kInt8;
   layer.source.resize(static_cast<size_t>(wide ? count : count / 2));
   // Numbers in [1, 2) of either sign: random mantissas, since zeros run faster.
-  const uint32_t pattern = wide                            ? 0x3f800000u
-                           : format == WeightFormat::kBf16 ? 0x3f803f80u
-                                                           : 0x3c003c00u;
-  const uint32_t mantissa = wide                            ? 0x807fffffu
-                            : format == WeightFormat::kBf16 ? 0x807f807fu
-                                                            : 0x83ff83ffu;
+  const bool half = format == WeightFormat::kF16;
+  const uint32_t pattern = wide ? 0x3f800000u : half ? 0x3c003c00u : 0x3f803f80u;
+  const uint32_t mantissa = wide ? 0x807fffffu : half ? 0x83ff83ffu : 0x807f807fu;
   for (uint32_t& word : layer.source) word = pattern | (next_bits(state) & mantissa);
   const void* data = layer.source.data();
   const std::array<int64_t, 2> dims = {shape.out, shape.in};
   if (format == WeightFormat::kBf16) {
     layer.weight = LinearWeight::view(MatrixView<const bf16>(static_cast<const bf16*>(data), dims));
+  } else if (format == WeightFormat::kBf16Pairs) {
+    layer.weight =
+        LinearWeight::pair_bf16(MatrixView<const bf16>(static_cast<const bf16*>(data), dims));
+    layer.source = {};
   } else if (format == WeightFormat::kF16) {
     layer.weight = LinearWeight::view(MatrixView<const f16>(static_cast<const f16*>(data), dims));
   } else if (format == WeightFormat::kF32) {
@@ -180,13 +181,15 @@ void register_all() {
         ->UseRealTime();
   }
   constexpr std::pair<WeightFormat, Activation> kPrecisions[] = {
-      {WeightFormat::kBf16, Activation::kBf16}, {WeightFormat::kInt4, Activation::kBf16},
-      {WeightFormat::kInt4, Activation::kInt8}, {WeightFormat::kInt8, Activation::kBf16},
-      {WeightFormat::kInt8, Activation::kInt8}, {WeightFormat::kF16, Activation::kBf16},
-      {WeightFormat::kF32, Activation::kF32},   {WeightFormat::kInt4, Activation::kF32},
+      {WeightFormat::kBf16Pairs, Activation::kBf16}, {WeightFormat::kBf16, Activation::kBf16},
+      {WeightFormat::kInt4, Activation::kBf16},      {WeightFormat::kInt4, Activation::kInt8},
+      {WeightFormat::kInt8, Activation::kBf16},      {WeightFormat::kInt8, Activation::kInt8},
+      {WeightFormat::kF16, Activation::kBf16},       {WeightFormat::kF32, Activation::kF32},
+      {WeightFormat::kInt4, Activation::kF32},
   };
   for (const Shape& shape : kShapes) {
     for (const auto& [format, activation] : kPrecisions) {
+      if (format == WeightFormat::kBf16Pairs && !takes_bf16_pairs(activation)) continue;
       for (int64_t rows : {1, 2, 4, 8, 16, 64, 512}) {
         const std::string name = std::string(shape.name) + "/" + weight_format_name(format) + "/" +
                                  activation_name(activation) + "/" + std::to_string(rows);

@@ -47,7 +47,8 @@ Scratch& scratch() {
 }
 
 bool is_packed(WeightFormat format) {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4 ||
+         format == WeightFormat::kBf16Pairs;
 }
 
 // The shape of one tile within a call.
@@ -67,22 +68,18 @@ void dense_sums(const LinearKernels& kernels, const LinearWeight& weight, const 
                 const Tile& tile, float* sums) {
   const LinearInput::Storage& input = x.storage();
   const LinearWeight::Storage& stored = weight.storage();
-  const bool dot = weight.format() == WeightFormat::kBf16 && input.at.halves != nullptr;
   DenseTask task = {};
   task.w = reinterpret_cast<const char*>(stored.data) + tile.out * stored.row_bytes;
   task.w_stride = stored.row_bytes;
-  task.x = dot ? reinterpret_cast<const char*>(input.at.halves)
-               : reinterpret_cast<const char*>(input.at.floats);
-  assert(task.x != nullptr);
-  task.x_row_bytes = dot ? input.layout.half_bytes : input.layout.float_bytes;
-  task.x += tile.row * task.x_row_bytes;
+  assert(input.at.floats != nullptr);
+  task.x_row_bytes = input.layout.float_bytes;
+  task.x = reinterpret_cast<const char*>(input.at.floats) + tile.row * task.x_row_bytes;
   task.in = weight.in_features();
   task.blocks = tile.blocks;
   task.outs = tile.outs;
   task.sums = sums;
   task.sums_stride = kTileOuts;
   task.scratch = floats_of(scratch().partial, dense_scratch_floats(tile.blocks.rows, tile.outs));
-  if (dot) return kernels.dense_bf16_dot(task);
   if (weight.format() == WeightFormat::kBf16) return kernels.dense_bf16(task);
   if (weight.format() == WeightFormat::kF16) return kernels.dense_f16(task);
   kernels.dense_f32(task);
@@ -103,6 +100,12 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
   task.out_blocks = (tile.outs + kBlockOuts - 1) / kBlockOuts;
   task.sums = sums;
   task.sums_stride = kTileOuts;
+  if (weight.format() == WeightFormat::kBf16Pairs) {
+    assert(input.at.halves != nullptr);
+    task.x_row_bytes = layout.half_bytes;
+    task.x = reinterpret_cast<const char*>(input.at.halves) + tile.row * task.x_row_bytes;
+    return kernels.bf16_pairs(task);
+  }
   if (layout.digit_count == 0) {
     assert(input.at.floats != nullptr);
     task.x_row_bytes = layout.float_bytes;
@@ -138,8 +141,10 @@ void for_each_tile(const Team& team, const LinearWeight& weight, const LinearInp
   if (blocks.rows == 0) return;
   const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
   const int64_t block_bytes = row_bytes * blocks.begin(1);
-  const int64_t max_blocks =
-      std::clamp(kTileInputBytes / block_bytes, int64_t{1}, kMaxTileRows / blocks.begin(1));
+  // Pairs take the inputs in passes: of so many rows a pass always fits.
+  const int64_t fitting =
+      weight.format() == WeightFormat::kBf16Pairs ? kMaxTileRows : kTileInputBytes / block_bytes;
+  const int64_t max_blocks = std::clamp(fitting, int64_t{1}, kMaxTileRows / blocks.begin(1));
   const int64_t grain = weight.out_features() >= 1024 * team.size() ? kTileOuts : kBlockOuts;
   const WorkRange outs = team.share(weight.out_features(), grain);
   for (int64_t block = 0; block < blocks.count; block += max_blocks) {
@@ -159,6 +164,10 @@ const LinearKernels& linear_kernels() {
   if (replaced != nullptr) return *replaced;
   static const LinearKernels& chosen = default_kernels();
   return chosen;
+}
+
+bool takes_bf16_pairs(Activation activation) {
+  return activation != Activation::kF32 && linear_kernels().bf16_pairs != nullptr;
 }
 
 void replace_linear_kernels_for_test(const LinearKernels* kernels) {

@@ -61,10 +61,9 @@ InputLayout InputLayout::plan(int64_t in, Activation activation, WeightFormats f
   layout.round_to_bf16 = activation != Activation::kF32;
   const int64_t padded = layout.groups * kInputGroup;
   const bool integers = wants(formats, WeightFormat::kInt4) || wants(formats, WeightFormat::kInt8);
-  const bool halves = activation != Activation::kF32 && linear_kernels().bf16_dot &&
-                      wants(formats, WeightFormat::kBf16);
+  const bool halves = takes_bf16_pairs(activation) && wants(formats, WeightFormat::kBf16Pairs);
   const bool floats = wants(formats, WeightFormat::kF32) || wants(formats, WeightFormat::kF16) ||
-                      (wants(formats, WeightFormat::kBf16) && !halves) ||
+                      wants(formats, WeightFormat::kBf16) ||
                       (integers && activation == Activation::kF32);
   if (floats) layout.float_bytes = padded * 4;
   if (halves) layout.half_bytes = padded * 2;

@@ -7,6 +7,7 @@
 //           (row, out) through all inputs, lanes summed at the end in a fixed tree.
 //   packed  int8 and int4 weights (linear_weight.h): lanes run over output channels; products are
 //           summed exactly in integers over a chunk of up to 128 inputs, chunks in f32 in order.
+//           bf16 in pairs of inputs: lanes over channels as well, one accumulator a (row, channel).
 #pragma once
 
 #include <cstdint>
@@ -53,7 +54,7 @@ struct PackedGroup {
 struct DenseTask {
   const char* w;
   int64_t w_stride;  // bytes from one output channel to the next
-  const char* x;     // floats or halves: the first block
+  const char* x;     // floats: the first block
   int64_t x_row_bytes;
   int64_t in;
   RowBlocks blocks;
@@ -69,7 +70,7 @@ struct PackedTask {
   int64_t block_bytes;
   int64_t chunk;
   int64_t padded_in;
-  const char* x;  // digits, or floats (Activation::kF32): the first block
+  const char* x;  // digits, halves (pairs) or floats (Activation::kF32): the first block
   int64_t x_row_bytes;
   const float* scales;
   int64_t scales_stride;
@@ -112,13 +113,14 @@ struct LinearKernels {
   // `floats` are kept in chunks of 2 * float_lanes inputs, the even ones first.
   int32_t float_lanes;
   int32_t row_block;
-  bool bf16_dot;  // bf16 weights meet bf16 inputs (`halves`) in a bf16 dot instruction
   void (*pack_group)(const float* x, int64_t count, const PackedGroup& out);
   void (*dense_f32)(const DenseTask&);
   void (*dense_f16)(const DenseTask&);
   void (*dense_bf16)(const DenseTask&);
-  void (*dense_bf16_dot)(const DenseTask&);  // null unless bf16_dot
-  void (*packed[2][2])(const PackedTask&);   // [int8, int4][digit_count - 1]
+  // bf16 weights in pairs meet bf16 inputs (`halves`) in a bf16 dot instruction; null: there is
+  // none.
+  void (*bf16_pairs)(const PackedTask&);
+  void (*packed[2][2])(const PackedTask&);  // [int8, int4][digit_count - 1]
   void (*packed_float[2])(const PackedTask&);
   void (*store)(const StoreTask&);
   void (*swiglu)(const SwigluTask&);

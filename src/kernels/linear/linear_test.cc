@@ -27,14 +27,20 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kF16,
-                                     WeightFormat::kInt8, WeightFormat::kInt4};
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBf16,
+                                     WeightFormat::kF16,  WeightFormat::kInt8,
+                                     WeightFormat::kInt4, WeightFormat::kBf16Pairs};
 constexpr Activation kActivations[] = {Activation::kF32, Activation::kBf16, Activation::kInt8};
 
 // Sanitizers slow the kernels' unoptimized vectors some tens of times: they see every code path,
 // but not every size.
 std::vector<int64_t> sizes(std::vector<int64_t> all, std::vector<int64_t> sanitized) {
   return kSanitized ? sanitized : all;
+}
+
+// What this processor's kernels have.
+bool is_there(WeightFormat format, Activation activation) {
+  return format != WeightFormat::kBf16Pairs || takes_bf16_pairs(activation);
 }
 
 bool is_integer(WeightFormat format) {
@@ -149,6 +155,13 @@ TestWeight make_weight(WeightFormat format, int64_t out, int64_t in, int64_t gro
       return make_view<f16>(out, in, random);
     case WeightFormat::kInt4:
       return make_int4(out, in, group, random);
+    case WeightFormat::kBf16Pairs: {
+      const TestWeight source = make_view<bf16>(out, in, random);
+      const int64_t stride = in + 3;
+      const MatrixView<const bf16> rows(reinterpret_cast<const bf16*>(source.memory->data()),
+                                        {out, in}, stride);
+      return {nullptr, LinearWeight::pair_bf16(rows)};
+    }
     case WeightFormat::kInt8:
       break;
   }
@@ -265,6 +278,7 @@ void sweep_shapes() {
   const auto pair = device(2);
   for (WeightFormat format : kFormats) {
     for (Activation activation : kActivations) {
+      if (!is_there(format, activation)) continue;
       for (int64_t rows :
            sizes({1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 64}, {1, 2, 3, 4, 5, 6, 7, 8, 9})) {
         check_against_reference({format, activation, rows, 24, 160, 32}, *cpu);
@@ -297,6 +311,7 @@ TEST(Linear, MatchesReferenceAroundEveryBlockWidth) { sweep_shapes(); }
 void check_row_invariance() {
   for (WeightFormat format : kFormats) {
     for (Activation activation : kActivations) {
+      if (!is_there(format, activation)) continue;
       SCOPED_TRACE(testing::Message()
                    << weight_format_name(format) << " " << activation_name(activation));
       Random random(5);
@@ -364,6 +379,7 @@ TEST(Linear, AddsBiasThenResidualThenRounds) {
 TEST(GateUpSwiglu, MatchesReferenceAndItsOwnRowsAlone) {
   for (WeightFormat format : kFormats) {
     for (Activation activation : kActivations) {
+      if (!is_there(format, activation)) continue;
       SCOPED_TRACE(testing::Message()
                    << weight_format_name(format) << " " << activation_name(activation));
       Random random(3);
@@ -447,6 +463,7 @@ TEST(Linear, NanAndInfinityReachTheOutput) {
   const auto cpu = device(1);
   for (WeightFormat format : kFormats) {
     for (Activation activation : kActivations) {
+      if (!is_there(format, activation)) continue;
       const TestWeight made = make_weight(format, 24, 256, 128, random);
       for (float poison : {kNan, kInfinity}) {
         PaddedMatrix x = random_input(2, 256, random);

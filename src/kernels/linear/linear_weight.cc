@@ -70,6 +70,14 @@ float int8_value(const LinearWeight::Storage& storage, int64_t out, int64_t in) 
   return static_cast<float>(static_cast<int32_t>(byte) - 128) * scale;
 }
 
+float pair_value(const LinearWeight::Storage& storage, int64_t out, int64_t in) {
+  const std::byte* pair = storage.data + out / kBlockOuts * storage.block_bytes +
+                          in / 2 * kVectorBytes + out % kBlockOuts * 4;
+  bf16 value;
+  std::memcpy(&value, pair + in % 2 * 2, sizeof(value));
+  return to_float(value);
+}
+
 template <class T>
 T load_element(const LinearWeight::Storage& storage, int64_t out, int64_t in) {
   T value;
@@ -92,6 +100,8 @@ const char* weight_format_name(WeightFormat format) {
       return "int8";
     case WeightFormat::kInt4:
       return "int4";
+    case WeightFormat::kBf16Pairs:
+      return "bf16_pairs";
   }
   return "?";
 }
@@ -114,6 +124,43 @@ LinearWeight LinearWeight::view(MatrixView<const bf16> w) {
   return view_as(WeightFormat::kBf16, w);
 }
 LinearWeight LinearWeight::view(MatrixView<const f16> w) { return view_as(WeightFormat::kF16, w); }
+
+LinearWeight LinearWeight::pair_bf16(MatrixView<const bf16> w) {
+  LinearWeight weight;
+  weight.out_ = w.dim(0);
+  weight.in_ = w.dim(1);
+  weight.format_ = WeightFormat::kBf16Pairs;
+  auto storage = std::make_shared<Storage>();
+  storage->padded_in = round_up(weight.in_, kInputPad);
+  storage->block_bytes = storage->padded_in / 2 * kVectorBytes;
+  const int64_t blocks = round_up(weight.out_, kBlockOuts) / kBlockOuts;
+  weight.bytes_ = static_cast<size_t>(blocks * storage->block_bytes);
+  storage->owner = allocate_weights(weight.bytes_);
+  std::byte* data = static_cast<std::byte*>(storage->owner.get());
+  constexpr int64_t kPairs = kInputPad / 2;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t channels = std::min(kBlockOuts, weight.out_ - block * kBlockOuts);
+    std::byte* vectors = data + block * storage->block_bytes;
+    // A cache line of every channel at a time.
+    for (int64_t in = 0; in < weight.in_; in += kInputPad, vectors += kPairs * kVectorBytes) {
+      uint32_t pairs[kBlockOuts][kPairs] = {};
+      const auto bytes = static_cast<size_t>(std::min(kInputPad, weight.in_ - in)) * sizeof(bf16);
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        std::memcpy(pairs[channel], w.row(block * kBlockOuts + channel) + in, bytes);
+      }
+      for (int64_t pair = 0; pair < kPairs; ++pair) {
+        uint32_t lanes[kBlockOuts];
+        for (int64_t channel = 0; channel < kBlockOuts; ++channel) {
+          lanes[channel] = pairs[channel][pair];
+        }
+        std::memcpy(vectors + pair * kVectorBytes, lanes, sizeof(lanes));
+      }
+    }
+  }
+  storage->data = data;
+  weight.storage_ = std::move(storage);
+  return weight;
+}
 
 namespace {
 
@@ -157,7 +204,7 @@ LinearWeight LinearWeight::quantize_int8(
   weight.in_ = in;
   weight.format_ = WeightFormat::kInt8;
   auto storage = std::make_shared<Storage>();
-  storage->padded_in = round_up(weight.in_, kIntegerPad);
+  storage->padded_in = round_up(weight.in_, kInputPad);
   storage->chunk = kInputGroup;
   storage->block_bytes = kVectorBytes + storage->padded_in / 4 * kVectorBytes;
   const int64_t blocks = round_up(weight.out_, kBlockOuts) / kBlockOuts;
@@ -247,6 +294,9 @@ void LinearWeight::dequantize(int64_t first, MatrixView<float> w) const {
           break;
         case WeightFormat::kInt4:
           row[in] = int4_value(stored, out, in);
+          break;
+        case WeightFormat::kBf16Pairs:
+          row[in] = pair_value(stored, out, in);
           break;
       }
     }

@@ -10,6 +10,10 @@
 //         nibble }
 //   int8: block = { 16 f32 scales; padded_in / 4 vectors: byte j of a lane is input j plus 128 }
 //
+// bf16 in pairs is repacked likewise, for processors with a dot instruction of two bf16 a lane:
+//
+//   pairs: block = padded_in / 2 vectors: half j of a lane is input j
+//
 // Channels past `out` have scale 0. Scales that come from f16 or bf16 keep all their bits; an f32
 // scale is rounded to 20 bits of mantissa.
 #pragma once
@@ -24,16 +28,16 @@ namespace forerun {
 
 inline constexpr int64_t kBlockOuts = 16;       // output channels a block
 inline constexpr int64_t kInputGroup = 128;     // inputs that share one scale in LinearInput
-inline constexpr int64_t kIntegerPad = 32;      // int8: inputs are padded to a multiple
+inline constexpr int64_t kInputPad = 32;        // int8, pairs: inputs are padded to a multiple
 inline constexpr int64_t kVectorBytes = 64;     // 16 lanes of 32 bits
 inline constexpr uint32_t kZeroPointMask = 15;  // of an int4 scale word
 
 struct LinearWeight::Storage {
   const std::byte* data = nullptr;  // [out][in] views, or the first block
   int64_t row_bytes = 0;            // views: from one output channel to the next
-  int64_t block_bytes = 0;          // integer formats: from one block to the next
+  int64_t block_bytes = 0;          // repacked formats: from one block to the next
   int64_t chunk = 0;                // inputs that share a scale word: 32, 64 or 128
-  int64_t padded_in = 0;            // integer formats: inputs stored, a multiple of 32
+  int64_t padded_in = 0;            // repacked formats: inputs stored, a multiple of 32
   std::shared_ptr<void> owner;      // keeps `data` alive; null for views
 };
 
