@@ -49,12 +49,14 @@ void GuessRows::add(WorkItem& item, int64_t context) {
   }
 }
 
-void GuessRows::leave_out(const StepScheduler& scheduler, int64_t held_up) {
+void GuessRows::leave_out(const StepScheduler& scheduler, int64_t held_up, int32_t prompt_rows) {
   if (rows_.empty()) return;
+  StepLoad load = certain_;
+  load.rows += prompt_rows;
   gains_.clear();
   for (const Row& row : rows_) gains_.push_back(row.gain);
   std::sort(gains_.begin(), gains_.end(), std::greater<float>());
-  const auto taken = static_cast<size_t>(scheduler.verification_rows(certain_, gains_, held_up));
+  const auto taken = static_cast<size_t>(scheduler.verification_rows(load, gains_, held_up));
   if (taken == gains_.size()) return;
   // Of those that are worth as much as the last one that is taken, the first ones: parents come
   // before their children.

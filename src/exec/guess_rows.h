@@ -26,9 +26,14 @@ class GuessRows {
   // The rows of an item that has not begun, behind `context` tokens. It stays where it is until
   // leave_out().
   void add(WorkItem& item, int64_t context);
+  // Whether there is a row that may be left out.
+  bool any() const { return !rows_.empty(); }
+  // Of the rows so far, those that are run in any case.
+  const StepLoad& certain() const { return certain_; }
   // Removes from the items the rows (WorkRow::chance) that are not worth it. `held_up`: requests
-  // whose next token waits for the Step, whether it has rows of theirs or not.
-  void leave_out(const StepScheduler& scheduler, int64_t held_up);
+  // whose next token waits for the Step, whether it has rows of theirs or not. `prompt_rows`: of
+  // prompts, which the Step takes as well.
+  void leave_out(const StepScheduler& scheduler, int64_t held_up, int32_t prompt_rows);
 
  private:
   struct Row {

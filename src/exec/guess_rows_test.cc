@@ -37,11 +37,13 @@ WorkItem chain(NodeId guesses, float each) {
   return item;
 }
 
-size_t leave_out(std::vector<WorkItem>& items, int64_t held_up = 0, int32_t most_rows = 512) {
+size_t leave_out(std::vector<WorkItem>& items, int64_t held_up = 0, int32_t most_rows = 512,
+                 int32_t prompt_rows = 0) {
   GuessRows guesses;
   for (WorkItem& item : items) guesses.add(item, 10);
   const StepScheduler scheduler(Role::kTarget, {.rows = most_rows}, &stepped_costs());
-  guesses.leave_out(scheduler, std::max<int64_t>(held_up, static_cast<int64_t>(items.size())));
+  guesses.leave_out(scheduler, std::max<int64_t>(held_up, static_cast<int64_t>(items.size())),
+                    prompt_rows);
   size_t rows = 0;
   for (const WorkItem& item : items) rows += item.rows.size();
   return rows;
@@ -82,11 +84,18 @@ TEST(GuessRows, FitInAStep) {
   EXPECT_EQ(leave_out(items, 0, 20), 20u);
 }
 
+TEST(GuessRows, TakeNoRoomFromPrompts) {
+  std::vector<WorkItem> items(4, chain(7, 0.3f));
+  EXPECT_EQ(leave_out(items, 0, 512, 20), 12u);  // 32 with them
+  items.assign(4, chain(7, 0.9f));
+  EXPECT_EQ(leave_out(items, 0, 64, 60), 4u);
+}
+
 TEST(GuessRows, WithoutCostsAllAreRun) {
   std::vector<WorkItem> items(40, chain(9, 0.1f));
   GuessRows guesses;
   for (WorkItem& item : items) guesses.add(item, 10);
-  guesses.leave_out(StepScheduler(Role::kTarget, {}, nullptr), 40);
+  guesses.leave_out(StepScheduler(Role::kTarget, {}, nullptr), 40, 0);
   for (const WorkItem& item : items) EXPECT_EQ(item.rows.size(), 10u);
 }
 

@@ -165,9 +165,21 @@ void RoleWorker::leave_out_guesses(size_t decoding) {
     if (sequence.queue.empty() || sequence.queue.front().rows_done > 0) continue;
     guesses_.add(sequence.queue.front().item, sequence.kv.prefix_length());
   }
+  if (!guesses_.any()) return;
   const auto waiting = static_cast<int64_t>(turns_.size() - decoding);
   const auto decode = std::max(static_cast<int64_t>(decoding), int64_t{decoding_sequences_});
-  guesses_.leave_out(scheduler_, decode + waiting);
+  // Guesses take no room from prompts.
+  size_t prompt_rows = 0;
+  for (size_t turn = decoding; turn < turns_.size(); ++turn) {
+    const PendingItem& item = turns_[turn].sequence->queue.front();
+    prompt_rows += item.item.rows.size() - item.rows_done;
+  }
+  const StepLoad& certain = guesses_.certain();
+  const auto most = std::min(prompt_rows, static_cast<size_t>(scheduler_.row_budget()));
+  const int32_t beside =
+      scheduler_.prompt_rows(certain, 0, static_cast<int32_t>(most),
+                             scheduler_.budget_seconds(certain, waiting, decode), /*first=*/true);
+  guesses_.leave_out(scheduler_, decode + waiting, beside);
 }
 
 // Decoding and verification first, then prompts; of each the higher priority first, of prompts
