@@ -19,7 +19,7 @@
 namespace forerun {
 namespace {
 
-constexpr int64_t kColdBytes = int64_t{192} << 20;  // several times a processor's last cache
+constexpr int64_t kColdBytes = int64_t{128} << 20;  // several times a processor's last cache
 
 // Args: query heads, KV heads, head_dim, rows, context before the first row, tree (1: rows are a
 // chain of tree nodes behind the prefix; 0: prefix rows), threads.
