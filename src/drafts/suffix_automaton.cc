@@ -4,18 +4,23 @@
 
 namespace forerun {
 
-SuffixAutomaton::SuffixAutomaton() { states_.emplace_back(); }
+SuffixAutomaton::SuffixAutomaton() : edge_cells_(64) { states_.emplace_back(); }
 
-int32_t SuffixAutomaton::find_edge(int32_t state, TokenId token) const {
-  const auto found = edge_of_.find(key(state, token));
-  return found == edge_of_.end() ? kNone : found->second;
+void SuffixAutomaton::grow_edge_cells() {
+  std::vector<EdgeCell> old(2 * edge_cells_.size());
+  old.swap(edge_cells_);
+  for (const EdgeCell& cell : old) {
+    if (cell.edge_idx != kNone) edge_cells_[edge_cell(cell.key)] = cell;
+  }
 }
 
 void SuffixAutomaton::add_edge(int32_t state, TokenId token, int32_t target, int32_t count) {
   const int32_t edge_idx = num_edges();
+  if (3 * (edges_.size() + 1) > 2 * edge_cells_.size()) grow_edge_cells();
   edges_.push_back({token, target, states_[index(state)].first_edge, count});
   states_[index(state)].first_edge = edge_idx;
-  edge_of_.emplace(key(state, token), edge_idx);
+  const uint64_t edge_key = key(state, token);
+  edge_cells_[edge_cell(edge_key)] = {edge_key, edge_idx};
 }
 
 int32_t SuffixAutomaton::clone(int32_t state, int32_t length) {

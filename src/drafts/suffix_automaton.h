@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "step/types.h"
@@ -60,13 +59,30 @@ class SuffixAutomaton {
   static uint64_t key(int32_t state, TokenId token) {
     return static_cast<uint64_t>(static_cast<uint32_t>(state)) << 32 | static_cast<uint32_t>(token);
   }
-  int32_t find_edge(int32_t state, TokenId token) const;
+  // edge_cells_: a flat table of edges by key (open addressing), since every token of a text looks
+  // some of them up.
+  size_t edge_cell(uint64_t wanted) const {
+    const size_t mask = edge_cells_.size() - 1;
+    size_t cell = static_cast<size_t>(wanted * 0x9E3779B97F4A7C15u >> 32) & mask;
+    while (edge_cells_[cell].edge_idx != kNone && edge_cells_[cell].key != wanted) {
+      cell = (cell + 1) & mask;
+    }
+    return cell;
+  }
+  int32_t find_edge(int32_t state, TokenId token) const {
+    return edge_cells_[edge_cell(key(state, token))].edge_idx;
+  }
+  void grow_edge_cells();
   void add_edge(int32_t state, TokenId token, int32_t target, int32_t count);
   int32_t clone(int32_t state, int32_t length);
 
   std::vector<State> states_;
   std::vector<Edge> edges_;
-  std::unordered_map<uint64_t, int32_t> edge_of_;
+  struct EdgeCell {
+    uint64_t key = 0;
+    int32_t edge_idx = kNone;  // kNone: the cell is free
+  };
+  std::vector<EdgeCell> edge_cells_;  // a power of two, at most two thirds of them taken
   int32_t last_ = kRoot;
 };
 

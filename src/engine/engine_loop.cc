@@ -352,6 +352,7 @@ void EngineLoop::deliver() {
     try {
       report(*running);
       running->request->send();
+      running->driver.prepare();
     } catch (const std::bad_alloc&) {
       unsent_.push_back(sequence);
     }

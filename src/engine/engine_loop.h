@@ -108,10 +108,10 @@ class EngineLoop {
   // reader could see either.
   void finish_turn(Running& running, RequestDriver::State state, TurnTimer timer = {});
   // What can wait until devices work: tells readers and the load meter of the turns since the last
-  // call, and strategies what rows cost now. Throws nothing.
+  // call, and strategies what rows cost now, which prepare their next ones. Throws nothing.
   void deliver();
   void tell_costs();
-  // Whose events there was no memory for.
+  // Those of unsent_.
   void drop_unsent();
   // The request found no KV blocks for its next rows: somebody gives some back.
   void make_room(const Running& starved, const Status& status);
@@ -144,7 +144,7 @@ class EngineLoop {
   BatchCosts batch_costs_;
   uint64_t told_version_ = 0;       // of its costs, that all strategies know
   std::vector<SequenceId> turned_;  // since deliver(); some may be there twice, or run no more
-  std::vector<SequenceId> unsent_;  // has room for as many
+  std::vector<SequenceId> unsent_;  // that had no memory for it; has room for as many
   std::vector<Ended> ended_;        // since deliver()
   SequenceId next_sequence_ = 1;
   // What is being worked on: a sequence, none, or, while Steps are run, all that run.

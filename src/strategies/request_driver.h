@@ -84,6 +84,10 @@ class RequestDriver {
 
   // As Strategy::on_costs(); between turns.
   void on_costs(const CostTable& costs) { strategy_->on_costs(costs); }
+  // As Strategy::prepare(); nothing unless the request runs.
+  void prepare() {
+    if (state_ == State::kRunning) strategy_->prepare();
+  }
 
   State state() const { return state_; }
   // Of all its strategies. What a strategy counted for work that was not submitted is left out.

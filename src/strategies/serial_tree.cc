@@ -166,6 +166,11 @@ void SerialTree::begin_round(StrategyOutput& out) {
   continue_drafting(out);
 }
 
+void SerialTree::prepare() {
+  // The first token waits for no source to read the prompt.
+  if (phase_ == Phase::kDrafting || phase_ == Phase::kVerifying) guesses_.observe(tokens_);
+}
+
 void SerialTree::continue_drafting(StrategyOutput& out) {
   // The first token, which leaves with the draft's first item, does not wait for the source to read
   // the prompt.

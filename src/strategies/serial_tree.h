@@ -52,6 +52,8 @@ class SerialTree : public Strategy {
   void start(const RequestView& request, StrategyOutput& out) override;
   void on_result(const WorkResult& result, StrategyOutput& out) override;
   void on_costs(const CostTable& costs) override { growth_->on_costs(costs); }
+  // The source reads what has been verified.
+  void prepare() override;
   StrategyStats stats() const override { return stats_; }
   const char* name() const override { return "serial_tree"; }
 

@@ -96,6 +96,9 @@ class Strategy {
   // it, what is in flight goes on. Emits nothing and never changes which tokens come out. An
   // unmeasured table stands for ratios typical of a draft of a fifth of its target's cost.
   virtual void on_costs(const CostTable& costs) = 0;
+  // Does beforehand what it can of the next turn's work. Called between results, on the same
+  // thread, while devices work, or not at all: emits nothing and never changes what comes out.
+  virtual void prepare() {}
   virtual StrategyStats stats() const = 0;
   virtual const char* name() const = 0;
 };
