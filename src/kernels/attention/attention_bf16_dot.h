@@ -141,7 +141,8 @@ void add_pairs(const AttentionTile& tile, int32_t query_begin, int32_t pair, int
       sums[query][vec] = _mm512_loadu_ps(states[query] + dim + 16 * vec);
     }
   }
-  const std::byte* next = tile.values[2 * pair] + tile.ahead + dim * kAttentionTile * 2;
+  const std::byte* next = nullptr;
+  if constexpr (kAhead) next = tile.values[2 * pair] + tile.ahead + dim * kAttentionTile * 2;
   for (const int32_t end = pair + num_pairs; pair < end; ++pair) {
     __m512i v[2 * kLoads];
 #pragma GCC unroll 2
