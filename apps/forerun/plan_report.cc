@@ -82,8 +82,7 @@ std::string plan_text(const PlanReport& report, bool all) {
                     report.machine.name + "\n  " + report.machine_note + "\n";
   for (const PlanCandidate& each : report.candidates) {
     out += "  " + each.name + ": acceptance " + format_fixed(each.candidate.acceptance, 2) + " (" +
-           each.source + ")" + (each.can_run ? "" : ", a view that this build does not have") +
-           "\n";
+           each.source + ")\n";
   }
   out += "What is not given is an assumption: measure, and pass --acceptance.\n";
   for (const BatchPlan& plan : report.plans) {
@@ -117,8 +116,7 @@ std::string plan_json(const PlanReport& report) {
                           {"view", each.candidate.view},
                           {"budget", draft.budget_tokens},
                           {"acceptance", each.candidate.acceptance},
-                          {"acceptance_source", each.source},
-                          {"can_run", each.can_run}});
+                          {"acceptance_source", each.source}});
   }
   ordered_json plans = ordered_json::array();
   for (const BatchPlan& plan : report.plans) {

@@ -123,6 +123,8 @@ Status EngineImpl::open() {
     const std::vector<int32_t>& windows = model.checkpoint.config().sliding_window;
     return std::any_of(windows.begin(), windows.end(), [](int32_t window) { return window > 0; });
   };
+  const int32_t head_dim = opened_->target.checkpoint.config().head_dim;
+  facts_.head_dim = {head_dim, draft != nullptr ? draft->checkpoint.config().head_dim : head_dim};
   facts_.has_window = {has_window(opened_->target), draft != nullptr && has_window(*draft)};
   return Status();
 }
@@ -171,6 +173,8 @@ Status EngineImpl::start() {
   if (chosen_) auto_.extra_draft_steps = chosen_->plan.extra_draft_steps;
   facts_.max_context = models_->memory().max_context_tokens;
   facts_.selects_kv = {models_->selects_kv(Role::kTarget), models_->selects_kv(Role::kDraft)};
+  facts_.quantizes_keys = {models_->quantizes_keys(Role::kTarget),
+                           models_->quantizes_keys(Role::kDraft)};
   resolve_ = [facts = facts_, what_auto_means = auto_](const SpeculationOptions& asked) {
     return resolve_speculation(asked, facts, what_auto_means);
   };

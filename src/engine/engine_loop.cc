@@ -18,7 +18,11 @@ constexpr std::chrono::milliseconds kLooks{100};
 // What it takes for a view beside its text, on the model whose view it is.
 int64_t view_blocks_of(const ActiveRequest& request) {
   const KvViewSpec& view = request.plan().view;
-  return view.kind == nullptr ? 0 : view.kind->own_blocks(view.budget);
+  if (view.kind == nullptr) return 0;
+  const auto& head_dim = request.plan().models.head_dim;
+  return view.kind->own_blocks(view.budget,
+                               {.tokens = static_cast<int32_t>(request.tokens().size()),
+                                .head_dim = *std::min_element(head_dim.begin(), head_dim.end())});
 }
 
 }  // namespace

@@ -53,6 +53,9 @@ class LoadedModels {
   // Each model has devices of its own.
   bool side_by_side() const { return !placement_.in_turn(); }
   bool has_draft() const { return part(Role::kDraft).decoder != nullptr; }
+  bool quantizes_keys(Role role) const {
+    return part(role).decoder != nullptr && part(role).decoder->quantizes_keys();
+  }
   bool selects_kv(Role role) const {
     return part(role).decoder != nullptr && part(role).decoder->selects_kv();
   }

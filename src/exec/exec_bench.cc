@@ -88,7 +88,7 @@ void build_step(benchmark::State& state) {
   BlockPool pool(256);
   SequenceSpec spec;
   spec.max_tokens = 2000;
-  RoleSequence sequence(1, spec, &pool, nullptr);
+  RoleSequence sequence(1, spec, &pool, nullptr, /*head_dim=*/64);
   if (!sequence.kv.reserve(1500).ok()) state.SkipWithError("reserve");
   for (int32_t position = 0; position < 1000; ++position) sequence.kv.append_prefix(0);
   StepBuilder builder(Role::kTarget, 64);

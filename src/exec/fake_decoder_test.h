@@ -41,6 +41,7 @@ class FakeDecoder : public Decoder {
   FakeDecoder(int32_t vocab, int64_t blocks, uint64_t seed)
       : seed_(seed), slots_(static_cast<size_t>(blocks * kKvBlockTokens)) {
     config_.vocab_size = vocab;
+    config_.head_dim = 64;
     config_.max_position = 1 << 20;
   }
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "exec/exec_rig_test.h"
+#include "kernels/pq_index/pq_index.h"
+#include "views/kv_index_blocks.h"
 #include "views/view_table.h"
 
 namespace forerun {
@@ -181,8 +183,7 @@ std::vector<TokenId> even_and_tail(const std::vector<TokenId>& text, int32_t cho
 }
 
 // Every draft row chooses for itself, and nothing is run for it.
-TEST(KvView, RowsChooseForThemselves) {
-  const KvViewSpec view = {find_view("topk"), kBudget};
+void expect_rows_choose_for_themselves(const KvViewSpec& view, int32_t index_blocks) {
   std::vector<StepRecord> records;
   Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
   ASSERT_TRUE(rig.executor->open(1, plain_spec(600)).ok());
@@ -204,7 +205,43 @@ TEST(KvView, RowsChooseForThemselves) {
     ASSERT_EQ(result->rows[0].top[0].token, best_after(even_and_tail(text, 128, 192))) << node;
   }
   EXPECT_EQ(rig.target.violations, 0);
-  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 330 / 64 + 1 + 2);
+  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 330 / 64 + 1 + 2 + index_blocks);
+  rig.executor->close(1);
+  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
+}
+
+TEST(KvView, RowsChooseForThemselves) {
+  expect_rows_choose_for_themselves({find_view("topk"), kBudget}, 0);
+}
+
+TEST(KvView, RowsChooseByAnIndexThatGrows) {
+  expect_rows_choose_for_themselves({find_view("pqcache"), kBudget}, kv_index_blocks(192, 64));
+  // What has room made for it is what is laid out.
+  for (const int32_t head_dim : {8, 16, 20, 64, 80, 128, 256}) {
+    for (const int32_t tokens : {64, 256, 320, 1024, 1088, 32768}) {
+      EXPECT_EQ(kv_index_blocks(tokens, head_dim), pq_index_blocks(tokens, head_dim));
+    }
+  }
+  const KvViewSpec view = {find_view("pqcache"), kBudget};
+  Rig rig({});
+  ASSERT_TRUE(rig.executor->open(1, plain_spec(1500)).ok());
+  rig.executor->submit(prefix_item(1, Role::kTarget, text_of(1000, 11)));
+  ASSERT_TRUE(rig.next()->status.ok());
+  for (NodeId node = 0; node < 200; ++node) {
+    WorkItem draft = target_item(1, view);
+    if (node > 0) draft.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
+    draft.rows.push_back(
+        tree_row(9, 1000 + static_cast<int32_t>(node), node, kNoNode, Want::kTopK));
+    rig.executor->submit(std::move(draft));
+    ASSERT_TRUE(rig.next()->status.ok());
+    WorkItem next = prefix_item(1, Role::kTarget, {7}, 1000 + static_cast<int32_t>(node));
+    next.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
+    rig.executor->submit(std::move(next));
+    ASSERT_TRUE(rig.next()->status.ok());
+  }
+  EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks,
+            1200 / 64 + 1 + 2 + kv_index_blocks(1199 / 64 * 64, 64));
+  EXPECT_EQ(rig.target.violations, 0);
   rig.executor->close(1);
   EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
 }

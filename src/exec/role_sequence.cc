@@ -1,13 +1,20 @@
 #include "exec/role_sequence.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
+
+#include "views/kv_index_blocks.h"
 
 namespace forerun {
 
-void RoleSequence::release_head() {
-  for (const int32_t block : head_) pool_->release(block);
-  head_.clear();
+void RoleSequence::release_view() {
+  for (std::vector<int32_t>* blocks : {&head_, &index_}) {
+    for (const int32_t block : *blocks) pool_->release(block);
+    blocks->clear();
+  }
   chosen_ = {};
+  indexed_tokens_ = 0;
 }
 
 Status RoleSequence::reserve(const WorkItem& item, int32_t count) {
@@ -17,14 +24,20 @@ Status RoleSequence::reserve(const WorkItem& item, int32_t count) {
   const KvViewSpec& wanted = sees_it ? item.view : item.chooses_for;
   if (wanted.kind == nullptr) return Status();
   if (view_spec_ != wanted) {
-    release_head();
+    release_view();
     view_ = wanted.kind->make(wanted.budget);
     view_spec_ = wanted;
   }
   layout_ = sees_it ? view_->layout(kv.prefix_length(), chosen_)
                     : view_->layout_by_verification(kv.prefix_length(), chosen_);
-  const auto needed = static_cast<size_t>(layout_.head_is_chosen ? layout_.head_blocks : 0);
-  const int64_t missing = static_cast<int64_t>(needed) - static_cast<int64_t>(head_.size());
+  const int32_t of_head = layout_.head_is_chosen ? layout_.head_blocks : 0;
+  const int32_t of_index = layout_.chooses && view_->choice().by_index
+                               ? kv_index_blocks(layout_.tail_block * kKvBlockTokens, head_dim_)
+                               : 0;
+  const auto missing_of = [](int32_t needed, const std::vector<int32_t>& blocks) {
+    return std::max<int64_t>(0, needed - static_cast<int64_t>(blocks.size()));
+  };
+  const int64_t missing = missing_of(of_head, head_) + missing_of(of_index, index_);
   if (missing > pool_->free_blocks()) {
     return Status(StatusCode::kResourceExhausted,
                   std::string("KV cache is full: view ") + wanted.kind->name + " of " +
@@ -33,7 +46,8 @@ Status RoleSequence::reserve(const WorkItem& item, int32_t count) {
                       std::to_string(pool_->free_blocks()) + " of " +
                       std::to_string(pool_->total_blocks()) + " are free");
   }
-  while (head_.size() < needed) head_.push_back(pool_->allocate());
+  while (missing_of(of_head, head_) > 0) head_.push_back(pool_->allocate());
+  while (missing_of(of_index, index_) > 0) index_.push_back(pool_->allocate());
   return Status();
 }
 
@@ -46,6 +60,10 @@ SeenKv RoleSequence::see(const WorkItem& item) {
     seen.choice = view_->choice();
     seen.chosen_from = layout_.tail_block * kKvBlockTokens;
     seen.head = head_;
+    if (seen.choice.by_index) {
+      seen.index = index_;
+      seen.indexed_tokens = std::exchange(indexed_tokens_, seen.chosen_from);
+    }
     chosen_ = {.tail_block = layout_.tail_block, .prefix_tokens = kv.prefix_length()};
   }
   if (item.view.kind == nullptr) {

@@ -96,17 +96,22 @@ struct SeenKv {
   KvChoice choice = {};
   int32_t chosen_from = 0;             // among so many first tokens
   std::span<const int32_t> head = {};  // the blocks that it goes into
+  // choice.by_index: those of the index, and how many tokens are in it.
+  std::span<const int32_t> index = {};
+  int32_t indexed_tokens = 0;
 };
 
 struct RoleSequence {
+  // `head_dim`: the model's.
   RoleSequence(SequenceId sequence, const SequenceSpec& the_spec, BlockPool* pool,
-               PrefixCache* cache)
+               PrefixCache* cache, int32_t head_dim)
       : id(sequence),
         spec(the_spec),
         penalized(needs_history(the_spec.sampling)),
         kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr),
-        pool_(pool) {}
-  ~RoleSequence() { release_head(); }
+        pool_(pool),
+        head_dim_(head_dim) {}
+  ~RoleSequence() { release_view(); }
 
   const SequenceId id;
   const SequenceSpec spec;
@@ -136,14 +141,17 @@ struct RoleSequence {
   }
 
  private:
-  void release_head();
+  void release_view();
 
   BlockPool* const pool_;
+  const int32_t head_dim_;
   KvViewSpec view_spec_;  // of view_
   std::unique_ptr<KvView> view_;
-  KvViewLayout layout_;        // as of reserve()
-  std::vector<int32_t> head_;  // blocks of the view's own
-  KvChosen chosen_;            // what they hold
+  KvViewLayout layout_;         // as of reserve()
+  std::vector<int32_t> head_;   // blocks of the view's own
+  KvChosen chosen_;             // what they hold
+  std::vector<int32_t> index_;  // blocks of its index
+  int32_t indexed_tokens_ = 0;
   std::vector<int32_t> view_blocks_;
 };
 

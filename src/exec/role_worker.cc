@@ -37,10 +37,11 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& sched
       trace_(trace),
       pool_(runner->kv_blocks()),
       prefix_cache_(&pool_),
+      head_dim_(runner->config().head_dim),
       builder_(role, runner->config().vocab_size) {}
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
-  auto opened = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_);
+  auto opened = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_, head_dim_);
   opened->arrival = ++openings_;
   sequences_.insert(sequence, std::move(opened));
 }

@@ -133,6 +133,7 @@ class RoleWorker {
   std::vector<BlockInWork> blocks_in_work_;
   BlockInWork next_block_;  // of the item whose turn it is; no rows: not at a block of a prompt
   std::vector<TokenId> tokens_;  // scratch
+  const int32_t head_dim_;
   StepBuilder builder_;
   std::vector<KvMove> moves_;
   // Of the Step being run.

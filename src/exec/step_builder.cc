@@ -99,7 +99,10 @@ void StepBuilder::add_selection(const RoleSequence& sequence, int32_t count) {
                               .tokens = seen_.chosen_from,
                               .chosen = static_cast<int32_t>(seen_.head.size()) * kKvBlockTokens,
                               .pooling = seen_.choice.pooling,
-                              .blocks = seen_.head.data()});
+                              .blocks = seen_.head.data(),
+                              .index_blocks = seen_.index.data(),
+                              .num_index_blocks = static_cast<int32_t>(seen_.index.size()),
+                              .indexed = seen_.indexed_tokens});
   if (by_own_rows) {
     observers_ = observers;
     kv_tokens_ += end / 2;  // keys alone

@@ -214,7 +214,8 @@ KvSelectionCall CpuShard::selection_call(const ForwardChunk& chunk, const KvSele
           .tokens = selection.tokens,
           .chosen = selection.chosen,
           .pooling = selection.pooling,
-          .blocks = selection.blocks};
+          .blocks = selection.blocks,
+          .index = {.blocks = selection.index_blocks, .tokens = selection.indexed}};
 }
 
 // Rows that want nothing leave their KV in the last layer and go no further: where it `narrows`,

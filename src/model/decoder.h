@@ -48,6 +48,9 @@ class Decoder {
   }
   // Whether Steps may have selections.
   virtual bool selects_kv() const { return false; }
+  // Whether these may find tokens by quantized keys (KvSelection::index_blocks; kInvalidArgument
+  // where it is false).
+  virtual bool quantizes_keys() const { return false; }
   // Devices that hold a part of the model each.
   virtual int32_t degree() const { return 1; }
   // Of the last forward, which went well; valid until the next one. The parts of ranks 0 to

@@ -50,6 +50,17 @@ Status check_selection(const Step& step, const KvSelection& selection, int64_t k
       selection.chosen > selection.tokens) {
     return out_of_range(first, "chosen tokens", selection.chosen, kKvBlockTokens, selection.tokens);
   }
+  if (selection.index_blocks != nullptr &&
+      (selection.tokens % kKvBlockTokens != 0 || selection.indexed > selection.tokens)) {
+    return out_of_range(first, "indexed tokens", selection.indexed, 0,
+                        selection.tokens / kKvBlockTokens * kKvBlockTokens);
+  }
+  for (int32_t block_idx = 0; block_idx < selection.num_index_blocks; ++block_idx) {
+    const int32_t block = selection.index_blocks[block_idx];
+    if (block < 0 || block >= kv_blocks) {
+      return out_of_range(first, "KV block", block, 0, kv_blocks - 1);
+    }
+  }
   for (int32_t block_idx = 0; block_idx < selection.chosen / kKvBlockTokens; ++block_idx) {
     const int32_t block = selection.blocks[block_idx];
     if (block < 0 || block >= kv_blocks) {

@@ -3,24 +3,23 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "views/view_table.h"
 
 namespace forerun {
-namespace {
-
-// Of views that this build does not have: an observation window of 32 and as many chosen.
-constexpr int64_t kLeastBudget = 64;
-
-}  // namespace
 
 const std::vector<DraftView>& draft_views() {
-  // PQCache's codes are 16 bytes a key vector beside 512 of bf16 keys and values.
-  static const std::vector<DraftView> views = {
-      {"streaming_llm", "the first tokens and the last ones", 512, 0.0, 0.83},
-      {"snapkv", "chosen a head once after the prompt", 2049, 0.0, 0.89},
-      {"pqcache", "found a head at each step, by quantized keys", 512, 1.0 / 32, {}},
-      {"topk", "the best of all keys at each step: an upper bound", 512, 0.5, {}}};
+  static const std::vector<DraftView> views = [] {
+    std::vector<DraftView> all;
+    for (const KvViewEntry& entry : view_table()) {
+      const KvViewFacts& facts = entry.facts;
+      DraftView view{entry.name, entry.help, facts.budget, facts.selection_share, {}};
+      if (facts.published_acceptance > 0) view.published_acceptance = facts.published_acceptance;
+      all.push_back(std::move(view));
+    }
+    return all;
+  }();
   return views;
 }
 
@@ -31,16 +30,9 @@ const DraftView* find_draft_view(const std::string& name) {
   return nullptr;
 }
 
-bool can_run(const DraftView& view) { return find_view(view.name) != nullptr; }
-
 Status check_budget(const DraftView& view, int64_t budget) {
-  if (const KvViewEntry* const entry = find_view(view.name)) {
-    return entry->check(static_cast<int32_t>(std::clamp<int64_t>(budget, 0, INT32_MAX)));
-  }
-  if (budget >= kLeastBudget) return Status();
-  return {StatusCode::kInvalidArgument, "found " + std::to_string(budget) + ", view " + view.name +
-                                            " accepts " + std::to_string(kLeastBudget) +
-                                            " and more"};
+  return find_view(view.name)->check(
+      static_cast<int32_t>(std::clamp<int64_t>(budget, 0, INT32_MAX)));
 }
 
 double acceptance_at(double published, int64_t published_budget, int64_t budget) {

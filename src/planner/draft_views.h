@@ -1,6 +1,6 @@
 // What plans know of sparse views of the cache before any has been measured: what choosing their
 // tokens costs a draft Step, the best budget, and how often published drafts were right. Names are
-// those of views/view_table.h, which says what this build can run; plans may be made for more.
+// those of views/view_table.h, which holds the facts too.
 // Pure.
 #pragma once
 
@@ -28,8 +28,6 @@ const std::vector<DraftView>& draft_views();
 // Null where there is none of that name.
 const DraftView* find_draft_view(const std::string& name);
 
-// Whether this build has it.
-bool can_run(const DraftView& view);
 // kInvalidArgument where the view cannot have so many tokens, and how many it can.
 Status check_budget(const DraftView& view, int64_t budget);
 

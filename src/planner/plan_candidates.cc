@@ -144,7 +144,6 @@ Status add_self(const CandidateOptions& options, const DraftView& view, int64_t 
   }
   PlanCandidate plan;
   plan.name = "self, " + view.name + " " + std::to_string(budget);
-  plan.can_run = can_run(view);
   plan.candidate = {.draft = {.model = Role::kTarget,
                               .budget_tokens = budget,
                               .selection_share = view.selection_share},

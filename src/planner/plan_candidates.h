@@ -26,9 +26,8 @@ struct CandidateOptions {
 
 struct PlanCandidate {
   SpeculationCandidate candidate;
-  std::string name;     // "self, snapkv 2049", "draft", "draft, streaming_llm 512"
-  bool can_run = true;  // this build has its view
-  std::string source;   // of its acceptance: "given", "MagicDec, ...", "assumed from ..."
+  std::string name;    // "self, snapkv 2049", "draft", "draft, streaming_llm 512"
+  std::string source;  // of its acceptance: "given", "MagicDec, ...", "assumed from ..."
 };
 
 // The target with every view and budget; the draft model with the whole cache and with a

@@ -83,7 +83,7 @@ TEST(MakeCandidates, RefusesWithWhatIsAccepted) {
       {with("snapkv=nan"), "from 0 to 1"},
       {with("snapkv=0.9x"), "from 0 to 1"},
       {with("snapkv:0=0.9"), "VIEW:K=A"},
-      {with("vegas=0.9"), "streaming_llm"},
+      {with("snap=0.9"), "streaming_llm"},
       {with("draft=0.6"), "no --draft"},
       {with("draft:64=0.6"), "draft/VIEW:K=A"},
   }};

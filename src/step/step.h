@@ -56,6 +56,12 @@ struct KvSelection {
   int32_t chosen = 0;   // so many, whole blocks
   int32_t pooling = 1;  // neighbours that importance is averaged over
   const int32_t* blocks = nullptr;  // physical, [chosen / kKvBlockTokens]
+  // Not null: tokens are found by an index of their quantized keys (kernels/pq_index), which lies
+  // in these blocks and is brought up to `tokens`, whole blocks. `indexed` of them are in it
+  // already; 0: it is built now.
+  const int32_t* index_blocks = nullptr;  // physical, [num_index_blocks]
+  int32_t num_index_blocks = 0;
+  int32_t indexed = 0;
 };
 
 struct Step {

@@ -96,6 +96,14 @@ TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
   EXPECT_EQ(message({.strategy = "sparse_self"}, {.has_window = {true, false}}),
             "view 'streaming_llm': the target model has layers with a sliding window, which see "
             "the last tokens only; accepted with it: no view");
+  EXPECT_EQ(
+      message({.strategy = "sparse_self", .view = "pqcache"}, {.quantizes_keys = {false, true}}),
+      "view 'pqcache': the target model's devices do not find KV by quantized keys; accepted "
+      "with them: " +
+          view_names(KvViewNeeds::kSelection));
+  EXPECT_EQ(message({.strategy = "sparse_self", .view = "vegas"}, {.selects_kv = {false, true}}),
+            "view 'vegas': the target model's devices do not choose and gather KV; accepted with "
+            "them: streaming_llm");
   EXPECT_EQ(message({.strategy = "sparse_self", .draft_depth = 0}),
             "draft_depth is 0; accepted: 1 to 64");
   EXPECT_NE(message({.strategy = "sparse_self", .shape = "chain"}).find("it uses draft_depth"),

@@ -169,10 +169,16 @@ Status check_view(const SpeculationPlan& plan, Role role) {
     return refused(std::string("view '") + kind->name +
                    "': found with accept rule 'rejection', accepted with it: match");
   }
-  if (kind->own_blocks(budget) > 0 && !plan.models.selects_kv[static_cast<size_t>(role)]) {
-    return refused(std::string("view '") + kind->name + "': the " + role_name(role) +
-                   " model's devices do not choose and gather KV; accepted with them: " +
-                   view_names(/*with_own_blocks=*/false));
+  const auto role_idx = static_cast<size_t>(role);
+  const KvViewNeeds most = !plan.models.selects_kv[role_idx]       ? KvViewNeeds::kNothing
+                           : !plan.models.quantizes_keys[role_idx] ? KvViewNeeds::kSelection
+                                                                   : KvViewNeeds::kQuantizedKeys;
+  if (kind->needs > most) {
+    const char* const lacking = most == KvViewNeeds::kNothing
+                                    ? " model's devices do not choose and gather KV"
+                                    : " model's devices do not find KV by quantized keys";
+    return refused(std::string("view '") + kind->name + "': the " + role_name(role) + lacking +
+                   "; accepted with them: " + view_names(most));
   }
   const int32_t context = plan.models.max_context;
   if (context > 0 && budget >= context) {

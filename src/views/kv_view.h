@@ -33,6 +33,7 @@ struct KvChoice {
   KvObservers by = KvObservers::kNobody;
   int32_t observers = 0;  // so many, of own rows at most
   int32_t pooling = 1;    // neighbours, an odd number, that a token's importance is averaged over
+  bool by_index = false;  // by quantized keys, which are kept in blocks beside the head
 };
 
 // The choice that a head holds.

@@ -31,13 +31,13 @@ std::unique_ptr<KvView> SnapKv::make(int32_t budget_tokens) {
   return std::make_unique<SnapKv>(budget_tokens);
 }
 
-int32_t SnapKv::own_blocks(int32_t budget_tokens) {
+int32_t SnapKv::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   const int32_t blocks = budget_tokens / kKvBlockTokens;
   return blocks - std::max(blocks / 2, kLeastTailBlocks);
 }
 
 SnapKv::SnapKv(int32_t budget_tokens)
-    : head_blocks_(own_blocks(budget_tokens)),
+    : head_blocks_(own_blocks(budget_tokens, {})),
       most_tail_blocks_(budget_tokens / kKvBlockTokens - head_blocks_) {}
 
 KvViewLayout SnapKv::layout(int32_t prefix_tokens, const KvChosen& last) const {

@@ -8,16 +8,18 @@
 #include <memory>
 
 #include "forerun/status.h"
-#include "views/kv_view.h"
+#include "views/view_table.h"
 
 namespace forerun {
 
 class SnapKv : public KvView {
  public:
   // For the table of views.
+  static constexpr KvViewNeeds kNeeds = KvViewNeeds::kSelection;
+  static constexpr KvViewFacts kFacts = {.budget = 2049, .published_acceptance = 0.89};
   static Status check(int32_t budget_tokens);
   static std::unique_ptr<KvView> make(int32_t budget_tokens);
-  static int32_t own_blocks(int32_t budget_tokens);
+  static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
 
   explicit SnapKv(int32_t budget_tokens);
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;

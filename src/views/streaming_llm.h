@@ -6,16 +6,18 @@
 #include <memory>
 
 #include "forerun/status.h"
-#include "views/kv_view.h"
+#include "views/view_table.h"
 
 namespace forerun {
 
 class StreamingLlm : public KvView {
  public:
   // For the table of views.
+  static constexpr KvViewNeeds kNeeds = KvViewNeeds::kNothing;
+  static constexpr KvViewFacts kFacts = {.published_acceptance = 0.83};
   static Status check(int32_t budget_tokens);
   static std::unique_ptr<KvView> make(int32_t budget_tokens);
-  static int32_t own_blocks(int32_t /*budget_tokens*/) { return 0; }
+  static int32_t own_blocks(int32_t /*budget_tokens*/, const KvShape& /*shape*/) { return 0; }
 
   explicit StreamingLlm(int32_t budget_tokens);
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;

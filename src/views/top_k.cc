@@ -27,11 +27,11 @@ std::unique_ptr<KvView> TopK::make(int32_t budget_tokens) {
   return std::make_unique<TopK>(budget_tokens);
 }
 
-int32_t TopK::own_blocks(int32_t budget_tokens) {
+int32_t TopK::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   return budget_tokens / kKvBlockTokens - kTailBlocks;
 }
 
-TopK::TopK(int32_t budget_tokens) : head_blocks_(own_blocks(budget_tokens)) {}
+TopK::TopK(int32_t budget_tokens) : head_blocks_(own_blocks(budget_tokens, {})) {}
 
 KvViewLayout TopK::layout(int32_t prefix_tokens, const KvChosen& /*last*/) const {
   const int32_t tail_block = prefix_tokens / kKvBlockTokens + 1 - kTailBlocks;

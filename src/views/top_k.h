@@ -7,16 +7,18 @@
 #include <memory>
 
 #include "forerun/status.h"
-#include "views/kv_view.h"
+#include "views/view_table.h"
 
 namespace forerun {
 
 class TopK : public KvView {
  public:
   // For the table of views.
+  static constexpr KvViewNeeds kNeeds = KvViewNeeds::kSelection;
+  static constexpr KvViewFacts kFacts = {.selection_share = 0.5, .is_bound = true};
   static Status check(int32_t budget_tokens);
   static std::unique_ptr<KvView> make(int32_t budget_tokens);
-  static int32_t own_blocks(int32_t budget_tokens);
+  static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
 
   explicit TopK(int32_t budget_tokens);
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;

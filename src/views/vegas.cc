@@ -36,13 +36,13 @@ std::unique_ptr<KvView> Vegas::make(int32_t budget_tokens) {
   return std::make_unique<Vegas>(budget_tokens);
 }
 
-int32_t Vegas::own_blocks(int32_t budget_tokens) {
+int32_t Vegas::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   const int32_t blocks = budget_tokens / kKvBlockTokens;
   return blocks - std::clamp(blocks - 1, kLeastTailBlocks, kMostTailBlocks);
 }
 
 Vegas::Vegas(int32_t budget_tokens)
-    : head_blocks_(own_blocks(budget_tokens)),
+    : head_blocks_(own_blocks(budget_tokens, {})),
       most_tail_blocks_(budget_tokens / kKvBlockTokens - head_blocks_) {}
 
 KvViewLayout Vegas::layout(int32_t prefix_tokens, const KvChosen& last) const {

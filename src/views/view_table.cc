@@ -1,5 +1,6 @@
 #include "views/view_table.h"
 
+#include "views/pq_cache.h"
 #include "views/snap_kv.h"
 #include "views/streaming_llm.h"
 #include "views/top_k.h"
@@ -10,7 +11,7 @@ namespace {
 
 template <class View>
 constexpr KvViewEntry entry(const char* name, const char* help) {
-  return {name, help, View::check, View::make, View::own_blocks};
+  return {name, help, View::check, View::make, View::own_blocks, View::kNeeds, View::kFacts};
 }
 
 constexpr KvViewEntry kTable[] = {
@@ -18,11 +19,9 @@ constexpr KvViewEntry kTable[] = {
     entry<SnapKv>("snapkv",
                   "the tokens that the last ones attend to most, gathered, and the last ones"),
     entry<Vegas>("vegas", "the tokens that a verification attended to most, and the last ones"),
+    entry<PqCache>("pqcache", "the best of all tokens at each draft step, by quantized keys"),
     entry<TopK>("topk", "the best of all tokens at each draft step: an upper bound, for benches"),
 };
-
-// A budget that every view accepts.
-constexpr int32_t kMuch = 1 << 20;
 
 }  // namespace
 
@@ -35,10 +34,10 @@ const KvViewEntry* find_view(const std::string& name) {
   return nullptr;
 }
 
-std::string view_names(bool with_own_blocks) {
+std::string view_names(KvViewNeeds most) {
   std::string names;
   for (const KvViewEntry& view : kTable) {
-    if (!with_own_blocks && view.own_blocks(kMuch) > 0) continue;
+    if (view.needs > most) continue;
     names += (names.empty() ? "" : ", ") + std::string(view.name);
   }
   return names;

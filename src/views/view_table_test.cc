@@ -7,6 +7,7 @@
 #include <string>
 
 #include "step/step.h"
+#include "views/kv_index_blocks.h"
 
 namespace forerun {
 namespace {
@@ -18,7 +19,10 @@ void expect_choice(const KvViewEntry& entry, int32_t budget, const KvView& view,
     return;
   }
   const KvChoice choice = view.choice();
-  ASSERT_EQ(layout.head_blocks, entry.own_blocks(budget));
+  ASSERT_NE(entry.needs, KvViewNeeds::kNothing);
+  ASSERT_EQ(choice.by_index, entry.needs == KvViewNeeds::kQuantizedKeys);
+  const int32_t own = entry.own_blocks(budget, {.tokens = prefix});
+  ASSERT_EQ(own, layout.head_blocks + (choice.by_index ? kv_index_blocks(prefix, 64) : 0));
   ASSERT_NE(choice.by, KvObservers::kNobody);
   ASSERT_GT(choice.observers, 0);
   const int32_t behind = choice.by == KvObservers::kLastTokens ? choice.observers : 0;
@@ -34,6 +38,11 @@ TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
     EXPECT_NE(std::string(entry.help), "");
     EXPECT_EQ(find_view(entry.name), &entry);
     EXPECT_NE(view_names().find(entry.name), std::string::npos);
+    const bool needs_nothing = entry.needs == KvViewNeeds::kNothing;
+    EXPECT_EQ(view_names(KvViewNeeds::kNothing).find(entry.name) != std::string::npos,
+              needs_nothing);
+    EXPECT_EQ(entry.own_blocks(4096, {.tokens = 9000}) == 0, needs_nothing);
+    EXPECT_TRUE(entry.check(entry.facts.budget).ok());
     const Status refused = entry.check(1);
     EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(refused.message().find(entry.name), std::string::npos);

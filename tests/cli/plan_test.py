@@ -63,7 +63,6 @@ class PlanTest(unittest.TestCase):
         self.assertEqual({c["name"] for c in plan["candidates"]},
                          {"self, snapkv 2049", "self, streaming_llm 512", "draft",
                           "draft, streaming_llm 512"})
-        self.assertTrue(next(c for c in plan["candidates"] if "self, str" in c["name"])["can_run"])
         for cell in plan["plans"]:
             self.assertTrue(cell["fits"])
             speeds = [each["speed_up"] for each in cell["ranked"]]

@@ -344,8 +344,8 @@ inline void finish_dot_state(const float* state, int64_t padded_dim, int64_t hea
 
 template <class D>
 constexpr AttentionTypeKernels bf16_dot_kernels() {
-  return {load_bf16_query<D>, dot_tile<D>,       dot_score_tile<D>,
-          dot_powers,         merge_pow2_states, finish_dot_state};
+  return {load_bf16_query<D>, dot_tile<D>, dot_score_tile<D>, dot_powers, merge_pow2_states,
+          finish_dot_state,   kLog2E};
 }
 
 }  // namespace

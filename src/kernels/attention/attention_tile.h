@@ -49,6 +49,7 @@ struct AttentionTypeKernels {
   void (*merge)(float* into, const float* from, int64_t padded_dim);
   // out [head_dim] = the state's values over its sum, in the order of the head.
   void (*finish)(const float* state, int64_t padded_dim, int64_t head_dim, float* out);
+  float score_unit;  // scores are natural logarithms times this
 };
 
 struct AttentionKernels {

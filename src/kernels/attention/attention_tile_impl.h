@@ -331,7 +331,8 @@ void finish_state(const float* state, int64_t padded_dim, int64_t head_dim, floa
 template <class S, class T>
 constexpr AttentionTypeKernels type_kernels() {
   return {load_query<T>, attend_tile<S, T>, score_tile<S, T>,
-          powers_of<S>,  merge_states<S>,   finish_state<S, T>};
+          powers_of<S>,  merge_states<S>,   finish_state<S, T>,
+          1.0f};
 }
 
 template <class S>

@@ -17,6 +17,7 @@
 #include "base/tensor_view.h"
 #include "device/cpu/team.h"
 #include "kernels/attention/attention.h"
+#include "kernels/pq_index/pq_index.h"
 
 namespace forerun {
 
@@ -29,6 +30,9 @@ struct KvSelectionCall {
   int32_t chosen = 0;         // so many: a multiple of kAttentionTile, at most `tokens`
   int32_t pooling = 1;        // odd
   const int32_t* blocks = nullptr;  // [chosen / kAttentionTile], none of them in the table
+  // Where there is one, it is brought up to `tokens`, a multiple of 64, and says what the queries
+  // think of these, in place of their keys.
+  PqIndex index = {};
 
   int32_t weighed(int64_t observer) const {
     return first_weighed + weighed_step * static_cast<int32_t>(observer);
@@ -52,6 +56,7 @@ class KvSelectionScratch {
     std::vector<float> importance;  // [token]
     std::vector<float> pooled;
     std::vector<int32_t> order;
+    PqScratch index;
   };
   std::vector<Member> members_;
 };
@@ -61,7 +66,8 @@ class KvSelectionScratch {
 void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
                KvSelectionScratch* scratch);
 
-// Reference twin: plain loops in double. Pooled importance [kv_head][tokens]; copies nothing.
+// Reference twin: plain loops in double. Pooled importance [kv_head][tokens]; copies nothing. Of an
+// index, it takes the keys that are in it, and does not bring it up to date.
 std::vector<double> kv_importance_ref(const KvSelectionCall& call, const PagedKv& kv);
 
 }  // namespace forerun

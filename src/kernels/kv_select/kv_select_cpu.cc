@@ -44,8 +44,8 @@ void load_queries(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_hea
   }
 }
 
-// scores [tile][query][64].
-void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
+// scores [tile][query][64], of the tiles from first_tile on.
+void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head, int32_t first_tile,
                 const std::vector<const std::byte*>& queries, std::vector<float>& scores) {
   const int32_t* const table = call.block_table;
   const int32_t num_tiles = tiles_weighed(call);
@@ -56,7 +56,7 @@ void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
   tile.num_queries = static_cast<int32_t>(call.queries.dim(0)) * group_of(call, kv);
   tile.queries = queries.data();
   tile.keys = keys.data();
-  for (int32_t tile_idx = 0; tile_idx < num_tiles; ++tile_idx) {
+  for (int32_t tile_idx = first_tile; tile_idx < num_tiles; ++tile_idx) {
     for (int32_t offset = 0; offset < kAttentionTile; offset += kKeyGroup) {
       keys[static_cast<size_t>(offset / kKeyGroup)] = kv.key(table[tile_idx], offset, kv_head);
     }
@@ -65,6 +65,20 @@ void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
                      : 0;
     tile.scores = scores.data() + int64_t{tile_idx} * tile.num_queries * kAttentionTile;
     kernels_of(kv).scores(tile);
+  }
+}
+
+// The same of the tokens to choose from, by their index.
+void score_codes(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
+                 std::vector<float>& scores, PqScratch& scratch) {
+  const int32_t group = group_of(call, kv);
+  const int64_t num_queries = call.queries.dim(0) * group;
+  const float scale = kernels_of(kv).score_unit / std::sqrt(static_cast<float>(kv.head_dim));
+  for (int64_t query_idx = 0; query_idx < num_queries; ++query_idx) {
+    const float* const query =
+        call.queries.row(query_idx / group) + (kv_head * group + query_idx % group) * kv.head_dim;
+    pq_scores(kv, kv_head, call.index, call.tokens, query, scale,
+              scores.data() + query_idx * kAttentionTile, num_queries * kAttentionTile, scratch);
   }
 }
 
@@ -164,6 +178,7 @@ void KvSelectionScratch::reserve(int32_t team_size, const KvSelectionCall& call,
     grow(member.importance, static_cast<size_t>(call.tokens));
     grow(member.pooled, static_cast<size_t>(call.tokens));
     grow(member.order, static_cast<size_t>(call.tokens));
+    if (call.index.blocks != nullptr) member.index.reserve(kv.head_dim);
   }
 }
 
@@ -172,7 +187,13 @@ void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
   KvSelectionScratch::Member& mem = scratch->members_[static_cast<size_t>(team.rank())];
   for (int32_t kv_head = team.rank(); kv_head < kv.num_kv_heads; kv_head += team.size()) {
     load_queries(call, kv, kv_head, mem.queries, mem.query_list);
-    score_keys(call, kv, kv_head, mem.query_list, mem.scores);
+    int32_t first_tile = 0;
+    if (call.index.blocks != nullptr) {
+      pq_update(kv, kv_head, call.block_table, call.index, call.tokens, mem.index);
+      score_codes(call, kv, kv_head, mem.scores, mem.index);
+      first_tile = call.tokens / kAttentionTile;
+    }
+    score_keys(call, kv, kv_head, first_tile, mem.query_list, mem.scores);
     add_weights(call, kv, mem.scores, mem.importance);
     pool(call, mem.importance, mem.pooled);
     const auto end = mem.order.begin() + call.tokens;

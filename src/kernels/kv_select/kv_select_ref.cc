@@ -9,6 +9,7 @@ namespace forerun {
 std::vector<double> kv_importance_ref(const KvSelectionCall& call, const PagedKv& kv) {
   const auto num_heads = static_cast<int32_t>(call.queries.dim(1) / kv.head_dim);
   const auto tokens = static_cast<size_t>(call.tokens);
+  std::vector<float> decoded(static_cast<size_t>(kv.head_dim));
   std::vector<double> importance(static_cast<size_t>(kv.num_kv_heads) * tokens, 0.0);
   for (int64_t row_idx = 0; row_idx < call.queries.dim(0); ++row_idx) {
     for (int32_t head = 0; head < num_heads; ++head) {
@@ -17,10 +18,13 @@ std::vector<double> kv_importance_ref(const KvSelectionCall& call, const PagedKv
       std::vector<double> weights;
       for (int32_t token = 0; token < call.weighed(row_idx); ++token) {
         const std::byte* const key = kv.key(call.block_table[token / 64], token % 64, kv_head);
+        const bool by_index = call.index.blocks != nullptr && token < call.tokens;
+        if (by_index) pq_decode(kv, kv_head, call.index, token, decoded.data());
         double score = 0.0;
         for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
           const double element =
-              kv.dtype == DType::kF32
+              by_index ? decoded[static_cast<size_t>(dim)]
+              : kv.dtype == DType::kF32
                   ? reinterpret_cast<const float*>(key)[dim / 4 * 16 + dim % 4]
                   : to_float(reinterpret_cast<const bf16*>(key)[dim / 8 * 32 + dim % 8]);
           score += static_cast<double>(query[dim]) * element;

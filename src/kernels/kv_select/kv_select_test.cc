@@ -49,6 +49,30 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
     scratch.reserve(team_size, call, 2 * kKvHeads, cache_.kv());
     device->run([&](const Team& team) { select_kv(team, call, cache_.kv(), &scratch); });
   }
+  // What was gathered are tokens in the order of the text, none less important than the least of as
+  // many of the best, but for so small a share of it.
+  void expect_the_most_important(const KvSelectionCall& call, const std::vector<double>& importance,
+                                 double tolerance) const {
+    for (int32_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
+      const double* const of_head = importance.data() + kv_head * call.tokens;
+      std::vector<double> sorted(of_head, of_head + call.tokens);
+      std::sort(sorted.begin(), sorted.end(), std::greater<>());
+      const double least = sorted[static_cast<size_t>(call.chosen) - 1];
+      int32_t token = 0;
+      for (int32_t to = 0; to < call.chosen; ++to) {
+        const std::vector<std::byte> copy =
+            slot_of(blocks_[static_cast<size_t>(to / 64)], to % 64, kv_head);
+        // Slots differ, so the first from the last one on that is equal is the one.
+        while (token < call.tokens &&
+               slot_of(table_[static_cast<size_t>(token / 64)], token % 64, kv_head) != copy) {
+          ++token;
+        }
+        ASSERT_LT(token, call.tokens) << "what lies in " << to << " is no token after the last one";
+        EXPECT_GE(of_head[token], least * (1.0 - tolerance)) << token;
+        ++token;
+      }
+    }
+  }
   // Key, piece by piece, and value.
   std::vector<std::byte> slot_of(int32_t block, int32_t offset, int32_t kv_head) const {
     const PagedKv& kv = cache_.kv();
@@ -79,26 +103,25 @@ TEST_P(KvSelect, TakesTheMostImportantTokensInTheOrderOfTheText) {
     const std::vector<double> importance = kv_importance_ref(reference, cache_.kv());
     for (const int32_t team_size : {1, 2}) {
       select(the, team_size);
-      for (int32_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
-        const double* const of_head = importance.data() + kv_head * tokens;
-        std::vector<double> sorted(of_head, of_head + tokens);
-        std::sort(sorted.begin(), sorted.end(), std::greater<>());
-        const double least = sorted[static_cast<size_t>(chosen) - 1];
-        int32_t token = 0;
-        for (int32_t to = 0; to < chosen; ++to) {
-          const std::vector<std::byte> copy =
-              slot_of(blocks_[static_cast<size_t>(to / 64)], to % 64, kv_head);
-          // Slots differ, so the first from the last one on that is equal is the one.
-          while (token < tokens &&
-                 slot_of(table_[static_cast<size_t>(token / 64)], token % 64, kv_head) != copy) {
-            ++token;
-          }
-          ASSERT_LT(token, tokens) << "what lies in " << to << " is no token after the last one";
-          EXPECT_GE(of_head[token], least * (1.0 - 1e-4)) << token;
-          ++token;
-        }
-      }
+      expect_the_most_important(the, importance, 1e-4);
     }
+  }
+}
+
+// By what the index has of the tokens to choose from, which is built and then grows.
+TEST_P(KvSelect, FindsTheMostImportantTokensByTheirQuantizedKeys) {
+  const std::vector<int32_t> index = {6, 7, 8, 9, 10, 11, 12, 13};
+  ASSERT_GE(static_cast<int32_t>(index.size()), pq_index_blocks(640, cache_.kv().head_dim));
+  int32_t indexed = 0;
+  for (const int32_t tokens : {320, 384, 640}) {
+    KvSelectionCall the = call(tokens, 128, 0);
+    for (const int32_t team_size : {1, 2}) {
+      the.index = {index.data(), indexed};
+      select(the, team_size);
+      // Queries of the index are not rounded.
+      expect_the_most_important(the, kv_importance_ref(the, cache_.kv()), 0.03);
+    }
+    indexed = tokens;
   }
 }
 

@@ -278,6 +278,11 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                                     step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
   const HostLogits logits = logits_->of_pass(first_logits_row, wanted);
   block_.build(step, begin, end, logits.queries, shape_, rope_);
+  if (std::any_of(step.selections.begin(), step.selections.end(),
+                  [](const KvSelection& each) { return each.index_blocks != nullptr; })) {
+    return {StatusCode::kInvalidArgument,
+            "KV selection by quantized keys; accepted on GPUs is selection by keys"};
+  }
   for (const PassSelectionCuda& selection : block_.selections()) {
     if (selection.first_row + selection.observers <= block_.num_rows()) continue;
     return {StatusCode::kInvalidArgument, "KV selection by " + std::to_string(selection.observers) +

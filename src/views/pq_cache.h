@@ -1,0 +1,32 @@
+// PQCache (Zhang et al., 2024): as TopK, but what a row thinks of a token is estimated from the
+// token's quantized key, 16 bytes in place of a key. The index of quantized keys is built in the
+// Step of the first row that sees the view, and tokens join it as they leave the tail
+// (kernels/pq_index).
+#pragma once
+
+#include <memory>
+
+#include "forerun/status.h"
+#include "views/view_table.h"
+
+namespace forerun {
+
+class PqCache : public KvView {
+ public:
+  // For the table of views.
+  static constexpr KvViewNeeds kNeeds = KvViewNeeds::kQuantizedKeys;
+  // Codes of 16 bytes beside 512 of a bf16 key and value.
+  static constexpr KvViewFacts kFacts = {.selection_share = 1.0 / 32};
+  static Status check(int32_t budget_tokens);
+  static std::unique_ptr<KvView> make(int32_t budget_tokens);
+  static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
+
+  explicit PqCache(int32_t budget_tokens);
+  KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;
+  KvChoice choice() const override;
+
+ private:
+  const int32_t head_blocks_;
+};
+
+}  // namespace forerun
