@@ -51,7 +51,7 @@ struct RequestStats {
   double time_to_first_token_s = 0.0;  // from submission
   double decode_s = 0.0;               // from the first token to the last
   std::string strategy;                // the last one
-  int32_t strategy_changes = 0;        // RequestHandle::change_speculation() that took effect
+  int32_t strategy_changes = 0;        // asked for by its reader, or by the load under "auto"
   // Output tokens but the first, a second, after the first.
   double tokens_per_s() const {
     return decode_s > 0 ? (output_tokens - resumed_tokens - 1) / decode_s : 0.0;

@@ -36,6 +36,7 @@ ActiveRequest::ActiveRequest(Request request, SamplingParams sampling,
     : request_(std::move(request)),
       sampling_(std::move(sampling)),
       plan_(std::move(plan)),
+      usual_plan_(plan_),
       end_tokens_(request_.stop_tokens),
       detokenizer_(tokenizer, request_.skip_special_tokens),
       stop_matcher_(request_.stop),
@@ -81,12 +82,17 @@ void ActiveRequest::connect(std::shared_ptr<EventStream> stream, LoadMeter::Plac
 
 std::shared_ptr<const SpeculationPlan> ActiveRequest::wanted_plan() const {
   auto wanted = stream_->wanted_plan();
-  return wanted == plan_ ? nullptr : wanted;
+  return wanted == taken_plan_ ? nullptr : wanted;
+}
+
+void ActiveRequest::take_wanted_plan(std::shared_ptr<const SpeculationPlan> plan) {
+  taken_plan_ = usual_plan_ = plan;
+  note_strategy_change();
+  change_plan(std::move(plan));
 }
 
 void ActiveRequest::change_plan(std::shared_ptr<const SpeculationPlan> plan) {
   plan_ = std::move(plan);
-  ++strategy_changes_;
 }
 
 bool ActiveRequest::accept_token(EmittedToken& token) {

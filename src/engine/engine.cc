@@ -93,6 +93,7 @@ class EngineImpl : public Engine {
   std::optional<ChosenSplit> chosen_;            // with try_splits
   SeedSource seeds_;
   std::unique_ptr<LoadMeter> load_;
+  std::unique_ptr<AutoStrategy> automatic_;
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
 };
 
@@ -191,13 +192,15 @@ Status EngineImpl::start() {
                                           ? -1
                                           : int64_t{options_.max_active_requests} +
                                                 options_.max_waiting_requests);
+  automatic_ = std::make_unique<AutoStrategy>(facts_, resolve_);
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
                           .share_prefixes = options_.share_prefixes,
                           .recorder = options_.trace ? &recorder_ : nullptr,
                           .costs = &costs_,
                           .drafts_in_turn = !side_by_side(),
-                          .load = load_.get()},
+                          .load = load_.get(),
+                          .automatic = automatic_.get()},
       std::move(executor));
   return Status();
 }

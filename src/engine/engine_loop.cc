@@ -68,6 +68,7 @@ void EngineLoop::run() {
     try {
       at_hand_ = kNone;
       look_outside();
+      follow_load();
       admit();
       at_hand_ = kAll;
       std::optional<WorkResult> result = executor_->next(kPatience);
@@ -137,23 +138,49 @@ void EngineLoop::look_outside() {
   if (!news && now < next_look_ && now < next_deadline_) return;
   next_look_ = now + kLooks;
   end_cancelled_and_late();
-  if (news) change_plans();
+  if (!news) return;
+  change_plans([](ActiveRequest& request) {
+    auto plan = request.wanted_plan();
+    if (!plan) return false;
+    request.take_wanted_plan(std::move(plan));
+    return true;
+  });
 }
 
-void EngineLoop::change_plans() {
+void EngineLoop::look_at_load() {
+  if (options_.automatic == nullptr || options_.costs == nullptr) return;
+  const int64_t sequences = batch_costs_.sequences();
+  if (sequences == 0) return;
+  const KvUsage usage = executor_->kv_usage(Role::kTarget);
+  const BatchLoad load = {.sequences = static_cast<int32_t>(sequences),
+                          .context_tokens = batch_costs_.tokens() / sequences,
+                          .free_tokens = kKvBlockTokens * (usage.total_blocks - usage.used_blocks)};
+  if (options_.automatic->look(*options_.costs, load, shared_acceptance_->speedup)) {
+    load_has_changed_ = true;
+  }
+}
+
+void EngineLoop::follow_load() {
+  if (!std::exchange(load_has_changed_, false)) return;
+  change_plans([this](ActiveRequest& request) {
+    if (!request.plan().automatic) return false;
+    const auto& plan = options_.automatic->plan(request.usual_plan());
+    if (plan.get() == &request.plan()) return false;
+    request.change_plan(plan);
+    request.note_strategy_change();
+    return true;
+  });
+}
+
+void EngineLoop::change_plans(const std::function<bool(ActiveRequest&)>& take_plan) {
   for (auto& [priority, waiting] : waiting_) {
     for (Running& each : waiting) {
-      auto plan = each.request->wanted_plan();
-      if (!plan) continue;
-      each.request->change_plan(std::move(plan));
-      each.claim.reset();
+      if (take_plan(*each.request)) each.claim.reset();
     }
   }
   std::vector<SequenceId> drained;
   for (const auto [sequence, running] : running_) {
-    auto plan = running.request->wanted_plan();
-    if (!plan) continue;
-    running.request->change_plan(std::move(plan));
+    if (!take_plan(*running.request)) continue;
     if (running.driver.drain() == RequestDriver::State::kDrained) drained.push_back(sequence);
   }
   for (const SequenceId sequence : drained) {
@@ -174,6 +201,9 @@ void EngineLoop::take_submissions() {
     if (request->deadline()) next_deadline_ = std::min(next_deadline_, *request->deadline());
     Running running;
     running.request = std::move(request);
+    if (options_.automatic != nullptr && running.request->plan().automatic) {
+      running.request->change_plan(options_.automatic->plan(running.request->usual_plan()));
+    }
     waiting_[running.request->request().priority].push_back(std::move(running));
   }
 }
@@ -301,8 +331,14 @@ void EngineLoop::handle(WorkResult& result) {
     return;
   }
   TurnTimer timer(options_.recorder, result);
+  const bool goes_on = running.driver.state() == RequestDriver::State::kRunning;
   const auto accept = [&](StrategyOutput& out) {
     timer.note(out);
+    if (goes_on && options_.automatic != nullptr && !out.tokens.empty()) {
+      options_.automatic->observe(running.request->plan(),
+                                  static_cast<int32_t>(result.rows.size()) - 1,
+                                  static_cast<int32_t>(out.tokens.size()) - 1);
+    }
     running.request->note(result, options_.load);
     admission_.note_read(running.promise, result.role);
     if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
@@ -375,6 +411,7 @@ void EngineLoop::deliver() {
   ended_.clear();
   try {
     tell_costs();
+    look_at_load();
   } catch (const std::bad_alloc&) {
     // They stay what they were.
   }

@@ -29,6 +29,7 @@
 #include "base/id_map.h"
 #include "engine/active_request.h"
 #include "engine/admission.h"
+#include "engine/auto_strategy.h"
 #include "engine/loop_waker.h"
 #include "engine/trace_recorder.h"
 #include "exec/batch_costs.h"
@@ -47,6 +48,7 @@ class EngineLoop {
     const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
     bool drafts_in_turn = true;         // a Step of the draft holds up the target
     LoadMeter* load = nullptr;          // null: nobody asks
+    AutoStrategy* automatic = nullptr;  // null: plans stay as they are resolved
   };
 
   EngineLoop(Options options, std::unique_ptr<Executor> executor);
@@ -84,8 +86,11 @@ class EngineLoop {
   void run();
   void take_submissions();
   void end_cancelled_and_late();
-  // Those whose readers ask for other options.
-  void change_plans();
+  // Those that `take_plan` gives another plan, as it says, go on by it.
+  void change_plans(const std::function<bool(ActiveRequest&)>& take_plan);
+  // Requests of which the engine chooses the strategy: what suits the present load, and its change.
+  void look_at_load();
+  void follow_load();
   // Submissions, cancellations, changes and deadlines. Of all requests, so only where there is
   // something to see, or some time has passed.
   void look_outside();
@@ -142,6 +147,7 @@ class EngineLoop {
   IdMap<Running> running_;
   Admission admission_;
   BatchCosts batch_costs_;
+  bool load_has_changed_ = false;   // so that another plan suits it
   uint64_t told_version_ = 0;       // of its costs, that all strategies know
   std::vector<SequenceId> turned_;  // since deliver(); some may be there twice, or run no more
   std::vector<SequenceId> unsent_;  // that had no memory for it; has room for as many

@@ -57,6 +57,9 @@ class BatchCosts {
   void refresh();
   // What a request is told before it is part of the batch.
   CostTable for_newcomer() const;
+  // Requests that decode, and their tokens together.
+  int64_t sequences() const { return sequences_; }
+  int64_t tokens() const { return tokens_; }
   // Grows whenever the table changes; 0: there is none yet.
   uint64_t version() const { return version_; }
   const CostTable& table() const { return table_; }

@@ -17,6 +17,7 @@ struct SpeculationCandidate {
   DraftOption draft;
   std::string view = {};    // of the cache, by name; empty: the draft sees all of it
   double acceptance = 0.0;  // alpha, in [0, 1]
+  int64_t own_tokens = 0;   // of cache that it takes beside a sequence's own, each
 };
 
 // What one setting promises at one load.
@@ -37,8 +38,9 @@ struct RankOptions {
   double round_overhead = 0.0;  // seconds, beside a round's Steps
 };
 
-// Whether a candidate can be run behind such a context: its model has costs, and it sees less than
-// all. A draft model may see all, the target that guesses for itself may not.
+// Whether a candidate can be run behind such a context: its model has costs, there is memory for
+// it, and it sees less than all. A draft model may see all, the target that guesses for itself may
+// not.
 bool applies(const SpeculationCandidate& candidate, const StepCosts& costs, const BatchLoad& load);
 
 // `costs` has entries for the target, as everywhere here.

@@ -18,6 +18,8 @@ namespace forerun {
 struct BatchLoad {
   int32_t sequences = 1;       // B
   int64_t context_tokens = 0;  // S, of each
+  // Of cache, that nobody holds: what views with memory of their own can get.
+  int64_t free_tokens = INT64_MAX;
 };
 
 // Where a round's guesses come from.

@@ -120,7 +120,7 @@ Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& model
   if (parsed.view.kind != nullptr) {
     FORERUN_RETURN_IF_ERROR(parsed.view.kind->check(parsed.view.budget));
   }
-  // What a view saves is not weighed yet.
+  // Which view pays is for the engine to say, by the load.
   options.view.clear();
   options.view_budget.reset();
   if (choice.strategy != "serial_tree") {
@@ -140,6 +140,13 @@ Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& model
   return resolve_leniently("serial_tree", options, models);
 }
 
+bool asks_for_anything(const SpeculationOptions& options) {
+  for (int32_t idx = 0; idx < kNumSpeculationOptions; ++idx) {
+    if (option_value(options, static_cast<SpeculationOption>(idx))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::unique_ptr<Strategy> SpeculationPlan::make_strategy(const StrategyParts& parts) const {
@@ -150,7 +157,13 @@ std::unique_ptr<Strategy> SpeculationPlan::make_strategy(const StrategyParts& pa
 
 Result<PlanPtr> resolve_speculation(const SpeculationOptions& options, const ModelFacts& models,
                                     const AutoChoice& choice) {
-  if (options.strategy == "auto") return resolve_auto(options, models, choice);
+  if (options.strategy == "auto") {
+    FORERUN_ASSIGN_OR_RETURN(const PlanPtr plan, resolve_auto(options, models, choice));
+    if (asks_for_anything(options)) return plan;
+    auto automatic = std::make_shared<SpeculationPlan>(*plan);
+    automatic->automatic = true;
+    return PlanPtr(std::move(automatic));
+  }
   const StrategyEntry* const strategy = find_strategy(options.strategy);
   if (strategy == nullptr) {
     return refused("unknown strategy '" + options.strategy + "'; accepted: auto, " +

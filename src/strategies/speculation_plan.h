@@ -65,6 +65,8 @@ struct SpeculationPlan {
   int32_t children_per_leaf = 0;
   KvViewSpec view;  // kind null: none
   bool shared_noise = true;
+  // Nothing but "auto" was asked for: the strategy is the engine's choice, and may become another.
+  bool automatic = false;
 
   // Takes start() next. May be called from any thread.
   std::unique_ptr<Strategy> make_strategy(const StrategyParts& parts) const;

@@ -1,0 +1,73 @@
+#include "engine/auto_strategy.h"
+
+#include <gtest/gtest.h>
+
+#include "strategies/strategy_table.h"
+
+namespace forerun {
+namespace {
+
+constexpr ModelFacts kFacts = {.has_draft_model = false, .max_context = 40'000};
+
+// Weights take 4 ms, a million tokens of the cache 30 ms, a row 5 us.
+class AutoStrategyTest : public testing::Test {
+ protected:
+  AutoStrategyTest() {
+    StepCosts costs;
+    for (const int32_t rows : {1, 1024}) {
+      costs.add(Role::kTarget, {rows}, 4e-3 + 5e-6 * rows);
+    }
+    costs.set_slopes(Role::kTarget, {.per_kv_token = 3e-8});
+    costs_.set(costs);
+  }
+  static Result<std::shared_ptr<const SpeculationPlan>> resolve(const SpeculationOptions& options) {
+    return resolve_speculation(options, kFacts);
+  }
+  const std::shared_ptr<const SpeculationPlan>& plan() const { return auto_.plan(usual_); }
+  bool look(int32_t sequences, int64_t context, double usual_speedup = 1.0,
+            int64_t free_tokens = 1'000'000) {
+    return auto_.look(costs_, {sequences, context, free_tokens}, usual_speedup);
+  }
+
+  LiveCosts costs_;
+  std::shared_ptr<const SpeculationPlan> usual_ = resolve({.strategy = "auto"}).value();
+  AutoStrategy auto_{kFacts, resolve};
+};
+
+TEST_F(AutoStrategyTest, LongContextsInABatchAreDraftedThroughAView) {
+  EXPECT_FALSE(look(1, 500));
+  EXPECT_EQ(plan(), usual_);
+  EXPECT_TRUE(look(24, 32'000));
+  EXPECT_STREQ(plan()->strategy->name, "sparse_self");
+  EXPECT_TRUE(plan()->automatic);
+  EXPECT_FALSE(look(24, 32'100));  // nothing has changed
+  EXPECT_TRUE(look(2, 600));
+  EXPECT_EQ(plan(), usual_);
+}
+
+TEST_F(AutoStrategyTest, NotWhereTheUsualWayIsFaster) {
+  EXPECT_FALSE(look(24, 32'000, 4.0));
+  EXPECT_EQ(plan(), usual_);
+}
+
+TEST_F(AutoStrategyTest, ViewsOfTheirOwnBlocksNeedRoom) {
+  look(24, 32'000);
+  EXPECT_STREQ(plan()->view.kind->name, "snapkv");
+  look(24, 32'000, 1.0, 0);  // it has what it needs
+  EXPECT_STREQ(plan()->view.kind->name, "snapkv");
+  AutoStrategy another(kFacts, resolve);
+  another.look(costs_, {24, 32'000, 1000}, 1.0);
+  EXPECT_STREQ(another.plan(usual_)->view.kind->name, "streaming_llm");
+}
+
+TEST_F(AutoStrategyTest, GuessesThatAreWrongEndIt) {
+  look(24, 32'000);
+  for (int step = 0; step < 200; ++step) {
+    for (int sequence = 0; sequence < 24; ++sequence) auto_.observe(*plan(), 4, 0);
+    look(24, 32'000);
+  }
+  EXPECT_EQ(plan(), usual_);
+}
+
+}  // namespace
+}  // namespace forerun
