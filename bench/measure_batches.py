@@ -270,10 +270,9 @@ def measure_auto(rec: Recorder) -> None:
     for target in targets(rec):
         if target.dtype != "int4":
             continue
-        counts, tokens, repeat = [1, 2, 4, 8, 16, 32, 64], 64, 2
+        counts, tokens, repeat = [1, 2, 4, 8, 16, 32, 64], rec.args.tokens, 2
         if target.large and not rec.args.full:
-            counts, tokens, repeat = [1, 4, 16], 48, 1
-        tokens = min(tokens, rec.args.tokens)
+            counts, tokens, repeat = [1, 4, 16], min(48, rec.args.tokens), 1
         with suppress(NotMade), on_disk_as(rec, target, with_draft=True) as models:
             flags = ["--strategies", "autoregressive,auto", "--temperatures", "0,0.8",
                      "--concurrency", ",".join(map(str, counts)), "--max-tokens", str(tokens),
