@@ -33,19 +33,20 @@ SpeculationOptions self_options(const std::string& view, int32_t budget, int32_t
 // Those that the models and this build take, of which it is published how often they are right.
 Candidates find_candidates(const ModelFacts& models, const AutoStrategy::Resolve& resolve) {
   Candidates found;
-  for (const DraftView& view : draft_views()) {
-    if (!view.published_acceptance || !can_run(view)) continue;
+  for (const KvViewEntry& view : view_table()) {
+    if (view.facts.is_bound || view.facts.published_acceptance <= 0.0) continue;
     for (const int32_t budget : kBudgets) {
       // A view of most of the cache saves nothing.
       if (models.max_context > 0 && 2 * budget > models.max_context) continue;
       const SpeculationOptions options = self_options(view.name, budget, 1);
       if (!resolve(options).ok()) continue;
       found.options.push_back(options);
+      const KvShape shape = {.tokens = models.max_context};
       found.rates.push_back(
-          {.draft = {.budget_tokens = budget, .selection_share = view.selection_share},
+          {.draft = {.budget_tokens = budget, .selection_share = view.facts.selection_share},
            .view = view.name,
-           .acceptance = acceptance_at(*view.published_acceptance, view.default_budget, budget),
-           .own_tokens = int64_t{kKvBlockTokens} * find_view(view.name)->own_blocks(budget)});
+           .acceptance = acceptance_at(view.facts.published_acceptance, view.facts.budget, budget),
+           .own_tokens = int64_t{kKvBlockTokens} * view.own_blocks(budget, shape)});
     }
   }
   return found;
