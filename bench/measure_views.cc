@@ -3,10 +3,10 @@
 //
 //   measure_views --model DIR --tasks needle.jsonl,war-and-peace.jsonl --views streaming_llm,snapkv
 //
-// Tasks are those of workloads/long_context.py. Where a task says what should follow, it counts only if
-// the model continues it at least 80% of the way with all of its KV, and StreamingLLM's guesses at
-// γ = 1 are right at most 40% of the time: else it does not tell views apart, and the table says
-// so.
+// Tasks are those of workloads/long_context.py. Where a task says what should follow, it counts
+// only if the model continues it at least 80% of the way with all of its KV, and StreamingLLM's
+// guesses at γ = 1 are right at most 40% of the time: else it does not tell views apart, and the
+// table says so.
 //
 // Columns are those of MagicDec's tables: α, the share of guesses that were right; Ω, tokens a
 // round; milliseconds of the draft Steps of a round (γT_D, choices included), of a verification

@@ -41,8 +41,8 @@ struct SpeculationOptions {
   // use.
   std::optional<int32_t> children_per_leaf = {};
   // One of kv_view_choices(): which of its KV the model that drafts sees (sparse_self: the target;
-  // serial_tree: the draft model; auto chooses one by itself). Empty: "streaming_llm" for sparse_self, else all
-  // of it.
+  // serial_tree: the draft model; auto chooses one by itself). Empty: "streaming_llm" for
+  // sparse_self, else all of it.
   std::string view = {};
   // K: how many tokens of it; what is accepted depends on the view. Empty: 512.
   std::optional<int32_t> view_budget = {};

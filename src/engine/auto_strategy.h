@@ -4,6 +4,10 @@
 // (sparse_self; MagicDec). Decided anew as the batch, its contexts and what is seen of guesses
 // change; requests follow while they run.
 //
+// Predictions choose, measurements decide: a view is tried only where the usual way has been
+// measured at this load, and is given up for a long time where it does not bring more tokens a
+// second.
+//
 // The loop's thread only.
 #pragma once
 
@@ -37,14 +41,29 @@ class AutoStrategy {
     return present_ ? present_ : usual;
   }
 
-  // Looks at what decodes now; call it about once a Step. `usual_speedup`: what the usual way
-  // reaches over plain decoding, 1 or more. True where plan() has become another one.
-  bool look(const LiveCosts& costs, BatchLoad load, double usual_speedup);
+  // Looks at what decodes now; call it about once a Step. `progress`: of all requests together.
+  // True where plan() has become another one.
+  struct Progress {
+    int64_t tokens = 0;    // so far
+    double seconds = 0.0;  // of a clock that runs on
+  };
+  bool look(const LiveCosts& costs, BatchLoad load, const Progress& progress);
   // One verification by the present plan: of `guesses` the first `accepted` were right.
   void observe(const SpeculationPlan& plan, int32_t guesses, int32_t accepted);
 
  private:
+  // Tokens a second over some looks in a row at about one load.
+  struct Meter {
+    BatchLoad load;
+    Progress begin;
+    int32_t looks = 0;
+    double rate(const Progress& now) const;
+  };
+
   std::shared_ptr<const SpeculationPlan> plan_of(int32_t candidate, int32_t gamma);
+  bool change_to(std::shared_ptr<const SpeculationPlan> next, int32_t candidate);
+  // Takes the look into account; false where the present view turns out to be of no use.
+  bool measure(const BatchLoad& load, const Progress& progress);
 
   const Resolve resolve_;
   std::vector<SpeculationOptions> options_;  // of the candidates
@@ -52,6 +71,12 @@ class AutoStrategy {
   std::map<std::pair<int32_t, int32_t>, std::shared_ptr<const SpeculationPlan>> plans_;
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one
   int32_t candidate_ = -1;                          // of present_
+  Meter meter_;                                     // of what runs at present
+  BatchLoad usual_load_;                            // at which the usual way has been measured
+  double usual_rate_ = 0.0;                         // and what it reached; 0: not yet
+  int64_t looks_ = 0;
+  int64_t barred_until_ = 0;  // of looks_
+  int64_t bar_ = 2000;        // looks, after the next view that is of no use
 };
 
 }  // namespace forerun

@@ -24,14 +24,23 @@ class AutoStrategyTest : public testing::Test {
     return resolve_speculation(options, kFacts);
   }
   const std::shared_ptr<const SpeculationPlan>& plan() const { return auto_.plan(usual_); }
-  bool look(int32_t sequences, int64_t context, double usual_speedup = 1.0,
-            int64_t free_tokens = 1'000'000) {
-    return auto_.look(costs_, {sequences, context, free_tokens}, usual_speedup);
+  // So many Steps in which each sequence gains `tokens` on average, of 30 ms each. Whether
+  // the plan has changed.
+  bool look(int32_t sequences, int64_t context, int64_t free_tokens = 1'000'000,
+            double tokens = 1.0, int32_t steps = 30) {
+    bool changed = false;
+    for (int32_t step = 0; step < steps; ++step) {
+      progress_.tokens += static_cast<int64_t>(tokens * sequences);
+      progress_.seconds += 0.03;
+      changed |= auto_.look(costs_, {sequences, context, free_tokens}, progress_);
+    }
+    return changed;
   }
 
   LiveCosts costs_;
   std::shared_ptr<const SpeculationPlan> usual_ = resolve({.strategy = "auto"}).value();
   AutoStrategy auto_{kFacts, resolve};
+  AutoStrategy::Progress progress_;
 };
 
 TEST_F(AutoStrategyTest, LongContextsInABatchAreDraftedThroughAView) {
@@ -46,25 +55,37 @@ TEST_F(AutoStrategyTest, LongContextsInABatchAreDraftedThroughAView) {
 }
 
 TEST_F(AutoStrategyTest, NotWhereTheUsualWayIsFaster) {
-  EXPECT_FALSE(look(24, 32'000, 4.0));
+  EXPECT_FALSE(look(24, 32'000, 1'000'000, 10.0));
   EXPECT_EQ(plan(), usual_);
 }
 
 TEST_F(AutoStrategyTest, ViewsOfTheirOwnBlocksNeedRoom) {
+  look(24, 32'000, 0);
+  EXPECT_STREQ(plan()->view.kind->name, "streaming_llm");
+}
+
+TEST_F(AutoStrategyTest, TheUsualWayIsMeasuredFirst) {
+  EXPECT_FALSE(look(24, 32'000, 1'000'000, 1.0, 20));
+  EXPECT_FALSE(look(12, 32'000, 1'000'000, 1.0, 20));  // another load
+  EXPECT_TRUE(look(12, 32'000, 1'000'000, 1.0, 10));
+}
+
+TEST_F(AutoStrategyTest, WhatBringsNoTokensIsGivenUpForLong) {
   look(24, 32'000);
-  EXPECT_STREQ(plan()->view.kind->name, "snapkv");
-  look(24, 32'000, 1.0, 0);  // it has what it needs
-  EXPECT_STREQ(plan()->view.kind->name, "snapkv");
-  AutoStrategy another(kFacts, resolve);
-  another.look(costs_, {24, 32'000, 1000}, 1.0);
-  EXPECT_STREQ(another.plan(usual_)->view.kind->name, "streaming_llm");
+  EXPECT_NE(plan(), usual_);
+  EXPECT_FALSE(look(24, 32'000, 1'000'000, 1.2, 300));  // faster: it stays
+  EXPECT_TRUE(look(24, 32'000, 1'000'000, 0.9, 300));
+  EXPECT_EQ(plan(), usual_);
+  EXPECT_FALSE(look(24, 32'000, 1'000'000, 1.0, 1000));
+  EXPECT_TRUE(look(24, 32'000, 1'000'000, 1.0, 2000));  // and tried again
 }
 
 TEST_F(AutoStrategyTest, GuessesThatAreWrongEndIt) {
   look(24, 32'000);
+  ASSERT_NE(plan(), usual_);
   for (int step = 0; step < 200; ++step) {
     for (int sequence = 0; sequence < 24; ++sequence) auto_.observe(*plan(), 4, 0);
-    look(24, 32'000);
+    look(24, 32'000, 1'000'000, 2.0, 1);
   }
   EXPECT_EQ(plan(), usual_);
 }

@@ -150,12 +150,19 @@ void EngineLoop::look_outside() {
 void EngineLoop::look_at_load() {
   if (options_.automatic == nullptr || options_.costs == nullptr) return;
   const int64_t sequences = batch_costs_.sequences();
-  if (sequences == 0) return;
+  int64_t automatic = 0;
+  for (const auto [sequence, running] : running_) {
+    automatic += running.decodes && running.request->plan().automatic ? 1 : 0;
+  }
+  // Beside requests of strategies of their own nothing could be told by what all of them reach.
+  if (sequences == 0 || automatic < sequences) return;
   const KvUsage usage = executor_->kv_usage(Role::kTarget);
   const BatchLoad load = {.sequences = static_cast<int32_t>(sequences),
                           .context_tokens = batch_costs_.tokens() / sequences,
                           .free_tokens = kKvBlockTokens * (usage.total_blocks - usage.used_blocks)};
-  if (options_.automatic->look(*options_.costs, load, shared_acceptance_->speedup)) {
+  const std::chrono::duration<double> now = Clock::now().time_since_epoch();
+  if (options_.automatic->look(*options_.costs, load,
+                               {.tokens = decoded_tokens_, .seconds = now.count()})) {
     load_has_changed_ = true;
   }
 }
@@ -371,6 +378,7 @@ void EngineLoop::count_in_batch(Running& running) {
     batch_costs_.join(tokens);
   } else {
     batch_costs_.grow(tokens - running.tokens_counted);
+    decoded_tokens_ += tokens - running.tokens_counted;
   }
   running.tokens_counted = tokens;
 }

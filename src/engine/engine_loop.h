@@ -147,6 +147,7 @@ class EngineLoop {
   IdMap<Running> running_;
   Admission admission_;
   BatchCosts batch_costs_;
+  int64_t decoded_tokens_ = 0;      // of all requests so far
   bool load_has_changed_ = false;   // so that another plan suits it
   uint64_t told_version_ = 0;       // of its costs, that all strategies know
   std::vector<SequenceId> turned_;  // since deliver(); some may be there twice, or run no more

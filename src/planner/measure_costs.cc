@@ -19,8 +19,8 @@ constexpr double kBriefSeconds = 0.03;
 // A forward slower than this is timed at fewer row counts and fewer times.
 constexpr double kSlowSeconds = 0.02;
 // How the time grows with the cache is told by Steps behind two contexts, of one row and of
-// several, and by a Step of several sequences. The smaller count of rows is one that slow forwards
-// are timed at anyway.
+// several, and by Steps of several sequences: a GPU reads the cache of one sequence alone at a part
+// of its bandwidth. The smaller count of rows is one that slow forwards are timed at anyway.
 constexpr int32_t kLongContext = 4096;
 constexpr int32_t kContextRows = 32;
 constexpr int32_t kSlowContextRows = 16;
@@ -67,11 +67,15 @@ class Measurement {
     const int32_t rows = context_rows();
     double one = 0.0;
     double many = 0.0;
-    FORERUN_RETURN_IF_ERROR(find_growth(role, 1, long_context, runs, one));
-    FORERUN_RETURN_IF_ERROR(find_growth(role, rows, long_context, runs, many));
+    FORERUN_RETURN_IF_ERROR(find_growth(role, {.rows = 1}, long_context, runs, one));
+    FORERUN_RETURN_IF_ERROR(find_growth(role, {.rows = rows}, long_context, runs, many));
+    double each = one;
+    const Load batch = {.rows = 1, .sequences = kSequences};
+    const Status in_batch = find_growth(role, batch, long_context, runs, each);
+    if (in_batch.code() != StatusCode::kResourceExhausted) FORERUN_RETURN_IF_ERROR(in_batch);
     // Of one row: read + attend; of several: read + rows * attend.
-    slopes.per_attended_token = std::clamp((many - one) / (rows - 1), 0.0, one);
-    slopes.per_kv_token = one - slopes.per_attended_token;
+    slopes.per_attended_token = std::clamp((many - one) / (rows - 1), 0.0, each);
+    slopes.per_kv_token = each - slopes.per_attended_token;
     return {};
   }
   // What a further sequence takes beside its rows and its cache. After find_slopes().
@@ -111,16 +115,20 @@ class Measurement {
     double seconds = 0.0;
   };
 
-  // Seconds that a Step of `rows` rows takes more for each token of its context. Short and long
-  // contexts are timed in turn, so that a machine whose speed drifts treats them alike.
-  Status find_growth(Role role, int32_t rows, int32_t long_context, int32_t runs, double& growth) {
+  // Seconds that a Step of `load`'s rows and sequences takes more for each token of their contexts.
+  // Short and long contexts are timed in turn, so that a machine whose speed drifts treats them
+  // alike.
+  Status find_growth(Role role, Load load, int32_t long_context, int32_t runs, double& growth) {
     double near = 0.0;
     double far = 0.0;
     for (int32_t turn = 0; turn < runs; ++turn) {
-      FORERUN_RETURN_IF_ERROR(run(role, {rows, context_}, 1, near));
-      FORERUN_RETURN_IF_ERROR(run(role, {rows, long_context}, 1, far));
+      load.context = context_;
+      FORERUN_RETURN_IF_ERROR(run(role, load, 1, near));
+      load.context = long_context;
+      FORERUN_RETURN_IF_ERROR(run(role, load, 1, far));
     }
-    growth = long_context > context_ ? std::max(0.0, far - near) / (long_context - context_) : 0.0;
+    const int64_t tokens = int64_t{load.sequences} * (long_context - context_);
+    growth = tokens > 0 ? std::max(0.0, far - near) / static_cast<double>(tokens) : 0.0;
     return {};
   }
   void note(Role role, int32_t rows, double seconds) { times_.push_back({role, rows, seconds}); }

@@ -41,8 +41,9 @@ struct WorkRow {
   Want want = Want::kNothing;
   int32_t count = 0;  // kTopK, kDraw
   // Tree rows of a verification by match: how likely the row's token comes out, its whole path
-  // included, as far as the policy knows. A row below 1 need not be run where it does not pay beside
-  // the others of its Step; it then has no KV and is missing from the result, as is all below it.
+  // included, as far as the policy knows. A row below 1 need not be run where it does not pay
+  // beside the others of its Step; it then has no KV and is missing from the result, as is all
+  // below it.
   float chance = 1.0f;
 };
 

@@ -21,10 +21,10 @@ constexpr const char* kProfiles = R"({
   "forerun_profiles": 1, "source": "a test", "machine": "no machine",
   "models": {
     "reads": {"model": "T", "devices": 1, "steps": [
-      {"rows": 8, "sequences": 8, "context": 16, "ms": 4, "source": "-"},
-      {"rows": 512, "sequences": 8, "context": 16, "ms": 5, "source": "-"},
-      {"rows": 8, "sequences": 8, "context": 1200, "ms": 60, "source": "-"},
-      {"rows": 512, "sequences": 8, "context": 1200, "ms": 61, "source": "-"}]},
+      {"rows": 8, "sequences": 8, "context": 16, "ms": 1.4, "source": "-"},
+      {"rows": 512, "sequences": 8, "context": 16, "ms": 1.7, "source": "-"},
+      {"rows": 8, "sequences": 8, "context": 1200, "ms": 20, "source": "-"},
+      {"rows": 512, "sequences": 8, "context": 1200, "ms": 20.3, "source": "-"}]},
     "computes": {"model": "T", "devices": 1, "steps": [
       {"rows": 1, "ms": 2, "source": "-"}, {"rows": 64, "ms": 128, "source": "-"}]}},
   "profiles": {
@@ -58,7 +58,7 @@ class AutoViewsTest : public ::testing::Test {
       for (int32_t token = 0; token < prompt_tokens + 7 * idx; ++token) {
         request.prompt_tokens.push_back(1 + (token * (idx + 3) + token * token) % 255);
       }
-      request.max_new_tokens = 24 + idx;
+      request.max_new_tokens = 90 + idx;
       request.ignore_eos = true;
       request.share_prefix = false;
       request.sampling.temperature = idx % 2 == 0 ? 0.0f : 0.8f;

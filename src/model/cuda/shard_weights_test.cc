@@ -171,7 +171,8 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
       SCOPED_TRACE("rank " + std::to_string(rank) + " of " + std::to_string(degree));
       const DeviceShard& part = plan->devices[static_cast<size_t>(rank)];
       const ShardLayoutCuda layout = shard_layout_cuda(config, part);
-      const auto cpu = load_decoder_weights(*checkpoint_, WeightOverride::kAsStored, Activation::kBf16, part, {});
+      const auto cpu = load_decoder_weights(*checkpoint_, WeightOverride::kAsStored,
+                                            Activation::kBf16, part, {});
       ASSERT_TRUE(cpu.ok()) << cpu.status().message();
       const LayerWeights& expected = cpu->layers[0];
       const LayerLinears linears = layer_linears(config, layout, "model.layers.0.");
