@@ -168,7 +168,9 @@ std::vector<Request> by_every_policy(Request request, const Precision& precision
                                      const std::string& strategy) {
   const bool greedy = request.sampling.temperature == 0.0f;
   const bool has_window = precision.spec.sliding_window > 0;
-  const ModelFacts models{.has_window = {has_window, has_window}};
+  const bool quantizes_keys = !on_gpu();
+  const ModelFacts models{.has_window = {has_window, has_window},
+                          .quantizes_keys = {quantizes_keys, quantizes_keys}};
   const PolicySettings settings{.shared_noise = *request.sampling.seed % 2 == 0};
   std::vector<SpeculationOptions> policies =
       greedy ? every_policy(models, settings) : every_exact_policy(models, settings);
