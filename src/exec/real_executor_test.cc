@@ -70,6 +70,27 @@ TEST(RealExecutor, PromptsAreReadByPriorityThenAsTheyCame) {
   EXPECT_EQ(order, (std::vector<SequenceId>{3, 1, 2, 4}));
 }
 
+// Wherever Steps cut it, a block of a prompt that several have is computed by one of them.
+TEST(RealExecutor, ASharedPromptIsComputedOnceHoweverItIsCut) {
+  for (const int32_t row_budget : {7, 40, 64, 70, 100, 150, 512}) {
+    Rig rig({.row_budget = row_budget, .on_step = {}});
+    SequenceSpec sharing = plain_spec();
+    sharing.share_prefix = true;
+    for (SequenceId id = 1; id <= 4; ++id) {
+      ASSERT_TRUE(rig.executor->open(id, sharing).ok());
+      rig.executor->submit(prefix_item(id, Role::kTarget, std::vector<TokenId>(200, 5)));
+    }
+    int32_t reused = 0;
+    for (int32_t results = 0; results < 4; ++results) {
+      const auto result = rig.next();
+      ASSERT_TRUE(result.has_value());
+      ASSERT_EQ(result->rows.size(), 1u);
+      reused += result->reused_rows;
+    }
+    EXPECT_EQ(reused, 3 * 3 * kKvBlockTokens) << row_budget;
+  }
+}
+
 // An inline draft that reads a prompt takes turns with the target.
 TEST(RealExecutor, ADraftsPromptDoesNotHoldUpTheTarget) {
   std::vector<Role> steps;

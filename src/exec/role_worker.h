@@ -75,6 +75,12 @@ class RoleWorker {
   // Skips prefix rows at the front of the item whose KV is cached. True if the next block will be
   // after this Step.
   bool reuse_prefix(RoleSequence& sequence, PendingItem& item);
+  // A block of a shared prefix: its text's first row, and the text before.
+  struct BlockInWork {
+    uint64_t before = 0;
+    const WorkRow* rows = nullptr;
+  };
+  static BlockInWork next_block(const RoleSequence& sequence, const PendingItem& item);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
   void compose(std::vector<FinishedItem>& finished, bool others_decode);
   // Of the verifications among the first `decoding` turns.
@@ -122,17 +128,10 @@ class RoleWorker {
   };
   std::vector<Turn> turns_;
   GuessRows guesses_;
-  std::vector<RoleSequence*> pieces_;  // whose front items the Step runs
-  std::vector<TraceItem> items_;       // as many, where it traces
-  // A block of a shared prefix that the Step being built computes: its text's first row, and the
-  // text before.
-  struct BlockInWork {
-    uint64_t before = 0;
-    const WorkRow* rows = nullptr;
-  };
-  std::vector<BlockInWork> blocks_in_work_;
-  BlockInWork next_block_;  // of the item whose turn it is; no rows: not at a block of a prompt
-  std::vector<TokenId> tokens_;  // scratch
+  std::vector<RoleSequence*> pieces_;        // whose front items the Step runs
+  std::vector<TraceItem> items_;             // as many, where it traces
+  std::vector<BlockInWork> blocks_in_work_;  // in part or in whole
+  std::vector<TokenId> tokens_;              // scratch
   const int32_t head_dim_;
   StepBuilder builder_;
   std::vector<KvMove> moves_;

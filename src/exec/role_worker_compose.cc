@@ -7,12 +7,14 @@
 #include "exec/role_worker.h"
 
 namespace forerun {
+namespace {
+
+bool is_shareable(const WorkRow& row) { return row.node == kNoNode && row.want == Want::kNothing; }
+
+}  // namespace
 
 bool RoleWorker::reuse_prefix(RoleSequence& sequence, PendingItem& item) {
   const std::vector<WorkRow>& rows = item.item.rows;
-  const auto is_shareable = [](const WorkRow& row) {
-    return row.node == kNoNode && row.want == Want::kNothing;
-  };
   // At least one row is run, so that the item's turn gives a result.
   const size_t last = rows.size() - 1;
   if (!sequence.kv.can_adopt() || item.rows_done + kKvBlockTokens > last ||
@@ -40,8 +42,20 @@ bool RoleWorker::reuse_prefix(RoleSequence& sequence, PendingItem& item) {
                    [](TokenId token, const WorkRow& row) { return token == row.token; });
     if (same) return true;
   }
-  next_block_ = {sequence.kv.published_text(), &rows[item.rows_done]};
   return false;
+}
+
+// The block that the item's next rows begin or go on with; no rows where it is nobody else's.
+RoleWorker::BlockInWork RoleWorker::next_block(const RoleSequence& sequence,
+                                               const PendingItem& item) {
+  const auto begun = static_cast<size_t>(sequence.kv.prefix_length() % kKvBlockTokens);
+  if (!sequence.kv.is_sharing() || begun > item.rows_done ||
+      item.rows_done - begun + kKvBlockTokens > item.item.rows.size()) {
+    return {};
+  }
+  const WorkRow* rows = &item.item.rows[item.rows_done - begun];
+  if (!std::all_of(rows, rows + kKvBlockTokens, is_shareable)) return {};
+  return {sequence.kv.published_text(), rows};
 }
 
 // Rows of the item that go into the Step being built: all that are left, or, of a prompt, as many
@@ -125,7 +139,6 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       sequence.queue.pop_front();
       continue;
     }
-    next_block_ = {};
     if (reuse_prefix(sequence, item)) return true;
     const auto left = static_cast<int32_t>(item.item.rows.size() - item.rows_done);
     const bool is_prompt = sequence.reads_prompt();
@@ -143,15 +156,14 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       wait_for_memory(sequence, status, finished);
       return false;
     }
+    const BlockInWork block = is_prompt ? next_block(sequence, item) : BlockInWork{};
     if (Status status = builder_.add(sequence, item, count); !status.ok()) {
       fail_front(sequence, status, finished);
       continue;
     }
     if (is_prompt) prompt_rows_ += count;
+    if (block.rows != nullptr) blocks_in_work_.push_back(block);
     pieces_.push_back(&sequence);
-    if (next_block_.rows != nullptr && count >= kKvBlockTokens) {
-      blocks_in_work_.push_back(next_block_);
-    }
     if (trace_) items_.push_back({sequence.id, count, item.submit_ns});
     return true;
   }

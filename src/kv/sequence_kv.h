@@ -87,6 +87,8 @@ class SequenceKv {
   // Offers the full blocks of the prefix to others; where one of them has been offered already,
   // that one takes the place of this sequence's own. Their KV must be there, moves carried out.
   void publish();
+  // Whether full blocks of the prefix are offered to others.
+  bool is_sharing() const { return cache_ != nullptr; }
   // From now on nothing is adopted or published: the prefix will hold KV that was computed through
   // a view, which is nobody else's.
   void stop_sharing() { cache_ = nullptr; }
