@@ -68,7 +68,8 @@ Candidates find_candidates(const ModelFacts& models, const AutoStrategy::Resolve
       const SpeculationOptions options = self_options(view.name, budget, 1);
       if (!resolve(options).ok()) continue;
       found.options.push_back(options);
-      const KvShape shape = {.tokens = models.max_context};
+      const KvShape shape = {.tokens = models.max_context,
+                             .head_dim = models.head_dim[static_cast<size_t>(Role::kTarget)]};
       found.rates.push_back(
           {.draft = {.budget_tokens = budget, .selection_share = selection_share(view, budget)},
            .view = view.name,

@@ -4,9 +4,10 @@
 // (kernels/pq_index).
 #pragma once
 
-#include <memory>
+#include <cstdint>
 
 #include "forerun/status.h"
+#include "views/gathered_budget.h"
 #include "views/view_table.h"
 
 namespace forerun {
@@ -18,7 +19,6 @@ class PqCache : public KvView {
   // Codes of 16 bytes beside 512 of a bf16 key and value.
   static constexpr KvViewFacts kFacts = {.selection_share = 1.0 / 32};
   static Status check(int32_t budget_tokens);
-  static std::unique_ptr<KvView> make(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
 
   explicit PqCache(int32_t budget_tokens);
@@ -26,7 +26,7 @@ class PqCache : public KvView {
   KvChoice choice() const override;
 
  private:
-  const int32_t head_blocks_;
+  const GatheredBudget budget_;
 };
 
 }  // namespace forerun

@@ -5,9 +5,10 @@
 // anew: the text has moved on.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 
 #include "forerun/status.h"
+#include "views/gathered_budget.h"
 #include "views/view_table.h"
 
 namespace forerun {
@@ -18,7 +19,6 @@ class SnapKv : public KvView {
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kSelection;
   static constexpr KvViewFacts kFacts = {.budget = 2049, .published_acceptance = 0.89};
   static Status check(int32_t budget_tokens);
-  static std::unique_ptr<KvView> make(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
 
   explicit SnapKv(int32_t budget_tokens);
@@ -26,8 +26,7 @@ class SnapKv : public KvView {
   KvChoice choice() const override;
 
  private:
-  const int32_t head_blocks_;
-  const int32_t most_tail_blocks_;
+  const GatheredBudget budget_;
 };
 
 }  // namespace forerun

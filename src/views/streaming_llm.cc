@@ -24,10 +24,6 @@ Status StreamingLlm::check(int32_t budget_tokens) {
                     " sinks and a window of two");
 }
 
-std::unique_ptr<KvView> StreamingLlm::make(int32_t budget_tokens) {
-  return std::make_unique<StreamingLlm>(budget_tokens);
-}
-
 StreamingLlm::StreamingLlm(int32_t budget_tokens)
     : window_blocks_(budget_tokens / kKvBlockTokens - kSinkBlocks) {}
 

@@ -3,7 +3,7 @@
 // to choose, nothing to copy. The window moves on by a block at a time.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 
 #include "forerun/status.h"
 #include "views/view_table.h"
@@ -16,7 +16,6 @@ class StreamingLlm : public KvView {
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kNothing;
   static constexpr KvViewFacts kFacts = {.published_acceptance = 0.83};
   static Status check(int32_t budget_tokens);
-  static std::unique_ptr<KvView> make(int32_t budget_tokens);
   static int32_t own_blocks(int32_t /*budget_tokens*/, const KvShape& /*shape*/) { return 0; }
 
   explicit StreamingLlm(int32_t budget_tokens);

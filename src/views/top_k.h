@@ -4,9 +4,10 @@
 // measured against (MagicDec §5), and never chosen by `auto`.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 
 #include "forerun/status.h"
+#include "views/gathered_budget.h"
 #include "views/view_table.h"
 
 namespace forerun {
@@ -17,7 +18,6 @@ class TopK : public KvView {
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kSelection;
   static constexpr KvViewFacts kFacts = {.selection_share = 0.5, .is_bound = true};
   static Status check(int32_t budget_tokens);
-  static std::unique_ptr<KvView> make(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
 
   explicit TopK(int32_t budget_tokens);
@@ -25,7 +25,7 @@ class TopK : public KvView {
   KvChoice choice() const override;
 
  private:
-  const int32_t head_blocks_;
+  const GatheredBudget budget_;
 };
 
 }  // namespace forerun

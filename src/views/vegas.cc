@@ -1,8 +1,5 @@
 #include "views/vegas.h"
 
-#include <algorithm>
-#include <string>
-
 #include "step/step.h"
 
 namespace forerun {
@@ -17,48 +14,28 @@ constexpr int32_t kTokensBetweenChoices = 16;
 constexpr int32_t kLeastTailBlocks = 2;
 // A tail grows until the next choice: by one more, where the budget has it.
 constexpr int32_t kMostTailBlocks = kLeastTailBlocks + 1;
-constexpr int32_t kLeastTokens = (kLeastTailBlocks + 1) * kKvBlockTokens;
 static_assert(kObservers <= kKvBlockTokens);
 
 }  // namespace
 
 Status Vegas::check(int32_t budget_tokens) {
-  if (budget_tokens >= kLeastTokens) return Status();
-  return Status(StatusCode::kInvalidArgument,
-                "view_budget: found " + std::to_string(budget_tokens) + ", view vegas accepts " +
-                    std::to_string(kLeastTokens) +
-                    " and more: " + std::to_string(kLeastTailBlocks) + " blocks of " +
-                    std::to_string(kKvBlockTokens) +
-                    " for the last tokens and one for what is chosen");
-}
-
-std::unique_ptr<KvView> Vegas::make(int32_t budget_tokens) {
-  return std::make_unique<Vegas>(budget_tokens);
+  return GatheredBudget::check("vegas", budget_tokens, kLeastTailBlocks);
 }
 
 int32_t Vegas::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
-  const int32_t blocks = budget_tokens / kKvBlockTokens;
-  return blocks - std::clamp(blocks - 1, kLeastTailBlocks, kMostTailBlocks);
+  return Vegas(budget_tokens).budget_.head_blocks();
 }
 
-Vegas::Vegas(int32_t budget_tokens)
-    : head_blocks_(own_blocks(budget_tokens, {})),
-      most_tail_blocks_(budget_tokens / kKvBlockTokens - head_blocks_) {}
+Vegas::Vegas(int32_t budget_tokens) : budget_(budget_tokens, kLeastTailBlocks, kMostTailBlocks) {}
 
 KvViewLayout Vegas::layout(int32_t prefix_tokens, const KvChosen& last) const {
-  const int32_t blocks = prefix_tokens / kKvBlockTokens + 1;
-  if (blocks <= head_blocks_ + most_tail_blocks_) return {};
-  const bool keeps = last.tail_block > 0 && blocks - last.tail_block <= most_tail_blocks_;
-  return {.head_blocks = head_blocks_,
-          .tail_block = keeps ? last.tail_block : blocks - kLeastTailBlocks,
-          .head_is_chosen = true,
-          .chooses = !keeps};
+  return budget_.layout(prefix_tokens, last);
 }
 
 KvViewLayout Vegas::layout_by_verification(int32_t prefix_tokens, const KvChosen& last) const {
   const bool is_recent =
       last.tail_block > 0 && prefix_tokens - last.prefix_tokens < kTokensBetweenChoices;
-  return is_recent ? KvViewLayout{} : layout(prefix_tokens, {});
+  return is_recent ? KvViewLayout{} : budget_.choose(prefix_tokens);
 }
 
 KvChoice Vegas::choice() const {

@@ -7,9 +7,10 @@
 // verifies nothing, are chosen as SnapKV's are: by the last tokens, run once more.
 #pragma once
 
-#include <memory>
+#include <cstdint>
 
 #include "forerun/status.h"
+#include "views/gathered_budget.h"
 #include "views/view_table.h"
 
 namespace forerun {
@@ -20,7 +21,6 @@ class Vegas : public KvView {
   static constexpr KvViewNeeds kNeeds = KvViewNeeds::kSelection;
   static constexpr KvViewFacts kFacts = {};
   static Status check(int32_t budget_tokens);
-  static std::unique_ptr<KvView> make(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
 
   explicit Vegas(int32_t budget_tokens);
@@ -29,8 +29,7 @@ class Vegas : public KvView {
   KvChoice choice() const override;
 
  private:
-  const int32_t head_blocks_;
-  const int32_t most_tail_blocks_;
+  const GatheredBudget budget_;
 };
 
 }  // namespace forerun

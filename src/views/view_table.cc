@@ -10,8 +10,13 @@ namespace forerun {
 namespace {
 
 template <class View>
+std::unique_ptr<KvView> make(int32_t budget_tokens) {
+  return std::make_unique<View>(budget_tokens);
+}
+
+template <class View>
 constexpr KvViewEntry entry(const char* name, const char* help) {
-  return {name, help, View::check, View::make, View::own_blocks, View::kNeeds, View::kFacts};
+  return {name, help, View::check, make<View>, View::own_blocks, View::kNeeds, View::kFacts};
 }
 
 constexpr KvViewEntry kTable[] = {

@@ -21,8 +21,8 @@ enum class KvViewNeeds : uint8_t {
 
 // What its blocks depend on beside the budget.
 struct KvShape {
-  int32_t tokens = 0;     // of the text
-  int32_t head_dim = 64;  // of the model
+  int32_t tokens;    // of the text
+  int32_t head_dim;  // of the model whose KV it is
 };
 
 // What plans assume of it before anything has been measured.

@@ -21,7 +21,7 @@ void expect_choice(const KvViewEntry& entry, int32_t budget, const KvView& view,
   const KvChoice choice = view.choice();
   ASSERT_NE(entry.needs, KvViewNeeds::kNothing);
   ASSERT_EQ(choice.by_index, entry.needs == KvViewNeeds::kQuantizedKeys);
-  const int32_t own = entry.own_blocks(budget, {.tokens = prefix});
+  const int32_t own = entry.own_blocks(budget, {.tokens = prefix, .head_dim = 64});
   ASSERT_EQ(own, layout.head_blocks + (choice.by_index ? kv_index_blocks(prefix, 64) : 0));
   ASSERT_NE(choice.by, KvObservers::kNobody);
   ASSERT_GT(choice.observers, 0);
@@ -41,7 +41,7 @@ TEST(ViewTable, NamesAreUniqueAndEveryViewKeepsItsPromises) {
     const bool needs_nothing = entry.needs == KvViewNeeds::kNothing;
     EXPECT_EQ(view_names(KvViewNeeds::kNothing).find(entry.name) != std::string::npos,
               needs_nothing);
-    EXPECT_EQ(entry.own_blocks(4096, {.tokens = 9000}) == 0, needs_nothing);
+    EXPECT_EQ(entry.own_blocks(4096, {.tokens = 9000, .head_dim = 64}) == 0, needs_nothing);
     EXPECT_TRUE(entry.check(entry.facts.budget).ok());
     const Status refused = entry.check(1);
     EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
