@@ -11,7 +11,11 @@ forerun_library(linear_cuda
   DEPS device_cuda base)
 forerun_test(linear_plan_cuda_test SOURCES linear/linear_plan_cuda_test.cc DEPS linear_cuda
   LABELS fast)
-forerun_test(linear_cuda_test SOURCES linear/linear_cuda_test.cc linear/linear_round_cuda_test.cc DEPS linear_cuda LABELS gpu)
+forerun_test(linear_cuda_test
+  SOURCES linear/linear_cuda_test.cc linear/linear_row_bits_cuda_test.cc
+          linear/linear_epilogue_cuda_test.cc linear/linear_norm_cuda_test.cc
+          linear/linear_chain_cuda_test.cc linear/linear_round_cuda_test.cc
+  DEPS linear_cuda LABELS gpu)
 forerun_test(linear_reduce_cuda_test
   SOURCES linear/linear_reduce_cuda_test.cc linear/linear_reduce_order_cuda_test.cc
   DEPS linear_cuda LABELS gpu)
