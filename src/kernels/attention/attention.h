@@ -111,7 +111,10 @@ class AttentionScratch {
 void append_kv_head(const float* k, const float* v, const AttentionRow& row, int32_t kv_head,
                     const PagedKv& kv);
 
-// Copies K and V of one slot to another, all KV heads of the layer.
+// Copies K and V of one slot to another, of one KV head.
+void copy_kv_head(const PagedKv& kv, int32_t kv_head, int32_t from_block, int32_t from_offset,
+                  int32_t to_block, int32_t to_offset);
+// Of all KV heads of the layer.
 void copy_kv_slot(const PagedKv& kv, int32_t from_block, int32_t from_offset, int32_t to_block,
                   int32_t to_offset);
 

@@ -1,4 +1,5 @@
-// What the per-instruction-set files export. Private to attention.
+// Attention by tiles of 64 positions: what the per-instruction-set files export. For attention and
+// for those that take its scores (kernels/kv_select).
 #pragma once
 
 #include <cstddef>

@@ -48,13 +48,18 @@ void append_kv_head(const float* k, const float* v, const AttentionRow& row, int
   }
 }
 
+void copy_kv_head(const PagedKv& kv, int32_t kv_head, int32_t from_block, int32_t from_offset,
+                  int32_t to_block, int32_t to_offset) {
+  copy_key(kv.key(from_block, from_offset, kv_head), kv.key(to_block, to_offset, kv_head),
+           kv.head_bytes());
+  std::memcpy(kv.value(to_block, to_offset, kv_head), kv.value(from_block, from_offset, kv_head),
+              static_cast<size_t>(kv.head_bytes()));
+}
+
 void copy_kv_slot(const PagedKv& kv, int32_t from_block, int32_t from_offset, int32_t to_block,
                   int32_t to_offset) {
   for (int32_t kv_head = 0; kv_head < kv.num_kv_heads; ++kv_head) {
-    copy_key(kv.key(from_block, from_offset, kv_head), kv.key(to_block, to_offset, kv_head),
-             kv.head_bytes());
-    std::memcpy(kv.value(to_block, to_offset, kv_head), kv.value(from_block, from_offset, kv_head),
-                static_cast<size_t>(kv.head_bytes()));
+    copy_kv_head(kv, kv_head, from_block, from_offset, to_block, to_offset);
   }
 }
 

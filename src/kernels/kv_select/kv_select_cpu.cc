@@ -144,17 +144,8 @@ void gather(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
   const int32_t* const table = call.block_table;
   for (int32_t to = 0; to < call.chosen; ++to) {
     const int32_t token = order[static_cast<size_t>(to)];
-    const int32_t from_block = table[token / kAttentionTile];
-    const int32_t from_offset = token % kAttentionTile;
-    const int32_t to_block = call.blocks[to / kAttentionTile];
-    const int32_t to_offset = to % kAttentionTile;
-    const std::byte* const key = kv.key(from_block, from_offset, kv_head);
-    std::byte* const key_copy = kv.key(to_block, to_offset, kv_head);
-    for (int64_t piece = 0; piece < kv.head_bytes(); piece += kKeyPieceBytes) {
-      std::copy_n(key + piece * kKeyGroup, kKeyPieceBytes, key_copy + piece * kKeyGroup);
-    }
-    std::copy_n(kv.value(from_block, from_offset, kv_head), kv.head_bytes(),
-                kv.value(to_block, to_offset, kv_head));
+    copy_kv_head(kv, kv_head, table[token / kAttentionTile], token % kAttentionTile,
+                 call.blocks[to / kAttentionTile], to % kAttentionTile);
   }
 }
 
