@@ -2,9 +2,8 @@
 // pointers and know nothing of teams; linear_tiles.inc implements them over a vector type.
 //
 // Two families, both with a fixed order of summation per (row, output channel):
-//   dense   f32, bf16, f16 weights in place, [out][in]: lanes run over the inputs, one accumulator
-//   a
-//           (row, out) through all inputs, lanes summed at the end in a fixed tree.
+//   dense   f32, bf16, f16 weights in place, [out][in]: lanes run over the inputs, one
+//           accumulator a (row, out) through all inputs, lanes summed at the end in a fixed tree.
 //   packed  int8 and int4 weights (linear_weight.h): lanes run over output channels; products are
 //           summed exactly in integers over a chunk of up to 128 inputs, chunks in f32 in order.
 //           bf16 in pairs of inputs: lanes over channels as well, one accumulator a (row, channel).

@@ -78,6 +78,16 @@ float pair_value(const LinearWeight::Storage& storage, int64_t out, int64_t in) 
   return to_float(value);
 }
 
+// Gives `storage`, whose block_bytes are set, zeroed memory for as many blocks as hold `out`
+// channels, `bytes` of it; returns its beginning.
+std::byte* allocate_blocks(LinearWeight::Storage& storage, int64_t out, size_t& bytes) {
+  bytes = static_cast<size_t>(round_up(out, kBlockOuts) / kBlockOuts * storage.block_bytes);
+  storage.owner = allocate_weights(bytes);
+  auto* const data = static_cast<std::byte*>(storage.owner.get());
+  storage.data = data;
+  return data;
+}
+
 template <class T>
 T load_element(const LinearWeight::Storage& storage, int64_t out, int64_t in) {
   T value;
@@ -133,20 +143,17 @@ LinearWeight LinearWeight::pair_bf16(MatrixView<const bf16> w) {
   auto storage = std::make_shared<Storage>();
   storage->padded_in = round_up(weight.in_, kInputPad);
   storage->block_bytes = storage->padded_in / 2 * kVectorBytes;
-  const int64_t blocks = round_up(weight.out_, kBlockOuts) / kBlockOuts;
-  weight.bytes_ = static_cast<size_t>(blocks * storage->block_bytes);
-  storage->owner = allocate_weights(weight.bytes_);
-  std::byte* data = static_cast<std::byte*>(storage->owner.get());
+  std::byte* const data = allocate_blocks(*storage, weight.out_, weight.bytes_);
   constexpr int64_t kPairs = kInputPad / 2;
-  for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t channels = std::min(kBlockOuts, weight.out_ - block * kBlockOuts);
-    std::byte* vectors = data + block * storage->block_bytes;
+  for (int64_t first = 0; first < weight.out_; first += kBlockOuts) {
+    const int64_t channels = std::min(kBlockOuts, weight.out_ - first);
+    std::byte* vectors = data + first / kBlockOuts * storage->block_bytes;
     // A cache line of every channel at a time.
     for (int64_t in = 0; in < weight.in_; in += kInputPad, vectors += kPairs * kVectorBytes) {
       uint32_t pairs[kBlockOuts][kPairs] = {};
       const auto bytes = static_cast<size_t>(std::min(kInputPad, weight.in_ - in)) * sizeof(bf16);
       for (int64_t channel = 0; channel < channels; ++channel) {
-        std::memcpy(pairs[channel], w.row(block * kBlockOuts + channel) + in, bytes);
+        std::memcpy(pairs[channel], w.row(first + channel) + in, bytes);
       }
       for (int64_t pair = 0; pair < kPairs; ++pair) {
         uint32_t lanes[kBlockOuts];
@@ -157,7 +164,6 @@ LinearWeight LinearWeight::pair_bf16(MatrixView<const bf16> w) {
       }
     }
   }
-  storage->data = data;
   weight.storage_ = std::move(storage);
   return weight;
 }
@@ -207,10 +213,7 @@ LinearWeight LinearWeight::quantize_int8(
   storage->padded_in = round_up(weight.in_, kInputPad);
   storage->chunk = kInputGroup;
   storage->block_bytes = kVectorBytes + storage->padded_in / 4 * kVectorBytes;
-  const int64_t blocks = round_up(weight.out_, kBlockOuts) / kBlockOuts;
-  weight.bytes_ = static_cast<size_t>(blocks * storage->block_bytes);
-  storage->owner = allocate_weights(weight.bytes_);
-  std::byte* data = static_cast<std::byte*>(storage->owner.get());
+  std::byte* const data = allocate_blocks(*storage, weight.out_, weight.bytes_);
   constexpr int64_t kPortion = 64;  // channels
   std::vector<float> values(static_cast<size_t>(std::min(kPortion, out) * in));
   for (int64_t first = 0; first < out; first += kPortion) {
@@ -220,7 +223,6 @@ LinearWeight LinearWeight::quantize_int8(
       quantize_channel(rows.row(row), in, first + row, *storage, data);
     }
   }
-  storage->data = data;
   weight.storage_ = std::move(storage);
   return weight;
 }
@@ -240,10 +242,7 @@ LinearWeight LinearWeight::from_awq(MatrixView<const int32_t> qweight,
   storage->chunk = std::gcd(group, kInputGroup);
   const int64_t chunk_bytes = int4_chunk_bytes(storage->chunk);
   storage->block_bytes = weight.in_ / storage->chunk * chunk_bytes;
-  const int64_t blocks = round_up(weight.out_, kBlockOuts) / kBlockOuts;
-  weight.bytes_ = static_cast<size_t>(blocks * storage->block_bytes);
-  storage->owner = allocate_weights(weight.bytes_);
-  std::byte* data = static_cast<std::byte*>(storage->owner.get());
+  std::byte* const data = allocate_blocks(*storage, weight.out_, weight.bytes_);
   uint8_t values[8];
   for (int64_t in = 0; in < weight.in_; ++in) {
     const int64_t chunk_idx = in / storage->chunk;
@@ -267,7 +266,6 @@ LinearWeight LinearWeight::from_awq(MatrixView<const int32_t> qweight,
       }
     }
   }
-  storage->data = data;
   weight.storage_ = std::move(storage);
   return weight;
 }
