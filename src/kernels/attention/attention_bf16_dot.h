@@ -2,9 +2,9 @@
 // what f32 has, and nothing to widen). Included by the files that define the instruction, each with
 // a copy of its own; nothing of the standard library is called here (attention_tile_impl.h).
 //
-// What is rounded: queries to bf16, as their keys are; weights to bf16 before they meet the values,
-// and the sum that they are divided by is of the rounded ones, so that they add up to 1. Sums are
-// f32. Scores and maxima are logarithms to base 2.
+// Rounded to bf16 are queries, as their keys are, and weights before they meet the values; the sum
+// that they are divided by is of the rounded ones, so that they add up to 1. Sums are f32. Scores
+// and maxima are logarithms to base 2.
 //
 // A score is four chains, of the dimensions 0 1, 2 3, 4 5 and 6 7 of every 8, and a fixed tree over
 // them; a value is one chain over pairs of positions (0 1, 2 3, ... of the tile) in ascending
@@ -46,10 +46,17 @@ inline __m512i load_piece(const std::byte* from) {
   return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
-inline void ask_for(const std::byte* at) {
+inline void prefetch(const std::byte* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
 }
 
+// The first `left` of 16 lanes: all of them, or none.
+inline __mmask16 first_lanes(int64_t left) {
+  return static_cast<__mmask16>(left >= 16 ? 0xffffu : left > 0 ? (1u << left) - 1 : 0u);
+}
+
+// Scores of QB queries against positions `first` to `last`, 16 at a time. kAhead: asks memory for
+// the next tile's keys, in the order in which they lie, as many bytes as are read.
 template <class D, int QB, bool kAhead>
 void dot_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, int32_t last) {
   constexpr int kLoads = 4;  // of 4 positions each
@@ -71,7 +78,7 @@ void dot_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, i
       for (int load = 0; load < kLoads; ++load) {
         const std::byte* const key = keys[load] + at * kKeyGroup;
         const __m512i k = _mm512_loadu_si512(key);
-        if constexpr (kAhead) ask_for(next + 64 * load);
+        if constexpr (kAhead) prefetch(next + 64 * load);
 #pragma GCC unroll 4
         for (int query = 0; query < QB; ++query) {
           sums[query][load] = D::dot(sums[query][load], k, q[query]);
@@ -129,7 +136,7 @@ void dot_weights(const AttentionTile& tile, int32_t query) {
 enum class Seen { kBoth, kEven, kOdd };  // of a pair of positions
 
 // Adds `num_pairs` pairs of positions from `pair` on to the states of QB queries, for `kLoads`
-// loads of 32 values from dimension `dim` on.
+// loads of 32 values from dimension `dim` on. kAhead as in dot_scores().
 template <class D, int QB, int kLoads, Seen kSeen, bool kAhead>
 void add_pairs(const AttentionTile& tile, int32_t query_begin, int32_t pair, int32_t num_pairs,
                int64_t dim) {
@@ -153,8 +160,8 @@ void add_pairs(const AttentionTile& tile, int32_t query_begin, int32_t pair, int
       if constexpr (kSeen != Seen::kOdd) even = _mm512_loadu_si512(tile.values[2 * pair] + at);
       if constexpr (kSeen != Seen::kEven) odd = _mm512_loadu_si512(tile.values[2 * pair + 1] + at);
       if constexpr (kAhead) {
-        ask_for(next);
-        ask_for(next + 64);
+        prefetch(next);
+        prefetch(next + 64);
         next += 128;
       }
       v[2 * load] = _mm512_unpacklo_epi16(even, odd);
@@ -246,7 +253,8 @@ void dot_block(const AttentionTile& tile, int32_t query_begin) {
   dot_values<D, QB, kAhead>(tile, query_begin);
 }
 
-// The first queries ask for the next tile, the others find it asked for.
+// The first queries prefetch the next tile, the others find it on its way. Returns the first query
+// that is left over.
 template <class D, int QB>
 int32_t dot_blocks(const AttentionTile& tile, int32_t query) {
   if (query + QB <= tile.num_queries && query == 0 && tile.ahead != 0) {
@@ -300,9 +308,8 @@ void load_bf16_query(const float* query, int64_t head_dim, int64_t padded_dim, s
   for (int64_t dim = 0; dim < padded_dim; dim += 32) {
     __m512 halves[2];
     for (int half = 0; half < 2; ++half) {
-      const int64_t left = head_dim - dim - 16 * half;
-      const uint32_t mask = left >= 16 ? 0xffffu : left > 0 ? (1u << left) - 1 : 0u;
-      halves[half] = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), query + dim + 16 * half);
+      const int64_t at = dim + 16 * half;
+      halves[half] = _mm512_maskz_loadu_ps(first_lanes(head_dim - at), query + at);
     }
     _mm512_storeu_si512(to + 2 * dim, D::round(halves[0], halves[1]));
   }
@@ -333,11 +340,9 @@ inline void finish_dot_state(const float* state, int64_t padded_dim, int64_t hea
     const __m512 low = _mm512_loadu_ps(state + dim);
     const __m512 high = _mm512_loadu_ps(state + dim + 16);
     for (int half = 0; half < 2; ++half) {
-      const int64_t left = head_dim - dim - 16 * half;
-      const uint32_t mask = left >= 16 ? 0xffffu : left > 0 ? (1u << left) - 1 : 0u;
+      const int64_t at = dim + 16 * half;
       const __m512 values = _mm512_permutex2var_ps(low, order[half], high);
-      _mm512_mask_storeu_ps(out + dim + 16 * half, static_cast<__mmask16>(mask),
-                            _mm512_mul_ps(values, inverse));
+      _mm512_mask_storeu_ps(out + at, first_lanes(head_dim - at), _mm512_mul_ps(values, inverse));
     }
   }
 }
