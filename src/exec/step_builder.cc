@@ -25,23 +25,42 @@ void StepBuilder::clear() {
   attended_tokens_ = 0;
 }
 
+StepBuilder::Mark StepBuilder::mark() const {
+  return {.rows = step_.rows.size(),
+          .sequences = step_.sequences.size(),
+          .selections = step_.selections.size(),
+          .ancestors = step_.ancestors.size(),
+          .tasks = tasks_.size(),
+          .rejection_rows = rejection_rows_.size(),
+          .logits_rows = logits_rows_,
+          .context_tokens = context_tokens_,
+          .kv_tokens = kv_tokens_,
+          .attended_tokens = attended_tokens_};
+}
+
+void StepBuilder::rewind(const Mark& mark) {
+  step_.rows.resize(mark.rows);
+  step_.sequences.resize(mark.sequences);
+  step_.selections.resize(mark.selections);
+  step_.ancestors.resize(mark.ancestors);
+  tasks_.resize(mark.tasks);
+  task_origins_.resize(mark.tasks);
+  rejection_rows_.resize(mark.rejection_rows);
+  rejection_paths_.resize(mark.rejection_rows);
+  logits_rows_ = mark.logits_rows;
+  context_tokens_ = mark.context_tokens;
+  kv_tokens_ = mark.kv_tokens;
+  attended_tokens_ = mark.attended_tokens;
+}
+
 Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count) {
-  const size_t first = item.rows_done;
-  const size_t last = first + static_cast<size_t>(count);
   FORERUN_RETURN_IF_ERROR(sequence.reserve(item.item, count));
+  const Mark before = mark();
   const int32_t prefix_length = sequence.kv.prefix_length();
   const auto tree_size = static_cast<int32_t>(sequence.kv.tree_rows().size());
-  const size_t rows = step_.rows.size();
-  const size_t sequences = step_.sequences.size();
-  const size_t selections = step_.selections.size();
-  const int64_t kv_tokens = kv_tokens_;
-  const size_t ancestors = step_.ancestors.size();
-  const size_t tasks = tasks_.size();
-  const size_t rejection_rows = rejection_rows_.size();
-  const int32_t logits_rows = logits_rows_;
-  const int32_t context_tokens = context_tokens_;
-  const int64_t attended_tokens = attended_tokens_;
   const size_t results = item.result.rows.size();
+  const size_t first = item.rows_done;
+  const size_t last = first + static_cast<size_t>(count);
   // A prompt's rows want nothing but the last.
   if (last == item.item.rows.size()) {
     item.result.rows.reserve(results + std::min<size_t>(last - first, 64));
@@ -50,34 +69,20 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   seen_ = sequence.see(item.item);
   observers_ = 0;
   if (seen_.choice.by != KvObservers::kNobody) add_selection(sequence, count);
-  const size_t first_row = step_.rows.size();
-  first_row_ = static_cast<int32_t>(first_row);
-  Status status;
-  for (size_t row_idx = first; row_idx < last && status.ok(); ++row_idx) {
-    status = add_row(sequence, item, row_idx);
-  }
-  if (!status.ok()) {
+  first_row_ = rows();
+  for (size_t row_idx = first; row_idx < last; ++row_idx) {
+    const Status status = add_row(sequence, item, row_idx);
+    if (status.ok()) continue;
+    rewind(before);
     sequence.kv.truncate(prefix_length, tree_size);
-    step_.rows.resize(rows);
-    step_.sequences.resize(sequences);
-    step_.selections.resize(selections);
-    kv_tokens_ = kv_tokens;
-    step_.ancestors.resize(ancestors);
-    tasks_.resize(tasks);
-    task_origins_.resize(tasks);
-    rejection_rows_.resize(rejection_rows);
-    rejection_paths_.resize(rejection_rows);
-    logits_rows_ = logits_rows;
-    context_tokens_ = context_tokens;
-    attended_tokens_ = attended_tokens;
     item.result.rows.resize(results);
     return status;
   }
-  if (rejection_rows_.size() > rejection_rows) {
-    rejection_origins_.push_back({&item, rejection_rows, rejection_rows_.size()});
+  if (rejection_rows_.size() > before.rejection_rows) {
+    rejection_origins_.push_back({&item, before.rejection_rows, rejection_rows_.size()});
   }
   int32_t context = 0;
-  for (size_t row = first_row; row < step_.rows.size(); ++row) {
+  for (auto row = static_cast<size_t>(first_row_); row < step_.rows.size(); ++row) {
     context = std::max(context, step_.rows[row].visible);
   }
   kv_tokens_ += context;

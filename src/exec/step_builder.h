@@ -65,6 +65,14 @@ class StepBuilder {
     size_t end;
   };
 
+  // How far the Step has come, to go back to where an item cannot be added.
+  struct Mark {
+    size_t rows, sequences, selections, ancestors, tasks, rejection_rows;
+    int32_t logits_rows, context_tokens;
+    int64_t kv_tokens, attended_tokens;
+  };
+  Mark mark() const;
+  void rewind(const Mark& mark);
   // For a head to be chosen, by the last tokens of the prefix or by the first of the next `count`
   // rows.
   void add_selection(const RoleSequence& sequence, int32_t count);
