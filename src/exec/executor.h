@@ -12,8 +12,9 @@
 #include <string>
 
 #include "forerun/status.h"
-#include "model/decoder.h"
 #include "step/cost_table.h"
+#include "step/meanwhile.h"
+#include "step/types.h"
 #include "step/work.h"
 
 namespace forerun {
@@ -37,7 +38,7 @@ class Executor {
   virtual std::optional<WorkResult> next(std::chrono::microseconds timeout) = 0;
   // A result that is there already, without running or waiting for anything.
   virtual std::optional<WorkResult> next_at_hand() = 0;
-  // What the caller has to do that can wait until the devices work again (decoder.h): next() calls
+  // What the caller has to do that can wait until the devices work again: next() calls
   // it beside every Step that it runs, or before it waits for threads that do. Where it returns
   // nothing it may not have.
   virtual void set_meanwhile(Meanwhile meanwhile) = 0;

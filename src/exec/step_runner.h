@@ -11,9 +11,9 @@
 #include "checkpoint/model_config.h"
 #include "device/collectives.h"
 #include "forerun/status.h"
-#include "model/decoder.h"
 #include "sampling/row_logits.h"
 #include "sampling/sampler.h"
+#include "step/meanwhile.h"
 #include "step/step.h"
 #include "step/work.h"
 

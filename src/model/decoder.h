@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "base/tensor_view.h"
 #include "checkpoint/model_config.h"
 #include "forerun/status.h"
 #include "kernels/row_digest/row_digest.h"
+#include "step/meanwhile.h"
 #include "step/step.h"
 
 namespace forerun {
@@ -21,11 +21,6 @@ struct LogitsPart {
   // Not null: rows of which it has a digest are in `values` once they have been fetched.
   DistantLogits* distant = nullptr;
 };
-
-// What the host can do while devices work by themselves: called on the thread that asked for the
-// work, once they have got it, or before it where that thread computes itself; not at all where it
-// fails early. It must not throw. May be empty.
-using Meanwhile = std::function<void()>;
 
 class Decoder {
  public:
