@@ -11,6 +11,35 @@ Status out_of_range(size_t row_idx, const char* what, int64_t found, int64_t fir
                     ", accepted are " + std::to_string(first) + " to " + std::to_string(last));
 }
 
+// [count] blocks that a row's selection names.
+Status check_blocks(size_t row_idx, const int32_t* blocks, int32_t count, int64_t kv_blocks) {
+  for (int32_t idx = 0; idx < count; ++idx) {
+    if (blocks[idx] < 0 || blocks[idx] >= kv_blocks) {
+      return out_of_range(row_idx, "KV block", blocks[idx], 0, kv_blocks - 1);
+    }
+  }
+  return {};
+}
+
+// The rows that choose, from `first` to `end`.
+Status check_observers(const Step& step, const KvSelection& selection, size_t first, size_t end) {
+  int64_t weighed = selection.first_weighed;
+  for (size_t row_idx = first; row_idx < end; ++row_idx) {
+    const StepRow& row = step.rows[row_idx];
+    // Queries of the last layer are those of rows that want logits.
+    if (row.sequence_idx != step.rows[first].sequence_idx || !row.wants_logits) {
+      return Status(StatusCode::kInvalidArgument,
+                    "step row " + std::to_string(row_idx) +
+                        ": observers are rows of one sequence that want logits");
+    }
+    if (weighed < 1 || weighed > row.position + 1) {
+      return out_of_range(row_idx, "tokens that an observer weighs", weighed, 1, row.position + 1);
+    }
+    weighed += selection.weighed_step;
+  }
+  return {};
+}
+
 Status check_selection(const Step& step, const KvSelection& selection, int64_t kv_blocks) {
   const int64_t end = int64_t{selection.first_row} + selection.num_rows;
   if (selection.first_row < 0 || selection.num_rows < 1 ||
@@ -28,20 +57,7 @@ Status check_selection(const Step& step, const KvSelection& selection, int64_t k
   if (selection.weighed_step < 0 || selection.weighed_step > 1) {
     return out_of_range(first, "further tokens weighed", selection.weighed_step, 0, 1);
   }
-  int64_t weighed = selection.first_weighed;
-  for (size_t row_idx = first; row_idx < static_cast<size_t>(end); ++row_idx) {
-    const StepRow& row = step.rows[row_idx];
-    // Queries of the last layer are those of rows that want logits.
-    if (row.sequence_idx != step.rows[first].sequence_idx || !row.wants_logits) {
-      return Status(StatusCode::kInvalidArgument,
-                    "step row " + std::to_string(row_idx) +
-                        ": observers are rows of one sequence that want logits");
-    }
-    if (weighed < 1 || weighed > row.position + 1) {
-      return out_of_range(row_idx, "tokens that an observer weighs", weighed, 1, row.position + 1);
-    }
-    weighed += selection.weighed_step;
-  }
+  FORERUN_RETURN_IF_ERROR(check_observers(step, selection, first, static_cast<size_t>(end)));
   if (selection.tokens > selection.first_weighed) {
     return out_of_range(first, "tokens to choose from", selection.tokens, 1,
                         selection.first_weighed);
@@ -55,19 +71,9 @@ Status check_selection(const Step& step, const KvSelection& selection, int64_t k
     return out_of_range(first, "indexed tokens", selection.indexed, 0,
                         selection.tokens / kKvBlockTokens * kKvBlockTokens);
   }
-  for (int32_t block_idx = 0; block_idx < selection.num_index_blocks; ++block_idx) {
-    const int32_t block = selection.index_blocks[block_idx];
-    if (block < 0 || block >= kv_blocks) {
-      return out_of_range(first, "KV block", block, 0, kv_blocks - 1);
-    }
-  }
-  for (int32_t block_idx = 0; block_idx < selection.chosen / kKvBlockTokens; ++block_idx) {
-    const int32_t block = selection.blocks[block_idx];
-    if (block < 0 || block >= kv_blocks) {
-      return out_of_range(first, "KV block", block, 0, kv_blocks - 1);
-    }
-  }
-  return {};
+  FORERUN_RETURN_IF_ERROR(
+      check_blocks(first, selection.index_blocks, selection.num_index_blocks, kv_blocks));
+  return check_blocks(first, selection.blocks, selection.chosen / kKvBlockTokens, kv_blocks);
 }
 
 }  // namespace
