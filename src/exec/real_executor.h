@@ -18,7 +18,7 @@
 #include "exec/executor.h"
 #include "exec/live_costs.h"
 #include "exec/mailbox.h"
-#include "exec/role_sequence.h"
+#include "exec/pending_item.h"
 #include "exec/role_turns.h"
 #include "exec/step_record.h"
 #include "exec/step_runner.h"
