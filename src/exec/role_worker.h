@@ -72,8 +72,8 @@ class RoleWorker {
   void fail_front(RoleSequence& sequence, const Status& status,
                   std::vector<FinishedItem>& finished);
   Status apply_edits(RoleSequence& sequence, const std::vector<Edit>& edits);
-  // Skips prefix rows at the front of the item whose KV is cached. True if the next block will be
-  // after this Step.
+  // Skips prefix rows at the front of the item whose KV is cached. True where another
+  // sequence of the Step computes the next block, so that it will be cached after it.
   bool reuse_prefix(RoleSequence& sequence, PendingItem& item);
   // A block of a shared prefix: its text's first row, and the text before.
   struct BlockInWork {
@@ -83,7 +83,8 @@ class RoleWorker {
   static BlockInWork next_block(const RoleSequence& sequence, const PendingItem& item);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
   void compose(std::vector<FinishedItem>& finished, bool others_decode);
-  // Of the verifications among the first `decoding` turns.
+  // Leaves out rows of guesses that are not worth it (GuessRows), of the verifications among the
+  // first `decoding` turns.
   void leave_out_guesses(size_t decoding);
   bool apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   void wait_for_memory(RoleSequence& sequence, const Status& status,
