@@ -120,6 +120,17 @@ float Acceptance::calibrated(uint32_t note) const {
   return std::min(guess.p * f, kMaxChance);
 }
 
+float Acceptance::calibrate(std::vector<Guess>& guesses) const {
+  float sum = 0.0f;
+  for (Guess& guess : guesses) {
+    guess.note = make_note(guess.origin, std::exp(guess.logprob));
+    const float chance = calibrated(guess.note);
+    guess.logprob = std::log(std::max(chance, 1e-9f));
+    sum += chance;
+  }
+  return sum;
+}
+
 void Acceptance::observe(uint32_t note, bool right) {
   const NoteParts guess = parts_of(note);
   table_.observe(guess.origin, guess.bucket, guess.p, right, kRequestMemory);

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "strategies/tree_growth.h"
 
@@ -80,6 +81,9 @@ class Acceptance {
   static uint32_t make_note(Guess::Origin origin, float p);
   // Probability that a guess is right given that its parent is; at most 0.98.
   float calibrated(uint32_t note) const;
+  // Gives guesses, whose log-probabilities are as their origins tell them, their notes and
+  // calibrated log-probabilities. Returns the sum of the chances, which may pass 1.
+  float calibrate(std::vector<Guess>& guesses) const;
   void observe(uint32_t note, bool right);
 
   const DraftProfile& profile() const { return profile_; }

@@ -261,13 +261,7 @@ void AdaptiveGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
 
 void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) {
   const float parent_chance = std::exp(tree.weight(parent));
-  float sum = 0.0f;
-  for (Guess& guess : guesses) {
-    guess.note = Acceptance::make_note(guess.origin, std::exp(guess.logprob));
-    const float chance = acceptance_.calibrated(guess.note);
-    guess.logprob = std::log(std::max(chance, 1e-9f));
-    sum += chance;
-  }
+  const float sum = acceptance_.calibrate(guesses);
   if (sum > 0.99f) {
     const float excess = std::log(sum / 0.99f);
     for (Guess& guess : guesses) guess.logprob -= excess;

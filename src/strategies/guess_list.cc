@@ -36,7 +36,7 @@ void GuessList::merge_proposals(const TokenTree& tree, NodeId node, int32_t coun
 }
 
 void GuessList::add_children(TokenTree& tree, NodeId node, std::span<const Candidate> candidates,
-                             int32_t count, TreeGrowth& growth) {
+                             int32_t count, GuessJudge& judge) {
   guesses_.clear();
   for (const Candidate& candidate : candidates) {
     guesses_.push_back({candidate.token, candidate.logprob, Guess::Origin::kModel, 0});
@@ -50,7 +50,7 @@ void GuessList::add_children(TokenTree& tree, NodeId node, std::span<const Candi
     std::stable_sort(guesses_.begin(), guesses_.end(),
                      [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
   }
-  growth.weigh(tree, node, guesses_);
+  judge.weigh(tree, node, guesses_);
   candidates_.clear();
   for (const Guess& guess : guesses_) candidates_.push_back({guess.token, guess.logprob});
   const NodeId first = tree.add_children(node, candidates_);

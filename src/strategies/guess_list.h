@@ -28,10 +28,10 @@ class GuessList {
   void observe(std::span<const TokenId> verified);
 
   // Adds children to `node`: `candidates` (the model's, best first; may be empty) and up to `count`
-  // proposals of the source, as `growth` weighs them. The source has observed everything up to the
+  // proposals of the source, as `judge` weighs them. The source has observed everything up to the
   // tree's root.
   void add_children(TokenTree& tree, NodeId node, std::span<const Candidate> candidates,
-                    int32_t count, TreeGrowth& growth);
+                    int32_t count, GuessJudge& judge);
 
  private:
   void merge_proposals(const TokenTree& tree, NodeId node, int32_t count);

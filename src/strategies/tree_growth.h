@@ -34,9 +34,17 @@ struct RoundStart {
   int32_t tokens_left = 1;        // that the request may still bring, 1 or more
 };
 
-class TreeGrowth {
+// What guesses are thought to be worth.
+class GuessJudge {
  public:
-  virtual ~TreeGrowth() = default;
+  virtual ~GuessJudge() = default;
+  // Turns the guesses for the token after `parent`, best first, into what the tree should weigh.
+  // May change logprobs, set notes and drop guesses.
+  virtual void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) = 0;
+};
+
+class TreeGrowth : public GuessJudge {
+ public:
   // `tree` has been rerooted at the last verified token.
   virtual void begin_round(const TokenTree& tree, const RoundStart& start) = 0;
   // After begin_round(): whether this round is to be plain decoding whatever could be guessed, so
@@ -47,9 +55,6 @@ class TreeGrowth {
   virtual void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) = 0;
   // Replaces `out` by the nodes to verify, in order of rows, closed under parents, the root first.
   virtual void choose(TokenTree& tree, std::vector<NodeId>& out) = 0;
-  // Turns the guesses for the token after `parent`, best first, into what the tree should weigh.
-  // May change logprobs, set notes and drop guesses.
-  virtual void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) = 0;
   // Whether a node's weight is the logarithm of its chance to come out, as far as anyone knows, so
   // that rows may be left out by it (WorkRow::chance).
   virtual bool weights_are_chances() const { return false; }
