@@ -46,7 +46,9 @@ struct AcceptanceModel {
     const double reach = u < 1.0 - mean ? -mean : 1.0 - mean;
     return mean + spread * reach;
   }
-  std::vector<Candidate> draft_top(uint64_t history, int32_t count, int32_t position) const {
+  // `drafter`: others are as often right, at other places.
+  std::vector<Candidate> draft_top(uint64_t history, int32_t count, int32_t position,
+                                   uint64_t drafter = 0) const {
     const std::vector<double>& hits =
         phases.empty() ? rank_hit
                        : phases[static_cast<size_t>(position / phase_tokens) % phases.size()];
@@ -56,7 +58,7 @@ struct AcceptanceModel {
     for (size_t r = 0; r < hits.size(); ++r) {
       chances.push_back(r == 0 || mean >= 1.0 ? top : hits[r] * (1.0 - top) / (1.0 - mean));
     }
-    double u = uniform(mix_hash(history, seed + 2));
+    double u = uniform(mix_hash(history, seed + 2 + 1000 * drafter));
     size_t hit = 0;
     while (hit < chances.size() && u >= chances[hit]) u -= chances[hit++];
     const TokenId right = target_token(history);

@@ -36,6 +36,9 @@ class FakeExecutor {
     bool allow_twins = false;         // equal histories may be run twice (rule `rejection`)
     bool allow_dropped =
         false;  // histories that were dropped may be run again (changed strategies)
+    // The draft may run histories again that it had dropped: a guess that a dearer draft refused
+    // may turn out right all the same.
+    bool allow_dropped_guesses = false;
     // Leaves out rows that need not be run (WorkRow::chance), in each item those below a chance
     // that this seeds.
     std::optional<uint64_t> leave_out = std::nullopt;
@@ -135,7 +138,7 @@ class FakeExecutor {
       if (parent != kNoNode && !kept.contains(parent)) breach(item, "keeps a child before parent");
       kept[id] = found->second;
     }
-    if (options_.allow_dropped) {
+    if (options_.allow_dropped || (options_.allow_dropped_guesses && item.role == Role::kDraft)) {
       for (const auto& [id, node] : kv.nodes) {
         if (!kept.contains(id)) kv.ever_run.erase(node.history);
       }
@@ -180,7 +183,7 @@ class FakeExecutor {
     return history;
   }
 
-  RowResult result_of(const WorkRow& row, uint64_t history) const {
+  RowResult result_of(const WorkItem& item, const WorkRow& row, uint64_t history) const {
     RowResult result;
     result.node = row.node;
     result.position = row.position;
@@ -188,7 +191,9 @@ class FakeExecutor {
       result.token = models_.target_token(history);
       result.logprob = -static_cast<float>(FakeModels::uniform(history));
     } else if (row.want == Want::kTopK) {
-      result.top = models_.draft_top(history, row.count, row.position);
+      // The target through a view and a draft model are not wrong at the same places.
+      const uint64_t drafter = item.role == Role::kTarget ? 1 : 0;
+      result.top = models_.draft_top(history, row.count, row.position, drafter);
     } else {
       // Draws repeat: the second is a twin of the first now and then.
       result.top = models_.draft_top(history, row.count, row.position);
@@ -244,7 +249,7 @@ class FakeExecutor {
     for (const WorkRow& row : item.rows) {
       const uint64_t history = run_row(kv, item, row, tree_rows);
       tree_rows |= row.node != kNoNode;
-      if (row.want != Want::kNothing) result.rows.push_back(result_of(row, history));
+      if (row.want != Want::kNothing) result.rows.push_back(result_of(item, row, history));
     }
     if (item.verify_by_rejection) verify_by_rejection(item, kv, result);
     const bool silent = result.rows.empty() && !item.verify_by_rejection;
