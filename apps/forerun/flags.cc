@@ -22,7 +22,8 @@ void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
   command.add_option("--source", speculation.source,
                      "Where drafts come from: " + listed(draft_source_choices()) +
                          ", or several joined by '+' (default: model+suffix for serial_tree's "
-                         "adaptive shape, else model; suffix without a draft)");
+                         "adaptive shape, else model; suffix without a draft; none for "
+                         "sparse_self, which drafts by itself and checks what a source guesses)");
   command.add_option("--shape", speculation.shape,
                      "Draft tree: " + listed(tree_shape_choices()) + " (default: adaptive)");
   command.add_option("--accept", speculation.accept,
@@ -30,10 +31,11 @@ void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
                      "default: match");
   command.add_option("--verify-tokens", speculation.verify_tokens,
                      "Rows a verification (bs; default: 8)");
-  command.add_option("--draft-width", speculation.draft_width,
-                     "Leaves expanded a draft step (w; default: 4)");
+  command.add_option(
+      "--draft-width", speculation.draft_width,
+      "Leaves expanded a draft step; of sparse_self with a source: rows (w; default: 4)");
   command.add_option("--draft-depth", speculation.draft_depth,
-                     "Draft steps a round (d; default: 4)");
+                     "Draft steps a round; of sparse_self: tokens drafted (d, γ; default: 4)");
   command.add_option(
       "--view", speculation.view,
       "Which of its KV the model that drafts sees, of sparse_self and serial_tree: " +

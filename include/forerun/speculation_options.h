@@ -18,7 +18,7 @@ struct SpeculationOptions {
   std::string strategy = "auto";
   // One of draft_source_choices(), or several joined by '+' such as "model+suffix". Empty: "suffix"
   // where there is no draft model; with one "model+suffix" for serial_tree's shape "adaptive", and
-  // "model" otherwise.
+  // "model" otherwise. sparse_self: what guesses for the view to check; empty: nothing does.
   std::string source = {};
   // One of tree_shape_choices(). Empty: "adaptive".
   std::string shape = {};
@@ -27,10 +27,11 @@ struct SpeculationOptions {
   std::string accept = {};
   // bs: rows of a verification, the root included; 1 to 128. Empty: 8.
   std::optional<int32_t> verify_tokens = {};
-  // w: leaves expanded a draft step; 1 to 128. Empty: 4.
+  // w: leaves expanded a draft step (sparse_self with a source: rows, of which all but one are
+  // guesses); 1 to 128. Empty: 4.
   std::optional<int32_t> draft_width = {};
   // d: draft steps a round (parallel_tree: while a verification runs), length of a "chain"
-  // (sparse_self: γ); 1 to 64. Empty: 4.
+  // (sparse_self: γ, from which on it is verified); 1 to 64. Empty: 4.
   std::optional<int32_t> draft_depth = {};
   // The draft ranks by the target's noise, so that both tend to draw the same token. Empty: true.
   std::optional<bool> shared_noise = {};

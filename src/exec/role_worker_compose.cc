@@ -175,7 +175,10 @@ void RoleWorker::leave_out_guesses(size_t decoding) {
   for (size_t turn = 0; turn < decoding; ++turn) {
     RoleSequence& sequence = *turns_[turn].sequence;
     if (sequence.queue.empty() || sequence.queue.front().rows_done > 0) continue;
-    guesses_.add(sequence.queue.front().item, sequence.kv.prefix_length());
+    WorkItem& item = sequence.queue.front().item;
+    // What its rows see of the prefix.
+    const int32_t prefix = sequence.kv.prefix_length();
+    guesses_.add(item, item.view.kind == nullptr ? prefix : std::min(prefix, item.view.budget));
   }
   if (!guesses_.any()) return;
   const auto waiting = static_cast<int64_t>(turns_.size() - decoding);

@@ -35,6 +35,14 @@ void DraftKv::move_root(TokenTree& tree, std::span<const NodeId> path, NodeId ne
   if (drops) edits_.push_back({.kind = Edit::Kind::kKeep, .nodes = kept});
 }
 
+void DraftKv::truncate(TokenTree& tree, int32_t size) {
+  tree.nodes_with_kv(Role::kDraft, scratch_);
+  const size_t had_kv = scratch_.size();
+  tree.truncate(size);
+  tree.nodes_with_kv(Role::kDraft, scratch_);
+  if (scratch_.size() < had_kv) edits_.push_back({.kind = Edit::Kind::kKeep, .nodes = scratch_});
+}
+
 void DraftKv::take_edits(WorkItem& item) { item.edits = std::exchange(edits_, {}); }
 
 }  // namespace forerun

@@ -37,6 +37,9 @@ class DraftKv {
   void move_root(TokenTree& tree, std::span<const NodeId> path, NodeId next, TokenId token,
                  int32_t position, std::vector<NodeId>& kept);
 
+  // Drops the tree's nodes of rows >= size, and their KV.
+  void truncate(TokenTree& tree, int32_t size);
+
   // Gives the edits that are due to an item of the draft.
   void take_edits(WorkItem& item);
 

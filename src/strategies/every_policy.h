@@ -14,21 +14,20 @@ namespace forerun {
 // For those that use them.
 struct PolicySettings {
   int32_t verify_tokens = 6;
-  int32_t draft_width = 2;
+  int32_t draft_width = 3;
   int32_t draft_depth = 3;
   bool shared_noise = true;
   int32_t view_budget = 192;
 };
 
 // Every view, and none; where a strategy has a view beside a shape and a source, with the first of
-// them alone: what a draft sees has nothing to do with how a tree is grown and verified.
+// them alone, or without a source: what a draft sees has nothing to do with how a tree is grown and
+// verified.
 inline std::vector<std::string> views_for(const std::string& shape, const std::string& source,
                                           const std::string& accept) {
   std::vector<std::string> views = {""};
-  if (shape != every_tree_shape().front() || source != every_draft_source().front() ||
-      accept != "match") {
-    return views;
-  }
+  const bool first_source = source.empty() || source == every_draft_source().front();
+  if (shape != every_tree_shape().front() || !first_source || accept != "match") return views;
   for (const KvViewEntry& entry : view_table()) views.push_back(entry.name);
   return views;
 }
@@ -37,9 +36,11 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
                                                     const PolicySettings& settings = {}) {
   std::vector<SpeculationOptions> policies;
   std::set<std::string> seen;
+  std::vector<std::string> sources = every_draft_source();
+  sources.push_back("");  // for those that need none
   for (const StrategyEntry& strategy : strategy_table()) {
     for (const std::string& shape : every_tree_shape()) {
-      for (const std::string& source : every_draft_source()) {
+      for (const std::string& source : sources) {
         for (const char* accept : {"match", "rejection"}) {
           for (const std::string& view : views_for(shape, source, accept)) {
             SpeculationOptions options{.strategy = strategy.name,
@@ -53,6 +54,8 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
                                        .view = view};
             options = without_unused(strategy, options);
             const auto plan = resolve_speculation(options, models);
+            // One of those above, as the default.
+            if (plan.ok() && source.empty() && !(*plan)->source.empty()) continue;
             if (plan.ok() && (*plan)->view.kind != nullptr) {
               options.view = (*plan)->view.kind->name;
               options.view_budget = settings.view_budget;

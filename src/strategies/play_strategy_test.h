@@ -57,6 +57,7 @@ inline Outcome play(const Case& c) {
                       {.report_silent_items = rng() % 2 == 0,
                        .allow_twins = any_draws || c.facts.draft_vocab > 0,
                        .allow_dropped = !c.later_options.empty(),
+                       .allow_dropped_guesses = c.options.strategy == "sparse_self",
                        .leave_out = c.leave_out},
                       {.sequence = 3,
                        .tokens = c.prompt,

@@ -6,7 +6,7 @@ namespace forerun {
 
 OptionSet SparseSelf::uses(const TreeShape&) {
   using enum SpeculationOption;
-  return {kView, kViewBudget, kDraftDepth, kSharedNoise};
+  return {kSource, kView, kViewBudget, kDraftDepth, kDraftWidth, kSharedNoise};
 }
 
 Status SparseSelf::check(SpeculationPlan& plan) {
@@ -14,25 +14,51 @@ Status SparseSelf::check(SpeculationPlan& plan) {
   return check_view(plan, Role::kTarget);
 }
 
-std::unique_ptr<Strategy> SparseSelf::make(const SpeculationPlan& plan,
-                                           const StrategyParts& parts) {
-  return std::make_unique<SparseSelf>(plan.view, plan.draft_depth, parts.record_rounds);
+namespace {
+
+// What a draft model that guesses for the target sees of its KV: sinks and a window, as many tokens
+// as the target; all of it where it has windows of its own, or the budget is none for such a view.
+KvViewSpec view_of_draft_model(const SpeculationPlan& plan) {
+  const KvViewEntry& window = view_table().front();
+  const bool has_window = plan.models.has_window[static_cast<size_t>(Role::kDraft)];
+  if (has_window || !window.check(plan.view.budget).ok()) return {};
+  return {.kind = &window, .budget = plan.view.budget};
 }
 
-SparseSelf::SparseSelf(KvViewSpec view, int32_t draft_depth, bool record_rounds)
-    : view_(view),
-      draft_depth_(draft_depth),
-      record_rounds_(record_rounds),
-      tree_(draft_depth + 1),
+}  // namespace
+
+std::unique_ptr<Strategy> SparseSelf::make(const SpeculationPlan& plan,
+                                           const StrategyParts& parts) {
+  Config config{
+      .view = plan.view, .draft_depth = plan.draft_depth, .record_rounds = parts.record_rounds};
+  if (plan.source.empty()) return std::make_unique<SparseSelf>(config);
+  config.guesses = {.most = plan.draft_width - 1,
+                    .has_draft_model = plan.source.model,
+                    .target_vocab = plan.models.target_vocab,
+                    .draft_vocab = plan.models.draft_vocab,
+                    .view = view_of_draft_model(plan)};
+  return std::make_unique<SparseSelf>(config, plan.source.make(), parts.shared);
+}
+
+SparseSelf::SparseSelf(const Config& config, std::unique_ptr<DraftSource> source,
+                       std::shared_ptr<SharedAcceptance> shared)
+    : config_(config),
+      tree_(config.draft_depth + config.guesses.most + 2),
+      guesses_(config.guesses, std::move(source), std::move(shared)),
       verification_(AcceptRule::kMatch) {}
 
 WorkItem SparseSelf::make_item() {
   WorkItem item;
-  item.sequence = sequence_;
   item.role = Role::kTarget;
-  item.tag = ++awaited_tag_;
   item.edits = std::exchange(edits_, {});
   return item;
+}
+
+void SparseSelf::submit(WorkItem item, Phase phase, StrategyOutput& out) {
+  item.sequence = sequence_;
+  item.tag = ++awaited_tag_;
+  phase_ = phase;
+  out.work.push_back(std::move(item));
 }
 
 void SparseSelf::start(const RequestView& request, StrategyOutput& out) {
@@ -40,9 +66,11 @@ void SparseSelf::start(const RequestView& request, StrategyOutput& out) {
   max_tokens_ = request.max_tokens;
   length_ = static_cast<int32_t>(request.tokens.size());
   if (length_ == 0 || length_ >= max_tokens_) return;
+  guesses_.start(request);
   tree_.skip_ids_below(request.first_node);
   if (request.kv_tokens[static_cast<size_t>(Role::kTarget)] > 0) {
-    begin_round(request.tokens.back(), out);
+    tree_.reset(request.tokens.back(), length_ - 1, max_tokens_ - 2);
+    begin_round(out);
     return;
   }
   WorkItem item = make_item();
@@ -52,8 +80,12 @@ void SparseSelf::start(const RequestView& request, StrategyOutput& out) {
     item.rows.push_back({.token = token, .position = position});
   }
   item.rows.back().want = Want::kSample;
-  phase_ = Phase::kPrefill;
-  out.work.push_back(std::move(item));
+  submit(std::move(item), Phase::kPrefill, out);
+}
+
+void SparseSelf::prepare() {
+  // The first token waits for no source to read the prompt.
+  if (phase_ != Phase::kIdle && phase_ != Phase::kPrefill) guesses_.prepare();
 }
 
 void SparseSelf::on_result(const WorkResult& result, StrategyOutput& out) {
@@ -61,15 +93,13 @@ void SparseSelf::on_result(const WorkResult& result, StrategyOutput& out) {
   switch (phase_) {
     case Phase::kIdle:
       return;
-    case Phase::kPrefill: {
-      if (result.rows.empty()) return;
-      const RowResult& row = result.rows.back();
-      out.tokens.push_back({.token = row.token, .logprob = row.logprob, .top = row.top});
-      ++stats_.emitted_tokens;
-      ++length_;
-      begin_round(row.token, out);
+    case Phase::kPrefill:
+      on_prefilled(result, out);
       return;
-    }
+    case Phase::kGuessing:
+      guesses_.on_guessed(tree_, result);
+      guess_or_draft(out);
+      return;
     case Phase::kDrafting:
       on_drafted(result);
       draft_or_verify(out);
@@ -80,80 +110,126 @@ void SparseSelf::on_result(const WorkResult& result, StrategyOutput& out) {
   }
 }
 
-void SparseSelf::begin_round(TokenId root, StrategyOutput& out) {
+void SparseSelf::on_prefilled(const WorkResult& result, StrategyOutput& out) {
+  if (result.rows.empty()) return;
+  const RowResult& row = result.rows.back();
+  out.tokens.push_back({.token = row.token, .logprob = row.logprob, .top = row.top});
+  guesses_.add_verified(out.tokens);
+  ++stats_.emitted_tokens;
+  ++length_;
+  tree_.reset(row.token, length_ - 1, max_tokens_ - 2);
+  begin_round(out);
+}
+
+void SparseSelf::begin_round(StrategyOutput& out) {
   if (length_ >= max_tokens_) {
     phase_ = Phase::kIdle;
     return;
   }
-  // The token after a row must come before max_tokens.
-  last_ = tree_.reset(root, length_ - 1, max_tokens_ - 2);
-  drafts_left_ = length_ > view_.budget ? draft_depth_ : 0;
+  last_ = tree_.root();
+  depth_ = length_ > config_.view.budget ? config_.draft_depth : 0;
   draft_or_verify(out);
 }
 
 void SparseSelf::draft_or_verify(StrategyOutput& out) {
-  if (drafts_left_ > 0 && tree_.position(last_) < tree_.max_position()) {
-    submit_draft_item(out);
-  } else {
+  // The token after a row must come before max_tokens.
+  if (tree_.depth(last_) >= depth_ || tree_.position(last_) >= tree_.max_position()) {
     submit_verification(out);
+    return;
+  }
+  // The first token, which leaves in this turn, waits for no source to read the prompt.
+  guesses_.begin(tree_, last_, /*reads=*/phase_ != Phase::kPrefill);
+  guess_or_draft(out);
+}
+
+void SparseSelf::guess_or_draft(StrategyOutput& out) {
+  WorkItem item;
+  if (guesses_.grow(tree_, item)) {
+    ++stats_.draft_steps;
+    submit(std::move(item), Phase::kGuessing, out);
+  } else {
+    submit_draft_item(out);
   }
 }
 
 void SparseSelf::submit_draft_item(StrategyOutput& out) {
   WorkItem item = make_item();
-  item.view = view_;
-  item.rows.push_back({.token = tree_.token(last_),
-                       .position = tree_.position(last_),
-                       .node = last_,
-                       .parent = tree_.parent(last_),
-                       .want = Want::kTopK,
-                       .count = 1});
-  tree_.set_expansion(Role::kTarget, last_, Expansion::kInFlight);
-  --drafts_left_;
-  phase_ = Phase::kDrafting;
+  item.view = config_.view;
+  const auto add_row = [&](NodeId node, float chance) {
+    item.rows.push_back({.token = tree_.token(node),
+                         .position = tree_.position(node),
+                         .node = node,
+                         .parent = tree_.parent(node),
+                         .want = Want::kTopK,
+                         .count = 1,
+                         .chance = chance});
+  };
+  add_row(last_, 1.0f);
+  for (size_t row = 0; row < guesses_.rows().size(); ++row) {
+    add_row(guesses_.rows()[row], guesses_.chance(row));
+  }
   ++stats_.draft_steps;
-  out.work.push_back(std::move(item));
+  submit(std::move(item), Phase::kDrafting, out);
 }
 
 void SparseSelf::on_drafted(const WorkResult& result) {
-  NodeId next = kNoNode;
-  if (!result.rows.empty() && !result.rows[0].top.empty()) {
-    next = tree_.add_children(last_, std::span(result.rows[0].top).first(1));
+  for (const RowResult& row : result.rows) {
+    tree_.set_expansion(Role::kTarget, row.node, Expansion::kExpanded);
   }
-  if (next == kNoNode) {
-    drafts_left_ = 0;
-  } else {
-    last_ = next;
+  // What the view says, followed down the guesses. Rows are in their order; the last ones may be
+  // missing.
+  size_t row = 0;
+  NodeId end = last_;
+  Candidate own{.token = -1};
+  while (row < result.rows.size() && !result.rows[row].top.empty()) {
+    own = result.rows[row++].top[0];
+    const NodeId next = tree_.child(end, own.token);
+    if (next == kNoNode || tree_.expansion(Role::kTarget, next) == Expansion::kUnexpanded) break;
+    end = next;
+    own.token = -1;
   }
+  guesses_.settle(tree_, end, own.token);
+  if (row < result.rows.size()) {
+    std::vector<NodeId> kept;
+    tree_.nodes_with_kv(Role::kTarget, kept);
+    edits_.push_back({.kind = Edit::Kind::kKeep, .nodes = std::move(kept)});
+  }
+  // A guess that was left out and says the same has stayed.
+  NodeId next = own.token < 0 ? kNoNode : tree_.child(end, own.token);
+  if (next == kNoNode && own.token >= 0) next = tree_.add_children(end, std::span(&own, 1));
+  if (next == kNoNode) depth_ = 0;
+  last_ = next == kNoNode ? end : next;
 }
 
 void SparseSelf::submit_verification(StrategyOutput& out) {
   verification_.nodes().clear();
-  for (int32_t row = 0; row < tree_.size(); ++row) {
+  for (int32_t row = 0; row <= tree_.row(last_); ++row) {
     verification_.nodes().push_back(tree_.node_at(row));
   }
   // What the drafts wrote.
   if (tree_.expansion(Role::kTarget, tree_.root()) != Expansion::kUnexpanded) {
-    edits_.push_back({.kind = Edit::Kind::kKeep, .nodes = {}});
+    edits_.assign(1, {.kind = Edit::Kind::kKeep, .nodes = {}});
   }
   WorkItem item = make_item();
-  item.chooses_for = view_;
+  item.chooses_for = config_.view;
   verification_.add_rows(tree_, /*weights_are_chances=*/false, item);
-  phase_ = Phase::kVerifying;
   ++stats_.target_steps;
-  out.work.push_back(std::move(item));
+  submit(std::move(item), Phase::kVerifying, out);
 }
 
 void SparseSelf::on_verified(const WorkResult& result, StrategyOutput& out) {
+  const size_t before = out.tokens.size();
   if (!verification_.follow(tree_, result, out)) return;
+  guesses_.add_verified(std::span(out.tokens).subspan(before));
   const auto emitted = static_cast<int32_t>(verification_.path().size());
   length_ += emitted;
   stats_.emitted_tokens += emitted;
   stats_.drafted_tokens += verification_.guesses();
   stats_.accepted_tokens += emitted - 1;
-  if (record_rounds_) out.rounds.push_back(verification_.record(tree_, kNoNode));
+  if (config_.record_rounds) out.rounds.push_back(verification_.record(tree_, kNoNode));
   verification_.add_edits(edits_);
-  begin_round(verification_.sampled().back(), out);
+  guesses_.move_root(tree_, verification_.path(), verification_.sampled().back(), length_ - 1);
+  begin_round(out);
 }
 
 }  // namespace forerun

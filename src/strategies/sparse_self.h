@@ -3,11 +3,17 @@
 // (views/) it guesses a chain of tokens, one a Step, and then verifies all of them in one Step that
 // reads the whole KV. The tokens are those of plain decoding, one for one, whatever the view.
 //
-// A round: draft_depth (γ) draft items of a row each, one verification of γ + 1 rows, then the KV
-// edits of what was learnt, which travel with the next item.
+// A round: draft items until the chain has draft_depth (γ) tokens, one verification of all of them,
+// then the KV edits of what was learnt, which travel with the next item.
+// - A draft item is the row of the chain's last token, which brings the next one. Where there is a
+//   source (TriForce's hierarchy), it guesses first, and the item has a row for each guess too, at
+//   most draft_width in all: those that the view confirms, by the same rule by which the whole KV
+//   confirms its tokens, are drafted in one Step, and a token of the view's own behind them. So the
+//   chain may grow some tokens longer than γ (guess_chain.h).
 // - Draft rows are tree rows. Their KV, which is what a row computes that does not see everything,
 //   lies behind the prefix; the verification drops it and writes its own into the same slots.
-// - All items are the target's, so draft and verification rows of several requests share Steps;
+// - But for a draft model's, all items are the target's, so draft and verification rows of several
+// requests share Steps;
 //   nobody waits for another's round.
 // - As long as the whole text fits into the view's budget, a view saves nothing: plain decoding.
 // No node lies so far that its row or the token after it would pass RequestView::max_tokens.
@@ -17,6 +23,7 @@
 #include <memory>
 #include <vector>
 
+#include "strategies/guess_chain.h"
 #include "strategies/strategy_table.h"
 #include "strategies/verification.h"
 #include "tree/token_tree.h"
@@ -30,36 +37,49 @@ class SparseSelf : public Strategy {
   static Status check(SpeculationPlan& plan);
   static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
 
-  SparseSelf(KvViewSpec view, int32_t draft_depth, bool record_rounds);
+  struct Config {
+    KvViewSpec view;
+    int32_t draft_depth = 4;
+    bool record_rounds = false;
+    GuessChain::Config guesses = {};
+  };
+  // `source`: as GuessChain takes it, likewise `shared`.
+  explicit SparseSelf(const Config& config, std::unique_ptr<DraftSource> source = nullptr,
+                      std::shared_ptr<SharedAcceptance> shared = nullptr);
 
   void start(const RequestView& request, StrategyOutput& out) override;
   void on_result(const WorkResult& result, StrategyOutput& out) override;
-  void on_costs(const CostTable&) override {}
+  void on_costs(const CostTable& costs) override { guesses_.on_costs(costs); }
+  // The source reads what has been verified.
+  void prepare() override;
   StrategyStats stats() const override { return stats_; }
   const char* name() const override { return "sparse_self"; }
 
  private:
-  enum class Phase : uint8_t { kIdle, kPrefill, kDrafting, kVerifying };
+  enum class Phase : uint8_t { kIdle, kPrefill, kGuessing, kDrafting, kVerifying };
 
-  void begin_round(TokenId root, StrategyOutput& out);
+  // tree_ is a root.
+  void begin_round(StrategyOutput& out);
   void draft_or_verify(StrategyOutput& out);
+  void guess_or_draft(StrategyOutput& out);
   void submit_draft_item(StrategyOutput& out);
   void submit_verification(StrategyOutput& out);
+  void on_prefilled(const WorkResult& result, StrategyOutput& out);
   void on_drafted(const WorkResult& result);
   void on_verified(const WorkResult& result, StrategyOutput& out);
   WorkItem make_item();
+  void submit(WorkItem item, Phase phase, StrategyOutput& out);
 
-  const KvViewSpec view_;
-  const int32_t draft_depth_;
-  const bool record_rounds_;
+  const Config config_;
 
   SequenceId sequence_ = 0;
   int32_t max_tokens_ = 0;
-  int32_t length_ = 0;         // verified tokens; the last one is the root
-  TokenTree tree_;             // a chain
-  NodeId last_ = kNoNode;      // of the chain
-  int32_t drafts_left_ = 0;    // steps of this round
-  std::vector<Edit> edits_;    // to travel with the next item
+  int32_t length_ = 0;     // verified tokens; the last one is the root
+  TokenTree tree_;         // a chain, and behind it guesses that are to be checked
+  NodeId last_ = kNoNode;  // of the chain
+  int32_t depth_ = 0;      // that the chain is to reach this round
+  GuessChain guesses_;
+  std::vector<Edit> edits_;    // to travel with the target's next item
   Verification verification_;  // of the chain; in flight, or the last one
 
   Phase phase_ = Phase::kIdle;

@@ -79,6 +79,87 @@ TEST(SparseSelf, WhatTheBudgetHoldsIsDecodedPlainly) {
   EXPECT_EQ(longer.rounds[18].nodes.size(), 1u);
 }
 
+// A draft model that is always right about a view that is.
+Case hierarchy(int32_t added, double agreement) {
+  Case c = simple(kBudget, added, agreement);
+  c.options.source = "model";
+  c.options.draft_depth = 8;
+  c.options.draft_width = 4;
+  return c;
+}
+
+TEST(SparseSelfWithASource, DraftsAsManyTokensAStepAsAreConfirmed) {
+  // Of each round two checks of four rows, three of them guesses, and a verification of nine rows.
+  const Case c = hierarchy(1 + 5 * 9, 1.0);
+  const Outcome run = play(c);
+  expect_lossless(c, run);
+  EXPECT_EQ(run.stats.target_steps, 5);
+  EXPECT_EQ(run.stats.drafted_tokens, 5 * 8);
+  EXPECT_EQ(run.stats.accepted_tokens, 5 * 8);
+  EXPECT_EQ(run.target_items, 1 + 5 * (2 + 1));
+  EXPECT_EQ(run.draft_items, 5 * 2 * 3);
+  EXPECT_EQ(run.stats.draft_steps, 5 * 2 * (1 + 3));
+  for (const RoundRecord& round : run.rounds) EXPECT_EQ(round.nodes.size(), 9u);
+}
+
+TEST(SparseSelfWithASource, EndsAtItsLength) {
+  for (int32_t added = 1; added <= 24; ++added) {
+    for (const double agreement : {0.0, 0.5, 1.0}) {
+      SCOPED_TRACE(std::to_string(added) + " tokens, " + std::to_string(agreement));
+      const Case c = hierarchy(added, agreement);
+      expect_lossless(c, play(c));
+    }
+  }
+}
+
+TEST(SparseSelfWithASource, KeepsNoKvOfRefusedGuesses) {
+  for (const double agreement : {0.2, 0.5, 0.8}) {
+    Case c = hierarchy(60, agreement);
+    c.options.draft_depth = 16;
+    const Outcome run = play(c);
+    expect_lossless(c, run);
+    // The root, a chain that had one token less than it was to get, and a last check of four.
+    EXPECT_LE(run.largest_region[0], 1 + 15 + 4);
+    EXPECT_LE(run.largest_region[1], 1 + 15 + 4);
+  }
+}
+
+TEST(SparseSelfWithASource, RefusedGuessesCostRowsAndNothingElse) {
+  // The view is right, and never says what the source does.
+  Case c = hierarchy(60, 1.0);
+  c.models.vocab = 50;
+  c.options.source = "suffix";
+  const Outcome with_source = play(c);
+  expect_lossless(c, with_source);
+  EXPECT_EQ(with_source.draft_items, 0) << "no model drafts";
+  c.options.source = "";
+  c.options.draft_width.reset();
+  const Outcome alone = play(c);
+  EXPECT_LE(with_source.target_items, alone.target_items);
+  EXPECT_EQ(with_source.stats.accepted_tokens, alone.stats.accepted_tokens);
+}
+
+TEST(SparseSelfWithASource, LetsTheTextSoFarGuess) {
+  // A text that repeats itself after six tokens.
+  Case c = hierarchy(120, 1.0);
+  c.models.vocab = 2;
+  c.models.draft_vocab = 2;
+  c.options.source = "suffix";
+  const Outcome run = play(c);
+  expect_lossless(c, run);
+  EXPECT_LT(run.stats.draft_steps, run.stats.drafted_tokens) << "some were confirmed";
+}
+
+TEST(SparseSelfWithASource, WithoutAViewThatHelpsIsDecodedPlainly) {
+  Case c = hierarchy(20, 1.0);
+  c.prompt.resize(kBudget - 20);
+  c.max_tokens = kBudget;
+  const Outcome run = play(c);
+  EXPECT_EQ(run.stats.draft_steps, 0);
+  EXPECT_EQ(run.draft_items, 0);
+  EXPECT_EQ(run.stats.target_steps, 19);
+}
+
 TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
   const auto message = [](const SpeculationOptions& options, const ModelFacts& models = {}) {
     const auto plan = resolve_speculation(options, models);
@@ -104,9 +185,16 @@ TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
   EXPECT_EQ(message({.strategy = "sparse_self", .view = "vegas"}, {.selects_kv = {false, true}}),
             "view 'vegas': the target model's devices do not choose and gather KV; accepted with "
             "them: streaming_llm");
+  EXPECT_EQ(message({.strategy = "sparse_self", .source = "oracle"}),
+            "draft source 'oracle': unknown part 'oracle'; accepted: model, ngram, suffix, or "
+            "several joined by '+'");
+  EXPECT_EQ(message({.strategy = "sparse_self", .source = "model"}, {.has_draft_model = false}),
+            "draft source 'model' needs a draft model, and none is loaded; accepted without one: "
+            "ngram, suffix, or several joined by '+'");
   EXPECT_EQ(message({.strategy = "sparse_self", .draft_depth = 0}),
             "draft_depth is 0; accepted: 1 to 64");
-  EXPECT_NE(message({.strategy = "sparse_self", .shape = "chain"}).find("it uses draft_depth"),
+  EXPECT_NE(message({.strategy = "sparse_self", .shape = "chain"})
+                .find("it uses source, draft_width, draft_depth"),
             std::string::npos);
 }
 

@@ -211,7 +211,9 @@ std::string describe(const SpeculationPlan& plan) {
   const OptionSet used = plan.strategy->uses(plan.shape);
   std::string text = plan.strategy->name;
   if (used.has(SpeculationOption::kShape)) text += ", shape " + plan.shape.name;
-  if (used.has(SpeculationOption::kSource)) text += ", source " + plan.source.name();
+  if (used.has(SpeculationOption::kSource) && !plan.source.empty()) {
+    text += ", source " + plan.source.name();
+  }
   if (used.has(SpeculationOption::kAccept)) {
     text += plan.accept == AcceptRule::kMatch ? ", accept match" : ", accept rejection";
   }

@@ -18,8 +18,11 @@ constexpr StrategyEntry entry(const char* name, const char* help, bool needs_dra
 constexpr StrategyEntry kTable[] = {
     entry<Autoregressive>("autoregressive", "plain decoding, a token a Step", false),
     entry<SerialTree>("serial_tree", "drafting a tree and verifying it in turn", false),
-    entry<SparseSelf>("sparse_self",
-                      "the target drafts through a view of its own KV, then verifies", false),
+    entry<SparseSelf>(
+        "sparse_self",
+        "the target drafts through a view of its own KV, by itself or checking what a "
+        "source guesses, then verifies",
+        false),
     entry<ParallelTree>("parallel_tree", "both at the same time; pays with draft devices", true),
 };
 

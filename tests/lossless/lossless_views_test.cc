@@ -71,54 +71,76 @@ void expect_all_give(Engine& engine, std::vector<Request> requests,
   }
 }
 
-class LosslessViews : public ::testing::TestWithParam<size_t> {};
+class LosslessViews : public ::testing::TestWithParam<size_t> {
+ protected:
+  // One view, every budget and depth; of a hierarchy where there is a source.
+  void expect_plain_tokens(Engine& engine, const std::string& view, const std::string& source,
+                           const std::vector<size_t>& batches, Counts& counts);
+};
 
-TEST_P(LosslessViews, EveryBudgetDepthAndBatchEqualsPlainDecoding) {
+void LosslessViews::expect_plain_tokens(Engine& engine, const std::string& view,
+                                        const std::string& source,
+                                        const std::vector<size_t>& batches, Counts& counts) {
+  uint64_t seed = 0;
+  for (const int32_t budget : {192, 320}) {
+    for (const int32_t depth : {1, 3, 6}) {
+      ++seed;
+      const std::vector<Request> requests = requests_of(seed, seed % 3 != 0);
+      std::vector<Output> plain;
+      for (const Request& request : requests) plain.push_back(complete(engine, request));
+      for (const size_t batch : batches) {
+        for (size_t begin = 0; begin < requests.size(); begin += batch) {
+          const size_t end = std::min(begin + batch, requests.size());
+          std::vector<Request> group(requests.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     requests.begin() + static_cast<std::ptrdiff_t>(end));
+          const std::vector<Output> expected(plain.begin() + static_cast<std::ptrdiff_t>(begin),
+                                             plain.begin() + static_cast<std::ptrdiff_t>(end));
+          for (size_t idx = 0; idx < group.size(); ++idx) {
+            // Of a large batch one decodes plainly, one speculates with the draft model.
+            const size_t place = batch == requests.size() ? idx : 2;
+            if (place == 0) continue;
+            group[idx].speculation =
+                SpeculationOptions{.strategy = place == 1 ? "serial_tree" : "sparse_self",
+                                   .view = view,
+                                   .view_budget = budget};
+            if (place == 1) continue;
+            group[idx].speculation->draft_depth = depth;
+            if (source.empty()) continue;
+            group[idx].speculation->source = source;
+            group[idx].speculation->draft_width = 2 + static_cast<int32_t>((seed + idx) % 4);
+          }
+          ASSERT_NO_FATAL_FAILURE(expect_all_give(
+              engine, group, expected,
+              precisions()[GetParam()].name + " " + view + " " + std::to_string(budget) +
+                  " depth " + std::to_string(depth) + " batch " + std::to_string(batch),
+              counts));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LosslessViews, EveryBudgetDepthSourceAndBatchEqualsPlainDecoding) {
   const Precision precision = with_long_context(precisions()[GetParam()]);
   if (precision.spec.sliding_window > 0) GTEST_SKIP() << "a window and a view exclude each other";
   const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
   const ToyPair pair(precision.spec, is_int4 ? 0.04f : 0.15f);
   const auto engine = make_engine(pair.target(), pair.draft(), precision);
   ASSERT_NE(engine, nullptr);
+  const size_t all = requests_of(1, true).size();
   for (const KvViewEntry& view : view_table()) {
     if (on_gpu() && view.needs == KvViewNeeds::kQuantizedKeys) continue;  // refused there
-    Counts counts;
-    uint64_t seed = 0;
-    for (const int32_t budget : {192, 320}) {
-      for (const int32_t depth : {1, 3, 6}) {
-        ++seed;
-        const std::vector<Request> requests = requests_of(seed, seed % 3 != 0);
-        std::vector<Output> plain;
-        for (const Request& request : requests) plain.push_back(complete(*engine, request));
-        for (const size_t batch : {size_t{1}, size_t{3}, requests.size()}) {
-          for (size_t begin = 0; begin < requests.size(); begin += batch) {
-            const size_t end = std::min(begin + batch, requests.size());
-            std::vector<Request> group(requests.begin() + static_cast<std::ptrdiff_t>(begin),
-                                       requests.begin() + static_cast<std::ptrdiff_t>(end));
-            const std::vector<Output> expected(plain.begin() + static_cast<std::ptrdiff_t>(begin),
-                                               plain.begin() + static_cast<std::ptrdiff_t>(end));
-            for (size_t idx = 0; idx < group.size(); ++idx) {
-              // Of a large batch one decodes plainly, one speculates with the draft model.
-              const size_t place = batch == requests.size() ? idx : 2;
-              if (place == 0) continue;
-              group[idx].speculation =
-                  SpeculationOptions{.strategy = place == 1 ? "serial_tree" : "sparse_self",
-                                     .view = view.name,
-                                     .view_budget = budget};
-              if (place > 1) group[idx].speculation->draft_depth = depth;
-            }
-            ASSERT_NO_FATAL_FAILURE(expect_all_give(
-                *engine, group, expected,
-                precision.name + " " + view.name + " " + std::to_string(budget) + " depth " +
-                    std::to_string(depth) + " batch " + std::to_string(batch),
-                counts));
-          }
-        }
-      }
-    }
     // The views must have helped, and must have been wrong.
-    EXPECT_GT(counts.accepted, 500) << view.name;
-    EXPECT_GT(counts.rejected, 500) << view.name;
+    Counts alone;
+    expect_plain_tokens(*engine, view.name, "", {1, 3, all}, alone);
+    EXPECT_GT(alone.accepted, 500) << view.name;
+    EXPECT_GT(alone.rejected, 500) << view.name;
+    Counts hierarchies;
+    for (const char* source : {"model", "suffix", "model+ngram+suffix"}) {
+      expect_plain_tokens(*engine, view.name, source, {3, all}, hierarchies);
+    }
+    EXPECT_GT(hierarchies.accepted, 1000) << view.name;
+    EXPECT_GT(hierarchies.rejected, 1000) << view.name;
   }
   EXPECT_TRUE(releases_its_kv(*engine));
 }

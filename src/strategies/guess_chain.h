@@ -1,0 +1,91 @@
+// Cheap guesses below the end of a chain that a dearer draft extends: a draft model, the text so
+// far, or both guess some tokens one after the other, and one Step of the dearer draft checks all
+// of them (the lower level of TriForce's hierarchy, §4.2). Pure; one object a request.
+//
+// The tree is the strategy's and a chain: the root, the tokens that the dearer draft has put below
+// it, then the guesses, which are its last nodes. A round of the dearer draft:
+//   begin(); grow() until it asks for nothing more of the draft model; rows(); settle().
+// KV that the draft model has of the chain stays tree rows until the chain is verified; that of
+// refused guesses is dropped.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "strategies/acceptance.h"
+#include "strategies/draft_kv.h"
+#include "strategies/guess_list.h"
+#include "strategies/strategy.h"
+#include "tree/token_tree.h"
+
+namespace forerun {
+
+class GuessChain : private GuessJudge {
+ public:
+  struct Config {
+    int32_t most = 0;  // guesses a check; 0: there is no source
+    bool has_draft_model = false;
+    int32_t target_vocab = 0;  // as in ModelFacts
+    int32_t draft_vocab = 0;
+    KvViewSpec view = {};  // what the draft model sees of its KV
+  };
+  // `source` null: the draft model alone guesses. `shared` may be null.
+  GuessChain(const Config& config, std::unique_ptr<DraftSource> source,
+             std::shared_ptr<SharedAcceptance> shared);
+
+  void start(const RequestView& request);
+  // Tokens that have been verified since.
+  void add_verified(std::span<const EmittedToken> tokens);
+  void on_costs(const CostTable& costs);
+  // The source reads the verified tokens that it does not know yet.
+  void prepare();
+
+  // Guesses are to be made below `last`, beside those that settle() has left there. `reads`: the
+  // source may read what it does not know yet; where it may not, and has never read, it guesses
+  // nothing.
+  void begin(const TokenTree& tree, NodeId last, bool reads);
+  // Hangs what the source guesses into the tree. True where the draft model is to run `item` first,
+  // which lacks its sequence and its tag; on_guessed() takes what comes of it, then grow() goes on.
+  bool grow(TokenTree& tree, WorkItem& item);
+  void on_guessed(TokenTree& tree, const WorkResult& result);
+  // Guesses that are worth a row, in order, and how likely each comes out, its path included.
+  std::span<const NodeId> rows() const { return std::span(guesses_).first(num_rows_); }
+  float chance(size_t row) const { return chances_[row]; }
+  // The check's tokens are followed down to `end`, begin()'s node or a guess, after which it has
+  // put `own` (less than 0: nothing). Drops the guesses below `end`, but for one that says the
+  // same: that becomes the tree's last node.
+  void settle(TokenTree& tree, NodeId end, TokenId own);
+
+  // The chain has been verified: `path`, the root first, then `token` at `position`, which becomes
+  // the root of a new tree. What the draft model has run of the path becomes prefix.
+  void move_root(TokenTree& tree, std::span<const NodeId> path, TokenId token, int32_t position);
+
+ private:
+  void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
+  // Both: false where there is no guess, or none that is worth going on from.
+  bool add_guess(TokenTree& tree, std::span<const Candidate> candidates);
+  bool take_guess(const TokenTree& tree, NodeId guess);
+  void fill_item(TokenTree& tree, WorkItem& item);
+  // The least chance of a guess that is worth a row, so many being there already.
+  float least_chance(size_t rows) const;
+
+  const Config config_;
+  GuessList guess_list_;
+  DraftKv draft_kv_;
+  Acceptance acceptance_;
+  CostTable costs_;
+  std::vector<TokenId> tokens_;  // verified; kept only where there is a source
+
+  NodeId tip_ = kNoNode;  // the last node that guesses may hang below
+  std::vector<NodeId> guesses_;
+  std::vector<float> chances_;  // of guesses_
+  size_t num_rows_ = 0;         // of guesses_; there is one more where it is not worth a row
+  bool ended_ = true;
+  bool reads_ = true;
+  bool has_read_ = false;
+  std::vector<NodeId> scratch_;
+};
+
+}  // namespace forerun
