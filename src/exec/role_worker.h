@@ -72,8 +72,8 @@ class RoleWorker {
   void fail_front(RoleSequence& sequence, const Status& status,
                   std::vector<FinishedItem>& finished);
   Status apply_edits(RoleSequence& sequence, const std::vector<Edit>& edits);
-  // Skips prefix rows at the front of the item whose KV is cached. True where another
-  // sequence of the Step computes the next block, so that it will be cached after it.
+  // Skips prefix rows at the front of the item whose KV is cached. True where another sequence of
+  // the Step computes the next block: it will be cached after it.
   bool reuse_prefix(RoleSequence& sequence, PendingItem& item);
   // A block of a shared prefix: its text's first row, and the text before.
   struct BlockInWork {
