@@ -120,7 +120,7 @@ void Loader::convert(int64_t rows, int64_t in, const FillRows& fill, LinearWeigh
   }
   const MatrixView<const bf16> made(narrow, {rows, in});
   to = pairs_ ? LinearWeight::pair_bf16(made) : LinearWeight::view(made);
-  if (pairs_) out_.owned.resize(owned_before);
+  if (pairs_) out_.owned.resize(owned_before);  // pairs are a copy
 }
 
 Status Loader::load_plain(const RawTensor& tensor, const Part& part, LinearWeight& to) {
