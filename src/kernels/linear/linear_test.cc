@@ -1,21 +1,17 @@
 // Kernels against the reference twins, and the rule that a row's bits do not depend on its
 // companions. The process's instruction set comes from FORERUN_ISA: CTest runs this once for each.
-#include "kernels/linear/linear.h"
-
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
-#include <random>
 #include <vector>
 
 #include "base/sanitized.h"
 #include "kernels/isa.h"
 #include "kernels/linear/linear_kernels.h"
+#include "kernels/linear/linear_rig_test.h"
 
 namespace forerun {
 
@@ -25,33 +21,10 @@ extern const LinearKernels kLinearBf16DotEmulated;
 
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBf16,
-                                     WeightFormat::kF16,  WeightFormat::kInt8,
-                                     WeightFormat::kInt4, WeightFormat::kBf16Pairs};
-constexpr Activation kActivations[] = {Activation::kF32, Activation::kBf16, Activation::kInt8};
-
 // Sanitizers slow the kernels' unoptimized vectors some tens of times: they see every code path,
 // but not every size.
 std::vector<int64_t> sizes(std::vector<int64_t> all, std::vector<int64_t> sanitized) {
   return kSanitized ? sanitized : all;
-}
-
-// What this processor's kernels have.
-bool is_there(WeightFormat format, Activation activation) {
-  return format != WeightFormat::kBf16Pairs || takes_bf16_pairs(activation);
-}
-
-bool is_integer(WeightFormat format) {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
-}
-
-// Equal up to `tolerance`; NaN matches NaN only, an infinity itself only.
-bool close(float actual, float expected, double tolerance) {
-  if (std::isnan(expected)) return std::isnan(actual);
-  if (std::isinf(expected)) return actual == expected;
-  return std::fabs(static_cast<double>(actual) - static_cast<double>(expected)) <= tolerance;
 }
 
 TEST(Comparator, TellsNanInfinityAndSigns) {
@@ -65,146 +38,6 @@ TEST(Comparator, TellsNanInfinityAndSigns) {
   EXPECT_FALSE(close(1.0f, kInfinity, 1e30));
   EXPECT_FALSE(close(-kInfinity, kInfinity, 1e30));
   EXPECT_TRUE(close(kInfinity, kInfinity, 0.0));
-}
-
-// Bytes that end at an unreadable page: an overrun of one element faults.
-class GuardedBytes {
- public:
-  explicit GuardedBytes(size_t bytes) {
-    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t body = (bytes + page - 1) / page * page;
-    mapped_ = body + page;
-    base_ = static_cast<std::byte*>(
-        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(base_ + body, page, PROT_NONE);
-    data_ = base_ + body - bytes;
-  }
-  ~GuardedBytes() { munmap(base_, mapped_); }
-  GuardedBytes(const GuardedBytes&) = delete;
-  GuardedBytes& operator=(const GuardedBytes&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* base_ = nullptr;
-  std::byte* data_ = nullptr;
-  size_t mapped_ = 0;
-};
-
-class Random {
- public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  float normal() { return normal_(engine_); }
-  uint32_t bits() { return static_cast<uint32_t>(engine_()); }
-
- private:
-  std::mt19937 engine_;
-  std::normal_distribution<float> normal_{0.0f, 1.0f};
-};
-
-template <class T>
-T narrow(float value) {
-  if constexpr (std::is_same_v<T, bf16>) return to_bf16(value);
-  if constexpr (std::is_same_v<T, f16>) return to_f16(value);
-  if constexpr (std::is_same_v<T, float>) return value;
-}
-
-// A weight with whatever memory it views.
-struct TestWeight {
-  std::unique_ptr<GuardedBytes> memory;
-  LinearWeight weight;
-};
-
-// Rows lie 3 elements apart with NaN between them, the last one ends at the guard page.
-template <class T>
-TestWeight make_view(int64_t out, int64_t in, Random& random) {
-  const int64_t stride = in + 3;
-  const int64_t count = out * stride - 3;
-  TestWeight made;
-  made.memory = std::make_unique<GuardedBytes>(static_cast<size_t>(count) * sizeof(T));
-  T* data = reinterpret_cast<T*>(made.memory->data());
-  for (int64_t idx = 0; idx < count; ++idx) {
-    data[idx] = narrow<T>(idx % stride < in ? random.normal() : kNan);
-  }
-  made.weight = LinearWeight::view(MatrixView<const T>(data, {out, in}, stride));
-  return made;
-}
-
-TestWeight make_int4(int64_t out, int64_t in, int64_t group, Random& random) {
-  std::vector<int32_t> qweight(static_cast<size_t>(in * out / 8));
-  std::vector<int32_t> qzeros(static_cast<size_t>(in / group * out / 8));
-  std::vector<float> scales(static_cast<size_t>(in / group * out));
-  for (int32_t& word : qweight) word = static_cast<int32_t>(random.bits());
-  for (int32_t& word : qzeros) word = static_cast<int32_t>(random.bits());
-  for (float& scale : scales) scale = to_float(to_f16(0.1f * (1.0f + std::fabs(random.normal()))));
-  TestWeight made;
-  made.weight =
-      LinearWeight::from_awq(MatrixView<const int32_t>(qweight.data(), {in, out / 8}),
-                             MatrixView<const int32_t>(qzeros.data(), {in / group, out / 8}),
-                             MatrixView<const float>(scales.data(), {in / group, out}), group);
-  return made;
-}
-
-TestWeight make_weight(WeightFormat format, int64_t out, int64_t in, int64_t group,
-                       Random& random) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return make_view<float>(out, in, random);
-    case WeightFormat::kBf16:
-      return make_view<bf16>(out, in, random);
-    case WeightFormat::kF16:
-      return make_view<f16>(out, in, random);
-    case WeightFormat::kInt4:
-      return make_int4(out, in, group, random);
-    case WeightFormat::kBf16Pairs: {
-      const TestWeight source = make_view<bf16>(out, in, random);
-      const int64_t stride = in + 3;
-      const MatrixView<const bf16> rows(reinterpret_cast<const bf16*>(source.memory->data()),
-                                        {out, in}, stride);
-      return {nullptr, LinearWeight::pair_bf16(rows)};
-    }
-    case WeightFormat::kInt8:
-      break;
-  }
-  std::vector<float> w(static_cast<size_t>(out * in));
-  for (float& value : w) value = random.normal();
-  TestWeight made;
-  made.weight = LinearWeight::quantize_int8(MatrixView<const float>(w.data(), {out, in}));
-  return made;
-}
-
-// A matrix among NaNs: rows `stride` apart, NaN before, between and after.
-struct PaddedMatrix {
-  PaddedMatrix(int64_t rows, int64_t cols)
-      : row_count(rows),
-        col_count(cols),
-        stride(cols + 5),
-        cells(static_cast<size_t>(rows * stride + 7), kNan) {}
-  MatrixView<float> view() { return {cells.data() + 7, {row_count, col_count}, stride}; }
-  bool padding_is_untouched() const {
-    for (size_t idx = 0; idx < cells.size(); ++idx) {
-      const int64_t at = static_cast<int64_t>(idx) - 7;
-      if (at >= 0 && at % stride < col_count) continue;
-      if (!std::isnan(cells[idx])) return false;
-    }
-    return true;
-  }
-  int64_t row_count;
-  int64_t col_count;
-  int64_t stride;
-  std::vector<float> cells;
-};
-
-PaddedMatrix random_input(int64_t rows, int64_t in, Random& random) {
-  PaddedMatrix x(rows, in);
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t k = 0; k < in; ++k) x.view().row(row)[k] = random.normal();
-    x.view().row(row)[row % in] *= 100.0f;  // an outlier
-  }
-  return x;
-}
-
-std::unique_ptr<CpuDevice> device(int32_t threads) {
-  return std::move(CpuDevice::create({}, threads)).value();
 }
 
 void run_linear(CpuDevice& cpu, const LinearWeight& weight, PaddedMatrix& x, Activation activation,
@@ -373,88 +206,6 @@ TEST(Linear, AddsBiasThenResidualThenRounds) {
       const float sum = plain.view().row(row)[out] + bias[static_cast<size_t>(out)];
       EXPECT_EQ(y.view().row(row)[out], round_to_bf16(before.view().row(row)[out] + sum));
     }
-  }
-}
-
-TEST(GateUpSwiglu, MatchesReferenceAndItsOwnRowsAlone) {
-  for (WeightFormat format : kFormats) {
-    for (Activation activation : kActivations) {
-      if (!is_there(format, activation)) continue;
-      SCOPED_TRACE(testing::Message()
-                   << weight_format_name(format) << " " << activation_name(activation));
-      Random random(3);
-      constexpr int64_t kRows = 19;
-      constexpr int64_t kOut = 72;
-      constexpr int64_t kIn = 256;
-      const TestWeight gate = make_weight(format, kOut, kIn, 128, random);
-      const TestWeight up = make_weight(format, kOut, kIn, 128, random);
-      PaddedMatrix x = random_input(kRows, kIn, random);
-      std::vector<float> gate_bias(kOut, 0.25f);
-      std::vector<float> up_bias(kOut, -0.5f);
-      PaddedMatrix y(kRows, kOut);
-      PaddedMatrix alone(1, kOut);
-      PaddedMatrix expected(kRows, kOut);
-      const auto cpu = device(2);
-      LinearInput input;
-      input.reserve(kRows, kIn, activation);
-      cpu->run([&](const Team& team) {
-        input.pack(team, x.view(), activation);
-        team.sync();
-        gate_up_swiglu(team, gate.weight, up.weight, input, gate_bias, up_bias, y.view());
-        team.sync();
-        input.pack(team, MatrixView<const float>(x.view().row(7), {1, kIn}), activation);
-        team.sync();
-        gate_up_swiglu(team, gate.weight, up.weight, input, gate_bias, up_bias, alone.view());
-      });
-      EXPECT_EQ(0, std::memcmp(alone.view().row(0), y.view().row(7), kOut * sizeof(float)));
-      EXPECT_TRUE(y.padding_is_untouched());
-      gate_up_swiglu_ref(gate.weight, up.weight, x.view(), activation, gate_bias, up_bias,
-                         expected.view());
-      // The sums' own error passes through silu and the product.
-      double largest = 0.0;
-      for (int64_t row = 0; row < kRows; ++row) {
-        for (int64_t out = 0; out < kOut; ++out) {
-          largest =
-              std::max(largest, std::fabs(static_cast<double>(expected.view().row(row)[out])));
-        }
-      }
-      const bool digits = is_integer(format) && activation == Activation::kBf16;
-      for (int64_t row = 0; row < kRows; ++row) {
-        for (int64_t out = 0; out < kOut; ++out) {
-          ASSERT_TRUE(close(y.view().row(row)[out], expected.view().row(row)[out],
-                            largest * (digits ? 2e-3 : 2e-5)))
-              << row << " " << out << ": " << y.view().row(row)[out] << " expected "
-              << expected.view().row(row)[out];
-        }
-      }
-    }
-  }
-}
-
-TEST(GateUpSwiglu, SiluIsAccurateAtEveryPositionOfAVector) {
-  // Identity weights: gate and up see the inputs themselves.
-  constexpr int64_t kSize = 53;
-  std::vector<float> identity(kSize * kSize, 0.0f);
-  for (int64_t idx = 0; idx < kSize; ++idx) identity[static_cast<size_t>(idx * (kSize + 1))] = 1.0f;
-  const LinearWeight weight =
-      LinearWeight::view(MatrixView<const float>(identity.data(), {kSize, kSize}));
-  const auto cpu = device(1);
-  for (float value : {-200.0f, -87.5f, -30.0f, -5.0f, -1.0f, -0.01f, -1e-20f, 0.0f, 1e-6f, 0.3f,
-                      1.0f, 2.5f, 20.0f, 90.0f, 1000.0f}) {
-    PaddedMatrix x(1, kSize);
-    for (int64_t idx = 0; idx < kSize; ++idx) x.view().row(0)[idx] = value;
-    PaddedMatrix y(1, kSize);
-    LinearInput input;
-    cpu->run([&](const Team& team) {
-      input.pack(team, x.view(), Activation::kF32);
-      gate_up_swiglu(team, weight, weight, input, {}, {}, y.view());
-    });
-    const double exact = static_cast<double>(value);
-    const double expected = exact / (1.0 + std::exp(-exact)) * exact;
-    for (int64_t idx = 0; idx < kSize; ++idx) {
-      EXPECT_EQ(y.view().row(0)[idx], y.view().row(0)[0]);
-    }
-    EXPECT_NEAR(y.view().row(0)[0], expected, std::fabs(expected) * 2e-6 + 1e-32) << value;
   }
 }
 

@@ -1,0 +1,186 @@
+// What the tests of linear layers share: weights of every format that end at an unreadable page,
+// matrices among NaNs, and a comparator that knows NaN.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <random>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kernels/linear/linear.h"
+
+namespace forerun {
+
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBf16,
+                                            WeightFormat::kF16,  WeightFormat::kInt8,
+                                            WeightFormat::kInt4, WeightFormat::kBf16Pairs};
+inline constexpr Activation kActivations[] = {Activation::kF32, Activation::kBf16,
+                                              Activation::kInt8};
+
+// What this processor's kernels have.
+inline bool is_there(WeightFormat format, Activation activation) {
+  return format != WeightFormat::kBf16Pairs || takes_bf16_pairs(activation);
+}
+
+inline bool is_integer(WeightFormat format) {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+}
+
+// Equal up to `tolerance`; NaN matches NaN only, an infinity itself only.
+inline bool close(float actual, float expected, double tolerance) {
+  if (std::isnan(expected)) return std::isnan(actual);
+  if (std::isinf(expected)) return actual == expected;
+  return std::fabs(static_cast<double>(actual) - static_cast<double>(expected)) <= tolerance;
+}
+
+// Bytes that end at an unreadable page: an overrun of one element faults.
+class GuardedBytes {
+ public:
+  explicit GuardedBytes(size_t bytes) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t body = (bytes + page - 1) / page * page;
+    mapped_ = body + page;
+    base_ = static_cast<std::byte*>(
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(base_ + body, page, PROT_NONE);
+    data_ = base_ + body - bytes;
+  }
+  ~GuardedBytes() { munmap(base_, mapped_); }
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  std::byte* data_ = nullptr;
+  size_t mapped_ = 0;
+};
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  float normal() { return normal_(engine_); }
+  uint32_t bits() { return static_cast<uint32_t>(engine_()); }
+
+ private:
+  std::mt19937 engine_;
+  std::normal_distribution<float> normal_{0.0f, 1.0f};
+};
+
+template <class T>
+T narrow(float value) {
+  if constexpr (std::is_same_v<T, bf16>) return to_bf16(value);
+  if constexpr (std::is_same_v<T, f16>) return to_f16(value);
+  if constexpr (std::is_same_v<T, float>) return value;
+}
+
+// A weight with whatever memory it views.
+struct TestWeight {
+  std::unique_ptr<GuardedBytes> memory;
+  LinearWeight weight;
+};
+
+// Rows lie 3 elements apart with NaN between them, the last one ends at the guard page.
+template <class T>
+TestWeight make_view(int64_t out, int64_t in, Random& random) {
+  const int64_t stride = in + 3;
+  const int64_t count = out * stride - 3;
+  TestWeight made;
+  made.memory = std::make_unique<GuardedBytes>(static_cast<size_t>(count) * sizeof(T));
+  T* data = reinterpret_cast<T*>(made.memory->data());
+  for (int64_t idx = 0; idx < count; ++idx) {
+    data[idx] = narrow<T>(idx % stride < in ? random.normal() : kNan);
+  }
+  made.weight = LinearWeight::view(MatrixView<const T>(data, {out, in}, stride));
+  return made;
+}
+
+inline TestWeight make_int4(int64_t out, int64_t in, int64_t group, Random& random) {
+  std::vector<int32_t> qweight(static_cast<size_t>(in * out / 8));
+  std::vector<int32_t> qzeros(static_cast<size_t>(in / group * out / 8));
+  std::vector<float> scales(static_cast<size_t>(in / group * out));
+  for (int32_t& word : qweight) word = static_cast<int32_t>(random.bits());
+  for (int32_t& word : qzeros) word = static_cast<int32_t>(random.bits());
+  for (float& scale : scales) scale = to_float(to_f16(0.1f * (1.0f + std::fabs(random.normal()))));
+  TestWeight made;
+  made.weight =
+      LinearWeight::from_awq(MatrixView<const int32_t>(qweight.data(), {in, out / 8}),
+                             MatrixView<const int32_t>(qzeros.data(), {in / group, out / 8}),
+                             MatrixView<const float>(scales.data(), {in / group, out}), group);
+  return made;
+}
+
+inline TestWeight make_weight(WeightFormat format, int64_t out, int64_t in, int64_t group,
+                              Random& random) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return make_view<float>(out, in, random);
+    case WeightFormat::kBf16:
+      return make_view<bf16>(out, in, random);
+    case WeightFormat::kF16:
+      return make_view<f16>(out, in, random);
+    case WeightFormat::kInt4:
+      return make_int4(out, in, group, random);
+    case WeightFormat::kBf16Pairs: {
+      const TestWeight source = make_view<bf16>(out, in, random);
+      const int64_t stride = in + 3;
+      const MatrixView<const bf16> rows(reinterpret_cast<const bf16*>(source.memory->data()),
+                                        {out, in}, stride);
+      return {nullptr, LinearWeight::pair_bf16(rows)};
+    }
+    case WeightFormat::kInt8:
+      break;
+  }
+  std::vector<float> w(static_cast<size_t>(out * in));
+  for (float& value : w) value = random.normal();
+  TestWeight made;
+  made.weight = LinearWeight::quantize_int8(MatrixView<const float>(w.data(), {out, in}));
+  return made;
+}
+
+// A matrix among NaNs: rows `stride` apart, NaN before, between and after.
+struct PaddedMatrix {
+  PaddedMatrix(int64_t rows, int64_t cols)
+      : row_count(rows),
+        col_count(cols),
+        stride(cols + 5),
+        cells(static_cast<size_t>(rows * stride + 7), kNan) {}
+  MatrixView<float> view() { return {cells.data() + 7, {row_count, col_count}, stride}; }
+  bool padding_is_untouched() const {
+    for (size_t idx = 0; idx < cells.size(); ++idx) {
+      const int64_t at = static_cast<int64_t>(idx) - 7;
+      if (at >= 0 && at % stride < col_count) continue;
+      if (!std::isnan(cells[idx])) return false;
+    }
+    return true;
+  }
+  int64_t row_count;
+  int64_t col_count;
+  int64_t stride;
+  std::vector<float> cells;
+};
+
+inline PaddedMatrix random_input(int64_t rows, int64_t in, Random& random) {
+  PaddedMatrix x(rows, in);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t k = 0; k < in; ++k) x.view().row(row)[k] = random.normal();
+    x.view().row(row)[row % in] *= 100.0f;  // an outlier
+  }
+  return x;
+}
+
+inline std::unique_ptr<CpuDevice> device(int32_t threads) {
+  return std::move(CpuDevice::create({}, threads)).value();
+}
+
+}  // namespace forerun
