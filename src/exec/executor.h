@@ -39,8 +39,8 @@ class Executor {
   // A result that is there already, without running or waiting for anything.
   virtual std::optional<WorkResult> next_at_hand() = 0;
   // What the caller has to do that can wait until the devices work again: next() calls
-  // it beside every Step that it runs, or before it waits for threads that do. Where it returns
-  // nothing it may not have.
+  // it beside every Step that it runs, or before it waits for threads that do. Where next() returns
+  // nothing it may not have been called.
   virtual void set_meanwhile(Meanwhile meanwhile) = 0;
   // Forgets a sequence: queued items are dropped, its blocks return when nothing in flight can
   // touch them. No result of it is reported afterwards, not even where its id is opened again while

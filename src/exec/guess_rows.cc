@@ -23,6 +23,7 @@ void GuessRows::add(WorkItem& item, int64_t context) {
   int32_t certain = 0;
   for (size_t idx = 0; idx < item.rows.size(); ++idx) {
     if (item.rows[idx].chance < 1.0f) {
+      // The gain comes of the chance below, once all chances of the item are known.
       rows_.push_back({.gain = item.rows[idx].chance, .idx = static_cast<int32_t>(idx)});
     } else {
       ++certain;

@@ -49,8 +49,8 @@ class KvView {
   // prefix's end. Where it begins with block head_blocks, that is everything.
   virtual KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const = 0;
   virtual KvChoice choice() const { return {}; }
-  // The same for rows that see it later, where the rows of a verification, which see everything,
-  // choose the head for them by the way; one that does not choose where they are not to.
+  // What rows behind a verification will see, if its rows, which see everything, are to choose the
+  // head for them: `chooses` is false where no choice is due, or where they never choose.
   virtual KvViewLayout layout_by_verification(int32_t /*prefix_tokens*/,
                                               const KvChosen& /*last*/) const {
     return {};
