@@ -154,80 +154,105 @@ inline void poison_blocks(Decoder& decoder, const std::vector<int32_t>& blocks) 
   EXPECT_TRUE(decoder.forward(step).ok());
 }
 
-// Of 330 tokens the first 128 are gathered, all of them, by observers, and a chain of three is run
-// behind them through the copies: the bits of plain decoding, since what is seen is the same. The
-// observers write nothing. Uses blocks 0 to 5 and eight from `first_block` on.
-inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int32_t>& tokens,
-                                         int32_t first_block) {
-  constexpr int32_t kBegin = 300;
-  constexpr int32_t kGathered = 2 * kKvBlockTokens;
+// Of 330 tokens, 300 of which are the prefix, the first 128 are gathered, all of them: behind the
+// copies come the bits of plain decoding, since what is seen is the same.
+inline constexpr int32_t kGatheredPrefix = 300;
+inline constexpr int32_t kGatheredTokens = 2 * kKvBlockTokens;
+struct GatheredKv {
+  const std::vector<int32_t>& tokens;
+  std::vector<int32_t> table;   // the prefix
+  std::vector<int32_t> view;    // two blocks to gather into, then the prefix's from the third on
+  std::vector<float> expected;  // logits of plain decoding, [330][vocab]
+};
+
+// The last 32 tokens of the prefix, which are run once more and write nothing, gather, and a chain
+// of three is run behind the copies.
+inline void expect_gathered_by_last_tokens(Decoder& decoder, const GatheredKv& of) {
   const int32_t vocab = decoder.config().vocab_size;
-  const std::vector<float> expected =
-      run_tokens(decoder, part_of(tokens, 0, 330), 0, 330, SequenceDriver::blocks_for(330));
-  const std::vector<int32_t> table = SequenceDriver::blocks_for(330, first_block);
-  run_tokens(decoder, part_of(tokens, 0, kBegin), 0, kBegin, table);
-  std::vector<int32_t> view = {first_block + 7, first_block + 6};
-  view.insert(view.end(), table.begin() + 2, table.end());
   // The observers in one pass with what sees their choice, behind so many others that they are in
   // one of their own, and at the end of one.
   for (const int32_t others : {0, 1, 200, 230, 255, 256}) {
     Step step;
-    step.sequences = {{table.data()}, {table.data()}, {view.data()}};
-    SequenceDriver::add_prefix_rows(step, 0, part_of(tokens, 0, others), 0, false);
-    SequenceDriver::add_prefix_rows(step, 1, part_of(tokens, kBegin - 32, kBegin), kBegin - 32,
-                                    true);
+    step.sequences = {{of.table.data()}, {of.table.data()}, {of.view.data()}};
+    SequenceDriver::add_prefix_rows(step, 0, part_of(of.tokens, 0, others), 0, false);
+    SequenceDriver::add_prefix_rows(step, 1,
+                                    part_of(of.tokens, kGatheredPrefix - 32, kGatheredPrefix),
+                                    kGatheredPrefix - 32, true);
     for (size_t row = static_cast<size_t>(others); row < step.rows.size(); ++row) {
       step.rows[row].slot = kNoSlot;
     }
     step.selections.push_back({.first_row = others,
                                .num_rows = 32,
                                .sequence_idx = 1,
-                               .first_weighed = kBegin - 31,
+                               .first_weighed = kGatheredPrefix - 31,
                                .weighed_step = 1,
-                               .tokens = kGathered,
-                               .chosen = kGathered,
+                               .tokens = kGatheredTokens,
+                               .chosen = kGatheredTokens,
                                .pooling = 5,
-                               .blocks = view.data()});
-    SequenceDriver::add_prefix_rows(step, 2, part_of(tokens, kBegin, kBegin + 3), kBegin, true);
+                               .blocks = of.view.data()});
+    SequenceDriver::add_prefix_rows(
+        step, 2, part_of(of.tokens, kGatheredPrefix, kGatheredPrefix + 3), kGatheredPrefix, true);
     const Status ran = decoder.forward(step);
     ASSERT_TRUE(ran.ok()) << ran.message();
     const std::vector<float> found = copy_logits(decoder);
     ASSERT_EQ(found.size(), static_cast<size_t>(35 * vocab));
-    EXPECT_TRUE(
-        std::equal(found.begin() + 32 * vocab, found.end(), expected.begin() + kBegin * vocab))
+    EXPECT_TRUE(std::equal(found.begin() + 32 * vocab, found.end(),
+                           of.expected.begin() + kGatheredPrefix * vocab))
         << others;
-    const std::vector<float> rest =
-        run_tokens(decoder, part_of(tokens, kBegin, 330), kBegin, 30, table);
-    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), expected.begin() + kBegin * vocab)) << others;
+    const std::vector<float> rest = run_tokens(decoder, part_of(of.tokens, kGatheredPrefix, 330),
+                                               kGatheredPrefix, 30, of.table);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), of.expected.begin() + kGatheredPrefix * vocab))
+        << others;
   }
-  // The rows that see the choice make it themselves; and rows that see everything, whose own bits
-  // it does not move, make it for others.
+}
+
+// The rows that see the choice make it themselves; and rows that see everything, whose own bits it
+// does not move, make it for others.
+inline void expect_gathered_by_own_rows(Decoder& decoder, const GatheredKv& of) {
+  const int32_t vocab = decoder.config().vocab_size;
   for (const bool for_others : {false, true}) {
-    poison_blocks(decoder, {view[0], view[1]});
+    poison_blocks(decoder, {of.view[0], of.view[1]});
     Step step;
-    step.sequences = {{table.data()}, {view.data()}};
-    SequenceDriver::add_prefix_rows(step, for_others ? 0 : 1, part_of(tokens, kBegin, kBegin + 3),
-                                    kBegin, true);
+    step.sequences = {{of.table.data()}, {of.view.data()}};
+    SequenceDriver::add_prefix_rows(step, for_others ? 0 : 1,
+                                    part_of(of.tokens, kGatheredPrefix, kGatheredPrefix + 3),
+                                    kGatheredPrefix, true);
     step.selections.push_back({.first_row = 0,
                                .num_rows = 3,
                                .sequence_idx = 0,
-                               .first_weighed = kBegin,
+                               .first_weighed = kGatheredPrefix,
                                .weighed_step = 0,
-                               .tokens = kGathered,
-                               .chosen = kGathered,
+                               .tokens = kGatheredTokens,
+                               .chosen = kGatheredTokens,
                                .pooling = 1,
-                               .blocks = view.data()});
+                               .blocks = of.view.data()});
     for (int32_t run = 0; run < (for_others ? 2 : 1); ++run) {
       const Status ran = decoder.forward(step);
       ASSERT_TRUE(ran.ok()) << ran.message();
       const std::vector<float> found = copy_logits(decoder);
-      EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin() + kBegin * vocab))
+      EXPECT_TRUE(
+          std::equal(found.begin(), found.end(), of.expected.begin() + kGatheredPrefix * vocab))
           << "for others " << for_others << ", run " << run;
       step.clear();
-      step.sequences = {{view.data()}};
-      SequenceDriver::add_prefix_rows(step, 0, part_of(tokens, kBegin, kBegin + 3), kBegin, true);
+      step.sequences = {{of.view.data()}};
+      SequenceDriver::add_prefix_rows(
+          step, 0, part_of(of.tokens, kGatheredPrefix, kGatheredPrefix + 3), kGatheredPrefix, true);
     }
   }
+}
+
+// Uses blocks 0 to 5 and eight from `first_block` on.
+inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int32_t>& tokens,
+                                         int32_t first_block) {
+  GatheredKv of = {.tokens = tokens,
+                   .table = SequenceDriver::blocks_for(330, first_block),
+                   .view = {first_block + 7, first_block + 6},
+                   .expected = run_tokens(decoder, part_of(tokens, 0, 330), 0, 330,
+                                          SequenceDriver::blocks_for(330))};
+  of.view.insert(of.view.end(), of.table.begin() + 2, of.table.end());
+  run_tokens(decoder, part_of(tokens, 0, kGatheredPrefix), 0, kGatheredPrefix, of.table);
+  expect_gathered_by_last_tokens(decoder, of);
+  expect_gathered_by_own_rows(decoder, of);
 }
 
 // Rows that want nothing leave their KV behind; another sequence in front only shifts rows. Needs
