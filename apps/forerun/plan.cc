@@ -15,7 +15,6 @@
 #include "flags.h"
 #include "plan_report.h"
 #include "plan_surface.h"
-#include "planner/draft_views.h"
 #include "terminal.h"
 
 namespace forerun::app {
@@ -248,7 +247,7 @@ std::string listed_gpus() {
 
 std::string listed_views() {
   std::string names;
-  for (const DraftView& view : draft_views()) {
+  for (const OptionChoice& view : kv_view_choices()) {
     names += (names.empty() ? "" : ", ") + view.name + " (" + view.help + ")";
   }
   return names;

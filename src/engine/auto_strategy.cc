@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/draft_views.h"
+#include "planner/assumed_acceptance.h"
 #include "step/step.h"
 #include "views/view_table.h"
 
@@ -73,7 +73,7 @@ Candidates find_candidates(const ModelFacts& models, const AutoStrategy::Resolve
       found.rates.push_back(
           {.draft = {.budget_tokens = budget, .selection_share = selection_share(view, budget)},
            .view = view.name,
-           .acceptance = acceptance_at(view.facts.published_acceptance, view.facts.budget, budget),
+           .acceptance = assumed_acceptance(view.facts, budget),
            .own_tokens = int64_t{kKvBlockTokens} * view.own_blocks(budget, shape)});
     }
   }

@@ -5,7 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "planner/draft_views.h"
+#include "planner/assumed_acceptance.h"
+#include "views/view_table.h"
 
 namespace forerun {
 namespace {
@@ -25,12 +26,6 @@ struct GivenAcceptance {
 Status refuse(const char* flag, const std::string& found, const std::string& accepted) {
   return {StatusCode::kInvalidArgument,
           std::string(flag) + ": found " + found + ", accepted are " + accepted};
-}
-
-std::string view_names() {
-  std::string names;
-  for (const DraftView& view : draft_views()) names += (names.empty() ? "" : ", ") + view.name;
-  return names;
 }
 
 template <class Number>
@@ -66,7 +61,7 @@ Result<GivenAcceptance> parse_acceptance(const std::string& text) {
     name = name == "draft" ? "" : name.substr(6);
     if (name.empty() && given.budget > 0) return bad(kForms);
   }
-  if ((!given.of_draft || !name.empty()) && find_draft_view(name) == nullptr) {
+  if ((!given.of_draft || !name.empty()) && find_view(name) == nullptr) {
     return bad("the views " + view_names() + ", and draft");
   }
   given.view = name;
@@ -92,8 +87,9 @@ std::optional<double> given_for(std::vector<GivenAcceptance>& all, const PlanCan
   return best;
 }
 
-Status check_asked_budget(const DraftView& view, int64_t budget, int64_t longest_context) {
-  FORERUN_RETURN_IF_ERROR(check_budget(view, budget).with_context("--budgets"));
+Status check_asked_budget(const KvViewEntry& view, int64_t budget, int64_t longest_context) {
+  const auto tokens = static_cast<int32_t>(std::min<int64_t>(budget, INT32_MAX));
+  FORERUN_RETURN_IF_ERROR(view.check(tokens).with_context("--budgets"));
   if (longest_context > 0 && budget >= longest_context) {
     return refuse("--budgets",
                   std::to_string(budget) + " for " + view.name +
@@ -104,27 +100,27 @@ Status check_asked_budget(const DraftView& view, int64_t budget, int64_t longest
 }
 
 // Views to plan with: those named, else those that something is known of.
-Result<std::vector<const DraftView*>> chosen_views(const CandidateOptions& options,
-                                                   const std::vector<GivenAcceptance>& given) {
-  std::vector<const DraftView*> views;
+Result<std::vector<const KvViewEntry*>> chosen_views(const CandidateOptions& options,
+                                                     const std::vector<GivenAcceptance>& given) {
+  std::vector<const KvViewEntry*> views;
   for (const std::string& name : options.views) {
-    const DraftView* const view = find_draft_view(name);
+    const KvViewEntry* const view = find_view(name);
     if (view == nullptr) return refuse("--views", "\"" + name + "\"", view_names());
     if (std::find(views.begin(), views.end(), view) == views.end()) views.push_back(view);
   }
   if (!options.views.empty()) return views;
-  for (const DraftView& view : draft_views()) {
+  for (const KvViewEntry& view : view_table()) {
     const bool spoken_of = std::any_of(given.begin(), given.end(), [&](const auto& each) {
       return !each.of_draft && each.view == view.name;
     });
-    if (view.published_acceptance || spoken_of) views.push_back(&view);
+    if (view.facts.published_acceptance > 0.0 || spoken_of) views.push_back(&view);
   }
   return views;
 }
 
 // Those asked for, else those that an acceptance is given at, else the view's own where a context
 // is longer.
-std::vector<int64_t> budgets_of(const CandidateOptions& options, const DraftView& view,
+std::vector<int64_t> budgets_of(const CandidateOptions& options, const KvViewEntry& view,
                                 bool of_draft, const std::vector<GivenAcceptance>& given) {
   if (!options.budgets.empty()) return options.budgets;
   std::vector<int64_t> budgets;
@@ -133,34 +129,35 @@ std::vector<int64_t> budgets_of(const CandidateOptions& options, const DraftView
       budgets.push_back(each.budget);
     }
   }
-  if (budgets.empty()) budgets = {view.default_budget};
+  if (budgets.empty()) budgets = {view.facts.budget};
   return budgets;
 }
 
-Status add_self(const CandidateOptions& options, const DraftView& view, int64_t budget,
+Status add_self(const CandidateOptions& options, const KvViewEntry& view, int64_t budget,
                 std::vector<GivenAcceptance>& given, std::vector<PlanCandidate>& plans) {
-  if (!options.budgets.empty() || budget != view.default_budget) {
+  const KvViewFacts& facts = view.facts;
+  if (!options.budgets.empty() || budget != facts.budget) {
     FORERUN_RETURN_IF_ERROR(check_asked_budget(view, budget, options.longest_context));
   }
   PlanCandidate plan;
-  plan.name = "self, " + view.name + " " + std::to_string(budget);
+  plan.name = std::string("self, ") + view.name + " " + std::to_string(budget);
   plan.candidate = {.draft = {.model = Role::kTarget,
                               .budget_tokens = budget,
-                              .selection_share = view.selection_share},
+                              .selection_share = facts.selection_share},
                     .view = view.name};
   if (const auto value = given_for(given, plan)) {
     plan.candidate.acceptance = *value;
     plan.source = "given";
-  } else if (view.published_acceptance) {
-    plan.candidate.acceptance =
-        acceptance_at(*view.published_acceptance, view.default_budget, budget);
-    plan.source = budget == view.default_budget
-                      ? kPublished
-                      : "assumed, from a budget of " + std::to_string(view.default_budget) + " (" +
-                            kPublished + ")";
+  } else if (facts.published_acceptance > 0.0) {
+    plan.candidate.acceptance = assumed_acceptance(facts, budget);
+    plan.source =
+        budget == facts.budget
+            ? kPublished
+            : "assumed, from a budget of " + std::to_string(facts.budget) + " (" + kPublished + ")";
   } else {
-    return refuse("--views", view.name + ", of which no acceptance is published or given",
-                  "it with --acceptance " + view.name + ":" + std::to_string(budget) + "=A");
+    return refuse(
+        "--views", std::string(view.name) + ", of which no acceptance is published or given",
+        std::string("it with --acceptance ") + view.name + ":" + std::to_string(budget) + "=A");
   }
   plans.push_back(std::move(plan));
   return Status();
@@ -189,9 +186,10 @@ Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& optio
     FORERUN_ASSIGN_OR_RETURN(GivenAcceptance each, parse_acceptance(text));
     given.push_back(std::move(each));
   }
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<const DraftView*> views, chosen_views(options, given));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<const KvViewEntry*> views,
+                           chosen_views(options, given));
   std::vector<PlanCandidate> plans;
-  for (const DraftView* const view : views) {
+  for (const KvViewEntry* const view : views) {
     const std::vector<int64_t> budgets = budgets_of(options, *view, /*of_draft=*/false, given);
     for (const int64_t budget : budgets) {
       FORERUN_RETURN_IF_ERROR(add_self(options, *view, budget, given, plans));
@@ -199,7 +197,7 @@ Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& optio
   }
   if (options.has_draft_model) {
     add_draft(0, given, plans);
-    const DraftView& view = *find_draft_view(kDraftView);
+    const KvViewEntry& view = *find_view(kDraftView);
     const bool planned = std::find(views.begin(), views.end(), &view) != views.end();
     for (const int64_t budget : budgets_of(options, view, /*of_draft=*/true, given)) {
       if (planned) add_draft(budget, given, plans);

@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "planner/draft_views.h"
 #include "planner/planted_costs_test.h"
 
 namespace forerun {
@@ -97,25 +94,6 @@ TEST(InflectionContext, IsWhereALargerBatchGainsMore) {
   };
   EXPECT_GE(speedup(64, *inflection), speedup(4, *inflection));
   EXPECT_LT(speedup(64, *inflection - 1), speedup(4, *inflection - 1));
-}
-
-TEST(DraftViews, AssumeNoMoreThanWasPublished) {
-  for (const DraftView& view : draft_views()) {
-    EXPECT_EQ(find_draft_view(view.name), &view);
-    EXPECT_TRUE(check_budget(view, view.default_budget).ok());
-    EXPECT_FALSE(check_budget(view, 1).ok());
-    if (!view.published_acceptance) continue;
-    const double published = *view.published_acceptance;
-    EXPECT_EQ(acceptance_at(published, view.default_budget, view.default_budget), published);
-    EXPECT_EQ(acceptance_at(published, view.default_budget, 4 * view.default_budget), published);
-    EXPECT_NEAR(acceptance_at(published, 2048, 512), 1.0 - std::sqrt(2.0) * (1.0 - published),
-                1e-12);
-    EXPECT_EQ(acceptance_at(published, 1 << 30, 1), 0.0);
-  }
-  for (const int64_t budget : {128, 512, 1024, 4096}) {
-    EXPECT_GT(acceptance_at(0.89, 2049, budget), acceptance_at(0.83, 512, budget)) << budget;
-  }
-  EXPECT_EQ(find_draft_view("snap"), nullptr);
 }
 
 }  // namespace
