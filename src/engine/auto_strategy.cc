@@ -2,25 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "planner/assumed_acceptance.h"
-#include "step/step.h"
-#include "views/view_table.h"
+#include <utility>
 
 namespace forerun {
 namespace {
 
-// Tokens of a view.
-constexpr int32_t kBudgets[] = {512, 1024, 2048};
 constexpr int32_t kMostGuesses = 8;
 // What a view must promise over the usual way to take its place, and to keep it: a Step's time is
 // known to some percent, how often guesses will be right is not.
 constexpr double kToEnter = 1.15;
 constexpr double kToStay = 1.0;
-// Draft Steps in whose time a sequence's whole cache is read once for a choice of what a view
-// gathers: 32 observers score every key of every layer. 24 have been measured on an H200, 6 on a
-// processor.
-constexpr double kReadingsAChoice = 24.0;
 
 // Rounds that are measured together, and those that come before where a view has begun.
 constexpr int32_t kMeasuredRounds = 6;
@@ -28,6 +19,10 @@ constexpr int32_t kMeasuredSteps = 24;  // of the usual way
 constexpr int32_t kSettlingRounds = 2;
 // Of the usual rate, what a view has to reach.
 constexpr double kWorth = 1.02;
+// Looks after a trial that failed until the next one, and the most that they double to: of Steps
+// of 30 ms a minute, and a quarter of an hour.
+constexpr int64_t kFirstBackoff = 2000;
+constexpr int64_t kLongestBackoff = 32'000;
 
 // Whether what was measured at one load says something of the other.
 bool alike(const BatchLoad& a, const BatchLoad& b) {
@@ -36,64 +31,19 @@ bool alike(const BatchLoad& a, const BatchLoad& b) {
          close(static_cast<double>(a.context_tokens), static_cast<double>(b.context_tokens));
 }
 
-struct Candidates {
-  std::vector<SpeculationCandidate> rates;
-  std::vector<SpeculationOptions> options;
-};
-
-SpeculationOptions self_options(const std::string& view, int32_t budget, int32_t gamma) {
-  SpeculationOptions options;
-  options.strategy = "sparse_self";
-  options.view = view;
-  options.view_budget = budget;
-  options.draft_depth = gamma;
-  return options;
-}
-
-// Reading of the whole cache at every draft Step, for the choices that it leads to. A gathered head
-// is chosen anew once half of the budget, less a block, has come since (views/snap_kv.cc).
-double selection_share(const KvViewEntry& view, int32_t budget) {
-  if (view.needs == KvViewNeeds::kNothing) return 0.0;
-  return view.facts.selection_share + kReadingsAChoice / (budget / 2 - kKvBlockTokens);
-}
-
-// Those that the models and this build take, of which it is published how often they are right.
-Candidates find_candidates(const ModelFacts& models, const AutoStrategy::Resolve& resolve) {
-  Candidates found;
-  for (const KvViewEntry& view : view_table()) {
-    if (view.facts.is_bound || view.facts.published_acceptance <= 0.0) continue;
-    for (const int32_t budget : kBudgets) {
-      // A view of most of the cache saves nothing.
-      if (models.max_context > 0 && 2 * budget > models.max_context) continue;
-      const SpeculationOptions options = self_options(view.name, budget, 1);
-      if (!resolve(options).ok()) continue;
-      found.options.push_back(options);
-      const KvShape shape = {.tokens = models.max_context,
-                             .head_dim = models.head_dim[static_cast<size_t>(Role::kTarget)]};
-      found.rates.push_back(
-          {.draft = {.budget_tokens = budget, .selection_share = selection_share(view, budget)},
-           .view = view.name,
-           .acceptance = assumed_acceptance(view.facts, budget),
-           .own_tokens = int64_t{kKvBlockTokens} * view.own_blocks(budget, shape)});
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
-AutoStrategy::AutoStrategy(const ModelFacts& models, const Resolve& resolve)
-    : resolve_(resolve),
-      options_(find_candidates(models, resolve).options),
-      chooser_(find_candidates(models, resolve).rates, {.rank = {.max_gamma = kMostGuesses}}) {}
+AutoStrategy::AutoStrategy(std::vector<SpeculationCandidate> candidates, ResolvePlan resolve)
+    : resolve_(std::move(resolve)),
+      chooser_(std::move(candidates), {.rank = {.max_gamma = kMostGuesses}}) {}
 
-std::shared_ptr<const SpeculationPlan> AutoStrategy::plan_of(int32_t candidate, int32_t gamma) {
+const std::shared_ptr<const SpeculationPlan>& AutoStrategy::plan_of(int32_t candidate,
+                                                                    int32_t gamma) {
   auto& plan = plans_[{candidate, gamma}];
   if (plan) return plan;
-  SpeculationOptions options = options_[static_cast<size_t>(candidate)];
-  options.draft_depth = gamma;
-  const auto resolved = resolve_(options);
-  if (!resolved.ok()) return nullptr;
+  const auto& view = chooser_.candidates()[static_cast<size_t>(candidate)];
+  const auto resolved = resolve_(self_options(view, gamma));
+  if (!resolved.ok()) return plan;
   auto made = std::make_shared<SpeculationPlan>(**resolved);
   made->automatic = true;
   return plan = std::move(made);
@@ -130,21 +80,36 @@ bool AutoStrategy::measure(const BatchLoad& load, const Progress& progress) {
     usual_rate_ = rate;
     return true;
   }
-  return !alike(usual_load_, load) || rate >= kWorth * usual_rate_;
+  if (!alike(usual_load_, load)) return true;
+  if (rate < kWorth * usual_rate_) return false;
+  backoff_.looks = 0;
+  return true;
+}
+
+void AutoStrategy::back_off(const BatchLoad& load) {
+  const bool again = backoff_.looks > 0 && alike(backoff_.load, load);
+  backoff_ = {.looks = again ? std::min(2 * backoff_.looks, kLongestBackoff) : kFirstBackoff,
+              .load = load,
+              .begin = looks_};
+}
+
+bool AutoStrategy::backs_off(const BatchLoad& load) const {
+  const int64_t looks =
+      alike(backoff_.load, load) ? backoff_.looks : std::min(backoff_.looks, kFirstBackoff);
+  return looks_ < backoff_.begin + looks;
 }
 
 bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& progress) {
-  if (options_.empty() || load.sequences < 1) return false;
+  if (chooser_.candidates().empty() || load.sequences < 1) return false;
   ++looks_;
   if (!measure(load, progress)) {
-    barred_until_ = looks_ + bar_;
-    bar_ *= 2;
+    back_off(load);
     return change_to(nullptr, -1);
   }
   if (present_) {  // what it holds is there for it
     load.free_tokens +=
         load.sequences * chooser_.candidates()[static_cast<size_t>(candidate_)].own_tokens;
-  } else if (looks_ < barred_until_ || usual_rate_ <= 0.0 || !alike(usual_load_, load)) {
+  } else if (backs_off(load) || usual_rate_ <= 0.0 || !alike(usual_load_, load)) {
     return false;
   }
   SpeculationForecast choice;

@@ -5,22 +5,20 @@
 // change; requests follow while they run.
 //
 // Predictions choose, measurements decide: a view is tried only where the usual way has been
-// measured at this load, and is given up for a long time where it does not bring more tokens a
-// second.
+// measured at this load. Where it does not bring more tokens a second, no view is tried for a
+// while, which doubles with every trial that fails at such a load.
 //
 // The loop's thread only.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "engine/view_candidates.h"
 #include "exec/live_costs.h"
-#include "forerun/speculation_options.h"
-#include "forerun/status.h"
 #include "planner/speculation_chooser.h"
 #include "strategies/speculation_plan.h"
 
@@ -28,11 +26,14 @@ namespace forerun {
 
 class AutoStrategy {
  public:
-  using Resolve =
-      std::function<Result<std::shared_ptr<const SpeculationPlan>>(const SpeculationOptions&)>;
+  // All requests together, up to now.
+  struct Progress {
+    int64_t tokens = 0;
+    double seconds = 0.0;  // of a clock that runs on
+  };
 
-  // The views of its KV that a target of these facts may draft with are those that `resolve` takes.
-  AutoStrategy(const ModelFacts& models, const Resolve& resolve);
+  // `resolve` takes every candidate (view_candidates()).
+  AutoStrategy(std::vector<SpeculationCandidate> candidates, ResolvePlan resolve);
 
   // Of a request whose plan is the engine's choice (SpeculationPlan::automatic) and would else be
   // `usual`: what it runs at present.
@@ -41,12 +42,7 @@ class AutoStrategy {
     return present_ ? present_ : usual;
   }
 
-  // Looks at what decodes now; call it about once a Step. `progress`: of all requests together.
-  // True where plan() has become another one.
-  struct Progress {
-    int64_t tokens = 0;    // so far
-    double seconds = 0.0;  // of a clock that runs on
-  };
+  // Looks at what decodes now; call it about once a Step. True where plan() has become another one.
   bool look(const LiveCosts& costs, BatchLoad load, const Progress& progress);
   // One verification by the present plan: of `guesses` the first `accepted` were right.
   void observe(const SpeculationPlan& plan, int32_t guesses, int32_t accepted);
@@ -59,15 +55,23 @@ class AutoStrategy {
     int32_t looks = 0;
     double rate(const Progress& now) const;
   };
+  // How long no view is tried after one that was of no use.
+  struct Backoff {
+    int64_t looks = 0;  // so long at about this load, elsewhere as after a first failure; 0: none
+    BatchLoad load;
+    int64_t begin = 0;  // of looks_
+  };
 
-  std::shared_ptr<const SpeculationPlan> plan_of(int32_t candidate, int32_t gamma);
+  const std::shared_ptr<const SpeculationPlan>& plan_of(int32_t candidate, int32_t gamma);
   bool change_to(std::shared_ptr<const SpeculationPlan> next, int32_t candidate);
   // Takes the look into account; false where the present view turns out to be of no use.
   bool measure(const BatchLoad& load, const Progress& progress);
+  void back_off(const BatchLoad& load);
+  bool backs_off(const BatchLoad& load) const;
 
-  const Resolve resolve_;
-  std::vector<SpeculationOptions> options_;  // of the candidates
+  const ResolvePlan resolve_;
   SpeculationChooser chooser_;
+  // By candidate and guesses.
   std::map<std::pair<int32_t, int32_t>, std::shared_ptr<const SpeculationPlan>> plans_;
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one
   int32_t candidate_ = -1;                          // of present_
@@ -75,8 +79,7 @@ class AutoStrategy {
   BatchLoad usual_load_;                            // at which the usual way has been measured
   double usual_rate_ = 0.0;                         // and what it reached; 0: not yet
   int64_t looks_ = 0;
-  int64_t barred_until_ = 0;  // of looks_
-  int64_t bar_ = 2000;        // looks, after the next view that is of no use
+  Backoff backoff_;
 };
 
 }  // namespace forerun

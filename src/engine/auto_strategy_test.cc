@@ -37,9 +37,16 @@ class AutoStrategyTest : public testing::Test {
     return changed;
   }
 
+  // Looks until the plan changes, at 24 sequences of 32,000 tokens that gain `tokens` a Step.
+  int32_t looks_until_change(double tokens) {
+    int32_t looks = 1;
+    while (looks < 100'000 && !look(24, 32'000, 1'000'000, tokens, 1)) ++looks;
+    return looks;
+  }
+
   LiveCosts costs_;
   std::shared_ptr<const SpeculationPlan> usual_ = resolve({.strategy = "auto"}).value();
-  AutoStrategy auto_{kFacts, resolve};
+  AutoStrategy auto_{view_candidates(kFacts, 24.0, resolve), resolve};
   AutoStrategy::Progress progress_;
 };
 
@@ -78,6 +85,33 @@ TEST_F(AutoStrategyTest, WhatBringsNoTokensIsGivenUpForLong) {
   EXPECT_EQ(plan(), usual_);
   EXPECT_FALSE(look(24, 32'000, 1'000'000, 1.0, 1000));
   EXPECT_TRUE(look(24, 32'000, 1'000'000, 1.0, 2000));  // and tried again
+}
+
+TEST_F(AutoStrategyTest, TrialsThatFailAgainBecomeRarerUpToACeiling) {
+  looks_until_change(1.0);
+  for (const int32_t pause : {2000, 4000, 8000, 16'000, 32'000, 32'000}) {
+    ASSERT_NE(plan(), usual_);
+    ASSERT_LT(looks_until_change(0.9), 100);
+    ASSERT_EQ(plan(), usual_);
+    ASSERT_EQ(looks_until_change(1.0), pause);
+  }
+  looks_until_change(0.9);
+  look(24, 32'000, 1'000'000, 1.0, 2000);
+  EXPECT_EQ(plan(), usual_);
+  look(12, 32'000, 1'000'000, 1.0, 30);  // another load, where nothing has failed yet
+  EXPECT_NE(plan(), usual_);
+}
+
+TEST_F(AutoStrategyTest, ATrialThatSucceedsForgivesThoseBefore) {
+  looks_until_change(1.0);
+  for (const int32_t pause : {2000, 4000}) {
+    looks_until_change(0.9);
+    ASSERT_EQ(looks_until_change(1.0), pause);
+  }
+  EXPECT_FALSE(look(24, 32'000, 1'000'000, 1.2, 300));
+  looks_until_change(0.9);
+  ASSERT_EQ(plan(), usual_);
+  EXPECT_EQ(looks_until_change(1.0), 2000);
 }
 
 TEST_F(AutoStrategyTest, GuessesThatAreWrongEndIt) {

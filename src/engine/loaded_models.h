@@ -59,6 +59,7 @@ class LoadedModels {
   bool selects_kv(Role role) const {
     return part(role).decoder != nullptr && part(role).decoder->selects_kv();
   }
+  double readings_a_choice(Role role) const { return part(role).decoder->readings_a_choice(); }
   int32_t target_degree() const { return placement_.target.degree(); }
 
   struct ExecutorOptions {

@@ -43,8 +43,11 @@ class Decoder {
   }
   // Whether Steps may have selections.
   virtual bool selects_kv() const { return false; }
-  // Whether these may find tokens by quantized keys (KvSelection::index_blocks; kInvalidArgument
-  // where it is false).
+  // How long a choice of KV by 32 observers takes, which score every key of every layer: as many
+  // draft rows read the same KV meanwhile. Only where selects_kv().
+  virtual double readings_a_choice() const { return 0.0; }
+  // Whether selections may find tokens by quantized keys (KvSelection::index_blocks;
+  // kInvalidArgument where it is false).
   virtual bool quantizes_keys() const { return false; }
   // Devices that hold a part of the model each.
   virtual int32_t degree() const { return 1; }

@@ -29,6 +29,10 @@ GatheredBudget::GatheredBudget(int32_t budget_tokens, int32_t least_tail_blocks,
                                  std::min(most_tail_blocks, budget_tokens / kKvBlockTokens - 1))),
       head_blocks_(budget_tokens / kKvBlockTokens - most_tail_blocks_) {}
 
+int32_t GatheredBudget::tokens_between_choices() const {
+  return (most_tail_blocks_ + 1 - least_tail_blocks_) * kKvBlockTokens;
+}
+
 KvViewLayout GatheredBudget::layout(int32_t prefix_tokens, const KvChosen& last) const {
   const int32_t blocks = prefix_tokens / kKvBlockTokens + 1;
   if (blocks <= head_blocks_ + most_tail_blocks_) return {};  // everything

@@ -24,6 +24,8 @@ class GatheredBudget {
   GatheredBudget(int32_t budget_tokens, int32_t least_tail_blocks, int32_t most_tail_blocks);
 
   int32_t head_blocks() const { return head_blocks_; }
+  // By which the text grows while a choice is kept.
+  int32_t tokens_between_choices() const;
   // KvView::layout() of a view that keeps `last` as long as the tail behind it is not too long.
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const;
   // The same of one that always chooses.

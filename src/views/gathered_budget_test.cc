@@ -29,6 +29,7 @@ TEST(GatheredBudget, AChoiceIsKeptUntilTheTailIsTooLong) {
   const KvViewLayout anew = budget.layout(11 * 64, chosen);
   EXPECT_TRUE(anew.chooses);
   EXPECT_EQ(anew.tail_block, 10);
+  EXPECT_EQ(budget.tokens_between_choices(), 11 * 64 - (end_of_all + 1));
 }
 
 TEST(GatheredBudget, SaysWhatItIsTooSmallFor) {

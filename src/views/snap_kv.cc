@@ -21,6 +21,10 @@ int32_t SnapKv::own_blocks(int32_t budget_tokens, const KvShape& /*shape*/) {
   return SnapKv(budget_tokens).budget_.head_blocks();
 }
 
+int32_t SnapKv::tokens_between_reruns(int32_t budget_tokens) {
+  return SnapKv(budget_tokens).budget_.tokens_between_choices();
+}
+
 SnapKv::SnapKv(int32_t budget_tokens)
     : budget_(budget_tokens, kLeastTailBlocks, budget_tokens / kKvBlockTokens / 2) {}
 

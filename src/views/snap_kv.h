@@ -20,6 +20,7 @@ class SnapKv : public KvView {
   static constexpr KvViewFacts kFacts = {.budget = 2049, .published_acceptance = 0.89};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
+  static int32_t tokens_between_reruns(int32_t budget_tokens);
 
   explicit SnapKv(int32_t budget_tokens);
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;

@@ -30,6 +30,7 @@ TEST(SnapKv, ChoosesAHeadAndKeepsItUntilTheTailIsHalfTheBudget) {
       ASSERT_GE(layout.tail_block, head);
       if (chosen.tail_block > 0) {
         ASSERT_EQ(prefix - chosen.prefix_tokens, 64 * (budget / 64 - head - 1));
+        ASSERT_EQ(prefix - chosen.prefix_tokens, SnapKv::tokens_between_reruns(budget));
       }
       chosen = {layout.tail_block, prefix};
     }

@@ -17,6 +17,7 @@ class StreamingLlm : public KvView {
   static constexpr KvViewFacts kFacts = {.published_acceptance = 0.83};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t /*budget_tokens*/, const KvShape& /*shape*/) { return 0; }
+  static int32_t tokens_between_reruns(int32_t /*budget_tokens*/) { return 0; }
 
   explicit StreamingLlm(int32_t budget_tokens);
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;

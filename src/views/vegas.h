@@ -22,6 +22,7 @@ class Vegas : public KvView {
   static constexpr KvViewFacts kFacts = {};
   static Status check(int32_t budget_tokens);
   static int32_t own_blocks(int32_t budget_tokens, const KvShape& shape);
+  static int32_t tokens_between_reruns(int32_t /*budget_tokens*/) { return 0; }
 
   explicit Vegas(int32_t budget_tokens);
   KvViewLayout layout(int32_t prefix_tokens, const KvChosen& last) const override;

@@ -16,7 +16,14 @@ std::unique_ptr<KvView> make(int32_t budget_tokens) {
 
 template <class View>
 constexpr KvViewEntry entry(const char* name, const char* help) {
-  return {name, help, View::check, make<View>, View::own_blocks, View::kNeeds, View::kFacts};
+  return {name,
+          help,
+          View::check,
+          make<View>,
+          View::own_blocks,
+          View::tokens_between_reruns,
+          View::kNeeds,
+          View::kFacts};
 }
 
 constexpr KvViewEntry kTable[] = {

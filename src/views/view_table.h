@@ -46,6 +46,9 @@ struct KvViewEntry {
   std::unique_ptr<KvView> (*make)(int32_t budget_tokens);
   // Blocks that it takes beside the sequence's, of a budget that check() has accepted.
   int32_t (*own_blocks)(int32_t budget_tokens, const KvShape& shape);
+  // Tokens by which a text grows between two choices for which its last tokens are run once more
+  // (KvObservers::kLastTokens); 0: rows that run anyway choose, or nobody does.
+  int32_t (*tokens_between_reruns)(int32_t budget_tokens);
   KvViewNeeds needs;
   KvViewFacts facts;
 };
