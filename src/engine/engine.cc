@@ -1,6 +1,5 @@
 #include "forerun/engine.h"
 
-#include <algorithm>
 #include <new>
 #include <optional>
 #include <string>
@@ -12,8 +11,10 @@
 #include "engine/device_splits.h"
 #include "engine/engine_info.h"
 #include "engine/engine_loop.h"
+#include "engine/engine_text.h"
 #include "engine/loaded_costs.h"
 #include "engine/loaded_models.h"
+#include "engine/model_facts.h"
 #include "engine/numerics_options.h"
 #include "engine/opened_model.h"
 #include "engine/request_handles.h"
@@ -24,7 +25,6 @@
 #include "planner/choose_strategy.h"
 #include "planner/measure_costs.h"
 #include "strategies/speculation_plan.h"
-#include "text/chat_template.h"
 
 namespace forerun {
 namespace {
@@ -39,14 +39,18 @@ class EngineImpl : public Engine {
                                                 uint64_t tag) override;
   Result<std::vector<int32_t>> tokenize(const std::string& text,
                                         bool add_special_tokens) const override {
-    return opened_->target.tokenizer.encode(text, {.add_special_tokens = add_special_tokens});
+    return text_->tokenizer().encode(text, {.add_special_tokens = add_special_tokens});
   }
   std::string detokenize(const std::vector<int32_t>& tokens) const override {
-    return opened_->target.tokenizer.decode(tokens, /*skip_special=*/false);
+    return text_->tokenizer().decode(tokens, /*skip_special=*/false);
   }
-  Result<std::string> token_bytes(int32_t token) const override;
+  Result<std::string> token_bytes(int32_t token) const override {
+    return text_->token_bytes(token);
+  }
   using Engine::apply_chat_template;
-  Result<std::string> apply_chat_template(const ChatPrompt& prompt) const override;
+  Result<std::string> apply_chat_template(const ChatPrompt& prompt) const override {
+    return text_->apply_chat_template(prompt);
+  }
   EmulationStats emulation() const override {
     return emulator_ ? emulator_->stats() : EmulationStats{};
   }
@@ -55,9 +59,7 @@ class EngineImpl : public Engine {
   int64_t kv_blocks_in_use() const override { return loop_->kv_blocks_in_use(); }
 
  private:
-  explicit EngineImpl(const EngineOptions& options) : options_(options) {
-    facts_.has_draft_model = !options.draft.empty();
-  }
+  explicit EngineImpl(const EngineOptions& options) : options_(options) {}
 
   // Reads all but the weights; what is to be loaded, and where.
   Status open();
@@ -78,8 +80,7 @@ class EngineImpl : public Engine {
   EngineOptions options_;
   EngineInfo info_;
   std::optional<OpenedModels> opened_;
-  // Broken ones are an error where they are used: most requests need none.
-  Result<ChatTemplate> chat_template_ = Status(StatusCode::kNotFound, "no chat template yet");
+  std::optional<EngineText> text_;
   Placement placement_;
   ModelsToLoad to_load_;
   std::unique_ptr<LoadedModels> models_;
@@ -87,8 +88,7 @@ class EngineImpl : public Engine {
   TraceRecorder recorder_;
   LiveCosts costs_;  // Steps of either model report to it
   ModelFacts facts_;
-  AutoChoice auto_;  // what "auto" means to requests
-  decltype(RequestChannel::EngineSide::resolve) resolve_;
+  ResolvePlan resolve_;
   std::shared_ptr<const SpeculationPlan> plan_;  // of requests that bring no options
   std::optional<ChosenSplit> chosen_;            // with try_splits
   SeedSource seeds_;
@@ -101,7 +101,9 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
   auto engine = std::unique_ptr<EngineImpl>(new EngineImpl(options));
   FORERUN_RETURN_IF_ERROR(check_isa());
   // Names and numbers are checked before gigabytes are read.
-  FORERUN_RETURN_IF_ERROR(resolve_speculation(options.speculation, engine->facts_).status());
+  FORERUN_RETURN_IF_ERROR(
+      resolve_speculation(options.speculation, {.has_draft_model = !options.draft.empty()})
+          .status());
   FORERUN_ASSIGN_OR_RETURN(engine->placement_,
                            place_models(options.devices, options.draft_devices));
   FORERUN_ASSIGN_OR_RETURN(engine->emulator_, make_emulator(options, engine->placement_));
@@ -115,18 +117,9 @@ Status EngineImpl::open() {
   FORERUN_RETURN_IF_ERROR(parse_numerics(options_).status());
   FORERUN_RETURN_IF_ERROR(check_options(options_, placement_));
   FORERUN_ASSIGN_OR_RETURN(opened_, open_models(options_));
-  chat_template_ = ChatTemplate::load(opened_->target.checkpoint.dir());
+  text_.emplace(opened_->target);
+  facts_ = facts_of(*opened_);
   FORERUN_ASSIGN_OR_RETURN(to_load_, models_to_load(options_, placement_, *opened_));
-  facts_.target_vocab = opened_->target.live_vocab();
-  const OpenedModel* const draft = opened_->draft_or_null();
-  if (draft != nullptr) facts_.draft_vocab = draft->live_vocab();
-  const auto has_window = [](const OpenedModel& model) {
-    const std::vector<int32_t>& windows = model.checkpoint.config().sliding_window;
-    return std::any_of(windows.begin(), windows.end(), [](int32_t window) { return window > 0; });
-  };
-  const int32_t head_dim = opened_->target.checkpoint.config().head_dim;
-  facts_.head_dim = {head_dim, draft != nullptr ? draft->checkpoint.config().head_dim : head_dim};
-  facts_.has_window = {has_window(opened_->target), draft != nullptr && has_window(*draft)};
   return Status();
 }
 
@@ -154,40 +147,33 @@ Status EngineImpl::start() {
                               .trace = options_.trace,
                               .costs = &costs_,
                               .budget = {.seconds = 1e-3 * options_.step_budget_ms}});
-  const bool has_draft = models_->has_draft();
-  StepCosts costs;
-  std::string from;  // where they come from, unless it is told elsewhere
+  StartCosts known;
   if (emulator_) {
-    costs = emulator_->profile().costs;
+    known.costs = emulator_->profile().costs;
   } else if (chosen_) {
-    costs = chosen_->costs;
+    known.costs = chosen_->costs;
   } else {
-    FORERUN_ASSIGN_OR_RETURN(StartCosts found,
-                             costs_of(to_load_, *models_, *executor, options_.on_progress));
-    costs = std::move(found.costs);
-    if (found.from_cache) from = "step costs as an earlier start has measured them\n";
+    FORERUN_ASSIGN_OR_RETURN(known, costs_of(to_load_, *models_, *executor, options_.on_progress));
   }
-  const StrategyChoice choice = choose_strategy({.costs = costs.table(1, kReferenceContext),
-                                                 .has_draft_model = has_draft,
+  const StrategyChoice choice = choose_strategy({.costs = known.costs.table(1, kReferenceContext),
+                                                 .has_draft_model = models_->has_draft(),
                                                  .side_by_side = side_by_side()});
-  auto_ = choice.auto_choice;
-  if (chosen_) auto_.extra_draft_steps = chosen_->plan.extra_draft_steps;
-  facts_.max_context = models_->memory().max_context_tokens;
-  facts_.selects_kv = {models_->selects_kv(Role::kTarget), models_->selects_kv(Role::kDraft)};
-  facts_.quantizes_keys = {models_->quantizes_keys(Role::kTarget),
-                           models_->quantizes_keys(Role::kDraft)};
-  resolve_ = [facts = facts_, what_auto_means = auto_](const SpeculationOptions& asked) {
+  AutoChoice what_auto_means = choice.auto_choice;
+  if (chosen_) what_auto_means.extra_draft_steps = chosen_->plan.extra_draft_steps;
+  add_loaded(*models_, facts_);
+  resolve_ = [facts = facts_, what_auto_means](const SpeculationOptions& asked) {
     return resolve_speculation(asked, facts, what_auto_means);
   };
   FORERUN_ASSIGN_OR_RETURN(plan_, resolve_(options_.speculation));
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
-  info_.planner_report = from + describe_costs(costs) + choice.report;
+  if (known.from_cache) info_.planner_report = "step costs as an earlier start has measured them\n";
+  info_.planner_report += describe_costs(known.costs) + choice.report;
   if (chosen_) {
     info_.planner_report +=
         chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";
   }
-  costs_.set(std::move(costs));
+  costs_.set(std::move(known.costs));
   load_ = std::make_unique<LoadMeter>(options_.max_waiting_requests < 0
                                           ? -1
                                           : int64_t{options_.max_active_requests} +
@@ -258,29 +244,6 @@ EngineLoad EngineImpl::load() const {
   load.target_kv = loop_->kv_load(Role::kTarget);
   load.draft_kv = loop_->kv_load(Role::kDraft);
   return load;
-}
-
-Result<std::string> EngineImpl::token_bytes(int32_t token) const {
-  if (token < 0 || token >= info_.vocab_size) {
-    return Status(StatusCode::kInvalidArgument, "token: found " + std::to_string(token) +
-                                                    ", accepted are 0 to " +
-                                                    std::to_string(info_.vocab_size - 1));
-  }
-  std::optional<std::string> bytes = opened_->target.tokenizer.token_bytes(token);
-  if (bytes) return std::move(*bytes);
-  return Status(StatusCode::kNotFound,
-                "token: the vocabulary has none with id " + std::to_string(token));
-}
-
-Result<std::string> EngineImpl::apply_chat_template(const ChatPrompt& prompt) const {
-  FORERUN_RETURN_IF_ERROR(chat_template_.status());
-  ChatInput input;
-  input.messages_json = prompt.messages_json.empty() ? "[]" : prompt.messages_json;
-  input.tools_json = prompt.tools_json;
-  input.documents_json = prompt.documents_json;
-  input.variables_json = prompt.variables_json;
-  input.add_generation_prompt = prompt.add_generation_prompt;
-  return chat_template_->render(input);
 }
 
 }  // namespace
