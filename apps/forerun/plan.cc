@@ -135,11 +135,12 @@ std::vector<CriticalContexts> find_critical(const PlanReport& report,
   std::vector<CriticalContexts> critical;
   for (const int64_t batch : batches) {
     const auto sequences = static_cast<int32_t>(batch);
-    const StepCosts& costs = report.machine.costs;
+    const PlannedMachine& machine = report.machine;
     critical.push_back(
         {.sequences = sequences,
-         .any = critical_context(costs, sequences, any, report.longest_context, options),
-         .self = critical_context(costs, sequences, self, report.longest_context, options)});
+         .any = critical_context(machine, sequences, any, report.longest_context, options),
+         .self = critical_context(machine, sequences, self, report.longest_context, options),
+         .longest = longest_context(machine, sequences, any, report.longest_context)});
   }
   return critical;
 }
@@ -191,6 +192,10 @@ Status run_plan(const PlanFlags& flags) {
   if (flags.gpus.empty() == flags.engine.devices.empty()) {
     return refuse("--gpus, --devices", flags.gpus.empty() ? "neither" : "both", "one of them");
   }
+  if (!flags.gpus.empty() && !flags.engine.draft_devices.empty()) {
+    return refuse("--draft-devices", "\"" + flags.engine.draft_devices + "\" beside --gpus",
+                  "devices of this machine beside --devices; of --gpus both models take all");
+  }
   if (contexts.back() > target.config.max_position) {
     return refuse("--context", std::to_string(contexts.back()),
                   "the model's, up to " + std::to_string(target.config.max_position) + " tokens");
@@ -228,9 +233,9 @@ Status run_plan(const PlanFlags& flags) {
   report.critical = find_critical(report, batches, options);
   report.has_inflection = batches.size() > 1;
   if (report.has_inflection) {
-    report.inflection = inflection_context(
-        report.machine.costs, static_cast<int32_t>(batches.front()),
-        static_cast<int32_t>(batches.back()), candidates, report.longest_context, options);
+    report.inflection = inflection_context(report.machine, static_cast<int32_t>(batches.front()),
+                                           static_cast<int32_t>(batches.back()), candidates,
+                                           report.longest_context, options);
   }
   if (!flags.svg_path.empty()) {
     FORERUN_RETURN_IF_ERROR(write_surface(flags.svg_path, report, batches, contexts, options));

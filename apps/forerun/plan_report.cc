@@ -42,11 +42,14 @@ std::string critical_table(const PlanReport& report) {
   }
   std::vector<std::vector<std::string>> table = {{"speculation pays from, tokens", "with any"}};
   if (has_self) table.front().push_back("with the target's own view");
+  table.front().push_back("longest context");
   for (const CriticalContexts& each : report.critical) {
     table.push_back({std::to_string(each.sequences) + " sequences", tokens(each.any)});
     if (has_self) table.back().push_back(tokens(each.self));
+    table.back().push_back(std::to_string(each.longest));
   }
-  return format_table(table) + "-: not up to " + std::to_string(report.longest_context) + ".\n";
+  return format_table(table) + "-: not up to the longest context that the model has" +
+         (report.machine.memory ? " and the memory holds.\n" : ".\n");
 }
 
 ordered_json number_or_null(const std::optional<int64_t>& value) {
@@ -101,8 +104,8 @@ std::string plan_text(const PlanReport& report, bool all) {
     const std::string many = std::to_string(report.critical.back().sequences);
     out += report.inflection ? "From " + tokens(report.inflection) + " tokens on " + many +
                                    " sequences gain at least as much as " + few + ".\n"
-                             : "Up to " + std::to_string(report.longest_context) + " tokens " +
-                                   many + " sequences gain less than " + few + ".\n";
+                             : "Up to " + std::to_string(report.critical.back().longest) +
+                                   " tokens " + many + " sequences gain less than " + few + ".\n";
   }
   return out;
 }
@@ -133,7 +136,8 @@ std::string plan_json(const PlanReport& report) {
   for (const CriticalContexts& each : report.critical) {
     critical.push_back({{"batch", each.sequences},
                         {"context", number_or_null(each.any)},
-                        {"self_context", number_or_null(each.self)}});
+                        {"self_context", number_or_null(each.self)},
+                        {"longest_context", each.longest}});
   }
   ordered_json all = {{"machine", report.machine.name},
                       {"measured", report.machine.measured},

@@ -16,6 +16,7 @@ struct CriticalContexts {
   int32_t sequences = 1;
   std::optional<int64_t> any;   // with any candidate
   std::optional<int64_t> self;  // with the target as its own draft
+  int64_t longest = 0;  // tokens, up to which both were looked for: the model's, or the memory's
 };
 
 struct PlanReport {
@@ -29,7 +30,7 @@ struct PlanReport {
   // Between the first and the last number of sequences; absent where there is one number.
   bool has_inflection = false;
   std::optional<int64_t> inflection;
-  int64_t longest_context = 0;  // up to which both were looked for
+  int64_t longest_context = 0;  // the model's
 };
 
 // "snapkv 2049", "draft", "draft with streaming_llm 512"; "plain decoding" for kPlain.

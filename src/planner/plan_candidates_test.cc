@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "planner/plan_machine.h"
-
 namespace forerun {
 namespace {
 
@@ -93,55 +91,6 @@ TEST(MakeCandidates, RefusesWithWhatIsAccepted) {
     EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
     EXPECT_NE(made.status().message().find(said), std::string::npos) << made.status().message();
   }
-}
-
-ModelConfig shape(int32_t layers, int32_t hidden) {
-  ModelConfig config;
-  config.num_layers = layers;
-  config.hidden_size = hidden;
-  config.intermediate_size = 3 * hidden;
-  config.num_heads = hidden / 128;
-  config.num_kv_heads = 8;
-  config.head_dim = 128;
-  config.vocab_size = 32000;
-  config.sliding_window.assign(static_cast<size_t>(layers), 0);
-  return config;
-}
-
-TEST(PlanBatch, LeavesOutWhatTheMemoryCannotHold) {
-  const ModelConfig target = shape(32, 4096);
-  const ModelConfig draft = shape(16, 2048);
-  const PlannedMachine machine =
-      describe_machine(parse_gpus("h100").value(), target, &draft).value();
-  EXPECT_EQ(machine.name, "1 x h100");
-  const auto all =
-      bare(make_candidates({.has_draft_model = true, .longest_context = 32000}).value());
-  // 16 sequences of 24,000 tokens leave no room for as many of the draft model's.
-  const BatchPlan tight = plan_batch(machine, {16, 28000}, all, {});
-  EXPECT_TRUE(tight.fits);
-  ASSERT_NE(tight.best_guessing(), nullptr);
-  bool whole_cache_draft = false;
-  for (const SpeculationForecast& each : tight.ranked) {
-    if (each.is_plain()) continue;
-    const DraftOption& option = all[static_cast<size_t>(each.candidate)].draft;
-    whole_cache_draft |= option.model == Role::kDraft && option.budget_tokens == 0;
-  }
-  EXPECT_FALSE(whole_cache_draft);
-  const BatchPlan roomy = plan_batch(machine, {4, 24000}, all, {});
-  EXPECT_GT(roomy.ranked.size(), tight.ranked.size());
-  const BatchPlan over = plan_batch(machine, {64, 32000}, all, {});
-  EXPECT_FALSE(over.fits);
-  EXPECT_TRUE(over.ranked.empty());
-  EXPECT_EQ(over.best_guessing(), nullptr);
-}
-
-TEST(DescribeMachine, SaysWhichModelCannotBe) {
-  const ModelConfig target = shape(32, 4096);
-  ModelConfig draft = shape(16, 2048);
-  draft.sliding_window.front() = 4096;
-  const auto machine = describe_machine(parse_gpus("h100").value(), target, &draft);
-  ASSERT_FALSE(machine.ok());
-  EXPECT_NE(machine.status().message().find("--draft"), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "planner/plan_machine.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace forerun {
@@ -13,6 +14,40 @@ Result<DeviceWork> work_for(const char* model, const ModelConfig& config, int32_
   auto work = device_work(config, degree);
   if (work.ok()) return work;
   return Status(work.status().code(), std::string(model) + ": " + work.status().message());
+}
+
+// Lengths looked at are this far apart, then the crossing is found between two of them.
+constexpr double kLengthRatio = 1.1892071150027211;  // a quarter of an octave
+constexpr double kShortest = 16.0;
+
+std::optional<int64_t> last_crossing(int64_t max_context,
+                                     const std::function<bool(int64_t)>& pays) {
+  if (max_context < 1 || !pays(max_context)) return std::nullopt;
+  int64_t paying = max_context;
+  int64_t failing = 0;
+  for (double length = static_cast<double>(max_context) / kLengthRatio; length >= kShortest;
+       length /= kLengthRatio) {
+    const auto context = static_cast<int64_t>(length);
+    if (!pays(context)) {
+      failing = context;
+      break;
+    }
+    paying = context;
+  }
+  if (failing == 0) return 1;
+  while (paying - failing > 1) {
+    const int64_t middle = failing + (paying - failing) / 2;
+    (pays(middle) ? paying : failing) = middle;
+  }
+  return paying;
+}
+
+// Of the best setting that fits, over plain decoding; 1 where none pays.
+double best_speedup(const PlannedMachine& machine, const BatchLoad& load,
+                    const std::vector<SpeculationCandidate>& candidates,
+                    const RankOptions& options) {
+  const BatchPlan plan = plan_batch(machine, load, candidates, options);
+  return plan.fits ? plan.ranked.front().speedup : 1.0;
 }
 
 }  // namespace
@@ -74,6 +109,45 @@ BatchPlan plan_batch(const PlannedMachine& machine, const BatchLoad& load,
            !fits(machine, load, &candidates[static_cast<size_t>(each.candidate)]);
   });
   return plan;
+}
+
+int64_t longest_context(const PlannedMachine& machine, int32_t sequences,
+                        const std::vector<SpeculationCandidate>& candidates, int64_t max_context) {
+  const auto some_fits = [&](int64_t context) {
+    return std::any_of(candidates.begin(), candidates.end(), [&](const auto& candidate) {
+      return fits(machine, {sequences, context}, &candidate);
+    });
+  };
+  if (some_fits(max_context)) return max_context;
+  int64_t fitting = 0;
+  int64_t failing = max_context;
+  while (failing - fitting > 1) {
+    const int64_t middle = fitting + (failing - fitting) / 2;
+    (some_fits(middle) ? fitting : failing) = middle;
+  }
+  return fitting;
+}
+
+std::optional<int64_t> critical_context(const PlannedMachine& machine, int32_t sequences,
+                                        const std::vector<SpeculationCandidate>& candidates,
+                                        int64_t max_context, const RankOptions& options) {
+  return last_crossing(
+      longest_context(machine, sequences, candidates, max_context), [&](int64_t context) {
+        return best_speedup(machine, {sequences, context}, candidates, options) > 1.0;
+      });
+}
+
+std::optional<int64_t> inflection_context(const PlannedMachine& machine, int32_t few_sequences,
+                                          int32_t many_sequences,
+                                          const std::vector<SpeculationCandidate>& candidates,
+                                          int64_t max_context, const RankOptions& options) {
+  return last_crossing(
+      longest_context(machine, many_sequences, candidates, max_context), [&](int64_t context) {
+        const double many = best_speedup(machine, {many_sequences, context}, candidates, options);
+        // Where nothing pays for either, nothing has turned.
+        return many > 1.0 &&
+               many >= best_speedup(machine, {few_sequences, context}, candidates, options);
+      });
 }
 
 }  // namespace forerun

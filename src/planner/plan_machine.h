@@ -21,10 +21,10 @@ struct PlannedMachine {
     double usable_bytes = 0.0;
   };
 
-  std::string name;
+  std::string name = {};
   bool measured = false;  // else the costs are a roofline's
-  StepCosts costs;
-  std::optional<Memory> memory;
+  StepCosts costs = {};
+  std::optional<Memory> memory = {};
 };
 
 // `draft` may be null. Fails as device_work(), for either model; the message says which.
@@ -49,5 +49,24 @@ struct BatchPlan {
 BatchPlan plan_batch(const PlannedMachine& machine, const BatchLoad& load,
                      const std::vector<SpeculationCandidate>& candidates,
                      const RankOptions& options);
+
+// The longest context, up to `max_context`, of which so many sequences fit with one of the
+// candidates at least; 0: none.
+int64_t longest_context(const PlannedMachine& machine, int32_t sequences,
+                        const std::vector<SpeculationCandidate>& candidates, int64_t max_context);
+
+// The critical sequence length of a batch: from it to longest_context() some candidate for which
+// there is room beats plain decoding at every length looked at. 1 where that is so at all of them;
+// none where speculation does not pay at the longest.
+std::optional<int64_t> critical_context(const PlannedMachine& machine, int32_t sequences,
+                                        const std::vector<SpeculationCandidate>& candidates,
+                                        int64_t max_context, const RankOptions& options = {});
+
+// The inflection point between two batches: from it to the larger one's longest_context()
+// speculation gains that one at least as much as the smaller one. As above.
+std::optional<int64_t> inflection_context(const PlannedMachine& machine, int32_t few_sequences,
+                                          int32_t many_sequences,
+                                          const std::vector<SpeculationCandidate>& candidates,
+                                          int64_t max_context, const RankOptions& options = {});
 
 }  // namespace forerun

@@ -1,36 +1,9 @@
 #include "planner/rank_speculation.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace forerun {
 namespace {
-
-// Lengths looked at are this far apart, then the crossing is found between two of them.
-constexpr double kLengthRatio = 1.1892071150027211;  // a quarter of an octave
-constexpr double kShortest = 16.0;
-
-std::optional<int64_t> last_crossing(int64_t max_context,
-                                     const std::function<bool(int64_t)>& pays) {
-  if (max_context < 1 || !pays(max_context)) return std::nullopt;
-  int64_t paying = max_context;
-  int64_t failing = 0;
-  for (double length = static_cast<double>(max_context) / kLengthRatio; length >= kShortest;
-       length /= kLengthRatio) {
-    const auto context = static_cast<int64_t>(length);
-    if (!pays(context)) {
-      failing = context;
-      break;
-    }
-    paying = context;
-  }
-  if (failing == 0) return 1;
-  while (paying - failing > 1) {
-    const int64_t middle = failing + (paying - failing) / 2;
-    (pays(middle) ? paying : failing) = middle;
-  }
-  return paying;
-}
 
 SpeculationForecast with_rate(SpeculationForecast made, const BatchLoad& load) {
   const double seconds = made.is_plain()
@@ -102,27 +75,6 @@ std::vector<SpeculationForecast> best_of_each(const std::vector<SpeculationForec
     if (!seen) best.push_back(each);
   }
   return best;
-}
-
-std::optional<int64_t> critical_context(const StepCosts& costs, int32_t sequences,
-                                        const std::vector<SpeculationCandidate>& candidates,
-                                        int64_t max_context, const RankOptions& options) {
-  return last_crossing(max_context, [&](int64_t context) {
-    return best_speculation(costs, {sequences, context}, candidates, options).speedup > 1.0;
-  });
-}
-
-std::optional<int64_t> inflection_context(const StepCosts& costs, int32_t few_sequences,
-                                          int32_t many_sequences,
-                                          const std::vector<SpeculationCandidate>& candidates,
-                                          int64_t max_context, const RankOptions& options) {
-  return last_crossing(max_context, [&](int64_t context) {
-    const double many =
-        best_speculation(costs, {many_sequences, context}, candidates, options).speedup;
-    // Where nothing pays for either, nothing has turned.
-    return many > 1.0 &&
-           many >= best_speculation(costs, {few_sequences, context}, candidates, options).speedup;
-  });
 }
 
 }  // namespace forerun

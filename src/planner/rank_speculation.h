@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,19 +58,5 @@ SpeculationForecast best_speculation(const StepCosts& costs, const BatchLoad& lo
                                      const std::vector<SpeculationCandidate>& candidates,
                                      const RankOptions& options = {});
 std::vector<SpeculationForecast> best_of_each(const std::vector<SpeculationForecast>& ranked);
-
-// The critical sequence length of a batch: from it to `max_context` some candidate beats plain
-// decoding at every length looked at. 1 where that is so at all of them; none where speculation
-// does not pay at `max_context`.
-std::optional<int64_t> critical_context(const StepCosts& costs, int32_t sequences,
-                                        const std::vector<SpeculationCandidate>& candidates,
-                                        int64_t max_context, const RankOptions& options = {});
-
-// The inflection point between two batches: from it to `max_context` speculation gains the larger
-// one at least as much as the smaller one. As above.
-std::optional<int64_t> inflection_context(const StepCosts& costs, int32_t few_sequences,
-                                          int32_t many_sequences,
-                                          const std::vector<SpeculationCandidate>& candidates,
-                                          int64_t max_context, const RankOptions& options = {});
 
 }  // namespace forerun

@@ -61,40 +61,5 @@ TEST(RankSpeculation, LeavesOutWhatCannotRun) {
   EXPECT_EQ(rank_speculation(costs, {4, 1000}, candidates()).size(), 1u);
 }
 
-TEST(CriticalContext, IsWhereSpeculationBeginsToPay) {
-  // Self-speculation reads its weights with every guess: short contexts cannot pay for that.
-  const StepCosts costs = planted_costs(false);
-  const std::vector<SpeculationCandidate> self = {candidates().front()};
-  for (const int32_t sequences : {4, 16, 64}) {
-    const auto critical = critical_context(costs, sequences, self, 1 << 20);
-    ASSERT_TRUE(critical.has_value());
-    EXPECT_GT(*critical, 16);
-    EXPECT_GT(best_speculation(costs, {sequences, *critical}, self).speedup, 1.0);
-    EXPECT_LE(best_speculation(costs, {sequences, *critical - 1}, self).speedup, 1.0);
-    // The larger the batch, the sooner.
-    const auto later = critical_context(costs, sequences / 2, self, 1 << 20);
-    EXPECT_GT(*later, *critical);
-  }
-  EXPECT_FALSE(critical_context(costs, 4, self, 1000).has_value());
-  EXPECT_FALSE(critical_context(costs, 4, {}, 1 << 20).has_value());
-}
-
-TEST(CriticalContext, IsOneWhereItAlwaysPays) {
-  const std::vector<SpeculationCandidate> small = {candidates().back()};
-  EXPECT_EQ(critical_context(planted_costs(), 2, small, 100000), 1);
-}
-
-TEST(InflectionContext, IsWhereALargerBatchGainsMore) {
-  const StepCosts costs = planted_costs();
-  const auto all = candidates();
-  const auto inflection = inflection_context(costs, 4, 64, all, 1 << 20);
-  ASSERT_TRUE(inflection.has_value());
-  const auto speedup = [&](int32_t sequences, int64_t context) {
-    return best_speculation(costs, {sequences, context}, all).speedup;
-  };
-  EXPECT_GE(speedup(64, *inflection), speedup(4, *inflection));
-  EXPECT_LT(speedup(64, *inflection - 1), speedup(4, *inflection - 1));
-}
-
 }  // namespace
 }  // namespace forerun

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "planner/plan_machine.h"
 #include "planner/planted_costs_test.h"
 
 namespace forerun {
@@ -177,7 +178,7 @@ TEST(SpeculationChooser, DoesNotFlap) {
 TEST(SpeculationChooser, DoesNotFlapWhereItHardlyPays) {
   const StepCosts costs = planted_costs(false);
   const std::vector<SpeculationCandidate> self = {candidates().front()};
-  const auto critical = critical_context(costs, 16, self, 1 << 20);
+  const auto critical = critical_context({.costs = costs}, 16, self, 1 << 20);
   ASSERT_TRUE(critical.has_value());
   SpeculationChooser chooser(self);
   Batch batch({0.89});

@@ -105,6 +105,14 @@ class PlanTest(unittest.TestCase):
                 for cell in self.planned(batch="4,64", context=str(inflection))["plans"]]
         self.assertGreaterEqual(gain[1], gain[0])
 
+    def test_speculation_pays_no_further_than_the_memory(self):
+        # 16 GB of weights and 128 KB a token and sequence.
+        roomy, tight = (self.planned(batch="64", gpus=f"bandwidth=4000,tflops=989,memory={memory}")
+                        ["critical_context"][0] for memory in (4000, 80))
+        self.assertEqual(roomy["longest_context"], LARGE["max_position_embeddings"])
+        self.assertLess(tight["longest_context"], 10000)
+        self.assertLessEqual(tight["self_context"] or 0, tight["longest_context"])
+
     def test_a_useless_draft_leaves_plain_decoding(self):
         plan = self.planned("--acceptance", "snapkv=0,streaming_llm=0")
         self.assertEqual(plan["plans"][0]["ranked"][0]["strategy"], "autoregressive")
@@ -186,6 +194,8 @@ class PlanTest(unittest.TestCase):
         self.refused(self.plan(gpus="bandwidth=3000"), "all three")
         self.refused(self.plan(gpus=None), "--gpus, --devices", "neither")
         self.refused(self.plan("--devices", "cpu"), "--gpus, --devices", "both")
+        self.refused(self.plan("--draft", self.small, "--draft-devices", "cuda:1"),
+                     "--draft-devices", "cuda:1", "--devices")
         self.refused(self.plan("--devices", "tpu:0", gpus=None, model=TARGET, context="500",
                                batch="1"), "tpu:0")
         self.refused(self.plan("--devices", "cpu", gpus=None), "8b.config.json")
