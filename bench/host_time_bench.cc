@@ -75,7 +75,9 @@ class IdleGpu : public Decoder, public DistantLogits {
     if (digests_.size() < queries.size()) digests_.resize(queries.size());
     size_t wanted = 0;
     for (const StepRow& row : step.rows) {
-      if (row.wants_logits) digest_row(row, queries_[wanted], digests_[wanted]), ++wanted;
+      if (!row.wants_logits) continue;
+      digest_row(row, queries_[wanted], digests_[wanted]);
+      ++wanted;
     }
     if (meanwhile) meanwhile();
     while (SteadyClock::now() < begin + device_time_) {

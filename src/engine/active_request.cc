@@ -80,19 +80,19 @@ void ActiveRequest::connect(std::shared_ptr<EventStream> stream, LoadMeter::Plac
   place_ = std::move(place);
 }
 
-std::shared_ptr<const SpeculationPlan> ActiveRequest::wanted_plan() const {
+bool ActiveRequest::take_wanted_plan() {
   auto wanted = stream_->wanted_plan();
-  return wanted == taken_plan_ ? nullptr : wanted;
+  if (wanted == nullptr || wanted == usual_plan_) return false;
+  plan_ = usual_plan_ = std::move(wanted);
+  ++strategy_changes_;
+  return true;
 }
 
-void ActiveRequest::take_wanted_plan(std::shared_ptr<const SpeculationPlan> plan) {
-  taken_plan_ = usual_plan_ = plan;
-  note_strategy_change();
-  change_plan(std::move(plan));
-}
-
-void ActiveRequest::change_plan(std::shared_ptr<const SpeculationPlan> plan) {
-  plan_ = std::move(plan);
+bool ActiveRequest::follow(const std::shared_ptr<const SpeculationPlan>& plan) {
+  if (plan == plan_) return false;
+  plan_ = plan;
+  ++strategy_changes_;
+  return true;
 }
 
 bool ActiveRequest::accept_token(EmittedToken& token) {

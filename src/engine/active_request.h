@@ -44,13 +44,13 @@ class ActiveRequest {
   const SamplingParams& sampling() const { return sampling_; }
   // How it speculates: its own options or the engine's, resolved.
   const SpeculationPlan& plan() const { return *plan_; }
-  // What it was before the engine chose another one by the load.
+  // The one that its reader asked for; plan() is another one where the engine has chosen it.
   const std::shared_ptr<const SpeculationPlan>& usual_plan() const { return usual_plan_; }
-  // The plan that its reader asks for since, if it is another one.
-  std::shared_ptr<const SpeculationPlan> wanted_plan() const;
-  void take_wanted_plan(std::shared_ptr<const SpeculationPlan> plan);
-  // The engine's choice.
-  void change_plan(std::shared_ptr<const SpeculationPlan> plan);
+  // Takes the plan that its reader asks for by now; false where that is none or the usual one.
+  bool take_wanted_plan();
+  // The engine's choice: while it waits to begin, and since then. False where that is its plan.
+  void begin_with(std::shared_ptr<const SpeculationPlan> plan) { plan_ = std::move(plan); }
+  bool follow(const std::shared_ptr<const SpeculationPlan>& plan);
   EventStream& stream() { return *stream_; }
   // Prompt and what has been emitted so far: what a rebuilt request starts from.
   const std::vector<TokenId>& tokens() const { return tokens_; }
@@ -68,7 +68,6 @@ class ActiveRequest {
   void finish(FinishReason reason, Status error, const StrategyStats& stats,
               const std::string& strategy_name);
   FinishReason reason() const { return reason_; }
-  void note_strategy_change() { ++strategy_changes_; }
   void note_preemption() {
     ++preemptions_;
     for (RoleCount& count : counts_) count.has_read_text = false;
@@ -89,8 +88,7 @@ class ActiveRequest {
   const SamplingParams sampling_;
   std::shared_ptr<const SpeculationPlan> plan_;
   std::shared_ptr<const SpeculationPlan> usual_plan_;
-  std::shared_ptr<const SpeculationPlan> taken_plan_;  // of those that its reader asked for since
-  std::vector<int32_t> end_tokens_;                    // sorted
+  std::vector<int32_t> end_tokens_;  // sorted
   std::shared_ptr<EventStream> stream_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;

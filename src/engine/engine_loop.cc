@@ -98,35 +98,6 @@ void EngineLoop::run() {
   deliver();
 }
 
-void EngineLoop::drop_unsent() {
-  for (const SequenceId sequence : unsent_) {
-    if (running_.contains(sequence)) remove(sequence);
-  }
-  unsent_.clear();
-}
-
-void EngineLoop::drop_at_hand() {
-  memory_is_short_ = false;
-  // What there was to see outside may not have been taken in.
-  waker_->wake();
-  if (at_hand_ == kAll) {
-    while (!running_.empty()) remove((*running_.begin()).id);
-  } else if (running_.contains(at_hand_)) {
-    remove(at_hand_);
-  }
-}
-
-void EngineLoop::close(SequenceId sequence) {
-  while (true) {
-    try {
-      return executor_->close(sequence);
-    } catch (const std::bad_alloc&) {
-      // It takes a message to a role's thread; others give memory back.
-      std::this_thread::sleep_for(kPatience);
-    }
-  }
-}
-
 void EngineLoop::report_running() {
   if (options_.load != nullptr) options_.load->set_running(running_.size());
 }
@@ -139,63 +110,7 @@ void EngineLoop::look_outside() {
   next_look_ = now + kLooks;
   end_cancelled_and_late();
   if (!news) return;
-  change_plans([](ActiveRequest& request) {
-    auto plan = request.wanted_plan();
-    if (!plan) return false;
-    request.take_wanted_plan(std::move(plan));
-    return true;
-  });
-}
-
-void EngineLoop::look_at_load() {
-  if (options_.automatic == nullptr || options_.costs == nullptr) return;
-  const int64_t sequences = batch_costs_.sequences();
-  int64_t automatic = 0;
-  for (const auto [sequence, running] : running_) {
-    automatic += running.decodes && running.request->plan().automatic ? 1 : 0;
-  }
-  // Beside requests of strategies of their own nothing could be told by what all of them reach.
-  if (sequences == 0 || automatic < sequences) return;
-  const KvUsage usage = executor_->kv_usage(Role::kTarget);
-  const BatchLoad load = {.sequences = static_cast<int32_t>(sequences),
-                          .context_tokens = batch_costs_.tokens() / sequences,
-                          .free_tokens = kKvBlockTokens * (usage.total_blocks - usage.used_blocks)};
-  const std::chrono::duration<double> now = Clock::now().time_since_epoch();
-  if (options_.automatic->look(*options_.costs, load,
-                               {.tokens = decoded_tokens_, .seconds = now.count()})) {
-    load_has_changed_ = true;
-  }
-}
-
-void EngineLoop::follow_load() {
-  if (!std::exchange(load_has_changed_, false)) return;
-  change_plans([this](ActiveRequest& request) {
-    if (!request.plan().automatic) return false;
-    const auto& plan = options_.automatic->plan(request.usual_plan());
-    if (plan.get() == &request.plan()) return false;
-    request.change_plan(plan);
-    request.note_strategy_change();
-    return true;
-  });
-}
-
-void EngineLoop::change_plans(const std::function<bool(ActiveRequest&)>& take_plan) {
-  for (auto& [priority, waiting] : waiting_) {
-    for (Running& each : waiting) {
-      if (take_plan(*each.request)) each.claim.reset();
-    }
-  }
-  std::vector<SequenceId> drained;
-  for (const auto [sequence, running] : running_) {
-    if (!take_plan(*running.request)) continue;
-    if (running.driver.drain() == RequestDriver::State::kDrained) drained.push_back(sequence);
-  }
-  for (const SequenceId sequence : drained) {
-    at_hand_ = sequence;
-    Running& running = *running_.find(sequence);
-    finish_turn(running, start_next_strategy(running));
-  }
-  at_hand_ = kNone;
+  change_plans([](ActiveRequest& request) { return request.take_wanted_plan(); });
 }
 
 void EngineLoop::take_submissions() {
@@ -209,7 +124,7 @@ void EngineLoop::take_submissions() {
     Running running;
     running.request = std::move(request);
     if (options_.automatic != nullptr && running.request->plan().automatic) {
-      running.request->change_plan(options_.automatic->plan(running.request->usual_plan()));
+      running.request->begin_with(options_.automatic->plan(running.request->usual_plan()));
     }
     waiting_[running.request->request().priority].push_back(std::move(running));
   }
@@ -376,6 +291,7 @@ void EngineLoop::count_in_batch(Running& running) {
     if (tokens == running.tokens_at_start) return;
     running.decodes = true;
     batch_costs_.join(tokens);
+    automatic_sequences_ += running.request->plan().automatic;
   } else {
     batch_costs_.grow(tokens - running.tokens_counted);
     decoded_tokens_ += tokens - running.tokens_counted;
@@ -441,47 +357,13 @@ void EngineLoop::report(Running& running) {
   running.request->report(*options_.load, running.driver.strategy_name(), running.driver.stats());
 }
 
-void EngineLoop::make_room(const Running& starved, const Status& status) {
-  if (running_.size() == 1) {
-    end(starved.sequence, FinishReason::kError, status);
-    return;
-  }
-  const auto before = [](const Running& a, const Running& b) {
-    const ActiveRequest& first = *a.request;
-    const ActiveRequest& second = *b.request;
-    if (first.request().priority != second.request().priority) {
-      return first.request().priority < second.request().priority;
-    }
-    if (first.tokens().size() != second.tokens().size()) {
-      return first.tokens().size() < second.tokens().size();
-    }
-    return a.sequence > b.sequence;
-  };
-  const Running* least = &starved;
-  for (const auto [sequence, running] : running_) {
-    if (before(running, *least)) least = &running;
-  }
-  set_aside(least->sequence);
-}
-
-// Preemption by recompute: the request's whole state is its tokens; it starts again from them once
-// others have given blocks back.
-void EngineLoop::set_aside(SequenceId sequence) {
-  memory_is_short_ = true;
-  Running running = remove(sequence);
-  report(running);
-  running.request->send();
-  running.driver.set_strategy(nullptr);
-  running.request->note_preemption();
-  if (options_.load != nullptr) options_.load->note_preemption();
-  std::deque<Running>& equals = waiting_[running.request->request().priority];
-  equals.push_front(std::move(running));
-}
-
 EngineLoop::Running EngineLoop::remove(SequenceId sequence) {
   Running running = std::move(*running_.take(sequence));
   admission_.leave(running.promise);
-  if (running.decodes) batch_costs_.leave(running.tokens_counted);
+  if (running.decodes) {
+    batch_costs_.leave(running.tokens_counted);
+    automatic_sequences_ -= running.request->plan().automatic;
+  }
   batch_costs_.retire();
   running.decodes = false;
   running.costs_version = 0;

@@ -147,12 +147,13 @@ class EngineLoop {
   IdMap<Running> running_;
   Admission admission_;
   BatchCosts batch_costs_;
-  int64_t decoded_tokens_ = 0;      // of all requests so far
-  bool load_has_changed_ = false;   // so that another plan suits it
-  uint64_t told_version_ = 0;       // of its costs, that all strategies know
-  std::vector<SequenceId> turned_;  // since deliver(); some may be there twice, or run no more
-  std::vector<SequenceId> unsent_;  // that had no memory for it; has room for as many
-  std::vector<Ended> ended_;        // since deliver()
+  int64_t decoded_tokens_ = 0;       // of all requests so far
+  int64_t automatic_sequences_ = 0;  // that decode, by a plan of the engine's choice
+  bool load_has_changed_ = false;    // so that another plan suits it
+  uint64_t told_version_ = 0;        // of its costs, that all strategies know
+  std::vector<SequenceId> turned_;   // since deliver(); some may be there twice, or run no more
+  std::vector<SequenceId> unsent_;   // that had no memory for it; has room for as many
+  std::vector<Ended> ended_;         // since deliver()
   SequenceId next_sequence_ = 1;
   // What is being worked on: a sequence, none, or, while Steps are run, all that run.
   static constexpr SequenceId kNone = 0;

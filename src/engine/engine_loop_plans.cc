@@ -1,0 +1,57 @@
+// Requests that go on by another plan: what their readers ask for, and what suits the load where
+// they leave it to the engine.
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "engine/engine_loop.h"
+#include "step/step.h"
+
+namespace forerun {
+
+void EngineLoop::look_at_load() {
+  if (options_.automatic == nullptr || options_.costs == nullptr) return;
+  const int64_t sequences = batch_costs_.sequences();
+  // Beside requests of strategies of their own nothing could be told by what all of them reach.
+  if (sequences == 0 || automatic_sequences_ < sequences) return;
+  const KvUsage usage = executor_->kv_usage(Role::kTarget);
+  const BatchLoad load = {.sequences = static_cast<int32_t>(sequences),
+                          .context_tokens = batch_costs_.tokens() / sequences,
+                          .free_tokens = kKvBlockTokens * (usage.total_blocks - usage.used_blocks)};
+  const std::chrono::duration<double> now = Clock::now().time_since_epoch();
+  if (options_.automatic->look(*options_.costs, load,
+                               {.tokens = decoded_tokens_, .seconds = now.count()})) {
+    load_has_changed_ = true;
+  }
+}
+
+void EngineLoop::follow_load() {
+  if (!std::exchange(load_has_changed_, false)) return;
+  change_plans([this](ActiveRequest& request) {
+    if (!request.plan().automatic) return false;
+    return request.follow(options_.automatic->plan(request.usual_plan()));
+  });
+}
+
+void EngineLoop::change_plans(const std::function<bool(ActiveRequest&)>& take_plan) {
+  for (auto& [priority, waiting] : waiting_) {
+    for (Running& each : waiting) {
+      if (take_plan(*each.request)) each.claim.reset();
+    }
+  }
+  std::vector<SequenceId> drained;
+  for (const auto [sequence, running] : running_) {
+    const bool was_automatic = running.request->plan().automatic;
+    if (!take_plan(*running.request)) continue;
+    if (running.decodes) automatic_sequences_ += running.request->plan().automatic - was_automatic;
+    if (running.driver.drain() == RequestDriver::State::kDrained) drained.push_back(sequence);
+  }
+  for (const SequenceId sequence : drained) {
+    at_hand_ = sequence;
+    Running& running = *running_.find(sequence);
+    finish_turn(running, start_next_strategy(running));
+  }
+  at_hand_ = kNone;
+}
+
+}  // namespace forerun
