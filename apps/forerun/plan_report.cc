@@ -26,11 +26,12 @@ std::string plan_table(const PlanReport& report, const BatchPlan& plan, bool all
     const bool plain = each.is_plain();
     const double token =
         plain ? times.plain : seconds_per_token(times, each.gamma, each.tokens_per_round);
-    table.push_back(
-        {name_of(report.candidates, each.candidate), plain ? "-" : std::to_string(each.gamma),
-         format_fixed(each.tokens_per_round, 2), plain ? "-" : ms(times.draft + times.selection),
-         plain ? "-" : ms(times.verify), ms(token), format_fixed(each.tokens_per_s, 0),
-         format_fixed(each.speedup, 2)});
+    table.push_back({name_of(report.candidates, each.candidate),
+                     plain ? "-" : std::to_string(each.gamma),
+                     format_fixed(each.tokens_per_round, 2),
+                     plain ? "-" : ms(times.draft + times.guesses + times.selection),
+                     plain ? "-" : ms(times.verify), ms(token), format_fixed(each.tokens_per_s, 0),
+                     format_fixed(each.speedup, 2)});
   }
   return format_table(table);
 }
@@ -64,6 +65,8 @@ ordered_json forecast_json(const PlanReport& report, const SpeculationForecast& 
                         {"plain_ms", 1e3 * each.times.plain}};
   if (!each.is_plain()) {
     entry["draft_ms"] = 1e3 * each.times.draft;
+    entry["guesses_ms"] = 1e3 * each.times.guesses;
+    entry["drafted_a_step"] = each.times.drafted;
     entry["selection_ms"] = 1e3 * each.times.selection;
     entry["verify_ms"] = 1e3 * each.times.verify;
     entry["overhead_ms"] = 1e3 * each.times.overhead;
@@ -118,6 +121,7 @@ std::string plan_json(const PlanReport& report) {
                           {"draft", draft.model == Role::kDraft ? "model" : "self"},
                           {"view", each.candidate.view},
                           {"budget", draft.budget_tokens},
+                          {"checked_guesses", draft.checks.guesses},
                           {"acceptance", each.candidate.acceptance},
                           {"acceptance_source", each.source}});
   }

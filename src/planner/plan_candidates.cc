@@ -1,7 +1,9 @@
 #include "planner/plan_candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <optional>
 #include <string_view>
 
@@ -12,6 +14,8 @@ namespace forerun {
 namespace {
 
 constexpr const char* kDraftView = "streaming_llm";  // of a draft model
+// Guesses a check of a hierarchy: SpeculationOptions::draft_width, as it is by default, less one.
+constexpr int32_t kCheckedGuesses = 3;
 constexpr const char* kPublished = "MagicDec, PG-19 behind 32,000 tokens";
 
 struct GivenAcceptance {
@@ -178,6 +182,31 @@ void add_draft(int64_t budget, std::vector<GivenAcceptance>& given,
   plans.push_back(std::move(plan));
 }
 
+// Every candidate of the target's own, checking what the draft model guesses. How often a view
+// shares a guess is taken to be how often the target accepts one of the draft model: where the view
+// is right that is so, and where it errs a small model often errs alike.
+void add_hierarchies(std::vector<GivenAcceptance>& given, std::vector<PlanCandidate>& plans) {
+  const size_t alone = plans.size();
+  for (size_t idx = 0; idx < alone; ++idx) {
+    if (plans[idx].candidate.draft.model != Role::kTarget) continue;
+    const int64_t budget = plans[idx].candidate.draft.budget_tokens;
+    std::vector<PlanCandidate> guesses;
+    add_draft(budget, given, guesses);
+    PlanCandidate plan = plans[idx];
+    plan.name += ", checks draft";
+    plan.candidate.draft.checks = {.guesses = kCheckedGuesses,
+                                   .by_model = true,
+                                   .budget_tokens = budget,
+                                   .acceptance = guesses.front().candidate.acceptance};
+    std::array<char, 16> acceptance{};
+    std::snprintf(acceptance.data(), acceptance.size(), "%.2f",
+                  guesses.front().candidate.acceptance);
+    plan.source += "); of what the draft guesses it shares " + std::string(acceptance.data()) +
+                   " (" + guesses.front().source;
+    plans.push_back(std::move(plan));
+  }
+}
+
 }  // namespace
 
 Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& options) {
@@ -202,6 +231,7 @@ Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& optio
     for (const int64_t budget : budgets_of(options, view, /*of_draft=*/true, given)) {
       if (planned) add_draft(budget, given, plans);
     }
+    add_hierarchies(given, plans);
   }
   for (const GivenAcceptance& each : given) {
     if (each.used) continue;

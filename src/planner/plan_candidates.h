@@ -26,14 +26,16 @@ struct CandidateOptions {
 
 struct PlanCandidate {
   SpeculationCandidate candidate;
-  std::string name;    // "self, snapkv 2049", "draft", "draft, streaming_llm 512"
+  // "self, snapkv 2049", "draft", "draft, streaming_llm 512", "self, snapkv 2049, checks draft"
+  std::string name;
   std::string source;  // of its acceptance: "given", "MagicDec, ...", "assumed from ..."
 };
 
-// The target with every view and budget; the draft model with the whole cache and with a
-// StreamingLLM view. kInvalidArgument names what was found and what is accepted: unknown views,
-// budgets that a view cannot have or that see the whole of every context, acceptance that is none,
-// or of nothing that is planned, a view of which none is known.
+// The target with every view and budget, by itself and, where there is a draft model, checking what
+// that guesses through a StreamingLLM view of the same budget; the draft model with the whole cache
+// and with a StreamingLLM view. kInvalidArgument names what was found and what is accepted: unknown
+// views, budgets that a view cannot have or that see the whole of every context, acceptance that is
+// none, or of nothing that is planned, a view of which none is known.
 Result<std::vector<PlanCandidate>> make_candidates(const CandidateOptions& options);
 
 // For the functions that rank.

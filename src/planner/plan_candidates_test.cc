@@ -18,7 +18,7 @@ const PlanCandidate* find(const std::vector<PlanCandidate>& all, const std::stri
 
 TEST(MakeCandidates, PublishedOnesByDefault) {
   const auto all = make_candidates({.has_draft_model = true, .longest_context = 32000}).value();
-  ASSERT_EQ(all.size(), 4u);
+  ASSERT_EQ(all.size(), 6u);
   ASSERT_NE(find(all, "self, snapkv 2049"), nullptr);
   EXPECT_EQ(find(all, "self, snapkv 2049")->candidate.acceptance, 0.89);
   EXPECT_EQ(find(all, "self, streaming_llm 512")->candidate.acceptance, 0.83);
@@ -28,6 +28,13 @@ TEST(MakeCandidates, PublishedOnesByDefault) {
   for (const PlanCandidate& each : all) {
     EXPECT_NE(each.source.find("MagicDec"), std::string::npos) << each.source;
   }
+  // Both views also check what the draft model guesses from as much.
+  const PlanCandidate* const hierarchy = find(all, "self, snapkv 2049, checks draft");
+  ASSERT_NE(hierarchy, nullptr);
+  EXPECT_EQ(hierarchy->candidate.acceptance, 0.89);
+  EXPECT_EQ(hierarchy->candidate.draft.checks.budget_tokens, 2049);
+  EXPECT_EQ(hierarchy->candidate.draft.checks.acceptance, 0.67);
+  EXPECT_NE(find(all, "self, streaming_llm 512, checks draft"), nullptr);
   // Without a draft model there is none; views stay, for longer contexts than those asked about.
   EXPECT_EQ(make_candidates({.longest_context = 100}).value().size(), 2u);
 }
@@ -40,7 +47,9 @@ TEST(MakeCandidates, BudgetsAndAcceptanceAsGiven) {
                                                    "draft/streaming_llm:256=0.4"},
                                     .longest_context = 32000})
                        .value();
-  ASSERT_EQ(all.size(), 7u);
+  ASSERT_EQ(all.size(), 7u + 4);
+  EXPECT_EQ(find(all, "self, snapkv 256, checks draft")->candidate.draft.checks.acceptance, 0.4);
+  EXPECT_EQ(find(all, "self, snapkv 1024, checks draft")->candidate.draft.checks.acceptance, 0.5);
   EXPECT_EQ(find(all, "self, snapkv 256")->candidate.acceptance, 0.8);
   EXPECT_EQ(find(all, "self, snapkv 1024")->candidate.acceptance, 0.85);
   EXPECT_EQ(find(all, "self, snapkv 1024")->source, "given");

@@ -87,6 +87,14 @@ bool fits(const PlannedMachine& machine, const BatchLoad& load,
       // A gathered view's blocks. Of one in place some hundred tokens too many are counted.
       bytes += tokens(seen) * memory.target.kv_token_bytes;
     }
+    if (candidate->draft.checks.by_model) {
+      if (!memory.draft) return false;
+      const int64_t guessed_from = candidate->draft.checks.budget_tokens;
+      bytes += memory.draft->resident_bytes +
+               tokens(guessed_from > 0 ? std::min(guessed_from, load.context_tokens)
+                                       : load.context_tokens) *
+                   memory.draft->kv_token_bytes;
+    }
   }
   return bytes <= memory.usable_bytes;
 }

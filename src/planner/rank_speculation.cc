@@ -18,6 +18,7 @@ SpeculationForecast with_rate(SpeculationForecast made, const BatchLoad& load) {
 
 bool applies(const SpeculationCandidate& candidate, const StepCosts& costs, const BatchLoad& load) {
   if (!costs.has(candidate.draft.model)) return false;
+  if (candidate.draft.checks.by_model && !costs.has(Role::kDraft)) return false;
   if (candidate.own_tokens > load.free_tokens / std::max(load.sequences, 1)) return false;
   const int64_t budget = candidate.draft.budget_tokens;
   if (budget <= 0) return candidate.draft.model == Role::kDraft;

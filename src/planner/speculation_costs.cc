@@ -6,9 +6,9 @@
 namespace forerun {
 namespace {
 
-int64_t seen_tokens(const BatchLoad& load, const DraftOption& draft) {
-  if (draft.budget_tokens <= 0) return load.context_tokens;
-  return std::min(draft.budget_tokens, load.context_tokens);
+int64_t seen_tokens(const BatchLoad& load, int64_t budget_tokens) {
+  if (budget_tokens <= 0) return load.context_tokens;
+  return std::min(budget_tokens, load.context_tokens);
 }
 
 }  // namespace
@@ -45,13 +45,22 @@ double verify_step_seconds(const StepCosts& costs, const BatchLoad& load, int32_
 }
 
 double draft_step_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
-  return costs.seconds(draft.model, even_load(load.sequences, 1, seen_tokens(load, draft)));
+  const int32_t rows = 1 + draft.checks.guesses;
+  return costs.seconds(draft.model,
+                       even_load(load.sequences, rows, seen_tokens(load, draft.budget_tokens)));
+}
+
+double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
+  const GuessOption& checks = draft.checks;
+  if (!checks.by_model) return 0.0;
+  const int64_t seen = seen_tokens(load, checks.budget_tokens);
+  return checks.guesses * costs.seconds(Role::kDraft, even_load(load.sequences, 1, seen));
 }
 
 double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
   if (draft.selection_share <= 0.0) return 0.0;
   // As if the draft Step read that much more.
-  StepLoad step = even_load(load.sequences, 1, seen_tokens(load, draft));
+  StepLoad step = even_load(load.sequences, 1, seen_tokens(load, draft.budget_tokens));
   const double alone = costs.seconds(draft.model, step);
   const auto read = static_cast<int64_t>(std::llround(draft.selection_share * load.sequences *
                                                       static_cast<double>(load.context_tokens)));
@@ -64,13 +73,16 @@ RoundSeconds round_seconds(const StepCosts& costs, const BatchLoad& load, const 
                            int32_t gamma, double overhead) {
   return {.plain = plain_step_seconds(costs, load),
           .draft = draft_step_seconds(costs, load, draft),
+          .guesses = guesses_seconds(costs, load, draft),
+          .drafted = tokens_per_round(draft.checks.guesses, draft.checks.acceptance),
           .selection = selection_seconds(costs, load, draft),
           .verify = verify_step_seconds(costs, load, gamma),
           .overhead = overhead};
 }
 
 double total_seconds(const RoundSeconds& times, int32_t gamma) {
-  return gamma * (times.draft + times.selection) + times.verify + times.overhead;
+  const double steps = std::max(1.0, gamma / times.drafted);
+  return steps * (times.draft + times.guesses + times.selection) + times.verify + times.overhead;
 }
 
 double seconds_per_token(const RoundSeconds& times, int32_t gamma, double tokens) {

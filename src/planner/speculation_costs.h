@@ -1,8 +1,9 @@
 // What speculation promises a batch, from what Steps cost (MagicDec, equations 1 to 4; the paper's
 // names in brackets). Pure; all times in seconds.
 //
-// A round of B sequences behind S tokens of context each: gamma draft Steps of one row a sequence,
-// which see K tokens of the cache, then one verification of gamma + 1 rows a sequence, which see
+// A round of B sequences behind S tokens of context each: gamma draft Steps of one row a sequence
+// (fewer of several rows where they check guesses), which see K tokens of the cache, then one
+// verification of gamma + 1 rows a sequence, which see
 // all S. Every sequence keeps the guesses up to the first wrong one and one token of the
 // verification's own.
 #pragma once
@@ -22,6 +23,15 @@ struct BatchLoad {
   int64_t free_tokens = INT64_MAX;
 };
 
+// Cheap guesses that a draft Step checks, all of them at once (a hierarchy): those up to the first
+// one that the draft does not share are drafted, and a token of its own.
+struct GuessOption {
+  int32_t guesses = 0;    // a draft Step; 0: the draft is on its own
+  bool by_model = false;  // of the draft model, a Step each; else of the text so far, for nothing
+  int64_t budget_tokens = 0;  // that the draft model sees of its cache; 0 is all of it
+  double acceptance = 0.0;    // by the draft, in [0, 1]
+};
+
 // Where a round's guesses come from.
 struct DraftOption {
   Role model = Role::kTarget;  // the target itself, or the draft model
@@ -31,12 +41,15 @@ struct DraftOption {
   // where they are chosen once or by their place (SnapKV, StreamingLLM), a half where every key is
   // scored (TopK).
   double selection_share = 0.0;
+  GuessOption checks = {};
 };
 
 // The times of a round. None is negative.
 struct RoundSeconds {
   double plain = 0.0;      // a Step of plain decoding [T_T(B, S)]
   double draft = 0.0;      // a draft Step [T_D(B, K)]
+  double guesses = 0.0;    // that a draft Step checks
+  double drafted = 1.0;    // tokens that a draft Step brings: no time, but how often it takes one
   double selection = 0.0;  // of the draft's tokens, a draft Step [T_select(B, S, K)]
   double verify = 0.0;     // gamma + 1 rows a sequence [T_V(B, S, gamma)]
   double overhead = 0.0;   // a round, beside its Steps
@@ -53,13 +66,16 @@ double acceptance_of(int32_t gamma, double tokens_per_round);
 // for the models asked for.
 double plain_step_seconds(const StepCosts& costs, const BatchLoad& load);
 double verify_step_seconds(const StepCosts& costs, const BatchLoad& load, int32_t gamma);
+// With a row for each guess that it checks.
 double draft_step_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
+double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
 double selection_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft);
 // All of them, gamma >= 1; `overhead` is passed through.
 RoundSeconds round_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,
                            int32_t gamma, double overhead = 0.0);
 
-// A whole round [T_Total, equations 2 and 3].
+// A whole round [T_Total, equations 2 and 3]: gamma over `drafted` draft Steps, one at least, and a
+// verification.
 double total_seconds(const RoundSeconds& times, int32_t gamma);
 // Between two tokens of a sequence [T_Avg].
 double seconds_per_token(const RoundSeconds& times, int32_t gamma, double tokens_per_round);

@@ -88,5 +88,27 @@ TEST(PredictedSpeedup, OfTheWholeCacheAsItsOwnDraftIsBelowOne) {
   }
 }
 
+TEST(RoundSeconds, OfAHierarchyHaveFewerDraftStepsOfMoreRows) {
+  const StepCosts costs = planted();
+  const BatchLoad load{.sequences = 10, .context_tokens = 1000};
+  const DraftOption alone = {.budget_tokens = 100};
+  DraftOption checks = alone;
+  checks.checks = {.guesses = 3, .by_model = true, .budget_tokens = 50, .acceptance = 0.5};
+  const RoundSeconds self = round_seconds(costs, load, alone, 6);
+  const RoundSeconds both = round_seconds(costs, load, checks, 6);
+  EXPECT_EQ(self.drafted, 1.0);
+  EXPECT_EQ(self.guesses, 0.0);
+  EXPECT_EQ(both.drafted, 1.875);  // 1 + 1/2 + 1/4 + 1/8
+  EXPECT_GT(both.draft, self.draft + 0.3) << "30 rows more";
+  EXPECT_NEAR(both.guesses, 3 * (0.1 + 0.01 + 10 * 50 * 1e-5), 0.01);
+  EXPECT_EQ(both.verify, self.verify);
+  EXPECT_NEAR(total_seconds(both, 6), 6 / 1.875 * (both.draft + both.guesses) + both.verify, 1e-9);
+  // One draft Step there is in any case.
+  EXPECT_NEAR(total_seconds(both, 1), both.draft + both.guesses + both.verify, 1e-9);
+  // The text so far guesses for nothing.
+  checks.checks.by_model = false;
+  EXPECT_EQ(round_seconds(costs, load, checks, 6).guesses, 0.0);
+}
+
 }  // namespace
 }  // namespace forerun
