@@ -9,14 +9,6 @@ namespace {
 constexpr int32_t kResultsToRefresh = 512;
 constexpr double kTurnMemory = 0.02;  // share of the last turn in the mean
 constexpr int64_t kExactSequences = 8;
-// Share of the last Step in draft_share_ and rows_: they are means over some rounds, since the
-// deeper draft Steps of one round have fewer requests than its first.
-constexpr double kShareMemory = 0.16;
-// Where draft_share_ says that about all of the batch drafts.
-constexpr double kMostDraft = 0.9;
-// Draft Steps of few requests that are waited for.
-constexpr double kLongestTrial = 32.0;
-
 // Loads of one bucket differ by so little that one table does: a step is 41%.
 int64_t octave_halves(int64_t value) {
   return std::lround(2.0 * std::log2(static_cast<double>(std::max<int64_t>(value, 1))));
@@ -52,45 +44,29 @@ void BatchCosts::note_step(const WorkResult& result) {
   // Each of a Step's sequences reports it.
   const double part = 1.0 / result.step_sequences;
   if (result.role == Role::kTarget) {
-    rows_ += part * kShareMemory * (static_cast<double>(result.rows.size()) - rows_);
-    if (!in_turn_ || draft_share_ >= kMostDraft) return;
-    wait_seconds_ -= part * result.step_seconds;
-    if (wait_seconds_ > 0.0) return;
-    draft_share_ = 1.0;
-    rows_ = std::max(rows_, 2.0);
-    wait_seconds_ = 0.0;
+    drafted_ = false;
+    rest_steps_ -= part;
+  } else if (!in_turn_) {
     return;
+  } else if (!result.left_out) {
+    drafted_ = true;
+    drafted_steps_ += part;
+  } else if (!drafted_ && rest_steps_ <= 0.0) {
+    // A deeper Step of a round that has drafted is turned down as a matter of course.
+    if (drafted_steps_ > kLongestRest) next_rest_ = kShortestRest;
+    drafted_steps_ = 0.0;
+    rest_steps_ = next_rest_;
+    next_rest_ = std::min(2.0 * next_rest_, kLongestRest);
   }
-  if (!in_turn_) return;
-  const double share =
-      std::min(1.0, static_cast<double>(result.step_sequences) / static_cast<double>(sequences_));
-  draft_share_ += part * kShareMemory * (share - draft_share_);
-  if (share >= kMostDraft) return;
-  const double wait = result.step_seconds / kTrialShare;
-  wait_seconds_ = std::min(wait_seconds_ + part * wait, kLongestTrial * wait);
 }
 
-int32_t BatchCosts::drafters() const {
-  if (!in_turn_) return static_cast<int32_t>(sequences_);
-  return static_cast<int32_t>(
-      std::max<int64_t>(1, std::llround(draft_share_ * static_cast<double>(sequences_))));
-}
-
-double BatchCosts::lone_rows() const {
-  return 0.25 * static_cast<double>(std::lround(4.0 * std::clamp(2.0 - rows_, 0.0, 1.0)));
-}
-
-void BatchCosts::share_draft(int32_t drafting, int64_t context) {
-  const CostTable shared = costs_->table(drafting, context);
+void BatchCosts::tell_of_drafting_together(int64_t context) {
+  table_.drafts_together = sequences_ > 1;
+  table_.drafts_rest = rest_steps_ > 0.0;
   const float one = costs_->table(1, context).at(Role::kDraft, 1);
   if (one <= 0.0f) return;
   table_.draft_alone =
-      std::max(1.0f, static_cast<float>(drafting) * one / shared.at(Role::kDraft, 1));
-  const auto each = static_cast<float>(sequences_) / static_cast<float>(drafting);
-  auto& seconds = table_.seconds[static_cast<size_t>(Role::kDraft)];
-  for (size_t rows = 1; rows < seconds.size(); ++rows) {
-    seconds[rows] = each * shared.seconds[static_cast<size_t>(Role::kDraft)][rows];
-  }
+      std::max(1.0f, static_cast<float>(sequences_) * one / table_.at(Role::kDraft, 1));
 }
 
 void BatchCosts::charge_for_prompts(float held_up) {
@@ -101,25 +77,6 @@ void BatchCosts::charge_for_prompts(float held_up) {
   }
   if (!in_turn_) return;
   for (float& seconds : draft) seconds *= held_up;
-}
-
-void BatchCosts::charge_lone_rows(int64_t context) {
-  const double part = lone_rows();
-  if (part <= 0.0 || sequences_ < 2) return;
-  const auto sequences = static_cast<int32_t>(sequences_);
-  auto& seconds = table_.seconds[static_cast<size_t>(Role::kTarget)];
-  costs_->read([&](const StepCosts& costs) {
-    if (!costs.has(Role::kTarget)) return;
-    StepLoad load = even_load(sequences, 1, context);
-    const double plain = costs.seconds(Role::kTarget, load);
-    for (size_t rows = 2; rows < seconds.size(); ++rows) {
-      ++load.rows;
-      load.attended_tokens += context;
-      const double alone = plain + sequences * (costs.seconds(Role::kTarget, load) - plain);
-      const auto more = static_cast<float>(part * std::max(0.0, alone - seconds[rows]));
-      seconds[rows] = std::max(seconds[rows - 1], seconds[rows] + more);
-    }
-  });
 }
 
 void BatchCosts::find_least_row(int64_t context) {
@@ -154,17 +111,14 @@ CostTable BatchCosts::for_newcomer() const {
 void BatchCosts::refresh() {
   if (costs_ == nullptr || sequences_ == 0) return;
   const int64_t context = tokens_ / sequences_;
-  const int32_t drafting = drafters();
   const int64_t held_up = std::max(admitted_, sequences_);
   const Bucket bucket = {sequences_bucket(sequences_), octave_halves(256 + context),
-                         octave_halves(drafting), sequences_bucket(held_up),
-                         std::lround(4.0 * lone_rows())};
+                         rest_steps_ > 0.0 ? 1 : 0, sequences_bucket(held_up)};
   if (bucket == load_bucket_ && results_since_refresh_ < kResultsToRefresh) return;
   load_bucket_ = bucket;
   results_since_refresh_ = 0;
   table_ = costs_->table(static_cast<int32_t>(sequences_), context);
-  if (in_turn_) share_draft(drafting, context);
-  charge_lone_rows(context);
+  if (in_turn_) tell_of_drafting_together(context);
   find_least_row(context);
   charge_for_prompts(static_cast<float>(held_up) / static_cast<float>(sequences_));
   for (size_t role = 0; role < turns_.size(); ++role) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace forerun {
 namespace {
 
@@ -37,67 +40,61 @@ class BatchCostsTest : public testing::Test {
   LiveCosts live_;
 };
 
-TEST_F(BatchCostsTest, ADraftStepForOneIsPaidForAll) {
+TEST_F(BatchCostsTest, ADraftStepIsPricedAsOneThatTheBatchShares) {
   BatchCosts costs(&live_, /*in_turn=*/true);
   for (int idx = 0; idx < 8; ++idx) costs.join(100);
   costs.refresh();
-  EXPECT_NEAR(draft_ms(costs), 0.38, 0.05);
+  EXPECT_NEAR(draft_ms(costs), 0.38, 1e-4);
   EXPECT_NEAR(costs.table().draft_alone, 8 * 0.31 / 0.38, 1e-3);
+  EXPECT_TRUE(costs.table().drafts_together);
   for (int idx = 0; idx < 120; ++idx) step(costs, Role::kDraft, 1, 0.31e-3);
-  EXPECT_NEAR(costs.table().draft_alone, 1.0, 1e-3);
-  EXPECT_NEAR(draft_ms(costs), 8 * 0.31, 1e-6);
-  for (int idx = 0; idx < 120; ++idx) step(costs, Role::kDraft, 4, 0.34e-3);
-  EXPECT_NEAR(draft_ms(costs), 2 * 0.34, 1e-6);
-  for (int idx = 0; idx < 120; ++idx) step(costs, Role::kDraft, 8, 0.38e-3);
-  EXPECT_NEAR(draft_ms(costs), 0.38, 0.05);
+  EXPECT_NEAR(draft_ms(costs), 0.38, 1e-4) << "whoever shared the last ones";
 }
 
-TEST_F(BatchCostsTest, ARowOfOneAloneCostsWhatItAddsForAll) {
-  BatchCosts costs(&live_, /*in_turn=*/true);
-  for (int idx = 0; idx < 8; ++idx) costs.join(100);
-  costs.refresh();
-  const auto extra_ms = [&](int32_t rows) {
-    const CostTable& table = costs.table();
-    return 1e3 * (table.at(Role::kTarget, rows) - table.at(Role::kTarget, 1));
+// A round that drafts, of `drafted` Steps, whose next one is turned down by all.
+void round_of(BatchCosts& costs, int32_t sequences, int32_t drafted) {
+  const auto tell = [&](Role role, bool left_out) {
+    WorkResult result;
+    result.role = role;
+    result.left_out = left_out;
+    result.step_sequences = sequences;
+    for (int32_t idx = 0; idx < sequences; ++idx) costs.note_step(result);
   };
-  const double together = extra_ms(2);
-  EXPECT_LT(together, 2.4);
-  for (int idx = 0; idx < 120; ++idx) step(costs, Role::kTarget, 8, 2.6e-3, 1);
-  EXPECT_NEAR(extra_ms(2), 8 * 0.6, 1e-4);
-  EXPECT_GT(extra_ms(3), extra_ms(2));
-  for (int idx = 0; idx < 120; ++idx) step(costs, Role::kTarget, 8, 2.6e-3, 3);
-  EXPECT_NEAR(extra_ms(2), together, 1e-4);
+  tell(Role::kTarget, false);
+  for (int32_t idx = 0; idx < drafted; ++idx) tell(Role::kDraft, false);
+  if (!costs.table().drafts_rest) tell(Role::kDraft, true);
+  costs.refresh();
 }
 
-TEST_F(BatchCostsTest, DraftingTogetherIsTriedAgainForALittleOfTheTime) {
+TEST_F(BatchCostsTest, WhereDraftingIsTurnedDownAllRestAndTryAgainTogether) {
   BatchCosts costs(&live_, /*in_turn=*/true);
   for (int idx = 0; idx < 8; ++idx) costs.join(100);
   costs.refresh();
-  double target = 0.0;
-  double drafted = 0.0;
-  int trials = 0;
-  for (int idx = 0; idx < 20'000; ++idx) {
-    step(costs, Role::kTarget, 8, 2.6e-3);
-    target += 2.6e-3;
-    // One request would draft at the price of drafting together, and at no higher one.
-    bool tried = false;
-    while (draft_ms(costs) < 0.5) {
-      step(costs, Role::kDraft, 1, 0.31e-3);
-      drafted += 0.31e-3;
-      tried = true;
-    }
-    trials += tried ? 1 : 0;
+  for (int idx = 0; idx < 100; ++idx) {
+    round_of(costs, 8, /*drafted=*/2);
+    ASSERT_FALSE(costs.table().drafts_rest) << "only a deeper step was turned down";
   }
-  EXPECT_GT(trials, 50);
-  EXPECT_LT(drafted, 1.05 * BatchCosts::kTrialShare * target);
+  // Rests of 16, 32, 64 and again 64 Steps.
+  std::vector<int> rests;
+  int resting = 0;
+  for (int idx = 0; idx < 500; ++idx) {
+    round_of(costs, 8, /*drafted=*/0);
+    if (costs.table().drafts_rest) {
+      ++resting;
+    } else if (resting > 0) {
+      rests.push_back(std::exchange(resting, 0));
+    }
+  }
+  ASSERT_GE(rests.size(), 4u);
+  EXPECT_EQ(std::vector<int>(rests.begin(), rests.begin() + 4), (std::vector<int>{16, 32, 64, 64}));
 }
 
 TEST_F(BatchCostsTest, ADraftWithDevicesOfItsOwnHoldsNobodyUp) {
   BatchCosts costs(&live_, /*in_turn=*/false);
   for (int idx = 0; idx < 8; ++idx) costs.join(100);
   costs.refresh();
-  for (int idx = 0; idx < 120; ++idx) step(costs, Role::kDraft, 1, 0.31e-3);
-  EXPECT_NEAR(draft_ms(costs), 0.38, 0.05);
+  EXPECT_NEAR(draft_ms(costs), 0.38, 1e-4);
+  EXPECT_FALSE(costs.table().drafts_together);
 }
 
 TEST_F(BatchCostsTest, WhoWaitsForAPromptIsHeldUpToo) {
@@ -115,10 +112,11 @@ TEST_F(BatchCostsTest, WhoWaitsForAPromptIsHeldUpToo) {
 TEST_F(BatchCostsTest, AloneThereIsNothingToShare) {
   BatchCosts costs(&live_, /*in_turn=*/true);
   for (int idx = 0; idx < 8; ++idx) costs.join(100);
-  for (int idx = 0; idx < 120; ++idx) step(costs, Role::kDraft, 1, 0.31e-3);
+  costs.refresh();
   for (int idx = 0; idx < 7; ++idx) costs.leave(100);
   costs.refresh();
   EXPECT_NEAR(draft_ms(costs), 0.31, 1e-6);
+  EXPECT_FALSE(costs.table().drafts_together);
 }
 
 }  // namespace

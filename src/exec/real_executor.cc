@@ -271,9 +271,9 @@ bool RealExecutor::run_inline() {
   const std::optional<Role> role = turns_.next(target, draft);
   if (!role) return false;
   if (*role == Role::kDraft) {
-    draft->step(finished_, /*others_decode=*/target != nullptr && target->decodes(), meanwhile_);
+    draft->step(finished_, target != nullptr ? target->decoding_sequences() : 0, meanwhile_);
   } else {
-    target->step(finished_, /*others_decode=*/false, meanwhile_);
+    target->step(finished_, /*held_up=*/0, meanwhile_);
   }
   return true;
 }

@@ -30,6 +30,57 @@ TEST(RealExecutor, ItemsOfSeveralSequencesShareAStep) {
   EXPECT_FALSE(rig.next().has_value());
 }
 
+// What is offered to be drafted and does not pay is answered without a Step: its edits hold, none
+// of its rows has KV.
+TEST(RealExecutor, DraftsThatDoNotPayAreLeftOut) {
+  StepCosts known;
+  known.add(Role::kTarget, {.rows = 1}, 10e-3);
+  known.add(Role::kDraft, {.rows = 1}, 5e-3);
+  LiveCosts costs;
+  costs.set(std::move(known));
+  std::vector<StepRecord> drafts;
+  Rig rig({.costs = &costs, .on_step = [&](const StepRecord& record) {
+             if (record.role == Role::kDraft) drafts.push_back(record);
+           }});
+  for (SequenceId id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, {1, 2, 3}));
+    ASSERT_TRUE(rig.next().has_value());
+  }
+  const auto offer = [&](SequenceId id, uint64_t tag, float gain) {
+    WorkItem item = prefix_item(id, Role::kDraft, {1, 2});
+    item.rows.back().want = Want::kNothing;
+    item.rows.push_back({.token = 3, .position = 2, .node = 7, .want = Want::kTopK, .count = 1});
+    item.tag = tag;
+    item.gain = gain;
+    rig.executor->submit(std::move(item));
+  };
+  offer(1, 11, 0.1f);
+  offer(2, 12, 0.1f);
+  for (const uint64_t tag : {11u, 12u}) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result.has_value());
+    EXPECT_TRUE(result->status.ok()) << result->status.message();
+    EXPECT_EQ(result->tag, tag);
+    EXPECT_TRUE(result->left_out);
+    EXPECT_TRUE(result->rows.empty());
+  }
+  EXPECT_TRUE(drafts.empty());
+  // The same rows again, of which one pays for both.
+  offer(1, 13, 0.1f);
+  offer(2, 14, 2.0f);
+  for (int results = 0; results < 2; ++results) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result.has_value());
+    EXPECT_TRUE(result->status.ok()) << result->status.message();
+    EXPECT_FALSE(result->left_out);
+    EXPECT_EQ(result->rows.size(), 1u);
+  }
+  ASSERT_EQ(drafts.size(), 1u);
+  EXPECT_EQ(drafts[0].sequences, 2);
+  EXPECT_EQ(rig.draft.violations, 0);
+}
+
 // The caller's patience ends with a Step, though the prompt is not read yet.
 TEST(RealExecutor, NextReturnsAfterAStepOnceTimeIsUp) {
   int32_t steps = 0;

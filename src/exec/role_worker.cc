@@ -135,7 +135,7 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
   return {};
 }
 
-void RoleWorker::step(std::vector<FinishedItem>& finished, bool others_decode,
+void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
                       const Meanwhile& meanwhile) {
   const int64_t start_ns = steady_ns();
   const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
@@ -143,7 +143,7 @@ void RoleWorker::step(std::vector<FinishedItem>& finished, bool others_decode,
   pieces_.clear();
   items_.clear();
   blocks_in_work_.clear();
-  compose(finished, others_decode);
+  compose(finished, held_up);
   if (builder_.empty()) return;
   const StepLoad load = builder_.load();
   const int32_t context_tokens = builder_.context_tokens();

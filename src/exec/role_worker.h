@@ -50,10 +50,12 @@ class RoleWorker {
   bool ready() const { return !ready_.empty() || memory_has_returned(); }
   // Whether some of it is no prompt.
   bool decodes() const;
+  // Requests whose prompt has been read.
+  int32_t decoding_sequences() const { return decoding_sequences_; }
   // Applies edits that are due and runs at most one Step; appends what has finished.
-  // `others_decode`: decoding work of another role on the same devices waits for this Step.
+  // `held_up`: requests that decode and whose target waits for this Step, the draft's, to end.
   // `meanwhile` goes with the Step, if there is one.
-  void step(std::vector<FinishedItem>& finished, bool others_decode = false,
+  void step(std::vector<FinishedItem>& finished, int64_t held_up = 0,
             const Meanwhile& meanwhile = {});
 
   KvUsage usage() const;
@@ -82,7 +84,9 @@ class RoleWorker {
   };
   static BlockInWork next_block(const RoleSequence& sequence, const PendingItem& item);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
-  void compose(std::vector<FinishedItem>& finished, bool others_decode);
+  void compose(std::vector<FinishedItem>& finished, int64_t held_up);
+  // Leaves out items of the draft that are not worth a Step (StepScheduler::draft_items()).
+  void leave_out_drafts(int64_t held_up, std::vector<FinishedItem>& finished);
   // Leaves out rows of guesses that are not worth it (GuessRows), of the verifications among the
   // first `decoding` turns.
   void leave_out_guesses(size_t decoding);
@@ -129,6 +133,7 @@ class RoleWorker {
   };
   std::vector<Turn> turns_;
   GuessRows guesses_;
+  std::vector<DraftOffer> offers_;           // scratch
   std::vector<RoleSequence*> pieces_;        // whose front items the Step runs
   std::vector<TraceItem> items_;             // as many, where it traces
   std::vector<BlockInWork> blocks_in_work_;  // in part or in whole

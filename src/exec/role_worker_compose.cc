@@ -1,5 +1,6 @@
 // How RoleWorker composes a Step: whose rows it takes, and how many.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -197,10 +198,43 @@ void RoleWorker::leave_out_guesses(size_t decoding) {
   guesses_.leave_out(scheduler_, decode + waiting, beside);
 }
 
+void RoleWorker::leave_out_drafts(int64_t held_up, std::vector<FinishedItem>& finished) {
+  offers_.clear();
+  StepLoad certain{.rows = 0, .sequences = 0};
+  for (size_t turn = 0; turn < turns_.size(); ++turn) {
+    const RoleSequence& sequence = *turns_[turn].sequence;
+    if (sequence.queue.empty()) continue;
+    const PendingItem& item = sequence.queue.all().front();
+    const auto rows = static_cast<int32_t>(std::count_if(
+        item.item.rows.begin() + static_cast<std::ptrdiff_t>(item.rows_done), item.item.rows.end(),
+        [](const WorkRow& row) { return row.node != kNoNode; }));
+    if (rows == 0) continue;
+    const int32_t context = item.item.rows.back().position;
+    if (item.rows_done == 0 && std::isfinite(item.item.gain)) {
+      offers_.push_back({.gain = item.item.gain, .rows = rows, .context = context, .turn = turn});
+    } else {
+      certain.rows += rows;
+      certain.sequences += 1;
+      certain.kv_tokens += context + rows;
+    }
+  }
+  if (offers_.empty()) return;
+  std::stable_sort(offers_.begin(), offers_.end(),
+                   [](const DraftOffer& a, const DraftOffer& b) { return a.gain > b.gain; });
+  const size_t taken = scheduler_.draft_items(certain, offers_, held_up);
+  for (size_t offer = taken; offer < offers_.size(); ++offer) {
+    RoleSequence& sequence = *turns_[offers_[offer].turn].sequence;
+    WorkResult& result = sequence.queue.front().result;
+    result.left_out = true;
+    result.step_sequences = static_cast<int32_t>(offers_.size() - taken);
+    finish_front(sequence, finished);
+  }
+}
+
 // Decoding and verification first, then prompts; of each the higher priority first, of prompts
 // those that came first. Sequences that get no room keep their place; those that are served go to
 // the back.
-void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode) {
+void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
   prompt_rows_ = 0;
   if (memory_has_returned()) {
     ready_.insert(ready_.begin(), out_of_memory_.begin(), out_of_memory_.end());
@@ -226,7 +260,9 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
   rows_for_prompts_ = prompts == turns_.end()
                           ? 0
                           : std::min(StepScheduler::kLeastPromptRows, scheduler_.row_budget() / 2);
-  leave_out_guesses(static_cast<size_t>(std::distance(turns_.begin(), prompts)));
+  const auto decoding_turns = static_cast<size_t>(std::distance(turns_.begin(), prompts));
+  if (held_up > 1) leave_out_drafts(held_up, finished);
+  leave_out_guesses(decoding_turns);
   const auto take_turns = [&](auto begin, auto end) {
     for (auto turn = begin; turn != end; ++turn) {
       const size_t served = pieces_.size();
@@ -237,7 +273,8 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, bool others_decode
   take_turns(turns_.begin(), prompts);
   // Requests whose next rows are still to come, from the engine or the other role, decode as well.
   const StepLoad load = builder_.load();
-  const int32_t decoding = std::max({load.sequences, decoding_sequences_, others_decode ? 1 : 0});
+  const int32_t decoding =
+      std::max({load.sequences, decoding_sequences_, static_cast<int32_t>(held_up > 0)});
   prompt_budget_seconds_ =
       scheduler_.budget_seconds(load, std::distance(prompts, turns_.end()), decoding);
   take_turns(prompts, turns_.end());

@@ -11,6 +11,9 @@ constexpr double kNextToNothing = 1.1;
 // tiles end.
 constexpr int32_t kFewGuesses = 16;
 constexpr int32_t kRowTile = 8;
+// Of everybody's speed, what drafting together must bring: those that offer overrate it, and who
+// begins has a text to catch up with.
+constexpr double kLeastDraftGain = 0.02;
 
 // The load with `rows` rows of one more sequence, behind `context` tokens of its own.
 StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
@@ -46,6 +49,41 @@ int32_t StepScheduler::verification_rows(const StepLoad& load, std::span<const f
       if (value <= best) continue;
       best = value;
       chosen = guesses;
+    }
+  });
+  return chosen;
+}
+
+size_t StepScheduler::draft_items(const StepLoad& load, std::span<const DraftOffer> offers,
+                                  int64_t held_up) const {
+  if (held_up < 2 || !knows_costs()) return offers.size();
+  size_t chosen = 0;
+  costs_->read([&](const StepCosts& costs) {
+    if (!costs.has(Role::kTarget)) {
+      chosen = offers.size();
+      return;
+    }
+    int64_t context = 0;
+    for (const DraftOffer& offer : offers) context += offer.context;
+    context /= static_cast<int64_t>(offers.size());
+    const double round =
+        costs.seconds(Role::kTarget, even_load(static_cast<int32_t>(held_up), 1, context));
+    const double before = load.rows > 0 ? costs.seconds(role_, load) : 0.0;
+    StepLoad more = load;
+    double sum = 0.0;
+    double best = load.rows > 0 ? 0.0 : kLeastDraftGain * static_cast<double>(held_up);
+    for (size_t taken = 0; taken < offers.size(); ++taken) {
+      const DraftOffer& offer = offers[taken];
+      more.rows += offer.rows;
+      more.sequences += 1;
+      more.kv_tokens += offer.context + offer.rows;
+      more.attended_tokens += int64_t{offer.rows} * (offer.context + offer.rows);
+      sum += offer.gain;
+      const double slower = std::log1p((costs.seconds(role_, more) - before) / (round + before));
+      const double value = sum - static_cast<double>(held_up) * slower;
+      if (value <= best) continue;
+      best = value;
+      chosen = taken + 1;
     }
   });
   return chosen;

@@ -27,6 +27,14 @@ struct StepBudget {
   double seconds = 0.0;
 };
 
+// An item of the draft that need not run (WorkItem::gain).
+struct DraftOffer {
+  float gain = 0.0f;
+  int32_t rows = 0;
+  int32_t context = 0;  // tokens before them
+  size_t turn = 0;      // the caller's own
+};
+
 class StepScheduler {
  public:
   // How much longer prompts may make a decoding Step. Where few prompts wait beside many requests
@@ -56,6 +64,13 @@ class StepScheduler {
   // `held_up`: requests whose next token waits for the Step to end, its own included.
   int32_t verification_rows(const StepLoad& load, std::span<const float> gains,
                             int64_t held_up) const;
+
+  // How many of the draft's `offers`, of descending gain, a Step of the draft takes beside `load`,
+  // the rows that it has in any case. `held_up`: requests whose target waits for the Step to end.
+  // As many as make the sum of the logarithms of all requests' speeds largest; none where that
+  // brings next to nothing.
+  size_t draft_items(const StepLoad& load, std::span<const DraftOffer> offers,
+                     int64_t held_up) const;
 
   // Seconds that a Step may last when rows of `prompts` prompts that wait are added to `load`, the
   // rows that decode. `decoding`: sequences that decode, in this Step or in the next one, those of

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace forerun {
 namespace {
@@ -108,6 +109,40 @@ TEST_F(StepSchedulerTest, NeverTakesMoreRowsThanTheBudgetHas) {
             0);
   const StepScheduler unknown(Role::kTarget, {.rows = 40}, nullptr);
   EXPECT_EQ(rows_of(unknown, even_load(30, 1, 0), 0, 1000, true, true), 10);
+}
+
+// A draft Step takes 1 ms and 0.1 for each further row, the target's of 16 rows 26 ms.
+TEST_F(StepSchedulerTest, ADraftStepRunsWhereAllWhoOfferGainMoreThanAllLose) {
+  const StepScheduler draft = scheduler(Role::kDraft);
+  const auto taken = [&](float gain, size_t offers, int64_t held_up, const StepLoad& certain) {
+    std::vector<DraftOffer> all(offers, {.gain = gain, .rows = 1, .context = 0});
+    return draft.draft_items(certain, all, held_up);
+  };
+  // All 16 lose log(1 + 2.5 / 26), 9.2%, by a Step of 16 rows.
+  EXPECT_EQ(taken(0.13f, 16, 16, kNothing), 16u);
+  EXPECT_EQ(taken(0.05f, 16, 16, kNothing), 0u);
+  EXPECT_EQ(taken(0.13f, 4, 16, kNothing), 0u) << "what four gain costs all";
+  EXPECT_EQ(taken(0.9f, 4, 16, kNothing), 4u);
+  EXPECT_EQ(taken(0.1f, 16, 16, kNothing), 0u) << "for next to nothing nobody begins";
+  // Beside rows that run in any case, each pays for itself alone: 0.1 ms of 27 for all 16.
+  EXPECT_EQ(taken(0.13f, 4, 16, even_load(1, 1, 0)), 4u);
+  EXPECT_EQ(taken(0.03f, 4, 16, even_load(1, 1, 0)), 0u);
+  EXPECT_EQ(taken(0.01f, 1, 1, kNothing), 1u) << "alone, it has chosen by the same costs";
+}
+
+TEST_F(StepSchedulerTest, OfADraftStepThoseWhoGainNothingAreLeftOut) {
+  const StepScheduler draft = scheduler(Role::kDraft);
+  const std::vector<DraftOffer> offers = {{.gain = 0.9f, .rows = 1, .context = 0},
+                                          {.gain = 0.8f, .rows = 1, .context = 0},
+                                          {.gain = 0.01f, .rows = 4, .context = 0}};
+  EXPECT_EQ(draft.draft_items(kNothing, offers, 8), 2u);
+}
+
+TEST_F(StepSchedulerTest, WithoutCostsWhatIsOfferedRuns) {
+  const LiveCosts nothing;
+  const StepScheduler unknown(Role::kDraft, {}, &nothing);
+  const std::vector<DraftOffer> offers(3, {.gain = 0.001f, .rows = 1, .context = 0});
+  EXPECT_EQ(unknown.draft_items(kNothing, offers, 64), 3u);
 }
 
 }  // namespace

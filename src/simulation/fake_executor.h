@@ -40,7 +40,7 @@ class FakeExecutor {
     // may turn out right all the same.
     bool allow_dropped_guesses = false;
     // Leaves out rows that need not be run (WorkRow::chance), in each item those below a chance
-    // that this seeds.
+    // that this seeds, and half of the items that need not be run (WorkItem::gain).
     std::optional<uint64_t> leave_out = std::nullopt;
   };
   FakeExecutor(FakeModels models, Options options)
@@ -237,6 +237,16 @@ class FakeExecutor {
       }
     }
     if (item.rows.empty()) return std::nullopt;
+    if (std::isfinite(item.gain) && item.role != Role::kDraft) breach(item, "need not be run");
+    const bool may_be_left_out = options_.leave_out && std::isfinite(item.gain);
+    if (may_be_left_out && mix_hash(*options_.leave_out + 1, item.tag) % 2 == 0) {
+      WorkResult result;
+      result.sequence = item.sequence;
+      result.role = item.role;
+      result.tag = item.tag;
+      result.left_out = true;
+      return result;
+    }
     if (prefilled_[static_cast<size_t>(item.role)]) {
       steps_.push_back({item.role, static_cast<int32_t>(item.rows.size())});
     }

@@ -84,9 +84,9 @@ void SimulatedExecutor::occupy(StepRecord record) {
   if (options_.on_step) options_.on_step(record);
 }
 
-bool SimulatedExecutor::start_step(RoleState& role, bool others_decode) {
+bool SimulatedExecutor::start_step(RoleState& role, int64_t held_up) {
   while (role.worker && !role.busy && role.worker->ready()) {
-    role.worker->step(role.held, others_decode, meanwhile_);
+    role.worker->step(role.held, held_up, meanwhile_);
     if (role.busy) return true;
     std::move(role.held.begin(), role.held.end(), std::back_inserter(finished_));
     role.held.clear();
@@ -102,8 +102,9 @@ void SimulatedExecutor::start_steps() {
   } else if (!draft.busy && !target.busy) {
     while (const auto role = turns_.next(target.worker.get(), draft.worker.get())) {
       const bool drafts = *role == Role::kDraft;
-      const bool others_decode = drafts && target.worker && target.worker->decodes();
-      if (start_step(drafts ? draft : target, others_decode)) break;
+      const int64_t held_up = drafts && target.worker ? target.worker->decoding_sequences() : 0;
+      // Work that results at hand lead to belongs into the same Step.
+      if (start_step(drafts ? draft : target, held_up) || !finished_.empty()) break;
     }
   }
 }

@@ -73,7 +73,7 @@ class SimulatedExecutor : public Executor {
 
   void start_steps();
   // True if it started a Step; work that needs none is done at once.
-  bool start_step(RoleState& role, bool others_decode = false);
+  bool start_step(RoleState& role, int64_t held_up = 0);
   void occupy(StepRecord record);
 
   const SimulatedExecutorOptions options_;

@@ -21,6 +21,11 @@ struct CostTable {
   // What a further row of the target's Step costs at least, in seconds, where the batch makes the
   // most of it; 0: as the entries say. Rows that are worth as much are offered (WorkRow::chance).
   float least_row = 0.0f;
+  // The draft's Steps hold up a batch, and run where all who would draft gain enough together
+  // (WorkItem::gain).
+  bool drafts_together = false;
+  // They have not paid of late: nothing is to be offered.
+  bool drafts_rest = false;
   // How many times the draft's entry of one row a draft Step costs that no other request shares.
   float draft_alone = 1.0f;
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "forerun/sampling_params.h"
@@ -89,6 +90,11 @@ struct WorkItem {
   // Target items under rule `rejection`: the executor walks the item's tree rows from the first one
   // and reports the accepted path. A parent's children are tried in the order of their rows.
   bool verify_by_rejection = false;
+  // Draft items: what their guesses are expected to add to the logarithm of the request's speed.
+  // Where that is finite and the draft holds up the target, the item need not run if it does not
+  // pay beside what others gain by the same Step. Then its edits are applied, none of its rows has
+  // KV, and the result says so. Until it comes nothing else of the role is submitted.
+  float gain = std::numeric_limits<float>::infinity();
   // kTopK rows rank by the target's noise. Whoever submits the item sets it, by the request's plan.
   bool shared_noise = true;
 };
@@ -111,6 +117,7 @@ struct WorkResult {
   // back, unless its sequence is dropped first; its result follows.
   Status status;
   bool waits_for_memory = false;
+  bool left_out = false;  // no row has run (WorkItem::gain)
   // In the item's order, of the rows that have run (WorkRow::chance) those that wanted something.
   std::vector<RowResult> rows;
   int32_t reused_rows =

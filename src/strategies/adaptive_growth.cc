@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace forerun {
@@ -28,6 +29,7 @@ constexpr float kRowPrice = 1.1f;
 constexpr float kAllowanceShare = 0.007f;
 constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
+constexpr float kBatchLoss = 1.2f;  // of a probe, since all wait for its rows as well
 constexpr int32_t kMaxRest = 16;
 constexpr float kRestGain = 1.0f;     // tokens that rest may forgo, about
 constexpr float kSureChance = 0.98f;  // of guesses as good as they get
@@ -66,7 +68,6 @@ AdaptiveGrowth::AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAccep
 
 void AdaptiveGrowth::on_costs(const CostTable& costs) {
   const float plain = costs.at(Role::kTarget, 1);
-  const float draft_before = draft_time_[1];
   for (size_t rows = 1; rows < target_time_.size(); ++rows) {
     const auto n = static_cast<int32_t>(rows);
     if (costs.measured()) {
@@ -78,10 +79,11 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
     }
   }
   draft_alone_ = costs.draft_alone;
+  drafts_together_ = costs.drafts_together && !params_.runs_beside;
+  // Who drafts together has to look at the same time.
+  if (drafts_rest_ && !costs.drafts_rest) rest_rounds_ = 0;
+  drafts_rest_ = costs.drafts_rest;
   least_row_ = costs.measured() ? costs.least_row / plain : 0.0f;
-  // Steps that have become cheaper by this much may change the mind of many requests, which have
-  // to look at the same time to draft together.
-  if (draft_time_[1] < 0.7f * draft_before) rest_rounds_ = 0;
   most_gain_ = 0.0f;
   float tokens = 0.0f;
   float chance = 1.0f;
@@ -127,12 +129,12 @@ AdaptiveGrowth::Choice AdaptiveGrowth::best_choice(const std::vector<float>& cha
   const float cost = rate();
   float expected = 1.0f;
   const float plain = cost * target_time(1);
-  Choice best{expected - plain, 1};
+  Choice best{expected - plain, 1.0f, 1};
   for (size_t i = 0; i < chances.size(); ++i) {
     expected += chances[i];
     const auto nodes = static_cast<int32_t>(i) + 2;
     const float value = expected - plain - cost * extra_time(nodes);
-    if (value > best.value) best = {value, nodes};
+    if (value > best.value) best = {value, expected, nodes};
   }
   return best;
 }
@@ -224,8 +226,9 @@ bool AdaptiveGrowth::worth_probing(float loss_per_round, int32_t rows_behind) {
   const float catch_up = draft_time(1 + rows_behind) - draft_time(1);
   // A probe is one request's: nobody shares its draft steps.
   const float alone = (draft_alone_ - 1.0f) * draft_time(1);
-  const float loss = draft_alone_ * catch_up +
-                     static_cast<float>(kProbeRounds) * (loss_per_round / rate() + alone);
+  float loss = draft_alone_ * catch_up +
+               static_cast<float>(kProbeRounds) * (loss_per_round / rate() + alone);
+  if (drafts_together_) loss *= kBatchLoss;
   float& allowance = acceptance_.shared().allowance;
   if (loss > allowance) return false;
   allowance -= loss;
@@ -242,16 +245,33 @@ void AdaptiveGrowth::next_leaves(TokenTree& tree, std::vector<LeafRequest>& out)
   if (open_.empty()) return;
   const bool root_first = !root_expanded_;
   const int32_t behind = root_first ? start_.draft_rows_behind : 0;
-  const float now = best_choice(chances_).value;
+  const Choice now = best_choice(chances_);
   const Plan plan = best_plan(root_first, behind);
-  const float needed = root_first ? now + kMargin : now;
-  if (plan.value <= needed && !(root_first && worth_probing(needed - plan.value, behind))) return;
+  const float more = plan.value - now.value - (root_first ? kMargin : 0.0f);
+  gain_ = std::numeric_limits<float>::infinity();
+  if (drafts_together_) {
+    // Of the plan's steps the first is paid for by all who share it.
+    const float tokens = more + rate() * draft_time(1);
+    if (tokens > 0.0f && !drafts_rest_) {
+      gain_ = std::log1p(tokens / now.tokens);
+    } else if (!root_first || !worth_probing(-more, behind)) {
+      return;
+    }
+  } else if (more <= 0.0f && !(root_first && worth_probing(-more, behind))) {
+    return;
+  }
   const int32_t width = root_first ? 1 : std::max(plan.width, 1);
   tree.best_leaves(width, nodes_);
   for (NodeId node : nodes_) out.push_back({node, params_.children_per_leaf});
-  time_ += draft_time(static_cast<int32_t>(nodes_.size()) + behind);
+  step_time_ = draft_time(static_cast<int32_t>(nodes_.size()) + behind);
+  time_ += step_time_;
   root_expanded_ = true;
   ++steps_;
+}
+
+void AdaptiveGrowth::on_left_out() {
+  time_ -= step_time_;
+  root_expanded_ = --steps_ > 0 || start_.root_expanded;
 }
 
 void AdaptiveGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {

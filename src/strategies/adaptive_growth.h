@@ -15,6 +15,8 @@
 //   what guesses bring on average (DraftProfile) in place of what is not yet known. The draft runs
 //   the width of the best plan as long as that plan beats verifying now; after each step all is
 //   decided anew from what came out.
+//   Where draft steps hold up a batch, a step is offered as long as it brings anything, and the
+//   executor, who sees what it brings to all, runs it or leaves it out (WorkItem::gain).
 // - No draft step: where none pays at the root, the round is plain decoding (or verifies what a
 //   source without model has guessed, which costs no step). The draft's KV then lags, and catching
 //   up is charged, spread over the rounds to come, to the plan that starts drafting again.
@@ -54,6 +56,8 @@ class AdaptiveGrowth : public TreeGrowth {
   void begin_round(const TokenTree& tree, const RoundStart& start) override;
   bool rests() const override { return resting_; }
   void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
+  float gain() const override { return gain_; }
+  void on_left_out() override;
   void choose(TokenTree& tree, std::vector<NodeId>& out) override;
   void weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) override;
   bool weights_are_chances() const override { return true; }
@@ -78,7 +82,8 @@ class AdaptiveGrowth : public TreeGrowth {
   // The best n for nodes of these chances (descending), the root not among them.
   struct Choice {
     float value = 0.0f;
-    int32_t nodes = 1;  // the root included
+    float tokens = 1.0f;  // expected
+    int32_t nodes = 1;    // the root included
   };
 
   float rate() const;
@@ -102,8 +107,10 @@ class AdaptiveGrowth : public TreeGrowth {
   Acceptance acceptance_;
   std::array<float, CostTable::kMaxRows + 1> target_time_{};
   std::array<float, CostTable::kMaxRows + 1> draft_time_{};
-  float least_row_ = 0.0f;    // as in CostTable, in plain steps
-  float draft_alone_ = 1.0f;  // as in CostTable
+  float least_row_ = 0.0f;        // as in CostTable, in plain steps
+  float draft_alone_ = 1.0f;      // as in CostTable
+  bool drafts_together_ = false;  // the same
+  bool drafts_rest_ = false;      // the same
 
   // Sums over recent rounds, fading.
   float recent_tokens_;
@@ -119,6 +126,8 @@ class AdaptiveGrowth : public TreeGrowth {
   bool resting_ = false;
   int32_t steps_ = 0;
   float time_ = 0.0f;
+  float step_time_ = 0.0f;  // of it, the last draft step
+  float gain_ = 0.0f;       // of that step
 
   std::vector<float> chances_, planned_chances_;  // descending
   std::vector<Leaf> open_, planned_open_;         // descending

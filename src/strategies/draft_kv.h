@@ -30,6 +30,9 @@ class DraftKv {
   // Only where the tree region is empty: before a root that the draft has not run.
   void add_missing_rows(std::span<const TokenId> verified, int32_t end, WorkItem& item);
 
+  // The last of those rows, so many, have not been run.
+  void take_back(int32_t missing_rows) { prefix_ -= missing_rows; }
+
   // The root moves down `path` (the root first) to `next`, the last node's child that carries the
   // newly verified token, or, where the tree has none, to a new root at `position`. What the draft
   // has run (or is running) of the path becomes prefix, of next's subtree stays, of the rest goes.

@@ -16,6 +16,8 @@ void KvLedger::note(const WorkItem& item) {
   for (const Edit& edit : item.edits) {
     edit.kind == Edit::Kind::kCommit ? commit(kv, edit.nodes) : keep(kv, edit.nodes);
   }
+  kv.prefix_before = kv.prefix;
+  kv.tree_before = kv.tree.size();
   for (const WorkRow& row : item.rows) {
     if (row.node == kNoNode) {
       ++kv.prefix;
@@ -23,6 +25,12 @@ void KvLedger::note(const WorkItem& item) {
       add_row(kv, row, item.role == Role::kTarget && item.view.kind != nullptr);
     }
   }
+}
+
+void KvLedger::take_back_rows(Role role) {
+  RoleKv& kv = of(role);
+  kv.prefix = kv.prefix_before;
+  kv.tree.resize(kv.tree_before);
 }
 
 void KvLedger::clear() {

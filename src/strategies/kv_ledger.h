@@ -18,6 +18,8 @@ class KvLedger {
  public:
   // An item that is submitted next.
   void note(const WorkItem& item);
+  // The role's last item has not been run but for its edits (WorkResult::left_out).
+  void take_back_rows(Role role);
   // The sequence is gone, and all its KV.
   void clear();
 
@@ -41,6 +43,9 @@ class KvLedger {
   struct RoleKv {
     int32_t prefix = 0;
     std::vector<TreeRow> tree;  // parents before children
+    // Before the last item's rows.
+    int32_t prefix_before = 0;
+    size_t tree_before = 0;
   };
 
   RoleKv& of(Role role) { return kv_[static_cast<size_t>(role)]; }

@@ -49,7 +49,13 @@ inline Outcome play(const Case& c) {
   EXPECT_TRUE(plan.ok()) << plan.status().message();
   if (!plan.ok()) return run;
   std::mt19937 rng(c.delays);
-  const StrategyParts parts{.shared = nullptr, .costs = c.costs, .record_rounds = c.record_rounds};
+  // Only what is drafted in a batch may be left out.
+  const auto told = [&c](CostTable costs) {
+    costs.drafts_together = c.leave_out.has_value();
+    return costs;
+  };
+  const StrategyParts parts{
+      .shared = nullptr, .costs = told(c.costs), .record_rounds = c.record_rounds};
   const auto draws = [](const SpeculationOptions& o) { return o.accept == "rejection"; };
   const bool any_draws =
       draws(c.options) || std::any_of(c.later_options.begin(), c.later_options.end(), draws);
@@ -88,7 +94,7 @@ inline Outcome play(const Case& c) {
     const WorkResult result = std::move(late[pick]);
     late.erase(late.begin() + static_cast<std::ptrdiff_t>(pick));
     if (!c.later_costs.empty() && rng() % 4 == 0) {
-      request.on_costs(c.later_costs[rng() % c.later_costs.size()]);
+      request.on_costs(told(c.later_costs[rng() % c.later_costs.size()]));
     }
     request.hand_over(result);
     ++handed;

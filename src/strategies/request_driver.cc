@@ -1,6 +1,7 @@
 #include "strategies/request_driver.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace forerun {
 namespace {
@@ -19,6 +20,7 @@ void RequestDriver::set_strategy(std::unique_ptr<Strategy> strategy) {
   strategy_number_ = 0;
   ledger_.clear();
   target_items_ = 0;
+  offered_tag_.reset();
   answered_ = drain_wanted_ = false;
   state_ = State::kWaiting;
 }
@@ -28,7 +30,7 @@ RequestDriver::State RequestDriver::drain() {
   drain_wanted_ = target_items_ == 0 && !answered_;
   if (drain_wanted_) return state_;
   at_drain_ = strategy_->stats();
-  return state_ = target_items_ == 0 ? State::kDrained : State::kDraining;
+  return state_ = is_idle() ? State::kDrained : State::kDraining;
 }
 
 void RequestDriver::change_strategy(std::unique_ptr<Strategy> strategy) {
@@ -58,12 +60,20 @@ bool RequestDriver::take_result(WorkResult& result) {
     --target_items_;
     answered_ = true;
   }
+  if (result.role == Role::kDraft && result.tag == offered_tag_) {
+    offered_tag_.reset();
+    if (result.left_out) {
+      ledger_.take_back_rows(result.role);
+      --at_drain_.draft_steps;
+    }
+  }
   return true;
 }
 
 void RequestDriver::note(WorkItem& item) {
   ledger_.note(item);
   if (item.role == Role::kTarget && wants_something(item)) ++target_items_;
+  if (item.role == Role::kDraft && std::isfinite(item.gain)) offered_tag_ = item.tag;
   item.tag |= strategy_number_ << kTagBits;
 }
 

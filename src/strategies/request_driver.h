@@ -19,6 +19,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "step/work.h"
@@ -37,7 +38,7 @@ class RequestDriver {
   enum class State : uint8_t {
     kWaiting,  // not started, or its strategy was replaced since
     kRunning,
-    kDraining,  // waits for what the target has in flight; nothing more is submitted
+    kDraining,  // waits for what is in flight of the target or offered; nothing more is submitted
     kDrained,   // between rounds: change_strategy() is next
     kOver,      // accept() said so
     kFailed,    // a result failed: what the strategy knows of its KV no longer holds
@@ -52,9 +53,9 @@ class RequestDriver {
   void set_strategy(std::unique_ptr<Strategy> strategy);
 
   // Ends the strategy's work at the next point between rounds, at once where the target has nothing
-  // in flight; the draft is not waited for. A strategy to which the target has not answered yet is
-  // let go on until it has, so that a request whose strategy is changed again and again moves.
-  // Nothing unless the request runs.
+  // in flight; the draft is waited for only where its item may be left out. A strategy to which the
+  // target has not answered yet is let go on until it has, so that a request whose strategy is
+  // changed again and again moves. Nothing unless the request runs.
   State drain();
   // Needs kDrained. start() goes on with the tokens so far, all of those that accept() has been
   // given.
@@ -112,15 +113,15 @@ class RequestDriver {
     }
     request.first_node = ledger_.next_node();
   }
+  // Whether what is in flight can change nothing of what the ledger knows, or of the text.
+  bool is_idle() const { return target_items_ == 0 && !offered_tag_; }
   // False where the result is an earlier strategy's.
   bool take_result(WorkResult& result);
   void note(WorkItem& item);
   template <typename Accept, typename Submit>
   State deliver(Accept& accept, Submit& submit) {
     if (accept(out_)) return state_ = State::kOver;
-    if (state_ == State::kDraining) {
-      return state_ = target_items_ == 0 ? State::kDrained : State::kDraining;
-    }
+    if (state_ == State::kDraining) return state_ = is_idle() ? State::kDrained : state_;
     for (WorkItem& item : out_.work) {
       note(item);
       submit(std::move(item));
@@ -132,8 +133,9 @@ class RequestDriver {
   std::unique_ptr<Strategy> strategy_;
   uint64_t strategy_number_ = 0;
   KvLedger ledger_;
-  int32_t target_items_ = 0;  // in flight, those that want something
-  bool answered_ = false;     // by the target, to this strategy
+  int32_t target_items_ = 0;             // in flight, those that want something
+  std::optional<uint64_t> offered_tag_;  // of the item in flight that may be left out
+  bool answered_ = false;                // by the target, to this strategy
   bool drain_wanted_ = false;
   StrategyStats earlier_;   // of strategies before this one
   StrategyStats at_drain_;  // of this one

@@ -200,6 +200,8 @@ void SerialTree::submit_draft_item(StrategyOutput& out) {
   if (requests_.front().node == tree_.root()) {
     draft_kv_.add_missing_rows(tokens_, length() - 1, item);
   }
+  missing_rows_ = static_cast<int32_t>(item.rows.size());
+  item.gain = growth_->gain();
   item.rows.reserve(item.rows.size() + requests_.size());
   for (const LeafRequest& request : requests_) {
     item.rows.push_back({.token = draft_kv_.token(tree_.token(request.node)),
@@ -216,7 +218,19 @@ void SerialTree::submit_draft_item(StrategyOutput& out) {
   out.work.push_back(std::move(item));
 }
 
+void SerialTree::on_left_out(StrategyOutput& out) {
+  --stats_.draft_steps;
+  draft_kv_.take_back(missing_rows_);
+  for (const LeafRequest& request : requests_) {
+    tree_.set_expansion(Role::kDraft, request.node, Expansion::kUnexpanded);
+  }
+  growth_->on_left_out();
+  growth_->choose(tree_, verification_.nodes());
+  submit_verification(out);
+}
+
 void SerialTree::on_drafted(const WorkResult& result, StrategyOutput& out) {
+  if (result.left_out) return on_left_out(out);
   drop_source_nodes();
   guesses_.observe(tokens_);
   for (size_t i = 0; i < requests_.size(); ++i) {

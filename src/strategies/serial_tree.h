@@ -66,6 +66,8 @@ class SerialTree : public Strategy {
   void begin_round(StrategyOutput& out);
   void continue_drafting(StrategyOutput& out);
   void submit_draft_item(StrategyOutput& out);
+  // The draft item in flight has not been run: the round goes on with what it has.
+  void on_left_out(StrategyOutput& out);
   void on_drafted(const WorkResult& result, StrategyOutput& out);
   void add_guesses(NodeId node, std::span<const Candidate> candidates, int32_t count) {
     guesses_.add_children(tree_, node, candidates, count, *growth_);
@@ -98,6 +100,7 @@ class SerialTree : public Strategy {
   TokenTree tree_;
   int32_t model_size_ = 1;  // rows of the tree below which nodes came from (or with) the model
   DraftKv draft_kv_;
+  int32_t missing_rows_ = 0;        // of the draft item in flight, before its leaves
   std::vector<Edit> target_edits_;  // to travel with the target's next item
 
   Phase phase_ = Phase::kIdle;

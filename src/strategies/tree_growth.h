@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -53,6 +54,10 @@ class TreeGrowth : public GuessJudge {
   // Replaces `out` by what the draft runs next; empty: enough, verify. Every node is unrun, and its
   // parent has been run or comes earlier in `out`.
   virtual void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) = 0;
+  // After next_leaves() gave some: what they are expected to bring (WorkItem::gain).
+  virtual float gain() const { return std::numeric_limits<float>::infinity(); }
+  // They have not been run (WorkResult::left_out); what is verified next is chosen without them.
+  virtual void on_left_out() {}
   // Replaces `out` by the nodes to verify, in order of rows, closed under parents, the root first.
   virtual void choose(TokenTree& tree, std::vector<NodeId>& out) = 0;
   // Whether a node's weight is the logarithm of its chance to come out, as far as anyone knows, so
