@@ -8,6 +8,12 @@
 // of γ + 1 rows a sequence (T_V) and of a plain Step (T_AR); tokens a round (Ω); time a token of
 // every sequence (T_SD); and x, T_AR over T_SD, both measured from when all sequences decode until
 // the first has its tokens.
+//
+// Of a hierarchy (sparse_self that checks what the draft model guesses) sequences drift apart, so
+// that Steps carry checks of some and verifications of others: its T_D is a Step of the draft
+// model, its T_V any Step of the target. The draft model is right where the target's view is, but
+// for what is beyond its acceptance, and errs as that does: the view shares draft_acceptance + 1 -
+// acceptance of its guesses.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -41,11 +47,14 @@ struct Arguments {
   std::vector<int32_t> budgets = {2048};
   std::vector<int32_t> depths = {1, 2, 3, 4, 5, 6};
   std::vector<int32_t> draft_depths = {1, 2, 3};
+  std::vector<int32_t> hierarchy_depths = {};
+  std::vector<int32_t> hierarchy_widths = {4};
 };
 
 struct Row {
   std::string name;
   int32_t depth = 0;
+  int32_t width = 0;  // rows of a check; 0: nothing is checked
   int32_t budget = 0;
   double acceptance = 0.0;
   double draft_ms = 0.0, verify_ms = 0.0;
@@ -158,12 +167,19 @@ class Bench {
             .budget = strategy.view_budget.value_or(0),
             .acceptance = by_model ? arguments_.draft_acceptance : acceptance};
     if (strategy.strategy != "autoregressive") row.depth = plan->draft_depth;
+    const bool is_hierarchy = strategy.strategy == "sparse_self" && !strategy.source.empty();
+    if (is_hierarchy) row.width = plan->draft_width;
     row.tokens_a_round = static_cast<double>(tokens) / static_cast<double>(rounds);
     row.tokens_per_s = static_cast<double>(within) / (end - begin);
     std::vector<double> drafts, verifications;
     for (const StepRecord& step : steps) {
       // What is only of some sequences, or reads prompts, is left out.
-      if (step.sequences < arguments_.requests) continue;
+      if (step.sequences < arguments_.requests && !is_hierarchy) continue;
+      if (step.rows > 64 * step.sequences) continue;
+      if (is_hierarchy) {
+        (step.role == Role::kDraft ? drafts : verifications).push_back(1e3 * step.seconds);
+        continue;
+      }
       const bool drafts_tokens =
           step.role == Role::kDraft || (row.depth > 0 && step.rows == step.sequences);
       if (!drafts_tokens && step.rows != step.sequences * (row.depth + 1)) continue;
@@ -230,6 +246,17 @@ Status run(const Arguments& arguments) {
       FORERUN_RETURN_IF_ERROR(add("draft model, its view", strategy));
     }
   }
+  for (const int32_t budget : arguments.budgets) {
+    for (const int32_t depth : arguments.hierarchy_depths) {
+      for (const int32_t width : arguments.hierarchy_widths) {
+        SpeculationOptions strategy{.strategy = "sparse_self", .source = "model"};
+        strategy.view_budget = budget;
+        strategy.draft_depth = depth;
+        strategy.draft_width = width;
+        FORERUN_RETURN_IF_ERROR(add("hierarchy, " + std::to_string(width) + " rows", strategy));
+      }
+    }
+  }
   if (arguments.json.empty()) return {};
   nlohmann::json recorded = nlohmann::json::array();
   for (const Row& row : rows) {
@@ -237,6 +264,7 @@ Status run(const Arguments& arguments) {
                         {"requests", arguments.requests},
                         {"context", arguments.context},
                         {"gamma", row.depth},
+                        {"check_rows", row.width},
                         {"budget", row.budget},
                         {"acceptance", row.acceptance},
                         {"draft_ms", row.draft_ms},
@@ -271,6 +299,11 @@ int main(int argc, char** argv) {
   app.add_option("--budgets", arguments.budgets, "K of the views")->delimiter(',');
   app.add_option("--depths", arguments.depths, "γ of sparse_self")->delimiter(',');
   app.add_option("--draft-depths", arguments.draft_depths, "γ of the draft model")->delimiter(',');
+  app.add_option("--hierarchy-depths", arguments.hierarchy_depths,
+                 "γ of sparse_self that checks what the draft model guesses")
+      ->delimiter(',');
+  app.add_option("--hierarchy-widths", arguments.hierarchy_widths, "rows of its checks")
+      ->delimiter(',');
   app.add_option("--json", arguments.json, "record the rows there");
   CLI11_PARSE(app, argc, argv);
   const forerun::Status status = forerun::run(arguments);

@@ -9,7 +9,7 @@ namespace {
 
 // A guess less likely than this is never worth a row: rows cost more than nothing everywhere.
 constexpr float kLeastChance = 0.1f;
-// Of a plain Step, while nothing has been measured: a draft Step, and a further row of the target.
+// A Step of the draft model, in plain Steps, while nothing has been measured.
 constexpr float kUnmeasuredDraft = 0.2f;
 
 }  // namespace
