@@ -185,6 +185,12 @@ TEST(CpuDecoder, RefusesSelectionsThatCannotBe) {
        message_of([](Step& step) { step.selections[0].tokens = 120; })},
       {"chosen tokens 65", message_of([](Step& step) { step.selections[0].chosen = 65; })},
       {"chosen tokens 128", message_of([](Step& step) { step.selections[0].chosen = 128; })},
+      {"indexed tokens -1, accepted are 0 to 64", message_of([&](Step& step) {
+         step.selections[0].index_blocks = table.data();
+         step.selections[0].indexed = -1;
+       })},
+      {"row 98: an index of 64 tokens in 0 blocks; it takes ",
+       message_of([&](Step& step) { step.selections[0].index_blocks = table.data(); })},
   };
   for (const auto& [words, message] : cases) {
     EXPECT_NE(message.find(words), std::string::npos) << message;

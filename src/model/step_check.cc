@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "kernels/pq_index/pq_index.h"
+
 namespace forerun {
 namespace {
 
@@ -40,7 +42,26 @@ Status check_observers(const Step& step, const KvSelection& selection, size_t fi
   return {};
 }
 
-Status check_selection(const Step& step, const KvSelection& selection, int64_t kv_blocks) {
+Status check_index(const KvSelection& selection, size_t first, int32_t head_dim,
+                   int64_t kv_blocks) {
+  if (selection.tokens % kKvBlockTokens != 0 || selection.indexed < 0 ||
+      selection.indexed > selection.tokens) {
+    return out_of_range(first, "indexed tokens", selection.indexed, 0,
+                        selection.tokens / kKvBlockTokens * kKvBlockTokens);
+  }
+  const int32_t needed = pq_index_blocks(selection.tokens, head_dim);
+  if (selection.num_index_blocks < needed) {
+    return Status(StatusCode::kInvalidArgument, "row " + std::to_string(first) + ": an index of " +
+                                                    std::to_string(selection.tokens) +
+                                                    " tokens in " +
+                                                    std::to_string(selection.num_index_blocks) +
+                                                    " blocks; it takes " + std::to_string(needed));
+  }
+  return check_blocks(first, selection.index_blocks, selection.num_index_blocks, kv_blocks);
+}
+
+Status check_selection(const Step& step, const KvSelection& selection, int32_t head_dim,
+                       int64_t kv_blocks) {
   const int64_t end = int64_t{selection.first_row} + selection.num_rows;
   if (selection.first_row < 0 || selection.num_rows < 1 ||
       end > static_cast<int64_t>(step.rows.size())) {
@@ -66,13 +87,9 @@ Status check_selection(const Step& step, const KvSelection& selection, int64_t k
       selection.chosen > selection.tokens) {
     return out_of_range(first, "chosen tokens", selection.chosen, kKvBlockTokens, selection.tokens);
   }
-  if (selection.index_blocks != nullptr &&
-      (selection.tokens % kKvBlockTokens != 0 || selection.indexed > selection.tokens)) {
-    return out_of_range(first, "indexed tokens", selection.indexed, 0,
-                        selection.tokens / kKvBlockTokens * kKvBlockTokens);
+  if (selection.index_blocks != nullptr) {
+    FORERUN_RETURN_IF_ERROR(check_index(selection, first, head_dim, kv_blocks));
   }
-  FORERUN_RETURN_IF_ERROR(
-      check_blocks(first, selection.index_blocks, selection.num_index_blocks, kv_blocks));
   return check_blocks(first, selection.blocks, selection.chosen / kKvBlockTokens, kv_blocks);
 }
 
@@ -116,7 +133,7 @@ Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks
     }
   }
   for (const KvSelection& selection : step.selections) {
-    FORERUN_RETURN_IF_ERROR(check_selection(step, selection, kv_blocks));
+    FORERUN_RETURN_IF_ERROR(check_selection(step, selection, config.head_dim, kv_blocks));
   }
   return {};
 }
