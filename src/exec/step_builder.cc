@@ -110,7 +110,9 @@ void StepBuilder::add_selection(const RoleSequence& sequence, int32_t count) {
                               .indexed = seen_.indexed_tokens});
   if (by_own_rows) {
     observers_ = observers;
-    kv_tokens_ += end / 2;  // keys alone
+    // Keys alone are one half of what is cached; the 16 bytes of a quantized one, of 128 values and
+    // as many of the token's value, a thirty-second.
+    kv_tokens_ += seen_.choice.by_index ? end / 32 : end / 2;
   } else {
     add_last_tokens(sequence, observers);
   }
