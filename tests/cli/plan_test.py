@@ -62,7 +62,8 @@ class PlanTest(unittest.TestCase):
                          [(b, s) for b in (1, 8, 32) for s in (2000, 16000)])
         self.assertEqual({c["name"] for c in plan["candidates"]},
                          {"self, snapkv 2049", "self, streaming_llm 512", "draft",
-                          "draft, streaming_llm 512"})
+                          "draft, streaming_llm 512", "self, snapkv 2049, checks draft",
+                          "self, streaming_llm 512, checks draft"})
         for cell in plan["plans"]:
             self.assertTrue(cell["fits"])
             speeds = [each["speed_up"] for each in cell["ranked"]]
@@ -71,10 +72,11 @@ class PlanTest(unittest.TestCase):
             self.assertEqual(len(plain), 1)
             self.assertEqual(plain[0]["speed_up"], 1)
             for each in cell["ranked"]:
-                # Equation 4, from what is printed.
+                # Equation 4, from what is printed; of a hierarchy a draft Step drafts several tokens.
                 if each["gamma"] == 0:
                     continue
-                total = (each["gamma"] * (each["draft_ms"] + each["selection_ms"])
+                steps = max(1, each["gamma"] / each["drafted_a_step"])
+                total = (steps * (each["draft_ms"] + each["guesses_ms"] + each["selection_ms"])
                          + each["verify_ms"] + each["overhead_ms"])
                 self.assertAlmostEqual(each["speed_up"],
                                        each["plain_ms"] * each["tokens_per_round"] / total, places=6)
