@@ -30,8 +30,14 @@ class GroupFaults : public ::testing::TestWithParam<bool> {
     group.devices.resize(kDegree, {{}, 1});
     group.patience = std::chrono::milliseconds(400);
     group.before_collective = [this](int32_t rank) {
+      ++arrivals_[static_cast<size_t>(rank)];
       if (rank != culprit_ || --countdown_ != 0) return Status();
       if (!late_) return Status(StatusCode::kInternal, "fell off the bus");
+      // The others' patience begins once they are there, however busy the machine is.
+      const int32_t here = arrivals_[static_cast<size_t>(rank)];
+      for (const std::atomic<int32_t>& other : arrivals_) {
+        while (other < here) std::this_thread::yield();
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(700));
       return Status();
     };
@@ -58,6 +64,7 @@ class GroupFaults : public ::testing::TestWithParam<bool> {
 
   const TempDir dir_;
   std::unique_ptr<Checkpoint> checkpoint_;
+  std::array<std::atomic<int32_t>, kDegree> arrivals_ = {};  // at collectives, of each device
   std::atomic<int> countdown_{0};
   std::atomic<int32_t> culprit_{-1};
   std::atomic<bool> late_{false};
@@ -74,6 +81,7 @@ TEST_P(GroupFaults, FailTheRequestInTheForwardAndInTheSampler) {
   for (const int collective : {1, 3, 4, 5, 6}) {
     for (int32_t culprit = 0; culprit < kDegree; ++culprit) {
       late_ = collective % 3 == 0 && culprit == 1;
+      for (std::atomic<int32_t>& arrivals : arrivals_) arrivals = 0;
       countdown_ = collective;
       culprit_ = culprit;
       const WorkResult failed = complete(next_sequence++);
