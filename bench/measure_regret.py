@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import subprocess
 import tempfile
@@ -44,7 +45,9 @@ def name_of(setting: str) -> str:
 
 def cell_of(rows: list[dict], requests: int, context: int, temperature: float) -> dict:
     """What one cell comes to, from the rows of measure_settings at its temperature."""
-    rates = {row["setting"]: row["tokens_per_s"] for row in rows if row["temperature"] == temperature}
+    # Temperatures are recorded in single precision.
+    rates = {row["setting"]: row["tokens_per_s"] for row in rows
+             if math.isclose(row["temperature"], temperature, abs_tol=1e-6)}
     if AUTO not in rates or PLAIN not in rates:
         raise ValueError(f"no row of {AUTO} or {PLAIN} at temperature {temperature}")
     best = max(rates, key=lambda setting: rates[setting])

@@ -25,6 +25,8 @@ class RegretTest(unittest.TestCase):
         self.assertEqual(cell["best"], "serial_tree suffix")
         self.assertAlmostEqual(cell["auto_over_best"], 0.9)
         self.assertAlmostEqual(cell["auto_over_plain"], 1.8)
+        sampled = measure_regret.cell_of(rows(1, 2, 3, 0.800000011920929), 4, 512, 0.8)
+        self.assertEqual(sampled["best"], "auto")
         with self.assertRaises(ValueError):
             measure_regret.cell_of(rows(100, 200, 180), 4, 512, 0.5)
 
