@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,6 +23,7 @@
 
 #include "forerun/engine.h"
 #include "runner/load.h"
+#include "runner/record_rows.h"
 #include "runner/workload.h"
 
 namespace forerun {
@@ -152,12 +152,7 @@ Status run(const Arguments& arguments) {
     }
     std::fflush(stdout);
   }
-  if (arguments.json.empty()) return {};
-  std::ofstream file(arguments.json);
-  file << recorded.dump(1) << "\n";
-  file.close();
-  return file ? Status()
-              : Status(StatusCode::kInternal, "--json: cannot write '" + arguments.json + "'");
+  return bench::record_rows(recorded, arguments.json);
 }
 
 }  // namespace

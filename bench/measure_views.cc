@@ -24,6 +24,7 @@
 
 #include "forerun/engine.h"
 #include "runner/machine.h"
+#include "runner/record_rows.h"
 
 namespace forerun {
 namespace {
@@ -267,13 +268,7 @@ Status run(Arguments arguments) {
   for (const std::string& path : arguments.tasks) {
     FORERUN_RETURN_IF_ERROR(measure_tasks(bench, arguments, path, json));
   }
-  if (arguments.json.empty()) return {};
-  std::ofstream file(arguments.json);
-  file << json.dump(1) << "\n";
-  file.close();
-  return file ? Status()
-              : Status(StatusCode::kInvalidArgument,
-                       "--json: cannot write '" + arguments.json + "'");
+  return bench::record_rows(json, arguments.json);
 }
 
 }  // namespace

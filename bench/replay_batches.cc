@@ -19,7 +19,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,6 +30,7 @@
 #include "engine/loaded_models.h"
 #include "engine/opened_model.h"
 #include "kernels/attention/attention.h"
+#include "runner/record_rows.h"
 #include "simulation/play.h"
 #include "strategies/speculation_plan.h"
 
@@ -273,11 +273,7 @@ Status run(const Arguments& arguments) {
                         {"tokens_per_s", row.tokens_per_s},
                         {"speed_up", row.tokens_per_s / plain.tokens_per_s}});
   }
-  std::ofstream file(arguments.json);
-  file << recorded.dump(1) << "\n";
-  file.close();
-  return file ? Status()
-              : Status(StatusCode::kInternal, "--json: cannot write '" + arguments.json + "'");
+  return bench::record_rows(recorded, arguments.json);
 }
 
 }  // namespace

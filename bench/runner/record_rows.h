@@ -1,0 +1,23 @@
+// What the benches record beside what they print.
+#pragma once
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "forerun/status.h"
+
+namespace forerun::bench {
+
+// Writes `rows` to `path`, the value of --json; an empty one: nothing is recorded. kInternal where
+// it cannot be written.
+inline Status record_rows(const nlohmann::json& rows, const std::string& path) {
+  if (path.empty()) return {};
+  std::ofstream file(path);
+  file << rows.dump(1) << "\n";
+  file.close();
+  if (file) return {};
+  return Status(StatusCode::kInternal, "--json: cannot write '" + path + "'");
+}
+
+}  // namespace forerun::bench
