@@ -9,6 +9,7 @@ namespace {
 constexpr int32_t kResultsToRefresh = 512;
 constexpr double kTurnMemory = 0.02;  // share of the last turn in the mean
 constexpr int64_t kExactSequences = 8;
+
 // Loads of one bucket differ by so little that one table does: a step is 41%.
 int64_t octave_halves(int64_t value) {
   return std::lround(2.0 * std::log2(static_cast<double>(std::max<int64_t>(value, 1))));

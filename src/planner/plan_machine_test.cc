@@ -10,13 +10,6 @@
 namespace forerun {
 namespace {
 
-std::vector<SpeculationCandidate> candidates() {
-  return {{.draft = {.model = Role::kTarget, .budget_tokens = 2048},
-           .view = "snapkv",
-           .acceptance = 0.89},
-          {.draft = {.model = Role::kDraft}, .view = "", .acceptance = 0.66}};
-}
-
 ModelConfig shape(int32_t layers, int32_t hidden) {
   ModelConfig config;
   config.num_layers = layers;
@@ -70,7 +63,7 @@ TEST(CriticalContext, IsWhereSpeculationBeginsToPay) {
   // Self-speculation reads its weights with every guess: short contexts cannot pay for that.
   const PlannedMachine machine = {.costs = planted_costs(false)};
   const StepCosts& costs = machine.costs;
-  const std::vector<SpeculationCandidate> self = {candidates().front()};
+  const std::vector<SpeculationCandidate> self = {planted_candidates().front()};
   for (const int32_t sequences : {4, 16, 64}) {
     const auto critical = critical_context(machine, sequences, self, 1 << 20);
     ASSERT_TRUE(critical.has_value());
@@ -86,14 +79,14 @@ TEST(CriticalContext, IsWhereSpeculationBeginsToPay) {
 }
 
 TEST(CriticalContext, IsOneWhereItAlwaysPays) {
-  const std::vector<SpeculationCandidate> small = {candidates().back()};
+  const std::vector<SpeculationCandidate> small = {planted_candidates().back()};
   EXPECT_EQ(critical_context({.costs = planted_costs()}, 2, small, 100000), 1);
 }
 
 TEST(InflectionContext, IsWhereALargerBatchGainsMore) {
   const PlannedMachine machine = {.costs = planted_costs()};
   const StepCosts& costs = machine.costs;
-  const auto all = candidates();
+  const auto all = planted_candidates();
   const auto inflection = inflection_context(machine, 4, 64, all, 1 << 20);
   ASSERT_TRUE(inflection.has_value());
   const auto speedup = [&](int32_t sequences, int64_t context) {
@@ -107,7 +100,7 @@ TEST(InflectionContext, IsWhereALargerBatchGainsMore) {
 TEST(CriticalContext, GoesNoFurtherThanTheMemory) {
   const ModelConfig target = shape(32, 4096);
   PlannedMachine machine = describe_machine(parse_gpus("h100").value(), target, nullptr).value();
-  const std::vector<SpeculationCandidate> self = {candidates().front()};
+  const std::vector<SpeculationCandidate> self = {planted_candidates().front()};
   const int64_t longest = longest_context(machine, 16, self, 1 << 20);
   EXPECT_TRUE(fits(machine, {16, longest}, &self.front()));
   EXPECT_FALSE(fits(machine, {16, longest + 1}, &self.front()));

@@ -2,6 +2,9 @@
 // weights, 0.01 a row, and 1 for each 24,000 tokens of the cache; the draft model a tenth of that.
 #pragma once
 
+#include <vector>
+
+#include "planner/rank_speculation.h"
 #include "step/step_costs.h"
 
 namespace forerun {
@@ -17,6 +20,14 @@ inline StepCosts planted_costs(bool with_draft = true) {
   add(Role::kTarget, 1.0);
   if (with_draft) add(Role::kDraft, 0.1);
   return costs;
+}
+
+// A view of the target's own KV, and a draft model.
+inline std::vector<SpeculationCandidate> planted_candidates() {
+  return {{.draft = {.model = Role::kTarget, .budget_tokens = 2048},
+           .view = "snapkv",
+           .acceptance = 0.89},
+          {.draft = {.model = Role::kDraft}, .view = "", .acceptance = 0.66}};
 }
 
 }  // namespace forerun

@@ -7,17 +7,10 @@
 namespace forerun {
 namespace {
 
-std::vector<SpeculationCandidate> candidates() {
-  return {{.draft = {.model = Role::kTarget, .budget_tokens = 2048},
-           .view = "snapkv",
-           .acceptance = 0.89},
-          {.draft = {.model = Role::kDraft}, .view = "", .acceptance = 0.66}};
-}
-
 TEST(RankSpeculation, OrdersEverySettingByItsSpeed) {
   const StepCosts costs = planted_costs();
   const BatchLoad load{.sequences = 24, .context_tokens = 32000};
-  const auto ranked = rank_speculation(costs, load, candidates(), {.max_gamma = 6});
+  const auto ranked = rank_speculation(costs, load, planted_candidates(), {.max_gamma = 6});
   ASSERT_EQ(ranked.size(), 1u + 2 * 6);
   for (size_t i = 1; i < ranked.size(); ++i) {
     EXPECT_GE(ranked[i - 1].speedup, ranked[i].speedup);
@@ -43,7 +36,7 @@ TEST(RankSpeculation, OrdersEverySettingByItsSpeed) {
 
 TEST(RankSpeculation, PlainDecodingIsFirstWhereNothingIsFaster) {
   const StepCosts costs = planted_costs();
-  auto poor = candidates();
+  auto poor = planted_candidates();
   for (SpeculationCandidate& each : poor) each.acceptance = 0.05;
   EXPECT_TRUE(best_speculation(costs, {24, 32000}, poor).is_plain());
   EXPECT_TRUE(best_speculation(costs, {24, 32000}, {}).is_plain());
@@ -51,14 +44,14 @@ TEST(RankSpeculation, PlainDecodingIsFirstWhereNothingIsFaster) {
 
 TEST(RankSpeculation, LeavesOutWhatCannotRun) {
   // A view of as much as there is, or more, is none; without costs there is no draft model.
-  const auto self = candidates().front();
+  const auto self = planted_candidates().front();
   const StepCosts costs = planted_costs(/*with_draft=*/false);
   EXPECT_FALSE(applies(self, costs, {1, 2048}));
   EXPECT_TRUE(applies(self, costs, {1, 2049}));
-  EXPECT_FALSE(applies(candidates().back(), costs, {1, 2049}));
-  EXPECT_TRUE(applies(candidates().back(), planted_costs(), {1, 10}));
+  EXPECT_FALSE(applies(planted_candidates().back(), costs, {1, 2049}));
+  EXPECT_TRUE(applies(planted_candidates().back(), planted_costs(), {1, 10}));
   EXPECT_FALSE(applies({.draft = {.model = Role::kTarget}, .acceptance = 1.0}, costs, {1, 2049}));
-  EXPECT_EQ(rank_speculation(costs, {4, 1000}, candidates()).size(), 1u);
+  EXPECT_EQ(rank_speculation(costs, {4, 1000}, planted_candidates()).size(), 1u);
 }
 
 }  // namespace
