@@ -33,6 +33,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int32_t kVocab = 2000;
+constexpr int32_t kRepeatedTokens = 60;
 constexpr int32_t kPromptTokens = 120;
 constexpr int32_t kNewTokens = 200;
 
@@ -52,11 +53,26 @@ struct Gaps {
   int64_t results = 0;
 };
 
+// A Step's device time, what a further row costs, and what texts are like.
+struct Scenario {
+  std::string strategy;
+  double target_row_s = 0.0;
+  double draft_row_s = 0.0;
+  // Six tokens of ten are what followed the same token before, and there are few: guesses are found
+  // in the text so far.
+  bool repeats = false;
+};
+
 // Launches nothing. A token is followed by a hash of it and its position; the draft mostly knows.
 class IdleGpu : public Decoder, public DistantLogits {
  public:
-  IdleGpu(Role role, int32_t requests, std::chrono::microseconds device_time, Gaps* gaps)
-      : role_(role), requests_(requests), device_time_(device_time), gaps_(gaps) {
+  IdleGpu(Role role, int32_t requests, std::chrono::microseconds device_time, bool repeats,
+          Gaps* gaps)
+      : role_(role),
+        requests_(requests),
+        device_time_(device_time),
+        repeats_(repeats),
+        gaps_(gaps) {
     config_.vocab_size = kVocab;
     config_.max_position = 1 << 20;
   }
@@ -112,9 +128,11 @@ class IdleGpu : public Decoder, public DistantLogits {
   }
 
   void digest_row(const StepRow& row, const RowQuery& query, RowDigest& digest) const {
-    const uint64_t hash =
-        mix(static_cast<uint64_t>(row.token), static_cast<uint64_t>(row.position));
-    const auto next = static_cast<int32_t>(hash % kVocab);
+    const auto token = static_cast<uint64_t>(row.token);
+    const uint64_t hash = mix(token, static_cast<uint64_t>(row.position));
+    const bool again = repeats_ && (hash >> 40) % 10 < 6;
+    const auto next = static_cast<int32_t>((again ? mix(token, 1) : hash) %
+                                           (repeats_ ? kRepeatedTokens : kVocab));
     const bool knows = role_ == Role::kTarget || (hash >> 32) % 10 < 7;
     const int32_t count = std::clamp(query.top, 1, 32);
     digest.bad = 0;
@@ -134,6 +152,7 @@ class IdleGpu : public Decoder, public DistantLogits {
   const Role role_;
   const int32_t requests_;
   const std::chrono::microseconds device_time_;
+  const bool repeats_;
   Gaps* const gaps_;
   ModelConfig config_;
   std::vector<RowQuery> queries_;
@@ -141,11 +160,11 @@ class IdleGpu : public Decoder, public DistantLogits {
 };
 
 // Seconds of a Step of so many rows of either model.
-StepCosts costs_of(double target_row_s, double draft_row_s) {
+StepCosts costs_of(const Scenario& scenario) {
   StepCosts costs;
   for (const int32_t rows : {1, 16, 64, 256, 1024}) {
-    costs.add(Role::kTarget, {.rows = rows, .sequences = 1}, 3e-3 + target_row_s * rows);
-    costs.add(Role::kDraft, {.rows = rows, .sequences = 1}, 3e-4 + draft_row_s * rows);
+    costs.add(Role::kTarget, {.rows = rows, .sequences = 1}, 3e-3 + scenario.target_row_s * rows);
+    costs.add(Role::kDraft, {.rows = rows, .sequences = 1}, 3e-4 + scenario.draft_row_s * rows);
   }
   return costs;
 }
@@ -165,13 +184,13 @@ Request request_of(int32_t number, const std::string& strategy) {
 
 class Rig {
  public:
-  Rig(int32_t requests, const StepCosts& costs)
-      : target_(Role::kTarget, requests, std::chrono::microseconds(600), &gaps_),
-        draft_(Role::kDraft, requests, std::chrono::microseconds(200), &gaps_),
+  Rig(int32_t requests, const Scenario& scenario)
+      : target_(Role::kTarget, requests, std::chrono::microseconds(600), scenario.repeats, &gaps_),
+        draft_(Role::kDraft, requests, std::chrono::microseconds(200), scenario.repeats, &gaps_),
         devices_(CpuDeviceGroup::create_unpinned({1}).value()),
         queue_(CompletionQueue::create().value()) {
-    costs_.set(costs);
-    observed_.set(costs);
+    costs_.set(costs_of(scenario));
+    observed_.set(costs_of(scenario));
     RealExecutorOptions options;
     options.runners[0] = std::make_unique<CpuStepRunner>(&target_, devices_.get(), kVocab);
     options.runners[1] = std::make_unique<CpuStepRunner>(&draft_, devices_.get(), kVocab);
@@ -228,8 +247,7 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
-void between_steps(benchmark::State& state, const std::string& strategy, double target_row_s,
-                   double draft_row_s) {
+void between_steps(benchmark::State& state, const Scenario& scenario) {
   const auto requests = static_cast<int32_t>(state.range(0));
   const auto tokenizer = Tokenizer::load("models/demo-target");
   if (!tokenizer.ok()) return state.SkipWithError(tokenizer.status().message().c_str());
@@ -237,9 +255,9 @@ void between_steps(benchmark::State& state, const std::string& strategy, double 
   double sum_us = 0.0;
   double results = 0.0, tokens = 0.0, steps = 0.0, drafted = 0.0;
   for (auto _ : state) {
-    Rig rig(requests, costs_of(target_row_s, draft_row_s));
+    Rig rig(requests, scenario);
     for (int32_t number = 0; number < requests; ++number) {
-      rig.submit(request_of(number, strategy), static_cast<uint64_t>(number), *tokenizer);
+      rig.submit(request_of(number, scenario.strategy), static_cast<uint64_t>(number), *tokenizer);
     }
     const RequestStats stats = rig.drain();
     const Gaps& gaps = rig.gaps();
@@ -261,15 +279,24 @@ void between_steps(benchmark::State& state, const std::string& strategy, double 
   state.counters["drafted_a_step"] = drafted / std::max(steps, 1.0);
 }
 
-void plain(benchmark::State& state) { between_steps(state, "autoregressive", 1e-5, 1e-6); }
+void plain(benchmark::State& state) { between_steps(state, {"autoregressive", 1e-5, 1e-6}); }
 // Rows are nearly free: every round drafts and verifies.
-void auto_speculates(benchmark::State& state) { between_steps(state, "auto", 1e-7, 1e-8); }
+void auto_speculates(benchmark::State& state) { between_steps(state, {"auto", 1e-7, 1e-8}); }
 // A row costs as much as a Step: nothing can be gained.
-void auto_rests(benchmark::State& state) { between_steps(state, "auto", 3e-3, 3e-4); }
+void auto_rests(benchmark::State& state) { between_steps(state, {"auto", 3e-3, 3e-4}); }
+// The draft costs too much, and of what the text so far guesses some rows are worth running; none.
+void auto_repeats(benchmark::State& state) { between_steps(state, {"auto", 4e-5, 3e-3, true}); }
+void auto_turned_down(benchmark::State& state) { between_steps(state, {"auto", 3e-4, 3e-3, true}); }
 
-BENCHMARK(plain)->Arg(16)->Arg(64)->Arg(256)->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(auto_rests)->Arg(16)->Arg(64)->Arg(256)->UseManualTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(auto_speculates)->Arg(16)->Arg(64)->UseManualTime()->Unit(benchmark::kMillisecond);
+void at_requests(benchmark::internal::Benchmark* bench) {
+  for (const int requests : {16, 64, 256}) bench->Arg(requests);
+  bench->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+BENCHMARK(plain)->Apply(at_requests);
+BENCHMARK(auto_rests)->Apply(at_requests);
+BENCHMARK(auto_speculates)->Apply(at_requests);
+BENCHMARK(auto_repeats)->Apply(at_requests);
+BENCHMARK(auto_turned_down)->Apply(at_requests);
 
 }  // namespace
 }  // namespace forerun
