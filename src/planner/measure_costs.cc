@@ -37,8 +37,9 @@ struct Load {
 // The fastest of some runs counts: what else the machine does can only make a Step slower.
 class Measurement {
  public:
-  Measurement(RealExecutor& executor, bool has_draft, int32_t context)
-      : executor_(executor), has_draft_(has_draft), context_(context) {}
+  // Steps are behind `context` tokens, or as many as leave their rows room below `max_context`.
+  Measurement(RealExecutor& executor, bool has_draft, int32_t context, int32_t max_context)
+      : executor_(executor), has_draft_(has_draft), context_(context), max_context_(max_context) {}
 
   // Takes note of what Steps of `rows` rows take; returns the slower role's seconds. Roles take
   // turns, as in serving: a small model's weights that would stay in the caches between Steps of
@@ -47,7 +48,7 @@ class Measurement {
   Result<double> add(int32_t rows, int32_t runs) {
     double target = 0.0;
     double draft = 0.0;
-    const Load load{rows, context_};
+    const Load load{rows, context_of(rows)};
     const bool plain = rows == 1;
     if (plain) FORERUN_RETURN_IF_ERROR(run(Role::kTarget, load, runs, target));
     for (int32_t turn = 0; turn < runs; ++turn) {
@@ -101,7 +102,7 @@ class Measurement {
     for (const Time& time : times_) {
       const StepCosts::Slopes& slopes = slopes_[static_cast<size_t>(time.role)];
       const double sloped =
-          context_ * (slopes.per_kv_token + time.rows * slopes.per_attended_token);
+          context_of(time.rows) * (slopes.per_kv_token + time.rows * slopes.per_attended_token);
       costs.add(time.role, {time.rows}, std::max(time.seconds - sloped, 0.1 * time.seconds));
       costs.set_slopes(time.role, slopes);
     }
@@ -131,6 +132,9 @@ class Measurement {
     growth = tokens > 0 ? std::max(0.0, far - near) / static_cast<double>(tokens) : 0.0;
     return {};
   }
+  int32_t context_of(int32_t rows) const {
+    return std::clamp(max_context_ - rows - 1, 0, context_);
+  }
   void note(Role role, int32_t rows, double seconds) { times_.push_back({role, rows, seconds}); }
   // 0 where it has not been measured.
   double seconds_at(Role role, int32_t rows) const {
@@ -153,6 +157,7 @@ class Measurement {
   RealExecutor& executor_;
   const bool has_draft_;
   const int32_t context_;
+  const int32_t max_context_;
   std::vector<Time> times_;
   std::array<StepCosts::Slopes, kNumRoles> slopes_;
 };
@@ -167,7 +172,7 @@ Status unless_exhausted(Status status) {
 Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t max_context_tokens,
                                 const ProgressCallback& on_progress) {
   const int32_t context = std::clamp(max_context_tokens - kRows.back() - 1, 0, kReferenceContext);
-  Measurement measurement(executor, has_draft, context);
+  Measurement measurement(executor, has_draft, context, max_context_tokens);
   const auto report = [&](size_t done) {
     constexpr auto kAll = static_cast<double>(kRows.size() + kManyRows.size() + 1);
     if (on_progress) on_progress("measuring", static_cast<double>(done) / kAll);
@@ -182,7 +187,7 @@ Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t 
     slow = slow || seconds > kSlowSeconds;
   }
   for (size_t i = 0; !slow && i < kManyRows.size() && 2.0 * seconds < kBriefSeconds; ++i) {
-    if (kManyRows[i] + context >= max_context_tokens) break;
+    if (kManyRows[i] >= max_context_tokens) break;
     report(kRows.size() + i);
     FORERUN_ASSIGN_OR_RETURN(seconds, measurement.add(kManyRows[i], 3));
   }
