@@ -18,6 +18,7 @@ struct CostTable {
   // seconds[role][rows a sequence], rows in [1, kMaxRows], the host's work for the Step included;
   // index 0 stays zero. All zero: nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
+  int32_t sequences = 1;  // that decode, this request's among them
   // What a further row of the target's Step costs at least, in seconds, where the batch makes the
   // most of it; 0: as the entries say. Rows that are worth as much are offered (WorkRow::chance).
   float least_row = 0.0f;

@@ -10,6 +10,12 @@ namespace {
 // An observation counts at most this far from what was expected, and this much of it is taken over.
 constexpr double kMostSurprise = 0.5;
 constexpr double kRate = 0.05;
+// Of that, the part by which the machine is thought to have changed as a whole.
+constexpr double kCommonShare = 0.25;
+// What a knot learns of an observation an octave away, and forgets of what it differs by from the
+// machine with every observation: what has not been seen for long is as the machine is.
+constexpr double kLearntAnOctaveAway = 0.25;
+constexpr double kForgets = 1e-3;
 // Where all but this many of the last observations are off by more than kLasting, that is no noise.
 constexpr size_t kExceptions = 2;
 constexpr double kLasting = 1.25;
@@ -24,8 +30,11 @@ double seconds_at_rows(const std::map<int32_t, double>& measured, int32_t rows) 
   const auto last = std::prev(measured.end());
   if (above == measured.end()) {
     double slope = kAssumedRowShare * measured.begin()->second;
-    if (measured.size() > 1) {
-      const auto before = std::prev(last);
+    // Over a doubling of rows: neighbouring entries lie on both sides of where a pass of a GPU
+    // becomes a larger one, and the step between them is no slope.
+    const auto half = measured.upper_bound(last->first / 2);
+    const auto before = half == measured.begin() ? half : std::prev(half);
+    if (before != last) {
       slope = std::max(0.0, (last->second - before->second) / (last->first - before->first));
     }
     return last->second + slope * (rows - last->first);
@@ -107,7 +116,7 @@ double StepCosts::correction_at(const RoleCosts& costs, int32_t rows) {
 
 double StepCosts::seconds(Role role, const StepLoad& load) const {
   const RoleCosts& costs = of(role);
-  return uncorrected(costs, load) * correction_at(costs, load.rows);
+  return uncorrected(costs, load) * common_ * correction_at(costs, load.rows);
 }
 
 double StepCosts::lasting_change(Recent& recent, double ratio) {
@@ -130,28 +139,23 @@ void StepCosts::observe(Role role, const StepLoad& load, double seconds) {
   if (expected <= 0.0 || seconds <= 0.0) return;
   const double ratio = seconds / expected;
   if (const double change = lasting_change(costs.recent, ratio); change != 1.0) {
-    for (RoleCosts& each : roles_) {
-      const double factor = &each == &costs ? change : std::sqrt(change);
-      for (double& correction : each.correction) correction *= factor;
-    }
+    common_ *= std::sqrt(change);
+    for (double& correction : costs.correction) correction *= std::sqrt(change);
     return;
   }
   const double step = kRate * std::clamp(ratio - 1.0, -kMostSurprise, kMostSurprise);
+  common_ *= 1.0 + kCommonShare * step;
   for (size_t knot = 0; knot < kKnots.size(); ++knot) {
-    // The nearer in rows, the more the knot learns; far ones still follow a machine that has become
-    // slower as a whole.
-    const double distance = std::abs(std::log2(static_cast<double>(load.rows) / kKnots[knot]));
-    costs.correction[knot] *= 1.0 + step / (1.0 + distance);
-  }
-  // A role that is not run would otherwise keep what a bad moment told of it.
-  for (RoleCosts& each : roles_) {
-    if (&each == &costs) continue;
-    for (double& correction : each.correction) correction *= 1.0 + step / 2.0;
+    const double octaves = std::abs(std::log2(static_cast<double>(load.rows) / kKnots[knot]));
+    const double learns = (1.0 - kCommonShare) * std::pow(kLearntAnOctaveAway, octaves);
+    double& correction = costs.correction[knot];
+    correction *= (1.0 + step * learns) * (1.0 - kForgets * (correction - 1.0));
   }
 }
 
 CostTable StepCosts::table(int32_t sequences, int64_t context) const {
   CostTable table;
+  table.sequences = sequences;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     if (!has(role)) continue;
     auto& row = table.seconds[static_cast<size_t>(role)];

@@ -4,13 +4,14 @@
 // Steps take while serving.
 //
 // A role's seconds are
-//   (curve(rows, kv_tokens) + slopes * load) * correction(rows):
+//   (curve(rows, kv_tokens) + slopes * load) * correction(rows) * common:
 // - the curve goes through entries. At one KV load it is linear in rows between entries; below the
-//   smallest as the smallest; above the largest along the last two but never falling, or 4% of the
-//   entry a row where there is only one. Between two KV loads it is linear in the load; beyond the
+//   smallest as the smallest; above the largest as over the last doubling of rows but never falling,
+//   or 4% of the entry a row where there is only one. Between two KV loads it is linear in the load; beyond the
 //   last as the last.
 // - slopes add what grows linearly with the load, where that has been measured apart.
-// - the correction starts at 1 and follows observe().
+// - the corrections start at 1 and follow observe(): `common` is what has changed for both roles at
+//   all rows, since the machine has; the other is the role's own, of Steps of about as many rows.
 //
 // Plain data: any number of readers, or one writer.
 #pragma once
@@ -63,7 +64,7 @@ class StepCosts {
   // One Step while serving. An observation moves a correction by at most 2.5%, so a preempted Step
   // that took ten times as long does no harm. A change by more than a quarter that lasts for eight
   // Steps of a role, two exceptions allowed, is followed at once (a neighbour has come or gone, or
-  // start-up was measured beside one). The other role follows by half: what changes for one model
+  // start-up was measured beside one); half of it as the machine's, since what changes for one model
   // mostly changes for both. Ignored without entries.
   void observe(Role role, const StepLoad& load, double seconds);
 
@@ -95,6 +96,7 @@ class StepCosts {
   static double lasting_change(Recent& recent, double ratio);
 
   std::array<RoleCosts, kNumRoles> roles_;
+  double common_ = 1.0;
 };
 
 }  // namespace forerun

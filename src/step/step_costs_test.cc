@@ -54,6 +54,19 @@ TEST(StepCosts, KeepsJumpsBehindEightAndSixteenRows) {
   }
 }
 
+// The last two entries may be neighbours on both sides of a jump: behind them rows cost what they
+// cost on average, not a jump each.
+TEST(StepCosts, BeyondTheLargestEntryRowsCostWhatTheyDidOverTheLastDoubling) {
+  StepCosts model;
+  fill(model,
+       {{kTarget, 64, 5e-3}, {kTarget, 65, 6e-3}, {kTarget, 128, 7e-3}, {kTarget, 129, 9e-3}});
+  EXPECT_NEAR(model.seconds(kTarget, {194}), 9e-3 + 4e-3, 1e-8);
+  EXPECT_NEAR(model.seconds(kTarget, {129}), 9e-3, 1e-8);
+  // Where all are within one doubling, over all of them.
+  fill(model, {{kDraft, 100, 5e-3}, {kDraft, 128, 6e-3}, {kDraft, 129, 8e-3}});
+  EXPECT_NEAR(model.seconds(kDraft, {158}), 11e-3, 1e-8);
+}
+
 TEST(StepCosts, MoreRowsNeverCostLessAndRepeatsCountByTheirMedian) {
   StepCosts model;
   const std::vector<Time> points = {{kTarget, 1, 1e-3},
@@ -179,6 +192,33 @@ TEST(StepCosts, ATableIsOfTheWholeBatchsStep) {
   EXPECT_NEAR(table.at(kTarget, 2), 1.7e-3 + read + 8000 * 1e-8, 1e-8);
   EXPECT_NEAR(table.at(kTarget, 1), 1.3e-3 + read + 4000 * 1e-8, 1e-8);
   EXPECT_NEAR(costs.table().at(kTarget, 8), 1.7e-3, 1e-8);
+}
+
+// A server's day: plain decoding of a batch, then a while of speculation of one request at a time.
+// Some Steps take a little less than is known, some more, and so does the draft: however long that
+// goes on, what is not run keeps its time.
+TEST(StepCosts, RowsThatAreNotRunDoNotDrift) {
+  const std::vector<int32_t> measured = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+  const auto target = [](int32_t rows) { return 1e-3 + 2e-5 * rows; };
+  const auto draft = [](int32_t rows) { return 1e-4 + 4e-6 * rows; };
+  StepCosts costs;
+  for (const int32_t rows : measured) {
+    costs.add(kTarget, {rows}, target(rows));
+    costs.add(kDraft, {rows}, draft(rows));
+  }
+  for (int round = 0; round < 60; ++round) {
+    for (int i = 0; i < 250; ++i) costs.observe(kTarget, even_load(8, 1, 0), 0.98 * target(8));
+    for (int i = 0; i < 40; ++i) {
+      for (const int32_t rows : {8, 16, 32, 2, 4}) {
+        costs.observe(kTarget, {rows}, 1.05 * target(rows));
+      }
+      for (const int32_t rows : {1, 2, 14}) costs.observe(kDraft, {rows}, 0.94 * draft(rows));
+    }
+  }
+  for (const int32_t rows : {64, 128, 512}) {
+    EXPECT_NEAR(costs.seconds(kTarget, {rows}), target(rows), 0.05 * target(rows)) << rows;
+    EXPECT_NEAR(costs.seconds(kDraft, {rows}), draft(rows), 0.05 * draft(rows)) << rows;
+  }
 }
 
 // What was learnt at one load is told of others of as many rows.
