@@ -31,7 +31,10 @@ constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
 constexpr float kBatchLoss = 1.2f;  // of a probe, since all wait for its rows as well
 constexpr int32_t kMaxRest = 16;
-constexpr float kRestGain = 1.0f;     // tokens that rest may forgo, about
+constexpr float kRestGain = 1.0f;  // tokens that rest may forgo, about
+// The same for each of the batch, since all wait while one decides.
+constexpr float kRestGainAWaiter = 1.0f / 16.0f;
+constexpr float kBurst = 16.0f;       // of what rounds gain on average, where a text repeats itself
 constexpr float kSureChance = 0.98f;  // of guesses as good as they get
 constexpr float kSharedSpeedupRate = 1.0f / 200.0f;
 
@@ -61,7 +64,8 @@ AdaptiveGrowth::AdaptiveGrowth(const Params& params, std::shared_ptr<SharedAccep
     : params_(params),
       acceptance_(std::move(shared)),
       recent_tokens_(kStartRounds * acceptance_.shared().speedup),
-      recent_time_(kStartRounds) {
+      recent_time_(kStartRounds),
+      recent_rounds_(kStartRounds) {
   if (params_.children_per_leaf == 0) params_.children_per_leaf = kChildren;
   AdaptiveGrowth::on_costs({});
 }
@@ -83,6 +87,8 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
   // Who drafts together has to look at the same time.
   if (drafts_rest_ && !costs.drafts_rest) rest_rounds_ = 0;
   drafts_rest_ = costs.drafts_rest;
+  const int32_t waiters = costs.sequences > 1 ? costs.sequences : 0;
+  look_gain_ = std::min(kRestGain, kRestGainAWaiter * static_cast<float>(waiters));
   least_row_ = costs.measured() ? costs.least_row / plain : 0.0f;
   most_gain_ = 0.0f;
   float tokens = 0.0f;
@@ -100,8 +106,11 @@ float AdaptiveGrowth::extra_time(int32_t rows) const {
 }
 
 int32_t AdaptiveGrowth::rest_after(int32_t idle_rounds) const {
-  const float rounds = kRestGain / std::max(most_gain_, kRestGain / kMaxRest);
-  return std::min(idle_rounds, static_cast<int32_t>(rounds));
+  const auto rounds = [](float worth, float gain) {
+    return static_cast<int32_t>(worth / std::max(gain, kRestGain / kMaxRest));
+  };
+  const float likely = kBurst * (recent_tokens_ / recent_rounds_ - 1.0f);
+  return std::min(idle_rounds, std::max(rounds(kRestGain, most_gain_), rounds(look_gain_, likely)));
 }
 
 size_t AdaptiveGrowth::row_index(int32_t rows) {
@@ -141,7 +150,7 @@ AdaptiveGrowth::Choice AdaptiveGrowth::best_choice(const std::vector<float>& cha
 
 int32_t AdaptiveGrowth::offered(const std::vector<float>& chances) const {
   if (least_row_ <= 0.0f) return best_choice(chances).nodes;
-  const float least = rate() * least_row_;
+  const float least = least_chance();
   size_t count = 0;
   while (count < chances.size() && chances[count] >= least) ++count;
   return static_cast<int32_t>(count) + 1;
@@ -321,6 +330,7 @@ void AdaptiveGrowth::on_verified(const TokenTree& tree, size_t nodes, std::span<
   const auto tokens = static_cast<float>(path.size());
   recent_tokens_ = recent_tokens_ * fade + tokens;
   recent_time_ = recent_time_ * fade + time_;
+  recent_rounds_ = recent_rounds_ * fade + 1.0f;
   SharedAcceptance& shared = acceptance_.shared();
   shared.allowance = std::min(shared.allowance + kAllowanceShare * time_, kMaxAllowance);
   shared.speedup += kSharedSpeedupRate * (rate() - shared.speedup);

@@ -25,8 +25,9 @@
 //   whenever it covers what they are expected to lose, catching up (a long prompt, perhaps)
 //   included. So a wrong belief ends, and a right one costs less than 1%.
 // - Rest: deciding takes the host some microseconds, which in a large batch are a percent of a
-//   Step. After rounds that guessed nothing the next ones are plain unseen: the more of them, the
-//   less a round that guesses could gain at best.
+//   Step. After rounds that guessed nothing, or whose guesses were all left out, the next ones are
+//   plain unseen: the more of them, the less a round that guesses could gain at best and, beside
+//   others, the less rounds have gained of late.
 // Tokens do not depend on any of it.
 #pragma once
 
@@ -65,6 +66,7 @@ class AdaptiveGrowth : public TreeGrowth {
                    std::span<const TokenId> sampled) override;
   void on_costs(const CostTable& costs) override;
   int32_t source_nodes() const override { return kSourceNodes; }
+  float least_chance() const override { return rate() * least_row_; }
 
  private:
   static constexpr int32_t kSourceNodes = 12;
@@ -108,6 +110,7 @@ class AdaptiveGrowth : public TreeGrowth {
   std::array<float, CostTable::kMaxRows + 1> target_time_{};
   std::array<float, CostTable::kMaxRows + 1> draft_time_{};
   float least_row_ = 0.0f;        // as in CostTable, in plain steps
+  float look_gain_ = 0.0f;        // tokens that rest may forgo for the batch's sake
   float draft_alone_ = 1.0f;      // as in CostTable
   bool drafts_together_ = false;  // the same
   bool drafts_rest_ = false;      // the same
@@ -115,6 +118,7 @@ class AdaptiveGrowth : public TreeGrowth {
   // Sums over recent rounds, fading.
   float recent_tokens_;
   float recent_time_;
+  float recent_rounds_;
   int32_t probe_rounds_ = 0;
   int32_t idle_rounds_ = 0;  // that were looked at and guessed nothing, in a row
   int32_t rest_rounds_ = 0;  // still to come

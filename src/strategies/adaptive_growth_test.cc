@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "simulation/simulate.h"
 
@@ -86,6 +87,45 @@ TEST(AdaptiveGrowth, SourcesAloneCostNothingWhereTheyKnowNothing) {
   FakeModels loop = models;
   loop.vocab = loop.draft_vocab = 1;
   EXPECT_GE(simulate(options, loop, costs, 1000).speedup, 2.0);
+}
+
+// Rounds of 300 that are looked at where the Steps take none of what is offered, or `accepted` of
+// every ten guesses come out.
+int32_t rounds_looked_at(const CostTable& costs, int32_t accepted) {
+  AdaptiveGrowth growth({.has_draft_model = false}, nullptr);
+  growth.on_costs(costs);
+  TokenTree tree;
+  std::vector<LeafRequest> leaves;
+  std::vector<NodeId> nodes;
+  int32_t looked_at = 0;
+  for (int32_t round = 0; round < 300; ++round) {
+    const NodeId root = tree.reset(1, 10 + round, 10'000);
+    growth.begin_round(tree, {.tokens_left = 500});
+    nodes.assign(1, root);
+    if (!growth.rests()) {
+      ++looked_at;
+      const std::vector<Candidate> guess = {{7, -0.1f}};
+      tree.add_children(root, guess);
+      growth.next_leaves(tree, leaves);
+      growth.choose(tree, nodes);
+    }
+    const bool right = nodes.size() > 1 && round % 10 < accepted;
+    if (!right) nodes.resize(1);  // left out
+    const std::vector<TokenId> sampled(nodes.size(), right ? 7 : 3);
+    growth.on_verified(tree, nodes.size(), nodes, sampled);
+  }
+  return looked_at;
+}
+
+TEST(AdaptiveGrowth, BesideOthersLooksRarelyWhereLookingHasBroughtNothing) {
+  CostTable costs = simulated_costs(0.2, 1.1);
+  EXPECT_EQ(rounds_looked_at(costs, 0), 300) << "alone nobody waits for it";
+  costs.sequences = 16;
+  EXPECT_LT(rounds_looked_at(costs, 0), 60);
+  costs.sequences = 2;
+  EXPECT_GT(rounds_looked_at(costs, 0), 90);
+  costs.sequences = 16;
+  EXPECT_GT(rounds_looked_at(costs, 4), 200) << "guesses that bring something are not missed";
 }
 
 TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {

@@ -1,6 +1,7 @@
 #include "strategies/serial_tree.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "strategies/make_growth.h"
@@ -8,8 +9,8 @@
 namespace forerun {
 namespace {
 
-// A draft whose guess is less likely than this along its whole path is not worth a row.
-constexpr float kHopelessWeight = -6.0f;
+// A guess less likely than this, its whole path included, is not worth a row.
+constexpr float kHopelessChance = 0.0025f;
 // Guesses of a source at each of the nodes hung below what the model has run.
 constexpr int32_t kSourceWidth = 3;
 
@@ -251,10 +252,12 @@ void SerialTree::hang_source_nodes() {
     const float wb = tree_.weight(tree_.node_at(b));
     return wa < wb || (wa == wb && a > b);
   };
+  // Nothing below a node is likelier than the node.
+  const float least_weight = std::log(std::max(kHopelessChance, growth_->least_chance()));
   const auto open = [&](int32_t row) {
     const NodeId node = tree_.node_at(row);
     return tree_.expansion(Role::kDraft, node) == Expansion::kUnexpanded &&
-           tree_.weight(node) > kHopelessWeight;
+           tree_.weight(node) > least_weight;
   };
   drop_source_nodes();
   open_rows_.clear();

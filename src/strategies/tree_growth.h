@@ -70,6 +70,8 @@ class TreeGrowth : public GuessJudge {
   virtual void on_costs(const CostTable& costs) = 0;
   // How many nodes a model-free source may hang below what the draft has run, for one verification.
   virtual int32_t source_nodes() const = 0;
+  // Nodes whose weight says that they are less likely than this are not verified.
+  virtual float least_chance() const { return 0.0f; }
 };
 
 }  // namespace forerun
