@@ -6,9 +6,9 @@
 // A role's seconds are
 //   (curve(rows, kv_tokens) + slopes * load) * correction(rows) * common:
 // - the curve goes through entries. At one KV load it is linear in rows between entries; below the
-//   smallest as the smallest; above the largest as over the last doubling of rows but never falling,
-//   or 4% of the entry a row where there is only one. Between two KV loads it is linear in the load; beyond the
-//   last as the last.
+//   smallest as the smallest; above the largest as over the last doubling of rows but never
+//   falling, or 4% of the entry a row where there is only one. Between two KV loads it is linear in
+//   the load; beyond the last as the last.
 // - slopes add what grows linearly with the load, where that has been measured apart.
 // - the corrections start at 1 and follow observe(): `common` is what has changed for both roles at
 //   all rows, since the machine has; the other is the role's own, of Steps of about as many rows.
@@ -64,8 +64,8 @@ class StepCosts {
   // One Step while serving. An observation moves a correction by at most 2.5%, so a preempted Step
   // that took ten times as long does no harm. A change by more than a quarter that lasts for eight
   // Steps of a role, two exceptions allowed, is followed at once (a neighbour has come or gone, or
-  // start-up was measured beside one); half of it as the machine's, since what changes for one model
-  // mostly changes for both. Ignored without entries.
+  // start-up was measured beside one); half of it as the machine's, since what changes for one
+  // model mostly changes for both. Ignored without entries.
   void observe(Role role, const StepLoad& load, double seconds);
 
   // What strategies are told beside `sequences` that decode with `context` tokens each, themselves
