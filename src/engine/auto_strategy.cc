@@ -11,15 +11,11 @@ constexpr int32_t kMostGuesses = 8;
 // What a view must promise over the usual way to take its place, and to keep it: a Step's time is
 // known to some percent, how often guesses will be right is not.
 constexpr double kToEnter = 1.15;
-// The same where the usual way has been measured over a few Steps only: much is not worth waiting
-// for to be known better.
-constexpr double kToEnterSoon = 1.3;
 constexpr double kToStay = 1.0;
 
 // Rounds that are measured together, and those that come before where a view has begun.
 constexpr int32_t kMeasuredRounds = 6;
 constexpr int32_t kMeasuredSteps = 24;  // of the usual way
-constexpr int32_t kFirstSteps = 8;      // the same where nothing is known of it
 constexpr int32_t kSettlingRounds = 2;
 // Of the usual rate, what a view has to reach.
 constexpr double kWorth = 1.02;
@@ -76,19 +72,14 @@ bool AutoStrategy::measure(const BatchLoad& load, const Progress& progress) {
     meter_.load = load;
   }
   const int32_t measured = present_ ? kMeasuredRounds * steps : kMeasuredSteps;
-  ++meter_.looks;
-  if (!present_) {
-    const bool known = usual_rate_ > 0.0 && alike(usual_load_, load);
-    if (meter_.looks <= measured && (known || meter_.looks <= kFirstSteps)) return true;
-    usual_is_rough_ = meter_.looks <= measured;
-    usual_load_ = load;
-    usual_rate_ = meter_.rate(progress);
-    if (!usual_is_rough_) meter_.looks = 0;
-    return true;
-  }
-  if (meter_.looks <= settled + measured) return true;
+  if (++meter_.looks <= settled + measured) return true;
   const double rate = meter_.rate(progress);
   meter_.looks = settled;
+  if (!present_) {
+    usual_load_ = load;
+    usual_rate_ = rate;
+    return true;
+  }
   if (!alike(usual_load_, load)) return true;
   if (rate < kWorth * usual_rate_) return false;
   backoff_.looks = 0;
@@ -127,7 +118,7 @@ bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& 
   });
   // What the usual way gains over plain decoding.
   const double usual = std::max(1.0, usual_rate_ * choice.times.plain / load.sequences);
-  const double needed = (present_ ? kToStay : usual_is_rough_ ? kToEnterSoon : kToEnter) * usual;
+  const double needed = (present_ ? kToStay : kToEnter) * usual;
   std::shared_ptr<const SpeculationPlan> next;
   if (!choice.is_plain() && choice.speedup >= needed) {
     next = plan_of(choice.candidate, choice.gamma);
