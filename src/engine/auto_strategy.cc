@@ -119,11 +119,12 @@ bool AutoStrategy::look(const LiveCosts& costs, BatchLoad load, const Progress& 
   // What the usual way gains over plain decoding.
   const double usual = std::max(1.0, usual_rate_ * choice.times.plain / load.sequences);
   const double needed = (present_ ? kToStay : kToEnter) * usual;
-  std::shared_ptr<const SpeculationPlan> next;
   if (!choice.is_plain() && choice.speedup >= needed) {
-    next = plan_of(choice.candidate, choice.gamma);
+    return change_to(plan_of(choice.candidate, choice.gamma), choice.candidate);
   }
-  return change_to(std::move(next), choice.candidate);
+  // At the load that it was chosen for, what is measured ends it, not what is thought of it since.
+  if (present_ && alike(usual_load_, load)) return false;
+  return change_to(nullptr, -1);
 }
 
 void AutoStrategy::observe(const SpeculationPlan& plan, int32_t guesses, int32_t accepted) {

@@ -5,8 +5,9 @@
 // change; requests follow while they run.
 //
 // Predictions choose, measurements decide: a view is tried only where the usual way has been
-// measured at this load. Where it does not bring more tokens a second, no view is tried for a
-// while, which doubles with every trial that fails at such a load.
+// measured at this load, and as long as the load is about the same it stays until it is seen to
+// bring no more tokens a second. Then no view is tried for a while, which doubles with every trial
+// that fails at such a load.
 //
 // The loop's thread only.
 #pragma once
