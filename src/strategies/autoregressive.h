@@ -10,7 +10,7 @@ namespace forerun {
 class Autoregressive : public Strategy {
  public:
   // For the table of strategies.
-  static OptionSet uses(const TreeShape&) { return {}; }
+  static OptionSet uses(const TreeShape&, bool) { return {}; }
   static Status check(SpeculationPlan&) { return {}; }
   static std::unique_ptr<Strategy> make(const SpeculationPlan&, const StrategyParts&) {
     return std::make_unique<Autoregressive>();

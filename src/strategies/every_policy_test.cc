@@ -77,7 +77,8 @@ TEST(EveryPolicy, SetsNumbersWhereTheyAreUsed) {
   for (const SpeculationOptions& options : every_policy({}, {.draft_depth = 5})) {
     const auto plan = resolve_speculation(options).value();
     EXPECT_EQ(options.draft_depth.has_value(),
-              plan->strategy->uses(plan->shape).has(SpeculationOption::kDraftDepth))
+              plan->strategy->uses(plan->shape, !plan->source.empty())
+                  .has(SpeculationOption::kDraftDepth))
         << policy_name(options);
     EXPECT_EQ(options.draft_depth.value_or(5), 5);
   }

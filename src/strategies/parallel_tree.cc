@@ -19,7 +19,7 @@ constexpr int32_t kMaxWidth = 16;
 
 // "adaptive" sets width and depth by costs, once they are measured; the rest it uses as "best"
 // does.
-OptionSet ParallelTree::uses(const TreeShape& shape) {
+OptionSet ParallelTree::uses(const TreeShape& shape, bool) {
   using enum SpeculationOption;
   constexpr OptionSet kAlways = {kSource,     kShape,      kAccept,      kVerifyTokens,
                                  kDraftWidth, kDraftDepth, kSharedNoise, kChildrenPerLeaf};

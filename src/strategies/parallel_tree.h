@@ -46,7 +46,7 @@ struct ParallelTreeConfig {
 class ParallelTree : public Strategy {
  public:
   // For the table of strategies.
-  static OptionSet uses(const TreeShape& shape);
+  static OptionSet uses(const TreeShape& shape, bool has_source);
   static Status check(SpeculationPlan& plan);
   static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
 

@@ -16,7 +16,7 @@ constexpr int32_t kSourceWidth = 3;
 
 }  // namespace
 
-OptionSet SerialTree::uses(const TreeShape& shape) {
+OptionSet SerialTree::uses(const TreeShape& shape, bool) {
   using enum SpeculationOption;
   constexpr OptionSet kAlways = {kSource, kShape, kAccept, kSharedNoise, kView, kViewBudget};
   switch (shape.kind) {

@@ -4,9 +4,11 @@
 
 namespace forerun {
 
-OptionSet SparseSelf::uses(const TreeShape&) {
+// Only what a source guesses has a width: the target's own draft is a chain.
+OptionSet SparseSelf::uses(const TreeShape&, bool has_source) {
   using enum SpeculationOption;
-  return {kSource, kView, kViewBudget, kDraftDepth, kDraftWidth, kSharedNoise};
+  constexpr OptionSet kAlways = {kSource, kView, kViewBudget, kDraftDepth, kSharedNoise};
+  return has_source ? kAlways | OptionSet{kDraftWidth} : kAlways;
 }
 
 Status SparseSelf::check(SpeculationPlan& plan) {

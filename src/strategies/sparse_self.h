@@ -33,7 +33,7 @@ namespace forerun {
 class SparseSelf : public Strategy {
  public:
   // For the table of strategies.
-  static OptionSet uses(const TreeShape& shape);
+  static OptionSet uses(const TreeShape& shape, bool has_source);
   static Status check(SpeculationPlan& plan);
   static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
 

@@ -44,7 +44,8 @@ Result<SpeculationPlan> parse(const SpeculationOptions& options, const ModelFact
 }
 
 Status check_use(const SpeculationOptions& options, const SpeculationPlan& plan) {
-  const OptionSet used = plan.strategy->uses(plan.shape);
+  const OptionSet used = plan.strategy->uses(plan.shape, !plan.source.empty());
+  const OptionSet with_source = plan.strategy->uses(plan.shape, true);
   for (int32_t idx = 0; idx < kNumSpeculationOptions; ++idx) {
     const auto option = static_cast<SpeculationOption>(idx);
     const std::optional<std::string> value = option_value(options, option);
@@ -53,6 +54,7 @@ Status check_use(const SpeculationOptions& options, const SpeculationPlan& plan)
     return refused(std::string(option_name(option)) + ": found " + *value + ", but strategy " +
                    plan.strategy->name +
                    (depends_on_shape ? " with shape " + plan.shape.name : std::string()) +
+                   (with_source.has(option) ? " without a source" : "") +
                    " does not use it; it uses " + option_names(used));
   }
   return Status();
@@ -208,7 +210,7 @@ Status check_view(const SpeculationPlan& plan, Role role) {
 }
 
 std::string describe(const SpeculationPlan& plan) {
-  const OptionSet used = plan.strategy->uses(plan.shape);
+  const OptionSet used = plan.strategy->uses(plan.shape, !plan.source.empty());
   std::string text = plan.strategy->name;
   if (used.has(SpeculationOption::kShape)) text += ", shape " + plan.shape.name;
   if (used.has(SpeculationOption::kSource) && !plan.source.empty()) {

@@ -162,7 +162,12 @@ TEST(SpeculationPlan, RefusesOptionsThatTheStrategyDoesNotUse) {
        {"extra_draft_steps: found 1", "shape best"}},
       {{.strategy = "parallel_tree", .shape = "best", .extra_draft_steps = 1},
        {"extra_draft_steps: found 1", "parallel_tree"}},
+      {{.strategy = "sparse_self", .draft_width = 3},
+       {"draft_width: found 3", "sparse_self without a source", "it uses source"}},
   });
+  EXPECT_TRUE(resolve_speculation({.strategy = "sparse_self", .source = "suffix", .draft_width = 3},
+                                  {.max_context = 4096})
+                  .ok());
 }
 
 TEST(SpeculationPlan, AutoLeavesAsideWhatItsStrategyDoesNotUse) {

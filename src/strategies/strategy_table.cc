@@ -48,7 +48,7 @@ std::string strategy_names(bool with_draft_model) {
 
 SpeculationOptions without_unused(const StrategyEntry& strategy, SpeculationOptions options) {
   const auto shape = parse_tree_shape(options.shape);
-  const OptionSet used = strategy.uses(shape.ok() ? *shape : TreeShape{});
+  const OptionSet used = strategy.uses(shape.ok() ? *shape : TreeShape{}, !options.source.empty());
   for (int32_t idx = 0; idx < kNumSpeculationOptions; ++idx) {
     const auto option = static_cast<SpeculationOption>(idx);
     if (!used.has(option)) clear_option(options, option);

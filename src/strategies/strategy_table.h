@@ -16,8 +16,9 @@ struct StrategyEntry {
   const char* name;
   const char* help;  // one line: what a round is
   bool needs_draft_model;
-  // Which options it uses where the tree is to have this shape. Others are refused if they are set.
-  OptionSet (*uses)(const TreeShape& shape);
+  // Which options it uses where the tree is to have this shape, and whether a source has been asked
+  // for. Others are refused if they are set.
+  OptionSet (*uses)(const TreeShape& shape, bool has_source);
   // Fills in what the options left to the strategy (a source, which is empty then) and refuses what
   // it does not take. Names, ranges, use and the draft model are checked before and after.
   Status (*check)(SpeculationPlan& plan);
@@ -30,8 +31,8 @@ const StrategyEntry* find_strategy(const std::string& name);  // null: there is 
 // For messages: "autoregressive, serial_tree".
 std::string strategy_names(bool with_draft_model = true);
 
-// `options` without those that the strategy does not use with their shape. Ill-spelt shapes count
-// as adaptive.
+// `options` without those that the strategy does not use with their shape and source. Ill-spelt
+// shapes count as adaptive.
 SpeculationOptions without_unused(const StrategyEntry& strategy, SpeculationOptions options);
 
 // For StrategyEntry::check: `with_draft` where there is a draft model, else "suffix", unless a
