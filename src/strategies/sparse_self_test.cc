@@ -194,7 +194,7 @@ TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
   EXPECT_EQ(message({.strategy = "sparse_self", .draft_depth = 0}),
             "draft_depth is 0; accepted: 1 to 64");
   EXPECT_NE(message({.strategy = "sparse_self", .shape = "chain"})
-                .find("it uses source, draft_width, draft_depth"),
+                .find("it uses source, draft_depth"),
             std::string::npos);
 }
 
