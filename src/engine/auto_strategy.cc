@@ -8,14 +8,14 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kMostGuesses = 8;
-// What a view must promise over the usual way to take its place, and to keep it: a Step's time is
-// known to some percent, how often guesses will be right is not.
-constexpr double kToEnter = 1.15;
+// What a view must promise over the usual way to take its place, and to keep it. Trying costs
+// little, and what it brings is then known: how often guesses will be right is not.
+constexpr double kToEnter = 1.05;
 constexpr double kToStay = 1.0;
 
 // Rounds that are measured together, and those that come before where a view has begun.
 constexpr int32_t kMeasuredRounds = 6;
-constexpr int32_t kMeasuredSteps = 24;  // of the usual way
+constexpr int32_t kMeasuredSteps = 24;  // at least
 constexpr int32_t kSettlingRounds = 2;
 // Of the usual rate, what a view has to reach.
 constexpr double kWorth = 1.02;
@@ -71,7 +71,7 @@ bool AutoStrategy::measure(const BatchLoad& load, const Progress& progress) {
     if (!alike(meter_.load, load)) meter_.looks = std::min(meter_.looks, settled);
     meter_.load = load;
   }
-  const int32_t measured = present_ ? kMeasuredRounds * steps : kMeasuredSteps;
+  const int32_t measured = std::max(kMeasuredSteps, present_ ? kMeasuredRounds * steps : 0);
   if (++meter_.looks <= settled + measured) return true;
   const double rate = meter_.rate(progress);
   meter_.looks = settled;
@@ -81,9 +81,12 @@ bool AutoStrategy::measure(const BatchLoad& load, const Progress& progress) {
     return true;
   }
   if (!alike(usual_load_, load)) return true;
-  if (rate < kWorth * usual_rate_) return false;
-  backoff_.looks = 0;
-  return true;
+  const bool is_worth_it = rate >= kWorth * usual_rate_;
+  // One moment in which the machine was slow ends nothing that has been seen to be faster.
+  const bool stays = is_worth_it || proven_;
+  proven_ = is_worth_it;
+  if (is_worth_it) backoff_.looks = 0;
+  return stays;
 }
 
 void AutoStrategy::back_off(const BatchLoad& load) {

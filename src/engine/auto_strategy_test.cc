@@ -87,6 +87,14 @@ TEST_F(AutoStrategyTest, WhatBringsNoTokensIsGivenUpForLong) {
   EXPECT_TRUE(look(24, 32'000, 1'000'000, 1.0, 2000));  // and tried again
 }
 
+TEST_F(AutoStrategyTest, OneSlowMomentEndsNothingThatHasBeenFaster) {
+  looks_until_change(1.0);
+  EXPECT_FALSE(look(24, 32'000, 1'000'000, 1.2, 300));
+  const int32_t first_slow = looks_until_change(0.9);  // ended by the second measurement
+  looks_until_change(1.0);
+  EXPECT_GT(first_slow, looks_until_change(0.9));  // by the first, in a trial
+}
+
 TEST_F(AutoStrategyTest, TrialsThatFailAgainBecomeRarerUpToACeiling) {
   looks_until_change(1.0);
   for (const int32_t pause : {2000, 4000, 8000, 16'000, 32'000, 32'000}) {
