@@ -193,9 +193,9 @@ TEST(SparseSelf, RefusesWhatCannotWorkWithWhatIsAccepted) {
             "ngram, suffix, or several joined by '+'");
   EXPECT_EQ(message({.strategy = "sparse_self", .draft_depth = 0}),
             "draft_depth is 0; accepted: 1 to 64");
-  EXPECT_NE(message({.strategy = "sparse_self", .shape = "chain"})
-                .find("it uses source, draft_depth"),
-            std::string::npos);
+  EXPECT_NE(
+      message({.strategy = "sparse_self", .shape = "chain"}).find("it uses source, draft_depth"),
+      std::string::npos);
 }
 
 TEST(SerialTree, GivesItsDraftAView) {
