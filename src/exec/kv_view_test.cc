@@ -90,6 +90,37 @@ TEST(KvView, DraftRowsSeeTheViewAndTheirVerificationSeesEverything) {
   }
 }
 
+// A guess's row costs what it sees. Where a Step takes 10 ms and 12 us for every token that a row
+// sees, a guess that comes out every other time is worth a row through the view, and none beside
+// rows that see all 480 tokens.
+TEST(KvView, GuessesAreLeftOutByWhatTheirRowsSee) {
+  LiveCosts costs;
+  StepCosts known;
+  for (const int32_t rows : {1, 1024}) known.add(Role::kTarget, {rows}, 10e-3);
+  known.set_slopes(Role::kTarget, {.per_attended_token = 1.2e-5});
+  costs.set(known);
+  for (const KvViewSpec& view : {KvViewSpec{find_view("streaming_llm"), kBudget}, KvViewSpec{}}) {
+    Rig rig({.costs = &costs});
+    for (SequenceId id = 1; id <= 2; ++id) {
+      ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+      rig.executor->submit(prefix_item(id, Role::kTarget, text_of(480, static_cast<int32_t>(id))));
+    }
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(rig.next().has_value());
+    for (SequenceId id = 1; id <= 2; ++id) {
+      WorkItem item = target_item(id, view);
+      item.rows.push_back(tree_row(9, 480, 0, kNoNode, Want::kTopK));
+      item.rows.push_back(tree_row(7, 481, 1, 0, Want::kTopK));
+      item.rows.back().chance = 0.5f;
+      rig.executor->submit(std::move(item));
+    }
+    for (int i = 0; i < 2; ++i) {
+      const auto result = rig.next();
+      ASSERT_TRUE(result && result->status.ok());
+      EXPECT_EQ(result->rows.size(), view.kind != nullptr ? 2u : 1u);
+    }
+  }
+}
+
 // Views of two requests and everything of a third, in one Step: the Step's load is what is seen.
 TEST(KvView, DraftAndVerificationRowsShareAStep) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};
