@@ -149,7 +149,7 @@ void StepCosts::observe(Role role, const StepLoad& load, double seconds) {
     const double octaves = std::abs(std::log2(static_cast<double>(load.rows) / kKnots[knot]));
     const double learns = (1.0 - kCommonShare) * std::pow(kLearntAnOctaveAway, octaves);
     double& correction = costs.correction[knot];
-    correction *= (1.0 + step * learns) * (1.0 - kForgets * (correction - 1.0));
+    correction *= (1.0 + step * learns) / (1.0 + kForgets * (correction - 1.0));
   }
 }
 
