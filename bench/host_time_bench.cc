@@ -53,7 +53,7 @@ struct Gaps {
   int64_t results = 0;
 };
 
-// A Step's device time, what a further row costs, and what texts are like.
+// How requests speculate, what they are told that a further row costs, and what texts are like.
 struct Scenario {
   std::string strategy;
   double target_row_s = 0.0;
@@ -284,8 +284,9 @@ void plain(benchmark::State& state) { between_steps(state, {"autoregressive", 1e
 void auto_speculates(benchmark::State& state) { between_steps(state, {"auto", 1e-7, 1e-8}); }
 // A row costs as much as a Step: nothing can be gained.
 void auto_rests(benchmark::State& state) { between_steps(state, {"auto", 3e-3, 3e-4}); }
-// The draft costs too much, and of what the text so far guesses some rows are worth running; none.
+// The draft costs too much, but some of what the text so far guesses is worth running.
 void auto_repeats(benchmark::State& state) { between_steps(state, {"auto", 4e-5, 3e-3, true}); }
+// As many guesses are found, and none is worth a row.
 void auto_turned_down(benchmark::State& state) { between_steps(state, {"auto", 3e-4, 3e-3, true}); }
 
 void at_requests(benchmark::internal::Benchmark* bench) {

@@ -12,9 +12,8 @@ constexpr double kMostSurprise = 0.5;
 constexpr double kRate = 0.05;
 // Of that, the part by which the machine is thought to have changed as a whole.
 constexpr double kCommonShare = 0.25;
-// What a knot learns of an observation an octave away, and forgets of what it differs by from the
-// machine with every observation: what has not been seen for long is as the machine is.
-constexpr double kLearntAnOctaveAway = 0.25;
+// What a knot forgets with every observation of what it differs by from the machine: what has not
+// been seen for long is as the machine is.
 constexpr double kForgets = 1e-3;
 // Where all but this many of the last observations are off by more than kLasting, that is no noise.
 constexpr size_t kExceptions = 2;
@@ -139,17 +138,20 @@ void StepCosts::observe(Role role, const StepLoad& load, double seconds) {
   if (expected <= 0.0 || seconds <= 0.0) return;
   const double ratio = seconds / expected;
   if (const double change = lasting_change(costs.recent, ratio); change != 1.0) {
-    common_ *= std::sqrt(change);
-    for (double& correction : costs.correction) correction *= std::sqrt(change);
+    const double half = std::sqrt(change);
+    common_ *= half;
+    for (double& correction : costs.correction) correction *= half;
     return;
   }
   const double step = kRate * std::clamp(ratio - 1.0, -kMostSurprise, kMostSurprise);
   common_ *= 1.0 + kCommonShare * step;
   for (size_t knot = 0; knot < kKnots.size(); ++knot) {
-    const double octaves = std::abs(std::log2(static_cast<double>(load.rows) / kKnots[knot]));
-    const double learns = (1.0 - kCommonShare) * std::pow(kLearntAnOctaveAway, octaves);
+    // A knot learns a quarter of what is seen at twice as many rows, or half as many.
+    const double ratio_of_rows = static_cast<double>(load.rows) / kKnots[knot];
+    const double nearness = std::min(ratio_of_rows, 1.0 / ratio_of_rows);
+    const double learnt = (1.0 - kCommonShare) * nearness * nearness * step;
     double& correction = costs.correction[knot];
-    correction *= (1.0 + step * learns) / (1.0 + kForgets * (correction - 1.0));
+    correction *= (1.0 + learnt) / (1.0 + kForgets * (correction - 1.0));
   }
 }
 
