@@ -62,7 +62,7 @@ Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint, i
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, degree, config.vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-  return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, int4_head);
+  return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, LayerRange::all(config), int4_head);
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,

@@ -104,8 +104,8 @@ Status add_host_needs(const ModelsToLoad::Model& model, Role role, Activation ac
                            }));
   const auto plan = make_shard_plan(checkpoint.config(), degree, checkpoint.config().vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-  const std::vector<MemoryNeed> needs =
-      estimate_group_memory(checkpoint, model.weights, activation, *plan);
+  const std::vector<MemoryNeed> needs = estimate_group_memory(
+      checkpoint, model.weights, activation, *plan, LayerRange::all(checkpoint.config()));
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     memory->needs.push_back(needs[rank]);
     memory->needs.back().name = name_of(role, needs, rank);

@@ -27,17 +27,21 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
                       " blocks; at least 1 and at most " +
                       std::to_string(std::numeric_limits<int32_t>::max()) + " are accepted");
   }
+  const LayerRange layers = options.layers.value_or(LayerRange::all(config));
+  FORERUN_RETURN_IF_ERROR(
+      check_layer_range(layers, config).with_context(checkpoint.dir().string()));
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
   auto plan = make_shard_plan(config, group->degree(), live_vocab);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
   DeviceMemory memory = host_memory();  // which all devices share
-  memory.needs = estimate_group_memory(checkpoint, options.weights, options.activation, *plan);
+  memory.needs =
+      estimate_group_memory(checkpoint, options.weights, options.activation, *plan, layers);
   FORERUN_RETURN_IF_ERROR(
       check_memory({&memory, 1}, options.kv_blocks).with_context(checkpoint.dir().string()));
 
-  std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, group));
+  std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, layers, options.activation, group));
   decoder->kv_blocks_ = options.kv_blocks;
   decoder->chunk_.reserve();
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
@@ -46,6 +50,7 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
   for (int32_t rank = 0; rank < group->degree(); ++rank) {
     CpuShardOptions part;
     part.part = plan->devices[static_cast<size_t>(rank)];
+    part.layers = layers;
     part.degree = group->degree();
     part.team_size = group->team_size(rank);
     part.activation = options.activation;
@@ -91,6 +96,8 @@ void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
   const auto last = std::find_if_not(first, step.selections.end(), of_chunk);
   chunk_.selections = {first, last};
   chunk_.sequences = step.sequences;
+  if (!layers_.embeds) chunk_.hidden_in = step.hidden.bytes.data() + begin * hidden_row_bytes();
+  if (!layers_.heads) chunk_.hidden_out = hidden_.data() + begin * hidden_row_bytes();
   for (size_t row_idx = begin; row_idx < end; ++row_idx) {
     const StepRow& from = step.rows[row_idx];
     AttentionRow row;
@@ -113,10 +120,17 @@ void CpuDecoder::fill_chunk(const Step& step, size_t begin, size_t end) {
 }
 
 Status CpuDecoder::forward(const Step& step) {
-  FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks()));
+  FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, hidden_dtype_, kv_blocks()));
   logits_rows_ = std::count_if(step.rows.begin(), step.rows.end(),
                                [](const StepRow& row) { return row.wants_logits; });
-  for (const auto& shard : shards_) shard->reserve_logits(logits_rows_);
+  if (layers_.heads) {
+    for (const auto& shard : shards_) shard->reserve_logits(logits_rows_);
+  } else {
+    hidden_rows_ = step.rows.size();
+    if (hidden_.size() < hidden_rows_ * hidden_row_bytes()) {
+      hidden_.resize(hidden_rows_ * hidden_row_bytes());
+    }
+  }
   chunk_.first_logits_row = 0;
   for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {
     end = chunk_end(step, begin);
@@ -132,6 +146,13 @@ Status CpuDecoder::forward(const Step& step) {
 
 LogitsPart CpuDecoder::logits(int32_t rank) const {
   return shards_[static_cast<size_t>(rank)]->logits(logits_rows_);
+}
+
+HiddenRows CpuDecoder::hidden() const {
+  if (layers_.heads) return {};
+  return {.dtype = hidden_dtype_,
+          .width = config_.hidden_size,
+          .bytes = std::span(hidden_).first(hidden_rows_ * hidden_row_bytes())};
 }
 
 Status CpuDecoder::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {

@@ -24,6 +24,7 @@
 namespace forerun {
 
 struct CpuDecoderOptions {
+  std::optional<LayerRange> layers;  // of a stage; unset: all
   Activation activation = Activation::kBf16;
   WeightOverride weights = WeightOverride::kAsStored;
   int64_t kv_blocks = 0;  // capacity, in blocks of kKvBlockTokens
@@ -37,12 +38,13 @@ struct CpuDecoderOptions {
 class CpuDecoder : public Decoder {
  public:
   // `checkpoint` and `group` must outlive the decoder. Its parts go by the shard plan of the
-  // group's degree; fails as make_shard_plan. Refuses a KV cache that does not fit into memory
-  // beside the weights, with the figures (kResourceExhausted).
+  // group's degree; fails as make_shard_plan and check_layer_range. Refuses a KV cache that does
+  // not fit into memory beside the weights, with the figures (kResourceExhausted).
   static Result<std::unique_ptr<Decoder>> load(const Checkpoint& checkpoint, CpuDeviceGroup* group,
                                                CpuDecoderOptions options);
 
   const ModelConfig& config() const override { return config_; }
+  LayerRange layers() const override { return layers_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
   int64_t kv_block_bytes() const override;  // on all devices together
   // Fails (kInvalidArgument) on a token, position, slot or block out of range, with nothing run;
@@ -53,20 +55,34 @@ class CpuDecoder : public Decoder {
   bool quantizes_keys() const override { return config_.head_dim >= 8; }
   int32_t degree() const override { return static_cast<int32_t>(shards_.size()); }
   LogitsPart logits(int32_t rank) const override;
+  HiddenRows hidden() const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
  private:
-  CpuDecoder(const ModelConfig& config, CpuDeviceGroup* group) : config_(config), group_(group) {}
+  CpuDecoder(const ModelConfig& config, const LayerRange& layers, Activation activation,
+             CpuDeviceGroup* group)
+      : config_(config),
+        layers_(layers),
+        hidden_dtype_(activation == Activation::kF32 ? DType::kF32 : DType::kBf16),
+        group_(group) {}
   static size_t chunk_end(const Step& step, size_t begin);
   void fill_chunk(const Step& step, size_t begin, size_t end);
+  size_t hidden_row_bytes() const {
+    return static_cast<size_t>(config_.hidden_size) *
+           static_cast<size_t>(dtype_bytes(hidden_dtype_));
+  }
 
   ModelConfig config_;
+  const LayerRange layers_;
+  const DType hidden_dtype_;
   CpuDeviceGroup* group_;
   int64_t kv_blocks_ = 0;
   RopeTable rope_;
   std::vector<std::unique_ptr<CpuShard>> shards_;  // by rank
   ForwardChunk chunk_;
   int64_t logits_rows_ = 0;
+  std::vector<std::byte> hidden_;  // of a stage without the head; grown to the largest Step so far
+  size_t hidden_rows_ = 0;
 };
 
 }  // namespace forerun

@@ -3,8 +3,10 @@
 #include "model/cpu_shard.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "base/dtype.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rms_norm/rms_norm.h"
@@ -40,6 +42,7 @@ void ForwardChunk::clear() {
 CpuShard::CpuShard(const ModelConfig& config, const CpuShardOptions& options, const RopeTable* rope)
     : config_(config),
       part_(options.part),
+      layers_(options.layers),
       group_(config.num_heads / config.num_kv_heads),
       num_kv_heads_(static_cast<int32_t>(options.part.kv_heads.size())),
       activation_(options.activation),
@@ -61,10 +64,11 @@ Result<std::unique_ptr<CpuShard>> CpuShard::load(const Checkpoint& checkpoint,
   std::unique_ptr<CpuShard> shard(new CpuShard(config, options, rope));
   FORERUN_ASSIGN_OR_RETURN(shard->weights_,
                            load_decoder_weights(checkpoint, options.weights, options.activation,
-                                                options.part, progress));
+                                                options.part, options.layers, progress));
   const DType kv_dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
-  FORERUN_ASSIGN_OR_RETURN(shard->kv_, KvStorage::create(config, options.part.kv_heads.size(),
-                                                         kv_dtype, options.kv_blocks));
+  FORERUN_ASSIGN_OR_RETURN(
+      shard->kv_, KvStorage::create(config, options.layers.size(), options.part.kv_heads.size(),
+                                    kv_dtype, options.kv_blocks));
   return shard;
 }
 
@@ -77,6 +81,7 @@ void CpuShard::reserve_logits(int64_t rows) {
 }
 
 LogitsPart CpuShard::logits(int64_t rows) const {
+  if (!layers_.heads) return {};
   // A quantized head may have a few rows more than the part, in whole words.
   return {MatrixView<const float>(logits_.get(), {rows, part_.vocab.size()},
                                   weights_.head.out_features()),
@@ -257,8 +262,8 @@ void CpuShard::run_attention(const Team& team, const ForwardChunk& chunk, int32_
     team.sync();  // what was chosen in the cache, and the scratch free
   }
   attention(team, buffers_.q(num_q), q_rows.attend, kv,
-            config_.sliding_window[static_cast<size_t>(layer_idx)], narrows ? wanted_plan_ : plan_,
-            &attention_scratch_, buffers_.attended(num_q));
+            config_.sliding_window[static_cast<size_t>(layers_.begin + layer_idx)],
+            narrows ? wanted_plan_ : plan_, &attention_scratch_, buffers_.attended(num_q));
   team.sync();  // attended complete
 }
 
@@ -267,7 +272,7 @@ void CpuShard::run_layer(const Team& team, Collectives& peers, const ForwardChun
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(layer_idx)];
   const auto num_rows = static_cast<int64_t>(chunk.rows.size());
   const auto num_wanted = static_cast<int64_t>(chunk.wanted.size());
-  const bool narrows = layer_idx + 1 == config_.num_layers && num_wanted < num_rows;
+  const bool narrows = layers_.heads && layer_idx + 1 == layers_.size() && num_wanted < num_rows;
   const int64_t num_q = narrows ? num_wanted : num_rows;
   run_attention(team, chunk, layer_idx, narrows);
   if (num_q == 0) return;
@@ -286,14 +291,55 @@ void CpuShard::run_head(const Team& team, const ForwardChunk& chunk) {
          {logits_.get() + chunk.first_logits_row * width, {num_wanted, width}});
 }
 
+void CpuShard::read_hidden(const Team& team, const ForwardChunk& chunk) {
+  const auto num_rows = static_cast<int64_t>(chunk.rows.size());
+  const int64_t width = config_.hidden_size;
+  const MatrixView<float> x = hidden(num_rows);
+  const WorkRange rows = team.share(num_rows);
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    if (!rounds()) {
+      const auto bytes = static_cast<size_t>(width) * sizeof(float);
+      std::memcpy(x.row(row), chunk.hidden_in + static_cast<size_t>(row) * bytes, bytes);
+      continue;
+    }
+    const auto* const from = reinterpret_cast<const bf16*>(chunk.hidden_in) + row * width;
+    std::transform(from, from + width, x.row(row), [](bf16 value) { return to_float(value); });
+  }
+}
+
+// Rounding again changes nothing: every addition has left values of the type.
+void CpuShard::write_hidden(const Team& team, const ForwardChunk& chunk) {
+  const auto num_rows = static_cast<int64_t>(chunk.rows.size());
+  const int64_t width = config_.hidden_size;
+  const MatrixView<float> x = hidden(num_rows);
+  const WorkRange rows = team.share(num_rows);
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    if (!rounds()) {
+      const auto bytes = static_cast<size_t>(width) * sizeof(float);
+      std::memcpy(chunk.hidden_out + static_cast<size_t>(row) * bytes, x.row(row), bytes);
+      continue;
+    }
+    auto* const to = reinterpret_cast<bf16*>(chunk.hidden_out) + row * width;
+    std::transform(x.row(row), x.row(row) + width, to, [](float value) { return to_bf16(value); });
+  }
+}
+
 void CpuShard::run(const Team& team, Collectives& peers, const ForwardChunk& chunk) {
-  embedding(team, weights_.embedding, chunk.tokens, rounds(),
-            hidden(static_cast<int64_t>(chunk.rows.size())));
+  if (layers_.embeds) {
+    embedding(team, weights_.embedding, chunk.tokens, rounds(),
+              hidden(static_cast<int64_t>(chunk.rows.size())));
+  } else {
+    read_hidden(team, chunk);
+  }
   team.sync();  // x complete
-  for (int32_t layer_idx = 0; layer_idx < config_.num_layers; ++layer_idx) {
+  for (int32_t layer_idx = 0; layer_idx < layers_.size(); ++layer_idx) {
     run_layer(team, peers, chunk, layer_idx);
   }
-  run_head(team, chunk);
+  if (layers_.heads) {
+    run_head(team, chunk);
+  } else if (peers.rank() == 0) {  // all devices have the same
+    write_hidden(team, chunk);
+  }
 }
 
 }  // namespace forerun

@@ -1,9 +1,9 @@
-// One CPU device's part of a decoder: its weights, its KV heads, its pass through the layers. At
-// degree 1 that is the whole decoder.
+// One CPU device's part of a decoder or of a stage of it: its weights, its KV heads, its pass
+// through the layers. At degree 1 that is all of the stage.
 //
 // Between the layers every device of a group holds the same residual stream; each adds its heads'
 // and its MLP columns' part to it (Collectives::add_partials), and ends with the logits of its part
-// of the vocabulary.
+// of the vocabulary; a stage without the head ends with the stream itself.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@
 #include "model/decoder_weights.h"
 #include "model/forward_buffers.h"
 #include "model/kv_storage.h"
+#include "model/layer_range.h"
 #include "model/shard_plan.h"
 
 namespace forerun {
@@ -46,6 +47,10 @@ struct ForwardChunk {
   std::span<const KvSelection> selections;  // whose rows it has
   std::span<const StepSequence> sequences;  // the Step's
   int32_t first_row = 0;                    // of the Step
+  // Of stages, of the activation type, [rows][hidden]: what the chunk's rows come with, unless the
+  // stage embeds, and where they are left, unless it has the head.
+  const std::byte* hidden_in = nullptr;
+  std::byte* hidden_out = nullptr;
 
   void reserve();
   void clear();
@@ -53,6 +58,7 @@ struct ForwardChunk {
 
 struct CpuShardOptions {
   DeviceShard part;
+  LayerRange layers;
   int32_t degree = 1;
   int32_t team_size = 1;
   Activation activation = Activation::kBf16;
@@ -97,6 +103,9 @@ class CpuShard {
                          const ForwardChunk::Rows& kv_rows, const ForwardChunk::Rows& q_rows);
   void run_mlp(const Team& team, Collectives& peers, const LayerWeights& layer, int64_t num_rows);
   void run_head(const Team& team, const ForwardChunk& chunk);
+  // x from and to what goes between stages. Synced where it must be.
+  void read_hidden(const Team& team, const ForwardChunk& chunk);
+  void write_hidden(const Team& team, const ForwardChunk& chunk);
   // x += inputs · weightᵀ of all devices + bias. `partial`: where this device leaves its own part.
   void add_product(const Team& team, Collectives& peers, const LinearWeight& weight,
                    MatrixView<const float> inputs, std::span<const float> bias,
@@ -113,6 +122,7 @@ class CpuShard {
 
   const ModelConfig& config_;  // the checkpoint's
   const DeviceShard part_;
+  const LayerRange layers_;
   const int32_t group_;  // query heads a KV head
   const int32_t num_kv_heads_;
   const Activation activation_;

@@ -1,5 +1,5 @@
-// A model on a device group: its weights, its KV storage and its forward pass. One implementation a
-// backend; everything above sees only this.
+// A model, or a stage of it, on a device group: its weights, its KV storage and its forward pass.
+// One implementation a backend; everything above sees only this.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "checkpoint/model_config.h"
 #include "forerun/status.h"
 #include "kernels/row_digest/row_digest.h"
+#include "model/layer_range.h"
 #include "step/meanwhile.h"
 #include "step/step.h"
 
@@ -25,10 +26,13 @@ struct LogitsPart {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  virtual const ModelConfig& config() const = 0;
+  virtual const ModelConfig& config() const = 0;  // the whole model's
+  // What of the model it holds. A stage runs rows of Step::hidden in place of tokens, unless it
+  // embeds; and leaves hidden() in place of logits, unless it has the head.
+  virtual LayerRange layers() const { return LayerRange::all(config()); }
   // Blocks of kKvBlockTokens tokens that the KV storage holds.
   virtual int64_t kv_blocks() const = 0;
-  virtual int64_t kv_block_bytes() const = 0;  // K and V of all layers
+  virtual int64_t kv_block_bytes() const = 0;  // K and V of all its layers
   // Runs `step`: writes every row's KV to its slot, and leaves the logits of rows that want them,
   // in row order. Rows may be any number; the result of a row does not depend on the others, but
   // for those that choose the KV that it sees (Step::selections; kInvalidArgument where
@@ -54,6 +58,9 @@ class Decoder {
   // Of the last forward, which went well; valid until the next one. The parts of ranks 0 to
   // degree() - 1 follow each other; tokens past the last one are never sampled. Parts may be empty.
   virtual LogitsPart logits(int32_t rank) const = 0;
+  // Of a stage without the head: every row of the last forward, which went well, behind its last
+  // layer. Valid until the next one.
+  virtual HiddenRows hidden() const { return {}; }
   // Copies KV rows within a sequence, all layers at once. `from_slot` >= `to_slot` in every move
   // and both lists ascend.
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;

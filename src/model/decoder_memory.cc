@@ -50,32 +50,35 @@ int64_t scaled(int64_t bytes, double share) {
 }
 
 MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride weights,
-                                  Activation activation, const DeviceShard& shard) {
+                                  Activation activation, const DeviceShard& shard,
+                                  const LayerRange& layers) {
   const ModelConfig& config = checkpoint.config();
   const double head_share =
       static_cast<double>(shard.vocab.size()) / static_cast<double>(config.vocab_size);
+  const RawTensor* embedding = checkpoint.find("model.embed_tokens.weight");
+  const bool head_is_copied =
+      weights != WeightOverride::kAsStored ||
+      (takes_bf16_pairs(activation) && embedding != nullptr && embedding->dtype == DType::kBf16);
   MemoryNeed memory;
   for (const DecoderTensor& tensor : decoder_tensors(config)) {
+    if (!layers.holds(tensor.name, config)) continue;
     if (tensor.role == TensorRole::kLinear || tensor.role == TensorRole::kHead) {
       const double share =
           tensor.role == TensorRole::kHead ? head_share : share_of(config, shard, tensor.name);
       memory.weight_bytes += scaled(
           linear_bytes(checkpoint, tensor.name, tensor.shape[0], tensor.shape[1], weights), share);
-    } else if (tensor.role != TensorRole::kEmbedding || shard.vocab.begin == 0) {
+    } else if (tensor.role != TensorRole::kEmbedding ||
+               (shard.vocab.begin == 0 && (layers.embeds || !head_is_copied))) {
       memory.weight_bytes += stored_bytes(checkpoint, tensor.name);
     }
   }
-  const RawTensor* embedding = checkpoint.find("model.embed_tokens.weight");
-  const bool head_is_copied =
-      weights != WeightOverride::kAsStored ||
-      (takes_bf16_pairs(activation) && embedding != nullptr && embedding->dtype == DType::kBf16);
-  if (config.tied_embeddings && head_is_copied) {
+  if (config.tied_embeddings && head_is_copied && layers.heads) {
     memory.weight_bytes += scaled(linear_bytes(checkpoint, "model.embed_tokens.weight",
                                                config.vocab_size, config.hidden_size, weights),
                                   head_share);
   }
   const DType kv_dtype = activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
-  memory.kv_block_bytes = kv_block_bytes(config, shard.kv_heads.size(), kv_dtype);
+  memory.kv_block_bytes = kv_block_bytes(config, layers.size(), shard.kv_heads.size(), kv_dtype);
   return memory;
 }
 
@@ -85,14 +88,16 @@ MemoryNeed estimate_decoder_memory(const Checkpoint& checkpoint, WeightOverride 
                                    Activation activation) {
   const ShardPlan plan =
       make_shard_plan(checkpoint.config(), 1, checkpoint.config().vocab_size).value();
-  return estimate_device_memory(checkpoint, weights, activation, plan.devices.front());
+  return estimate_device_memory(checkpoint, weights, activation, plan.devices.front(),
+                                LayerRange::all(checkpoint.config()));
 }
 
 std::vector<MemoryNeed> estimate_group_memory(const Checkpoint& checkpoint, WeightOverride weights,
-                                              Activation activation, const ShardPlan& plan) {
+                                              Activation activation, const ShardPlan& plan,
+                                              const LayerRange& layers) {
   std::vector<MemoryNeed> devices;
   for (const DeviceShard& shard : plan.devices) {
-    devices.push_back(estimate_device_memory(checkpoint, weights, activation, shard));
+    devices.push_back(estimate_device_memory(checkpoint, weights, activation, shard, layers));
     devices.back().name = "device " + std::to_string(devices.size() - 1);
   }
   return devices;

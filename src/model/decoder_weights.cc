@@ -23,12 +23,14 @@ struct Part {
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, WeightOverride weights, Activation activation,
-         const std::function<void(double)>& progress)
+         const LayerRange& layers, const std::function<void(double)>& progress)
       : checkpoint_(checkpoint),
+        layers_(layers),
         override_(weights),
         pairs_(takes_bf16_pairs(activation)),
         progress_(progress) {
     for (const RawTensor& tensor : checkpoint.tensors()) {
+      if (!layers.holds(tensor.name, checkpoint.config())) continue;
       total_bytes_ += static_cast<double>(tensor.bytes.size());
     }
   }
@@ -73,6 +75,7 @@ class Loader {
   }
 
   const Checkpoint& checkpoint_;
+  const LayerRange layers_;
   const WeightOverride override_;
   const bool pairs_;  // bf16 is repacked
   const std::function<void(double)>& progress_;
@@ -267,19 +270,21 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
     head.out.end = std::min<int64_t>((head.out.end + 7) / 8 * 8, config.vocab_size);
   }
   // The head first: converting it takes the most memory of all tensors for a moment.
-  if (!config.tied_embeddings) {
+  if (layers_.heads && !config.tied_embeddings) {
     FORERUN_RETURN_IF_ERROR(load_linear("lm_head", head, out_.head));
-  } else if (shard.vocab.size() > 0) {
+  } else if (layers_.heads && shard.vocab.size() > 0) {
     FORERUN_RETURN_IF_ERROR(load_plain(*embedding, head, out_.head));
   }
-  FORERUN_RETURN_IF_ERROR(load_embedding(*embedding));
-  done(*embedding);
-  out_.layers.resize(static_cast<size_t>(config.num_layers));
-  for (int32_t layer_idx = 0; layer_idx < config.num_layers; ++layer_idx) {
+  if (layers_.embeds) FORERUN_RETURN_IF_ERROR(load_embedding(*embedding));
+  if (layers_.holds(embedding->name, config)) done(*embedding);
+  out_.layers.resize(static_cast<size_t>(layers_.size()));
+  for (int32_t layer_idx = 0; layer_idx < layers_.size(); ++layer_idx) {
     FORERUN_RETURN_IF_ERROR(
-        load_layer(layer_idx, shard, out_.layers[static_cast<size_t>(layer_idx)]));
+        load_layer(layers_.begin + layer_idx, shard, out_.layers[static_cast<size_t>(layer_idx)]));
   }
-  FORERUN_RETURN_IF_ERROR(load_vector("model.norm.weight", out_.final_norm));
+  if (layers_.heads) {
+    FORERUN_RETURN_IF_ERROR(load_vector("model.norm.weight", out_.final_norm));
+  }
   if (progress_) progress_(1.0);
   return std::move(out_);
 }
@@ -302,8 +307,9 @@ const char* weight_override_name(WeightOverride weights) {
 
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
                                             Activation activation, const DeviceShard& shard,
+                                            const LayerRange& layers,
                                             const std::function<void(double)>& progress) {
-  return Loader(checkpoint, weights, activation, progress).run(shard);
+  return Loader(checkpoint, weights, activation, layers, progress).run(shard);
 }
 
 }  // namespace forerun

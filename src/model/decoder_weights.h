@@ -17,6 +17,7 @@
 #include "forerun/status.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
+#include "model/layer_range.h"
 #include "model/shard_plan.h"
 
 namespace forerun {
@@ -37,20 +38,22 @@ struct LayerWeights {
 };
 
 struct DecoderWeights {
-  EmbeddingTable embedding;  // all rows, where the checkpoint maps them: devices share the host
-  std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;  // [hidden]
+  // All rows, where the checkpoint maps them: devices share the host. Of a stage that embeds.
+  EmbeddingTable embedding;
+  std::vector<LayerWeights> layers;  // of the stage, from 0
+  std::vector<float> final_norm;     // [hidden]; as the head, of a stage that has it
   // [the device's rows][hidden]; of an AWQ checkpoint up to 7 more, since words hold 8.
   LinearWeight head;
   std::vector<std::unique_ptr<std::byte[]>> owned;  // converted tensors that the above look into
 };
 
-// The part of device `shard`, for inputs rounded as `activation` says. Weights used in place are
-// views of the mapped rows and columns; int8 and repacked parts are the device's own. `progress`
-// gets the fraction done, in [0, 1], from the calling thread. The checkpoint must outlive the
-// weights.
+// The part of device `shard` of these layers, for inputs rounded as `activation` says; nothing
+// else of the checkpoint is touched. Weights used in place are views of the mapped rows and
+// columns; int8 and repacked parts are the device's own. `progress` gets the fraction done, in [0,
+// 1], from the calling thread. The checkpoint must outlive the weights.
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
                                             Activation activation, const DeviceShard& shard,
+                                            const LayerRange& layers,
                                             const std::function<void(double)>& progress);
 
 }  // namespace forerun

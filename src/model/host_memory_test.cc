@@ -58,9 +58,10 @@ TEST(KvStorage, TakesPagesOnlyWhenWritten) {
   config.num_kv_heads = 2;
   config.head_dim = 64;
   // 64 GiB of address space; the thread sanitizer leaves a process no whole terabyte.
-  const int64_t blocks =
-      (int64_t{1} << 36) / kv_block_bytes(config, config.num_kv_heads, DType::kBf16);
-  auto storage = KvStorage::create(config, config.num_kv_heads, DType::kBf16, blocks);
+  const int64_t blocks = (int64_t{1} << 36) / kv_block_bytes(config, config.num_layers,
+                                                             config.num_kv_heads, DType::kBf16);
+  auto storage =
+      KvStorage::create(config, config.num_layers, config.num_kv_heads, DType::kBf16, blocks);
   ASSERT_TRUE(storage.ok()) << storage.status().message();
   EXPECT_EQ(storage->block_bytes(), 4 * 2 * 2 * 64 * 64 * 2);
   const auto last = static_cast<int32_t>(blocks - 1);

@@ -18,8 +18,9 @@ PagedKv layer_shape(const ModelConfig& config, int64_t num_kv_heads, DType dtype
 
 }  // namespace
 
-int64_t kv_block_bytes(const ModelConfig& config, int64_t num_kv_heads, DType dtype) {
-  return config.num_layers * layer_shape(config, num_kv_heads, dtype).layer_bytes();
+int64_t kv_block_bytes(const ModelConfig& config, int32_t num_layers, int64_t num_kv_heads,
+                       DType dtype) {
+  return num_layers * layer_shape(config, num_kv_heads, dtype).layer_bytes();
 }
 
 KvStorage::~KvStorage() {
@@ -38,12 +39,12 @@ KvStorage& KvStorage::operator=(KvStorage&& other) noexcept {
   return *this;
 }
 
-Result<KvStorage> KvStorage::create(const ModelConfig& config, int64_t num_kv_heads, DType dtype,
-                                    int64_t num_blocks) {
+Result<KvStorage> KvStorage::create(const ModelConfig& config, int32_t num_layers,
+                                    int64_t num_kv_heads, DType dtype, int64_t num_blocks) {
   KvStorage storage;
   storage.num_blocks_ = num_blocks;
-  storage.num_layers_ = config.num_layers;
-  storage.block_bytes_ = kv_block_bytes(config, num_kv_heads, dtype);
+  storage.num_layers_ = num_layers;
+  storage.block_bytes_ = kv_block_bytes(config, num_layers, num_kv_heads, dtype);
   storage.reserved_bytes_ = static_cast<size_t>(storage.block_bytes_ * num_blocks);
   storage.first_layer_ = layer_shape(config, num_kv_heads, dtype);
   if (storage.reserved_bytes_ == 0) return storage;

@@ -11,9 +11,10 @@
 
 namespace forerun {
 
-// Bytes of one block, K and V of all layers, for `num_kv_heads` heads with elements of `dtype`
-// (kBf16 or kF32).
-int64_t kv_block_bytes(const ModelConfig& config, int64_t num_kv_heads, DType dtype);
+// Bytes of one block, K and V of `num_layers` layers, for `num_kv_heads` heads with elements of
+// `dtype` (kBf16 or kF32).
+int64_t kv_block_bytes(const ModelConfig& config, int32_t num_layers, int64_t num_kv_heads,
+                       DType dtype);
 
 // Blocks lie one after another, each with all its layers, so that a sequence touches memory in the
 // order in which its blocks were handed out. Movable; not thread-safe beyond what PagedKv is.
@@ -24,14 +25,14 @@ class KvStorage {
   KvStorage(KvStorage&& other) noexcept;
   KvStorage& operator=(KvStorage&& other) noexcept;
 
-  // For `num_kv_heads` of the model's KV heads; may be none. Reserves address space only; fails
-  // where even that is refused.
-  static Result<KvStorage> create(const ModelConfig& config, int64_t num_kv_heads, DType dtype,
-                                  int64_t num_blocks);
+  // For `num_layers` of the model's layers and `num_kv_heads` of its KV heads; may be none.
+  // Reserves address space only; fails where even that is refused.
+  static Result<KvStorage> create(const ModelConfig& config, int32_t num_layers,
+                                  int64_t num_kv_heads, DType dtype, int64_t num_blocks);
 
   int64_t num_blocks() const { return num_blocks_; }
   int64_t block_bytes() const { return block_bytes_; }
-  PagedKv layer(int32_t layer_idx) const;
+  PagedKv layer(int32_t layer_idx) const;  // of those that it is for, from 0
   // Copies the KV of one slot to another, all layers.
   void copy_slot(int32_t from_block, int32_t from_offset, int32_t to_block, int32_t to_offset);
 

@@ -48,8 +48,9 @@ Model* model(const std::string& name, const Teams& teams) {
   const Checkpoint& checkpoint = *entry->loaded.checkpoint;
   const ShardPlan whole =
       make_shard_plan(checkpoint.config(), 1, checkpoint.config().vocab_size).value();
-  auto weights = load_decoder_weights(checkpoint, WeightOverride::kAsStored, Activation::kBf16,
-                                      whole.devices.front(), {});
+  auto weights =
+      load_decoder_weights(checkpoint, WeightOverride::kAsStored, Activation::kBf16,
+                           whole.devices.front(), LayerRange::all(checkpoint.config()), {});
   if (weights.ok()) entry->weights = std::move(*weights);
   return entry.get();
 }

@@ -95,11 +95,34 @@ Status check_selection(const Step& step, const KvSelection& selection, int32_t h
 
 }  // namespace
 
-Status check_step(const Step& step, const ModelConfig& config, int64_t kv_blocks) {
+namespace {
+
+Status check_hidden(const Step& step, const ModelConfig& config, DType dtype) {
+  const HiddenRows& hidden = step.hidden;
+  const size_t expected = step.rows.size() * static_cast<size_t>(config.hidden_size) *
+                          static_cast<size_t>(dtype_bytes(dtype));
+  if (hidden.dtype == dtype && hidden.width == config.hidden_size &&
+      hidden.bytes.size() == expected) {
+    return {};
+  }
+  return Status(StatusCode::kInvalidArgument,
+                "hidden rows: " + std::to_string(hidden.bytes.size()) + " bytes of " +
+                    std::string(dtype_name(hidden.dtype)) + ", " + std::to_string(hidden.width) +
+                    " values a row; " + std::to_string(step.rows.size()) +
+                    " rows of this stage are " + std::to_string(expected) + " bytes of " +
+                    std::string(dtype_name(dtype)) + ", " + std::to_string(config.hidden_size) +
+                    " values a row");
+}
+
+}  // namespace
+
+Status check_step(const Step& step, const ModelConfig& config, const LayerRange& layers,
+                  DType hidden_dtype, int64_t kv_blocks) {
+  if (!layers.embeds) FORERUN_RETURN_IF_ERROR(check_hidden(step, config, hidden_dtype));
   const auto num_sequences = static_cast<int32_t>(step.sequences.size());
   for (size_t row_idx = 0; row_idx < step.rows.size(); ++row_idx) {
     const StepRow& row = step.rows[row_idx];
-    if (row.token < 0 || row.token >= config.vocab_size) {
+    if (layers.embeds && (row.token < 0 || row.token >= config.vocab_size)) {
       return out_of_range(row_idx, "token", row.token, 0, config.vocab_size - 1);
     }
     if (row.position < 0 || row.position >= config.max_position) {

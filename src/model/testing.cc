@@ -24,6 +24,26 @@ Result<LoadedDecoder> LoadedDecoder::open(const std::filesystem::path& dir,
   return loaded;
 }
 
+int64_t ChainedStages::kv_block_bytes() const {
+  int64_t bytes = 0;
+  for (const Decoder* stage : stages_) bytes += stage->kv_block_bytes();
+  return bytes;
+}
+
+Status ChainedStages::forward(const Step& step) {
+  step_ = step;
+  for (Decoder* stage : stages_) {
+    FORERUN_RETURN_IF_ERROR(stage->forward(step_));
+    step_.hidden = stage->hidden();
+  }
+  return {};
+}
+
+Status ChainedStages::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
+  for (Decoder* stage : stages_) FORERUN_RETURN_IF_ERROR(stage->move_kv(sequence, moves));
+  return {};
+}
+
 std::vector<int32_t> SequenceDriver::blocks_for(int64_t num_tokens, int32_t first_block) {
   std::vector<int32_t> blocks;
   for (int64_t token = 0; token < num_tokens; token += kKvBlockTokens) {

@@ -28,6 +28,26 @@ struct LoadedDecoder {
                                     std::vector<int32_t> team_sizes, CpuDecoderOptions options);
 };
 
+// The stages of a model one after another, as one decoder: what a pipeline has to compute.
+class ChainedStages : public Decoder {
+ public:
+  // In order, from the one that embeds to the one with the head; not empty. They must outlive it.
+  explicit ChainedStages(std::vector<Decoder*> stages) : stages_(std::move(stages)) {}
+  const ModelConfig& config() const override { return stages_.front()->config(); }
+  int64_t kv_blocks() const override { return stages_.front()->kv_blocks(); }
+  int64_t kv_block_bytes() const override;
+  Status forward(const Step& step) override;
+  bool selects_kv() const override { return stages_.front()->selects_kv(); }
+  bool quantizes_keys() const override { return stages_.front()->quantizes_keys(); }
+  int32_t degree() const override { return stages_.back()->degree(); }
+  LogitsPart logits(int32_t rank) const override { return stages_.back()->logits(rank); }
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
+
+ private:
+  std::vector<Decoder*> stages_;
+  Step step_;
+};
+
 // One sequence of a decoder: tokens in order of position, a block table, rows as they are built.
 class SequenceDriver {
  public:

@@ -2,9 +2,12 @@
 // model's weights. Prefill, plain decoding, tree drafting and tree verification are all Steps.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "base/dtype.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -64,17 +67,29 @@ struct KvSelection {
   int32_t indexed = 0;
 };
 
+// Rows of the residual stream on their way from one stage of a pipeline to the next, in the type
+// that it is rounded to after every addition.
+struct HiddenRows {
+  DType dtype = DType::kBf16;             // or kF32
+  int64_t width = 0;                      // the model's hidden size
+  std::span<const std::byte> bytes = {};  // [rows][width]
+};
+
 struct Step {
   std::vector<StepSequence> sequences;
   std::vector<StepRow> rows;  // a row comes after every row of the Step that it sees
   std::vector<int32_t> ancestors;
   std::vector<KvSelection> selections;  // in the order of their rows
+  // Of a stage that does not embed: of every row, in place of its token, which is not looked at.
+  // Valid while the Step runs.
+  HiddenRows hidden;
 
   void clear() {
     sequences.clear();
     rows.clear();
     ancestors.clear();
     selections.clear();
+    hidden = {};
   }
 };
 

@@ -21,8 +21,9 @@ constexpr int kAheadVectors = 512;
 static_assert(kAheadVectors <= kFewestBlocks * kThreads);
 
 // `x`: values 8 vector .. 8 vector + 7 of a row, four pairs of bf16. Writes their products with the
-// norm's weight, and from every other lane the sum of the squares of sixteen. For whole warps;
-// lanes that are not `valid` are past the row's end.
+// norm's weight, and from every other lane the sum of the squares of sixteen, added up as a linear
+// layer adds them (write_squares()): a stage of a pipeline begins here with what one has written
+// elsewhere. For whole warps; lanes that are not `valid` are past the row's end.
 __device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_t row, int vector,
                                            bool valid, uint4 x) {
   const NormOutputCuda& norm = call.next_norm;
@@ -30,15 +31,16 @@ __device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_
   const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
   const auto* const weights = reinterpret_cast<const float2*>(norm.weight) + vector * 4;
   uint32_t scaled[4];
-  float sum = 0;
+  float fours[2] = {};  // of four squares each
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float low = __uint_as_float(pairs[i] << 16);
     const float high = __uint_as_float(pairs[i] & 0xffff0000u);
     const float2 weight = valid ? weights[i] : make_float2(0, 0);
     scaled[i] = pack_activations(norm.format, low * weight.x, high * weight.y);
-    sum = __fmaf_rn(high, high, __fmaf_rn(low, low, sum));
+    fours[i / 2] = __fmaf_rn(high, high, __fmaf_rn(low, low, fours[i / 2]));
   }
+  float sum = fours[0] + fours[1];
   sum += __shfl_xor_sync(~0u, sum, 1);
   if (!valid) return;
   reinterpret_cast<uint4*>(norm.scaled + row * call.output_stride)[vector] =

@@ -1,5 +1,8 @@
 // The first kernel of a forward on a GPU: brings the step's data from mapped host memory into the
-// device's, so that later kernels do not cross the bus for it, and looks up the rows' tokens.
+// device's, so that later kernels do not cross the bus for it, and looks up the rows' tokens. Of a
+// stage of a pipeline the table is the hidden rows that it is given, in mapped host memory as well,
+// and a row's "token" its place there; what it writes has the bits that the linear layer in front
+// of the cut would have left behind.
 #pragma once
 
 #include <cuda_bf16.h>

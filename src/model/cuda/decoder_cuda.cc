@@ -99,7 +99,10 @@ bool wants_logits(const StepRow& row) { return row.wants_logits; }
 }  // namespace
 
 DecoderCuda::DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options)
-    : config_(config), devices_(options.devices), kv_blocks_(options.kv_blocks) {}
+    : config_(config),
+      layers_(options.layers.value_or(LayerRange::all(config))),
+      devices_(options.devices),
+      kv_blocks_(options.kv_blocks) {}
 
 Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpoint,
                                                        const DecoderCudaOptions& options) {
@@ -114,10 +117,14 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   int32_t live_vocab =
       std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
   if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
-  const auto plan =
-      make_shard_plan(config, static_cast<int32_t>(options.devices.size()), live_vocab);
+  auto plan = make_shard_plan(config, static_cast<int32_t>(options.devices.size()), live_vocab);
   const auto& where = checkpoint.dir().string();
   if (!plan.ok()) return plan.status().with_context(where);
+  const LayerRange layers = options.layers.value_or(LayerRange::all(config));
+  FORERUN_RETURN_IF_ERROR(check_layer_range(layers, config).with_context(where));
+  if (!layers.heads) {
+    for (DeviceShard& part : plan->devices) part.vocab = {};
+  }
   FORERUN_RETURN_IF_ERROR(check_kernels_take(config, *plan).with_context(where));
   FORERUN_RETURN_IF_ERROR(
       check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
@@ -140,7 +147,10 @@ Result<int> DecoderCuda::prepare_usual_passes() {
   const std::vector<PassKeyCuda> passes =
       usual_passes_cuda(shape_.attention, most_context, most_pass_rows_);
   const auto prepare_all = [&](ShardCuda& shard) -> Status {
-    for (const PassKeyCuda& pass : passes) FORERUN_RETURN_IF_ERROR(shard.prepare(pass));
+    for (const PassKeyCuda& pass : passes) {
+      if (pass.wanted > 0 && !layers_.heads) continue;
+      FORERUN_RETURN_IF_ERROR(shard.prepare(pass));
+    }
     return {};
   };
   FORERUN_RETURN_IF_ERROR(on_all(prepare_all));
@@ -154,6 +164,8 @@ DecoderCuda::~DecoderCuda() {
   maxima_.reset();
   peers_.reset();
   pinned_step_ = {};
+  hidden_in_ = {};
+  hidden_out_ = {};
 }
 
 Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
@@ -164,13 +176,20 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
   FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
   FORERUN_ASSIGN_OR_RETURN(pinned_step_,
                            PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
+  const size_t hidden_bytes = kMostPassRows * hidden_row_bytes();
+  if (!layers_.embeds) {
+    FORERUN_ASSIGN_OR_RETURN(hidden_in_, PinnedBuffer::allocate(hidden_bytes, "hidden rows"));
+  }
+  if (!layers_.heads) {
+    FORERUN_ASSIGN_OR_RETURN(hidden_out_, PinnedBuffer::allocate(hidden_bytes, "hidden rows"));
+  }
   if (degree > 1) {
     FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = most_pass_rows_,
                                                                   .width = config_.hidden_size,
                                                                   .shared_gpus = shares_gpus}));
   }
   // Parts that wait for each other on one GPU may leave none of them room.
-  if (degree > 1 && !shares_gpus) {
+  if (degree > 1 && !shares_gpus && layers_.heads) {
     FORERUN_ASSIGN_OR_RETURN(maxima_,
                              PeerGroup::create(devices_, row_maxima_group(most_pass_rows_)));
   }
@@ -194,9 +213,11 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
     };
     const ShardCudaOptions shard{.device = devices_[rank],
                                  .part = plan.devices[rank],
+                                 .layers = layers_,
                                  .kv_blocks = kv_blocks_,
                                  .int4_head = options.int4_head,
                                  .step = pinned_step_.data(),
+                                 .hidden_in = hidden_in_.data(),
                                  .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,
                                  .maxima = maxima_ ? &maxima_->rank(team.rank()) : nullptr,
                                  .ranks_with_head = ranks_with_head,
@@ -274,8 +295,10 @@ Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit,
 
 Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
                              const Meanwhile& meanwhile) {
-  const auto wanted = std::count_if(step.rows.begin() + static_cast<ptrdiff_t>(begin),
-                                    step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
+  const auto wanted =
+      !layers_.heads ? 0
+                     : std::count_if(step.rows.begin() + static_cast<ptrdiff_t>(begin),
+                                     step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
   const HostLogits logits = logits_->of_pass(first_logits_row, wanted);
   block_.build(step, begin, end, logits.queries, shape_, rope_);
   if (std::any_of(step.selections.begin(), step.selections.end(),
@@ -296,6 +319,11 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                 std::to_string(pinned_step_.bytes())};
   }
   std::memcpy(pinned_step_.data(), block_.bytes().data(), block_.bytes().size());
+  const size_t hidden_bytes = (end - begin) * hidden_row_bytes();
+  if (!layers_.embeds) {
+    std::memcpy(hidden_in_.data(), step.hidden.bytes.data() + begin * hidden_row_bytes(),
+                hidden_bytes);
+  }
   const PassKeyCuda key{.rows = pass_bucket(block_.num_rows()),
                         .wanted = pass_bucket(block_.num_wanted()),
                         .mode = block_.mode(),
@@ -306,14 +334,31 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
     FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
   }
   const GpusInUse in_use(devices_);
-  return run_all([&](ShardCuda& shard) { return shard.launch(key, logits, block_.selections()); },
-                 meanwhile);
+  FORERUN_RETURN_IF_ERROR(run_all(
+      [&](ShardCuda& shard) {
+        // All have the same rows of the residual stream.
+        const bool leaves = !layers_.heads && &shard == shards_[0].get();
+        const HostHidden hidden{.rows = leaves ? hidden_out_.data() : nullptr,
+                                .count = static_cast<int64_t>(end - begin)};
+        return shard.launch(key, logits, hidden, block_.selections());
+      },
+      meanwhile));
+  if (!layers_.heads) {
+    std::memcpy(hidden_.data() + begin * hidden_row_bytes(), hidden_out_.data(), hidden_bytes);
+  }
+  return {};
 }
 
 Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries,
                                      const Meanwhile& meanwhile) {
-  FORERUN_RETURN_IF_ERROR(check_step(step, config_, kv_blocks_));
-  const auto wanted = std::count_if(step.rows.begin(), step.rows.end(), wants_logits);
+  FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, DType::kBf16, kv_blocks_));
+  const auto wanted =
+      layers_.heads ? std::count_if(step.rows.begin(), step.rows.end(), wants_logits) : 0;
+  if (!layers_.heads) {
+    queries = {};
+    hidden_rows_ = step.rows.size();
+    hidden_.resize(std::max(hidden_.size(), hidden_rows_ * hidden_row_bytes()));
+  }
   if (!logits_->has_room(wanted)) {
     const GpusInUse all = GpusInUse::everywhere();
     FORERUN_RETURN_IF_ERROR(logits_->make_room(wanted));
@@ -336,6 +381,13 @@ Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery>
 
 LogitsPart DecoderCuda::logits(int32_t /*rank*/) const {
   return {.values = logits_->rows(), .distant = logits_.get()};
+}
+
+HiddenRows DecoderCuda::hidden() const {
+  if (layers_.heads) return {};
+  return {.dtype = DType::kBf16,
+          .width = config_.hidden_size,
+          .bytes = std::span(hidden_).first(hidden_rows_ * hidden_row_bytes())};
 }
 
 Status DecoderCuda::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/dtype.h"
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/team.h"
 #include "device/cuda/cuda_memory.h"
@@ -30,6 +31,7 @@ class DecoderCuda : public Decoder {
   ~DecoderCuda() override;
 
   const ModelConfig& config() const override { return config_; }
+  LayerRange layers() const override { return layers_; }
   int64_t kv_blocks() const override { return kv_blocks_; }
   // The rows that observe, half a block of them, are of one pass.
   bool selects_kv() const override { return most_pass_rows_ >= kKvBlockTokens; }
@@ -40,6 +42,7 @@ class DecoderCuda : public Decoder {
                           const Meanwhile& meanwhile) override;
   // One part, whatever the number of GPUs: whole rows.
   LogitsPart logits(int32_t rank) const override;
+  HiddenRows hidden() const override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
   // For measuring: what one GPU holds; and the last pass again, `times` in a row.
@@ -63,7 +66,12 @@ class DecoderCuda : public Decoder {
   // waiting, and the group is usable again afterwards.
   Status run_all(const std::function<Status(ShardCuda&)>& submit, const Meanwhile& meanwhile = {});
 
+  size_t hidden_row_bytes() const {
+    return static_cast<size_t>(config_.hidden_size) * sizeof(bf16);
+  }
+
   ModelConfig config_;
+  const LayerRange layers_;
   std::vector<int32_t> devices_;  // by rank
   int64_t kv_blocks_;
   int32_t most_pass_rows_ = kMostPassRows;
@@ -71,6 +79,11 @@ class DecoderCuda : public Decoder {
   StepShapeCuda shape_;  // that fits all shards
   StepBlockCuda block_;
   PinnedBuffer pinned_step_;
+  // Of stages, a pass's rows as they come and as they go, bf16 [kMostPassRows][hidden]; the first
+  // is empty where the stage embeds, the second where it has the head.
+  PinnedBuffer hidden_in_, hidden_out_;
+  std::vector<std::byte> hidden_;  // of all passes of the last Step; grown to the largest so far
+  size_t hidden_rows_ = 0;
   std::optional<PeerGroup> peers_;                  // of several GPUs
   std::optional<PeerGroup> maxima_;                 // and for the digests of their logits
   std::unique_ptr<CpuDevice> threads_;              // one a GPU

@@ -257,6 +257,35 @@ TEST_P(DecoderCuda, DigestsStandForTheLogits) {
   }
 }
 
+// A stage a layer: hidden rows come and go through the host, and no bit changes.
+TEST_P(DecoderCuda, StagesAreTheWhole) {
+  const auto ranges = cut_layers(std::vector<int32_t>{1, 1}, checkpoint_->config());
+  ASSERT_TRUE(ranges.ok()) << ranges.status().message();
+  std::vector<std::unique_ptr<Decoder>> stages;
+  std::vector<Decoder*> chained;
+  int64_t kv_bytes = 0;
+  for (const LayerRange& range : *ranges) {
+    cuda::DecoderCudaOptions options;
+    options.devices = devices_;
+    options.layers = range;
+    options.kv_blocks = kKvBlocks;
+    auto stage = cuda::load_decoder_cuda(*checkpoint_, options);
+    ASSERT_TRUE(stage.ok()) << stage.status().message();
+    EXPECT_EQ((*stage)->layers(), range);
+    kv_bytes += (*stage)->kv_block_bytes();
+    stages.push_back(std::move(*stage));
+    chained.push_back(stages.back().get());
+  }
+  EXPECT_EQ(kv_bytes, decoder_->kv_block_bytes());
+  ChainedStages chain(chained);
+  for (const int64_t rows : {1, 9, 64, 1100}) {
+    const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, rows, blocks());
+    EXPECT_TRUE(run_tokens(chain, tokens_, 0, rows, blocks()) == expected) << rows << " rows";
+  }
+  expect_trees_and_commits(chain, tokens_, /*depth=*/25, /*first_block=*/20);
+  expect_unwanted_rows_and_companions(chain, tokens_, /*first_block=*/20);
+}
+
 TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
   cuda::DecoderCudaOptions options;
   options.devices = devices_;

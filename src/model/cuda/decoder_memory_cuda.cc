@@ -45,18 +45,21 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
 }
 
 Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
-                                 bool int4_head) {
+                                 const LayerRange& layers, bool int4_head) {
   const ModelConfig& config = checkpoint.config();
   WeightBytes bytes;
-  bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;  // the embedding
+  // Of a last stage it is there while its tied head is packed.
+  if (layers.holds("model.embed_tokens.weight", config)) {
+    bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;
+  }
   const FusedLinear head = head_linear(config, layout, int4_head);
-  if (config.tied_embeddings && head.outputs > 0) {
+  if (layers.heads && config.tied_embeddings && head.outputs > 0) {
     FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
     bytes.packed += static_cast<int64_t>(plan.weight_bytes());
-  } else if (!config.tied_embeddings) {
+  } else if (layers.heads && !config.tied_embeddings) {
     FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, head, bytes));
   }
-  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+  for (int32_t layer = layers.begin; layer < layers.end; ++layer) {
     const LayerLinears linears =
         layer_linears(config, layout, "model.layers." + std::to_string(layer) + ".");
     for (const FusedLinear* linear : {&linears.qkv, &linears.o, &linears.gate_up, &linears.down}) {
@@ -70,6 +73,7 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
 
 Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
                                                              const ShardPlan& plan,
+                                                             const LayerRange& layers,
                                                              bool int4_head) {
   // The context of the process, kernels, graphs, and what allocations are rounded up by.
   constexpr int64_t kRest = int64_t{512} << 20;
@@ -80,13 +84,13 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
     MemoryNeed& memory = memories.emplace_back();
     memory.name = "device " + std::to_string(memories.size() - 1);
     FORERUN_ASSIGN_OR_RETURN(const WeightBytes weights,
-                             weight_bytes(checkpoint, layout, int4_head));
+                             weight_bytes(checkpoint, layout, layers, int4_head));
     memory.weight_bytes = weights.packed;
     memory.staged_bytes = std::accumulate(weights.staged.begin(), weights.staged.end(), int64_t{0});
     const int64_t widths = 3 * int64_t{config.hidden_size} + layout.qkv_width +
                            int64_t{layout.num_heads} * padded_head_dim_cuda(config.head_dim) +
                            layout.attended_width + layout.mlp_in.total;
-    const int64_t logits = kMostPassRows * layout.logits_stride() * 4;
+    const int64_t logits = layers.heads ? kMostPassRows * layout.logits_stride() * 4 : 0;
     // bf16 from every rank, to two mailboxes.
     const int64_t mailboxes =
         plan.degree() == 1 ? 0 : int64_t{4} * kMostPassRows * config.hidden_size * plan.degree();
@@ -95,15 +99,18 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
                               kMostPassRows * widths * 2 + logits;
     memory.buffer_bytes = std::max(of_passes, memory.staged_bytes) + mailboxes + kRest;
     const PagedKvCuda layer{.num_kv_heads = layout.num_kv_heads, .head_dim = config.head_dim};
-    memory.kv_block_bytes = config.num_layers * layer.layer_bytes();
+    memory.kv_block_bytes = layers.size() * layer.layer_bytes();
   }
   return memories;
 }
 
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options) {
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<MemoryNeed> needs,
-                           estimate_decoder_cuda_memory(checkpoint, plan, options.int4_head));
+  FORERUN_ASSIGN_OR_RETURN(
+      const std::vector<MemoryNeed> needs,
+      estimate_decoder_cuda_memory(checkpoint, plan,
+                                   options.layers.value_or(LayerRange::all(checkpoint.config())),
+                                   options.int4_head));
   std::vector<DeviceMemory> memories;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     const std::string name = "cuda:" + std::to_string(options.devices[rank]);

@@ -22,16 +22,19 @@ int64_t whole_tiles(int64_t outputs) {
 
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout, bool int4_head,
-         const std::function<void(double)>& progress, const Stream* stream, CutUploader uploader)
+  Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout, const LayerRange& layers,
+         bool int4_head, const std::function<void(double)>& progress, const Stream* stream,
+         CutUploader uploader)
       : checkpoint_(checkpoint),
         config_(checkpoint.config()),
         layout_(layout),
+        layers_(layers),
         int4_head_(int4_head),
         progress_(progress),
         stream_(stream),
         uploader_(std::move(uploader)) {
     for (const RawTensor& tensor : checkpoint.tensors()) {
+      if (!layers.holds(tensor.name, config_)) continue;
       total_bytes_ += static_cast<double>(tensor.bytes.size());
     }
   }
@@ -64,6 +67,7 @@ class Loader {
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   const ShardLayoutCuda& layout_;
+  const LayerRange layers_;
   const bool int4_head_;
   const std::function<void(double)>& progress_;
   const Stream* stream_;
@@ -197,14 +201,24 @@ Status Loader::load_head(DecoderWeightsCuda& to) {
 
 Result<DecoderWeightsCuda> Loader::run() {
   DecoderWeightsCuda out;
-  FORERUN_RETURN_IF_ERROR(load_embedding(out));
-  FORERUN_RETURN_IF_ERROR(load_head(out));
-  out.layers.resize(static_cast<size_t>(config_.num_layers));
-  for (size_t layer = 0; layer < out.layers.size(); ++layer) {
-    FORERUN_RETURN_IF_ERROR(
-        load_layer("model.layers." + std::to_string(layer) + ".", out.layers[layer]));
+  // A tied head is packed from the embedding.
+  if (layers_.holds("model.embed_tokens.weight", config_)) {
+    FORERUN_RETURN_IF_ERROR(load_embedding(out));
   }
-  FORERUN_RETURN_IF_ERROR(load_norm("model.norm.weight", out.final_norm));
+  if (layers_.heads) {
+    FORERUN_RETURN_IF_ERROR(load_head(out));
+    FORERUN_RETURN_IF_ERROR(load_norm("model.norm.weight", out.final_norm));
+  }
+  if (!layers_.embeds) {
+    FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the head has been packed
+    out.embedding = {};
+  }
+  out.layers.resize(static_cast<size_t>(layers_.size()));
+  for (size_t layer = 0; layer < out.layers.size(); ++layer) {
+    const auto layer_idx = static_cast<size_t>(layers_.begin) + layer;
+    FORERUN_RETURN_IF_ERROR(
+        load_layer("model.layers." + std::to_string(layer_idx) + ".", out.layers[layer]));
+  }
   FORERUN_RETURN_IF_ERROR(stream_->synchronize());
   if (progress_) progress_(1.0);
   return out;
@@ -213,11 +227,13 @@ Result<DecoderWeightsCuda> Loader::run() {
 }  // namespace
 
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
-                                                     const ShardLayoutCuda& layout, bool int4_head,
+                                                     const ShardLayoutCuda& layout,
+                                                     const LayerRange& layers, bool int4_head,
                                                      const std::function<void(double)>& progress) {
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
   FORERUN_ASSIGN_OR_RETURN(CutUploader uploader, CutUploader::create(&stream));
-  return Loader(checkpoint, layout, int4_head, progress, &stream, std::move(uploader)).run();
+  return Loader(checkpoint, layout, layers, int4_head, progress, &stream, std::move(uploader))
+      .run();
 }
 
 }  // namespace forerun::cuda

@@ -11,6 +11,7 @@
 #include "forerun/status.h"
 #include "kernels/linear/linear_cuda.h"
 #include "model/cuda/shard_layout_cuda.h"
+#include "model/layer_range.h"
 
 namespace forerun::cuda {
 
@@ -23,18 +24,20 @@ struct LayerWeightsCuda {
 };
 
 struct DecoderWeightsCuda {
-  DeviceBuffer embedding;  // bf16 [vocab][hidden], whole on every GPU
-  std::vector<LayerWeightsCuda> layers;
-  DeviceBuffer final_norm;  // f32 [hidden]
-  LinearWeightCuda head;    // [rows of the part][hidden]
+  DeviceBuffer embedding;  // bf16 [vocab][hidden], whole on every GPU, of a stage that embeds
+  std::vector<LayerWeightsCuda> layers;  // of the stage, from 0
+  DeviceBuffer final_norm;               // f32 [hidden]; as the head, of a stage that has it
+  LinearWeightCuda head;                 // [rows of the part][hidden]
 };
 
-// The part of a GPU, onto the current device. AWQ layers of group 128 stay int4, everything else
+// The part of a GPU of these layers, onto the current device; nothing else of the checkpoint is
+// touched. AWQ layers of group 128 stay int4, everything else
 // becomes bf16. Layers of which the part has nothing stay empty, except that o and down then are
 // zeros. `int4_head`: the head becomes int4 too, where hidden_size is a multiple of 128.
 // `progress` gets the fraction done; it may be empty.
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
-                                                     const ShardLayoutCuda& layout, bool int4_head,
+                                                     const ShardLayoutCuda& layout,
+                                                     const LayerRange& layers, bool int4_head,
                                                      const std::function<void(double)>& progress);
 
 }  // namespace forerun::cuda

@@ -11,6 +11,7 @@
 #include "forerun/status.h"
 #include "model/decoder.h"
 #include "model/device_memory.h"
+#include "model/layer_range.h"
 #include "model/shard_plan.h"
 
 namespace forerun::cuda {
@@ -19,7 +20,8 @@ struct DecoderCudaOptions {
   // By rank; several hold a part of the model each. One that is named twice holds two parts: slow,
   // a few rows at a time; for tests of more parts than there are GPUs.
   std::vector<int32_t> devices = {0};
-  int64_t kv_blocks = 0;  // capacity, in blocks of kKvBlockTokens
+  std::optional<LayerRange> layers;  // of a stage; unset: all
+  int64_t kv_blocks = 0;             // capacity, in blocks of kKvBlockTokens
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
@@ -37,10 +39,12 @@ struct DecoderCudaOptions {
 Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
                                                    DecoderCudaOptions options);
 
-// What each GPU's part takes of it, by rank, "device 0" and so on. Fails as the load does, on a
-// shape that the kernels do not take.
+// What each GPU's part of these layers takes of it, by rank, "device 0" and so on. Fails as the
+// load does, on a shape that the kernels do not take.
 Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
-                                                             const ShardPlan& plan, bool int4_head);
+                                                             const ShardPlan& plan,
+                                                             const LayerRange& layers,
+                                                             bool int4_head);
 // kResourceExhausted where a GPU has no room for its part and its cache, with what each needs.
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options);

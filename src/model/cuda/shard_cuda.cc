@@ -32,8 +32,9 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   FORERUN_RETURN_IF_ERROR(prepare_row_digest_cuda());
   FORERUN_ASSIGN_OR_RETURN(Stream stream, Stream::create());
   std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
-  FORERUN_ASSIGN_OR_RETURN(shard->weights_, load_decoder_weights_cuda(checkpoint, shard->layout_,
-                                                                      options.int4_head, progress));
+  FORERUN_ASSIGN_OR_RETURN(shard->weights_,
+                           load_decoder_weights_cuda(checkpoint, shard->layout_, options.layers,
+                                                     options.int4_head, progress));
   FORERUN_RETURN_IF_ERROR(shard->allocate(options.kv_blocks));
   return shard;
 }
@@ -56,7 +57,9 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
                           .may_fuse = can_fuse_rope(config_.head_dim, config_.qk_norm),
                           // Those kernels want an SM each to themselves.
                           .may_tile = config_.head_dim <= 128 && !shares_gpu_},
-            .head_dim = config_.head_dim};
+            .head_dim = config_.head_dim,
+            .embeds = layers_.embeds,
+            .heads = layers_.heads};
 
   const auto rows_of = [this](int64_t width) {
     return static_cast<size_t>(kMostPassRows * input_stride(width, 1)) * sizeof(__nv_bfloat16);
@@ -128,13 +131,22 @@ Status ShardCuda::run(const PassKeyCuda& key) {
   return layout_.has_head() ? submit_head(key) : Status();
 }
 
-Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits,
+Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits, const HostHidden& hidden,
                          std::span<const PassSelectionCuda> selections) {
   last_pass_ = key;
   selections_ = selections;
   const Status submitted = run(key);
   selections_ = {};  // graphs have none
   FORERUN_RETURN_IF_ERROR(submitted);
+  if (hidden.rows != nullptr) {
+    const auto width = static_cast<size_t>(config_.hidden_size) * sizeof(__nv_bfloat16);
+    const auto stride =
+        static_cast<size_t>(input_stride(config_.hidden_size, key.rows)) * sizeof(__nv_bfloat16);
+    FORERUN_CUDA_RETURN_IF_ERROR(
+        cudaMemcpy2DAsync(hidden.rows, width, hidden_.data(), stride, width,
+                          static_cast<size_t>(hidden.count), cudaMemcpyDeviceToHost, stream_.get()),
+        "copying hidden rows");
+  }
   if (!layout_.has_head()) return {};
   const auto whole = [](const RowQuery& query) { return query.kinds == RowQuery::kLogits; };
   const auto begin = logits.queries.begin();
@@ -178,7 +190,7 @@ Status ShardCuda::finish() {
 
 Status ShardCuda::move_kv(std::span<const KvMoveCuda> moves) {
   if (!layout_.has_heads()) return {};
-  return move_kv_cuda(layer_kv(0), config_.num_layers, layer_kv_bytes_, moves, stream_.get());
+  return move_kv_cuda(layer_kv(0), layers_.size(), layer_kv_bytes_, moves, stream_.get());
 }
 
 void ShardCuda::edit_graphs(std::function<Status(cudaGraph_t)> edit, bool one_sum_a_layer) {

@@ -1,5 +1,5 @@
-// One GPU's part of a decoder: its weights, its KV heads, its activations, and the graphs of its
-// passes through the layers. At degree 1 that is the whole decoder.
+// One GPU's part of a decoder or of a stage of it: its weights, its KV heads, its activations, and
+// the graphs of its passes through the layers. At degree 1 that is all of the stage.
 //
 // Every call from one thread at a time, with the shard's GPU current (use()).
 #pragma once
@@ -23,6 +23,7 @@
 #include "model/cuda/decoder_weights_cuda.h"
 #include "model/cuda/shard_layout_cuda.h"
 #include "model/cuda/step_block_cuda.h"
+#include "model/layer_range.h"
 
 namespace forerun::cuda {
 
@@ -38,10 +39,13 @@ struct PassKeyCuda {
 
 struct ShardCudaOptions {
   int32_t device = 0;
-  DeviceShard part;
+  DeviceShard part;  // of a stage without the head no tokens
+  LayerRange layers;
   int64_t kv_blocks = 0;
   bool int4_head = false;           // as in DecoderCudaOptions
   const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
+  // Of a stage that does not embed: mapped host memory with a pass's rows, bf16 [rows][hidden].
+  const std::byte* hidden_in = nullptr;
   const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
   // Likewise, for the largest logits of rows, and the ranks that have tokens, a bit each; null:
   // digests measure weights from the part's own.
@@ -60,6 +64,12 @@ struct HostLogits {
   std::span<const RowQuery> queries;
 };
 
+// Where a pass leaves its rows behind the stage's last layer: bf16 [count][hidden], page-locked.
+struct HostHidden {
+  std::byte* rows = nullptr;  // null: they are not wanted
+  int64_t count = 0;
+};
+
 class ShardCuda {
  public:
   // `options.step` and `options.peers` must outlive the shard. `progress` gets the fraction of the
@@ -71,20 +81,20 @@ class ShardCuda {
   Status use() const;  // makes its GPU the calling thread's
   const StepShapeCuda& shape() const { return shape_; }
   const ShardLayoutCuda& layout() const { return layout_; }
-  int64_t kv_block_bytes() const { return config_.num_layers * layer_kv_bytes_; }
+  int64_t kv_block_bytes() const { return layers_.size() * layer_kv_bytes_; }
 
   // prepare() makes a pass's graph. launch() submits the pass, for the step that lies in the mapped
   // memory, by its graph, that of the pass without the head with the head's kernels after it, or
-  // kernel by kernel; and the copy of its logits. finish() waits for both. Graphs are made while no
-  // pass is under way on any GPU of the process: kernels of one GPU wait for those of another, and
-  // meanwhile nobody may build a graph.
+  // kernel by kernel; and the copy of its logits or hidden rows. finish() waits for all. Graphs are
+  // made while no pass is under way on any GPU of the process: kernels of one GPU wait for those of
+  // another, and meanwhile nobody may build a graph.
   Status prepare(const PassKeyCuda& key);
   // Whether the pass must have a graph of its own before launch(): edited ones.
   bool must_prepare(const PassKeyCuda& key) const {
     return edit_ != nullptr && key.rows <= kMostGraphRows && !graphs_.contains(key);
   }
   // With `selections` kernel by kernel.
-  Status launch(const PassKeyCuda& key, const HostLogits& logits,
+  Status launch(const PassKeyCuda& key, const HostLogits& logits, const HostHidden& hidden = {},
                 std::span<const PassSelectionCuda> selections = {});
   Status finish();
   // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
@@ -110,7 +120,9 @@ class ShardCuda {
       : config_(config),
         device_(options.device),
         shares_gpu_(options.shares_gpu),
+        layers_(options.layers),
         pinned_step_(options.step),
+        hidden_in_(options.hidden_in),
         peers_(options.peers),
         ranks_with_head_(options.ranks_with_head),
         layout_(shard_layout_cuda(config, options.part)),
@@ -145,7 +157,9 @@ class ShardCuda {
   ModelConfig config_;
   int32_t device_;
   bool shares_gpu_;
+  const LayerRange layers_;
   const std::byte* pinned_step_;
+  const std::byte* hidden_in_;
   const PeerMailboxes* peers_;
   std::optional<PeerMailboxes> maxima_;
   uint32_t ranks_with_head_;

@@ -39,9 +39,12 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
 
   const int turn = static_cast<int>(layer_idx % 2);
   const bool last = layer_idx + 1 == weights_.layers.size();
-  const NormOutputCuda next_input = last ? norm_of_hidden(weights_.final_norm, weights_.head)
-                                         : norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
-                                                          weights_.layers[layer_idx + 1].qkv);
+  // The norm behind a stage's last layer is the next stage's.
+  const NormOutputCuda next_input =
+      !last           ? norm_of_hidden(weights_.layers[layer_idx + 1].input_norm,
+                                       weights_.layers[layer_idx + 1].qkv)
+      : layers_.heads ? norm_of_hidden(weights_.final_norm, weights_.head)
+                      : NormOutputCuda();
   // x += W * input, of all GPUs
   const auto add_linear = [&](const LinearWeightCuda& weight, const uint16_t* input,
                               int64_t input_stride, const __nv_bfloat16* bias,
@@ -132,7 +135,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        .attended_stride = input_stride(layout_.attended_width, key.rows),
        .num_heads = layout_.num_heads,
        .kv = kv,
-       .window = config_.sliding_window[layer_idx],
+       .window = config_.sliding_window[static_cast<size_t>(layers_.begin) + layer_idx],
        .partials = partials_.as<float>(),
        .arrivals = arrivals_.as<uint32_t>() + static_cast<int64_t>(layer_idx % 2) * flags,
        .to_clear = arrivals_.as<uint32_t>() + static_cast<int64_t>((layer_idx + 1) % 2) * flags,
@@ -184,8 +187,9 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
        .target = step_.data(),
        .bytes_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, bytes)),
        .tokens_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)),
-       .table = weights_.embedding.as<__nv_bfloat16>(),
-       .table_tokens = config_.vocab_size,
+       .table = layers_.embeds ? weights_.embedding.as<__nv_bfloat16>()
+                               : reinterpret_cast<const __nv_bfloat16*>(hidden_in_),
+       .table_tokens = layers_.embeds ? config_.vocab_size : kMostPassRows,
        .dim = config_.hidden_size,
        .output = hidden_.as<__nv_bfloat16>(),
        .output_stride = input_stride(config_.hidden_size, key.rows),

@@ -172,7 +172,7 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
       const DeviceShard& part = plan->devices[static_cast<size_t>(rank)];
       const ShardLayoutCuda layout = shard_layout_cuda(config, part);
       const auto cpu = load_decoder_weights(*checkpoint_, WeightOverride::kAsStored,
-                                            Activation::kBf16, part, {});
+                                            Activation::kBf16, part, LayerRange::all(config), {});
       ASSERT_TRUE(cpu.ok()) << cpu.status().message();
       const LayerWeights& expected = cpu->layers[0];
       const LayerLinears linears = layer_linears(config, layout, "model.layers.0.");
@@ -219,7 +219,9 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
   const ModelConfig& config = checkpoint_->config();
   const auto needs = [&](int32_t degree) {
     const auto plan = make_shard_plan(config, degree, config.vocab_size);
-    auto memory = estimate_decoder_cuda_memory(*checkpoint_, *plan, /*int4_head=*/false);
+    auto memory =
+        estimate_decoder_cuda_memory(*checkpoint_, *plan, LayerRange::all(checkpoint_->config()),
+                                     /*int4_head=*/false);
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return std::move(*memory);
   };
@@ -253,14 +255,18 @@ TEST(Int4Head, IsCountedWhereItIsWholeGroups) {
       ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
       const auto checkpoint = Checkpoint::open(dir.path());
       const auto plan = make_shard_plan(checkpoint->config(), 1, spec.vocab_size);
-      const auto stored = estimate_decoder_cuda_memory(*checkpoint, *plan, false);
-      const auto rounded = estimate_decoder_cuda_memory(*checkpoint, *plan, true);
+      const auto stored = estimate_decoder_cuda_memory(
+          *checkpoint, *plan, LayerRange::all(checkpoint->config()), false);
+      const auto rounded = estimate_decoder_cuda_memory(
+          *checkpoint, *plan, LayerRange::all(checkpoint->config()), true);
       ASSERT_TRUE(stored.ok() && rounded.ok());
       EXPECT_EQ(stored->front().weight_bytes - rounded->front().weight_bytes, saved) << hidden;
       // The tokenizer's words need not be a multiple of anything.
       const auto live = make_shard_plan(checkpoint->config(), 1, 3973);
-      const auto live_stored = estimate_decoder_cuda_memory(*checkpoint, *live, false);
-      const auto live_rounded = estimate_decoder_cuda_memory(*checkpoint, *live, true);
+      const auto live_stored = estimate_decoder_cuda_memory(
+          *checkpoint, *live, LayerRange::all(checkpoint->config()), false);
+      const auto live_rounded = estimate_decoder_cuda_memory(
+          *checkpoint, *live, LayerRange::all(checkpoint->config()), true);
       ASSERT_TRUE(live_stored.ok() && live_rounded.ok());
       EXPECT_EQ(live_stored->front().weight_bytes - live_rounded->front().weight_bytes, saved)
           << hidden << ", of 3,973 words";
@@ -284,7 +290,8 @@ TEST(StagedWeights, AreTheLargestOfEveryPlace) {
     EXPECT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
     const auto checkpoint = Checkpoint::open(dir.path());
     const auto plan = make_shard_plan(checkpoint->config(), degree, spec.vocab_size);
-    const auto memory = estimate_decoder_cuda_memory(*checkpoint, *plan, int4_head);
+    const auto memory = estimate_decoder_cuda_memory(
+        *checkpoint, *plan, LayerRange::all(checkpoint->config()), int4_head);
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return memory->front().staged_bytes;
   };

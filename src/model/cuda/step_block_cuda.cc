@@ -74,8 +74,8 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
          .block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table,
          .ancestors = from.boundary == from.visible ? nullptr
                                                     : step.ancestors.data() + from.ancestor_begin});
-    header.tokens[local] = from.token;
-    if (from.wants_logits) wanted[num_wanted_++] = local;
+    header.tokens[local] = shape.embeds ? from.token : local;
+    if (from.wants_logits && shape.heads) wanted[num_wanted_++] = local;
   }
   selections_.clear();
   for (const KvSelection& selection : step.selections) {

@@ -47,10 +47,12 @@ struct alignas(16) StepHeaderCuda {
 
 static_assert(offsetof(StepHeaderCuda, tokens) % 16 == 0);
 
-// Shapes that the plan and the rotation need.
+// Shapes that the plan and the rotation need, and which ends of the model the pass has.
 struct StepShapeCuda {
   AttentionShapeCuda attention;
   int32_t head_dim = 0;
+  bool embeds = true;  // else rows are looked up among hidden rows: the n-th of the pass is n
+  bool heads = true;   // else no row wants logits of it
 };
 
 // A KvSelection of a pass; the rest as there.

@@ -1,0 +1,113 @@
+#include "model/layer_range.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace forerun {
+
+bool LayerRange::holds(std::string_view tensor, const ModelConfig& config) const {
+  constexpr std::string_view kLayers = "layers.";
+  if (const size_t at = tensor.find(kLayers); at != std::string_view::npos) {
+    const std::string_view rest = tensor.substr(at + kLayers.size());
+    int32_t layer = -1;
+    std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+    return layer >= begin && layer < end;
+  }
+  if (tensor.find("embed_tokens") != std::string_view::npos) {
+    return embeds || (heads && config.tied_embeddings);
+  }
+  return heads;  // the final norm and the head
+}
+
+std::string describe(const LayerRange& range, const ModelConfig& config) {
+  std::string text = "layers " + std::to_string(range.begin) + " to " +
+                     std::to_string(range.end - 1) + " of " + std::to_string(config.num_layers);
+  if (range.embeds) text += " with the embedding";
+  if (range.heads) text += range.embeds ? " and the head" : " with the head";
+  return text;
+}
+
+Status check_layer_range(const LayerRange& range, const ModelConfig& config) {
+  const bool fits = range.begin >= 0 && range.begin < range.end && range.end <= config.num_layers &&
+                    (!range.embeds || range.begin == 0) &&
+                    (!range.heads || range.end == config.num_layers);
+  if (fits) return {};
+  return {StatusCode::kInvalidArgument,
+          "stage: found " + describe(range, config) +
+              "; accepted is at least one layer, the embedding with layer 0 and the head with the "
+              "last one"};
+}
+
+Result<std::vector<LayerRange>> cut_layers(std::span<const int32_t> sizes,
+                                           const ModelConfig& config) {
+  std::vector<LayerRange> stages;
+  int64_t end = 0;
+  std::string found;
+  bool positive = true;
+  for (const int32_t size : sizes) {
+    const int64_t begin = end;
+    end += size;
+    positive = positive && size >= 1;
+    found += (found.empty() ? "" : ", ") + std::to_string(size);
+    stages.push_back({.begin = static_cast<int32_t>(begin), .end = static_cast<int32_t>(end)});
+  }
+  if (!positive || end != config.num_layers) {
+    return Status(StatusCode::kInvalidArgument,
+                  "pipeline stages: found " + (found.empty() ? "none" : found) +
+                      " layers, accepted are stages of 1 and more that add up to the model's " +
+                      std::to_string(config.num_layers));
+  }
+  stages.front().embeds = true;
+  stages.back().heads = true;
+  return stages;
+}
+
+Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const int64_t> layer_bytes,
+                                               int64_t embedding_bytes, int64_t head_bytes,
+                                               const ModelConfig& config) {
+  const auto layers = static_cast<int32_t>(layer_bytes.size());
+  if (stages < 1 || stages > layers) {
+    return Status(StatusCode::kInvalidArgument,
+                  "pipeline stages: found " + std::to_string(stages) + ", accepted are 1 to " +
+                      std::to_string(layers) + ", one for each layer of the model");
+  }
+  std::vector<int64_t> sums(layer_bytes.size() + 1, 0);  // of the first layers
+  for (size_t layer = 0; layer < layer_bytes.size(); ++layer) {
+    sums[layer + 1] = sums[layer] + layer_bytes[layer];
+  }
+  const auto bytes_of = [&](int32_t begin, int32_t end) {
+    return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)] +
+           (begin == 0 ? embedding_bytes : 0) + (end == layers ? head_bytes : 0);
+  };
+  // fullest[end]: of the best cut of layers 0 to end - 1 into the stages so far.
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> fullest(layer_bytes.size() + 1, kNone);
+  std::vector<std::vector<int32_t>> begins;  // [stage][end] where its last stage begins
+  fullest[0] = 0;
+  for (int32_t stage = 0; stage < stages; ++stage) {
+    std::vector<int64_t> next(fullest.size(), kNone);
+    std::vector<int32_t>& begin_of = begins.emplace_back(fullest.size(), 0);
+    for (int32_t end = stage + 1; end <= layers; ++end) {
+      for (int32_t begin = stage; begin < end; ++begin) {
+        const int64_t before = fullest[static_cast<size_t>(begin)];
+        if (before == kNone) continue;
+        const int64_t most = std::max(before, bytes_of(begin, end));
+        if (most > next[static_cast<size_t>(end)]) continue;  // the latest of the equal ones
+        next[static_cast<size_t>(end)] = most;
+        begin_of[static_cast<size_t>(end)] = begin;
+      }
+    }
+    fullest = std::move(next);
+  }
+  std::vector<int32_t> sizes(static_cast<size_t>(stages));
+  int32_t end = layers;
+  for (int32_t stage = stages; stage-- > 0;) {
+    const int32_t begin = begins[static_cast<size_t>(stage)][static_cast<size_t>(end)];
+    sizes[static_cast<size_t>(stage)] = end - begin;
+    end = begin;
+  }
+  return cut_layers(sizes, config);
+}
+
+}  // namespace forerun
