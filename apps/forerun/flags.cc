@@ -75,7 +75,16 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       "--target-devices,--devices", options.devices,
       "Devices of the target: cpu:0-3 or cpu:0+2 is one device of several threads; "
       "cpu:0,cpu:1 are two, each with a half of the model; cuda:0 is a GPU, cuda:0,cuda:1 are two, "
-      "each with a half (default: one of all cores)");
+      "each with a half; cpu:0/cpu:1 and cuda:0/cuda:1 are pipelines of two stages (default: one "
+      "of "
+      "all cores)");
+  command.add_option("--stages", options.stages,
+                     "Stages of a pipeline that the target is cut into (default: as many as "
+                     "--target-devices has groups, with slashes between them)");
+  command
+      .add_option("--stage-layers", options.stage_layers,
+                  "Layers of each stage: 10,11,11 (default: balanced by the size of their weights)")
+      ->delimiter(',');
   command.add_option("--draft-devices", options.draft_devices,
                      "Devices of the draft alone, which then runs beside the target, or some of "
                      "the target's GPUs, in turn with it (default: in turn on all the target's)");

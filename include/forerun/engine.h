@@ -44,8 +44,16 @@ struct EngineOptions {
   // Devices of the target. cpu:0, cpu:0-3 and cpu:0+2 are devices of one, four and two threads;
   // devices with commas between them form a tensor-parallel group, cpu:0-1,cpu:2-3 one of degree 2.
   // cuda:0 is a GPU, cuda:0,cuda:1 a group of two, each GPU once.
+  // Groups with slashes between them are the stages of a pipeline, each with consecutive layers:
+  // cpu:0,cpu:1/cpu:2, cuda:0/cuda:1.
   // Empty: one device of all processors that this process may use and draft_devices does not name.
   std::string devices;
+  // How many stages the target is cut into; 0: as many as `devices` has groups. Several on a single
+  // group of processors share them.
+  int32_t stages = 0;
+  // Layers of each stage, the first one's first; empty: so that the fullest stage has the least
+  // weight.
+  std::vector<int32_t> stage_layers;
   // Devices of the draft alone, on none of the target's processors or GPUs: both models then run at
   // the same time. Or some of the target's GPUs: both run in turn, the draft on those alone. Empty:
   // both models run on `devices`, in turn.

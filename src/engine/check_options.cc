@@ -23,6 +23,10 @@ Status check_try_splits(const EngineOptions& options, const Placement& placement
   if (placement.target.on_gpus()) {
     return refused("devices '" + options.devices + "'; accepted beside it: processors");
   }
+  if (placement.target.num_stages() > 1) {
+    return refused(std::to_string(placement.target.num_stages()) +
+                   " stages; accepted beside it: a target that is not cut");
+  }
   if (!options.emulate.empty()) return refused("a machine to emulate; accepted beside it: none");
   return Status();
 }

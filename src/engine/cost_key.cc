@@ -81,7 +81,14 @@ Result<CostKey> cost_key(const ModelsToLoad& models, const Placement& placement,
                  {"placement", plain_text(describe(placement))},
                  {"activations", activation_name(models.activation)},
                  {"max_context_tokens", std::to_string(max_context_tokens)}};
-  std::set<int32_t> gpus(placement.target.gpus.begin(), placement.target.gpus.end());
+  std::set<int32_t> gpus;
+  for (int32_t stage = 0; stage < placement.target.num_stages(); ++stage) {
+    const std::vector<int32_t>& its = placement.target.stage(stage).gpus;
+    gpus.insert(its.begin(), its.end());
+  }
+  for (const int32_t layers : models.options->stage_layers) {
+    key["stage_layers"] += (key["stage_layers"].empty() ? "" : ",") + std::to_string(layers);
+  }
   if (placement.draft) gpus.insert(placement.draft->gpus.begin(), placement.draft->gpus.end());
   for (const int32_t gpu : gpus) {
     FORERUN_ASSIGN_OR_RETURN(const std::string model, gpu_model(gpu));

@@ -106,8 +106,12 @@ Result<std::vector<int32_t>> parse_gpus(std::string_view spec) {
   return gpus;
 }
 
+// In any stage.
 bool uses_gpu(const ModelPlacement& model, int32_t gpu) {
-  return std::find(model.gpus.begin(), model.gpus.end(), gpu) != model.gpus.end();
+  const auto has = [gpu](const ModelPlacement& stage) {
+    return std::find(stage.gpus.begin(), stage.gpus.end(), gpu) != stage.gpus.end();
+  };
+  return has(model) || std::any_of(model.earlier.begin(), model.earlier.end(), has);
 }
 
 // One device of all processors but those; of all where none would be left.
@@ -116,6 +120,27 @@ std::vector<CpuCores> all_but(const std::vector<CpuCores>& taken) {
   std::vector<int32_t> rest = all;
   std::erase_if(rest, [&](int32_t core) { return uses(taken, core); });
   return {CpuCores{.cores = rest.empty() ? all : rest}};
+}
+
+// Both models then take turns on nothing.
+Status check_apart(const std::vector<CpuCores>& target, const std::vector<CpuCores>& draft) {
+  for (const CpuCores& device : target) {
+    for (const int32_t core : device.cores) {
+      if (!uses(draft, core)) continue;
+      return Status(StatusCode::kInvalidArgument,
+                    "devices: cpu:" + std::to_string(core) +
+                        " is named for the target and for the draft; without draft devices both "
+                        "models run on the same processors in turn");
+    }
+  }
+  return Status();
+}
+
+// Of all processors, for the draft to sample on.
+std::vector<CpuCores> last_half() {
+  const std::vector<int32_t> all = available_cores();
+  return {
+      CpuCores{.cores = {all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end()}}};
 }
 
 Result<Placement> split_processors(std::string_view target_spec, std::string_view draft_spec) {
@@ -134,27 +159,12 @@ Result<Placement> split_processors(std::string_view target_spec, std::string_vie
                       "' leaves no processor for the target; without draft devices both models run "
                       "on the same ones in turn");
   }
-  for (const CpuCores& device : target) {
-    for (const int32_t core : device.cores) {
-      if (!uses(draft, core)) continue;
-      return Status(StatusCode::kInvalidArgument,
-                    "devices: cpu:" + std::to_string(core) +
-                        " is named for the target and for the draft; without draft devices both "
-                        "models run on the same processors in turn");
-    }
-  }
+  FORERUN_RETURN_IF_ERROR(check_apart(target, draft));
   return split;
 }
 
-}  // namespace
-
-bool Placement::in_turn() const {
-  if (!draft) return true;
-  return draft->on_gpus() && std::all_of(draft->gpus.begin(), draft->gpus.end(),
-                                         [this](int32_t gpu) { return uses_gpu(target, gpu); });
-}
-
-Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec) {
+// Of a target that is not cut.
+Result<Placement> place_uncut(std::string_view target_spec, std::string_view draft_spec) {
   const bool target_gpu = names_gpus(target_spec);
   const bool draft_gpu = names_gpus(draft_spec);
   if (!target_gpu && !draft_gpu) return split_processors(target_spec, draft_spec);
@@ -190,34 +200,127 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
     draft.devices = all_but(split.target.devices);
     return split;
   }
-  // The last half samples for the draft.
-  const std::vector<int32_t> all = available_cores();
-  draft.devices = {
-      CpuCores{.cores = {all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end()}}};
+  draft.devices = last_half();
   split.target.devices = all_but(draft.devices);
   return split;
+}
+
+// Puts a stage in front of the target's last one, behind those that it has there already.
+Status add_earlier_stage(std::string_view spec, Placement& placement) {
+  ModelPlacement stage;
+  if (names_gpus(spec) != placement.target.on_gpus()) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "devices: found '" + std::string(spec) +
+            "' beside stages on other devices; accepted are processors for all stages, or "
+            "GPUs for all");
+  }
+  if (placement.target.on_gpus()) {
+    FORERUN_ASSIGN_OR_RETURN(stage.gpus, parse_gpus(spec));
+  } else {
+    FORERUN_ASSIGN_OR_RETURN(stage.devices, parse_cpu_devices(spec));
+    if (placement.draft && !placement.draft->on_gpus()) {
+      // Refuses a processor of both models.
+      FORERUN_RETURN_IF_ERROR(check_apart(stage.devices, placement.draft->devices));
+    }
+  }
+  placement.target.earlier.push_back(std::move(stage));
+  return Status();
+}
+
+}  // namespace
+
+Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec,
+                               int32_t stages) {
+  if (stages < 0 || stages > kMostStages) {
+    return Status(StatusCode::kInvalidArgument, "stages: found " + std::to_string(stages) +
+                                                    ", accepted are 1 to " +
+                                                    std::to_string(kMostStages));
+  }
+  if (draft_spec.find('/') != std::string_view::npos) {
+    return Status(StatusCode::kInvalidArgument,
+                  "draft devices: found '" + std::string(draft_spec) +
+                      "', accepted is one group: a draft is not cut into stages");
+  }
+  std::vector<std::string_view> groups;
+  std::string_view rest = target_spec;
+  for (bool last = false; !last;) groups.push_back(take_part(rest, '/', &last));
+  const auto named = static_cast<int32_t>(groups.size());
+  if (named > kMostStages || (named > 1 && stages > 0 && stages != named)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "devices: found " + std::to_string(named) + " groups in '" +
+                      std::string(target_spec) + "' for " + std::to_string(stages) +
+                      " stages; accepted are as many as stages, at most " +
+                      std::to_string(kMostStages) + ", or one group of processors for all");
+  }
+  if (named == 1 || target_spec.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(Placement placement, place_uncut(target_spec, draft_spec));
+    if (stages <= 1) return placement;
+    const ModelPlacement last = placement.target;
+    if (last.on_gpus()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "devices: found '" + std::string(target_spec) + "' for " +
+                        std::to_string(stages) +
+                        " stages; accepted are the GPUs of each, with slashes between them: "
+                        "cuda:0/cuda:1");
+    }
+    placement.target.earlier.assign(static_cast<size_t>(stages - 1), last);
+    return placement;
+  }
+  for (const std::string_view group : groups) {
+    if (group.empty()) {
+      return Status(StatusCode::kInvalidArgument, "devices: found an empty group in '" +
+                                                      std::string(target_spec) +
+                                                      "', expected the devices of each stage");
+    }
+  }
+  // A draft on GPUs of a stage shares them by turns of single passes, so it is no conflict.
+  Placement placement;
+  const bool draft_gpu = names_gpus(draft_spec);
+  if (draft_gpu && names_gpus(groups.back())) {
+    FORERUN_ASSIGN_OR_RETURN(placement, place_uncut(groups.back(), ""));
+    FORERUN_ASSIGN_OR_RETURN(placement.draft.emplace().gpus, parse_gpus(draft_spec));
+    placement.draft->devices = last_half();
+    placement.target.devices = all_but(placement.draft->devices);
+  } else {
+    FORERUN_ASSIGN_OR_RETURN(placement, place_uncut(groups.back(), draft_spec));
+  }
+  groups.pop_back();
+  for (const std::string_view group : groups) {
+    FORERUN_RETURN_IF_ERROR(add_earlier_stage(group, placement));
+  }
+  return placement;
+}
+
+bool Placement::in_turn() const {
+  if (!draft) return true;
+  return target.num_stages() == 1 && draft->on_gpus() &&
+         std::all_of(draft->gpus.begin(), draft->gpus.end(),
+                     [this](int32_t gpu) { return uses_gpu(target, gpu); });
 }
 
 namespace {
 
 std::string describe(const ModelPlacement& model) {
   std::string text;
+  for (const ModelPlacement& stage : model.earlier) text += describe(stage) + "/";
+  std::string own;
   for (const int32_t gpu : model.gpus) {
-    text += (text.empty() ? "" : ",") + ("cuda:" + std::to_string(gpu));
+    own += (own.empty() ? "" : ",") + ("cuda:" + std::to_string(gpu));
   }
-  if (model.on_gpus()) return text;
+  if (model.on_gpus()) return text + own;
   for (const CpuCores& device : model.devices) {
-    text += (text.empty() ? "" : ",") + std::string("cpu");
+    own += (own.empty() ? "" : ",") + std::string("cpu");
     const std::vector<int32_t>& cores = device.cores;
     for (size_t first = 0; first < cores.size();) {
       size_t last = first;
       while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
-      text += (first == 0 ? ":" : "+") + std::to_string(cores[first]);
-      if (last > first) text += "-" + std::to_string(cores[last]);
+      own += (first == 0 ? ":" : "+") + std::to_string(cores[first]);
+      if (last > first) own += "-" + std::to_string(cores[last]);
       first = last + 1;
     }
   }
-  return text;
+  return text + own;
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 // (all that this process may use). Devices with commas between them form a tensor-parallel group:
 // cpu:0,cpu:1 are two devices that hold half of a model each, cpu:0-1 is one device of two threads.
 // cuda:0 (or cuda) is a GPU, cuda:0,cuda:1 a group of two.
+//
+// Groups with slashes between them are the stages of a pipeline: cpu:0,cpu:1/cpu:2 holds the first
+// layers on a group of two devices and the rest on one.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +26,21 @@ namespace forerun {
 // a processor twice; several devices may share one (correct, and slow).
 Result<std::vector<CpuCores>> parse_cpu_devices(std::string_view spec);
 
-// What one model runs on.
+// What one model runs on; of a model that is cut into stages, the last of them.
 struct ModelPlacement {
   std::vector<int32_t> gpus;  // its passes, by rank; none: the devices below
-  // Everything else; with GPUs one device, which samples.
+  // Everything else; with GPUs one device, which samples (none in an earlier stage).
   std::vector<CpuCores> devices;
+  std::vector<ModelPlacement> earlier =
+      {};  // the stages in front of it, in order; none: it is not cut
+
+  int32_t num_stages() const { return static_cast<int32_t>(earlier.size()) + 1; }
+  const ModelPlacement& stage(int32_t idx) const {
+    return idx + 1 == num_stages() ? *this : earlier[static_cast<size_t>(idx)];
+  }
 
   bool on_gpus() const { return !gpus.empty(); }
-  // Devices that hold a part of the model each.
+  // Devices that hold a part of the stage each.
   int32_t degree() const { return static_cast<int32_t>(on_gpus() ? gpus.size() : devices.size()); }
 };
 
@@ -42,7 +52,7 @@ struct Placement {
     return role == Role::kDraft && draft ? *draft : target;
   }
   // The draft's GPUs are the target's too, or there is nothing but the target's: one Step at a
-  // time.
+  // time. Beside a target that is cut a draft is never in turn on devices that it names.
   bool in_turn() const;
 };
 
@@ -54,8 +64,14 @@ std::string describe(const Placement& placement);
 // of all but the draft's processors. A model on GPUs leaves processors only its sampling, and two
 // such models share them out. A small draft is best on one of its target's GPUs, where its sums
 // need not travel: the draft's GPUs may be some of the target's, and both then run in turn. Fails
-// where a GPU is named twice or with processors in one group, where a processor, or some of the
-// draft's GPUs but not all, would serve both models, or none is left for the target.
-Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec);
+// where a GPU is named twice in a group or with processors in one group, where a processor, or some
+// of the draft's GPUs but not all, would serve both models, or none is left for the target.
+//
+// `stages`: how many the target is cut into; 0: as many as target_spec has groups. More than one
+// with a single group of processors share that. A stage of a target may have GPUs of another one or
+// of the draft (correct; they then take turns).
+Result<Placement> place_models(std::string_view target_spec, std::string_view draft_spec,
+                               int32_t stages = 0);
+inline constexpr int32_t kMostStages = 64;
 
 }  // namespace forerun

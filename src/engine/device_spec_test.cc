@@ -112,6 +112,52 @@ TEST(DeviceSpec, GpusFormGroups) {
   }
 }
 
+TEST(DeviceSpec, SlashesSeparateStages) {
+  const auto two = place_models("cpu:0,cpu:1/cpu:2-3", "cpu:4");
+  ASSERT_TRUE(two.ok()) << two.status().message();
+  ASSERT_EQ(two->target.num_stages(), 2);
+  EXPECT_EQ(cores_of(two->target.stage(0).devices), (Cores{{0}, {1}}));
+  EXPECT_EQ(cores_of(two->target.stage(1).devices), (Cores{{2, 3}}));
+  EXPECT_EQ(two->target.stage(0).degree(), 2);
+  EXPECT_EQ(two->target.degree(), 1);
+  EXPECT_FALSE(two->in_turn());
+  EXPECT_EQ(describe(*two), "target cpu:0,cpu:1/cpu:2-3, draft cpu:4");
+  // One group for all stages.
+  const auto shared = place_models("cpu:0,cpu:1", "", 3);
+  ASSERT_TRUE(shared.ok());
+  EXPECT_EQ(describe(*shared), "cpu:0,cpu:1/cpu:0,cpu:1/cpu:0,cpu:1, both models in turn");
+  EXPECT_EQ(place_models("cpu:0", "", 1)->target.num_stages(), 1);
+  EXPECT_EQ(place_models("cpu:0", "", 0)->target.num_stages(), 1);
+  // A draft on the GPU of a stage runs beside the others.
+  const auto gpus = place_models("cuda:0,cuda:1/cuda:2", "cuda:2");
+  ASSERT_TRUE(gpus.ok()) << gpus.status().message();
+  EXPECT_EQ(gpus->target.stage(0).gpus, (std::vector<int32_t>{0, 1}));
+  EXPECT_TRUE(gpus->target.stage(0).devices.empty());  // only the last one samples
+  EXPECT_EQ(gpus->target.gpus, (std::vector<int32_t>{2}));
+  EXPECT_FALSE(gpus->target.devices.empty() || gpus->draft->devices.empty());
+  EXPECT_FALSE(gpus->in_turn());
+  EXPECT_EQ(describe(*gpus), "target cuda:0,cuda:1/cuda:2, draft cuda:2");
+  struct Refused {
+    const char *target, *draft;
+    int32_t stages;
+    const char* message;
+  };
+  for (const Refused& refused :
+       {Refused{"cpu:0/cpu:1", "", 3, "found 2 groups in 'cpu:0/cpu:1' for 3 stages"},
+        Refused{"cpu:0/cpu:1", "cpu:0", 0, "cpu:0 is named for the target and for the draft"},
+        Refused{"cpu:0/", "", 0, "found an empty group"},
+        Refused{"cpu:0/cuda:0", "", 0, "accepted are processors for all stages"},
+        Refused{"cuda:0/cpu:0", "", 0, "accepted are processors for all stages"},
+        Refused{"cuda:0", "", 2, "cuda:0/cuda:1"}, Refused{"cuda:0,cuda:0/cuda:1", "", 0, "twice"},
+        Refused{"cpu:0", "cpu:1/cpu:2", 0, "a draft is not cut"},
+        Refused{"cpu:0", "", 65, "accepted are 1 to 64"}}) {
+    const auto placed = place_models(refused.target, refused.draft, refused.stages);
+    ASSERT_FALSE(placed.ok()) << refused.target;
+    EXPECT_NE(placed.status().message().find(refused.message), std::string::npos)
+        << placed.status().message();
+  }
+}
+
 TEST(DeviceSpec, ADraftMayHaveSomeOfItsTargetsGpusInTurn) {
   const auto some = place_models("cuda:0,cuda:1,cuda:2", "cuda:2,cuda:0");
   ASSERT_TRUE(some.ok()) << some.status().message();

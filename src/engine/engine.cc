@@ -18,6 +18,7 @@
 #include "engine/numerics_options.h"
 #include "engine/opened_model.h"
 #include "engine/request_handles.h"
+#include "engine/stage_plan.h"
 #include "engine/submission.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/live_costs.h"
@@ -104,8 +105,8 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
   FORERUN_RETURN_IF_ERROR(
       resolve_speculation(options.speculation, {.has_draft_model = !options.draft.empty()})
           .status());
-  FORERUN_ASSIGN_OR_RETURN(engine->placement_,
-                           place_models(options.devices, options.draft_devices));
+  FORERUN_ASSIGN_OR_RETURN(
+      engine->placement_, place_models(options.devices, options.draft_devices, stages_of(options)));
   FORERUN_ASSIGN_OR_RETURN(engine->emulator_, make_emulator(options, engine->placement_));
   FORERUN_RETURN_IF_ERROR(engine->open());
   FORERUN_RETURN_IF_ERROR(engine->load_models());
@@ -168,6 +169,7 @@ Status EngineImpl::start() {
   info_ = describe_engine(options_, opened_->target, *models_,
                           emulator_ ? &emulator_->profile() : nullptr);
   if (known.from_cache) info_.planner_report = "step costs as an earlier start has measured them\n";
+  info_.planner_report += describe_stages(*models_, opened_->target.checkpoint.config());
   info_.planner_report += describe_costs(known.costs) + choice.report;
   if (chosen_) {
     info_.planner_report +=

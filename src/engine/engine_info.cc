@@ -5,12 +5,28 @@
 namespace forerun {
 namespace {
 
+// Bits belong to the degree at which a layer is computed, not to where a model is cut: "tp2", or,
+// where stages differ, "tp2x10+tp1x6", so many layers each.
+std::string degrees(const LoadedModels& models) {
+  const ModelPlacement& target = models.placement().target;
+  const std::vector<LayerRange> layers = models.target_layers();
+  std::string each;
+  bool differ = false;
+  for (int32_t stage = 0; stage < target.num_stages(); ++stage) {
+    const int32_t degree = target.stage(stage).degree();
+    differ = differ || degree != target.degree();
+    each += (stage == 0 ? "tp" : "+tp") + std::to_string(degree) + "x" +
+            std::to_string(layers[static_cast<size_t>(stage)].size());
+  }
+  return differ ? each : "tp" + std::to_string(target.degree());
+}
+
 std::string fingerprint(const EngineOptions& options, const OpenedModel& target,
                         const LoadedModels& models) {
   const ModelConfig& config = target.checkpoint.config();
   const std::string backend =
       models.placement().target.on_gpus() ? "cuda" : std::string("cpu ") + isa_name(current_isa());
-  return backend + " tp" + std::to_string(models.target_degree()) + " weights=" +
+  return backend + " " + degrees(models) + " weights=" +
          (options.weights != "as_stored" ? options.weights
           : config.quantization.kind == QuantizationConfig::Kind::kAwq
               ? "awq-int4"

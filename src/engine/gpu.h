@@ -12,6 +12,7 @@
 #include "forerun/status.h"
 #include "model/decoder.h"
 #include "model/device_memory.h"
+#include "model/layer_range.h"
 
 namespace forerun {
 
@@ -33,13 +34,15 @@ Result<std::string> gpu_model(int32_t gpu);
 // Its free memory, without needs. kUnsupported where this build has no GPU backend; kNotFound where
 // there is no such GPU, with those that there are.
 Result<DeviceMemory> gpu_memory(int32_t gpu);
-// What a model needs of each of `degree` GPUs, by rank. `int4_head`: its weights become that, for
-// drafts. Fails as make_shard_plan.
-Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint, int32_t degree,
+// What these layers of a model need of each of `degree` GPUs, by rank. `int4_head`: its weights
+// become that, for drafts. Fails as make_shard_plan.
+Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
+                                                 const LayerRange& layers, int32_t degree,
                                                  bool int4_head);
-// A part of the model on each of `gpus`, by rank. `progress` gets the fraction of the weights that
-// is loaded.
+// A part of these layers on each of `gpus`, by rank. `progress` gets the fraction of the weights
+// that is loaded.
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
+                                              const LayerRange& layers,
                                               std::span<const int32_t> gpus, int64_t kv_blocks,
                                               int32_t live_vocab, bool int4_head,
                                               std::function<void(double)> progress);

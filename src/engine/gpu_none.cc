@@ -20,12 +20,14 @@ Result<std::string> gpu_model(int32_t gpu) { return refused(gpu); }
 
 Result<DeviceMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
 
-Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& /*checkpoint*/, int32_t degree,
+Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& /*checkpoint*/,
+                                                 const LayerRange& /*layers*/, int32_t degree,
                                                  bool /*int4_head*/) {
   return std::vector<MemoryNeed>(static_cast<size_t>(degree));
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& /*checkpoint*/,
+                                              const LayerRange& /*layers*/,
                                               std::span<const int32_t> gpus, int64_t /*kv_blocks*/,
                                               int32_t /*live_vocab*/, bool /*int4_head*/,
                                               std::function<void(double)> /*progress*/) {

@@ -10,7 +10,9 @@
 
 #include "engine/gpu.h"
 #include "engine/numerics_options.h"
+#include "engine/stage_plan.h"
 #include "exec/cpu_step_runner.h"
+#include "exec/stages/stage_pipeline.h"
 #include "model/cpu_decoder.h"
 #include "model/decoder_memory.h"
 #include "model/device_memory.h"
@@ -39,25 +41,61 @@ Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placemen
 Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& models,
                                                          const Placement& placement) {
   auto loaded = std::unique_ptr<LoadedModels>(new LoadedModels(placement));
-  FORERUN_ASSIGN_OR_RETURN(loaded->devices_,
-                           CpuDeviceGroup::create({.devices = placement.target.devices}));
-  if (loaded->side_by_side()) {
-    FORERUN_ASSIGN_OR_RETURN(loaded->draft_devices_,
-                             CpuDeviceGroup::create({.devices = placement.draft->devices}));
-  }
   for (const Role role : {Role::kTarget, Role::kDraft}) {
-    const bool own = role == Role::kDraft && placement.draft;
-    Part& part = loaded->part(role);
-    part.opened = models.of(role).opened;
-    part.devices =
-        (own && loaded->draft_devices_ ? loaded->draft_devices_ : loaded->devices_).get();
-    part.gpus = own ? placement.draft->gpus : placement.target.gpus;
+    loaded->part(role).opened = models.of(role).opened;
+    FORERUN_RETURN_IF_ERROR(loaded->make_devices(models, role));
   }
   FORERUN_RETURN_IF_ERROR(loaded->plan(models));
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     FORERUN_RETURN_IF_ERROR(loaded->load_part(models, role));
   }
   return loaded;
+}
+
+Status LoadedModels::make_devices(const ModelsToLoad& models, Role role) {
+  Part& model = part(role);
+  if (model.opened == nullptr) return Status();
+  const Checkpoint& checkpoint = model.opened->checkpoint;
+  const ModelPlacement& placement = placement_.of(role);
+  if (role == Role::kDraft && !side_by_side()) {
+    // In turn on the target's processors: of a target that is cut on those of its last stage.
+    Stage& stage = model.stages.emplace_back();
+    stage.layers = LayerRange::all(checkpoint.config());
+    stage.devices = part(Role::kTarget).stages.back().devices;
+    stage.gpus = placement.gpus;
+    return Status();
+  }
+  FORERUN_ASSIGN_OR_RETURN(
+      const std::vector<LayerRange> layers,
+      plan_stages(checkpoint, models.of(role).weights, models.activation, placement.on_gpus(),
+                  placement.num_stages(),
+                  role == Role::kTarget ? models.options->stage_layers : std::vector<int32_t>()));
+  for (int32_t idx = 0; idx < placement.num_stages(); ++idx) {
+    Stage& stage = model.stages.emplace_back();
+    stage.layers = layers[static_cast<size_t>(idx)];
+    stage.gpus = placement.stage(idx).gpus;
+    if (placement.stage(idx).devices.empty()) continue;
+    FORERUN_ASSIGN_OR_RETURN(devices_.emplace_back(),
+                             CpuDeviceGroup::create({.devices = placement.stage(idx).devices}));
+    stage.devices = devices_.back().get();
+  }
+  return Status();
+}
+
+std::vector<LayerRange> LoadedModels::target_layers() const {
+  std::vector<LayerRange> layers;
+  for (const Stage& stage : part(Role::kTarget).stages) layers.push_back(stage.layers);
+  return layers;
+}
+
+std::string describe_stages(const LoadedModels& models, const ModelConfig& config) {
+  const std::vector<LayerRange> layers = models.target_layers();
+  if (layers.size() < 2) return "";
+  std::string text;
+  for (size_t stage = 0; stage < layers.size(); ++stage) {
+    text += "stage " + std::to_string(stage + 1) + ": " + describe(layers[stage], config) + "\n";
+  }
+  return text;
 }
 
 namespace {
@@ -72,43 +110,47 @@ Result<DeviceMemory*> memory_of(std::vector<DeviceMemory>& memories, const std::
   return &memories.emplace_back(std::move(memory));
 }
 
-// "draft", or of a group "draft device 1".
-std::string name_of(Role role, const std::vector<MemoryNeed>& needs, size_t rank) {
-  return needs.size() > 1 ? std::string(role_name(role)) + " " + needs[rank].name : role_name(role);
+// "draft", of a stage "target stage 2", of a group "draft device 1".
+std::string name_of(Role role, const std::string& stage, const std::vector<MemoryNeed>& needs,
+                    size_t rank) {
+  std::string name = role_name(role) + stage;
+  return needs.size() > 1 ? name + " " + needs[rank].name : name;
 }
 
-// Notes what the model needs of each GPU.
-Status add_gpu_needs(const ModelsToLoad::Model& model, Role role, const std::vector<int32_t>& gpus,
+// Notes what a stage of the model needs of each GPU.
+Status add_gpu_needs(const ModelsToLoad::Model& model, Role role, const std::string& name,
+                     const LayerRange& layers, const std::vector<int32_t>& gpus,
                      std::vector<DeviceMemory>& memories) {
   const Checkpoint& checkpoint = model.opened->checkpoint;
   FORERUN_ASSIGN_OR_RETURN(
       const std::vector<MemoryNeed> needs,
-      gpu_memory_needs(checkpoint, static_cast<int32_t>(gpus.size()), model.int4_head));
+      gpu_memory_needs(checkpoint, layers, static_cast<int32_t>(gpus.size()), model.int4_head));
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
     const int32_t gpu = gpus[rank];
     FORERUN_ASSIGN_OR_RETURN(
         DeviceMemory* const memory,
         memory_of(memories, "cuda:" + std::to_string(gpu), [gpu] { return gpu_memory(gpu); }));
     memory->needs.push_back(needs[rank]);
-    memory->needs.back().name = name_of(role, needs, rank);
+    memory->needs.back().name = name_of(role, name, needs, rank);
   }
   // Said before anything is loaded, and of this model.
   return check_memory(memories, 0).with_context(checkpoint.dir().string());
 }
 
-Status add_host_needs(const ModelsToLoad::Model& model, Role role, Activation activation,
-                      int32_t degree, std::vector<DeviceMemory>& memories) {
+Status add_host_needs(const ModelsToLoad::Model& model, Role role, const std::string& name,
+                      Activation activation, const LayerRange& layers, int32_t degree,
+                      std::vector<DeviceMemory>& memories) {
   const Checkpoint& checkpoint = model.opened->checkpoint;
   FORERUN_ASSIGN_OR_RETURN(DeviceMemory* const memory, memory_of(memories, host_memory().name, [] {
                              return Result<DeviceMemory>(host_memory());
                            }));
   const auto plan = make_shard_plan(checkpoint.config(), degree, checkpoint.config().vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-  const std::vector<MemoryNeed> needs = estimate_group_memory(
-      checkpoint, model.weights, activation, *plan, LayerRange::all(checkpoint.config()));
+  const std::vector<MemoryNeed> needs =
+      estimate_group_memory(checkpoint, model.weights, activation, *plan, layers);
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     memory->needs.push_back(needs[rank]);
-    memory->needs.back().name = name_of(role, needs, rank);
+    memory->needs.back().name = name_of(role, name, needs, rank);
   }
   return Status();
 }
@@ -122,11 +164,16 @@ Status LoadedModels::plan(const ModelsToLoad& models) {
     const Part& model = part(role);
     if (model.opened == nullptr) continue;
     longest_context = std::min(longest_context, model.opened->checkpoint.config().max_position);
-    if (!model.gpus.empty()) {
-      FORERUN_RETURN_IF_ERROR(add_gpu_needs(models.of(role), role, model.gpus, memories));
-    } else {
-      FORERUN_RETURN_IF_ERROR(add_host_needs(models.of(role), role, models.activation,
-                                             model.devices->degree(), memories));
+    for (size_t idx = 0; idx < model.stages.size(); ++idx) {
+      const Stage& stage = model.stages[idx];
+      const std::string name = model.stages.size() > 1 ? " stage " + std::to_string(idx + 1) : "";
+      if (!stage.gpus.empty()) {
+        FORERUN_RETURN_IF_ERROR(
+            add_gpu_needs(models.of(role), role, name, stage.layers, stage.gpus, memories));
+      } else {
+        FORERUN_RETURN_IF_ERROR(add_host_needs(models.of(role), role, name, models.activation,
+                                               stage.layers, stage.degree(), memories));
+      }
     }
   }
   const bool has_draft = part(Role::kDraft).opened != nullptr;
@@ -139,28 +186,46 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
   Part& model = part(role);
   if (model.opened == nullptr) return Status();
   const int64_t kv_blocks = memory_.kv_blocks(role);
-  std::function<void(double)> progress;
-  if (models.options->on_progress) {
-    progress = [&on_progress = models.options->on_progress, role](double fraction) {
-      on_progress(std::string("loading ") + role_name(role), fraction);
-    };
+  const int32_t num_layers = model.opened->checkpoint.config().num_layers;
+  for (Stage& stage : model.stages) {
+    std::function<void(double)> progress;
+    if (models.options->on_progress) {
+      progress = [&on_progress = models.options->on_progress, role, layers = stage.layers,
+                  num_layers](double fraction) {
+        on_progress(std::string("loading ") + role_name(role),
+                    (layers.begin + fraction * layers.size()) / num_layers);
+      };
+    }
+    if (!stage.gpus.empty()) {
+      FORERUN_ASSIGN_OR_RETURN(
+          stage.decoder,
+          load_on_gpus(model.opened->checkpoint, stage.layers, stage.gpus, kv_blocks,
+                       model.opened->live_vocab(), models.of(role).int4_head, std::move(progress)));
+      continue;
+    }
+    CpuDecoderOptions options;
+    options.layers = stage.layers;
+    options.activation = models.activation;
+    options.weights = models.of(role).weights;
+    options.kv_blocks = kv_blocks;
+    options.live_vocab = model.opened->live_vocab();
+    options.progress = std::move(progress);
+    FORERUN_ASSIGN_OR_RETURN(stage.decoder, CpuDecoder::load(model.opened->checkpoint,
+                                                             stage.devices, std::move(options)));
   }
-  if (!model.gpus.empty()) {
-    FORERUN_ASSIGN_OR_RETURN(
-        model.decoder,
-        load_on_gpus(model.opened->checkpoint, model.gpus, kv_blocks, model.opened->live_vocab(),
-                     models.of(role).int4_head, std::move(progress)));
-    return Status();
-  }
-  CpuDecoderOptions options;
-  options.activation = models.activation;
-  options.weights = models.of(role).weights;
-  options.kv_blocks = kv_blocks;
-  options.live_vocab = model.opened->live_vocab();
-  options.progress = std::move(progress);
-  FORERUN_ASSIGN_OR_RETURN(
-      model.decoder, CpuDecoder::load(model.opened->checkpoint, model.devices, std::move(options)));
   return Status();
+}
+
+std::unique_ptr<StepRunner> LoadedModels::make_runner(Role role) const {
+  const Part& model = part(role);
+  const int32_t live_vocab = model.opened->live_vocab();
+  if (model.stages.size() == 1) {
+    const Stage& stage = model.stages.front();
+    return std::make_unique<CpuStepRunner>(stage.decoder.get(), stage.devices, live_vocab);
+  }
+  std::vector<PipelineStage> stages;
+  for (const Stage& stage : model.stages) stages.push_back({stage.decoder.get(), stage.devices});
+  return std::make_unique<StagePipeline>(std::move(stages), live_vocab);
 }
 
 namespace {
@@ -176,10 +241,8 @@ constexpr size_t kCoresToSpin = 12;
 std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions options) {
   RealExecutorOptions executor;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
-    const Part& model = part(role);
-    if (!model.decoder) continue;
-    std::unique_ptr<StepRunner> runner = std::make_unique<CpuStepRunner>(
-        model.decoder.get(), model.devices, model.opened->live_vocab());
+    if (part(role).opened == nullptr) continue;
+    std::unique_ptr<StepRunner> runner = make_runner(role);
     const AcceptanceSource* const answers = options.answers[static_cast<size_t>(role)];
     if (answers != nullptr) {
       runner = std::make_unique<ReplayedRunner>(std::move(runner), answers, /*skips_prompts=*/true);
@@ -190,13 +253,18 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
   const bool emulated_apart =
       options.emulator != nullptr && options.emulator->profile().separate_devices;
   executor.threaded.fill(side_by_side() || (has_draft() && emulated_apart));
-  const bool on_gpus = std::all_of(parts_.begin(), parts_.end(),
-                                   [](const Part& model) { return !model.gpus.empty(); });
+  const bool on_gpus = std::all_of(parts_.begin(), parts_.end(), [](const Part& model) {
+    return !model.stages.empty() && !model.stages.back().gpus.empty();
+  });
   if (side_by_side() && on_gpus && available_cores().size() >= kCoresToSpin) {
     executor.spin = kSpin;
   }
   if (side_by_side()) {
-    executor.on_thread_start = [this](Role role) { part(role).devices->pin_caller(); };
+    // Stages have threads of their own.
+    executor.on_thread_start = [this](Role role) {
+      const std::vector<Stage>& stages = part(role).stages;
+      if (stages.size() == 1) stages.front().devices->pin_caller();
+    };
   }
   executor.on_step = std::move(options.on_step);
   executor.trace = options.trace;

@@ -7,6 +7,7 @@
 #include "engine/loaded_costs.h"
 #include "engine/loaded_models.h"
 #include "engine/opened_model.h"
+#include "engine/stage_plan.h"
 #include "kernels/isa.h"
 
 namespace forerun {
@@ -17,8 +18,9 @@ Result<StartCosts> measure_devices(const EngineOptions& options) {
                   "measuring: found a machine to emulate or splits to try, accepted are devices");
   }
   FORERUN_RETURN_IF_ERROR(check_isa());
-  FORERUN_ASSIGN_OR_RETURN(const Placement placement,
-                           place_models(options.devices, options.draft_devices));
+  FORERUN_ASSIGN_OR_RETURN(
+      const Placement placement,
+      place_models(options.devices, options.draft_devices, stages_of(options)));
   FORERUN_RETURN_IF_ERROR(check_options(options, placement));
   FORERUN_ASSIGN_OR_RETURN(const OpenedModels opened, open_models(options));
   FORERUN_ASSIGN_OR_RETURN(const ModelsToLoad to_load, models_to_load(options, placement, opened));

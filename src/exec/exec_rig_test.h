@@ -15,6 +15,7 @@
 #include "exec/cpu_step_runner.h"
 #include "exec/fake_decoder_test.h"
 #include "exec/real_executor.h"
+#include "exec/stages/stage_pipeline.h"
 
 namespace forerun {
 
@@ -34,6 +35,9 @@ struct Rig {
     // Threads of each device, a role; none: one device.
     std::array<std::vector<int32_t>, kNumRoles> teams = {};
     int32_t distant_parts = 0;  // of logits that lie on devices; 0: in host memory
+    int32_t stages = 1;         // that the target is cut into
+    // Of each target stage but the last, by its place; set before the first Step.
+    std::function<void(int32_t stage)> in_stage = {};
     std::function<void(const StepRecord&)> on_step = {};
   };
   explicit Rig(const Options& options)
@@ -50,8 +54,11 @@ struct Rig {
       auto device = CpuDeviceGroup::create_unpinned(std::move(teams));
       EXPECT_TRUE(device.ok());
       devices.push_back(std::move(device).value());
-      setup.runners[static_cast<size_t>(role_idx)] = std::make_unique<CpuStepRunner>(
-          decoder, devices.back().get(), common_live_vocab(target.config(), &draft.config()));
+      const int32_t vocab = common_live_vocab(target.config(), &draft.config());
+      setup.runners[static_cast<size_t>(role_idx)] =
+          role_idx == 0 && options.stages > 1
+              ? cut_target(options, vocab)
+              : std::make_unique<CpuStepRunner>(decoder, devices.back().get(), vocab);
     }
     setup.threaded = {options.threaded, options.threaded};
     setup.spin = options.spin;
@@ -74,6 +81,29 @@ struct Rig {
                   << " and " << executor->kv_usage(Role::kDraft).used_blocks;
   }
 
+  // Stages of one thread each, `target` the last of them.
+  std::unique_ptr<StepRunner> cut_target(const Options& options, int32_t vocab) {
+    std::vector<PipelineStage> stages;
+    for (int32_t stage = 0; stage + 1 < options.stages; ++stage) {
+      earlier.push_back(std::make_unique<FakeDecoder>(kVocab + 4, options.blocks, 1));
+      earlier.back()->set_stage(stage, options.stages);
+      if (options.in_stage) {
+        earlier.back()->while_running = [stage, tell = options.in_stage] { tell(stage); };
+      }
+      stages.push_back({earlier.back().get(), nullptr});
+    }
+    target.set_stage(options.stages - 1, options.stages);
+    stages.push_back({&target, devices.back().get()});
+    return std::make_unique<StagePipeline>(std::move(stages), vocab);
+  }
+  // Of all stages of the target, once nothing runs.
+  int64_t target_violations() const {
+    int64_t sum = target.violations;
+    for (const auto& stage : earlier) sum += stage->violations;
+    return sum;
+  }
+
+  std::vector<std::unique_ptr<FakeDecoder>> earlier;  // stages of the target
   FakeDecoder target, draft;
   std::vector<std::unique_ptr<CpuDeviceGroup>> devices;
   std::unique_ptr<RealExecutor> executor;

@@ -1,12 +1,14 @@
 // A decoder without a model for the executor's tests: its KV slots hold (token, position), and a
 // row's logits are a hash of the tokens that it really sees, in order. A wrong slot, boundary,
-// ancestor list, block table or move changes the logits, and is noted besides.
+// ancestor list, block table or move changes the logits, and is noted besides. A stage of one holds
+// the same cells; its rows' tokens go to the next stage as hidden rows.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <span>
@@ -43,6 +45,18 @@ class FakeDecoder : public Decoder {
     config_.vocab_size = vocab;
     config_.head_dim = 64;
     config_.max_position = 1 << 20;
+    config_.hidden_size = 1;
+    config_.num_layers = 1;
+  }
+
+  // A layer a stage.
+  void set_stage(int32_t stage, int32_t num_stages) {
+    config_.num_layers = num_stages;
+    layers_ = {stage, stage + 1, stage == 0, stage + 1 == num_stages};
+  }
+  LayerRange layers() const override { return layers_; }
+  HiddenRows hidden() const override {
+    return {.dtype = DType::kF32, .width = 1, .bytes = std::as_bytes(std::span(hidden_))};
   }
 
   const ModelConfig& config() const override { return config_; }
@@ -54,9 +68,16 @@ class FakeDecoder : public Decoder {
   Status forward(const Step& step) override {
     largest_step = std::max(largest_step, static_cast<int32_t>(step.rows.size()));
     logits_.clear();
+    hidden_.clear();
+    if (!layers_.heads && while_running) while_running();
     // As before any row attends; what observers write lies there already.
     for (const KvSelection& selection : step.selections) gather(step, selection);
-    for (const StepRow& row : step.rows) {
+    for (StepRow row : step.rows) {
+      if (!layers_.embeds) {
+        std::memcpy(&row.token, &step.hidden.bytes[hidden_.size() * sizeof(TokenId)],
+                    sizeof(TokenId));
+      }
+      hidden_.push_back(row.token);
       const StepSequence& sequence = step.sequences[static_cast<size_t>(row.sequence_idx)];
       if (row.slot != kNoSlot) cell(sequence, row.slot) = {row.token, row.position};
       uint64_t hash = seed_;
@@ -75,7 +96,7 @@ class FakeDecoder : public Decoder {
         if (is_own && seen.token != row.token) ++violations;
         hash = fake_mix(hash, static_cast<uint64_t>(seen.token) + 1);
       }
-      if (!row.wants_logits) continue;
+      if (!row.wants_logits || !layers_.heads) continue;
       if (astray_one_in > 0 && hash % astray_one_in == 0) hash = fake_mix(hash, 5);
       logits_.resize(logits_.size() + static_cast<size_t>(config_.vocab_size));
       fake_logits(hash, config_.vocab_size, &logits_[logits_.size()] - config_.vocab_size);
@@ -225,6 +246,8 @@ class FakeDecoder : public Decoder {
   std::vector<RowQuery> queries_;
   std::vector<float> on_devices_;
   ModelConfig config_;
+  LayerRange layers_ = {0, 1, true, true};
+  std::vector<TokenId> hidden_;
   std::vector<Cell> slots_;
   std::vector<float> logits_;
   float zero_ = 0.0f;

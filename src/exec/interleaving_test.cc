@@ -187,6 +187,7 @@ struct Variant {
   bool share = false;
   std::array<std::vector<int32_t>, kNumRoles> teams = {};  // threads of each device, a role
   int32_t distant_parts = 0;
+  int32_t stages = 1;  // of the target
 };
 
 class Interleavings : public ::testing::TestWithParam<Variant> {};
@@ -203,6 +204,8 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
              .row_budget = GetParam().row_budget,
              .teams = GetParam().teams,
              .distant_parts = GetParam().distant_parts,
+             .stages = GetParam().stages,
+             .in_stage = {},
              .on_step = {}});
     struct Live {
       SequenceId id;
@@ -275,7 +278,7 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
     rig.wait_until_kv_is_free();
     EXPECT_GT(checked, GetParam().share ? 20 : 40);
     rig.executor.reset();
-    EXPECT_EQ(rig.target.violations, 0);
+    EXPECT_EQ(rig.target_violations(), 0);
     EXPECT_EQ(rig.draft.violations, 0);
     EXPECT_LE(rig.target.largest_step, GetParam().row_budget);
     digested += rig.target.digested;
@@ -297,7 +300,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{true, 512, true}, Variant{false, 512, false, {{{1, 1}, {2, 1, 2}}}},
                       Variant{true, 7, true, {{{1, 1, 1, 1}, {2, 2}}}},
                       Variant{false, 512, false, {}, 1}, Variant{true, 70, true, {}, 2},
-                      Variant{true, 512, false, {{{1, 2}, {2}}}, 1}));
+                      Variant{true, 512, false, {{{1, 2}, {2}}}, 1},
+                      Variant{false, 512, false, {}, 0, 2}, Variant{false, 70, true, {}, 0, 5}));
 
 }  // namespace
 }  // namespace forerun

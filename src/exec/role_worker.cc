@@ -1,33 +1,13 @@
 #include "exec/role_worker.h"
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "base/clocks.h"
+#include "exec/guarded.h"
 
 namespace forerun {
-namespace {
-
-// A device's failure is the Step's, however it is told: nothing of it may end the process. Running
-// out of KV blocks, which a request can wait for, is never told by a device.
-template <class Work>
-Status guarded(const Work& work) {
-  try {
-    const Status status = work();
-    if (status.code() != StatusCode::kResourceExhausted) return status;
-    return Status(StatusCode::kInternal, status.message());
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kInternal, "no memory for a Step");
-  } catch (const std::exception& error) {
-    return Status(StatusCode::kInternal, std::string("a Step ended with ") + error.what());
-  }
-}
-
-}  // namespace
-
 RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& scheduler,
                        std::function<void(const StepRecord&)> on_step, bool trace)
     : role_(role),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -47,6 +48,8 @@ struct RejectionTask {
   Status status;
 };
 
+class PipelinedRunner;
+
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
@@ -60,6 +63,36 @@ class StepRunner {
   virtual Status run(const Step& step, std::span<RowTask> tasks,
                      std::span<RejectionTask> rejections, const Meanwhile& meanwhile) = 0;
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
+  // Not null where Steps may be issued before the first of them has ended.
+  virtual PipelinedRunner* pipelined() { return nullptr; }
+};
+
+// What becomes of a Step that has been issued. Of each Step one of either kind, in this order.
+struct PipelineEvent {
+  enum class Kind : uint8_t {
+    kEntered,  // the first stage is free for the next Step
+    kRetired,  // it has run, or failed, and its tasks are done; Steps retire as they were issued
+  };
+  Kind kind = Kind::kRetired;
+  uint64_t step = 0;
+  // kRetired
+  Status status;
+  int64_t start_ns = 0;  // when the first stage began it
+  int64_t end_ns = 0;
+};
+
+// A model cut into stages, each at work on a Step of its own.
+class PipelinedRunner : public StepRunner {
+ public:
+  virtual int32_t num_stages() const = 0;
+  // Puts a Step on its way behind the moves of move_kv() so far, and returns its number: they count
+  // up by one. What `step` points to may change afterwards; the tasks and all that they point to
+  // stay as they are until the Step has retired. `tell` is called from other threads, must outlive
+  // the Step, and may not call the runner.
+  virtual uint64_t issue(const Step& step, std::span<RowTask> tasks,
+                         std::span<RejectionTask> rejections,
+                         const std::function<void(PipelineEvent)>* tell) = 0;
+  PipelinedRunner* pipelined() override { return this; }
 };
 
 // The logits of a Step as one device of a group sees them.

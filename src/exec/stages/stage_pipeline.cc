@@ -1,0 +1,148 @@
+#include "exec/stages/stage_pipeline.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/clocks.h"
+#include "exec/guarded.h"
+
+namespace forerun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::microseconds kNoSpin{0};  // stages may share processors
+
+}  // namespace
+
+struct StagePipeline::Stage {
+  PipelineStage parts;
+  Mailbox<Envelope> inbox{kNoSpin};
+  std::thread thread;
+};
+
+StagePipeline::StagePipeline(std::vector<PipelineStage> stages, int32_t live_vocab)
+    : last_(stages.back().decoder, stages.back().devices, live_vocab),
+      next_(std::make_unique<StageMessage>()),
+      used_(kNoSpin),
+      ran_(kNoSpin) {
+  for (PipelineStage& parts : stages) {
+    kv_block_bytes_ += parts.decoder->kv_block_bytes();
+    stages_.emplace_back(std::make_unique<Stage>())->parts = parts;
+  }
+  for (size_t idx = 0; idx < stages_.size(); ++idx) {
+    stages_[idx]->thread = std::thread([this, idx] { work(idx); });
+  }
+}
+
+StagePipeline::~StagePipeline() {
+  for (const auto& stage : stages_) {
+    stage->inbox.add({});
+    stage->inbox.wake();
+  }
+  for (const auto& stage : stages_) stage->thread.join();
+}
+
+Status StagePipeline::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
+  next_->add_moves(sequence, moves);
+  return {};
+}
+
+uint64_t StagePipeline::issue(const Step& step, std::span<RowTask> tasks,
+                              std::span<RejectionTask> rejections,
+                              const std::function<void(PipelineEvent)>* tell) {
+  Envelope envelope{.message = std::move(next_),
+                    .tasks = tasks,
+                    .rejections = rejections,
+                    .tell = tell,
+                    .status = {}};
+  envelope.message->step = ++issued_;
+  envelope.message->add_rows(step);
+  stages_.front()->inbox.add(std::move(envelope));
+  stages_.front()->inbox.wake();
+  used_.take(Clock::now(), free_);
+  if (free_.empty()) free_.push_back(std::make_unique<StageMessage>());
+  next_ = std::move(free_.back());
+  free_.pop_back();
+  next_->clear();
+  return issued_;
+}
+
+Status StagePipeline::run(const Step& step, std::span<RowTask> tasks,
+                          std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
+  const std::function<void(PipelineEvent)> tell = [this](PipelineEvent event) {
+    if (event.kind != PipelineEvent::Kind::kRetired) return;
+    ran_.add(std::move(event));
+    ran_.wake();
+  };
+  issue(step, tasks, rejections, &tell);
+  if (meanwhile) meanwhile();
+  std::vector<PipelineEvent> events;
+  while (events.empty()) ran_.take(Clock::now() + std::chrono::hours(1), events);
+  return std::move(events.front().status);
+}
+
+Status StagePipeline::run_stage(size_t stage_idx, Envelope& envelope, Step& step) {
+  Decoder& decoder = *stages_[stage_idx]->parts.decoder;
+  StageMessage& message = *envelope.message;
+  FORERUN_RETURN_IF_ERROR(check_stage_message(message, decoder.kv_blocks()));
+  // Also of a Step that has failed: later ones count on what it has moved.
+  for (const StageMessage::Moves& some : message.moves_of) {
+    const auto moves =
+        std::span<const KvMove>(message.moves)
+            .subspan(static_cast<size_t>(some.moves.first), static_cast<size_t>(some.moves.count));
+    FORERUN_RETURN_IF_ERROR(decoder.move_kv(message.sequence_of(some), moves));
+  }
+  if (!envelope.status.ok()) return envelope.status;
+  message.view(step);
+  if (stage_idx + 1 == stages_.size()) {
+    return last_.run(step, envelope.tasks, envelope.rejections, {});
+  }
+  FORERUN_RETURN_IF_ERROR(decoder.forward(step));
+  const HiddenRows hidden = decoder.hidden();
+  message.hidden_dtype = hidden.dtype;
+  message.hidden_width = hidden.width;
+  message.hidden.assign(hidden.bytes.begin(), hidden.bytes.end());
+  return {};
+}
+
+void StagePipeline::work(size_t stage_idx) {
+  Stage& stage = *stages_[stage_idx];
+  if (stage.parts.devices != nullptr) stage.parts.devices->pin_caller();
+  const bool last = stage_idx + 1 == stages_.size();
+  std::vector<Envelope> envelopes;
+  Step step;
+  while (true) {
+    envelopes.clear();
+    stage.inbox.take(Clock::now() + std::chrono::hours(1), envelopes);
+    for (Envelope& envelope : envelopes) {
+      if (envelope.message == nullptr) return;
+      const uint64_t number = envelope.message->step;
+      const std::function<void(PipelineEvent)>& tell = *envelope.tell;
+      if (stage_idx == 0) envelope.start_ns = steady_ns();
+      const Status ran = guarded([&] { return run_stage(stage_idx, envelope, step); });
+      if (envelope.status.ok() && !ran.ok()) {
+        envelope.status = ran.with_context("stage " + std::to_string(stage_idx + 1) + " of " +
+                                           std::to_string(stages_.size()));
+      }
+      if (stage_idx == 0) {
+        tell({.kind = PipelineEvent::Kind::kEntered, .step = number, .status = {}});
+      }
+      if (!last) {
+        Mailbox<Envelope>& next = stages_[stage_idx + 1]->inbox;
+        next.add(std::move(envelope));
+        next.wake();
+        continue;
+      }
+      used_.add(std::move(envelope.message));  // taken when there is a need
+      tell({.kind = PipelineEvent::Kind::kRetired,
+            .step = number,
+            .status = std::move(envelope.status),
+            .start_ns = envelope.start_ns,
+            .end_ns = steady_ns()});
+    }
+  }
+}
+
+}  // namespace forerun
