@@ -261,8 +261,10 @@ void EngineLoop::handle(WorkResult& result) {
                                   static_cast<int32_t>(result.rows.size()) - 1,
                                   static_cast<int32_t>(out.tokens.size()) - 1);
     }
-    running.request->note(result, options_.load);
-    admission_.note_read(running.promise, result.role);
+    if (!result.entered) {
+      running.request->note(result, options_.load);
+      admission_.note_read(running.promise, result.role);
+    }
     if (!running.request->request().record_rounds) out.rounds.clear();  // made for the trace
     return running.request->accept(out, turn_begin_);
   };
@@ -278,9 +280,11 @@ void EngineLoop::handle(WorkResult& result) {
   finish_turn(running, state, timer);
   if (decodes) {
     const Clock::time_point turn_end = Clock::now();
-    batch_costs_.note_turn(result.role, result.rows.size(),
-                           std::chrono::duration<double>(turn_end - turn_begin_).count());
-    batch_costs_.note_step(result);
+    if (!result.entered) {
+      batch_costs_.note_turn(result.role, result.rows.size(),
+                             std::chrono::duration<double>(turn_end - turn_begin_).count());
+      batch_costs_.note_step(result);
+    }
     turn_begin_ = turn_end;
   }
 }

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "exec/exec_rig_test.h"
@@ -190,6 +194,15 @@ struct Variant {
   int32_t stages = 1;  // of the target
 };
 
+// Stages that take their time, now one and now another.
+std::function<void(int32_t)> delays(uint32_t seed) {
+  auto steps = std::make_shared<std::atomic<uint64_t>>(seed);
+  return [steps](int32_t stage) {
+    const uint64_t drawn = fake_mix(++*steps, static_cast<uint64_t>(stage)) >> 32;
+    if (drawn % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(drawn % 200));
+  };
+}
+
 class Interleavings : public ::testing::TestWithParam<Variant> {};
 
 // Several sequences, items of both roles in flight, closed at any time: every result must be what
@@ -198,14 +211,15 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   int64_t reused = 0;
   int64_t digested = 0;
   int64_t fetched = 0;
-  for (uint32_t seed = 0; seed < 12; ++seed) {
+  const uint32_t seeds = GetParam().stages > 1 ? 24 : 12;
+  for (uint32_t seed = 0; seed < seeds; ++seed) {
     std::mt19937 rng(seed);
     Rig rig({.threaded = GetParam().threaded,
              .row_budget = GetParam().row_budget,
              .teams = GetParam().teams,
              .distant_parts = GetParam().distant_parts,
              .stages = GetParam().stages,
-             .in_stage = {},
+             .in_stage = delays(seed),
              .on_step = {}});
     struct Live {
       SequenceId id;
@@ -301,7 +315,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{true, 7, true, {{{1, 1, 1, 1}, {2, 2}}}},
                       Variant{false, 512, false, {}, 1}, Variant{true, 70, true, {}, 2},
                       Variant{true, 512, false, {{{1, 2}, {2}}}, 1},
-                      Variant{false, 512, false, {}, 0, 2}, Variant{false, 70, true, {}, 0, 5}));
+                      Variant{false, 512, false, {}, 0, 2}, Variant{false, 70, true, {}, 0, 5},
+                      Variant{true, 512, false, {}, 0, 3}, Variant{true, 7, false, {}, 0, 2},
+                      Variant{true, 512, true, {}, 0, 8}, Variant{true, 70, true, {}, 2, 4}));
 
 }  // namespace
 }  // namespace forerun

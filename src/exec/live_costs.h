@@ -23,6 +23,7 @@ class LiveCosts {
     costs_ = std::move(costs);
   }
   void observe(const StepRecord& record) {
+    if (record.overlaps) return;
     const std::lock_guard lock(mutex_);
     costs_.observe(record.role, record.load(), record.seconds + record.host_seconds);
   }

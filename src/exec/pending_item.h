@@ -39,25 +39,46 @@ struct PendingItem {
   std::vector<RowDistribution> distributions;
 };
 
-// Items of one sequence that a role has still to run, mostly one: in place, without a list's nodes.
-// References hold until the next push_back() or pop_front().
+// Items of one sequence: first those all of whose rows are under way, then those that a role has
+// still to run, mostly one. References hold until their item is popped.
 class ItemQueue {
  public:
-  bool empty() const { return first_ == items_.size(); }
-  size_t size() const { return items_.size() - first_; }
-  PendingItem& front() { return items_[first_]; }
-  std::span<const PendingItem> all() const { return std::span(items_).subspan(first_); }
-  void push_back(PendingItem&& item) { items_.push_back(std::move(item)); }
-  void pop_front() {
-    if (++first_ < items_.size() && first_ < kMostPopped) return;
-    items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
-    first_ = 0;
+  bool empty() const { return items_.empty(); }
+  // Of all items the one that was submitted first.
+  PendingItem& oldest() { return *items_.front(); }
+  void pop_oldest() {
+    pop(0);
+    if (under_way_ > 0) --under_way_;
+  }
+
+  bool has_next() const { return under_way_ < items_.size(); }
+  PendingItem& next() { return *items_[under_way_]; }
+  // Those that are still to be run.
+  std::span<const std::unique_ptr<PendingItem>> waiting() const {
+    return std::span(items_).subspan(under_way_);
+  }
+  // All rows of the next item are under way.
+  void pass_next() { ++under_way_; }
+  // The next item has none.
+  void pop_next() { pop(under_way_); }
+  void push_back(PendingItem&& item) {
+    if (spare_ == nullptr) {
+      items_.push_back(std::make_unique<PendingItem>(std::move(item)));
+    } else {
+      *spare_ = std::move(item);
+      items_.push_back(std::move(spare_));
+    }
   }
 
  private:
-  static constexpr size_t kMostPopped = 8;
-  std::vector<PendingItem> items_;
-  size_t first_ = 0;  // those before it have been popped
+  void pop(size_t place) {
+    spare_ = std::move(items_[place]);
+    items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(place));
+  }
+
+  std::vector<std::unique_ptr<PendingItem>> items_;
+  std::unique_ptr<PendingItem> spare_;  // the one popped last, for its memory
+  size_t under_way_ = 0;
 };
 
 struct FinishedItem {

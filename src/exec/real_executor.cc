@@ -26,13 +26,17 @@ class RealExecutor::RoleThread {
         threaded_(options.threaded[static_cast<size_t>(role)]),
         inbox_(options.spin) {
     if (!threaded_) return;
+    if (runner->pipelined() != nullptr) {
+      worker_.set_pipelined([this](PipelineEvent event) { post(std::move(event)); });
+    }
     thread_ = std::thread([this, role, start = options.on_thread_start] {
       if (start) start(role);
       run();
     });
   }
 
-  ~RoleThread() {
+  // Waits for Steps under way; nothing is called afterwards.
+  void stop() {
     if (!threaded_) return;
     post(Stop{});
     thread_.join();
@@ -87,14 +91,14 @@ class RealExecutor::RoleThread {
   };
   using Call = const std::function<void(RoleWorker&)>*;
   struct Stop {};
-  using Message = std::variant<PendingItem, Open, Close, Call, Stop>;
+  using Message = std::variant<PendingItem, Open, Close, Call, Stop, PipelineEvent>;
 
   void post(Message message) {
     inbox_.add(std::move(message));
     inbox_.wake();
   }
 
-  void handle(Message& message) {
+  void handle(Message& message, std::vector<FinishedItem>& finished) {
     if (auto* item = std::get_if<PendingItem>(&message)) {
       worker_.submit(std::move(*item));
     } else if (const auto* open = std::get_if<Open>(&message)) {
@@ -103,23 +107,33 @@ class RealExecutor::RoleThread {
       worker_.close(close->sequence);
     } else if (const auto* call = std::get_if<Call>(&message)) {
       (**call)(worker_);
+    } else if (auto* event = std::get_if<PipelineEvent>(&message)) {
+      worker_.handle(std::move(*event), finished);
     } else {
       stopping_ = true;
     }
   }
 
+  // With work at hand, only what has come already is waited for.
+  bool has_work() const { return !worker_.is_pipelined() && worker_.ready(); }
+
   void run() {
     std::vector<Message> messages;
     std::vector<FinishedItem> finished;
     while (true) {
-      // With work at hand, only what has come already.
       const auto now = std::chrono::steady_clock::now();
-      inbox_.take(worker_.ready() ? now : now + std::chrono::hours(1), messages);
-      for (Message& message : messages) handle(message);
+      inbox_.take(has_work() ? now : now + std::chrono::hours(1), messages);
+      for (Message& message : messages) handle(message, finished);
       messages.clear();
-      if (stopping_) return;
-      if (!worker_.ready()) continue;
-      worker_.step(finished);
+      if (stopping_) {
+        if (worker_.steps_under_way() == 0) return;
+        continue;  // its tasks are still being worked on
+      }
+      if (worker_.is_pipelined()) {
+        while (worker_.may_issue()) worker_.issue(finished);
+      } else if (worker_.ready()) {
+        worker_.step(finished);
+      }
       if (finished.empty()) continue;
       outbox_->add_all(finished);
       outbox_->wake();
@@ -147,7 +161,11 @@ RealExecutor::RealExecutor(RealExecutorOptions options)
 }
 
 RealExecutor::~RealExecutor() {
-  for (auto& role : roles_) role.reset();  // before the outbox and the runners
+  for (auto& role : roles_) {
+    if (role) role->stop();
+  }
+  // Threads of a pipeline may still be telling the role of its last Step.
+  for (auto& runner : runners_) runner.reset();
 }
 
 Status RealExecutor::open(SequenceId sequence, const SequenceSpec& spec) {
@@ -249,6 +267,7 @@ std::optional<WorkResult> RealExecutor::next_at_hand() {
       if (item.closings != closings_) continue;  // the role has blocks to try again with
       return std::move(item.result);
     }
+    if (item.result.entered) return std::move(item.result);
     --found->outstanding;
     --outstanding_;
     if (!item.distributions.empty()) {

@@ -30,7 +30,8 @@ struct RealExecutorOptions {
   // One a role; null where there is no such model. Devices and decoders behind them must outlive
   // the executor.
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners;
-  // Which roles run on a thread of their own, concurrently with the other and with the caller.
+  // Which roles run on a thread of their own, concurrently with the other and with the caller. Of a
+  // runner with stages (StepRunner::pipelined()) several Steps are then under way at once.
   std::array<bool, kNumRoles> threaded{};
   // Called once on each such thread before anything else runs there; may be empty.
   std::function<void(Role)> on_thread_start;

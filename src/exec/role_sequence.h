@@ -54,6 +54,18 @@ struct RoleSequence {
   bool decodes = false;  // something has come of its rows: its prompt is read
   Status failed;         // not ok: every further item fails with it
   ItemQueue queue;
+  int32_t steps_under_way = 0;    // that have rows of it
+  int32_t samples_under_way = 0;  // of them those whose rows want something
+  bool has_turn = false;          // in the worker's list of those whose next item is to be run
+  bool closed = false;            // and kept until its last Step has retired
+
+  // Whether its next item may be run now. A sampler that looks at the history reads the counts of
+  // the prefix while its Step is under way, so nothing may be counted meanwhile; and after a
+  // failure nothing more is run.
+  bool may_run() const {
+    if (!queue.has_next()) return false;
+    return steps_under_way == 0 || (failed.ok() && (!penalized || samples_under_way == 0));
+  }
 
   // Rows of a prompt at least that are left of the item whose turn it is. More of them, of requests
   // that share the rest, would together make a Step last as long as a prompt.
@@ -88,12 +100,12 @@ struct RoleSequence {
 };
 
 inline bool RoleSequence::reads_prompt() const {
-  for (const PendingItem& pending : queue.all()) {
-    const std::vector<WorkRow>& rows = pending.item.rows;
+  for (const std::unique_ptr<PendingItem>& pending : queue.waiting()) {
+    const std::vector<WorkRow>& rows = pending->item.rows;
     if (rows.empty()) continue;
-    if (rows.size() - pending.rows_done < kPromptRows) return false;
-    const WorkRow& last = rows[pending.rows_done + kPromptRows - 1];
-    const WorkRow& before = rows[pending.rows_done + kPromptRows - 2];
+    if (rows.size() - pending->rows_done < kPromptRows) return false;
+    const WorkRow& last = rows[pending->rows_done + kPromptRows - 1];
+    const WorkRow& before = rows[pending->rows_done + kPromptRows - 2];
     return before.node == kNoNode && before.want == Want::kNothing && last.node == kNoNode;
   }
   return false;

@@ -1,6 +1,7 @@
 #include "exec/role_worker.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -17,13 +18,25 @@ RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& sched
       trace_(trace),
       pool_(runner->kv_blocks()),
       prefix_cache_(&pool_),
-      head_dim_(runner->config().head_dim),
-      builder_(role, runner->config().vocab_size) {}
+      head_dim_(runner->config().head_dim) {
+  spare_.push_back(std::make_unique<StepUnderWay>(role, runner->config().vocab_size));
+}
+
+void RoleWorker::set_pipelined(std::function<void(PipelineEvent)> tell) {
+  pipeline_ = runner_->pipelined();
+  tell_ = std::move(tell);
+}
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
   auto opened = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_, head_dim_);
   opened->arrival = ++openings_;
   sequences_.insert(sequence, std::move(opened));
+}
+
+void RoleWorker::give_turn(RoleSequence& sequence) {
+  if (sequence.has_turn || sequence.closed || !sequence.may_run()) return;
+  sequence.has_turn = true;
+  ready_.push_back(&sequence);
 }
 
 void RoleWorker::submit(PendingItem&& item) {
@@ -32,9 +45,8 @@ void RoleWorker::submit(PendingItem&& item) {
   item.result.sequence = item.item.sequence;
   item.result.role = role_;
   item.result.tag = item.item.tag;
-  RoleSequence& sequence = *found;
-  sequence.queue.push_back(std::move(item));
-  if (sequence.queue.size() == 1) ready_.push_back(&sequence);
+  found->queue.push_back(std::move(item));
+  give_turn(*found);
 }
 
 void RoleWorker::close(SequenceId sequence) {
@@ -43,13 +55,21 @@ void RoleWorker::close(SequenceId sequence) {
   forget(sequence);
 }
 
+// Its blocks return when the last Step that can touch them has retired.
 void RoleWorker::forget(SequenceId sequence) {
-  RoleSequence* const found = sequences_.find(sequence);
+  std::unique_ptr<RoleSequence> found = sequences_.take(sequence);
   if (found == nullptr) return;
-  std::erase(ready_, found);
-  std::erase(out_of_memory_, found);
+  std::erase(ready_, found.get());
+  std::erase(out_of_memory_, found.get());
   if (found->decodes) --decoding_sequences_;
-  sequences_.take(sequence);
+  if (found->steps_under_way == 0) return;
+  found->closed = true;
+  closed_.push_back(std::move(found));
+}
+
+void RoleWorker::forget_closed(RoleSequence& sequence) {
+  std::erase_if(closed_, [&](const auto& closed) { return closed.get() == &sequence; });
+  closed_since_out_of_memory_ = true;
 }
 
 bool RoleWorker::decodes() const {
@@ -65,26 +85,35 @@ std::string RoleWorker::describe(const RoleSequence& sequence) const {
   return std::string(role_name(role_)) + ", sequence " + std::to_string(sequence.id);
 }
 
-void RoleWorker::finish_front(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
-  PendingItem& item = sequence.queue.front();
-  if (!item.result.rows.empty() && !std::exchange(sequence.decodes, true)) ++decoding_sequences_;
-  if (!item.item.rows.empty()) {
-    finished.push_back({item.opening, 0, std::move(item.result), std::move(item.distributions)});
+void RoleWorker::finish(RoleSequence& sequence, PendingItem& item,
+                        std::vector<FinishedItem>& finished) {
+  if (!sequence.failed.ok()) {
+    item.result.status = sequence.failed;
+    item.result.rows.clear();
+    item.result.accepted.clear();
+    item.result.walked.clear();
+    item.result.bonus = -1;
+    item.distributions.clear();
   }
-  sequence.queue.pop_front();
+  if (!item.result.rows.empty() && !std::exchange(sequence.decodes, true)) ++decoding_sequences_;
+  if (item.item.rows.empty()) return;
+  finished.push_back({item.opening, 0, std::move(item.result), std::move(item.distributions)});
 }
 
-void RoleWorker::fail_front(RoleSequence& sequence, const Status& status,
-                            std::vector<FinishedItem>& finished) {
+void RoleWorker::finish_next(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
+  finish(sequence, sequence.queue.next(), finished);
+  sequence.queue.pop_next();
+}
+
+// Its result comes behind those of items that are under way.
+void RoleWorker::fail_next(RoleSequence& sequence, const Status& status,
+                           std::vector<FinishedItem>& finished) {
   if (sequence.failed.ok()) sequence.failed = status.with_context(describe(sequence));
-  PendingItem& item = sequence.queue.front();
-  item.result.status = sequence.failed;
-  item.result.rows.clear();
-  item.result.accepted.clear();
-  item.result.walked.clear();
-  item.result.bonus = -1;
-  item.distributions.clear();
-  finish_front(sequence, finished);
+  if (sequence.steps_under_way == 0) finish_next(sequence, finished);
+}
+
+void RoleWorker::fail_all(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
+  while (sequence.queue.has_next()) finish_next(sequence, finished);
 }
 
 Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& edits) {
@@ -110,60 +139,107 @@ Status RoleWorker::apply_edits(RoleSequence& sequence, const std::vector<Edit>& 
     const StepSequence view{sequence.kv.block_table().data()};
     FORERUN_RETURN_IF_ERROR(guarded([&] { return runner_->move_kv(view, moves_); }));
   }
-  sequence.kv.publish();
+  // Others may read what is offered to them once it is there.
+  if (sequence.steps_under_way == 0) sequence.kv.publish();
   sequence.kv.release_unused();
   return {};
 }
 
-void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
-                      const Meanwhile& meanwhile) {
+std::unique_ptr<StepUnderWay> RoleWorker::compose_step(std::vector<FinishedItem>& finished,
+                                                       int64_t held_up) {
   const int64_t start_ns = steady_ns();
   const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
-  builder_.clear();
-  pieces_.clear();
-  items_.clear();
+  if (spare_.empty()) {
+    spare_.push_back(std::make_unique<StepUnderWay>(role_, runner_->config().vocab_size));
+  }
+  std::unique_ptr<StepUnderWay> step = std::move(spare_.back());
+  spare_.pop_back();
+  step->clear();
+  composed_ = step.get();
   blocks_in_work_.clear();
   compose(finished, held_up);
-  if (builder_.empty()) return;
-  const StepLoad load = builder_.load();
-  const int32_t context_tokens = builder_.context_tokens();
-  run_step(finished, meanwhile);
-  if (!on_step_) return;
-  StepRecord record;
-  record.role = role_;
-  record.rows = load.rows;
-  record.sequences = load.sequences;
-  record.context_tokens = context_tokens;
-  record.kv_tokens = load.kv_tokens;
-  record.attended_tokens = load.attended_tokens;
-  record.seconds = 1e-9 * static_cast<double>(run_end_ns_ - run_start_ns_);
-  record.host_seconds = 1e-9 * static_cast<double>(steady_ns() - start_ns) - record.seconds;
-  record.start_ns = run_start_ns_;
-  record.end_ns = run_end_ns_;
-  if (trace_) {
-    // Two readings of the clock lie outside of the run.
-    const int64_t cpu_ns = thread_cpu_ns() - start_cpu_ns - run_cpu_ns_;
-    record.host_cpu_ns = std::max<int64_t>(cpu_ns - 2 * thread_cpu_read_ns(), 0);
+  composed_ = nullptr;
+  if (step->builder.empty()) {
+    spare_.push_back(std::move(step));
+    return nullptr;
   }
-  record.items = items_;
-  on_step_(record);
+  for (const StepUnderWay::Piece& piece : step->pieces) {
+    ++piece.sequence->steps_under_way;
+    piece.sequence->samples_under_way += piece.samples ? 1 : 0;
+    if (piece.is_last) piece.sequence->queue.pass_next();
+  }
+  step->built = step->builder.finish();
+  step->host_ns = steady_ns() - start_ns;
+  if (trace_) step->host_cpu_ns = thread_cpu_ns() - start_cpu_ns;
+  return step;
 }
 
-void RoleWorker::run_step(std::vector<FinishedItem>& finished, const Meanwhile& meanwhile) {
-  const StepBuilder::Built built = builder_.finish();
+void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
+                      const Meanwhile& meanwhile) {
+  most_decoding_ = std::numeric_limits<size_t>::max();
+  std::unique_ptr<StepUnderWay> step = compose_step(finished, held_up);
+  if (step == nullptr) return;
+  const StepBuilder::Built& built = step->built;
   const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
-  run_start_ns_ = steady_ns();
+  step->start_ns = steady_ns();
   const Status status =
       guarded([&] { return runner_->run(*built.step, built.tasks, built.rejections, meanwhile); });
-  run_end_ns_ = steady_ns();
-  run_cpu_ns_ = trace_ ? thread_cpu_ns() - start_cpu_ns : 0;
+  step->end_ns = steady_ns();
+  step->run_cpu_ns = trace_ ? thread_cpu_ns() - start_cpu_ns : 0;
+  retire(std::move(step), status, finished);
+}
+
+bool RoleWorker::issue(std::vector<FinishedItem>& finished) {
+  const int32_t stages = pipeline_->num_stages();
+  most_decoding_ = static_cast<size_t>(std::max(1, (decoding_sequences_ + stages - 1) / stages));
+  std::unique_ptr<StepUnderWay> step = compose_step(finished, /*held_up=*/0);
+  if (step == nullptr) return false;
+  const StepBuilder::Built& built = step->built;
+  step->start_ns = steady_ns();
+  step->number = pipeline_->issue(*built.step, built.tasks, built.rejections, &tell_);
+  step->overlaps = !under_way_.empty();
+  if (!under_way_.empty()) under_way_.back()->overlaps = true;
+  for (const StepUnderWay::Piece& piece : step->pieces) give_turn(*piece.sequence);
+  under_way_.push_back(std::move(step));
+  return true;
+}
+
+void RoleWorker::handle(PipelineEvent&& event, std::vector<FinishedItem>& finished) {
+  if (event.kind == PipelineEvent::Kind::kRetired) {
+    std::unique_ptr<StepUnderWay> step = std::move(under_way_.front());
+    under_way_.pop_front();
+    --entered_;
+    step->end_ns = event.end_ns;
+    return retire(std::move(step), event.status, finished);
+  }
+  for (const StepUnderWay::Piece& piece : under_way_[entered_]->pieces) {
+    if (!piece.is_last || !piece.item->item.tells_entry || piece.sequence->closed) continue;
+    FinishedItem notice;
+    notice.opening = piece.item->opening;
+    notice.result.sequence = piece.sequence->id;
+    notice.result.role = role_;
+    notice.result.tag = piece.item->item.tag;
+    notice.result.entered = true;
+    finished.push_back(std::move(notice));
+  }
+  ++entered_;
+}
+
+void RoleWorker::retire(std::unique_ptr<StepUnderWay> step, const Status& status,
+                        std::vector<FinishedItem>& finished) {
+  const int64_t start_ns = steady_ns();
+  const int64_t start_cpu_ns = trace_ ? thread_cpu_ns() : 0;
+  const StepBuilder::Built& built = step->built;
+  const double seconds = 1e-9 * static_cast<double>(step->end_ns - step->start_ns);
+  const StepLoad load = step->builder.load();
   // Tasks and pieces are in the same order.
   size_t task = 0;
   size_t rejection = 0;
-  for (RoleSequence* sequence : pieces_) {
-    PendingItem& item = sequence->queue.front();
-    item.result.step_seconds += 1e-9 * static_cast<double>(run_end_ns_ - run_start_ns_);
-    item.result.step_sequences = static_cast<int32_t>(pieces_.size());
+  for (const StepUnderWay::Piece& piece : step->pieces) {
+    RoleSequence& sequence = *piece.sequence;
+    PendingItem& item = *piece.item;
+    item.result.step_seconds += seconds;
+    item.result.step_sequences = static_cast<int32_t>(step->pieces.size());
     Status outcome = status;
     const auto note = [&outcome](const Status& other) {
       if (outcome.ok() && !other.ok()) outcome = other;
@@ -181,14 +257,53 @@ void RoleWorker::run_step(std::vector<FinishedItem>& finished, const Meanwhile& 
          ++rejection) {
       note(built.rejections[rejection].status);
     }
-    if (outcome.ok()) sequence->kv.publish();
-    if (!outcome.ok()) {
-      fail_front(*sequence, outcome, finished);
-    } else if (item.rows_done == item.item.rows.size()) {
-      finish_front(*sequence, finished);
+    --sequence.steps_under_way;
+    sequence.samples_under_way -= piece.samples ? 1 : 0;
+    if (sequence.closed) {
+      if (sequence.steps_under_way == 0) forget_closed(sequence);
+      continue;
     }
-    if (!sequence->queue.empty()) ready_.push_back(sequence);
+    if (!outcome.ok() && sequence.failed.ok()) {
+      sequence.failed = outcome.with_context(describe(sequence));
+    }
+    if (piece.is_last) {
+      finish(sequence, item, finished);
+      sequence.queue.pop_oldest();
+    }
+    if (sequence.steps_under_way == 0) {
+      if (sequence.failed.ok()) {
+        sequence.kv.publish();
+      } else {
+        fail_all(sequence, finished);
+      }
+    }
+    give_turn(sequence);
   }
+  step->host_ns += steady_ns() - start_ns;
+  if (trace_) step->host_cpu_ns += thread_cpu_ns() - start_cpu_ns;
+  if (on_step_) report(*step, load);
+  spare_.push_back(std::move(step));
+}
+
+void RoleWorker::report(const StepUnderWay& step, const StepLoad& load) {
+  StepRecord record;
+  record.role = role_;
+  record.rows = load.rows;
+  record.sequences = load.sequences;
+  record.context_tokens = step.builder.context_tokens();
+  record.kv_tokens = load.kv_tokens;
+  record.attended_tokens = load.attended_tokens;
+  record.seconds = 1e-9 * static_cast<double>(step.end_ns - step.start_ns);
+  record.host_seconds = 1e-9 * static_cast<double>(step.host_ns);
+  record.overlaps = step.overlaps;
+  record.start_ns = step.start_ns;
+  record.end_ns = step.end_ns;
+  // Four readings of the clock lie within.
+  if (trace_) {
+    record.host_cpu_ns = std::max<int64_t>(step.host_cpu_ns - 2 * thread_cpu_read_ns(), 0);
+  }
+  record.items = step.items;
+  on_step_(record);
 }
 
 }  // namespace forerun

@@ -12,10 +12,18 @@
 // cached, running or ended: those rows are not run. Where the next block is just being computed for
 // another sequence of the Step, a sequence waits for it.
 //
+// Over a pipeline of stages several Steps are under way: step() is issue() and retire() then. All
+// books are kept here and at issue, as if each Step had run at once, which is what the stages do,
+// in order (exec/stages). A sequence's further items go on their way before the first of them has
+// come back, unless its sampler looks at the history. Each Step takes its share of the requests
+// that decode, so that there is work for every stage, and prompts go in pieces that fill the
+// pipeline.
+//
 // Used by one thread at a time, except usage().
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -28,6 +36,7 @@
 #include "exec/step_record.h"
 #include "exec/step_runner.h"
 #include "exec/step_scheduler.h"
+#include "exec/step_under_way.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "step/work.h"
@@ -58,6 +67,22 @@ class RoleWorker {
   void step(std::vector<FinishedItem>& finished, int64_t held_up = 0,
             const Meanwhile& meanwhile = {});
 
+  // Of a runner with stages only. `tell` gets the events of the Steps that are issued, on threads
+  // of the runner's; they are to be handed to handle() on the worker's thread.
+  void set_pipelined(std::function<void(PipelineEvent)> tell);
+  bool is_pipelined() const { return pipeline_ != nullptr; }
+  // Whether there is work and room for a Step: at the first stage, and in the pipeline.
+  bool may_issue() const {
+    return ready() && under_way_.size() - entered_ < kMostAtEntry &&
+           under_way_.size() < static_cast<size_t>(pipeline_->num_stages()) + 1;
+  }
+  // As step(), but for what the Step gives. Whether one has been issued.
+  bool issue(std::vector<FinishedItem>& finished);
+  // Appends entry notices, or what a Step that has retired gives.
+  void handle(PipelineEvent&& event, std::vector<FinishedItem>& finished);
+  // Steps that have been issued and not retired.
+  size_t steps_under_way() const { return under_way_.size(); }
+
   KvUsage usage() const;
   // Runs one Step of `sequences` sequences, each with `rows` tree rows behind a prefix of
   // `context_tokens` whose KV is whatever the storage holds, and says how long it took. Of a Step
@@ -70,9 +95,10 @@ class RoleWorker {
  private:
   void forget(SequenceId sequence);
   bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);
-  void finish_front(RoleSequence& sequence, std::vector<FinishedItem>& finished);
-  void fail_front(RoleSequence& sequence, const Status& status,
-                  std::vector<FinishedItem>& finished);
+  // The next item has its result, or has failed, without a Step.
+  void finish_next(RoleSequence& sequence, std::vector<FinishedItem>& finished);
+  void fail_next(RoleSequence& sequence, const Status& status, std::vector<FinishedItem>& finished);
+  void finish(RoleSequence& sequence, PendingItem& item, std::vector<FinishedItem>& finished);
   Status apply_edits(RoleSequence& sequence, const std::vector<Edit>& edits);
   // Skips prefix rows at the front of the item whose KV is cached. True where another sequence of
   // the Step computes the next block: it will be cached after it.
@@ -97,7 +123,17 @@ class RoleWorker {
     return !out_of_memory_.empty() &&
            (closed_since_out_of_memory_ || pool_.free_blocks() > free_when_out_of_memory_);
   }
-  void run_step(std::vector<FinishedItem>& finished, const Meanwhile& meanwhile);
+  // Composes a Step into a free one. Null where there is nothing to run.
+  std::unique_ptr<StepUnderWay> compose_step(std::vector<FinishedItem>& finished, int64_t held_up);
+  // What becomes of the items of a Step that has run, or failed; tells of it and frees it.
+  void retire(std::unique_ptr<StepUnderWay> step, const Status& status,
+              std::vector<FinishedItem>& finished);
+  // All items of a sequence that has failed, once nothing of it is under way.
+  void fail_all(RoleSequence& sequence, std::vector<FinishedItem>& finished);
+  void give_turn(RoleSequence& sequence);
+  void forget_closed(RoleSequence& sequence);
+  void report(const StepUnderWay& step, const StepLoad& load);
+  int32_t most_prompt_rows(int32_t left) const;
   std::string describe(const RoleSequence& sequence) const;
   // Writes the slots of a scratch sequence's context, as a prompt would have.
   Status write_scratch(const RoleSequence& sequence, int32_t context_tokens);
@@ -120,6 +156,7 @@ class RoleWorker {
   int64_t free_when_out_of_memory_ = 0;       // the least
   bool closed_since_out_of_memory_ = false;
   // Of the Step being built.
+  size_t most_decoding_ = 0;  // sequences
   double prompt_budget_seconds_ = 0.0;
   int32_t prompt_rows_ = 0;
   int32_t rows_for_prompts_ = 0;  // that decoding leaves to them
@@ -134,17 +171,19 @@ class RoleWorker {
   std::vector<Turn> turns_;
   GuessRows guesses_;
   std::vector<DraftOffer> offers_;           // scratch
-  std::vector<RoleSequence*> pieces_;        // whose front items the Step runs
-  std::vector<TraceItem> items_;             // as many, where it traces
   std::vector<BlockInWork> blocks_in_work_;  // in part or in whole
   std::vector<TokenId> tokens_;              // scratch
   const int32_t head_dim_;
-  StepBuilder builder_;
   std::vector<KvMove> moves_;
-  // Of the Step being run.
-  int64_t run_start_ns_ = 0;
-  int64_t run_end_ns_ = 0;
-  int64_t run_cpu_ns_ = 0;
+  StepUnderWay* composed_ = nullptr;                  // while it is
+  std::vector<std::unique_ptr<StepUnderWay>> spare_;  // for their memory
+  // With stages.
+  static constexpr size_t kMostAtEntry = 2;  // one at the first stage, one that waits for it
+  PipelinedRunner* pipeline_ = nullptr;
+  std::function<void(PipelineEvent)> tell_;
+  std::deque<std::unique_ptr<StepUnderWay>> under_way_;  // as they were issued
+  size_t entered_ = 0;  // of them, those that have left the first stage
+  std::vector<std::unique_ptr<RoleSequence>> closed_;  // with Steps under way
 };
 
 }  // namespace forerun

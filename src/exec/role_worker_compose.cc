@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -59,6 +60,14 @@ RoleWorker::BlockInWork RoleWorker::next_block(const RoleSequence& sequence,
   return {sequence.kv.published_text(), rows};
 }
 
+// Of a prompt of which so many are left: pieces that fill the pipeline twice, down to such as a
+// stage's weights are read for in vain.
+int32_t RoleWorker::most_prompt_rows(int32_t left) const {
+  const int32_t share = left / (2 * pipeline_->num_stages());
+  return std::max(1, share / kKvBlockTokens + (share % kKvBlockTokens > 0 ? 1 : 0)) *
+         kKvBlockTokens;
+}
+
 // Rows of the item that go into the Step being built: all that are left, or, of a prompt, as many
 // as the scheduler gives, or, where the item is larger than any Step, a piece of them; 0: its turn
 // comes with the next Step.
@@ -67,12 +76,13 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
   const std::vector<WorkRow>& rows = item.item.rows;
   const auto left = static_cast<int32_t>(rows.size() - item.rows_done);
   // Some rows are left to prompts that wait, except where a single item needs all there are.
-  const int32_t kept = builder_.empty() || is_prompt ? 0 : rows_for_prompts_;
-  const int32_t room = std::max(0, scheduler_.row_budget() - builder_.rows() - kept);
+  const int32_t kept = composed_->builder.empty() || is_prompt ? 0 : rows_for_prompts_;
+  const int32_t room = std::max(0, scheduler_.row_budget() - composed_->builder.rows() - kept);
   int32_t count = std::min(left, room);
   if (is_prompt) {
-    count = scheduler_.prompt_rows(builder_.load(), rows[item.rows_done].position, left,
+    count = scheduler_.prompt_rows(composed_->builder.load(), rows[item.rows_done].position, left,
                                    prompt_budget_seconds_, prompt_rows_ == 0);
+    if (is_pipelined()) count = std::min(count, most_prompt_rows(left));
   } else if (left > room && left <= scheduler_.row_budget()) {
     return 0;
   }
@@ -100,7 +110,14 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
 // Tells that the sequence's next rows find no KV blocks; it has its turn again once there are more.
 void RoleWorker::wait_for_memory(RoleSequence& sequence, const Status& status,
                                  std::vector<FinishedItem>& finished) {
-  const PendingItem& item = sequence.queue.front();
+  const PendingItem& item = sequence.queue.next();
+  const int64_t free = pool_.free_blocks();
+  free_when_out_of_memory_ =
+      out_of_memory_.empty() ? free : std::min(free, free_when_out_of_memory_);
+  out_of_memory_.push_back(&sequence);
+  sequence.has_turn = true;
+  // Blocks of sequences that have been closed are about to return.
+  if (!closed_.empty()) return;
   FinishedItem notice;
   notice.opening = item.opening;
   notice.result.sequence = sequence.id;
@@ -110,34 +127,30 @@ void RoleWorker::wait_for_memory(RoleSequence& sequence, const Status& status,
   notice.result.waits_for_memory = true;
   notice.closings = closings_;
   finished.push_back(std::move(notice));
-  const int64_t free = pool_.free_blocks();
-  free_when_out_of_memory_ =
-      out_of_memory_.empty() ? free : std::min(free, free_when_out_of_memory_);
-  out_of_memory_.push_back(&sequence);
 }
 
 // Edits that are due; false where the item failed by them.
 bool RoleWorker::apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
-  if (sequence.queue.empty() || !sequence.failed.ok()) return true;
-  PendingItem& item = sequence.queue.front();
+  if (!sequence.queue.has_next() || !sequence.failed.ok()) return true;
+  PendingItem& item = sequence.queue.next();
   if (std::exchange(item.edits_done, true)) return true;
   const Status status = apply_edits(sequence, item.item.edits);
-  if (!status.ok()) fail_front(sequence, status, finished);
+  if (!status.ok()) fail_next(sequence, status, finished);
   return status.ok();
 }
 
 // Brings the sequence as far as it gets without a Step, and adds its next rows. Returns whether it
 // is to have a turn again (its piece in the Step included).
 bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
-  while (!sequence.queue.empty()) {
-    PendingItem& item = sequence.queue.front();
+  while (sequence.queue.has_next()) {
+    PendingItem& item = sequence.queue.next();
     if (!sequence.failed.ok()) {
-      fail_front(sequence, sequence.failed, finished);
-      continue;
+      if (sequence.steps_under_way == 0) fail_all(sequence, finished);
+      return false;
     }
     if (!apply_due_edits(sequence, finished)) continue;
     if (item.item.rows.empty()) {
-      sequence.queue.pop_front();
+      sequence.queue.pop_next();
       continue;
     }
     if (reuse_prefix(sequence, item)) return true;
@@ -145,12 +158,12 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
     const bool is_prompt = sequence.reads_prompt();
     const int32_t count = piece_rows(sequence, item, is_prompt);
     if (count == 0) {
-      if (!builder_.empty()) return true;
-      fail_front(sequence,
-                 Status(StatusCode::kInternal,
-                        "verification by rejection of " + std::to_string(left) +
-                            " tree rows; a Step takes " + std::to_string(scheduler_.row_budget())),
-                 finished);
+      if (!composed_->builder.empty()) return true;
+      fail_next(sequence,
+                Status(StatusCode::kInternal,
+                       "verification by rejection of " + std::to_string(left) +
+                           " tree rows; a Step takes " + std::to_string(scheduler_.row_budget())),
+                finished);
       continue;
     }
     if (Status status = sequence.reserve(item.item, count); !status.ok()) {
@@ -158,14 +171,21 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       return false;
     }
     const BlockInWork block = is_prompt ? next_block(sequence, item) : BlockInWork{};
-    if (Status status = builder_.add(sequence, item, count); !status.ok()) {
-      fail_front(sequence, status, finished);
+    if (Status status = composed_->builder.add(sequence, item, count); !status.ok()) {
+      fail_next(sequence, status, finished);
       continue;
     }
     if (is_prompt) prompt_rows_ += count;
     if (block.rows != nullptr) blocks_in_work_.push_back(block);
-    pieces_.push_back(&sequence);
-    if (trace_) items_.push_back({sequence.id, count, item.submit_ns});
+    const auto end = item.item.rows.begin() + static_cast<std::ptrdiff_t>(item.rows_done);
+    const bool samples = item.item.verify_by_rejection ||
+                         std::any_of(end - count, end,
+                                     [](const WorkRow& row) { return row.want != Want::kNothing; });
+    composed_->pieces.push_back({.sequence = &sequence,
+                                 .item = &item,
+                                 .is_last = item.rows_done == item.item.rows.size(),
+                                 .samples = samples});
+    if (trace_) composed_->items.push_back({sequence.id, count, item.submit_ns});
     return true;
   }
   return false;
@@ -175,8 +195,8 @@ void RoleWorker::leave_out_guesses(size_t decoding) {
   guesses_.clear();
   for (size_t turn = 0; turn < decoding; ++turn) {
     RoleSequence& sequence = *turns_[turn].sequence;
-    if (sequence.queue.empty() || sequence.queue.front().rows_done > 0) continue;
-    WorkItem& item = sequence.queue.front().item;
+    if (!sequence.queue.has_next() || sequence.queue.next().rows_done > 0) continue;
+    WorkItem& item = sequence.queue.next().item;
     // What its rows see of the prefix.
     const int32_t prefix = sequence.kv.prefix_length();
     guesses_.add(item, item.view.kind == nullptr ? prefix : std::min(prefix, item.view.budget));
@@ -187,7 +207,7 @@ void RoleWorker::leave_out_guesses(size_t decoding) {
   // Guesses take no room from prompts.
   size_t prompt_rows = 0;
   for (size_t turn = decoding; turn < turns_.size(); ++turn) {
-    const PendingItem& item = turns_[turn].sequence->queue.front();
+    const PendingItem& item = turns_[turn].sequence->queue.next();
     prompt_rows += item.item.rows.size() - item.rows_done;
   }
   const StepLoad& certain = guesses_.certain();
@@ -203,8 +223,8 @@ void RoleWorker::leave_out_drafts(int64_t held_up, std::vector<FinishedItem>& fi
   StepLoad certain{.rows = 0, .sequences = 0};
   for (size_t turn = 0; turn < turns_.size(); ++turn) {
     const RoleSequence& sequence = *turns_[turn].sequence;
-    if (sequence.queue.empty()) continue;
-    const PendingItem& item = sequence.queue.all().front();
+    if (!sequence.queue.has_next()) continue;
+    const PendingItem& item = *sequence.queue.waiting().front();
     const auto rows = static_cast<int32_t>(std::count_if(
         item.item.rows.begin() + static_cast<std::ptrdiff_t>(item.rows_done), item.item.rows.end(),
         [](const WorkRow& row) { return row.node != kNoNode; }));
@@ -224,10 +244,10 @@ void RoleWorker::leave_out_drafts(int64_t held_up, std::vector<FinishedItem>& fi
   const size_t taken = scheduler_.draft_items(certain, offers_, held_up);
   for (size_t offer = taken; offer < offers_.size(); ++offer) {
     RoleSequence& sequence = *turns_[offers_[offer].turn].sequence;
-    WorkResult& result = sequence.queue.front().result;
+    WorkResult& result = sequence.queue.next().result;
     result.left_out = true;
     result.step_sequences = static_cast<int32_t>(offers_.size() - taken);
-    finish_front(sequence, finished);
+    finish_next(sequence, finished);
   }
 }
 
@@ -263,21 +283,25 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
   const auto decoding_turns = static_cast<size_t>(std::distance(turns_.begin(), prompts));
   if (held_up > 1) leave_out_drafts(held_up, finished);
   leave_out_guesses(decoding_turns);
-  const auto take_turns = [&](auto begin, auto end) {
+  const auto take_turns = [&](auto begin, auto end, size_t most_served) {
     for (auto turn = begin; turn != end; ++turn) {
-      const size_t served = pieces_.size();
-      if (!take_turn(*turn->sequence, finished) || pieces_.size() > served) continue;
-      ready_.push_back(turn->sequence);
+      RoleSequence& sequence = *turn->sequence;
+      const size_t served = composed_->pieces.size();
+      sequence.has_turn = false;
+      if ((served >= most_served || take_turn(sequence, finished)) &&
+          composed_->pieces.size() == served) {
+        give_turn(sequence);
+      }
     }
   };
-  take_turns(turns_.begin(), prompts);
+  take_turns(turns_.begin(), prompts, most_decoding_);
   // Requests whose next rows are still to come, from the engine or the other role, decode as well.
-  const StepLoad load = builder_.load();
+  const StepLoad load = composed_->builder.load();
   const int32_t decoding =
       std::max({load.sequences, decoding_sequences_, static_cast<int32_t>(held_up > 0)});
   prompt_budget_seconds_ =
       scheduler_.budget_seconds(load, std::distance(prompts, turns_.end()), decoding);
-  take_turns(prompts, turns_.end());
+  take_turns(prompts, turns_.end(), std::numeric_limits<size_t>::max());
 }
 
 }  // namespace forerun

@@ -61,9 +61,11 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   const size_t results = item.result.rows.size();
   const size_t first = item.rows_done;
   const size_t last = first + static_cast<size_t>(count);
-  // A prompt's rows want nothing but the last.
-  if (last == item.item.rows.size()) {
-    item.result.rows.reserve(results + std::min<size_t>(last - first, 64));
+  // All at once: tasks of the item's rows point into them while further ones are added.
+  if (results == 0) {
+    item.result.rows.reserve(static_cast<size_t>(
+        std::count_if(item.item.rows.begin(), item.item.rows.end(),
+                      [](const WorkRow& row) { return row.want != Want::kNothing; })));
   }
 
   seen_ = sequence.see(item.item);

@@ -31,16 +31,17 @@ class StepBuilder {
   }
   bool empty() const { return step_.rows.empty(); }
 
-  // Appends the next `count` rows of `item`, which is at the front of `sequence`'s queue, and gives
-  // them slots; results are made room for in `item`. On failure nothing is appended and the
-  // sequence's KV has the rows that it had (its blocks may be more, its token counts are
-  // undefined).
+  // Appends the next `count` rows of `item`, which is the next one of `sequence`'s queue, and gives
+  // them slots; results are made room for in `item`, where they stay. On failure nothing is
+  // appended and the sequence's KV has the rows that it had (its blocks may be more, its token
+  // counts are undefined).
   //   kResourceExhausted: no KV blocks, or a position at or past max_tokens;
   //   kInternal: unknown or repeated nodes, rows out of order, a token beyond the vocabulary,
   //   prefix rows of the target through a view.
   Status add(RoleSequence& sequence, PendingItem& item, int32_t count);
 
-  // The Step and its tasks, complete and with all pointers set; valid until the next add or clear.
+  // The Step and its tasks, complete and with all pointers set; valid until the next add or clear
+  // and as long as the items are there.
   struct Built {
     const Step* step = nullptr;
     std::span<RowTask> tasks;

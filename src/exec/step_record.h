@@ -20,6 +20,10 @@ struct StepRecord {
   double seconds = 0.0;       // forward and sampling
   double host_seconds = 0.0;  // the rest: edits, building the Step, collecting results
 
+  // Another Step of the role was under way at the same time: `seconds` say how long it took, not
+  // what it cost.
+  bool overlaps = false;
+
   // Of the forward and sampling, by the executor's clock.
   int64_t start_ns = 0;
   int64_t end_ns = 0;

@@ -88,7 +88,7 @@ class PipelinedRunner : public StepRunner {
   // Puts a Step on its way behind the moves of move_kv() so far, and returns its number: they count
   // up by one. What `step` points to may change afterwards; the tasks and all that they point to
   // stay as they are until the Step has retired. `tell` is called from other threads, must outlive
-  // the Step, and may not call the runner.
+  // the runner, and may not call it.
   virtual uint64_t issue(const Step& step, std::span<RowTask> tasks,
                          std::span<RejectionTask> rejections,
                          const std::function<void(PipelineEvent)>* tell) = 0;

@@ -97,6 +97,8 @@ struct WorkItem {
   float gain = std::numeric_limits<float>::infinity();
   // kTopK rows rank by the target's noise. Whoever submits the item sets it, by the request's plan.
   bool shared_noise = true;
+  // Target items: an entry notice is wanted (WorkResult::entered).
+  bool tells_entry = false;
 };
 
 struct RowResult {
@@ -118,6 +120,10 @@ struct WorkResult {
   Status status;
   bool waits_for_memory = false;
   bool left_out = false;  // no row has run (WorkItem::gain)
+  // An entry notice, not the result, which follows: the first stage of the role's pipeline is done
+  // with the item's rows and takes the next item of the sequence. Nothing else is filled. At most
+  // one an item, where WorkItem::tells_entry; roles that are not cut into stages send none.
+  bool entered = false;
   // In the item's order, of the rows that have run (WorkRow::chance) those that wanted something.
   std::vector<RowResult> rows;
   int32_t reused_rows =

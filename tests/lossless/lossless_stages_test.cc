@@ -74,6 +74,47 @@ TEST_P(LosslessStages, EqualTheWholeModel) {
   EXPECT_GT(accepted, 500);
 }
 
+// Without a draft model the stages work on several Steps at once: plain decoding, and guesses from
+// the text, of 1, 4 and 16 requests.
+TEST_P(LosslessStages, AtWorkAtOnceEqualTheWholeModel) {
+  if (on_gpu()) GTEST_SKIP() << "stages on processors";
+  const Precision precision = of_eight_layers(GetParam());
+  const ToyPair pair(precision.spec);
+  const auto whole = make_engine(pair.target(), "", precision);
+  ASSERT_NE(whole, nullptr);
+  int64_t accepted = 0;
+  for (const int32_t stages : {2, 3, 4, 8}) {
+    EngineOptions options;
+    options.stages = stages;
+    const auto engine = make_engine(pair.target(), "", precision, "cpu:0", "", options);
+    ASSERT_NE(engine, nullptr);
+    for (const size_t count : {1, 4, 16}) {
+      std::vector<Request> requests;
+      for (size_t idx = 0; idx < count; ++idx) {
+        Request request = request_of(idx + count, idx % 2 == 1);
+        request.max_new_tokens = 20 + static_cast<int32_t>(idx);
+        request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+        if (idx % 3 != 0) {
+          request.speculation->strategy = "serial_tree";
+          request.speculation->source = idx % 3 == 1 ? "ngram" : "suffix";
+        }
+        requests.push_back(std::move(request));
+      }
+      const std::vector<Output> outputs = complete_together(*engine, requests);
+      for (size_t idx = 0; idx < count; ++idx) {
+        Request request = requests[idx];
+        request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+        expect_same(complete(*whole, request), outputs[idx],
+                    precision.name + " in " + std::to_string(stages) + " stages, " +
+                        std::to_string(count) + " requests, " + describe(requests[idx]));
+        accepted += outputs[idx].stats.accepted_tokens;
+      }
+    }
+    EXPECT_TRUE(releases_its_kv(*engine));
+  }
+  EXPECT_GT(accepted, 50);
+}
+
 // Stages of degree 2: the bits of the whole model at degree 2.
 TEST_P(LosslessStages, OfGroupsEqualTheWholeModelOnAGroup) {
   if (on_gpu()) GTEST_SKIP() << "stages on processors";

@@ -26,7 +26,12 @@ StagePipeline::StagePipeline(std::vector<PipelineStage> stages, int32_t live_voc
     : last_(stages.back().decoder, stages.back().devices, live_vocab),
       next_(std::make_unique<StageMessage>()),
       used_(kNoSpin),
-      ran_(kNoSpin) {
+      ran_(kNoSpin),
+      tell_ran_([this](PipelineEvent event) {
+        if (event.kind != PipelineEvent::Kind::kRetired) return;
+        ran_.add(std::move(event));
+        ran_.wake();
+      }) {
   for (PipelineStage& parts : stages) {
     kv_block_bytes_ += parts.decoder->kv_block_bytes();
     stages_.emplace_back(std::make_unique<Stage>())->parts = parts;
@@ -71,12 +76,7 @@ uint64_t StagePipeline::issue(const Step& step, std::span<RowTask> tasks,
 
 Status StagePipeline::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
-  const std::function<void(PipelineEvent)> tell = [this](PipelineEvent event) {
-    if (event.kind != PipelineEvent::Kind::kRetired) return;
-    ran_.add(std::move(event));
-    ran_.wake();
-  };
-  issue(step, tasks, rejections, &tell);
+  issue(step, tasks, rejections, &tell_ran_);
   if (meanwhile) meanwhile();
   std::vector<PipelineEvent> events;
   while (events.empty()) ran_.take(Clock::now() + std::chrono::hours(1), events);

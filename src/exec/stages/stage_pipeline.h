@@ -79,6 +79,7 @@ class StagePipeline : public PipelinedRunner {
   Mailbox<std::unique_ptr<StageMessage>> used_;
   std::vector<std::unique_ptr<StageMessage>> free_;
   Mailbox<PipelineEvent> ran_;  // run()'s
+  const std::function<void(PipelineEvent)> tell_ran_;
 };
 
 }  // namespace forerun

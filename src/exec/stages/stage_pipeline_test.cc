@@ -133,6 +133,8 @@ TEST(StagePipeline, EveryStageWorksOnAStepOfItsOwn) {
     EXPECT_TRUE(statuses[static_cast<size_t>(idx)].ok());
     EXPECT_EQ(rows[static_cast<size_t>(idx)]->result.token, greedy({static_cast<TokenId>(idx)}));
   }
+  lock.unlock();
+  made.pipeline.reset();  // before what it tells
 }
 
 // A block is given to another sequence while the Step that used it last is still under way, and
@@ -176,6 +178,8 @@ TEST(StagePipeline, MovesAndBlocksTakeEffectInOrder) {
   for (size_t idx = 0; idx < rows.size(); ++idx) {
     EXPECT_EQ(rows[idx]->result.token, expected[idx]) << idx;
   }
+  lock.unlock();
+  made.pipeline.reset();  // before what it tells
 }
 
 TEST(StagePipeline, AStageThatFailsFailsThatStepAlone) {

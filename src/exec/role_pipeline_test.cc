@@ -1,0 +1,280 @@
+// A role over stages: several Steps under way, and everything as if each had run at once.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "exec/exec_rig_test.h"
+
+namespace forerun {
+namespace {
+
+TokenId greedy(const std::vector<TokenId>& history) {
+  std::vector<float> logits(kVocab);
+  fake_logits(fake_history(history, 1), kVocab, logits.data());
+  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// Holds the stages' Steps until it is opened, and counts them.
+class Gate {
+ public:
+  std::function<void(int32_t)> for_stages() {
+    return [this](int32_t stage) {
+      std::unique_lock lock(mutex_);
+      ++arrived_[static_cast<size_t>(stage)];
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return open_; });
+    };
+  }
+  void set_open(bool open) {
+    const std::lock_guard lock(mutex_);
+    open_ = open;
+    changed_.notify_all();
+  }
+  // Whether so many Steps have come to the stage.
+  bool wait_for(int32_t stage, int steps) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience,
+                             [&] { return arrived_[static_cast<size_t>(stage)] >= steps; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  std::vector<int> arrived_ = std::vector<int>(16, 0);
+};
+
+Rig::Options staged(int32_t stages, std::function<void(int32_t)> in_stage = {}) {
+  return {.threaded = true, .stages = stages, .in_stage = std::move(in_stage)};
+}
+
+WorkItem tree_item(SequenceId sequence, uint64_t tag, NodeId node, NodeId parent, TokenId token,
+                   int32_t position) {
+  WorkItem item;
+  item.sequence = sequence;
+  item.tag = tag;
+  WorkRow row;
+  row.token = token;
+  row.position = position;
+  row.node = node;
+  row.parent = parent;
+  row.want = Want::kSample;
+  item.rows.push_back(row);
+  return item;
+}
+
+// A node is submitted before the result of its parent is there; the edits that commit the parents
+// come while their children are under way.
+TEST(RolePipeline, ItemsOfASequenceFollowEachOther) {
+  for (const int32_t stages : {2, 4, 8}) {
+    Rig rig(staged(stages));
+    ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+    rig.executor->submit(prefix_item(1, Role::kTarget, {3, 4, 5}));
+    std::vector<TokenId> text = {3, 4, 5};
+    std::vector<TokenId> expected = {greedy(text)};
+    constexpr NodeId kNodes = 40;
+    for (NodeId node = 0; node < kNodes; ++node) {
+      const auto token = static_cast<TokenId>(node % 50);
+      const NodeId parent = node == 0 || node % 8 == 0 ? kNoNode : node - 1;
+      WorkItem item = tree_item(1, static_cast<uint64_t>(node), node, parent, token,
+                                static_cast<int32_t>(text.size()));
+      if (node > 0 && node % 8 == 0) {
+        // The whole chain so far becomes prefix.
+        std::vector<NodeId> chain;
+        for (NodeId past = node - 8; past < node; ++past) chain.push_back(past);
+        item.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = std::move(chain)});
+      }
+      rig.executor->submit(std::move(item));
+      text.push_back(token);
+      expected.push_back(greedy(text));
+    }
+    for (size_t idx = 0; idx < expected.size(); ++idx) {
+      const auto result = rig.next();
+      ASSERT_TRUE(result.has_value());
+      ASSERT_TRUE(result->status.ok()) << result->status.message();
+      EXPECT_EQ(result->tag, idx == 0 ? 0 : idx - 1);
+      ASSERT_EQ(result->rows.size(), 1u);
+      EXPECT_EQ(result->rows[0].token, expected[idx]) << idx;
+    }
+    rig.executor->close(1);
+    rig.wait_until_kv_is_free();
+    rig.executor.reset();
+    EXPECT_EQ(rig.target_violations(), 0);
+  }
+}
+
+TEST(RolePipeline, TellsWhenTheFirstStageIsFree) {
+  Gate gate;
+  Rig rig(staged(3, gate.for_stages()));
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  WorkItem first = prefix_item(1, Role::kTarget, {3, 4});
+  first.tag = 10;
+  first.tells_entry = true;
+  rig.executor->submit(std::move(first));
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
+  ASSERT_TRUE(gate.wait_for(0, 1));
+  // The first stage is held: there is nothing to tell yet.
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(5)).has_value());
+  gate.set_open(true);
+  const auto notice = rig.next();
+  ASSERT_TRUE(notice.has_value());
+  EXPECT_TRUE(notice->entered);
+  EXPECT_EQ(notice->tag, 10u);
+  EXPECT_EQ(notice->sequence, 1u);
+  EXPECT_TRUE(notice->rows.empty());
+  const auto result = rig.next();
+  ASSERT_TRUE(result.has_value());
+  EXPECT_FALSE(result->entered);
+  EXPECT_EQ(result->tag, 10u);
+  EXPECT_EQ(result->rows.size(), 1u);
+  // Nobody asked: nobody is told.
+  rig.executor->submit(tree_item(1, 11, 0, kNoNode, 5, 2));
+  const auto unasked = rig.next();
+  ASSERT_TRUE(unasked.has_value());
+  EXPECT_FALSE(unasked->entered);
+  EXPECT_EQ(unasked->tag, 11u);
+  EXPECT_FALSE(rig.next().has_value());
+}
+
+TEST(RolePipeline, EveryStageHasWork) {
+  constexpr int32_t kStages = 4;
+  Gate gate;
+  Rig rig(staged(kStages, gate.for_stages()));
+  // Prompts first: requests that decode are dealt out to the stages.
+  gate.set_open(true);
+  constexpr SequenceId kRequests = 16;
+  for (SequenceId id = 1; id <= kRequests; ++id) {
+    ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, {static_cast<TokenId>(id), 2}));
+  }
+  for (SequenceId id = 1; id <= kRequests; ++id) ASSERT_TRUE(rig.next().has_value());
+  rig.target.largest_step = 0;
+  gate.set_open(false);
+  for (SequenceId id = 1; id <= kRequests; ++id) {
+    rig.executor->submit(tree_item(id, 0, 0, kNoNode, 9, 2));
+  }
+  // The first Step is held at the first stage and the second one waits behind it.
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
+  gate.set_open(true);
+  for (SequenceId id = 1; id <= kRequests; ++id) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->rows.at(0).token, greedy({static_cast<TokenId>(result->sequence), 2, 9}));
+  }
+  EXPECT_EQ(rig.target.largest_step, kRequests / kStages);
+}
+
+TEST(RolePipeline, AClosedSequenceKeepsItsBlocksUntilItsStepsAreOver) {
+  Gate gate;
+  Rig rig(staged(3, gate.for_stages()));
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  rig.executor->submit(prefix_item(1, Role::kTarget, {3, 4}));
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
+  ASSERT_TRUE(gate.wait_for(0, 1));
+  rig.executor->close(1);
+  // The same id again while the Step of its former life is under way.
+  ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
+  WorkItem again = prefix_item(1, Role::kTarget, {7});
+  again.tag = 5;
+  rig.executor->submit(std::move(again));
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(5)).has_value());
+  EXPECT_GE(rig.executor->kv_usage(Role::kTarget).used_blocks, 1);
+  gate.set_open(true);
+  const auto result = rig.next();
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->tag, 5u);
+  EXPECT_EQ(result->rows.at(0).token, greedy({7}));
+  EXPECT_FALSE(rig.next().has_value());
+  rig.executor->close(1);
+  rig.wait_until_kv_is_free();
+}
+
+TEST(RolePipeline, AFailureEndsItsSequencesInOrder) {
+  Gate gate;
+  Rig rig(staged(3, gate.for_stages()));
+  for (const SequenceId id : {1, 2}) ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
+  rig.earlier[1]->fail = true;
+  rig.executor->submit(prefix_item(1, Role::kTarget, {3, 4}));
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
+  ASSERT_TRUE(gate.wait_for(0, 1));
+  for (NodeId node = 0; node < 4; ++node) {
+    rig.executor->submit(tree_item(1, static_cast<uint64_t>(node) + 1, node,
+                                   node == 0 ? kNoNode : node - 1, 8, 2 + node));
+  }
+  gate.set_open(true);
+  for (uint64_t tag = 0; tag <= 4; ++tag) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->tag, tag);
+    EXPECT_EQ(result->status.code(), StatusCode::kInternal) << tag;
+    EXPECT_NE(result->status.message().find("stage 2 of 3"), std::string::npos)
+        << result->status.message();
+    EXPECT_TRUE(result->rows.empty());
+  }
+  rig.executor->close(1);
+  rig.earlier[1]->fail = false;
+  rig.executor->submit(prefix_item(2, Role::kTarget, {9}));
+  const auto result = rig.next();
+  ASSERT_TRUE(result.has_value());
+  EXPECT_TRUE(result->status.ok()) << result->status.message();
+  rig.executor->close(2);
+  rig.wait_until_kv_is_free();
+}
+
+TEST(RolePipeline, APromptFillsTheStages) {
+  constexpr int32_t kStages = 4;
+  constexpr int32_t kTokens = 1024;
+  Gate gate;
+  Rig::Options options = staged(kStages, gate.for_stages());
+  options.row_budget = 512;
+  Rig rig(options);
+  ASSERT_TRUE(rig.executor->open(1, plain_spec(2000)).ok());
+  std::vector<TokenId> prompt;
+  for (int32_t at = 0; at < kTokens; ++at) prompt.push_back(at * at % kVocab);
+  rig.executor->submit(prefix_item(1, Role::kTarget, prompt));
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
+  ASSERT_TRUE(gate.wait_for(0, 1));
+  gate.set_open(true);
+  const auto result = rig.next();
+  ASSERT_TRUE(result.has_value());
+  ASSERT_TRUE(result->status.ok()) << result->status.message();
+  EXPECT_EQ(result->rows.at(0).token, greedy(prompt));
+  // Pieces that keep all stages busy.
+  EXPECT_LE(rig.target.largest_step, kTokens / (2 * kStages));
+  EXPECT_TRUE(gate.wait_for(0, 2 * kStages));
+  rig.executor->close(1);
+  rig.wait_until_kv_is_free();
+  rig.executor.reset();
+  EXPECT_EQ(rig.target_violations(), 0);
+}
+
+// Blocks that a closed sequence still holds come back by themselves: nobody is told to make room.
+TEST(RolePipeline, BlocksOfClosedSequencesAreWaitedFor) {
+  Gate gate;
+  Rig::Options options = staged(2, gate.for_stages());
+  options.blocks = 2;
+  Rig rig(options);
+  ASSERT_TRUE(rig.executor->open(1, plain_spec(120)).ok());
+  rig.executor->submit(prefix_item(1, Role::kTarget, std::vector<TokenId>(100, 3)));
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
+  ASSERT_TRUE(gate.wait_for(0, 1));
+  rig.executor->close(1);
+  ASSERT_TRUE(rig.executor->open(2, plain_spec(120)).ok());
+  rig.executor->submit(prefix_item(2, Role::kTarget, std::vector<TokenId>(100, 4)));
+  EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(5)).has_value());
+  gate.set_open(true);
+  const auto result = rig.next();
+  ASSERT_TRUE(result.has_value());
+  EXPECT_FALSE(result->waits_for_memory);
+  EXPECT_EQ(result->rows.at(0).token, greedy(std::vector<TokenId>(100, 4)));
+  rig.executor->close(2);
+  rig.wait_until_kv_is_free();
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,49 @@
+// A Step from when it is composed until it has retired: what it was built of and whose rows it has.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/pending_item.h"
+#include "exec/role_sequence.h"
+#include "exec/step_builder.h"
+#include "exec/step_record.h"
+#include "forerun/trace.h"
+#include "step/types.h"
+
+namespace forerun {
+
+struct StepUnderWay {
+  StepUnderWay(Role role, int32_t vocab) : builder(role, vocab) {}
+
+  // An item's next rows, in the order in which they were added. Both stay where they are until the
+  // Step has retired.
+  struct Piece {
+    RoleSequence* sequence = nullptr;
+    PendingItem* item = nullptr;
+    bool is_last = false;  // no rows of the item are left
+    bool samples = false;  // some of its rows want something
+  };
+
+  void clear() {
+    builder.clear();
+    pieces.clear();
+    items.clear();
+    number = 0;
+    overlaps = false;
+    host_ns = host_cpu_ns = run_cpu_ns = 0;
+  }
+
+  StepBuilder builder;
+  StepBuilder::Built built;  // once it is composed
+  std::vector<Piece> pieces;
+  std::vector<TraceItem> items;  // as many, where the worker traces
+  uint64_t number = 0;           // the pipeline's
+  bool overlaps = false;         // another one was under way at the same time
+  // What composing it has taken.
+  int64_t host_ns = 0, host_cpu_ns = 0;
+  // Of the runner's work.
+  int64_t start_ns = 0, end_ns = 0, run_cpu_ns = 0;
+};
+
+}  // namespace forerun
