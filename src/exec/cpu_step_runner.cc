@@ -41,6 +41,7 @@ void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
   const StepLogits logits{part.values, part.first_token, live_vocab_, peers,
                           distant == nullptr ? part.distant : distant};
   if (index < tasks.size()) {
+    if (tasks[index].skipped) return;
     if (rank == 0) return perform_task(logits, worker.scratch, tasks[index]);
     RowTask task = tasks[index];
     task.result = &worker.row_result;
@@ -63,6 +64,7 @@ void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
                                     [](const StepRow& row) { return row.wants_logits; });
   queries_.assign(static_cast<size_t>(wanted), {.kinds = 0, .vocab = live_vocab_});
   for (const RowTask& task : tasks) {
+    if (task.skipped) continue;
     queries_[static_cast<size_t>(task.logits_row)] = query_of(task, live_vocab_);
   }
   for (const RejectionTask& task : rejections) {
@@ -86,6 +88,7 @@ bool CpuStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejectio
   int digested_us = 0;
   size_t whole_rows = num_rejections;
   for (const RowTask& task : tasks) {
+    if (task.skipped) continue;
     const DistantLogits::Digested row =
         distant == nullptr ? DistantLogits::Digested{} : distant->digest(task.logits_row);
     if (row.digest == nullptr) {
@@ -102,6 +105,7 @@ void CpuStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_reject
   DistantLogits* const distant = decoder_->logits(0).distant;
   remaining_.clear();
   for (size_t index = 0; index < tasks.size() + num_rejections; ++index) {
+    if (index < tasks.size() && tasks[index].skipped) continue;
     const bool digested = distant != nullptr && index < tasks.size() &&
                           distant->digest(tasks[index].logits_row).digest != nullptr;
     if (digested) {

@@ -67,6 +67,7 @@ class FakeDecoder : public Decoder {
 
   Status forward(const Step& step) override {
     largest_step = std::max(largest_step, static_cast<int32_t>(step.rows.size()));
+    rows_run += static_cast<int64_t>(step.rows.size());
     logits_.clear();
     hidden_.clear();
     if (!layers_.heads && while_running) while_running();
@@ -163,6 +164,7 @@ class FakeDecoder : public Decoder {
 
   int64_t violations = 0;
   int32_t largest_step = 0;
+  int64_t rows_run = 0;          // of all Steps
   int32_t poison_position = -1;  // logits after this position hold NaN
   std::atomic<bool> fail = false;
   std::atomic<bool> throws = false;

@@ -37,6 +37,10 @@ struct PendingItem {
   size_t rows_done = 0;
   WorkResult result;
   std::vector<RowDistribution> distributions;
+  // Rows that edits submitted later drop, by their places; empty: none. They need not be run, and
+  // the result leaves them out: those at `dead_results`, ascending.
+  std::vector<bool> dead;
+  std::vector<size_t> dead_results;
 };
 
 // Items of one sequence: first those all of whose rows are under way, then those that a role has

@@ -45,7 +45,9 @@ void RoleWorker::submit(PendingItem&& item) {
   item.result.sequence = item.item.sequence;
   item.result.role = role_;
   item.result.tag = item.item.tag;
+  const bool drops = is_pipelined() && !found->queue.empty() && !item.item.edits.empty();
   found->queue.push_back(std::move(item));
+  if (drops) drop_rows(*found);
   give_turn(*found);
 }
 
@@ -96,6 +98,13 @@ void RoleWorker::finish(RoleSequence& sequence, PendingItem& item,
     item.distributions.clear();
   }
   if (!item.result.rows.empty() && !std::exchange(sequence.decodes, true)) ++decoding_sequences_;
+  if (!item.dead_results.empty() && sequence.failed.ok()) {
+    std::vector<RowResult>& rows = item.result.rows;
+    for (size_t idx = item.dead_results.size(); idx-- > 0;) {
+      rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(item.dead_results[idx]));
+    }
+    item.result.left_out = rows.empty();
+  }
   if (item.item.rows.empty()) return;
   finished.push_back({item.opening, 0, std::move(item.result), std::move(item.distributions)});
 }
@@ -167,6 +176,11 @@ std::unique_ptr<StepUnderWay> RoleWorker::compose_step(std::vector<FinishedItem>
     ++piece.sequence->steps_under_way;
     piece.sequence->samples_under_way += piece.samples ? 1 : 0;
     if (piece.is_last) piece.sequence->queue.pass_next();
+    if (piece.item->dead.empty()) continue;
+    for (int32_t row = 0; row < piece.count; ++row) {
+      if (!piece.item->dead[piece.first_item_row + static_cast<size_t>(row)]) continue;
+      step->dead.push_back(piece.first_step_row + row);
+    }
   }
   step->built = step->builder.finish();
   step->host_ns = steady_ns() - start_ns;
@@ -196,7 +210,7 @@ bool RoleWorker::issue(std::vector<FinishedItem>& finished) {
   if (step == nullptr) return false;
   const StepBuilder::Built& built = step->built;
   step->start_ns = steady_ns();
-  step->number = pipeline_->issue(*built.step, built.tasks, built.rejections, &tell_);
+  step->number = pipeline_->issue(*built.step, built.tasks, built.rejections, step->dead, &tell_);
   step->overlaps = !under_way_.empty();
   if (!under_way_.empty()) under_way_.back()->overlaps = true;
   for (const StepUnderWay::Piece& piece : step->pieces) give_turn(*piece.sequence);
@@ -251,6 +265,10 @@ void RoleWorker::retire(std::unique_ptr<StepUnderWay> step, const Status& status
     };
     for (; task < built.tasks.size() && owns(built.tasks[task].result); ++task) {
       note(built.tasks[task].status);
+      const auto row = piece.first_item_row +
+                       static_cast<size_t>(built.tasks[task].step_row - piece.first_step_row);
+      if (item.dead.empty() || !item.dead[row]) continue;
+      item.dead_results.push_back(static_cast<size_t>(built.tasks[task].result - results.data()));
     }
     for (;
          rejection < built.rejections.size() && built.rejections[rejection].result == &item.result;

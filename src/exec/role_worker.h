@@ -80,7 +80,8 @@ class RoleWorker {
   bool issue(std::vector<FinishedItem>& finished);
   // Appends entry notices, or what a Step that has retired gives.
   void handle(PipelineEvent&& event, std::vector<FinishedItem>& finished);
-  // Steps that have been issued and not retired.
+  // Steps that have been issued and not retired. Rows of them that further edits drop are not run
+  // to the end, where their items allow that.
   size_t steps_under_way() const { return under_way_.size(); }
 
   KvUsage usage() const;
@@ -131,6 +132,8 @@ class RoleWorker {
   // All items of a sequence that has failed, once nothing of it is under way.
   void fail_all(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   void give_turn(RoleSequence& sequence);
+  // Marks rows of the sequence, under way or waiting, that edits of waiting items drop.
+  void drop_rows(const RoleSequence& sequence);
   void forget_closed(RoleSequence& sequence);
   void report(const StepUnderWay& step, const StepLoad& load);
   int32_t most_prompt_rows(int32_t left) const;
@@ -173,6 +176,7 @@ class RoleWorker {
   std::vector<DraftOffer> offers_;           // scratch
   std::vector<BlockInWork> blocks_in_work_;  // in part or in whole
   std::vector<TokenId> tokens_;              // scratch
+  std::vector<IssuedRow> rows_to_drop_;      // scratch
   const int32_t head_dim_;
   std::vector<KvMove> moves_;
   StepUnderWay* composed_ = nullptr;                  // while it is

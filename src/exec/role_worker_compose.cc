@@ -183,6 +183,9 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
                                      [](const WorkRow& row) { return row.want != Want::kNothing; });
     composed_->pieces.push_back({.sequence = &sequence,
                                  .item = &item,
+                                 .first_item_row = item.rows_done - static_cast<size_t>(count),
+                                 .first_step_row = composed_->builder.rows() - count,
+                                 .count = count,
                                  .is_last = item.rows_done == item.item.rows.size(),
                                  .samples = samples});
     if (trace_) composed_->items.push_back({sequence.id, count, item.submit_ns});

@@ -260,6 +260,7 @@ void StepBuilder::add_task(RoleSequence& sequence, PendingItem& item, const Work
   task.want = row.want;
   task.count = row.count;
   task.shared_noise = item.item.shared_noise;
+  task.step_row = rows();
   task.logits_row = logits_rows_;
   task.context = context_of(sequence, row);
   if (row.want == Want::kDraw) {

@@ -25,11 +25,13 @@ struct RowTask {
   Want want = Want::kNothing;
   int32_t count = 0;
   bool shared_noise = true;
+  int32_t step_row = 0;    // in the Step
   int32_t logits_row = 0;  // among the Step's rows that want logits
   RowContext context;
   RowResult* result = nullptr;
   DraftDistribution* distribution = nullptr;  // kDraw: left behind here
   Status status;
+  bool skipped = false;  // its row has been dropped on the way (PipelinedRunner::drop())
 };
 
 // One node of a tree that is verified by rejection; the root comes first, parents before children.
@@ -81,17 +83,28 @@ struct PipelineEvent {
   int64_t end_ns = 0;
 };
 
+// A row of a Step that has been issued.
+struct IssuedRow {
+  uint64_t step = 0;
+  int32_t row = 0;
+};
+
 // A model cut into stages, each at work on a Step of its own.
 class PipelinedRunner : public StepRunner {
  public:
   virtual int32_t num_stages() const = 0;
   // Puts a Step on its way behind the moves of move_kv() so far, and returns its number: they count
-  // up by one. What `step` points to may change afterwards; the tasks and all that they point to
-  // stay as they are until the Step has retired. `tell` is called from other threads, must outlive
-  // the runner, and may not call it.
+  // up by one. Rows in `dropped` are dropped at once, as by drop(). What `step` points to may
+  // change afterwards; the tasks and all that they point to stay as they are until the Step has
+  // retired. `tell` is called from other threads, must outlive the runner, and may not call it.
   virtual uint64_t issue(const Step& step, std::span<RowTask> tasks,
-                         std::span<RejectionTask> rejections,
+                         std::span<RejectionTask> rejections, std::span<const int32_t> dropped,
                          const std::function<void(PipelineEvent)>* tell) = 0;
+  // Of Steps under way, rows that nobody will ask about: stages that have not begun with a Step
+  // leave them out, and their tasks then come back as skipped. Rows that see them are dropped in
+  // the same call or before. Without effect on a Step that chooses KV or has rejection tasks, which
+  // count rows.
+  virtual void drop(std::span<const IssuedRow> rows) = 0;
   PipelinedRunner* pipelined() override { return this; }
 };
 

@@ -21,6 +21,9 @@ struct StepUnderWay {
   struct Piece {
     RoleSequence* sequence = nullptr;
     PendingItem* item = nullptr;
+    size_t first_item_row = 0;   // in the item
+    int32_t first_step_row = 0;  // in the Step
+    int32_t count = 0;
     bool is_last = false;  // no rows of the item are left
     bool samples = false;  // some of its rows want something
   };
@@ -29,6 +32,7 @@ struct StepUnderWay {
     builder.clear();
     pieces.clear();
     items.clear();
+    dead.clear();
     number = 0;
     overlaps = false;
     host_ns = host_cpu_ns = run_cpu_ns = 0;
@@ -38,6 +42,7 @@ struct StepUnderWay {
   StepBuilder::Built built;  // once it is composed
   std::vector<Piece> pieces;
   std::vector<TraceItem> items;  // as many, where the worker traces
+  std::vector<int32_t> dead;     // rows of the Step that need not be run, as it is issued
   uint64_t number = 0;           // the pipeline's
   bool overlaps = false;         // another one was under way at the same time
   // What composing it has taken.

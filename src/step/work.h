@@ -97,7 +97,10 @@ struct WorkItem {
   float gain = std::numeric_limits<float>::infinity();
   // kTopK rows rank by the target's noise. Whoever submits the item sets it, by the request's plan.
   bool shared_noise = true;
-  // Target items: an entry notice is wanted (WorkResult::entered).
+  // Target items of who has several under way: an entry notice is wanted (WorkResult::entered); and
+  // rows whose nodes are dropped by edits that are submitted while they are under way need not be
+  // run, and are then missing from the result (left_out: all that wanted something). Nothing may
+  // refer to them afterwards, and what continues them is of such items as well.
   bool tells_entry = false;
 };
 
@@ -119,7 +122,7 @@ struct WorkResult {
   // back, unless its sequence is dropped first; its result follows.
   Status status;
   bool waits_for_memory = false;
-  bool left_out = false;  // no row has run (WorkItem::gain)
+  bool left_out = false;  // no row has run (WorkItem::gain), or none is left (tells_entry)
   // An entry notice, not the result, which follows: the first stage of the role's pipeline is done
   // with the item's rows and takes the next item of the sequence. Nothing else is filled. At most
   // one an item, where WorkItem::tells_entry; roles that are not cut into stages send none.

@@ -1,6 +1,8 @@
 #include "exec/stages/stage_message.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <string>
 
 namespace forerun {
@@ -103,6 +105,7 @@ void StageMessage::clear() {
   moves_of.clear();
   moves.clear();
   rows.clear();
+  numbers.clear();
   ancestors.clear();
   selections.clear();
   hidden_dtype = DType::kBf16;
@@ -151,6 +154,8 @@ void StageMessage::add_rows(const Step& from) {
   }
   rows = from.rows;
   for (StepRow& row : rows) row.sequence_idx += first_table;
+  numbers.resize(rows.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
   ancestors = from.ancestors;
   for (const KvSelection& selection : from.selections) {
     Selection& to = selections.emplace_back();
@@ -162,6 +167,25 @@ void StageMessage::add_rows(const Step& from) {
       to.index = append(selection.index_blocks, selection.num_index_blocks);
     }
   }
+}
+
+void StageMessage::drop_rows(std::span<const int32_t> dropped) {
+  if (dropped.empty() || !selections.empty()) return;
+  const size_t row_bytes = rows.empty() ? 0 : hidden.size() / rows.size();
+  size_t kept = 0;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (std::find(dropped.begin(), dropped.end(), numbers[row]) != dropped.end()) continue;
+    if (kept < row) {
+      rows[kept] = rows[row];
+      numbers[kept] = numbers[row];
+      std::copy_n(hidden.begin() + static_cast<ptrdiff_t>(row * row_bytes), row_bytes,
+                  hidden.begin() + static_cast<ptrdiff_t>(kept * row_bytes));
+    }
+    ++kept;
+  }
+  rows.resize(kept);
+  numbers.resize(kept);
+  hidden.resize(kept * row_bytes);
 }
 
 void StageMessage::view(Step& to) const {
@@ -191,7 +215,17 @@ Status check_stage_message(const StageMessage& message, int64_t kv_blocks) {
   for (const StageMessage::Moves& some : message.moves_of) {
     FORERUN_RETURN_IF_ERROR(check_moves(message, some));
   }
+  if (message.numbers.size() != message.rows.size()) {
+    return refused("numbers of rows", static_cast<int64_t>(message.numbers.size()),
+                   static_cast<int64_t>(message.rows.size()),
+                   static_cast<int64_t>(message.rows.size()));
+  }
   for (size_t row_idx = 0; row_idx < message.rows.size(); ++row_idx) {
+    const int32_t after = row_idx == 0 ? -1 : message.numbers[row_idx - 1];
+    if (message.numbers[row_idx] <= after) {
+      return refused("number of row " + std::to_string(row_idx), message.numbers[row_idx],
+                     int64_t{after} + 1, std::numeric_limits<int32_t>::max());
+    }
     FORERUN_RETURN_IF_ERROR(check_row(message, row_idx));
   }
   for (const StageMessage::Selection& selection : message.selections) {

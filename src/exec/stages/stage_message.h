@@ -48,6 +48,8 @@ struct StageMessage {
   std::vector<KvMove> moves;
   // StepRow::sequence_idx is in `tables`.
   std::vector<StepRow> rows;
+  // Their places in the coordinator's Step, ascending: some may have been dropped on the way.
+  std::vector<int32_t> numbers;
   std::vector<int32_t> ancestors;
   std::vector<Selection> selections;
   // Of a stage that does not embed: [rows][width].
@@ -60,6 +62,9 @@ struct StageMessage {
   void add_moves(const StepSequence& sequence, std::span<const KvMove> moves_to_add);
   // The rows of `step`, whose sequences' tables must be as long as its rows see; once a message.
   void add_rows(const Step& step);
+  // Takes rows out, by their numbers in any order; those that are not there, too. Nothing where the
+  // message has selections, whose observers are counted.
+  void drop_rows(std::span<const int32_t> dropped);
   // The rows as a Step that points into the message. Needs a message that has been checked.
   void view(Step& step) const;
   // The table of a stretch of moves.

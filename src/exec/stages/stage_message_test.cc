@@ -97,6 +97,29 @@ TEST(StageMessage, HoldsAllThatAStepPointsTo) {
   EXPECT_EQ(selection.indexed, 64);
 }
 
+TEST(StageMessage, RowsAreDroppedWithTheirHiddenRows) {
+  Made made;
+  StageMessage& message = made.message;
+  for (int value = 0; value < 8; ++value) message.hidden.push_back(static_cast<std::byte>(value));
+  const StageMessage before = message;
+  message.drop_rows(std::vector<int32_t>{1});
+  EXPECT_EQ(message.rows.size(), 4u);  // observers are counted
+  message.selections.clear();
+  message.drop_rows(std::vector<int32_t>{7, 2, 0, 2});
+  ASSERT_EQ(message.rows.size(), 2u);
+  EXPECT_EQ(message.numbers, (std::vector<int32_t>{1, 3}));
+  EXPECT_EQ(message.rows[0].token, 5);
+  EXPECT_EQ(message.rows[1].token, 7);
+  EXPECT_EQ(message.hidden, (std::vector<std::byte>{before.hidden[2], before.hidden[3],
+                                                    before.hidden[6], before.hidden[7]}));
+  EXPECT_TRUE(check_stage_message(message, kBlocks).ok());
+  message.drop_rows(std::vector<int32_t>{3, 0});  // by their numbers, not by their places
+  EXPECT_EQ(message.numbers, (std::vector<int32_t>{1}));
+  message.drop_rows(std::vector<int32_t>{1});
+  EXPECT_TRUE(message.rows.empty() && message.hidden.empty());
+  EXPECT_TRUE(check_stage_message(message, kBlocks).ok());
+}
+
 TEST(StageMessage, TablesAreAsLongAsRowsSee) {
   const Made made;
   ASSERT_EQ(made.message.tables.size(), 3u);
@@ -121,6 +144,9 @@ TEST(StageMessage, NamesWhatItRefuses) {
       {"moves", [](StageMessage& m) { m.moves_of[0].moves.count = 3; }},
       {"slot of a move", [](StageMessage& m) { m.moves[1].from_slot = 128; }},
       {"slot of a move", [](StageMessage& m) { m.moves[0].to_slot = -1; }},
+      {"numbers of rows", [](StageMessage& m) { m.numbers.pop_back(); }},
+      {"number of row 2", [](StageMessage& m) { m.numbers[2] = 1; }},
+      {"number of row 0", [](StageMessage& m) { m.numbers[0] = -1; }},
       {"row 3, table", [](StageMessage& m) { m.rows[3].sequence_idx = 3; }},
       {"row 0, slot", [](StageMessage& m) { m.rows[0].slot = 128; }},
       {"row 0, slot", [](StageMessage& m) { m.rows[0].slot = -2; }},

@@ -55,15 +55,17 @@ Status StagePipeline::move_kv(const StepSequence& sequence, std::span<const KvMo
 }
 
 uint64_t StagePipeline::issue(const Step& step, std::span<RowTask> tasks,
-                              std::span<RejectionTask> rejections,
+                              std::span<RejectionTask> rejections, std::span<const int32_t> dropped,
                               const std::function<void(PipelineEvent)>* tell) {
   Envelope envelope{.message = std::move(next_),
                     .tasks = tasks,
                     .rejections = rejections,
                     .tell = tell,
+                    .num_rows = step.rows.size(),
                     .status = {}};
   envelope.message->step = ++issued_;
   envelope.message->add_rows(step);
+  if (rejections.empty()) envelope.message->drop_rows(dropped);
   stages_.front()->inbox.add(std::move(envelope));
   stages_.front()->inbox.wake();
   used_.take(Clock::now(), free_);
@@ -76,11 +78,38 @@ uint64_t StagePipeline::issue(const Step& step, std::span<RowTask> tasks,
 
 Status StagePipeline::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
-  issue(step, tasks, rejections, &tell_ran_);
+  issue(step, tasks, rejections, {}, &tell_ran_);
   if (meanwhile) meanwhile();
   std::vector<PipelineEvent> events;
   while (events.empty()) ran_.take(Clock::now() + std::chrono::hours(1), events);
   return std::move(events.front().status);
+}
+
+// All at once: a stage that leaves a row out must not then find one that sees it.
+void StagePipeline::drop(std::span<const IssuedRow> rows) {
+  const std::lock_guard lock(dropping_);
+  for (const IssuedRow& row : rows) dropped_[row.step].push_back(row.row);
+}
+
+void StagePipeline::drop_rows(Envelope& envelope) {
+  if (!envelope.rejections.empty()) return;
+  const std::lock_guard lock(dropping_);
+  const auto dropped = dropped_.find(envelope.message->step);
+  if (dropped != dropped_.end()) envelope.message->drop_rows(dropped->second);
+}
+
+void StagePipeline::find_rows(const StageMessage& message, std::span<RowTask> tasks) {
+  int32_t logits_row = 0;
+  size_t task = 0;  // in the order of their rows
+  for (size_t row = 0; row < message.rows.size(); ++row) {
+    if (!message.rows[row].wants_logits) continue;
+    const int32_t number = message.numbers[row];
+    for (; task < tasks.size() && tasks[task].step_row < number; ++task) tasks[task].skipped = true;
+    if (task < tasks.size() && tasks[task].step_row == number)
+      tasks[task++].logits_row = logits_row;
+    ++logits_row;
+  }
+  for (; task < tasks.size(); ++task) tasks[task].skipped = true;
 }
 
 Status StagePipeline::run_stage(size_t stage_idx, Envelope& envelope, Step& step) {
@@ -95,8 +124,12 @@ Status StagePipeline::run_stage(size_t stage_idx, Envelope& envelope, Step& step
     FORERUN_RETURN_IF_ERROR(decoder.move_kv(message.sequence_of(some), moves));
   }
   if (!envelope.status.ok()) return envelope.status;
+  drop_rows(envelope);
+  const bool last = stage_idx + 1 == stages_.size();
+  if (last && envelope.num_rows > message.rows.size()) find_rows(message, envelope.tasks);
+  if (message.rows.empty()) return {};
   message.view(step);
-  if (stage_idx + 1 == stages_.size()) {
+  if (last) {
     return last_.run(step, envelope.tasks, envelope.rejections, {});
   }
   FORERUN_RETURN_IF_ERROR(decoder.forward(step));
@@ -134,6 +167,10 @@ void StagePipeline::work(size_t stage_idx) {
         next.add(std::move(envelope));
         next.wake();
         continue;
+      }
+      {
+        const std::lock_guard lock(dropping_);
+        dropped_.erase(dropped_.begin(), dropped_.upper_bound(number));
       }
       used_.add(std::move(envelope.message));  // taken when there is a need
       tell({.kind = PipelineEvent::Kind::kRetired,

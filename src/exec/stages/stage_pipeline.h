@@ -12,7 +12,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -53,7 +55,9 @@ class StagePipeline : public PipelinedRunner {
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
   int32_t num_stages() const override { return static_cast<int32_t>(stages_.size()); }
   uint64_t issue(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+                 std::span<const int32_t> dropped,
                  const std::function<void(PipelineEvent)>* tell) override;
+  void drop(std::span<const IssuedRow> rows) override;
 
  private:
   // A message on its way, with what stays in this process.
@@ -62,19 +66,25 @@ class StagePipeline : public PipelinedRunner {
     std::span<RowTask> tasks;
     std::span<RejectionTask> rejections;
     const std::function<void(PipelineEvent)>* tell = nullptr;
-    Status status;  // of the stages so far
+    size_t num_rows = 0;  // as it was issued
+    Status status;        // of the stages so far
     int64_t start_ns = 0;
   };
   struct Stage;
   void work(size_t stage_idx);
   // What a stage does with a message: moves, layers, and the next stage's hidden rows or the tasks.
   Status run_stage(size_t stage_idx, Envelope& envelope, Step& step);
+  void drop_rows(Envelope& envelope);
+  // Tasks of rows that are left find them where they are now.
+  static void find_rows(const StageMessage& message, std::span<RowTask> tasks);
 
   CpuStepRunner last_;
   int64_t kv_block_bytes_ = 0;
   std::vector<std::unique_ptr<Stage>> stages_;
   std::unique_ptr<StageMessage> next_;  // with the moves since the last Step
   uint64_t issued_ = 0;
+  std::mutex dropping_;
+  std::map<uint64_t, std::vector<int32_t>> dropped_;  // by Step; goes when that has retired
   // Messages that have come to the end, for their memory.
   Mailbox<std::unique_ptr<StageMessage>> used_;
   std::vector<std::unique_ptr<StageMessage>> free_;

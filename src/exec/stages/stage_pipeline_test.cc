@@ -120,7 +120,7 @@ TEST(StagePipeline, EveryStageWorksOnAStepOfItsOwn) {
   for (int idx = 0; idx < kSteps; ++idx) {
     rows.push_back(std::make_unique<OneRow>(idx, static_cast<TokenId>(idx), 0));
     const uint64_t number =
-        made.pipeline->issue(rows.back()->step, {&rows.back()->task, 1}, {}, &tell);
+        made.pipeline->issue(rows.back()->step, {&rows.back()->task, 1}, {}, {}, &tell);
     EXPECT_EQ(number, static_cast<uint64_t>(idx) + 1);
   }
   std::unique_lock lock(mutex);
@@ -155,7 +155,7 @@ TEST(StagePipeline, MovesAndBlocksTakeEffectInOrder) {
   std::vector<TokenId> expected;
   const auto issue = [&](TokenId token, int32_t position, const std::vector<TokenId>& history) {
     rows.push_back(std::make_unique<OneRow>(4, token, position));
-    made.pipeline->issue(rows.back()->step, {&rows.back()->task, 1}, {}, &tell);
+    made.pipeline->issue(rows.back()->step, {&rows.back()->task, 1}, {}, {}, &tell);
     expected.push_back(greedy(history));
   };
   for (TokenId round = 0; round < 20; ++round) {
@@ -166,7 +166,7 @@ TEST(StagePipeline, MovesAndBlocksTakeEffectInOrder) {
     tree->step.rows[0].boundary = 1;
     tree->step.ancestors = {2};
     rows.push_back(std::move(tree));
-    made.pipeline->issue(rows.back()->step, {&rows.back()->task, 1}, {}, &tell);
+    made.pipeline->issue(rows.back()->step, {&rows.back()->task, 1}, {}, {}, &tell);
     expected.push_back(greedy({round, round + 1}));
     const int32_t block = 4;
     const std::vector<KvMove> moves = {{2, 1}};

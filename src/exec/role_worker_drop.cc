@@ -1,0 +1,113 @@
+// Which rows, under way or waiting, need not be run: those whose nodes edits drop that have been
+// submitted since. The edits take effect in their turn; nobody asks about these rows any more.
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/role_worker.h"
+
+namespace forerun {
+namespace {
+
+// Edits that are still to be applied, and what they leave of the tree as it will be then: of the
+// nodes that have KV and of those that come with waiting rows.
+class EditsToCome {
+ public:
+  explicit EditsToCome(const SequenceKv& kv) : kv_(kv) {}
+
+  void add_row(const WorkRow& row) {
+    if (row.node != kNoNode) parents_.emplace(row.node, row.parent);
+  }
+  void add(const Edit& edit) {
+    Named& named = edits_.emplace_back(Named{edit.kind, kNoNode, edit.nodes});
+    if (!edit.nodes.empty()) named.last = edit.nodes.back();
+    std::sort(named.nodes.begin(), named.nodes.end());
+  }
+  size_t count() const { return edits_.size(); }
+
+  // Whether the node is still in the tree, or prefix, after the edits from `first` on.
+  bool leave(NodeId node, size_t first) const {
+    for (size_t idx = first; idx < edits_.size(); ++idx) {
+      const Named& edit = edits_[idx];
+      const bool named = std::binary_search(edit.nodes.begin(), edit.nodes.end(), node);
+      if (edit.kind == Edit::Kind::kKeep) {
+        if (!named) return false;
+      } else if (named) {
+        return true;  // it becomes prefix
+      } else if (!edit.nodes.empty() && !is_below(node, edit.last)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  struct Named {
+    Edit::Kind kind;
+    NodeId last;                // of a commit's path
+    std::vector<NodeId> nodes;  // sorted
+  };
+  bool is_below(NodeId node, NodeId above) const {
+    while (node != kNoNode && node != above) node = parent_of(node);
+    return node == above;
+  }
+  NodeId parent_of(NodeId node) const {
+    const auto waiting = parents_.find(node);
+    if (waiting != parents_.end()) return waiting->second;
+    const int32_t tree_idx = kv_.find(node);
+    if (tree_idx < 0) return kNoNode;
+    const int32_t parent_idx = kv_.tree_rows()[static_cast<size_t>(tree_idx)].parent_idx;
+    return parent_idx < 0 ? kNoNode : kv_.tree_rows()[static_cast<size_t>(parent_idx)].node;
+  }
+
+  const SequenceKv& kv_;
+  std::vector<Named> edits_;
+  std::unordered_map<NodeId, NodeId> parents_;  // of waiting rows
+};
+
+void mark_dead(PendingItem& item, size_t row) {
+  item.dead.resize(item.item.rows.size());
+  item.dead[row] = true;
+}
+
+}  // namespace
+
+void RoleWorker::drop_rows(const RoleSequence& sequence) {
+  EditsToCome edits(sequence.kv);
+  std::vector<size_t> edits_before;  // those of each waiting item and of all before it
+  for (const std::unique_ptr<PendingItem>& waiting : sequence.queue.waiting()) {
+    if (!waiting->edits_done) {
+      for (const Edit& edit : waiting->item.edits) edits.add(edit);
+    }
+    edits_before.push_back(edits.count());
+    for (size_t row = waiting->rows_done; row < waiting->item.rows.size(); ++row) {
+      edits.add_row(waiting->item.rows[row]);
+    }
+  }
+  rows_to_drop_.clear();
+  for (const std::unique_ptr<StepUnderWay>& step : under_way_) {
+    for (const StepUnderWay::Piece& piece : step->pieces) {
+      if (piece.sequence != &sequence || !piece.item->item.tells_entry) continue;
+      for (int32_t row = 0; row < piece.count; ++row) {
+        const size_t item_row = piece.first_item_row + static_cast<size_t>(row);
+        const NodeId node = piece.item->item.rows[item_row].node;
+        // What is not in the tree any more has become prefix, or is dead already.
+        if (node == kNoNode || sequence.kv.find(node) < 0 || edits.leave(node, 0)) continue;
+        mark_dead(*piece.item, item_row);
+        rows_to_drop_.push_back({step->number, piece.first_step_row + row});
+      }
+    }
+  }
+  if (!rows_to_drop_.empty()) pipeline_->drop(rows_to_drop_);
+  const auto waiting = sequence.queue.waiting();
+  for (size_t idx = 0; idx < waiting.size(); ++idx) {
+    PendingItem& item = *waiting[idx];
+    if (!item.item.tells_entry) continue;
+    for (size_t row = item.rows_done; row < item.item.rows.size(); ++row) {
+      const NodeId node = item.item.rows[row].node;
+      if (node != kNoNode && !edits.leave(node, edits_before[idx])) mark_dead(item, row);
+    }
+  }
+}
+
+}  // namespace forerun
