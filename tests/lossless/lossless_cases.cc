@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 #include <utility>
@@ -34,7 +35,9 @@ class NamedGpus : public ::testing::Environment {
  public:
   void SetUp() override {
     for (const char* variable : {"FORERUN_TEST_DEVICES", "FORERUN_TEST_DRAFT_DEVICES"}) {
-      std::istringstream devices(devices_asked_for(variable));
+      std::string named = devices_asked_for(variable);
+      std::replace(named.begin(), named.end(), '/', ',');  // stages
+      std::istringstream devices(named);
       for (std::string device; std::getline(devices, device, ',');) {
         if (!device.starts_with("cuda:")) continue;
         const auto memory = gpu_memory(std::atoi(device.c_str() + 5));
