@@ -4,6 +4,9 @@
 //
 //   replay_batches --model DIR [--draft DIR] [--devices cuda:0] --requests 24 --context 32000
 //
+// Lists of requests and contexts are a grid, of which cells that hold more tokens than
+// --most-tokens are left out.
+//
 // Columns are those of MagicDec's tables: γ; milliseconds of a draft Step (T_D), of a verification
 // of γ + 1 rows a sequence (T_V) and of a plain Step (T_AR); tokens a round (Ω); time a token of
 // every sequence (T_SD); and x, T_AR over T_SD, both measured from when all sequences decode until
@@ -19,6 +22,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -39,11 +43,13 @@ namespace {
 
 struct Arguments {
   std::string model, draft, devices, json;
-  int32_t requests = 24;
-  int32_t context = 32000;
-  int32_t tokens = 96;  // of each request
+  std::vector<int32_t> requests = {24};
+  std::vector<int32_t> contexts = {32000};
+  int64_t most_tokens = 0;  // of a cell, all requests' contexts; 0: any
+  int32_t tokens = 96;      // of each request
   double acceptance = 0.89;
   double draft_acceptance = 0.66;
+  int32_t repeats = 1;
   std::vector<int32_t> budgets = {2048};
   std::vector<int32_t> depths = {1, 2, 3, 4, 5, 6};
   std::vector<int32_t> draft_depths = {1, 2, 3};
@@ -51,7 +57,27 @@ struct Arguments {
   std::vector<int32_t> hierarchy_widths = {4};
 };
 
+struct Cell {
+  int32_t requests = 0;
+  int32_t context = 0;
+  int64_t tokens() const { return int64_t{requests} * context; }
+};
+
+std::vector<Cell> cells_of(const Arguments& arguments) {
+  std::vector<Cell> cells;
+  for (const int32_t context : arguments.contexts) {
+    for (const int32_t requests : arguments.requests) {
+      const Cell cell = {requests, context};
+      if (arguments.most_tokens == 0 || cell.tokens() <= arguments.most_tokens) {
+        cells.push_back(cell);
+      }
+    }
+  }
+  return cells;
+}
+
 struct Row {
+  Cell cell;
   std::string name;
   int32_t depth = 0;
   int32_t width = 0;  // rows of a check; 0: nothing is checked
@@ -60,6 +86,7 @@ struct Row {
   double draft_ms = 0.0, verify_ms = 0.0;
   double tokens_a_round = 1.0;
   double tokens_per_s = 0.0;
+  double speed_up = 0.0;  // over plain decoding of the same cell
 };
 
 double median(std::vector<double> values) {
@@ -79,23 +106,30 @@ AcceptanceModel acceptance_of(double chance, int32_t vocab) {
 
 class Bench {
  public:
-  static Result<std::unique_ptr<Bench>> load(const Arguments& arguments) {
+  // With memory for each of the cells, one at a time.
+  static Result<std::unique_ptr<Bench>> load(const Arguments& arguments,
+                                             const std::vector<Cell>& cells) {
     std::unique_ptr<Bench> bench(new Bench(arguments));
     EngineOptions& options = bench->options_;
     options.model = arguments.model;
     options.draft = arguments.draft;
-    options.max_context_tokens = arguments.context + arguments.tokens + kKvBlockTokens;
-    options.max_active_requests = arguments.requests;
+    int64_t tokens = 0;
+    for (const Cell& cell : cells) {
+      const int32_t longest = cell.context + arguments.tokens + kKvBlockTokens;
+      options.max_context_tokens = std::max(options.max_context_tokens, longest);
+      options.max_active_requests = std::max(options.max_active_requests, cell.requests);
+      // Five blocks more a request, for the tree and what is not full.
+      tokens = std::max(tokens, int64_t{cell.requests} * (longest + 5 * kKvBlockTokens));
+    }
     FORERUN_ASSIGN_OR_RETURN(OpenedModels opened, open_models(options));
     bench->opened_ = std::make_unique<OpenedModels>(std::move(opened));
     for (const OpenedModel* model : std::array<const OpenedModel*, kNumRoles>{
              &bench->opened_->target, bench->opened_->draft_or_null()}) {
       if (model == nullptr) continue;
-      // Keys and values, bf16; five blocks more a request, for the tree and what is not full.
+      // Keys and values, bf16.
       const ModelConfig& config = model->checkpoint.config();
-      options.kv_memory_bytes +=
-          int64_t{4} * config.num_layers * config.num_kv_heads * padded_head_dim(config.head_dim) *
-          (options.max_context_tokens + 5 * kKvBlockTokens) * arguments.requests;
+      options.kv_memory_bytes += int64_t{4} * config.num_layers * config.num_kv_heads *
+                                 padded_head_dim(config.head_dim) * tokens;
     }
     ModelsToLoad to_load;
     to_load.models[0].opened = &bench->opened_->target;
@@ -106,7 +140,8 @@ class Bench {
     return bench;
   }
 
-  Result<Row> measure(std::string name, const SpeculationOptions& strategy, double acceptance) {
+  Result<Row> measure(const Cell& cell, std::string name, const SpeculationOptions& strategy,
+                      double acceptance) {
     const int32_t vocab = opened_->target.live_vocab();
     ModelFacts facts{
         .has_draft_model = models_->has_draft(), .target_vocab = vocab, .draft_vocab = vocab};
@@ -115,14 +150,14 @@ class Bench {
     const ModelledAcceptance target(acceptance_of(acceptance, vocab));
     const ModelledAcceptance draft(acceptance_of(arguments_.draft_acceptance, vocab));
     std::vector<StepRecord> steps;
-    const auto executor = models_->make_executor(
-        {.answers = {&target, &draft},
-         .on_step = [&](const StepRecord& step) { steps.push_back(step); },
-         .budget = {.rows = arguments_.requests * options_.max_context_tokens}});
-    std::vector<PlayRequest> requests(static_cast<size_t>(arguments_.requests));
+    const auto executor =
+        models_->make_executor({.answers = {&target, &draft},
+                                .on_step = [&](const StepRecord& step) { steps.push_back(step); },
+                                .budget = {.rows = cell.requests * options_.max_context_tokens}});
+    std::vector<PlayRequest> requests(static_cast<size_t>(cell.requests));
     for (size_t index = 0; index < requests.size(); ++index) {
       // Texts of their own: none shares another's KV.
-      requests[index].prompt.assign(static_cast<size_t>(arguments_.context), 1);
+      requests[index].prompt.assign(static_cast<size_t>(cell.context), 1);
       requests[index].prompt[0] = static_cast<TokenId>(index + 2);
       requests[index].new_tokens = arguments_.tokens;
       requests[index].sampling.temperature = 0.0f;
@@ -135,7 +170,7 @@ class Bench {
     const auto clock = [] { return 1e-9 * static_cast<double>(steady_ns()); };
     FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
                              play(*executor, requests,
-                                  {.max_active = arguments_.requests,
+                                  {.max_active = cell.requests,
                                    .clock = clock,
                                    .make_strategy = [&](size_t) { return plan->make_strategy({}); },
                                    .on_tokens =
@@ -163,7 +198,8 @@ class Bench {
     for (const Emitted& each : emitted) {
       if (each.seconds > begin && each.seconds <= end) within += each.tokens;
     }
-    Row row{.name = std::move(name),
+    Row row{.cell = cell,
+            .name = std::move(name),
             .budget = strategy.view_budget.value_or(0),
             .acceptance = by_model ? arguments_.draft_acceptance : acceptance};
     if (strategy.strategy != "autoregressive") row.depth = plan->draft_depth;
@@ -174,7 +210,7 @@ class Bench {
     std::vector<double> drafts, verifications;
     for (const StepRecord& step : steps) {
       // What is only of some sequences, or reads prompts, is left out.
-      if (step.sequences < arguments_.requests && !is_hierarchy) continue;
+      if (step.sequences < cell.requests && !is_hierarchy) continue;
       if (step.rows > 64 * step.sequences) continue;
       if (is_hierarchy) {
         (step.role == Role::kDraft ? drafts : verifications).push_back(1e3 * step.seconds);
@@ -199,7 +235,8 @@ class Bench {
   std::unique_ptr<LoadedModels> models_;
 };
 
-void print(const Row& row, const Row& plain, int32_t requests) {
+void print(const Row& row, const Row& plain) {
+  const int32_t requests = row.cell.requests;
   const double token_ms = 1e3 * requests / row.tokens_per_s;
   std::printf("%-24s %3d %6d %5.2f %8.2f %8.2f %6.2f %8.2f %8.2f %9.1f %6.2f\n", row.name.c_str(),
               row.depth, row.budget, row.acceptance, row.draft_ms, row.verify_ms,
@@ -208,61 +245,93 @@ void print(const Row& row, const Row& plain, int32_t requests) {
   std::fflush(stdout);
 }
 
-Status run(const Arguments& arguments) {
-  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench, Bench::load(arguments));
-  std::printf("%d sequences of %d tokens, %s\n", arguments.requests, arguments.context,
-              arguments.devices.empty() ? "processors" : arguments.devices.c_str());
-  std::printf("%-24s %3s %6s %5s %8s %8s %6s %8s %8s %9s %6s\n", "strategy", "γ", "K", "α",
-              "T_D ms", "T_V ms", "Ω", "T_AR ms", "T_SD ms", "tokens/s", "x");
-  FORERUN_ASSIGN_OR_RETURN(const Row plain,
-                           bench->measure("autoregressive", {.strategy = "autoregressive"}, 0.0));
-  std::vector<Row> rows = {plain};
-  print(plain, plain, arguments.requests);
-  const auto add = [&](std::string name, const SpeculationOptions& strategy) -> Status {
-    FORERUN_ASSIGN_OR_RETURN(Row row,
-                             bench->measure(std::move(name), strategy, arguments.acceptance));
-    print(row, plain, arguments.requests);
-    rows.push_back(std::move(row));
-    return {};
-  };
-  for (const int32_t budget : arguments.budgets) {
+// What is measured, and what its row is called. Views of all of a context are left out: they are
+// none.
+struct Setting {
+  std::string name;
+  SpeculationOptions strategy;
+};
+
+std::vector<Setting> settings_of(const Arguments& arguments, const Cell& cell) {
+  std::vector<Setting> settings = {{"autoregressive", {.strategy = "autoregressive"}}};
+  std::vector<int32_t> budgets;
+  std::copy_if(arguments.budgets.begin(), arguments.budgets.end(), std::back_inserter(budgets),
+               [&](int32_t budget) { return budget < cell.context; });
+  for (const int32_t budget : budgets) {
     for (const int32_t depth : arguments.depths) {
       SpeculationOptions strategy{.strategy = "sparse_self"};
       strategy.view_budget = budget;
       strategy.draft_depth = depth;
-      FORERUN_RETURN_IF_ERROR(add("sparse_self", strategy));
+      settings.push_back({"sparse_self", strategy});
     }
   }
-  for (const int32_t depth :
-       arguments.draft.empty() ? std::vector<int32_t>{} : arguments.draft_depths) {
+  if (arguments.draft.empty()) return settings;
+  for (const int32_t depth : arguments.draft_depths) {
     SpeculationOptions strategy{.strategy = "serial_tree"};
     strategy.shape = "chain";
     strategy.source = "model";
     strategy.draft_depth = depth;
-    FORERUN_RETURN_IF_ERROR(add("draft model", strategy));
-    for (const int32_t budget : arguments.budgets) {
+    settings.push_back({"draft model", strategy});
+    for (const int32_t budget : budgets) {
       strategy.view = "streaming_llm";
       strategy.view_budget = budget;
-      FORERUN_RETURN_IF_ERROR(add("draft model, its view", strategy));
+      settings.push_back({"draft model, its view", strategy});
     }
   }
-  for (const int32_t budget : arguments.budgets) {
+  for (const int32_t budget : budgets) {
     for (const int32_t depth : arguments.hierarchy_depths) {
       for (const int32_t width : arguments.hierarchy_widths) {
         SpeculationOptions strategy{.strategy = "sparse_self", .source = "model"};
         strategy.view_budget = budget;
         strategy.draft_depth = depth;
         strategy.draft_width = width;
-        FORERUN_RETURN_IF_ERROR(add("hierarchy, " + std::to_string(width) + " rows", strategy));
+        settings.push_back({"hierarchy, " + std::to_string(width) + " rows", strategy});
       }
     }
   }
-  if (arguments.json.empty()) return {};
+  return settings;
+}
+
+// Appends a row for plain decoding and each strategy asked for: the fastest of its repeats, which
+// all settings have in turn, since machines with neighbours run at several speeds.
+Status run_cell(const Arguments& arguments, Bench& bench, const Cell& cell,
+                std::vector<Row>& rows) {
+  const std::vector<Setting> settings = settings_of(arguments, cell);
+  std::vector<Row> fastest(settings.size());
+  for (int32_t repeat = 0; repeat < arguments.repeats; ++repeat) {
+    for (size_t index = 0; index < settings.size(); ++index) {
+      const Setting& setting = settings[index];
+      FORERUN_ASSIGN_OR_RETURN(Row row, bench.measure(cell, setting.name, setting.strategy,
+                                                      index == 0 ? 0.0 : arguments.acceptance));
+      if (row.tokens_per_s > fastest[index].tokens_per_s) fastest[index] = std::move(row);
+    }
+  }
+  std::printf("%d sequences of %d tokens, %s\n", cell.requests, cell.context,
+              arguments.devices.empty() ? "processors" : arguments.devices.c_str());
+  std::printf("%-24s %3s %6s %5s %8s %8s %6s %8s %8s %9s %6s\n", "strategy", "γ", "K", "α",
+              "T_D ms", "T_V ms", "Ω", "T_AR ms", "T_SD ms", "tokens/s", "x");
+  for (Row& row : fastest) {
+    row.speed_up = row.tokens_per_s / fastest.front().tokens_per_s;
+    print(row, fastest.front());
+  }
+  rows.insert(rows.end(), fastest.begin(), fastest.end());
+  return {};
+}
+
+Status run(const Arguments& arguments) {
+  const std::vector<Cell> cells = cells_of(arguments);
+  if (cells.empty()) {
+    return {StatusCode::kInvalidArgument,
+            "--most-tokens: every cell holds more than " + std::to_string(arguments.most_tokens)};
+  }
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench, Bench::load(arguments, cells));
+  std::vector<Row> rows;
+  for (const Cell& cell : cells) FORERUN_RETURN_IF_ERROR(run_cell(arguments, *bench, cell, rows));
   nlohmann::json recorded = nlohmann::json::array();
   for (const Row& row : rows) {
     recorded.push_back({{"strategy", row.name},
-                        {"requests", arguments.requests},
-                        {"context", arguments.context},
+                        {"requests", row.cell.requests},
+                        {"context", row.cell.context},
                         {"gamma", row.depth},
                         {"check_rows", row.width},
                         {"budget", row.budget},
@@ -271,7 +340,7 @@ Status run(const Arguments& arguments) {
                         {"verify_ms", row.verify_ms},
                         {"tokens_a_round", row.tokens_a_round},
                         {"tokens_per_s", row.tokens_per_s},
-                        {"speed_up", row.tokens_per_s / plain.tokens_per_s}});
+                        {"speed_up", row.speed_up}});
   }
   return bench::record_rows(recorded, arguments.json);
 }
@@ -286,9 +355,13 @@ int main(int argc, char** argv) {
   app.add_option("--draft", arguments.draft);
   app.add_option("--devices", arguments.devices,
                  "cuda:0, cuda:0,cuda:1, ... (default: processors)");
-  app.add_option("--requests", arguments.requests)->check(CLI::PositiveNumber);
-  app.add_option("--context", arguments.context)->check(CLI::PositiveNumber);
+  app.add_option("--requests", arguments.requests)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--context", arguments.contexts)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--most-tokens", arguments.most_tokens, "of a cell: larger ones are left out");
   app.add_option("--tokens", arguments.tokens, "of each request")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", arguments.repeats,
+                 "of all settings in turn; the fastest of each counts")
+      ->check(CLI::PositiveNumber);
   app.add_option("--acceptance", arguments.acceptance, "of the sparse target")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--draft-acceptance", arguments.draft_acceptance)->check(CLI::Range(0.0, 1.0));
