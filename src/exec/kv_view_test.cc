@@ -201,5 +201,50 @@ TEST(KvView, ADraftsTextThroughAViewIsNotShared) {
   EXPECT_EQ(rig.draft.violations, 0);
 }
 
+// However long its text becomes, a draft model that reads a window holds the window's blocks, the
+// sinks' and those of the rows that run, and sees what it saw when it held them all.
+TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
+  const KvViewSpec view = {find_view("streaming_llm"), kBudget};
+  // A draft that says what best_after() says.
+  Rig rig({.row_budget = 64, .draft_astray_one_in = uint64_t{1} << 40});
+  SequenceSpec spec = plain_spec();
+  spec.max_tokens = 3000;
+  spec.share_prefix = true;
+  ASSERT_TRUE(rig.executor->open(1, spec).ok());
+  std::vector<TokenId> text;
+  int64_t most = 0;
+  // A prompt of several Steps, then rows that catch up with a text that grows.
+  for (const int32_t end : {1500, 1501, 1537, 1600, 1601, 2500}) {
+    const auto begin = static_cast<int32_t>(text.size());
+    text = text_of(end, 7);
+    WorkItem item = prefix_item(1, Role::kDraft, {text.begin() + begin, text.end()}, begin);
+    item.view = view;
+    rig.executor->submit(std::move(item));
+    const auto result = rig.next();
+    ASSERT_TRUE(result && result->status.ok()) << result->status.message();
+    most = std::max(most, rig.executor->kv_usage(Role::kDraft).used_blocks);
+  }
+  // Of 40 blocks: those of the budget, and one that the last Step filled.
+  EXPECT_LE(most, kBudget / kKvBlockTokens + 1);
+  // A strategy that follows may ask for all of it: it sees what is left.
+  text.push_back(1);
+  for (const KvViewSpec& wider : {KvViewSpec{}, KvViewSpec{find_view("streaming_llm"), 1024},
+                                  KvViewSpec{find_view("snapkv"), 512}}) {
+    WorkItem item =
+        prefix_item(1, Role::kDraft, {text.back()}, static_cast<int32_t>(text.size()) - 1);
+    item.view = wider;
+    rig.executor->submit(std::move(item));
+    const auto result = rig.next();
+    ASSERT_TRUE(result && result->status.ok()) << result->status.message();
+    // As the last item had it, whose Step began behind so many tokens.
+    EXPECT_EQ(result->rows[0].token, best_after(sink_and_window(text, 2497)));
+    text.push_back(2);
+  }
+  EXPECT_LE(rig.executor->kv_usage(Role::kDraft).used_blocks, kBudget / kKvBlockTokens + 1);
+  rig.executor->close(1);
+  EXPECT_EQ(rig.executor->kv_usage(Role::kDraft).used_blocks, 0);
+  EXPECT_EQ(rig.draft.violations, 0);
+}
+
 }  // namespace
 }  // namespace forerun

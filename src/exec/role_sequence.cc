@@ -17,19 +17,32 @@ void RoleSequence::release_view() {
   indexed_tokens_ = 0;
 }
 
-Status RoleSequence::reserve(const WorkItem& item, int32_t count) {
-  FORERUN_RETURN_IF_ERROR(kv.reserve(count));
+void RoleSequence::take_layout(const WorkItem& item) {
   layout_ = {};
   const bool sees_it = item.view.kind != nullptr;
   const KvViewSpec& wanted = sees_it ? item.view : item.chooses_for;
-  if (wanted.kind == nullptr) return Status();
-  if (view_spec_ != wanted) {
-    release_view();
-    view_ = wanted.kind->make(wanted.budget);
-    view_spec_ = wanted;
+  if (wanted.kind != nullptr) {
+    if (view_spec_ != wanted) {
+      release_view();
+      view_ = wanted.kind->make(wanted.budget);
+      view_spec_ = wanted;
+    }
+    layout_ = sees_it ? view_->layout(kv.prefix_length(), chosen_)
+                      : view_->layout_by_verification(kv.prefix_length(), chosen_);
   }
-  layout_ = sees_it ? view_->layout(kv.prefix_length(), chosen_)
-                    : view_->layout_by_verification(kv.prefix_length(), chosen_);
+  const int32_t end = kv.let_go_end();
+  const bool is_here = !layout_.head_is_chosen && layout_.tail_block >= end &&
+                       layout_.head_blocks <= kv.let_go_first();
+  if (end > 0 && !is_here) layout_ = {.head_blocks = kv.let_go_first(), .tail_block = end};
+  if (item.role == Role::kDraft && layout_.tail_block > 0 && !layout_.head_is_chosen) {
+    kv.let_go(layout_.head_blocks, layout_.tail_block);
+  }
+}
+
+Status RoleSequence::reserve(const WorkItem& item, int32_t count) {
+  take_layout(item);
+  FORERUN_RETURN_IF_ERROR(kv.reserve(count));
+  if (view_ == nullptr) return Status();
   const int32_t of_head = layout_.head_is_chosen ? layout_.head_blocks : 0;
   const int32_t of_index = layout_.chooses && view_->choice().by_index
                                ? kv_index_blocks(layout_.tail_block * kKvBlockTokens, head_dim_)
@@ -40,10 +53,10 @@ Status RoleSequence::reserve(const WorkItem& item, int32_t count) {
   const int64_t missing = missing_of(of_head, head_) + missing_of(of_index, index_);
   if (missing > pool_->free_blocks()) {
     return Status(StatusCode::kResourceExhausted,
-                  std::string("KV cache is full: view ") + wanted.kind->name + " of " +
-                      std::to_string(wanted.budget) + " tokens needs " + std::to_string(missing) +
-                      " blocks of " + std::to_string(kKvBlockTokens) + ", " +
-                      std::to_string(pool_->free_blocks()) + " of " +
+                  std::string("KV cache is full: view ") + view_spec_.kind->name + " of " +
+                      std::to_string(view_spec_.budget) + " tokens needs " +
+                      std::to_string(missing) + " blocks of " + std::to_string(kKvBlockTokens) +
+                      ", " + std::to_string(pool_->free_blocks()) + " of " +
                       std::to_string(pool_->total_blocks()) + " are free");
   }
   while (missing_of(of_head, head_) > 0) head_.push_back(pool_->allocate());
@@ -66,7 +79,8 @@ SeenKv RoleSequence::see(const WorkItem& item) {
     }
     chosen_ = {.tail_block = layout_.tail_block, .prefix_tokens = kv.prefix_length()};
   }
-  if (item.view.kind == nullptr) {
+  const bool sees_all = item.view.kind == nullptr && kv.let_go_end() == 0;
+  if (sees_all) {
     seen.choice.by = layout_.chooses ? KvObservers::kOwnRows : KvObservers::kNobody;
     return seen;
   }

@@ -74,7 +74,9 @@ struct RoleSequence {
   // that catch up with the text.
   bool reads_prompt() const;
   // Takes blocks for the item's next `count` rows and for the view that they see or choose for.
-  // kResourceExhausted where there are too few.
+  // kResourceExhausted where there are too few. Of a draft model that reads a view in place, the
+  // blocks that it leaves out are given back first. Items that come later see what is left of them,
+  // whatever they ask for: a draft's guesses may be the worse for it, no text depends on them.
   Status reserve(const WorkItem& item, int32_t count);
   // What rows of the item see, once their blocks are reserved; from now on a head that is to be
   // chosen counts as chosen. Valid until the next call or change of the blocks.
@@ -86,6 +88,9 @@ struct RoleSequence {
 
  private:
   void release_view();
+  // layout_, of what the item sees or chooses for, behind the present prefix. Lets go of what a
+  // draft model will not see again.
+  void take_layout(const WorkItem& item);
 
   BlockPool* const pool_;
   const int32_t head_dim_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace forerun {
 namespace {
@@ -17,7 +18,9 @@ SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache)
 
 SequenceKv::~SequenceKv() {
   // The beginning of the text is let go last, so that what is forgotten first is the end of a text.
-  for (size_t block_idx = blocks_.size(); block_idx-- > 0;) pool_->release(blocks_[block_idx]);
+  for (size_t block_idx = blocks_.size(); block_idx-- > 0;) {
+    if (blocks_[block_idx] >= 0) pool_->release(blocks_[block_idx]);
+  }
 }
 
 Status SequenceKv::reserve(int32_t rows) {
@@ -26,10 +29,10 @@ Status SequenceKv::reserve(int32_t rows) {
   if (needed - held > pool_->free_blocks()) {
     return Status(StatusCode::kResourceExhausted,
                   "KV cache is full: " + std::to_string(length() + rows) + " tokens need " +
-                      std::to_string(needed) + " blocks of " + std::to_string(kKvBlockTokens) +
-                      ", the sequence holds " + std::to_string(held) + ", " +
-                      std::to_string(pool_->free_blocks()) + " of " +
-                      std::to_string(pool_->total_blocks()) + " are free");
+                      std::to_string(needed - let_go_) + " blocks of " +
+                      std::to_string(kKvBlockTokens) + ", the sequence holds " +
+                      std::to_string(held - let_go_) + ", " + std::to_string(pool_->free_blocks()) +
+                      " of " + std::to_string(pool_->total_blocks()) + " are free");
   }
   for (int32_t block = held; block < needed; ++block) blocks_.push_back(pool_->allocate());
   return {};
@@ -159,6 +162,17 @@ void SequenceKv::release_unused() {
     pool_->release(blocks_.back());
     blocks_.pop_back();
   }
+}
+
+void SequenceKv::let_go(int32_t first, int32_t end) {
+  assert(end <= prefix_length_ / kKvBlockTokens);
+  for (int32_t block_idx = std::max(first, let_go_end_); block_idx < end; ++block_idx) {
+    pool_->release(std::exchange(blocks_[static_cast<size_t>(block_idx)], -1));
+    ++let_go_;
+  }
+  if (end <= std::max(first, let_go_end_)) return;
+  let_go_end_ = end;
+  stop_sharing();
 }
 
 int32_t SequenceKv::adopt(std::span<const TokenId> tokens) {

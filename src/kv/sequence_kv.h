@@ -43,6 +43,7 @@ class SequenceKv {
   std::span<const TokenId> prefix() const { return prefix_tokens_; }
   std::span<const TreeRow> tree_rows() const { return tree_; }
   int32_t length() const { return prefix_length_ + static_cast<int32_t>(tree_.size()); }
+  // -1 for blocks that have been let go.
   std::span<const int32_t> block_table() const { return blocks_; }
   int32_t slot_of(int32_t tree_idx) const { return prefix_length_ + tree_idx; }
   // Index in tree_rows(), -1 where the node has no KV here.
@@ -73,6 +74,13 @@ class SequenceKv {
   void take_moves(std::vector<KvMove>& moves);
   // Returns the blocks behind the last slot to the pool.
   void release_unused();
+  // Returns the blocks [first, end) to the pool: full blocks of the prefix, which no row will see
+  // again. `first` is the same in every call, and `end` does not fall. Nothing is adopted or
+  // published from now on.
+  void let_go(int32_t first, int32_t end);
+  // The first of the blocks let go and the end of the last; 0 and 0: all are here.
+  int32_t let_go_first() const { return let_go_end_ - let_go_; }
+  int32_t let_go_end() const { return let_go_end_; }
 
   // Sharing. Nobody writes to a full prefix block again, so it needs no copy.
   //
@@ -109,6 +117,8 @@ class SequenceKv {
   std::vector<KvMove> pending_;     // of rows committed since take_moves()
   std::vector<int32_t> new_index_;  // scratch
   int32_t prefix_length_ = 0;
+  int32_t let_go_ = 0;  // blocks
+  int32_t let_go_end_ = 0;
 };
 
 }  // namespace forerun

@@ -255,5 +255,35 @@ TEST(BlockPool, CountsHolders) {
   EXPECT_EQ(pool.allocate(), a);
 }
 
+TEST(SequenceKv, BlocksLetGoReturnToThePoolAndTheOthersStay) {
+  BlockPool pool(8);
+  SequenceKv kv(&pool, 8 * kKvBlockTokens);
+  const auto grow = [&](int32_t blocks) {
+    ASSERT_TRUE(kv.reserve(blocks * kKvBlockTokens).ok());
+    for (int32_t row = 0; row < blocks * kKvBlockTokens; ++row) kv.append_prefix(row);
+  };
+  grow(5);
+  const std::vector<int32_t> before(kv.block_table().begin(), kv.block_table().end());
+  kv.let_go(1, 1);
+  EXPECT_EQ(pool.used_blocks(), 5);
+  EXPECT_EQ(kv.let_go_end(), 0);
+  kv.let_go(1, 3);
+  kv.let_go(1, 4);
+  kv.let_go(1, 4);
+  EXPECT_EQ(pool.used_blocks(), 2);
+  EXPECT_EQ(kv.let_go_end(), 4);
+  EXPECT_EQ(std::vector<int32_t>(kv.block_table().begin(), kv.block_table().end()),
+            (std::vector<int32_t>{before[0], -1, -1, -1, before[4]}));
+  // Others may have them: of eight blocks six are free, and the text goes on where it was.
+  grow(3);
+  EXPECT_EQ(kv.prefix_length(), 8 * kKvBlockTokens);
+  EXPECT_EQ(pool.used_blocks(), 5);
+  const Status full = kv.reserve(4 * kKvBlockTokens);
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(full.message().find("need 9 blocks of 64, the sequence holds 5, 3 of 8 are free"),
+            std::string::npos)
+      << full.message();
+}
+
 }  // namespace
 }  // namespace forerun
