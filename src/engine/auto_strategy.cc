@@ -56,8 +56,10 @@ double AutoStrategy::Meter::rate(const Progress& now) const {
 
 bool AutoStrategy::change_to(std::shared_ptr<const SpeculationPlan> next, int32_t candidate) {
   if (next == present_) return false;
+  // Another number of guesses is still the view that was seen to be faster.
+  const int32_t before = std::exchange(candidate_, next ? candidate : -1);
+  if (candidate_ != before) proven_ = false;
   present_ = std::move(next);
-  candidate_ = present_ ? candidate : -1;
   meter_.looks = 0;
   return true;
 }
@@ -68,7 +70,10 @@ bool AutoStrategy::measure(const BatchLoad& load, const Progress& progress) {
   const int32_t settled = present_ ? kSettlingRounds * steps : 0;
   if (meter_.looks == 0 || meter_.looks == settled || !alike(meter_.load, load)) {
     meter_.begin = progress;
-    if (!alike(meter_.load, load)) meter_.looks = std::min(meter_.looks, settled);
+    if (!alike(meter_.load, load)) {
+      meter_.looks = std::min(meter_.looks, settled);
+      proven_ = false;
+    }
     meter_.load = load;
   }
   const int32_t measured = std::max(kMeasuredSteps, present_ ? kMeasuredRounds * steps : 0);

@@ -79,7 +79,7 @@ class AutoStrategy {
   Meter meter_;                                     // of what runs at present
   BatchLoad usual_load_;                            // at which the usual way has been measured
   double usual_rate_ = 0.0;                         // and what it reached; 0: not yet
-  bool proven_ = false;  // the last view was faster when it was measured last
+  bool proven_ = false;  // this view was faster at this load when it was measured last
   int64_t looks_ = 0;
   Backoff backoff_;
 };
