@@ -123,7 +123,7 @@ struct LinearCall {
   // must itself be launched in this way, or have no such successor in flight.
   // (The kernel for many rows always starts so.)
   bool dependent = true;
-  // Of fewest_tile_rows() and more, without `row_index`: must be there.
+  // Of kFewestTileRows and more, without `row_index`: must be there.
   LinearScratchCuda scratch = {};
 };
 

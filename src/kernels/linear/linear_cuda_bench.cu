@@ -180,7 +180,7 @@ class Bench {
                 bool in_forward) {
     LinearCall call;
     call.input = input_.as<uint16_t>();
-    call.input_stride = linear_input_stride(layer.in, rows, layer.format);
+    call.input_stride = linear_input_stride(layer.in, rows);
     if (std::strncmp(layer.name, "head", 4) == 0) {
       call.output_f32 = output_.as<float>();
     } else {
@@ -271,7 +271,7 @@ Result<LinearPlan> plan_for(const Layer& layer) {
 }
 
 std::string split_text(const LinearPlan& plan, int rows, bool may_be_wide) {
-  if (rows >= fewest_tile_rows(plan.format)) {
+  if (rows >= kFewestTileRows) {
     const LinearTiling tiling = plan_tiles(plan, rows, 132, may_be_wide);
     return std::to_string(tiling.blocks) + " blocks of " +
            std::to_string(tiling.block_tiles * kTileOutputs) + " outputs, " +

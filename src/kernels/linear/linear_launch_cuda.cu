@@ -34,8 +34,8 @@ Result<int> shared_limit() {
 }
 
 // Whether the kernel for many rows takes the call.
-bool takes_tiles(const LinearPlan& plan, const LinearCall& call) {
-  return call.rows >= fewest_tile_rows(plan.format) && call.row_index == nullptr;
+bool takes_tiles(const LinearCall& call) {
+  return call.rows >= kFewestTileRows && call.row_index == nullptr;
 }
 
 Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call) {
@@ -77,7 +77,7 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
       return refuse("what a norm follows has bf16 outputs, a multiple of 32, and is not gated");
     }
   }
-  if (takes_tiles(plan, call) && (call.scratch.sums == nullptr || call.rows > kMostLinearRows)) {
+  if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMostLinearRows)) {
     return refuse("many rows need scratch memory and are at most 4096");
   }
   if (call.reduce == nullptr) return {};
@@ -149,7 +149,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
     args.peers = call.reduce->turn(call.mailbox);
     args.two_shot = int64_t{2} * call.rows * plan.out_features >= call.reduce->two_shot_bytes;
   }
-  if (takes_tiles(plan, call)) return launch_linear_tiles(plan, call, args, stream);
+  if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
   FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
                            plan_launch(plan, call.rows, limit, call.over_half));
   args.stages = launch.stages;

@@ -42,18 +42,16 @@ constexpr int unit_bytes(LinearFormat format) {
 }
 
 // From this many rows on, a kernel of its own (linear_tiles_cuda.h) is faster: the kernel for few
-// rows would pass over a weight of bf16 twice, over one of int4 three times.
-constexpr int fewest_tile_rows(LinearFormat format) {
-  return format == LinearFormat::kBf16 ? 33 : 65;
-}
+// rows would pass over the weight twice.
+inline constexpr int kFewestTileRows = 33;
 
-// Elements from row to row that layers of `format` read fastest, of `rows` rows of activations of
-// `width`; no more than of one row. The
+// Elements from row to row that layers read fastest, of `rows` rows of activations of `width`; no
+// more than of one row. The
 // copy engine is slow between addresses that differ modulo 128 bytes, and rows in shared memory are
 // 16 bytes more than a multiple of that (QKV of 70B over 4 GPUs at 8 rows: 6.8 us, else 8.1). Many
 // rows lie in shared memory without gaps.
-constexpr int64_t linear_input_stride(int64_t width, int rows, LinearFormat format) {
-  return (width + 63) / 64 * 64 + (rows < fewest_tile_rows(format) ? 8 : 0);
+constexpr int64_t linear_input_stride(int64_t width, int rows) {
+  return (width + 63) / 64 * 64 + (rows < kFewestTileRows ? 8 : 0);
 }
 
 // Clusters of a launch by their size. Launches of exactly one block an SM (of half an SM's shared

@@ -54,7 +54,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
         call.gated = gated;
         call.beside_sums = first == 5;  // another kernel, the same bits
         call.over_half = first == 0;    // another walk, perhaps
-        if (rows >= fewest_tile_rows(format)) splits.insert(plan_tiles(*plan, rows, 132).splits);
+        if (rows >= kFewestTileRows) splits.insert(plan_tiles(*plan, rows, 132).splits);
         const std::vector<uint16_t> part = run(weight, call, width);
         EXPECT_EQ(
             std::memcmp(part.data(), all.data() + first * width, part.size() * sizeof(uint16_t)), 0)
@@ -82,7 +82,7 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   for (const Shape shape :
        {Shape{128, 8}, {1152, 264}, {2048, 1056}, {1024, 4288}, {4480, 160}, {7168, 512}}) {
     const SourceTensor source(GetParam(), shape.in, shape.out, 17);
-    const int64_t input_stride = linear_input_stride(shape.in, 1, GetParam());
+    const int64_t input_stride = linear_input_stride(shape.in, 1);
     std::vector<uint16_t> inputs =
         random_inputs(GetParam(), static_cast<size_t>(kRows * input_stride), 1.0f, 3);
     for (size_t i = 0; i < inputs.size(); ++i) {  // nothing between rows is read
@@ -132,7 +132,7 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
           for (const int rows : {3, 13}) {
             for (const bool beside_sums : {false, true}) expect_same(50, rows, beside_sums);
           }
-          for (const int rows : {65, 77, 128, 129, kRows}) {
+          for (const int rows : {33, 40, 64, 65, 77, 128, 129, kRows}) {
             expect_same(kRows - rows, rows, false);
             const LinearTiling tiling = plan_tiles(*plan, rows, 132);
             splits.insert(tiling.splits);
@@ -187,7 +187,7 @@ TEST_P(LinearCuda, WideTilesHaveTheBitsOfFewRows) {
         call.gated = true;
         return run(weight, call, out / 2);
       };
-      for (const int rows : {65, 77, 128, 129, kRows}) {
+      for (const int rows : {64, 65, 77, 128, 129, kRows}) {
         ASSERT_EQ(plan_tiles(*plan, rows, 132, /*may_be_wide=*/true).block_tiles, kWideBlockTiles);
         const std::vector<float> all = unrounded(0, rows);
         for (const int first : {0, 20, rows - kFew}) {

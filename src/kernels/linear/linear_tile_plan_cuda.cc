@@ -13,10 +13,14 @@ struct Costs {
 };
 constexpr Costs kInt4 = {800, 3000, 4000, 2500};
 constexpr Costs kBf16 = {270, 3000, 4000, 2500};
+constexpr Costs kInt4FewRows = {450, 3000, 4000, 1300};
+constexpr Costs kBf16FewRows = {200, 3000, 4000, 1300};
 constexpr double kWideUnit = 400;
 
 double estimated_ns(const LinearPlan& plan, const LinearTiling& tiling, int tiles) {
-  const Costs& costs = plan.format == LinearFormat::kBf16 ? kBf16 : kInt4;
+  const bool few = tiling.tile_rows <= kFewTileRows;
+  const Costs& costs = plan.format == LinearFormat::kBf16 ? (few ? kBf16FewRows : kBf16)
+                                                          : (few ? kInt4FewRows : kInt4);
   const int all_chains = tiling.chains * tiling.splits;
   double tile = costs.tile + costs.unit * plan.units * tiling.chains / all_chains;
   if (tiling.splits > 1) {
@@ -33,14 +37,16 @@ LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, b
   const int chains = plan.cluster_size * plan.input_warps;
   LinearTiling best;
   double least = std::numeric_limits<double>::infinity();
-  for (int splits = 1; splits <= std::min({chains, kTileRowBlocks, multiprocessors}); ++splits) {
+  const int tile_rows = ceil_div(ceil_div(rows, row_tiles), 8) * 8;
+  const int row_blocks = tile_rows <= kFewTileRows ? kFewTileRows / 8 : kTileRowBlocks;
+  for (int splits = 1; splits <= std::min({chains, row_blocks, multiprocessors}); ++splits) {
     LinearTiling tiling;
     tiling.row_tiles = row_tiles;
-    tiling.tile_rows = ceil_div(ceil_div(rows, row_tiles), 8) * 8;
+    tiling.tile_rows = tile_rows;
     tiling.splits = splits;
     tiling.chains = chains / splits;
     // A block has whole sums of a cluster's blocks, or some of the chains of one.
-    if (chains % splits != 0 || kTileRowBlocks % splits != 0) continue;
+    if (chains % splits != 0 || row_blocks % splits != 0) continue;
     if (tiling.chains % plan.input_warps != 0 && plan.input_warps % tiling.chains != 0) continue;
     tiling.folded = tiling.chains < plan.input_warps ? 1 : plan.input_warps;
     tiling.pieces = splits == 1 ? 1 : chains / tiling.folded;

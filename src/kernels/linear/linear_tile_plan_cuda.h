@@ -19,6 +19,8 @@ inline constexpr int kBlockTiles = 4;      // tiles of 32 outputs that a block w
 inline constexpr int kWideBlockTiles = 8;  // of bf16 whose sums are one chain each
 inline constexpr int kTileRows = 128;
 inline constexpr int kTileRowBlocks = kTileRows / 8;
+// Tiles of no more rows than these are multiplied by instructions of as many.
+inline constexpr int kFewTileRows = 64;
 
 // A block's piece of a tile's sums, f32.
 inline constexpr int kPieceFloats = kBlockTiles * kTileOutputs * kTileRows;

@@ -19,6 +19,7 @@ template <LinearFormat kFormat, int kRowCount, int kInputs, int kTileCount = kBl
 struct TileStage {
   static constexpr LinearFormat kWeightFormat = kFormat;
   static constexpr int kRows = kRowCount;
+  static constexpr int kRowBlocks = kRows / 8;
   static constexpr int kTiles = kTileCount;
   static constexpr int kBoxInputs = kInputs;  // 32 or 64
   static constexpr int kUnits = kFormat == LinearFormat::kInt4Group128 ? 1 : 2;

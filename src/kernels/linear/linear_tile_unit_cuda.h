@@ -91,18 +91,34 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
   }
 };
 
+// The products of a unit are scaled while those of the next are made, where there is room for the
+// sums of both: up to 64 rows.
 template <class Stage>
 struct TileUnit<Stage, LinearFormat::kInt4Group128> {
   static constexpr int kRows = Stage::kRows;
-  float part[kRows / 2] = {};
+  static constexpr int kUnderWay = kRows <= 64 ? 2 : 1;
 
   template <class Ring>
   __device__ __forceinline__ void multiply_chain(Ring& ring, int units, int tile, int half,
                                                  int lane, float (&sums)[kRows / 2]) {
-    for (; units > 0; --units) {
-      ring.wait_full();
-      multiply(ring.address(), ring.empty_barrier(), tile, half, lane, sums);
-      ring.advance();
+    if (units == 0) return;
+    Unit unit[kUnderWay];
+    if constexpr (kUnderWay == 1) {
+      for (; units > 0; --units) {
+        unit[0].ask(ring, tile, half, lane);
+        unit[0].template add<0>(sums);
+      }
+    } else {
+      unit[0].ask(ring, tile, half, lane);
+      // Twice, so that each turn's registers have names.
+      while (true) {
+        if (--units == 0) return unit[0].template add<0>(sums);
+        unit[1].ask(ring, tile, half, lane);
+        unit[0].template add<1>(sums);
+        if (--units == 0) return unit[1].template add<0>(sums);
+        unit[0].ask(ring, tile, half, lane);
+        unit[1].template add<1>(sums);
+      }
     }
   }
   // Of all chains' sums.
@@ -112,45 +128,64 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
   }
 
  private:
-  __device__ __forceinline__ void multiply(uint32_t stage, uint32_t empty_barrier, int tile,
-                                           int half, int lane, float (&sums)[kRows / 2]) {
-    const uint32_t unit =
-        stage + Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kInt4Group128);
-    uint32_t scales;
-    asm volatile("ld.shared.u32 %0,[%1];"
-                 : "=r"(scales)
-                 : "r"(unit + 2048 + (lane >> 2) * 8 + half * 4));
-    const auto zeros =
-        static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
-    const Int4Operand operand(zeros, 0);
+  struct Unit {
+    float part[kRows / 2] = {};
+    uint32_t scales = 0;
+    uint32_t empty_barrier = 0;
+
+    // Asks for the products of the ring's next unit.
+    template <class Ring>
+    __device__ __forceinline__ void ask(Ring& ring, int tile, int half, int lane) {
+      ring.wait_full();
+      const uint32_t stage = ring.address();
+      empty_barrier = ring.empty_barrier();
+      const uint32_t unit =
+          stage + Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kInt4Group128);
+      asm volatile("ld.shared.u32 %0,[%1];"
+                   : "=r"(scales)
+                   : "r"(unit + 2048 + (lane >> 2) * 8 + half * 4));
+      const auto zeros =
+          static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
+      const Int4Operand operand(zeros, 0);
+      // One fence a group of products: the wait for all but the last group counts fences as well.
+      constexpr int kAtOnce = kUnderWay == 1 ? 4 : 8;
 #pragma unroll
-    for (int quarter = 0; quarter < 2; ++quarter) {
-      const uint4 v = load_shared_16(unit + (half * 2 + quarter) * 512 + lane * 16);
-      const uint32_t q[4] = {v.x, v.y, v.z, v.w};
-      uint32_t a[4][4];
+      for (int first = 0; first < 8; first += kAtOnce) {
+        uint32_t a[kAtOnce][4];
 #pragma unroll
-      for (int step = 0; step < 4; ++step) operand.load(a[step], q[step]);
-      wgmma_fence();
+        for (int step = 0; step < kAtOnce; step += 4) {
+          const uint4 v = load_shared_16(unit + (half * 2 + (first + step) / 4) * 512 + lane * 16);
+          const uint32_t q[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-      for (int step = 0; step < 4; ++step) {
-        const uint64_t rows =
-            wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(quarter * 4 + step));
-        if (quarter == 0 && step == 0) {
-          wgmma<ActivationFormat::kF16, false>(part, a[step], rows);
-        } else {
-          wgmma<ActivationFormat::kF16, true>(part, a[step], rows);
+          for (int i = 0; i < 4; ++i) operand.load(a[step + i], q[i]);
         }
-      }
-      wgmma_commit();
-    }
-    wgmma_wait(part);
-    barrier_arrive(empty_barrier);
-    const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales));
+        wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < kRows / 2; i += 4) {
-      Int4Operand::add_scaled(four(sums, i), four(part, i), scale);
+        for (int step = 0; step < kAtOnce; ++step) {
+          const uint64_t rows =
+              wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(first + step));
+          if (first + step == 0) {
+            wgmma<ActivationFormat::kF16, false>(part, a[step], rows);
+          } else {
+            wgmma<ActivationFormat::kF16, true>(part, a[step], rows);
+          }
+        }
+        wgmma_commit();
+      }
+      ring.advance();
     }
-  }
+    // Adds them to `sums`. kLater: units that have been asked for since.
+    template <int kLater>
+    __device__ __forceinline__ void add(float (&sums)[kRows / 2]) {
+      wgmma_wait<kLater>(part);
+      barrier_arrive(empty_barrier);
+      const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales));
+#pragma unroll
+      for (int i = 0; i < kRows / 2; i += 4) {
+        Int4Operand::add_scaled(four(sums, i), four(part, i), scale);
+      }
+    }
+  };
   static __device__ __forceinline__ float (&four(float (&v)[kRows / 2], int first))[4] {
     return reinterpret_cast<float(&)[4]>(v[first]);
   }

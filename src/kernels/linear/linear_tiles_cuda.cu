@@ -41,8 +41,9 @@ struct TileShared {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // Where the sums of 8 rows of half a tile lie, of one lane, in bytes.
+template <class Stage>
 __device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
-  return (((tile * 2 + half) * kTileRowBlocks + n) * 32 + lane) * 16;
+  return (((tile * 2 + half) * Stage::kRowBlocks + n) * 32 + lane) * 16;
 }
 
 // Where a thread of those that multiply is in a block's tile. opaque(): what follows from it is
@@ -85,12 +86,13 @@ __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, cons
 }
 
 // Adds sums of one of a cluster's blocks to those of the blocks before it, in shared memory.
+template <class Stage>
 __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
-                                          const float (&block)[kTileRows / 2]) {
+                                          const float (&block)[Stage::kRows / 2]) {
   const Place warp;
-  sums += sum_offset(warp.tile(), warp.half(), 0, warp.lane);
+  sums += sum_offset<Stage>(warp.tile(), warp.half(), 0, warp.lane);
 #pragma unroll
-  for (int n = 0; n < kTileRowBlocks; ++n) {
+  for (int n = 0; n < Stage::kRowBlocks; ++n) {
     const uint32_t place = sums + n * 512;
     float sum[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
     if (!first) {
@@ -106,25 +108,27 @@ __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
 
 // Of a split tile a block finishes every `count`th 8 rows. Where it keeps those of its own pieces
 // in shared memory, [piece][tile][half][8 rows][lane], in bytes.
+template <class Stage>
 __device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
                                                int half, int n, int lane) {
   const int tile_half = own_piece * 2 * kBlockTiles + tile * 2 + half;
-  return (((tile_half * kTileRowBlocks) >> split.count_log2) + (n >> split.count_log2)) * 512 +
+  return (((tile_half * Stage::kRowBlocks) >> split.count_log2) + (n >> split.count_log2)) * 512 +
          lane * 16;
 }
 
 // Leaves a piece for the blocks that share the tile.
+template <class Stage>
 __device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, const TileSplit& split,
                                               const TileWork& work, uint32_t own_sums, int piece,
-                                              const float (&block)[kTileRows / 2]) {
+                                              const float (&block)[Stage::kRows / 2]) {
   const Place place;
   float* const to = split.scratch.sums +
                     static_cast<int64_t>(work.tile * split.pieces + piece) * kPieceFloats +
-                    sum_offset(place.tile(), place.half(), 0, place.lane) / 4;
-  own_sums += own_offset(split, piece - work.split * (split.pieces >> split.count_log2),
-                         place.tile(), place.half(), 0, place.lane);
+                    sum_offset<Stage>(place.tile(), place.half(), 0, place.lane) / 4;
+  own_sums += own_offset<Stage>(split, piece - work.split * (split.pieces >> split.count_log2),
+                                place.tile(), place.half(), 0, place.lane);
 #pragma unroll
-  for (int n = 0; n < kTileRowBlocks; ++n) {
+  for (int n = 0; n < Stage::kRowBlocks; ++n) {
     if (n * 8 >= work.rows) break;
     const float sums[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
     if ((n & (split.count - 1)) == work.split) {
@@ -147,12 +151,13 @@ __device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
 // The sum of all pieces of 8 rows of half a tile, in the order of the chains: pieces that are
 // chains make sums of a cluster's blocks first. `sums`: of the tile's first piece in memory; the
 // block's own are in shared memory.
+template <class Stage>
 __device__ __forceinline__ float4 add_pieces(const TileSplit& split, int part, const float* sums,
                                              uint32_t own_sums, int pieces_of_block) {
   constexpr int kAtOnce = 4;
   const int own_pieces = split.pieces >> split.count_log2;
   const int first_own = part * own_pieces;
-  const int own_piece_bytes = (2 * kBlockTiles * kTileRowBlocks * 512) >> split.count_log2;
+  const int own_piece_bytes = (2 * kBlockTiles * Stage::kRowBlocks * 512) >> split.count_log2;
   float4 total = {}, block = {};
   int in_block = 0;
   bool first_block = true;
@@ -190,11 +195,11 @@ __device__ __forceinline__ float4 add_pieces(const TileSplit& split, int part, c
 
 // Calls visit(item, tile, n) for what a lane owns of a block's share of a tile, a warp 8 rows of 32
 // outputs at a time: rows n * 8 and on of the tile's output tile `tile`. For whole warps.
-template <class Visit>
+template <class Stage, class Visit>
 __device__ __forceinline__ void visit_items(const LinearKernelArgs& args, const TileSplit& split,
                                             const TileWork& work, int tiles, const Place& place,
                                             Visit visit) {
-  const int row_blocks = kTileRowBlocks / split.count;
+  const int row_blocks = Stage::kRowBlocks / split.count;
   for (int part = place.warp; part < kBlockTiles * row_blocks; part += kConsumerWarps) {
     const int tile = part % kBlockTiles;
     const int n = part / kBlockTiles * split.count + work.split;
@@ -209,7 +214,7 @@ __device__ __forceinline__ void visit_items(const LinearKernelArgs& args, const 
 
 // Writes the outputs of a block's share of a tile, or sends its sums to the group.
 // load_sums(tile, half, n): a lane's finished sums.
-template <bool kGated, class LoadSums>
+template <class Stage, bool kGated, class LoadSums>
 __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
                                            const TileWork& work, const RowScales& scales, int tiles,
                                            const Place& place, LoadSums load_sums) {
@@ -231,15 +236,15 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const T
       store_plain(args, item, v);
     }
   };
-  visit_items(args, split, work, tiles, place, store);
+  visit_items<Stage>(args, split, work, tiles, place, store);
 }
 
-template <LinearFormat kFormat, int kBoxInputs, bool kGated, bool kShared>
+template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated, bool kShared>
 __global__ void __launch_bounds__(kThreads, 1)
     linear_tiles_kernel(const __grid_constant__ LinearKernelArgs args,
                         const __grid_constant__ CUtensorMap map,
                         const __grid_constant__ TileSplit split, int tiles) {
-  using Stage = TileStage<kFormat, kTileRows, kBoxInputs>;
+  using Stage = TileStage<kFormat, kRows, kBoxInputs>;
   using Shared = TileShared<Stage>;
   extern __shared__ __align__(1024) std::byte shared[];
   const uint32_t base = shared_address(shared);
@@ -257,12 +262,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     TileUnit<Stage> product;
     for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
       multiply_tile<Stage>(args, split, index % split.count, ring, product,
-                           [&](int piece, const float(&block)[kTileRows / 2]) {
+                           [&](int piece, const float(&block)[kRows / 2]) {
                              if constexpr (!kShared) {
-                               keep_sums(sums, piece == 0, block);
+                               keep_sums<Stage>(sums, piece == 0, block);
                              } else {
-                               publish_piece(args, split, TileWork(args, split, index), sums, piece,
-                                             block);
+                               publish_piece<Stage>(args, split, TileWork(args, split, index), sums,
+                                                    piece, block);
                              }
                            });
       if (args.input_squares != nullptr) scales.wait_full();
@@ -271,20 +276,20 @@ __global__ void __launch_bounds__(kThreads, 1)
       const RowScales row_scales{scales.address(), 0};
       if constexpr (!kShared) {
         named_barrier(1, kConsumers);
-        store_tile<kGated>(args, split, work, row_scales, tiles, place,
-                           [&](int tile, int half, int n) {
-                             return load_shared_sums(sums + sum_offset(tile, half, n, place.lane));
-                           });
+        store_tile<Stage, kGated>(
+            args, split, work, row_scales, tiles, place, [&](int tile, int half, int n) {
+              return load_shared_sums(sums + sum_offset<Stage>(tile, half, n, place.lane));
+            });
       } else {
         meet_sharers(split, work.tile);
         const float* const pieces =
             split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
         const int pieces_of_block = split.folded == 1 ? 1 << args.input_warps_log2 : 1;
-        store_tile<kGated>(
+        store_tile<Stage, kGated>(
             args, split, work, row_scales, tiles, place, [&](int tile, int half, int n) {
-              return add_pieces(
-                  split, work.split, pieces + sum_offset(tile, half, n, place.lane) / 4,
-                  sums + own_offset(split, 0, tile, half, n, place.lane), pieces_of_block);
+              return add_pieces<Stage>(
+                  split, work.split, pieces + sum_offset<Stage>(tile, half, n, place.lane) / 4,
+                  sums + own_offset<Stage>(split, 0, tile, half, n, place.lane), pieces_of_block);
             });
       }
       barrier_arrive(scales.empty_barrier());
@@ -299,7 +304,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           store_group_item(args, item, /*adds=*/shot == 0, wait);
         };
         for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
-          visit_items(args, split, TileWork(args, split, index), tiles, Place(), store);
+          visit_items<Stage>(args, split, TileWork(args, split, index), tiles, Place(), store);
         }
       }
       finish_collecting(args.peers);
@@ -309,7 +314,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 #else
 
-template <LinearFormat kFormat, int kBoxInputs, bool kGated, bool kShared>
+template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated, bool kShared>
 __global__ void linear_tiles_kernel(const __grid_constant__ LinearKernelArgs,
                                     const __grid_constant__ CUtensorMap,
                                     const __grid_constant__ TileSplit, int) {}
@@ -323,25 +328,29 @@ struct Variant {
   int shared_bytes;
   int box_inputs;
 };
-template <LinearFormat kFormat, int kBoxInputs, bool kShared>
+template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kShared>
 Variant variant(bool gated) {
-  return {gated ? linear_tiles_kernel<kFormat, kBoxInputs, true, kShared>
-                : linear_tiles_kernel<kFormat, kBoxInputs, false, kShared>,
-          TileShared<TileStage<kFormat, kTileRows, kBoxInputs>>::kBytes, kBoxInputs};
+  return {gated ? linear_tiles_kernel<kFormat, kRows, kBoxInputs, true, kShared>
+                : linear_tiles_kernel<kFormat, kRows, kBoxInputs, false, kShared>,
+          TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
 }
-template <bool kShared>
+template <int kRows, bool kShared>
 Variant variant(LinearFormat format, int input_warps, bool gated) {
   if (format == LinearFormat::kInt4Group128) {
-    return variant<LinearFormat::kInt4Group128, 64, kShared>(gated);
+    return variant<LinearFormat::kInt4Group128, kRows, 64, kShared>(gated);
   }
   // Wide boxes where a chain's inputs are neighbours: rows of 64 bytes come more slowly.
-  return input_warps == 1 ? variant<LinearFormat::kBf16, 64, kShared>(gated)
-                          : variant<LinearFormat::kBf16, 32, kShared>(gated);
+  return input_warps == 1 ? variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
+                          : variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
 }
-// `shared`: tiles are shared by several blocks.
-Variant variant(LinearFormat format, int input_warps, bool gated, bool shared) {
-  return shared ? variant<true>(format, input_warps, gated)
-                : variant<false>(format, input_warps, gated);
+// `few_rows`: at most kFewTileRows a tile. `shared`: tiles are shared by several blocks.
+Variant variant(LinearFormat format, int input_warps, bool few_rows, bool gated, bool shared) {
+  if (few_rows) {
+    return shared ? variant<kFewTileRows, true>(format, input_warps, gated)
+                  : variant<kFewTileRows, false>(format, input_warps, gated);
+  }
+  return shared ? variant<kTileRows, true>(format, input_warps, gated)
+                : variant<kTileRows, false>(format, input_warps, gated);
 }
 
 }  // namespace
@@ -349,8 +358,9 @@ Variant variant(LinearFormat format, int input_warps, bool gated, bool shared) {
 Status prepare_linear_tiles() {
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int input_warps : {1, 2}) {
-      for (const int kind : {0, 1, 2, 3}) {
-        const Variant tiles = variant(format, input_warps, kind % 2 != 0, kind / 2 != 0);
+      for (int kind = 0; kind < 8; ++kind) {
+        const Variant tiles =
+            variant(format, input_warps, (kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0);
         FORERUN_CUDA_RETURN_IF_ERROR(
             cudaFuncSetAttribute(tiles.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  tiles.shared_bytes),
@@ -368,7 +378,8 @@ Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
   if (tiling.block_tiles == kWideBlockTiles) {
     return launch_linear_wide_tiles(plan, call, args, tiling, stream);
   }
-  const Variant tiles = variant(plan.format, plan.input_warps, call.gated, tiling.splits > 1);
+  const Variant tiles = variant(plan.format, plan.input_warps, tiling.tile_rows <= kFewTileRows,
+                                call.gated, tiling.splits > 1);
   FORERUN_ASSIGN_OR_RETURN(
       const CUtensorMap map,
       tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,

@@ -62,7 +62,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
             .heads = layers_.heads};
 
   const auto rows_of = [this](int64_t width) {
-    return static_cast<size_t>(kMostPassRows * input_stride(width, 1)) * sizeof(__nv_bfloat16);
+    return static_cast<size_t>(kMostPassRows * linear_input_stride(width, 1)) *
+           sizeof(__nv_bfloat16);
   };
   const size_t squares_bytes =
       static_cast<size_t>(kMostPassRows * config_.hidden_size / kNormGroup) * sizeof(float);
@@ -140,8 +141,8 @@ Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits, const
   FORERUN_RETURN_IF_ERROR(submitted);
   if (hidden.rows != nullptr) {
     const auto width = static_cast<size_t>(config_.hidden_size) * sizeof(__nv_bfloat16);
-    const auto stride =
-        static_cast<size_t>(input_stride(config_.hidden_size, key.rows)) * sizeof(__nv_bfloat16);
+    const auto stride = static_cast<size_t>(linear_input_stride(config_.hidden_size, key.rows)) *
+                        sizeof(__nv_bfloat16);
     FORERUN_CUDA_RETURN_IF_ERROR(
         cudaMemcpy2DAsync(hidden.rows, width, hidden_.data(), stride, width,
                           static_cast<size_t>(hidden.count), cudaMemcpyDeviceToHost, stream_.get()),

@@ -148,10 +148,6 @@ class ShardCuda {
   // reads it next, and as it is read.
   NormOutputCuda norm_of_hidden(const DeviceBuffer& weight, const LinearWeightCuda& reader) const;
   NormInputCuda normed() const;
-  // Elements from row to row of activations; no more than of a single row.
-  int64_t input_stride(int64_t width, int32_t rows) const {
-    return linear_input_stride(width, rows, weights_.layers.front().qkv.plan().format);
-  }
   LinearScratchCuda linear_scratch() const { return linear_scratch_.view(failed_.as<uint32_t>()); }
 
   ModelConfig config_;

@@ -31,8 +31,8 @@ NormInputCuda ShardCuda::normed() const {
 Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const int32_t rows = key.rows;
   const LayerWeightsCuda& layer = weights_.layers[layer_idx];
-  const int64_t hidden_stride = input_stride(config_.hidden_size, rows);
-  const int64_t mlp_stride = input_stride(layout_.mlp_in.total, rows);
+  const int64_t hidden_stride = linear_input_stride(config_.hidden_size, rows);
+  const int64_t mlp_stride = linear_input_stride(layout_.mlp_in.total, rows);
   const auto bf16 = [](const DeviceBuffer& buffer) { return buffer.as<__nv_bfloat16>(); };
   const auto activations = [](const DeviceBuffer& buffer) { return buffer.as<uint16_t>(); };
   const cudaStream_t stream = stream_.get();
@@ -80,7 +80,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
   FORERUN_RETURN_IF_ERROR(add_linear(layer.o, activations(attended_) + layout_.attended_offset,
-                                     input_stride(layout_.attended_width, key.rows),
+                                     linear_input_stride(layout_.attended_width, key.rows),
                                      bf16(layer.o_bias),
                                      norm_of_hidden(layer.post_attention_norm, layer.gate_up),
                                      /*mailbox=*/one_sum_a_layer_ ? turn : 0));
@@ -132,7 +132,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        .v_offset = layout_.v_offset,
        .attended = attended_.as<uint16_t>(),
        .attended_format = input_format(layer.o),
-       .attended_stride = input_stride(layout_.attended_width, key.rows),
+       .attended_stride = linear_input_stride(layout_.attended_width, key.rows),
        .num_heads = layout_.num_heads,
        .kv = kv,
        .window = config_.sliding_window[static_cast<size_t>(layers_.begin) + layer_idx],
@@ -192,7 +192,7 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
        .table_tokens = layers_.embeds ? config_.vocab_size : kMostPassRows,
        .dim = config_.hidden_size,
        .output = hidden_.as<__nv_bfloat16>(),
-       .output_stride = input_stride(config_.hidden_size, key.rows),
+       .output_stride = linear_input_stride(config_.hidden_size, key.rows),
        .next_norm = norm_of_hidden(weights_.layers.front().input_norm, weights_.layers.front().qkv),
        .rows = rows,
        .to_clear = arrivals_.as<uint32_t>(),
@@ -209,10 +209,9 @@ Status ShardCuda::submit(const PassKeyCuda& key) {
 Status ShardCuda::submit_head(const PassKeyCuda& key) {
   const auto* const wanted =
       reinterpret_cast<const int32_t*>(step_.data() + StepHeaderCuda::wanted_offset(key.rows));
-  const int64_t stride = input_stride(config_.hidden_size, key.rows);
-  const LinearFormat format = weights_.head.plan().format;
-  const bool gathers = key.wanted >= fewest_tile_rows(format);
-  const int64_t gathered_stride = linear_input_stride(config_.hidden_size, key.wanted, format);
+  const int64_t stride = linear_input_stride(config_.hidden_size, key.rows);
+  const bool gathers = key.wanted >= kFewestTileRows;
+  const int64_t gathered_stride = linear_input_stride(config_.hidden_size, key.wanted);
   if (gathers) {
     FORERUN_RETURN_IF_ERROR(linear_gather_cuda({.row_index = wanted,
                                                 .input = scaled_.as<uint16_t>(),
