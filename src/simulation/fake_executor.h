@@ -42,21 +42,31 @@ class FakeExecutor {
     // Leaves out rows that need not be run (WorkRow::chance), in each item those below a chance
     // that this seeds, and half of the items that need not be run (WorkItem::gain).
     std::optional<uint64_t> leave_out = std::nullopt;
+    // The target's items that tell of their entry pass through so many stages: their results come
+    // when others have entered, without rows whose nodes were dropped meanwhile. 0: no stages.
+    int32_t stages = 0;
   };
   FakeExecutor(FakeModels models, Options options)
       : models_(std::move(models)), options_(options) {}
 
   void submit(WorkItem item) { queue_[static_cast<size_t>(item.role)].push_back(std::move(item)); }
-  bool idle() const { return queue_[0].empty() && queue_[1].empty(); }
-  bool has_work(Role role) const { return !queue_[static_cast<size_t>(role)].empty(); }
+  bool idle() const { return !has_work(Role::kTarget) && !has_work(Role::kDraft); }
+  bool has_work(Role role) const {
+    return !queue_[static_cast<size_t>(role)].empty() ||
+           (role == Role::kTarget && !under_way_.empty());
+  }
 
   // Runs the next item of a role; its result, if it has one.
   std::optional<WorkResult> run(Role role) {
     auto& queue = queue_[static_cast<size_t>(role)];
+    if (role == Role::kTarget && options_.stages > 0) return run_stages();
     WorkItem item = std::move(queue.front());
     queue.pop_front();
     return run_item(std::move(item));
   }
+
+  // Results that are still on their way through the stages.
+  int32_t under_way() const { return static_cast<int32_t>(under_way_.size()); }
 
   // Virtual seconds spent so far by these costs, prefill excluded.
   double seconds(const CostTable& costs) const {
@@ -90,6 +100,7 @@ class FakeExecutor {
     uint64_t history = 0;         // its hash
     std::map<NodeId, Node> nodes;
     std::set<NodeId> ever;
+    std::set<NodeId> committed;
     std::set<uint64_t> ever_run;  // histories
   };
 
@@ -114,6 +125,7 @@ class FakeExecutor {
       }
       kv.tokens.push_back(found->second.token);
       kv.history = found->second.history;
+      kv.committed.insert(id);
       kv.nodes.erase(found);
       // What continued the node continues the prefix now; what did not must be dropped.
       for (auto& [other, node] : kv.nodes) {
@@ -224,6 +236,40 @@ class FakeExecutor {
     item.rows.erase(first, item.rows.end());
   }
 
+  // Either the next item enters or the oldest one under way leaves.
+  std::optional<WorkResult> run_stages() {
+    auto& queue = queue_[static_cast<size_t>(Role::kTarget)];
+    const bool full = static_cast<int32_t>(under_way_.size()) >= options_.stages;
+    const bool enters =
+        !queue.empty() && (under_way_.empty() || (!full && mix_hash(++turns_, 5) % 4 != 0));
+    if (!enters) {
+      WorkResult result = std::move(under_way_.front());
+      under_way_.pop_front();
+      const Kv& kv = kv_[static_cast<size_t>(Role::kTarget)];
+      const size_t rows = result.rows.size();
+      // Half of the dead rows have been computed all the same.
+      std::erase_if(result.rows, [&](const RowResult& row) {
+        return row.node != kNoNode && !kv.nodes.contains(row.node) &&
+               !kv.committed.contains(row.node) &&
+               mix_hash(static_cast<uint64_t>(row.node), 9) % 2 == 0;
+      });
+      result.left_out = rows > 0 && result.rows.empty();
+      return result;
+    }
+    WorkItem item = std::move(queue.front());
+    queue.pop_front();
+    const bool tells = item.tells_entry;
+    WorkResult notice;
+    notice.sequence = item.sequence;
+    notice.role = item.role;
+    notice.tag = item.tag;
+    notice.entered = true;
+    auto result = run_item(std::move(item));
+    if (!result) return std::nullopt;
+    under_way_.push_back(std::move(*result));
+    return tells ? std::optional(std::move(notice)) : std::nullopt;
+  }
+
   std::optional<WorkResult> run_item(WorkItem item) {
     if (options_.leave_out) leave_out(item);
     if (item.sequence != options_.sequence) breach(item, "of another sequence");
@@ -270,6 +316,8 @@ class FakeExecutor {
   FakeModels models_;
   Options options_;
   std::deque<WorkItem> queue_[kNumRoles];
+  std::deque<WorkResult> under_way_;  // of the target, where it has stages
+  uint64_t turns_ = 0;
   Kv kv_[kNumRoles];
   bool prefilled_[kNumRoles] = {false, false};
   std::vector<std::pair<Role, int32_t>> steps_;

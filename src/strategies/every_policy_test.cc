@@ -58,15 +58,18 @@ TEST(EveryPolicy, HasTheWholeProduct) {
   // Each view with the first shape and source.
   const size_t views = view_table().size();
   EXPECT_EQ(policies_of("serial_tree", every_policy()).size(),
-            shapes.size() * sources.size() + 3 + views);
+            (shapes.size() - 1) * sources.size() + 3 + views);
   // Each view without a source and with the first one, and the others with the first view.
   EXPECT_EQ(policies_of("sparse_self", every_policy()).size(), 2 * views + sources.size() - 1);
   // adaptive and best.
   EXPECT_EQ(policies_of("parallel_tree", every_policy()).size(), 2 * with_model);
+  // These and levels, which no other strategy takes.
+  EXPECT_EQ(policies_of("pipelined", every_policy()).size(), 3 * sources.size());
 
   const std::vector<SpeculationOptions> alone = every_policy({.has_draft_model = false});
   EXPECT_EQ(policies_of("serial_tree", alone).size(),
-            shapes.size() * (sources.size() - with_model));
+            (shapes.size() - 1) * (sources.size() - with_model));
+  EXPECT_EQ(policies_of("pipelined", alone).size(), 3 * (sources.size() - with_model));
   EXPECT_TRUE(policies_of("parallel_tree", alone).empty());
   for (const SpeculationOptions& options : alone) {
     EXPECT_FALSE(names_the_model(options.source)) << policy_name(options);

@@ -37,6 +37,7 @@ struct Case {
   std::vector<CostTable> later_costs;             // of which some are told between results
   std::vector<SpeculationOptions> later_options;  // to which the request changes between results
   std::optional<uint64_t> leave_out;              // as FakeExecutor's
+  int32_t stages = 0;                             // as FakeExecutor's
   uint32_t delays = 0;           // seed of the order in which roles run and results arrive
   int32_t stop_after = 1 << 30;  // results handed over before the request is cancelled
 };
@@ -64,7 +65,8 @@ inline Outcome play(const Case& c) {
                        .allow_twins = any_draws || c.facts.draft_vocab > 0,
                        .allow_dropped = !c.later_options.empty(),
                        .allow_dropped_guesses = c.options.strategy == "sparse_self",
-                       .leave_out = c.leave_out},
+                       .leave_out = c.leave_out,
+                       .stages = c.stages},
                       {.sequence = 3,
                        .tokens = c.prompt,
                        .prompt_tokens = static_cast<int32_t>(c.prompt.size()),
@@ -205,6 +207,7 @@ inline Case random_case(std::mt19937& rng, const std::vector<SpeculationOptions>
     c.later_costs = {rising_costs(false, 0.001f), rising_costs(rng() % 2 == 0, 1.0f), CostTable{}};
   }
   if (rng() % 2 == 0) c.leave_out = rng();
+  if (rng() % 2 == 0) c.stages = 1 + static_cast<int32_t>(rng() % 9);
   return c;
 }
 

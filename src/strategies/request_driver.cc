@@ -56,7 +56,8 @@ StrategyStats RequestDriver::stats() const {
 bool RequestDriver::take_result(WorkResult& result) {
   if (result.tag >> kTagBits != strategy_number_) return false;
   result.tag &= (uint64_t{1} << kTagBits) - 1;
-  if (result.role == Role::kTarget && (!result.rows.empty() || result.bonus >= 0)) {
+  const bool answers = !result.rows.empty() || result.bonus >= 0 || result.left_out;
+  if (result.role == Role::kTarget && answers) {
     --target_items_;
     answered_ = true;
   }

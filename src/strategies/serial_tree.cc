@@ -27,12 +27,14 @@ OptionSet SerialTree::uses(const TreeShape& shape, bool) {
     case TreeShape::Kind::kChain:
       return kAlways | OptionSet{kDraftDepth};
     case TreeShape::Kind::kStatic:
+    case TreeShape::Kind::kLevels:
       break;
   }
   return kAlways;
 }
 
 Status SerialTree::check(SpeculationPlan& plan) {
+  FORERUN_RETURN_IF_ERROR(refuse_levels(plan));
   // Other shapes have a size that a source's guesses would fill in place of the model's.
   const bool adaptive = plan.shape.kind == TreeShape::Kind::kAdaptive;
   set_default_source(plan, adaptive ? "model+suffix" : "model");

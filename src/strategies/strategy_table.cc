@@ -4,6 +4,7 @@
 
 #include "strategies/autoregressive.h"
 #include "strategies/parallel_tree.h"
+#include "strategies/pipelined.h"
 #include "strategies/serial_tree.h"
 #include "strategies/sparse_self.h"
 
@@ -24,6 +25,8 @@ constexpr StrategyEntry kTable[] = {
         "source guesses, then verifies",
         false),
     entry<ParallelTree>("parallel_tree", "both at the same time; pays with draft devices", true),
+    entry<Pipelined>("pipelined", "a tree fills the stages of a pipeline; pays with --stages",
+                     false),
 };
 
 }  // namespace
@@ -60,6 +63,14 @@ void set_default_source(SpeculationPlan& plan, const char* with_draft) {
   if (!plan.source.empty()) return;
   const char* const name = plan.models.has_draft_model ? with_draft : "suffix";
   plan.source = parse_draft_source(name).value();
+}
+
+Status refuse_levels(const SpeculationPlan& plan) {
+  if (plan.shape.kind != TreeShape::Kind::kLevels) return Status();
+  return Status(StatusCode::kInvalidArgument, "shape 'levels' with strategy " +
+                                                  std::string(plan.strategy->name) +
+                                                  ", which verifies a tree in one go; accepted "
+                                                  "with it: strategy pipelined");
 }
 
 }  // namespace forerun

@@ -38,5 +38,7 @@ SpeculationOptions without_unused(const StrategyEntry& strategy, SpeculationOpti
 // For StrategyEntry::check: `with_draft` where there is a draft model, else "suffix", unless a
 // source has been asked for.
 void set_default_source(SpeculationPlan& plan, const char* with_draft);
+// For StrategyEntry::check of those that send no level trees.
+Status refuse_levels(const SpeculationPlan& plan);
 
 }  // namespace forerun

@@ -11,6 +11,7 @@ constexpr TreeShapeEntry kTable[] = {
     {TreeShape::Kind::kAdaptive, "adaptive", "sized by what Steps cost and how often guesses hold"},
     {TreeShape::Kind::kBest, "best", "best first: bs rows verified, d draft steps of w leaves"},
     {TreeShape::Kind::kChain, "chain", "d guesses in a row"},
+    {TreeShape::Kind::kLevels, "levels", "pipelined: bs guesses a level, a level a step"},
     {TreeShape::Kind::kStatic, "1,1,3,1,1", "children of every node, level by level"},
 };
 

@@ -16,6 +16,7 @@ struct TreeShape {
     kBest,      // best first, of set sizes
     kChain,     // one guess a level
     kStatic,    // so many guesses at every node of a level
+    kLevels,    // of fixed width, one a step of a pipeline
   };
   Kind kind = Kind::kAdaptive;
   std::string name = "adaptive";  // as options spell it

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lossless/lossless_cases.h"
@@ -59,6 +60,10 @@ TEST_P(LosslessStages, EqualTheWholeModel) {
         ASSERT_TRUE(plain.error.ok()) << plain.error.message();
         std::vector<Request> requests =
             slice(by_every_policy(request, precision), 6, seed + (beside ? 3 : 0));
+        for (Request& filling :
+             slice(by_every_policy(request, precision, "pipelined"), 4, seed + (beside ? 2 : 0))) {
+          requests.push_back(std::move(filling));
+        }
         requests.push_back(request);
         const std::vector<Output> outputs = complete_together(*engine, requests);
         for (size_t idx = 0; idx < outputs.size(); ++idx) {

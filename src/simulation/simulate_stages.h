@@ -1,0 +1,82 @@
+// Plays a strategy against made-up models on a target cut into stages, in lockstep: in every step
+// each stage works on one item, and an item's results come when it leaves the last stage. No links,
+// and every item takes the same time: what is counted is steps a token.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulation/fake_executor.h"
+#include "strategies/strategy_table.h"
+
+namespace forerun {
+
+struct SimulatedStages {
+  double steps_per_token = 0.0;  // the first token's pass included
+  std::vector<TokenId> tokens;
+  std::vector<std::string> breaches;
+};
+
+// `draft_steps`: of the draft in the time of a stage. Stops after `tokens` tokens.
+inline SimulatedStages simulate_stages(const SpeculationOptions& options, const FakeModels& models,
+                                       int32_t tokens, int32_t stages, int32_t draft_steps) {
+  const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
+  const auto prompt_tokens = static_cast<int32_t>(prompt.size());
+  // Room beyond the last token, so that the pipe does not run empty at the end.
+  const int32_t max_tokens = prompt_tokens + tokens + 64 * stages;
+  const auto strategy = resolve_speculation(options).value()->make_strategy({});
+  FakeExecutor executor(models, {.max_tokens = max_tokens});
+  SimulatedStages run;
+  StrategyOutput out;
+  const auto take_output = [&] {
+    for (const EmittedToken& token : out.tokens) run.tokens.push_back(token.token);
+    for (WorkItem& item : out.work) executor.submit(std::move(item));
+    out.clear();
+  };
+  const auto hand_over = [&](const WorkResult& result) {
+    strategy->on_result(result, out);
+    take_output();
+  };
+  strategy->start({.sequence = 1,
+                   .tokens = prompt,
+                   .prompt_tokens = prompt_tokens,
+                   .max_tokens = max_tokens,
+                   .sampling = {}},
+                  out);
+  take_output();
+  // What each stage works on, the first one's last.
+  std::deque<std::optional<WorkResult>> pipe(static_cast<size_t>(stages));
+  int64_t steps = 0;
+  const int64_t most_steps = int64_t{stages} * tokens + stages;
+  while (static_cast<int32_t>(run.tokens.size()) < tokens && steps <= most_steps) {
+    ++steps;
+    std::optional<WorkResult> entered;
+    while (executor.has_work(Role::kTarget) && !entered) entered = executor.run(Role::kTarget);
+    const uint64_t tag = entered ? entered->tag : 0;  // strategies count from 1
+    pipe.push_back(std::move(entered));
+    pipe.pop_front();
+    for (int32_t draft = 0; draft < draft_steps && executor.has_work(Role::kDraft); ++draft) {
+      if (const auto drafted = executor.run(Role::kDraft)) hand_over(*drafted);
+    }
+    // An item leaves the last stage at the end of the step in which it is there.
+    if (const auto left = std::exchange(pipe.front(), std::nullopt)) hand_over(*left);
+    if (tag == 0) continue;
+    WorkResult notice;
+    notice.sequence = 1;
+    notice.role = Role::kTarget;
+    notice.tag = tag;
+    notice.entered = true;
+    hand_over(notice);
+  }
+  run.steps_per_token = static_cast<double>(steps) / static_cast<double>(run.tokens.size());
+  run.breaches = executor.breaches();
+  return run;
+}
+
+}  // namespace forerun

@@ -1,0 +1,325 @@
+#include "strategies/pipelined.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kTreeCapacity = 8192;
+constexpr int32_t kDefaultChildren = 16;
+// Widths taken from costs.
+constexpr int32_t kUnmeasuredWidth = 16;
+constexpr int32_t kLeastWidth = 4;
+constexpr int32_t kMostWidth = 64;
+constexpr float kNearlyFree = 1.15f;
+
+}  // namespace
+
+OptionSet Pipelined::uses(const TreeShape& shape, bool) {
+  using enum SpeculationOption;
+  constexpr OptionSet kAlways = {kSource, kShape, kAccept, kSharedNoise, kChildrenPerLeaf};
+  switch (shape.kind) {
+    case TreeShape::Kind::kLevels:
+      return kAlways | OptionSet{kVerifyTokens};
+    case TreeShape::Kind::kBest:
+      return kAlways | OptionSet{kVerifyTokens, kDraftWidth};
+    default:
+      return kAlways;
+  }
+}
+
+Status Pipelined::check(SpeculationPlan& plan) {
+  set_default_source(plan, "model");
+  if (plan.shape.is_static()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "shape '" + plan.shape.name +
+                      "' with strategy pipelined, whose tree grows on while it is verified; "
+                      "accepted with it: adaptive, best, levels");
+  }
+  if (plan.accept != AcceptRule::kMatch) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "accept rule 'rejection' is not exact for strategy pipelined, which picks guesses "
+        "by weight; accepted with it: match");
+  }
+  return Status();
+}
+
+std::unique_ptr<Strategy> Pipelined::make(const SpeculationPlan& plan, const StrategyParts& parts) {
+  const bool adaptive = plan.shape.kind == TreeShape::Kind::kAdaptive;
+  const PipelinedConfig config{
+      .has_draft_model = plan.source.model,
+      .by_levels = plan.shape.kind == TreeShape::Kind::kLevels,
+      .width_from_costs = adaptive,
+      .width = adaptive ? kUnmeasuredWidth : plan.verify_tokens,
+      .draft_width = adaptive ? kUnmeasuredWidth : plan.draft_width,
+      .children_per_leaf = plan.children_per_leaf > 0 ? plan.children_per_leaf : kDefaultChildren,
+      .target_vocab = plan.models.target_vocab,
+      .draft_vocab = plan.models.draft_vocab,
+      .record_rounds = parts.record_rounds};
+  return std::make_unique<Pipelined>(config, plan.source.make());
+}
+
+Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source)
+    : config_(config),
+      width_(config.width),
+      guesses_(std::move(source), AcceptRule::kMatch, config.target_vocab),
+      tree_(kTreeCapacity),
+      draft_kv_(config.draft_vocab) {}
+
+// As many rows as cost the target little more than one.
+void Pipelined::on_costs(const CostTable& costs) {
+  if (!config_.width_from_costs || !costs.measured()) return;
+  width_ = kLeastWidth;
+  while (width_ < kMostWidth &&
+         costs.at(Role::kTarget, 2 * width_) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
+    width_ *= 2;
+  }
+}
+
+void Pipelined::start(const RequestView& request, StrategyOutput& out) {
+  sequence_ = request.sequence;
+  max_tokens_ = request.max_tokens;
+  tokens_.assign(request.tokens.begin(), request.tokens.end());
+  guesses_.start(request.prompt_tokens);
+  if (tokens_.empty() || length() >= max_tokens_) return;
+  tokens_.reserve(static_cast<size_t>(max_tokens_));
+  guesses_.observe(tokens_);
+  const int32_t known = request.kv_tokens[static_cast<size_t>(Role::kTarget)];
+  prefilled_ = known > 0;
+  draft_kv_.start(request.kv_tokens[static_cast<size_t>(Role::kDraft)]);
+  draft_prefilled_ = draft_kv_.prefix() > 0;
+  tree_.skip_ids_below(request.first_node);
+  // The token after a row must come before max_tokens.
+  tree_.reset(tokens_.back(), length() - 1, max_tokens_ - 2);
+  level_.assign(1, tree_.root());
+  level_sent_ = false;
+
+  // The root ends the prompt: its row extends the prefix like those before it.
+  WorkItem item;
+  item.sequence = sequence_;
+  item.role = Role::kTarget;
+  item.tag = entering_tag_ = next_tag_++;
+  item.tells_entry = true;
+  item.rows.reserve(static_cast<size_t>(length() - known));
+  for (int32_t position = known; position < length(); ++position) {
+    item.rows.push_back({.token = tokens_[static_cast<size_t>(position)], .position = position});
+  }
+  item.rows.back().want = Want::kSample;
+  root_is_prefix_ = true;
+  level_sent_ = true;
+  tree_.set_expansion(Role::kTarget, tree_.root(), Expansion::kInFlight);
+  if (prefilled_) ++stats_.target_steps;
+  flights_.push_back({.tag = item.tag, .guesses = {}});
+  out.work.push_back(std::move(item));
+  go_on(out);
+}
+
+void Pipelined::on_result(const WorkResult& result, StrategyOutput& out) {
+  if (!result.status.ok() || result.tag == 0) return;
+  if (result.role == Role::kDraft) {
+    for (DraftStep& step : steps_) {
+      if (step.tag == result.tag) on_drafted(step, result);
+    }
+  } else if (result.entered) {
+    if (result.tag == entering_tag_) entering_tag_ = 0;
+  } else if (!flights_.empty() && flights_.front().tag == result.tag) {
+    on_verified(result, out);
+  }
+  go_on(out);
+}
+
+void Pipelined::on_verified(const WorkResult& result, StrategyOutput& out) {
+  if (result.tag == entering_tag_) entering_tag_ = 0;
+  for (const RowResult& row : result.rows) {
+    // The root's row was the prompt's last one.
+    const NodeId node = row.node == kNoNode ? tree_.root() : row.node;
+    if (!tree_.contains(node)) continue;
+    tree_.set_expansion(Role::kTarget, node, Expansion::kExpanded);
+    drawn_.insert_or_assign(node, row);
+  }
+  Flight flight = std::move(flights_.front());
+  flights_.pop_front();
+  if (length() >= max_tokens_) return;
+  to_record_.insert(to_record_.end(), flight.guesses.begin(), flight.guesses.end());
+  walk(out);
+}
+
+bool Pipelined::walk(StrategyOutput& out) {
+  path_.clear();
+  NodeId next = tree_.root();
+  bool hit = true;
+  for (auto drawn = drawn_.find(next); hit && drawn != drawn_.end(); drawn = drawn_.find(next)) {
+    path_.push_back(next);
+    next = tree_.child(next, drawn->second.token);
+    hit = next != kNoNode && is_sent(next);
+    if (hit) accept_guess(next);
+    tokens_.push_back(drawn->second.token);
+    out.tokens.push_back({.token = drawn->second.token,
+                          .logprob = drawn->second.logprob,
+                          .top = std::move(drawn->second.top),
+                          .drafted = hit});
+    ++stats_.emitted_tokens;
+  }
+  if (path_.empty()) return false;
+  guesses_.observe(tokens_);
+  record(tokens_.back(), hit, out);
+  prefilled_ = true;
+  if (length() < max_tokens_) move_root(next);
+  return true;
+}
+
+void Pipelined::accept_guess(NodeId node) {
+  ++stats_.accepted_tokens;
+  for (SentNode& sent : to_record_) {
+    if (sent.node != node) continue;
+    sent.accepted = true;
+    return;
+  }
+  for (Flight& flight : flights_) {
+    for (SentNode& sent : flight.guesses) {
+      if (sent.node != node) continue;
+      sent.accepted = true;
+      to_record_.push_back(sent);
+      flight.guesses.erase(flight.guesses.begin() + (&sent - flight.guesses.data()));
+      return;
+    }
+  }
+}
+
+// A node is counted, and told of, with the first tokens that come out once it is known whether it
+// is right.
+void Pipelined::record(TokenId bonus, bool hit, StrategyOutput& out) {
+  stats_.drafted_tokens += static_cast<int64_t>(to_record_.size());
+  if (config_.record_rounds && (prefilled_ || !to_record_.empty())) {
+    RoundRecord round;
+    RoundRecord::Node root;
+    root.token = tree_.token(path_.front());
+    root.accepted = true;
+    round.nodes.push_back(root);
+    for (const SentNode& sent : to_record_) {
+      RoundRecord::Node node;
+      node.token = sent.token;
+      node.logprob = sent.logprob;
+      node.accepted = sent.accepted;
+      node.parent = 0;  // also where its parent was told of earlier
+      for (size_t idx = 0; idx < round.nodes.size() - 1; ++idx) {
+        if (to_record_[idx].node == sent.parent) node.parent = static_cast<int32_t>(idx) + 1;
+      }
+      round.nodes.push_back(node);
+    }
+    round.bonus = bonus;
+    round.reroot = hit ? Reroot::kHit : tree_.size() > 1 ? Reroot::kMiss : Reroot::kNone;
+    out.rounds.push_back(std::move(round));
+  }
+  to_record_.clear();
+}
+
+void Pipelined::move_root(NodeId next) {
+  tree_.nodes_with_kv(Role::kTarget, nodes_);
+  const size_t had_kv = nodes_.size();
+  const bool miss = next == kNoNode || !is_sent(next);
+  committed_.insert(committed_.end(), path_.begin() + (root_is_prefix_ ? 1 : 0), path_.end());
+  root_is_prefix_ = false;
+  draft_kv_.move_root(tree_, path_, next, tokens_.back(), length() - 1, nodes_);
+  draft_nodes_ = static_cast<int32_t>(nodes_.size());
+  tree_.nodes_with_kv(Role::kTarget, nodes_);
+  drops_ |= had_kv > path_.size() + nodes_.size();
+  std::erase_if(drawn_, [this](const auto& entry) { return !tree_.contains(entry.first); });
+  if (!config_.by_levels) return;
+  if (miss) {
+    level_.assign(1, tree_.root());
+    level_sent_ = false;
+  } else {
+    restore_level();
+  }
+}
+
+void Pipelined::go_on(StrategyOutput& out) {
+  if (length() >= max_tokens_ || tokens_.empty()) return;
+  if (!config_.has_draft_model) grow_by_source();
+  if (config_.by_levels) next_level();
+  if (entering_tag_ == 0) send(out);
+  if (drops_) {
+    // What is dead need not be computed any further, wherever it is.
+    WorkItem prune;
+    prune.sequence = sequence_;
+    prune.role = Role::kTarget;
+    take_target_edits(prune);
+    out.work.push_back(std::move(prune));
+  }
+  if (config_.has_draft_model) draft(out);
+}
+
+void Pipelined::take_target_edits(WorkItem& item) {
+  if (!committed_.empty()) {
+    item.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = std::exchange(committed_, {})});
+  }
+  if (!std::exchange(drops_, false)) return;
+  Edit keep{.kind = Edit::Kind::kKeep, .nodes = {}};
+  tree_.nodes_with_kv(Role::kTarget, keep.nodes);
+  if (root_is_prefix_) std::erase(keep.nodes, tree_.root());
+  item.edits.push_back(std::move(keep));
+}
+
+// Nothing outweighs its parent, and of equals the earlier row goes first: the likeliest are closed
+// under parents.
+void Pipelined::choose_best() {
+  nodes_.clear();
+  const NodeId root = tree_.root();
+  for (int32_t row = 0; row < tree_.size(); ++row) {
+    const NodeId node = tree_.node_at(row);
+    if (!is_sent(node)) nodes_.push_back(node);
+  }
+  const auto count = std::min(nodes_.size(), static_cast<size_t>(width_));
+  std::partial_sort(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count),
+                    nodes_.end(), [&](NodeId a, NodeId b) {
+                      if (a == root || b == root) return a == root;
+                      const float wa = tree_.weight(a);
+                      const float wb = tree_.weight(b);
+                      return wa > wb || (wa == wb && a < b);
+                    });
+  nodes_.resize(count);
+  std::sort(nodes_.begin(), nodes_.end());
+}
+
+void Pipelined::send(StrategyOutput& out) {
+  if (!config_.by_levels) {
+    choose_best();
+  } else if (level_sent_) {
+    nodes_.clear();
+  } else {
+    nodes_ = level_;
+    level_sent_ = true;
+  }
+  if (nodes_.empty()) return;
+  WorkItem item;
+  item.sequence = sequence_;
+  item.role = Role::kTarget;
+  item.tag = entering_tag_ = next_tag_++;
+  item.tells_entry = true;
+  take_target_edits(item);
+  Flight flight{.tag = item.tag, .guesses = {}};
+  item.rows.reserve(nodes_.size());
+  flight.guesses.reserve(nodes_.size());
+  for (const NodeId node : nodes_) add_row(node, item, flight);
+  ++stats_.target_steps;
+  flights_.push_back(std::move(flight));
+  out.work.push_back(std::move(item));
+}
+
+void Pipelined::add_row(NodeId node, WorkItem& item, Flight& flight) {
+  const NodeId parent = tree_.parent(node);
+  item.rows.push_back({.token = tree_.token(node),
+                       .position = tree_.position(node),
+                       .node = node,
+                       .parent = root_is_prefix_ && parent == tree_.root() ? kNoNode : parent,
+                       .want = Want::kSample});
+  tree_.set_expansion(Role::kTarget, node, Expansion::kInFlight);
+  if (parent == kNoNode) return;
+  flight.guesses.push_back(
+      {.node = node, .parent = parent, .token = tree_.token(node), .logprob = tree_.logprob(node)});
+}
+
+}  // namespace forerun

@@ -1,0 +1,160 @@
+// Speculation that fills a pipeline (SpecPipe): target items follow each other into the first stage
+// before the results of earlier ones have come, each with nodes of one growing tree; the draft
+// grows it meanwhile. Every result moves the root as far down as the target's tokens go, and what
+// does not descend from it is dropped wherever it is. Under rule `match` the tokens are those of
+// plain decoding, one for one, whatever the order of entry notices, results and drafts.
+//
+// An item is submitted as soon as the one before it has entered (WorkResult::entered): rows are
+// chosen as late as they can be, and as many items are under way as the pipeline holds. Where the
+// target is not cut into stages an item's result counts as its notice: a pipeline of one stage.
+//
+// What an item carries:
+// - shape `best` and `adaptive`: the w likeliest nodes that have not been sent, of any depth, late
+//   siblings of sent ones included. The draft runs the likeliest leaves, step after step.
+// - shape `levels`: the next level of a tree of fixed width, one a step (SpecPipe §3.2, §3.3.3):
+// the
+//   w likeliest children of the level before. The draft is one level ahead.
+//
+// Misses: the token drawn after the root was not sent. Everything under way is dead then; the next
+// item begins with the new root and with what the draft has below it, if it had guessed it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "strategies/draft_kv.h"
+#include "strategies/guess_list.h"
+#include "strategies/strategy_table.h"
+#include "tree/token_tree.h"
+
+namespace forerun {
+
+struct PipelinedConfig {
+  bool has_draft_model = true;
+  bool by_levels = false;  // shape `levels`
+  bool width_from_costs = false;
+  int32_t width = 64;        // w: rows of an item at most
+  int32_t draft_width = 64;  // leaves that a draft step runs; by_levels or width_from_costs: w
+  int32_t children_per_leaf = 16;
+  int32_t target_vocab = 0;  // as in ModelFacts
+  int32_t draft_vocab = 0;
+  bool record_rounds = false;
+};
+
+class Pipelined : public Strategy {
+ public:
+  // For the table of strategies.
+  static OptionSet uses(const TreeShape& shape, bool has_source);
+  static Status check(SpeculationPlan& plan);
+  static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
+
+  // `source` may be null where there is a draft model.
+  Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source);
+
+  void start(const RequestView& request, StrategyOutput& out) override;
+  void on_result(const WorkResult& result, StrategyOutput& out) override;
+  void on_costs(const CostTable& costs) override;
+  StrategyStats stats() const override { return stats_; }
+  const char* name() const override { return "pipelined"; }
+
+  // For tests: what is live.
+  const TokenTree& tree() const { return tree_; }
+
+ private:
+  // Guesses keep the log-probabilities that their origin gives them.
+  class Unweighed : public GuessJudge {
+   public:
+    void weigh(const TokenTree&, NodeId, std::vector<Guess>&) override {}
+  };
+  // A node as it was sent: it may have left the tree by the time its item returns.
+  struct SentNode {
+    NodeId node = kNoNode;
+    NodeId parent = kNoNode;
+    TokenId token = 0;
+    float logprob = 0.0f;
+    bool accepted = false;
+  };
+  // A target item without its result.
+  struct Flight {
+    uint64_t tag = 0;
+    std::vector<SentNode> guesses;  // nodes beside the root, those that have been accepted aside
+  };
+  struct DraftStep {
+    uint64_t tag = 0;  // 0: none
+    std::vector<NodeId> leaves;
+  };
+
+  int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
+  bool is_sent(NodeId node) const {
+    return tree_.expansion(Role::kTarget, node) != Expansion::kUnexpanded;
+  }
+
+  void on_verified(const WorkResult& result, StrategyOutput& out);
+  // Emits what the draws known so far lead to; true where the root has moved.
+  bool walk(StrategyOutput& out);
+  void move_root(NodeId next);
+  // `node`, which was sent, has turned out right.
+  void accept_guess(NodeId node);
+  void record(TokenId bonus, bool hit, StrategyOutput& out);
+  void on_drafted(DraftStep& step, const WorkResult& result);
+  // Submits whatever can be submitted.
+  void go_on(StrategyOutput& out);
+
+  // The target's side.
+  void send(StrategyOutput& out);
+  void choose_best();
+  void add_row(NodeId node, WorkItem& item, Flight& flight);
+  void take_target_edits(WorkItem& item);
+
+  // The draft's side.
+  void grow_by_source();
+  void draft(StrategyOutput& out);
+  void submit_draft_step(DraftStep& step, StrategyOutput& out);
+  bool tree_is_growing() const;
+
+  // Levels.
+  void next_level();
+  void restore_level();
+  // Replaces level_ by the w likeliest of the nodes at `depth` that have not been sent.
+  void take_level(int32_t depth);
+
+  const PipelinedConfig config_;
+  int32_t width_;
+  GuessList guesses_;
+  Unweighed judge_;
+
+  SequenceId sequence_ = 0;
+  int32_t max_tokens_ = 0;
+  std::vector<TokenId> tokens_;  // verified; the last one is the root
+  TokenTree tree_;
+  bool root_is_prefix_ = false;  // its row was a prefix row: its children's rows name no parent
+  bool prefilled_ = false;
+
+  // Target.
+  std::deque<Flight> flights_;  // in the order of submission
+  uint64_t entering_tag_ = 0;   // of the item that has not entered; 0: another one may
+  std::unordered_map<NodeId, RowResult> drawn_;  // of nodes of the tree: the token after them
+  std::vector<NodeId> committed_;                // path to become prefix with the next edits
+  bool drops_ = false;                           // and something else goes
+  std::vector<SentNode> to_record_;
+
+  // Draft.
+  DraftKv draft_kv_;
+  int32_t draft_nodes_ = 0;         // of the tree, run or being run by the draft
+  std::array<DraftStep, 2> steps_;  // a second may follow one that a reroot has made useless
+  bool draft_prefilled_ = false;
+
+  // Shape `levels`: the deepest level that has been chosen, and whether it has been sent.
+  std::vector<NodeId> level_;
+  bool level_sent_ = false;
+
+  uint64_t next_tag_ = 1;
+  StrategyStats stats_;
+  std::vector<NodeId> nodes_, path_;  // scratch
+};
+
+}  // namespace forerun

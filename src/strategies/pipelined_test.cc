@@ -1,0 +1,177 @@
+// The tree that fills a pipeline, on the strict executor: lossless whatever enters, comes back or
+// is drafted first, and what is dropped is what does not descend from the verified text.
+#include "strategies/pipelined.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "simulation/simulate_stages.h"
+#include "strategies/every_policy.h"
+#include "strategies/play_strategy_test.h"
+
+namespace forerun {
+namespace {
+
+class PipelinedCases : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(PipelinedCases, EmitPlainDecodingsTokensWhateverTheOrder) {
+  std::mt19937 rng(GetParam());
+  const auto policies = policies_of("pipelined", every_policy());
+  for (const int32_t stages : {0, 1, 2, 3, 4, 8}) {
+    for (const int32_t width : {1, 4, 16, 64}) {
+      Case c = random_case(rng, policies);
+      c.stages = stages;
+      if (c.options.verify_tokens) c.options.verify_tokens = width;
+      if (c.options.draft_width) c.options.draft_width = width;
+      SCOPED_TRACE(policy_name(c.options) + " stages " + std::to_string(stages) + " width " +
+                   std::to_string(width));
+      expect_lossless(c, play(c));
+      c.stop_after = static_cast<int32_t>(rng() % 40);
+      expect_lossless(c, play(c));
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PipelinedCases, ::testing::Range(0u, 25u));
+
+Case perfect(const std::string& shape, int32_t stages) {
+  Case c;
+  c.options = {.strategy = "pipelined", .source = "model", .shape = shape, .verify_tokens = 4};
+  if (shape == "best") c.options.draft_width = 4;
+  c.models.rank_hit = {1.0};
+  c.models.spread = 0.0;
+  c.prompt = {1, 2, 3};
+  c.max_tokens = 203;
+  c.stages = stages;
+  return c;
+}
+
+double steps_per_token(const Case& c) {
+  constexpr int32_t kTokens = 200;
+  const SimulatedStages run = simulate_stages(c.options, c.models, kTokens, c.stages, 1);
+  EXPECT_TRUE(run.breaches.empty()) << run.breaches.front();
+  EXPECT_GE(run.tokens.size(), static_cast<size_t>(kTokens));
+  return run.steps_per_token;
+}
+
+TEST(Pipelined, APerfectDraftBringsATokenAStep) {
+  for (const char* shape : {"levels", "best"}) {
+    Case c = perfect(shape, 8);
+    EXPECT_LT(steps_per_token(c), 1.1) << shape;
+    expect_lossless(c, play(c));
+  }
+}
+
+TEST(Pipelined, AUselessDraftBringsATokenAPass) {
+  for (const char* shape : {"levels", "best"}) {
+    Case c = perfect(shape, 8);
+    c.models.rank_hit = {0.0};
+    EXPECT_NEAR(steps_per_token(c), 8.0, 0.1) << shape;
+    const Outcome run = play(c);
+    expect_lossless(c, run);
+    EXPECT_EQ(run.stats.accepted_tokens, 0);
+  }
+}
+
+TEST(Pipelined, ManyItemsAreUnderWay) {
+  Case c = perfect("best", 8);
+  FakeRequest request(resolve_speculation(c.options).value()->make_strategy({}), c.models,
+                      {.stages = 8},
+                      {.sequence = 1,
+                       .tokens = c.prompt,
+                       .prompt_tokens = 3,
+                       .max_tokens = c.max_tokens,
+                       .sampling = {}});
+  int32_t most = 0;
+  while (!request.idle()) {
+    request.turn(request.has_work(Role::kDraft) ? Role::kDraft : Role::kTarget);
+    most = std::max(most, request.executor().under_way());
+  }
+  EXPECT_GT(most, 3);
+  EXPECT_TRUE(request.executor().breaches().empty());
+}
+
+// After every turn the live tree holds what a whole tree, to which everything ever sent belongs,
+// has below the verified text, and nothing else: checked by the items' rows and edits.
+TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {
+  std::mt19937 rng(11);
+  int64_t prunes = 0;
+  for (int32_t round = 0; round < 60; ++round) {
+    FakeModels models = random_models(rng);
+    SpeculationOptions options{.strategy = "pipelined",
+                               .source = "model",
+                               .shape = round % 2 == 0 ? "best" : "levels",
+                               .verify_tokens = 1 + static_cast<int32_t>(rng() % 32)};
+    auto strategy = resolve_speculation(options).value()->make_strategy({});
+    FakeExecutor executor(models,
+                          {.max_tokens = 80, .stages = 1 + static_cast<int32_t>(rng() % 8)});
+    std::vector<TokenId> text = {1, 1};
+    // Every node ever sent: the tokens from the text's beginning to itself.
+    std::map<NodeId, std::vector<TokenId>> whole;
+    std::set<NodeId> live;
+    StrategyOutput out;
+    const auto take = [&] {
+      for (const EmittedToken& token : out.tokens) text.push_back(token.token);
+      for (WorkItem& item : out.work) {
+        if (item.role == Role::kTarget) {
+          for (const Edit& edit : item.edits) {
+            if (edit.kind == Edit::Kind::kCommit) {
+              for (const NodeId node : edit.nodes) live.erase(node);
+              continue;
+            }
+            ++prunes;
+            std::set<NodeId> expected;
+            for (const NodeId node : live) {
+              const std::vector<TokenId>& path = whole[node];
+              const size_t common = std::min(path.size(), text.size());
+              if (path.size() >= text.size() &&
+                  std::equal(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(common),
+                             text.begin())) {
+                expected.insert(node);
+              }
+            }
+            live = std::set<NodeId>(edit.nodes.begin(), edit.nodes.end());
+            EXPECT_EQ(live, expected);
+          }
+          for (const WorkRow& row : item.rows) {
+            if (row.node == kNoNode) continue;
+            std::vector<TokenId> path;
+            if (row.parent != kNoNode) {
+              path = whole[row.parent];
+            } else {
+              path.assign(text.begin(), text.begin() + row.position);
+            }
+            path.push_back(row.token);
+            whole[row.node] = path;
+            live.insert(row.node);
+          }
+        }
+        executor.submit(std::move(item));
+      }
+      out.clear();
+    };
+    strategy->start(
+        {.sequence = 1, .tokens = text, .prompt_tokens = 2, .max_tokens = 80, .sampling = {}}, out);
+    take();
+    while (!executor.idle() && !::testing::Test::HasFailure()) {
+      const Role role = executor.has_work(Role::kDraft) && rng() % 2 == 0 ? Role::kDraft
+                        : executor.has_work(Role::kTarget)                ? Role::kTarget
+                                                                          : Role::kDraft;
+      if (const auto result = executor.run(role)) strategy->on_result(*result, out);
+      take();
+    }
+    EXPECT_EQ(text.size(), 80u);
+    for (const std::string& breach : executor.breaches()) ADD_FAILURE() << breach;
+  }
+  EXPECT_GT(prunes, 500);
+}
+
+}  // namespace
+}  // namespace forerun
