@@ -34,7 +34,8 @@ void RoleSequence::take_layout(const WorkItem& item) {
   const bool is_here = !layout_.head_is_chosen && layout_.tail_block >= end &&
                        layout_.head_blocks <= kv.let_go_first();
   if (end > 0 && !is_here) layout_ = {.head_blocks = kv.let_go_first(), .tail_block = end};
-  if (item.role == Role::kDraft && layout_.tail_block > 0 && !layout_.head_is_chosen) {
+  const bool skips = layout_.tail_block > layout_.head_blocks;
+  if (item.role == Role::kDraft && skips && !layout_.head_is_chosen) {
     kv.let_go(layout_.head_blocks, layout_.tail_block);
   }
 }
