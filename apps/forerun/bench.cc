@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include "bench_report.h"
 #include "commands.h"
 #include "flags.h"
+#include "output.h"
 #include "run_request.h"
 #include "runner/load.h"
 #include "runner/long_prompt.h"
@@ -229,12 +229,7 @@ Table without_empty_columns(const Table& table) {
 }
 
 Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
-  if (path.empty()) return Status();
-  std::ofstream out(path);
-  out << json.dump(2) << '\n';
-  out.close();
-  if (out) return Status();
-  return Status(StatusCode::kInvalidArgument, "--json: cannot write '" + path + "'");
+  return path.empty() ? Status() : write_output("--json", path, json_text(json));
 }
 
 Status run_bench(const BenchFlags& flags) {
@@ -259,21 +254,22 @@ Status run_bench(const BenchFlags& flags) {
     json["max_tokens"] = flags.max_tokens;
   }
   json["workloads"] = nlohmann::ordered_json::object();
+  std::ostream& report = flags.json_path == "-" ? std::cerr : std::cout;
   Table table = {flags.long_prompt ? long_prompt_titles()
                  : flags.is_load() ? load_titles()
                                    : one_by_one_titles()};
   if (flags.long_prompt) {
     FORERUN_RETURN_IF_ERROR(measure_long_prompt(flags, std::move(engine), &json, &table));
-    std::cout << format_table(table) << "destroying the engine while it reads the long prompt: "
-              << format_fixed(json["destroy_ms"], 1) << " ms\n"
-              << std::flush;
+    report << format_table(table) << "destroying the engine while it reads the long prompt: "
+           << format_fixed(json["destroy_ms"], 1) << " ms\n"
+           << std::flush;
     return write_json(flags.json_path, json);
   }
   for (const std::string& file : flags.prompt_files) {
     FORERUN_RETURN_IF_ERROR(measure(flags, file, *engine, &json["workloads"], &table));
   }
-  std::cout << engine->info().planner_report << format_table(without_empty_columns(table))
-            << describe_emulation(*engine) << std::flush;
+  report << engine->info().planner_report << format_table(without_empty_columns(table))
+         << describe_emulation(*engine) << std::flush;
   if (!engine->info().emulated.empty()) {
     const EmulationStats stats = engine->emulation();
     json["emulated"] = {{"profile", engine->info().emulated},
@@ -346,7 +342,9 @@ Command add_bench(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--reuse-prompts", flags->reuse_prompts,
                     "Send every prompt once before it counts, and share its KV");
-  command->add_option("--json", flags->json_path, "Write the results to this file too");
+  command->add_option(
+      "--json", flags->json_path,
+      "Write the results to this file too; - is standard output, the table then goes to stderr");
   add_load_flags(*command, *flags);
   command->footer(
       "Example:\n  forerun bench --model models/demo-target --draft models/demo-draft \\\n"

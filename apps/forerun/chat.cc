@@ -11,8 +11,10 @@
 #include "commands.h"
 #include "flags.h"
 #include "interrupt.h"
+#include "output.h"
 #include "run_request.h"
 #include "terminal.h"
+#include "text_input.h"
 #include "tree_view.h"
 
 namespace forerun::app {
@@ -85,7 +87,7 @@ class Chat {
 
   Status answer(const std::string& line) {
     messages_.push_back({{"role", "user"}, {"content", line}});
-    const auto rendered = engine_.apply_chat_template(messages_.dump());
+    const auto rendered = engine_.apply_chat_template(json_text(messages_));
     if (!rendered.ok()) {
       messages_.erase(messages_.size() - 1);
       return rendered.status();
@@ -128,6 +130,7 @@ class Chat {
 };
 
 Status run_chat(const ChatFlags& flags) {
+  FORERUN_RETURN_IF_ERROR(check_utf8("--system", flags.system));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(flags.engine));
   // A checkpoint without a template cannot chat: said now, not after the first line.
   const auto probe = engine->apply_chat_template(R"([{"role":"user","content":"hello"}])");
@@ -142,11 +145,12 @@ Status run_chat(const ChatFlags& flags) {
   Chat chat(*engine, flags, sampling);
   while (const std::optional<std::string> line = read_line()) {
     if (line->empty()) continue;
-    if (line->front() == '/') {
+    Status status = check_utf8("line", *line);
+    if (status.ok() && line->front() == '/') {
       if (!chat.command(*line)) break;
       continue;
     }
-    const Status status = chat.answer(*line);
+    if (status.ok()) status = chat.answer(*line);
     if (!status.ok()) std::cerr << "forerun: " << status.message() << std::endl;
   }
   if (is_terminal(stdin) && !history.empty()) write_history(history.c_str());

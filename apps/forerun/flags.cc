@@ -1,7 +1,9 @@
 #include "flags.h"
 
 #include <charconv>
+#include <sstream>
 
+#include "base/log.h"
 #include "terminal.h"
 
 namespace forerun::app {
@@ -161,12 +163,37 @@ Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
   return options;
 }
 
+namespace {
+
+// For --verbose: what was measured and what came of it.
+void log_choices(const EngineOptions& options, const EngineInfo& info) {
+  std::istringstream report(options.try_splits ? "" : info.planner_report);  // it is printed then
+  for (std::string line; std::getline(report, line);) log_line(LogLevel::kInfo, line);
+  const SamplingParams& sampling = info.default_sampling;
+  log_line(LogLevel::kInfo, "chosen: numerics " + info.numeric_fingerprint + "; context of " +
+                                std::to_string(info.max_context_tokens) + " tokens; weights " +
+                                format_bytes(static_cast<double>(info.weight_bytes)) +
+                                ", KV cache up to " +
+                                format_bytes(static_cast<double>(info.kv_bytes)) +
+                                "; sampling, unless flags say otherwise, " +
+                                (sampling.temperature == 0.0f
+                                     ? std::string("greedy")
+                                     : "at temperature " + format_fixed(sampling.temperature, 2) +
+                                           ", top_p " + format_fixed(sampling.top_p, 2) +
+                                           ", top_k " + std::to_string(sampling.top_k)));
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Engine>> create_engine(EngineOptions options) {
   ProgressBar bar;
   options.on_progress = [&bar](const std::string& what, double fraction) {
     bar.update(what, fraction);
   };
-  return Engine::create(options);
+  FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::create(options));
+  bar.clear();
+  log_choices(options, engine->info());
+  return engine;
 }
 
 }  // namespace forerun::app

@@ -1,14 +1,14 @@
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "commands.h"
 #include "flags.h"
 #include "interrupt.h"
+#include "output.h"
 #include "run_request.h"
 #include "terminal.h"
+#include "text_input.h"
 #include "tree_view.h"
 
 namespace forerun::app {
@@ -29,17 +29,7 @@ struct GenerateFlags {
 
 Result<std::string> read_prompt(const GenerateFlags& flags) {
   if (flags.prompt_file.empty()) return flags.prompt;
-  std::ostringstream text;
-  if (flags.prompt_file == "-") {
-    text << std::cin.rdbuf();
-    return text.str();
-  }
-  std::ifstream file(flags.prompt_file, std::ios::binary);
-  if (!file) {
-    return Status(StatusCode::kNotFound, "--prompt-file: cannot read '" + flags.prompt_file + "'");
-  }
-  text << file.rdbuf();
-  return text.str();
+  return read_text("--prompt-file", flags.prompt_file);
 }
 
 nlohmann::ordered_json stats_json(const Completion& completion) {
@@ -97,8 +87,7 @@ void print_json(const Engine& engine, const Completion& completion,
     json["plain"] = stats_json(comparison->plain);
     json["identical"] = comparison->identical;
   }
-  // Byte-level models may emit bytes that are no UTF-8; JSON gets the replacement character.
-  std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  std::cout << json_text(json) << std::flush;
 }
 
 Status run_generate(const GenerateFlags& flags) {
@@ -152,7 +141,7 @@ Status run_generate(const GenerateFlags& flags) {
   if (comparison && flags.engine.speculation.accept != "rejection" && !comparison->identical) {
     return Status(StatusCode::kInternal, "speculation changed the output; please report this");
   }
-  return Status();
+  return InterruptGuard::status();
 }
 
 }  // namespace

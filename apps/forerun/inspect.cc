@@ -12,6 +12,7 @@
 #include "kernels/isa.h"
 #include "model/decoder_memory.h"
 #include "model/host_memory.h"
+#include "output.h"
 #include "terminal.h"
 #include "text/tokenizer.h"
 
@@ -126,7 +127,7 @@ Status list_devices(bool json) {
                                         {"kernels", isa_name(current_isa())},
                                         {"memory_available_bytes", host_memory().available_bytes},
                                         {"gpus", list}};
-    std::cout << all.dump(2) << '\n';
+    std::cout << json_text(all);
     return Status();
   }
   std::cout << format_table(
@@ -164,7 +165,7 @@ Status run_inspect(const InspectFlags& flags) {
   FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(flags.model));
   FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(dir));
   if (flags.json) {
-    std::cout << to_json(checkpoint).dump(2) << '\n';
+    std::cout << json_text(to_json(checkpoint));
     return Status();
   }
   print_tables(checkpoint);

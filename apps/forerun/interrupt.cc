@@ -1,25 +1,24 @@
 #include "interrupt.h"
 
 #include <csignal>
-#include <cstdlib>
 
 namespace forerun::app {
 namespace {
 
-volatile std::sig_atomic_t signals_seen = 0;
+volatile std::sig_atomic_t last_signal = 0;  // 0: none has come
 
 void on_signal(int number) {
-  signals_seen = signals_seen + 1;
-  if (signals_seen > 1) {
+  if (last_signal != 0) {
     std::signal(number, SIG_DFL);
     std::raise(number);
   }
+  last_signal = number;
 }
 
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
-  signals_seen = 0;
+  last_signal = 0;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
 }
@@ -29,8 +28,12 @@ InterruptGuard::~InterruptGuard() {
   std::signal(SIGTERM, SIG_DFL);
 }
 
-bool InterruptGuard::interrupted() { return signals_seen > 0; }
+bool InterruptGuard::interrupted() { return last_signal != 0; }
 
-void InterruptGuard::reset() { signals_seen = 0; }
+Status InterruptGuard::status() {
+  return interrupted() ? Status(StatusCode::kCancelled, "interrupted") : Status();
+}
+
+int InterruptGuard::exit_code() { return 128 + last_signal; }
 
 }  // namespace forerun::app

@@ -1,6 +1,8 @@
-// Ctrl-C: the first one asks the running request to stop, so that statistics still come; the second
-// one ends the process.
+// Ctrl-C and SIGTERM: the first one asks the running request to stop, so that statistics still
+// come; the second one ends the process.
 #pragma once
+
+#include "forerun/status.h"
 
 namespace forerun::app {
 
@@ -11,9 +13,12 @@ class InterruptGuard {
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
-  // Whether a signal has come since construction or the last reset().
+  // Whether a signal has come since the last construction.
   static bool interrupted();
-  static void reset();
+  // kCancelled where a signal has come: what a command returns that did not run to its end.
+  static Status status();
+  // What the process ends with after kCancelled: 128 and the signal's number, as a shell has it.
+  static int exit_code();
 };
 
 }  // namespace forerun::app

@@ -1,14 +1,39 @@
-// The command line. Exit codes: 0 success, 1 a failure named on stderr, 2 flags that make no sense.
+// The command line. Exit codes: 0 success, 1 a failure named on stderr, 2 flags that make no sense,
+// 130 and 143 where Ctrl-C or SIGTERM cut a request short.
 #include <CLI/CLI.hpp>
+#include <exception>
 #include <iostream>
+#include <new>
 #include <vector>
 
 #include "base/log.h"
 #include "commands.h"
+#include "interrupt.h"
+#include "output.h"
 #include "terminal.h"
 
-int main(int argc, char** argv) {
-  using forerun::app::Command;
+namespace forerun::app {
+namespace {
+
+// One line on stderr; gives the process's exit code.
+int fail(const std::string& message) {
+  std::cerr << paint(stderr, Colour::kRed, "forerun: ") << message << std::endl;
+  return 1;
+}
+
+int run_parsed(const std::vector<Command>& commands) {
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    const Status ran = command.run();
+    const Status written = flush_stdout();
+    if (ran.code() == StatusCode::kCancelled) return InterruptGuard::exit_code();
+    if (!ran.ok()) return fail(ran.message());
+    return written.ok() ? 0 : fail(written.message());
+  }
+  return 2;
+}
+
+int run(int argc, char** argv) {
   CLI::App app(
       "Forerun: the same text, sooner. Exact speculative decoding for large language models.",
       "forerun");
@@ -18,25 +43,32 @@ int main(int argc, char** argv) {
   app.fallthrough();
   bool verbose = false;
   app.add_flag("-v,--verbose", verbose, "Log what the engine does to stderr");
-  const std::vector<Command> commands = {
-      forerun::app::add_generate(app), forerun::app::add_chat(app), forerun::app::add_bench(app),
-      forerun::app::add_inspect(app),  forerun::app::add_plan(app), forerun::app::add_trace(app)};
+  const std::vector<Command> commands = {add_generate(app), add_chat(app), add_bench(app),
+                                         add_inspect(app),  add_plan(app), add_trace(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
-    return code == 0 ? 0 : 2;
+    if (code != 0) return 2;
+    const Status written = flush_stdout();
+    return written.ok() ? 0 : fail(written.message());
   }
-  forerun::set_log_sink([&](forerun::LogLevel level, std::string_view line) {
-    if (verbose || level >= forerun::LogLevel::kWarning) std::cerr << line << '\n';
+  set_log_sink([&](LogLevel level, std::string_view line) {
+    if (verbose || level >= LogLevel::kWarning) std::cerr << line << '\n';
   });
-  for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
-    const forerun::Status status = command.run();
-    if (status.ok()) return 0;
-    std::cerr << forerun::app::paint(stderr, forerun::app::Colour::kRed, "forerun: ")
-              << status.message() << std::endl;
-    return 1;
+  return run_parsed(commands);
+}
+
+}  // namespace
+}  // namespace forerun::app
+
+int main(int argc, char** argv) {
+  try {
+    return forerun::app::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return forerun::app::fail(
+        "out of memory; smaller models, --context, --kv-memory or fewer requests take less");
+  } catch (const std::exception& error) {
+    return forerun::app::fail(std::string("defect, please report it: ") + error.what());
   }
-  return 2;
 }

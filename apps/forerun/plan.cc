@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,9 +11,11 @@
 #include "commands.h"
 #include "engine/measure_devices.h"
 #include "flags.h"
+#include "output.h"
 #include "plan_report.h"
 #include "plan_surface.h"
 #include "terminal.h"
+#include "text_input.h"
 
 namespace forerun::app {
 namespace {
@@ -84,9 +84,7 @@ std::string name_of_config(const fs::path& file) {
 Result<NamedConfig> read_config(const std::string& model) {
   std::error_code ignored;
   if (fs::is_regular_file(model, ignored)) {
-    std::ifstream in(model, std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    if (!in) return Status(StatusCode::kNotFound, model + ": cannot be read");
+    FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--model", model));
     FORERUN_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(text, model));
     return NamedConfig{name_of_config(model), std::move(config)};
   }
@@ -168,13 +166,7 @@ Status write_surface(const std::string& path, const PlanReport& report,
     if (each.draft.model == Role::kTarget) return each.view;
     return each.view.empty() ? std::string("draft") : "draft " + each.view;
   };
-  std::ofstream out(path, std::ios::binary);
-  out << surface_svg(picture);
-  out.flush();
-  if (out) return Status();
-  return Status(
-      StatusCode::kInvalidArgument,
-      "--svg " + path + ": found a file that cannot be written, expected a writable path");
+  return write_output("--svg", path, surface_svg(picture));
 }
 
 Status run_plan(const PlanFlags& flags) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "output.h"
 #include "terminal.h"
 
 namespace forerun::app {
@@ -153,7 +154,7 @@ std::string plan_json(const PlanReport& report) {
                       {"critical_context", critical},
                       {"longest_context", report.longest_context}};
   if (report.has_inflection) all["inflection_context"] = number_or_null(report.inflection);
-  return all.dump(2) + "\n";
+  return json_text(all);
 }
 
 }  // namespace forerun::app

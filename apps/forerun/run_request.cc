@@ -1,6 +1,7 @@
 #include "run_request.h"
 
 #include <chrono>
+#include <iostream>
 #include <utility>
 
 #include "interrupt.h"
@@ -22,6 +23,10 @@ Result<Completion> run_request(Engine& engine, Request request,
     }
     if (!event) continue;
     on_event(*event);
+    if (!std::cout && !cancelled) {
+      stream->cancel();  // nobody can read the rest
+      cancelled = true;
+    }
     completion.text += event->text;
     completion.tokens.insert(completion.tokens.end(), event->tokens.begin(), event->tokens.end());
     if (!event->finished) continue;

@@ -1,18 +1,24 @@
-#include <fstream>
+#include <chrono>
 #include <iostream>
 #include <memory>
+#include <vector>
 
 #include "commands.h"
 #include "exec/trace/chrome_trace.h"
 #include "exec/trace/timeline_svg.h"
 #include "exec/trace/trace_view.h"
 #include "flags.h"
+#include "forerun/completion_queue.h"
 #include "interrupt.h"
+#include "output.h"
 #include "run_request.h"
 #include "terminal.h"
 
 namespace forerun::app {
 namespace {
+
+// A timeline of more is no picture, and is kept in memory until the last has ended.
+constexpr int kMostRequests = 4096;
 
 struct TraceFlags {
   EngineOptions engine;
@@ -25,40 +31,39 @@ struct TraceFlags {
   double length_ms = 0.0;
 };
 
-Status write_file(const char* flag, const std::string& path, const std::string& text) {
-  if (path.empty()) return Status();
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (out) return Status();
-  return Status(StatusCode::kInvalidArgument, std::string(flag) + ": cannot write '" + path + "'");
-}
-
-// Runs all requests side by side, seeds ascending; the statistics of the first.
+// Runs all requests side by side, seeds ascending; the statistics of the first. Ctrl-C ends them
+// all.
 Result<RequestStats> run_requests(Engine& engine, const Request& request, int count) {
-  std::vector<std::shared_ptr<RequestStream>> others;
-  for (int index = 1; index < count; ++index) {
-    Request other = request;
-    other.sampling.seed = request.sampling.seed.value_or(0) + static_cast<uint64_t>(index);
-    FORERUN_ASSIGN_OR_RETURN(std::shared_ptr<RequestStream> stream,
-                             engine.submit(std::move(other)));
-    others.push_back(std::move(stream));
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<CompletionQueue> queue, CompletionQueue::create());
+  std::vector<std::shared_ptr<RequestHandle>> handles;
+  for (int index = 0; index < count && !InterruptGuard::interrupted(); ++index) {
+    Request each = request;
+    if (each.sampling.seed) *each.sampling.seed += static_cast<uint64_t>(index);
+    FORERUN_ASSIGN_OR_RETURN(std::shared_ptr<RequestHandle> handle,
+                             engine.submit(std::move(each), *queue, static_cast<uint64_t>(index)));
+    handles.push_back(std::move(handle));
   }
-  FORERUN_ASSIGN_OR_RETURN(Completion completion,
-                           run_request(engine, request, [](const Event&) {}));
-  for (const auto& stream : others) {
-    while (const std::optional<Event> event = stream->next()) {
-      if (event->finished && event->reason == FinishReason::kError) return event->error;
+  RequestStats first;
+  bool cancelled = false;
+  for (size_t running = handles.size(); running > 0;) {
+    auto completion = queue->next_for(std::chrono::milliseconds(50));
+    if (InterruptGuard::interrupted() && !cancelled) {
+      for (const auto& handle : handles) handle->cancel();
+      cancelled = true;
     }
+    if (!completion || !completion->event.last) continue;
+    if (completion->event.reason == FinishReason::kError) return completion->event.error;
+    if (completion->tag == 0) first = std::move(completion->event.stats);
+    --running;
   }
-  return std::move(completion.stats);
+  return first;
 }
 
 Status run_trace(const TraceFlags& flags) {
-  if (flags.requests < 1) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "--requests: found " + std::to_string(flags.requests) + ", accepted are 1 and more");
+  if (flags.requests < 1 || flags.requests > kMostRequests) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--requests: found " + std::to_string(flags.requests) + ", accepted are 1 to " +
+                      std::to_string(kMostRequests));
   }
   EngineOptions options = flags.engine;
   options.trace = true;
@@ -80,11 +85,16 @@ Status run_trace(const TraceFlags& flags) {
                    format_fixed(stats.tokens_per_step(), 2) + " tokens a target step";
   timeline.from_ms = flags.from_ms;
   timeline.length_ms = flags.length_ms;
-  FORERUN_RETURN_IF_ERROR(write_file("--json", flags.json_path, chrome_trace(trace)));
-  FORERUN_RETURN_IF_ERROR(write_file("--svg", flags.svg_path, timeline_svg(trace, timeline)));
-  std::cout << describe(stats) << "\n"
-            << summarize(trace) << describe_emulation(*engine) << std::flush;
-  return Status();
+  if (!flags.json_path.empty()) {
+    FORERUN_RETURN_IF_ERROR(write_output("--json", flags.json_path, chrome_trace(trace)));
+  }
+  if (!flags.svg_path.empty()) {
+    FORERUN_RETURN_IF_ERROR(write_output("--svg", flags.svg_path, timeline_svg(trace, timeline)));
+  }
+  std::ostream& report = flags.json_path == "-" || flags.svg_path == "-" ? std::cerr : std::cout;
+  report << describe(stats) << "\n"
+         << summarize(trace) << describe_emulation(*engine) << std::flush;
+  return InterruptGuard::status();
 }
 
 }  // namespace
@@ -100,9 +110,11 @@ Command add_trace(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--requests", flags->requests, "So many at once, seeds ascending")
       ->capture_default_str();
-  command->add_option("--json", flags->json_path,
-                      "Write the trace for chrome://tracing or Perfetto to this file");
-  command->add_option("--svg", flags->svg_path, "Draw the timeline into this file");
+  command->add_option(
+      "--json", flags->json_path,
+      "Write the trace for chrome://tracing or Perfetto to this file; - is standard output");
+  command->add_option("--svg", flags->svg_path,
+                      "Draw the timeline into this file; - is standard output");
   command->add_option("--from-ms", flags->from_ms, "The drawing starts here")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

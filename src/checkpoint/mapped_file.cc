@@ -29,7 +29,8 @@ void advise_pages(std::span<const std::byte> bytes, int advice) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A FIFO would hold the process up until somebody writes into it.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return failure(path, errno);
   struct stat info {};
   if (fstat(fd, &info) != 0) {

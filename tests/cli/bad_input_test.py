@@ -1,0 +1,102 @@
+"""Input that no test of a model thinks of: bytes that are no UTF-8, files that never end or are no
+files, an output that is full, flags out of all range. Each gives one clear line.
+
+Usage: bad_input_test.py PATH_OF_FORERUN [unittest options]
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import process
+from process import DRAFT, ROOT, TARGET, generate, run
+
+CODE = ROOT / "bench/workloads/code.jsonl"
+TEMPLATE = ("{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+            "{% if add_generation_prompt %}assistant:{% endif %}")
+
+
+class BadInput(process.CommandLine):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def copied(self, model=DRAFT, **tokenizer_config):
+        copy = self.folder / "model"
+        shutil.copytree(model, copy)
+        path = copy / "tokenizer_config.json"
+        config = json.loads(path.read_text())
+        config.update(tokenizer_config)
+        path.write_text(json.dumps(config))
+        return copy
+
+    def chat(self, *args, **kwargs):
+        return run("chat", "--model", self.model, "--max-tokens", 4, *args, text=False, **kwargs)
+
+    def test_chat_refuses_what_is_no_utf8_and_goes_on(self):
+        self.model = self.copied(chat_template=TEMPLATE)
+        done = self.chat(input=b"\xff\nhello\n")
+        self.assertIn(b"0xff at offset 0", done.stderr)
+        self.assertIn(b"UTF-8", done.stderr)
+        self.assertIn(b"4 tokens", done.stderr)  # of the next line
+        self.refused(self.chat("--system", b"caf\xe9", input=b"hello\n"), "--system", "0xe9", "UTF-8")
+        done = self.chat(input=b"/system caf\xe9\nhello\n")
+        self.assertIn(b"line: found byte 0xe9", done.stderr)
+        self.assertIn(b"4 tokens", done.stderr)
+
+    def test_bench_writes_json_of_a_file_whose_name_is_no_utf8(self):
+        prompts = os.fsencode(self.folder) + b"/caf\xe9.jsonl"
+        with open(prompts, "wb") as file:
+            file.write(b'{"prompt": "def f("}\n')
+        out = self.folder / "bench.json"
+        done = run("bench", "--model", DRAFT, "--prompts", prompts, "--repeat", 1, "--warmup", 0,
+                   "--max-tokens", 4, "--strategies", "autoregressive", "--temperatures", 0,
+                   "--json", out, text=False)
+        self.succeeded(done)
+        self.assertIn("caf\ufffd", json.loads(out.read_text())["workloads"])
+
+    def test_prompts_that_never_end(self):
+        self.refused(generate("--prompt-file", "/dev/zero"), "--prompt-file", "/dev/zero", "64 MiB")
+        with open("/dev/zero", "rb") as zeros:
+            self.refused(generate("--prompt-file", "-", stdin=zeros), "standard input", "64 MiB")
+
+    def test_a_fifo_in_place_of_weights(self):
+        model = self.copied()
+        (model / "model.safetensors").unlink()
+        os.mkfifo(model / "model.safetensors")
+        self.refused(generate("--prompt", "x", model=model, timeout=20), "model.safetensors",
+                     "not a regular file")
+
+    def test_numbers_of_requests(self):
+        self.refused(run("trace", "--model", TARGET, "--prompt", "x", "--requests", 1000000000),
+                     "--requests", "1000000000", "1 to 4096")
+
+    def test_json_on_standard_output(self):
+        done = run("bench", "--model", DRAFT, "--prompts", CODE, "--repeat", 1, "--limit", 1,
+                   "--max-tokens", 4, "--strategies", "autoregressive", "--temperatures", 0,
+                   "--json", "-")
+        self.assertIn("code", json.loads(self.succeeded(done).stdout)["workloads"])
+        self.assertIn("tokens/s", done.stderr)
+        done = run("trace", "--model", DRAFT, "--prompt", "x", "--max-tokens", 4, "--json", "-")
+        self.assertIn("traceEvents", json.loads(self.succeeded(done).stdout))
+
+    def test_a_full_standard_output_is_no_success(self):
+        bench = ["bench", "--model", DRAFT, "--prompts", CODE, "--repeat", 1, "--limit", 1,
+                 "--max-tokens", 4, "--strategies", "autoregressive", "--temperatures", 0]
+        generating = ["generate", "--model", DRAFT, "--prompt", "x", "--max-tokens", 4]
+        plan = ["plan", "--model", TARGET, "--gpus", "h200", "--batch", 1, "--context", 2000]
+        for args in (generating, [*generating, "--json"], ["inspect", TARGET],
+                     ["inspect", TARGET, "--json"], ["inspect", "--devices"], bench, plan,
+                     ["trace", "--model", DRAFT, "--prompt", "x", "--max-tokens", 4],
+                     ["--version"], ["generate", "--help"]):
+            with self.subTest(args[0]), open("/dev/full", "w", encoding="utf-8") as full:
+                done = run(*args, stdout=full)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("standard output: cannot be written", done.stderr)
+
+
+if __name__ == "__main__":
+    process.main()
