@@ -52,22 +52,27 @@ std::string stem_of(const std::string& path) {
   return name.substr(0, name.find('.'));
 }
 
-Status at_least_one(const char* flag, int64_t value) {
-  if (value >= 1) return Status();
-  return Status(
-      StatusCode::kInvalidArgument,
-      std::string(flag) + ": found " + std::to_string(value) + ", accepted are 1 and more");
+// Of anything that is counted here, more would not come to its end.
+constexpr int64_t kMostCounted = 1'000'000;
+
+Status in_range(const char* flag, int64_t value, int64_t least) {
+  if (value >= least && value <= kMostCounted) return Status();
+  return Status(StatusCode::kInvalidArgument,
+                std::string(flag) + ": found " + std::to_string(value) + ", accepted are " +
+                    std::to_string(least) + " to " + std::to_string(kMostCounted));
 }
 
 // Everything that can be said before the models are loaded.
 Status check(const BenchFlags& flags) {
-  FORERUN_RETURN_IF_ERROR(at_least_one("--requests", flags.requests.value_or(1)));
-  FORERUN_RETURN_IF_ERROR(at_least_one("--repeat", flags.repeats.value_or(1)));
-  FORERUN_RETURN_IF_ERROR(at_least_one("--max-tokens", flags.max_tokens));
-  FORERUN_RETURN_IF_ERROR(at_least_one("--prompt-tokens", flags.prompt_tokens.value_or(1)));
-  FORERUN_RETURN_IF_ERROR(at_least_one("--long-prompt", flags.long_prompt.value_or(1)));
+  FORERUN_RETURN_IF_ERROR(in_range("--limit", flags.limit, 0));
+  FORERUN_RETURN_IF_ERROR(in_range("--warmup", flags.warmups, 0));
+  FORERUN_RETURN_IF_ERROR(in_range("--requests", flags.requests.value_or(1), 1));
+  FORERUN_RETURN_IF_ERROR(in_range("--repeat", flags.repeats.value_or(1), 1));
+  FORERUN_RETURN_IF_ERROR(in_range("--max-tokens", flags.max_tokens, 1));
+  FORERUN_RETURN_IF_ERROR(in_range("--prompt-tokens", flags.prompt_tokens.value_or(1), 1));
+  FORERUN_RETURN_IF_ERROR(in_range("--long-prompt", flags.long_prompt.value_or(1), 1));
   for (const int concurrency : flags.concurrencies) {
-    FORERUN_RETURN_IF_ERROR(at_least_one("--concurrency", concurrency));
+    FORERUN_RETURN_IF_ERROR(in_range("--concurrency", concurrency, 1));
   }
   if (flags.arrivals) {
     const auto parsed = bench::parse_arrivals(*flags.arrivals);
@@ -248,9 +253,9 @@ Status run_bench(const BenchFlags& flags) {
       {"commit", machine.commit},
       {"model", engine->info().model_name},
       {"numeric_fingerprint", engine->info().numeric_fingerprint}};
+  json["seed"] = flags.sampling.seed;
   if (flags.is_load()) {
     json["arrivals"] = flags.arrivals.value_or("all");
-    json["seed"] = flags.sampling.seed;
     json["max_tokens"] = flags.max_tokens;
   }
   json["workloads"] = nlohmann::ordered_json::object();

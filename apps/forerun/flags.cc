@@ -1,13 +1,26 @@
 #include "flags.h"
 
 #include <charconv>
+#include <cmath>
+#include <random>
 #include <sstream>
+#include <string_view>
 
 #include "base/log.h"
 #include "terminal.h"
 
 namespace forerun::app {
 namespace {
+
+constexpr const char* kRandomSeed = "random";
+
+// All of `text` as a number, and a finite one.
+template <class T>
+bool parse_number(std::string_view text, T& number) {
+  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && stopped == text.data() + text.size();
+  return whole && std::isfinite(static_cast<double>(number));
+}
 
 // "auto (what fits), serial_tree (...)": names and help come from the engine's tables.
 std::string listed(const std::vector<OptionChoice>& choices) {
@@ -130,8 +143,56 @@ void add_sampling_flags(CLI::App& command, SamplingFlags& flags) {
   command.add_option("--repetition-penalty", flags.repetition_penalty, "1 is off");
   command.add_option("--presence-penalty", flags.presence_penalty, "0 is off");
   command.add_option("--frequency-penalty", flags.frequency_penalty, "0 is off");
-  command.add_option("--logit-bias", flags.logit_bias, "TOKEN:BIAS, e.g. 50256:-100; may repeat");
-  command.add_option("-s,--seed", flags.seed, "Same seed, same text")->capture_default_str();
+  add_texts(command, "--logit-bias", flags.logit_bias, "TOKEN:BIAS, e.g. 50256:-100; may repeat")
+      ->type_name("TOKEN:BIAS");
+  command
+      .add_option_function<std::string>(
+          "-s,--seed",
+          [&flags](const std::string& text) {
+            const Result<uint64_t> seed = parse_seed(text);
+            if (!seed.ok()) throw CLI::ValidationError("--seed", seed.status().message());
+            flags.seed = *seed;
+            flags.random_seed = text == kRandomSeed;
+          },
+          "Same seed, same text; random chooses one and tells it")
+      ->type_name("NUMBER|random")
+      ->default_str("0");
+}
+
+CLI::Option* add_texts(CLI::App& command, const std::string& name, std::vector<std::string>& texts,
+                       const std::string& help) {
+  // As CLI11 hands them over: its conversion to a list gives brackets, braces and "" a meaning.
+  const auto take = [&texts](const CLI::results_t& given) {
+    texts = given;
+    return true;
+  };
+  return command.add_option(name, take, help)
+      ->type_name("TEXT")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
+void add_stop_flag(CLI::App& command, std::vector<std::string>& stop) {
+  add_texts(command, "--stop", stop, "End before this text; may repeat")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return text.empty() ? "found no text, accepted is one character and more" : "";
+          },
+          ""));
+}
+
+Result<uint64_t> parse_seed(const std::string& text) {
+  if (text == kRandomSeed) {
+    std::random_device device;
+    return (uint64_t{device()} << 21) ^ (device() >> 11);
+  }
+  uint64_t seed = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, seed);
+  if (error == std::errc() && stopped == end) return seed;
+  return Status(StatusCode::kInvalidArgument, "found '" + text + "', accepted are 0 to " +
+                                                  std::to_string(UINT64_MAX) + ", and " +
+                                                  kRandomSeed);
 }
 
 Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
@@ -148,15 +209,13 @@ Result<SamplingOptions> sampling_options(const SamplingFlags& flags) {
     int32_t token = 0;
     float bias = 0.0f;
     const size_t colon = entry.find(':');
-    const char* begin = entry.data();
-    const char* end = begin + entry.size();
-    const bool good = colon != std::string::npos &&
-                      std::from_chars(begin, begin + colon, token).ptr == begin + colon &&
-                      std::from_chars(begin + colon + 1, end, bias).ptr == end &&
-                      colon + 1 < entry.size();
-    if (!good) {
+    const std::string_view text = entry;
+    if (colon == std::string::npos || !parse_number(text.substr(0, colon), token) ||
+        !parse_number(text.substr(colon + 1), bias)) {
       return Status(StatusCode::kInvalidArgument,
-                    "--logit-bias: found '" + entry + "', expected TOKEN:BIAS such as 11:-5.5");
+                    "--logit-bias: found '" + entry +
+                        "', accepted is TOKEN:BIAS, a token's id and a finite number that a float "
+                        "holds, such as 11:-5.5");
     }
     options.logit_bias.emplace_back(token, bias);
   }

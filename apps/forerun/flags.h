@@ -16,12 +16,20 @@ struct SamplingFlags {
   std::optional<int32_t> top_k;
   std::vector<std::string> logit_bias;  // "TOKEN:BIAS"
   uint64_t seed = 0;
+  bool random_seed = false;  // `seed` was chosen here: tell it
 };
 
 void add_engine_flags(CLI::App& command, EngineOptions& options);
 // Those of them that say where Step costs come from.
 void add_cost_flags(CLI::App& command, EngineOptions& options);
 void add_sampling_flags(CLI::App& command, SamplingFlags& flags);
+// A flag that takes any text and may be given again, with no syntax of lists in the text.
+CLI::Option* add_texts(CLI::App& command, const std::string& name, std::vector<std::string>& texts,
+                       const std::string& help);
+void add_stop_flag(CLI::App& command, std::vector<std::string>& stop);
+
+// 0 to 2^64 - 1, or "random" for one below 2^53, which every JSON reader keeps.
+Result<uint64_t> parse_seed(const std::string& text);
 
 // What was given; the rest stays unset, which is the checkpoint's own.
 Result<SamplingOptions> sampling_options(const SamplingFlags& flags);

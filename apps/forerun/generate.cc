@@ -38,6 +38,7 @@ nlohmann::ordered_json stats_json(const Completion& completion) {
   json["prompt_tokens"] = stats.prompt_tokens;
   json["tokens"] = completion.tokens;
   json["finish_reason"] = finish_reason_name(completion.reason);
+  json["seed"] = stats.seed;
   json["strategy"] = stats.strategy;
   json["tokens_per_s"] = stats.tokens_per_s();
   json["tokens_per_step"] = stats.tokens_per_step();
@@ -128,7 +129,9 @@ Status run_generate(const GenerateFlags& flags) {
   }
   if (streams) {
     std::cout << std::endl;
-    std::cerr << paint(stderr, Colour::kDim, "— " + describe(completion.stats)) << std::endl;
+    const std::string seed =
+        flags.sampling.random_seed ? ", seed " + std::to_string(completion.stats.seed) : "";
+    std::cerr << paint(stderr, Colour::kDim, "— " + describe(completion.stats) + seed) << std::endl;
   }
 
   std::optional<Comparison> comparison;
@@ -157,7 +160,7 @@ Command add_generate(CLI::App& app) {
   prompt->excludes(prompt_file);
   command->add_option("-n,--max-tokens", flags->max_tokens, "Most tokens to write")
       ->capture_default_str();
-  command->add_option("--stop", flags->stop, "End before this text; may repeat");
+  add_stop_flag(*command, flags->stop);
   command->add_flag("--ignore-eos", flags->ignore_eos, "Do not end at the model's end token");
   command->add_option("--logprobs", flags->logprobs,
                       "With --json: log-probabilities of each token and this many alternatives");

@@ -131,6 +131,32 @@ class Output(unittest.TestCase):
         self.assertEqual(text(1), text(1))
         self.assertNotEqual(text(1), text(2))
 
+    def test_a_random_seed_is_told_and_repeats(self):
+        def reply(seed):
+            return json.loads(generate("--prompt", "The old house", "--max-tokens", 20,
+                                       "--temperature", 1, "--seed", seed, "--json").stdout)
+
+        first, other = reply("random"), reply("random")
+        self.assertNotEqual(first["seed"], other["seed"])
+        self.assertEqual(reply(first["seed"])["tokens"], first["tokens"])
+        self.assertEqual(reply(2**64 - 1)["seed"], 2**64 - 1)
+        done = generate("--prompt", "x", "--max-tokens", 2, "--seed", "random")
+        self.assertRegex(done.stderr, r"seed \d+")
+
+    def test_stop_texts_are_taken_as_they_are(self):
+        plain = json.loads(generate("--prompt", "def add(a, b):", "--max-tokens", 40,
+                                    "--temperature", 0, "--json").stdout)["text"]
+        # A text of brackets is no list; were it one, its inside would end the output.
+        word = next(word for word in plain.split() if word.isalpha())
+        done = generate("--prompt", "def add(a, b):", "--max-tokens", 40, "--temperature", 0,
+                        "--json", "--stop", f"[{word}]", "--stop", "[]", "--stop", "{}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["text"], plain)
+        # Two flags, two texts.
+        done = generate("--prompt", "def add(a, b):", "--max-tokens", 40, "--temperature", 0,
+                        "--json", "--stop", "never to be seen", "--stop", word)
+        self.assertEqual(json.loads(done.stdout)["text"], plain[: plain.index(word)])
+
     def test_stop_string_cuts_the_text(self):
         plain = json.loads(generate("--prompt", "def add(a, b):", "--max-tokens", 40,
                                     "--temperature", 0, "--json").stdout)["text"]
@@ -426,17 +452,29 @@ class Refusals(unittest.TestCase):
         self.refused(generate("--prompt", "x", "--draft", DRAFT, "--strategy", "serial_tree",
                               "--accept", "rejection", "--shape", "best"), "rejection", "best")
 
+    def test_texts_that_are_no_numbers(self):
+        for entry in (":50", "99999999999:50", "6:1e39", "6:nan", "6:inf", "6:", "6", "a:1", "6:1x"):
+            self.refused(generate("--prompt", "x", "--logit-bias", entry), "--logit-bias",
+                         f"'{entry}'", "TOKEN:BIAS")
+        for seed in ("18446744073709551616", "-1", "abc", "1.5", "random1"):
+            self.refused(generate("--prompt", "x", f"--seed={seed}"), "--seed", f"'{seed}'",
+                         "0 to 18446744073709551615", "random")
+        self.refused(generate("--prompt", "x", "--stop", ""), "--stop", "found no text")
+
     def test_loads_that_make_no_sense(self):
         def bench(*args):
             return run("bench", "--model", TARGET, "--prompts", ROOT / "bench/workloads/code.jsonl",
                        *args)
 
-        self.refused(bench("--requests", 0), "--requests", "found 0", "1 and more")
+        self.refused(bench("--requests", 0), "--requests", "found 0", "1 to 1000000")
         self.refused(bench("--requests", -5), "--requests", "found -5")
         self.refused(bench("--concurrency", "4,0"), "--concurrency", "found 0")
         self.refused(bench("--requests", 2, "--prompt-tokens", 0), "--prompt-tokens", "found 0")
         self.refused(bench("--requests", 2, "--max-tokens", -1), "--max-tokens", "found -1")
         self.refused(bench("--requests", 2, "--repeat", 0), "--repeat", "found 0")
+        for flag, least in (("--repeat", 1), ("--warmup", 0), ("--limit", 0)):
+            self.refused(bench(flag, least - 1), flag, f"found {least - 1}", f"{least} to 1000000")
+            self.refused(bench(flag, -7), flag, "found -7")
         for arrivals in ("poisson:-1", "poisson:0", "poisson", "every:x", "sometimes"):
             self.refused(bench("--requests", 2, "--arrivals", arrivals), f"'{arrivals}'",
                          "poisson:REQUESTS_PER_SECOND")
