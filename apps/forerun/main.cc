@@ -3,13 +3,16 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <vector>
 
 #include "base/log.h"
 #include "commands.h"
+#include "config_file.h"
 #include "interrupt.h"
 #include "output.h"
+#include "parse_error.h"
 #include "terminal.h"
 
 namespace forerun::app {
@@ -38,7 +41,8 @@ int run(int argc, char** argv) {
       "Forerun: the same text, sooner. Exact speculative decoding for large language models.",
       "forerun");
   app.set_version_flag("--version", std::string("forerun ") + FORERUN_VERSION);
-  app.set_config("--config", "", "Read flags from a TOML or INI file: [generate] model = \"...\"");
+  app.set_config("--config", "", "Read flags from a TOML file: [generate] model = \"...\"");
+  app.config_formatter(std::make_shared<TomlConfig>(app));
   app.require_subcommand(1);
   app.fallthrough();
   bool verbose = false;
@@ -48,8 +52,11 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    if (code != 0) return 2;
+    if (error.get_exit_code() != 0) {
+      fail(describe_parse_error(app, error));
+      return 2;
+    }
+    app.exit(error);  // prints the help or version that was asked for
     const Status written = flush_stdout();
     return written.ok() ? 0 : fail(written.message());
   }
