@@ -3,7 +3,7 @@
 #include "model/cpu_shard.h"
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/dtype.h"
@@ -17,6 +17,13 @@ namespace {
 template <class... Weights>
 WeightFormats formats_of(const Weights&... weights) {
   return (weight_formats(weights.format()) | ...);
+}
+
+// The member's share of `count` values that follow each other at `from` and at `to`.
+template <class From, class To, class Convert>
+void convert_share(const Team& team, int64_t count, const From* from, To* to, Convert convert) {
+  const WorkRange share = team.share(count);
+  std::transform(from + share.begin, from + share.end, to + share.begin, convert);
 }
 
 }  // namespace
@@ -292,35 +299,24 @@ void CpuShard::run_head(const Team& team, const ForwardChunk& chunk) {
 }
 
 void CpuShard::read_hidden(const Team& team, const ForwardChunk& chunk) {
-  const auto num_rows = static_cast<int64_t>(chunk.rows.size());
-  const int64_t width = config_.hidden_size;
-  const MatrixView<float> x = hidden(num_rows);
-  const WorkRange rows = team.share(num_rows);
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
-    if (!rounds()) {
-      const auto bytes = static_cast<size_t>(width) * sizeof(float);
-      std::memcpy(x.row(row), chunk.hidden_in + static_cast<size_t>(row) * bytes, bytes);
-      continue;
-    }
-    const auto* const from = reinterpret_cast<const bf16*>(chunk.hidden_in) + row * width;
-    std::transform(from, from + width, x.row(row), [](bf16 value) { return to_float(value); });
+  const MatrixView<float> x = hidden(static_cast<int64_t>(chunk.rows.size()));
+  if (rounds()) {
+    convert_share(team, x.size(), reinterpret_cast<const bf16*>(chunk.hidden_in), x.data(),
+                  [](bf16 value) { return to_float(value); });
+  } else {
+    convert_share(team, x.size(), reinterpret_cast<const float*>(chunk.hidden_in), x.data(),
+                  std::identity());
   }
 }
 
 // Rounding again changes nothing: every addition has left values of the type.
 void CpuShard::write_hidden(const Team& team, const ForwardChunk& chunk) {
-  const auto num_rows = static_cast<int64_t>(chunk.rows.size());
-  const int64_t width = config_.hidden_size;
-  const MatrixView<float> x = hidden(num_rows);
-  const WorkRange rows = team.share(num_rows);
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
-    if (!rounds()) {
-      const auto bytes = static_cast<size_t>(width) * sizeof(float);
-      std::memcpy(chunk.hidden_out + static_cast<size_t>(row) * bytes, x.row(row), bytes);
-      continue;
-    }
-    auto* const to = reinterpret_cast<bf16*>(chunk.hidden_out) + row * width;
-    std::transform(x.row(row), x.row(row) + width, to, [](float value) { return to_bf16(value); });
+  const MatrixView<const float> x = hidden(static_cast<int64_t>(chunk.rows.size()));
+  if (rounds()) {
+    convert_share(team, x.size(), x.data(), reinterpret_cast<bf16*>(chunk.hidden_out), to_bf16);
+  } else {
+    convert_share(team, x.size(), x.data(), reinterpret_cast<float*>(chunk.hidden_out),
+                  std::identity());
   }
 }
 
