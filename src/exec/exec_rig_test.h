@@ -80,6 +80,14 @@ struct Rig {
     ADD_FAILURE() << "KV blocks are still held: " << executor->kv_usage(Role::kTarget).used_blocks
                   << " and " << executor->kv_usage(Role::kDraft).used_blocks;
   }
+  // Closes what is still open; then no KV block may be left, nor any stage have run what it may
+  // not. The executor is gone afterwards.
+  void end(SequenceId open) {
+    executor->close(open);
+    wait_until_kv_is_free();
+    executor.reset();
+    EXPECT_EQ(target_violations(), 0);
+  }
 
   // Stages of one thread each, `target` the last of them.
   std::unique_ptr<StepRunner> cut_target(const Options& options, int32_t vocab) {

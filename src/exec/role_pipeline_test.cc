@@ -101,10 +101,7 @@ TEST(RolePipeline, ItemsOfASequenceFollowEachOther) {
       ASSERT_EQ(result->rows.size(), 1u);
       EXPECT_EQ(result->rows[0].token, expected[idx]) << idx;
     }
-    rig.executor->close(1);
-    rig.wait_until_kv_is_free();
-    rig.executor.reset();
-    EXPECT_EQ(rig.target_violations(), 0);
+    rig.end(1);
   }
 }
 
@@ -190,8 +187,7 @@ TEST(RolePipeline, AClosedSequenceKeepsItsBlocksUntilItsStepsAreOver) {
   EXPECT_EQ(result->tag, 5u);
   EXPECT_EQ(result->rows.at(0).token, greedy({7}));
   EXPECT_FALSE(rig.next().has_value());
-  rig.executor->close(1);
-  rig.wait_until_kv_is_free();
+  rig.end(1);
 }
 
 // Rows that edits drop while they are under way are not run by stages that have not come to them,
@@ -253,13 +249,10 @@ TEST(RolePipeline, DroppedRowsAreSkipped) {
   const auto after = rig.next();
   ASSERT_TRUE(after.has_value());
   EXPECT_EQ(after->rows.at(0).token, greedy({3, 4, 10, 20}));
-  rig.executor->close(1);
-  rig.wait_until_kv_is_free();
-  rig.executor.reset();
+  rig.end(1);
   // The prompt, node 0 and what came last: the edits were there before any stage came to the rest.
   for (const auto& stage : rig.earlier) EXPECT_EQ(stage->rows_run, 4);
   EXPECT_EQ(rig.target.rows_run, 4);
-  EXPECT_EQ(rig.target_violations(), 0);
 }
 
 TEST(RolePipeline, AFailureEndsItsSequencesInOrder) {
@@ -315,10 +308,7 @@ TEST(RolePipeline, APromptFillsTheStages) {
   // Pieces that keep all stages busy.
   EXPECT_LE(rig.target.largest_step, kTokens / (2 * kStages));
   EXPECT_TRUE(gate.wait_for(0, 2 * kStages));
-  rig.executor->close(1);
-  rig.wait_until_kv_is_free();
-  rig.executor.reset();
-  EXPECT_EQ(rig.target_violations(), 0);
+  rig.end(1);
 }
 
 // Blocks that a closed sequence still holds come back by themselves: nobody is told to make room.
@@ -340,8 +330,7 @@ TEST(RolePipeline, BlocksOfClosedSequencesAreWaitedFor) {
   ASSERT_TRUE(result.has_value());
   EXPECT_FALSE(result->waits_for_memory);
   EXPECT_EQ(result->rows.at(0).token, greedy(std::vector<TokenId>(100, 4)));
-  rig.executor->close(2);
-  rig.wait_until_kv_is_free();
+  rig.end(2);
 }
 
 }  // namespace
