@@ -45,12 +45,16 @@ void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
                      "match (token for token the same) or rejection (the same distribution); "
                      "default: match");
   command.add_option("--verify-tokens", speculation.verify_tokens,
-                     "Rows a verification (bs; default: 8)");
+                     "Rows a verification; of pipelined: nodes that enter the stages at a time "
+                     "(bs, SpecPipe's w; default: 8)");
   command.add_option(
       "--draft-width", speculation.draft_width,
       "Leaves expanded a draft step; of sparse_self with a source: rows (w; default: 4)");
   command.add_option("--draft-depth", speculation.draft_depth,
                      "Draft steps a round; of sparse_self: tokens drafted (d, γ; default: 4)");
+  command.add_option("--children-per-leaf", speculation.children_per_leaf,
+                     "Guesses asked for at each node that the draft runs (default: 0, as many as "
+                     "may be of use)");
   command.add_option(
       "--view", speculation.view,
       "Which of its KV the model that drafts sees, of sparse_self and serial_tree: " +

@@ -25,7 +25,8 @@ struct SpeculationOptions {
   // "match" (token for token what plain decoding gives) or "rejection" (exact in distribution
   // only). Empty: "match".
   std::string accept = {};
-  // bs: rows of a verification, the root included; 1 to 128. Empty: 8.
+  // bs: rows of a verification, the root included; pipelined: nodes that enter the stages at a time
+  // (SpecPipe's w); 1 to 128. Empty: 8.
   std::optional<int32_t> verify_tokens = {};
   // w: leaves expanded a draft step (sparse_self with a source: rows, of which all but one are
   // guesses); 1 to 128. Empty: 4.

@@ -448,6 +448,12 @@ class Refusals(unittest.TestCase):
         done = generate("--prompt", "x", "--draft-width", 3, "--max-tokens", 2)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.refused(generate("--prompt", "x", "--draft-width", 129), "draft_width is 129", "1 to 128")
+        self.refused(generate("--prompt", "x", "--children-per-leaf", 65),
+                     "children_per_leaf is 65", "0 to 64")
+        self.refused(generate("--prompt", "x", "--strategy", "autoregressive",
+                              "--children-per-leaf", 3), "children_per_leaf: found 3")
+        done = generate("--prompt", "x", "--children-per-leaf", 3, "--max-tokens", 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
         self.refused(generate("--prompt", "x", "--weights", "int3"), "int3", "int8")
         self.refused(generate("--prompt", "x", "--draft", DRAFT, "--strategy", "serial_tree",
                               "--accept", "rejection", "--shape", "best"), "rejection", "best")
