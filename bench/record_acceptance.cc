@@ -3,7 +3,6 @@
 //
 //   record_acceptance MODEL DRAFT PROMPTS.jsonl OUT.json [PROMPTS] [TOKENS]
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -11,10 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/opened_model.h"
-#include "exec/cpu_step_runner.h"
 #include "exec/real_executor.h"
-#include "model/cpu_decoder.h"
+#include "runner/model_pair.h"
 #include "runner/workload.h"
 #include "simulation/play.h"
 #include "simulation/recorded_acceptance.h"
@@ -27,39 +24,6 @@ namespace {
 constexpr int32_t kGuesses = 16;
 constexpr int32_t kBranchGuesses = 8;
 constexpr int64_t kKvBlocks = 64;
-
-struct Pair {
-  std::array<std::unique_ptr<OpenedModel>, kNumRoles> models;
-  std::array<std::unique_ptr<Decoder>, kNumRoles> decoders;
-  std::unique_ptr<CpuDeviceGroup> devices;
-  int32_t live_vocab = 0;
-};
-
-Result<Pair> open_pair(const std::string& target, const std::string& draft) {
-  Pair pair;
-  FORERUN_ASSIGN_OR_RETURN(pair.devices,
-                           CpuDeviceGroup::create({.devices = {{available_cores(), 0}}}));
-  for (const Role role : {Role::kTarget, Role::kDraft}) {
-    const auto index = static_cast<size_t>(role);
-    FORERUN_ASSIGN_OR_RETURN(OpenedModel model, open_model(role == Role::kTarget ? target : draft));
-    pair.models[index] = std::make_unique<OpenedModel>(std::move(model));
-    CpuDecoderOptions options;
-    options.kv_blocks = kKvBlocks;
-    options.live_vocab = pair.models[index]->live_vocab();
-    // As the engine loads drafts.
-    const auto& stored = pair.models[index]->checkpoint.config().quantization;
-    if (role == Role::kDraft && stored.kind == QuantizationConfig::Kind::kNone) {
-      options.weights = WeightOverride::kInt8;
-    }
-    FORERUN_ASSIGN_OR_RETURN(
-        pair.decoders[index],
-        CpuDecoder::load(pair.models[index]->checkpoint, pair.devices.get(), std::move(options)));
-  }
-  FORERUN_RETURN_IF_ERROR(
-      check_same_tokenizer(pair.models[0]->tokenizer, pair.models[1]->tokenizer));
-  pair.live_vocab = std::min(pair.models[0]->live_vocab(), pair.models[1]->live_vocab());
-  return pair;
-}
 
 PlayOptions play_options(const SpeculationOptions& strategy) {
   return {.max_active = 1,
@@ -78,7 +42,7 @@ SpeculationOptions wide_tree(const char* strategy) {
   return options;
 }
 
-Result<RecordedText> record(Pair& pair, Executor& executor, RecordingRunner& draft,
+Result<RecordedText> record(bench::ModelPair& pair, Executor& executor, RecordingRunner& draft,
                             const std::string& prompt, int32_t new_tokens) {
   PlayRequest request;
   FORERUN_ASSIGN_OR_RETURN(request.prompt,
@@ -114,14 +78,12 @@ Status run(int argc, char** argv) {
   }
   const int prompts = argc > 5 ? std::atoi(argv[5]) : 4;
   const int32_t new_tokens = argc > 6 ? std::max(2, std::atoi(argv[6])) : 128;
-  FORERUN_ASSIGN_OR_RETURN(Pair pair, open_pair(argv[1], argv[2]));
+  FORERUN_ASSIGN_OR_RETURN(bench::ModelPair pair,
+                           bench::ModelPair::load(argv[1], argv[2], {kKvBlocks, kKvBlocks}));
   RealExecutorOptions options;
-  auto [target, draft] = std::array{
-      std::make_unique<CpuStepRunner>(pair.decoders[0].get(), pair.devices.get(), pair.live_vocab),
-      std::make_unique<CpuStepRunner>(pair.decoders[1].get(), pair.devices.get(), pair.live_vocab)};
-  auto recording = std::make_unique<RecordingRunner>(std::move(draft));
+  auto recording = std::make_unique<RecordingRunner>(pair.make_runner(Role::kDraft));
   RecordingRunner& heard = *recording;
-  options.runners = {std::move(target), std::move(recording)};
+  options.runners = {pair.make_runner(Role::kTarget), std::move(recording)};
   RealExecutor executor(std::move(options));
   FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                            bench::read_prompts(argv[3], prompts));

@@ -209,7 +209,6 @@ bool RoleWorker::issue(std::vector<FinishedItem>& finished) {
   std::unique_ptr<StepUnderWay> step = compose_step(finished, /*held_up=*/0);
   if (step == nullptr) return false;
   const StepBuilder::Built& built = step->built;
-  step->start_ns = steady_ns();
   step->number = pipeline_->issue(*built.step, built.tasks, built.rejections, step->dead, &tell_);
   step->overlaps = !under_way_.empty();
   if (!under_way_.empty()) under_way_.back()->overlaps = true;
@@ -223,6 +222,7 @@ void RoleWorker::handle(PipelineEvent&& event, std::vector<FinishedItem>& finish
     std::unique_ptr<StepUnderWay> step = std::move(under_way_.front());
     under_way_.pop_front();
     --entered_;
+    step->start_ns = event.start_ns;
     step->end_ns = event.end_ns;
     return retire(std::move(step), event.status, finished);
   }

@@ -74,7 +74,7 @@ class RoleWorker {
   // Whether there is work and room for a Step: at the first stage, and in the pipeline.
   bool may_issue() const {
     return ready() && under_way_.size() - entered_ < kMostAtEntry &&
-           under_way_.size() < static_cast<size_t>(pipeline_->num_stages()) + 1;
+           under_way_.size() < kMostUnderWay * static_cast<size_t>(pipeline_->num_stages());
   }
   // As step(), but for what the Step gives. Whether one has been issued.
   bool issue(std::vector<FinishedItem>& finished);
@@ -183,6 +183,8 @@ class RoleWorker {
   std::vector<std::unique_ptr<StepUnderWay>> spare_;  // for their memory
   // With stages.
   static constexpr size_t kMostAtEntry = 2;  // one at the first stage, one that waits for it
+  // A stage: one that it works on, one on the link.
+  static constexpr size_t kMostUnderWay = 2;
   PipelinedRunner* pipeline_ = nullptr;
   std::function<void(PipelineEvent)> tell_;
   std::deque<std::unique_ptr<StepUnderWay>> under_way_;  // as they were issued

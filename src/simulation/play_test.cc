@@ -308,5 +308,52 @@ TEST(SimulatedAndEmulated, AgreeOnEveryTokenStepAndRate) {
   }
 }
 
+class SimulatedStagesPlay : public SimulatedPlay {
+ protected:
+  // Four stages of 10 ms, links of 1 ms, a draft of 4 ms.
+  static StepProfile four_stages() {
+    StepProfile profile = profile_of(40.0, 4.0, /*separate=*/true);
+    profile.costs.add(Role::kTarget, {64, 0}, 52e-3);
+    profile.stages = {
+        .stages = 4, .layers = 5, .row_bytes = 1000, .bytes_per_s = 1e9, .latency_seconds = 1e-3};
+    return profile;
+  }
+};
+
+TEST_F(SimulatedStagesPlay, PlainDecodingWaitsForAllStagesAndLinks) {
+  SimulatedExecutor& executor = make(four_stages(), /*host_seconds=*/0.5e-3);
+  const auto played = run({.strategy = "autoregressive"}, requests_of(1, 20));
+  EXPECT_NEAR(1.0 / played[0].tokens_per_s(), 40e-3 + 4e-3 + 0.5e-3, 1e-4);
+  EXPECT_EQ(executor.kv_usage(Role::kTarget).used_blocks, 0);
+}
+
+TEST_F(SimulatedStagesPlay, RequestsFillTheStages) {
+  make(four_stages());
+  const auto alone = run({.strategy = "autoregressive"}, requests_of(1, 20));
+  make(four_stages());
+  const auto played = run({.strategy = "autoregressive"}, requests_of(4, 20), 4);
+  EXPECT_EQ(played[0].tokens, alone[0].tokens);
+  for (const PlayedRequest& request : played) {
+    EXPECT_GT(request.tokens_per_s(), 0.9 * alone[0].tokens_per_s());
+  }
+}
+
+TEST_F(SimulatedStagesPlay, PipelinedHasTheSameTokensSooner) {
+  make(four_stages());
+  const auto plain = run({.strategy = "autoregressive"}, requests_of(1, 60));
+  for (const char* shape : {"levels", "best", "adaptive"}) {
+    SCOPED_TRACE(shape);
+    SpeculationOptions options{.strategy = "pipelined", .shape = shape};
+    if (shape != std::string("adaptive")) options.verify_tokens = 16;
+    SimulatedExecutor& executor = make(four_stages());
+    const auto played = run(options, requests_of(1, 60));
+    EXPECT_EQ(played[0].tokens, plain[0].tokens);
+    EXPECT_GT(played[0].tokens_per_s(), 1.5 * plain[0].tokens_per_s());
+    EXPECT_FALSE(executor.next({}));  // what was under way has passed
+    EXPECT_EQ(executor.kv_usage(Role::kTarget).used_blocks, 0);
+    EXPECT_EQ(executor.kv_usage(Role::kDraft).used_blocks, 0);
+  }
+}
+
 }  // namespace
 }  // namespace forerun

@@ -16,13 +16,28 @@ SimulatedExecutor::SimulatedExecutor(SimulatedExecutorOptions options)
     : options_(std::move(options)) {
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     if (!options_.profile.has(role)) continue;
-    RoleState& state = roles_[static_cast<size_t>(role)];
-    state.runner =
-        std::make_unique<SimulatedRunner>(role, &options_.profile, options_.acceptance.get(),
-                                          options_.kv_blocks[static_cast<size_t>(role)]);
+    const auto idx = static_cast<size_t>(role);
+    RoleState& state = roles_[idx];
+    state.runner = std::move(options_.runners[idx]);
+    if (state.runner == nullptr) {
+      state.runner =
+          std::make_unique<SimulatedRunner>(options_.acceptance.get(), options_.kv_blocks[idx]);
+    }
+    if (role == Role::kTarget && options_.profile.stages) {
+      auto pipeline = std::make_unique<SimulatedPipeline>(
+          std::move(state.runner), &options_.profile, &now_ns_, options_.host_seconds);
+      state.pipeline = pipeline.get();
+      state.runner = std::move(pipeline);
+    }
     state.worker = std::make_unique<RoleWorker>(
         role, state.runner.get(), StepScheduler(role, options_.budget, options_.costs),
         [this](const StepRecord& record) { occupy(record); }, options_.trace);
+    if (state.pipeline == nullptr) continue;
+    state.worker->set_pipelined([this, &state](PipelineEvent event) {
+      state.worker->handle(std::move(event), state.held);
+      std::move(state.held.begin(), state.held.end(), std::back_inserter(finished_));
+      state.held.clear();
+    });
   }
 }
 
@@ -72,16 +87,26 @@ std::optional<WorkResult> SimulatedExecutor::next_at_hand() {
   return std::nullopt;
 }
 
-// A Step has been answered; its devices are busy for as long as the profile says.
+// A Step has been answered; its devices are busy for as long as the profile says. One of a target
+// with stages has passed them all.
 void SimulatedExecutor::occupy(StepRecord record) {
   RoleState& role = roles_[static_cast<size_t>(record.role)];
-  record.seconds = role.runner->take_seconds();
   record.host_seconds = options_.host_seconds;
-  record.start_ns = now_ns_;
-  record.end_ns = now_ns_ + to_ns(record.seconds);
-  role.busy = true;
-  role.done_ns = record.end_ns + to_ns(record.host_seconds);
+  if (role.pipeline == nullptr) {
+    record.seconds = options_.profile.costs.seconds(record.role, record.load());
+    record.start_ns = now_ns_;
+    record.end_ns = now_ns_ + to_ns(record.seconds);
+    role.busy = true;
+    role.done_ns = record.end_ns + to_ns(record.host_seconds);
+  }
   if (options_.on_step) options_.on_step(record);
+}
+
+void SimulatedExecutor::issue_steps() {
+  RoleState& target = roles_[static_cast<size_t>(Role::kTarget)];
+  while (target.worker->may_issue()) target.worker->issue(target.held);
+  std::move(target.held.begin(), target.held.end(), std::back_inserter(finished_));
+  target.held.clear();
 }
 
 bool SimulatedExecutor::start_step(RoleState& role, int64_t held_up) {
@@ -96,7 +121,10 @@ bool SimulatedExecutor::start_step(RoleState& role, int64_t held_up) {
 
 void SimulatedExecutor::start_steps() {
   auto& [target, draft] = roles_;
-  if (options_.profile.separate_devices) {
+  if (target.pipeline != nullptr) {
+    start_step(draft);
+    issue_steps();
+  } else if (options_.profile.separate_devices) {
     start_step(draft);
     start_step(target);
   } else if (!draft.busy && !target.busy) {
@@ -117,6 +145,12 @@ std::optional<WorkResult> SimulatedExecutor::next(std::chrono::microseconds) {
     RoleState* first = nullptr;
     for (RoleState& role : roles_) {
       if (role.busy && (first == nullptr || role.done_ns < first->done_ns)) first = &role;
+    }
+    const auto passes = roles_.front().pipeline ? roles_.front().pipeline->next_ns() : std::nullopt;
+    if (passes && (first == nullptr || *passes <= first->done_ns)) {
+      now_ns_ = *passes;
+      roles_.front().pipeline->advance();
+      continue;
     }
     if (first == nullptr) return std::nullopt;
     now_ns_ = first->done_ns;

@@ -6,7 +6,8 @@
 // A discrete-event loop: next() hands out results of the present moment one by one; when none is
 // left it starts a Step of every role whose devices are free and has work, and moves the clock to
 // the end of the earliest one. Where a profile's roles share devices, one Step runs at a time, in
-// RealExecutor's turns (exec/role_turns.h).
+// RealExecutor's turns (exec/role_turns.h). A target that the profile cuts into stages has a
+// pipeline of Steps (simulated_pipeline.h), beside the draft.
 //
 // One thread.
 #pragma once
@@ -26,6 +27,7 @@
 #include "exec/role_worker.h"
 #include "exec/step_record.h"
 #include "simulation/acceptance_source.h"
+#include "simulation/simulated_pipeline.h"
 #include "simulation/simulated_runner.h"
 
 namespace forerun {
@@ -33,6 +35,9 @@ namespace forerun {
 struct SimulatedExecutorOptions {
   StepProfile profile;  // roles without times have no model
   std::shared_ptr<const AcceptanceSource> acceptance;
+  // Who answers in place of `acceptance`: models, whose devices must outlive the executor. Time is
+  // the profile's all the same.
+  std::array<std::unique_ptr<StepRunner>, kNumRoles> runners;
   std::array<int64_t, kNumRoles> kv_blocks = {1 << 14, 1 << 14};
   // As RealExecutorOptions'.
   StepBudget budget;
@@ -64,7 +69,8 @@ class SimulatedExecutor : public Executor {
 
  private:
   struct RoleState {
-    std::unique_ptr<SimulatedRunner> runner;
+    std::unique_ptr<StepRunner> runner;
+    SimulatedPipeline* pipeline = nullptr;  // the runner, where it has stages
     std::unique_ptr<RoleWorker> worker;
     bool busy = false;
     int64_t done_ns = 0;
@@ -72,11 +78,12 @@ class SimulatedExecutor : public Executor {
   };
 
   void start_steps();
+  void issue_steps();
   // True if it started a Step; work that needs none is done at once.
   bool start_step(RoleState& role, int64_t held_up = 0);
   void occupy(StepRecord record);
 
-  const SimulatedExecutorOptions options_;
+  SimulatedExecutorOptions options_;
   std::array<RoleState, kNumRoles> roles_;
   std::unordered_map<SequenceId, uint64_t> open_;  // and which opening it is
   uint64_t closings_ = 0;                          // so far

@@ -1,14 +1,11 @@
 #include "simulation/simulated_runner.h"
 
-#include <utility>
-
 #include "simulation/acceptance_answers.h"
 
 namespace forerun {
 
-SimulatedRunner::SimulatedRunner(Role role, const StepProfile* profile,
-                                 const AcceptanceSource* acceptance, int64_t kv_blocks)
-    : role_(role), profile_(profile), acceptance_(acceptance), histories_(kv_blocks) {
+SimulatedRunner::SimulatedRunner(const AcceptanceSource* acceptance, int64_t kv_blocks)
+    : acceptance_(acceptance), histories_(kv_blocks) {
   config_.vocab_size = acceptance->vocab();
 }
 
@@ -22,10 +19,7 @@ Status SimulatedRunner::run(const Step& step, std::span<RowTask> tasks,
   }
   for (RowTask& task : tasks) answer(*acceptance_, wanted_, task);
   for (RejectionTask& task : rejections) answer(*acceptance_, wanted_, task);
-  seconds_ += profile_->costs.seconds(role_, load_of(step));
   return {};
 }
-
-double SimulatedRunner::take_seconds() { return std::exchange(seconds_, 0.0); }
 
 }  // namespace forerun

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "exec/emulated/step_profile.h"
 #include "exec/step_runner.h"
 #include "simulation/acceptance_source.h"
 #include "simulation/slot_histories.h"
@@ -15,9 +14,8 @@ namespace forerun {
 
 class SimulatedRunner : public StepRunner {
  public:
-  // `profile` (which has times of `role`) and `acceptance` must outlive the runner.
-  SimulatedRunner(Role role, const StepProfile* profile, const AcceptanceSource* acceptance,
-                  int64_t kv_blocks);
+  // `acceptance` must outlive the runner.
+  SimulatedRunner(const AcceptanceSource* acceptance, int64_t kv_blocks);
 
   const ModelConfig& config() const override { return config_; }
   int32_t live_vocab() const override { return config_.vocab_size; }
@@ -30,17 +28,11 @@ class SimulatedRunner : public StepRunner {
     return {};
   }
 
-  // What the profile says for the Steps since the last call; 0: there was none.
-  double take_seconds();
-
  private:
-  const Role role_;
-  const StepProfile* profile_;
   const AcceptanceSource* acceptance_;
   ModelConfig config_;
   SlotHistories histories_;
   std::vector<uint64_t> wanted_;  // of the Step's rows that want logits
-  double seconds_ = 0.0;
 };
 
 }  // namespace forerun

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,16 @@ struct PublishedRound {
   double speedup = 0.0;
 };
 
+// A target cut into equal stages, and the links between their hosts. The coordinator, the draft and
+// the first stage are one host; every other stage has one of its own.
+struct StageChain {
+  int32_t stages = 2;
+  int32_t layers = 1;      // of a stage, between which it looks for prunes
+  int64_t row_bytes = 0;   // of a hidden row
+  double bytes_per_s = 0;  // of a link
+  double latency_seconds = 0;
+};
+
 struct StepProfile {
   std::string name;
   std::string machine;
@@ -37,6 +48,8 @@ struct StepProfile {
   bool separate_devices = false;  // the roles' Steps run side by side, else in turn
   std::array<std::string, kNumRoles> models;
   StepCosts costs;  // the draft's may be missing
+  // The target's Steps then pass through stages, each of which takes its share of their time.
+  std::optional<StageChain> stages;
   std::vector<PublishedRound> rounds;
   std::vector<std::string> notes;
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kMaxFileBytes = 8 << 20;
 constexpr int64_t kMaxCount = 1 << 24;
+constexpr int64_t kMaxStages = 1024;
 constexpr double kMaxTime = 1e7;  // ms or us: some hours
 constexpr double kLeast = 1e-9;
 
@@ -152,9 +153,19 @@ void take_model(FieldReader& fields, const char* field, Role role,
   if (profile.machine.empty() && role == Role::kTarget) profile.machine = found->second.machine;
 }
 
+void read_stages(FieldReader& fields, StepProfile& profile) {
+  fields.accept_only({"count", "layers", "row_bytes", "gbit_per_s", "latency_ms"});
+  StageChain& chain = profile.stages.emplace();
+  chain.stages = static_cast<int32_t>(fields.required_integer("count", 2, kMaxStages));
+  chain.layers = required_count(fields, "layers");
+  chain.row_bytes = required_count(fields, "row_bytes");
+  chain.bytes_per_s = 1e9 / 8 * required_number(fields, "gbit_per_s", kMaxTime);
+  chain.latency_seconds = 1e-3 * required_number(fields, "latency_ms", kMaxTime);
+}
+
 StepProfile read_profile(FieldReader& fields, const std::map<std::string, Model>& models) {
   StepProfile profile;
-  fields.accept_only({"devices", "machine", "target", "draft", "rounds", "notes"});
+  fields.accept_only({"devices", "machine", "target", "draft", "stages", "rounds", "notes"});
   const std::string devices = fields.required_string("devices");
   if (devices != "shared" && devices != "separate") {
     fields.refuse(StatusCode::kInvalidArgument, "devices", "\"shared\" or \"separate\"");
@@ -163,6 +174,7 @@ StepProfile read_profile(FieldReader& fields, const std::map<std::string, Model>
   profile.machine = fields.string("machine").value_or("");
   take_model(fields, "target", Role::kTarget, models, profile);
   if (fields.has("draft")) take_model(fields, "draft", Role::kDraft, models, profile);
+  if (auto stages = fields.object("stages")) read_stages(*stages, profile);
   profile.notes = fields.strings("notes").value_or(std::vector<std::string>{});
   if (auto rounds = fields.objects("rounds")) {
     if (!rounds->empty() && (profile.has(Role::kTarget) || profile.has(Role::kDraft))) {

@@ -133,7 +133,7 @@ TEST(ShippedProfiles, ReadAndSayWhatThePapersSay) {
       }
     }
   }
-  EXPECT_EQ(count, 48u);
+  EXPECT_EQ(count, 49u);
   EXPECT_EQ(rounds, 89u);
 
   const auto load = [&](const std::string& spec) {
@@ -150,6 +150,25 @@ TEST(ShippedProfiles, ReadAndSayWhatThePapersSay) {
   const StepProfile self = load("magicdec.json#table3c-llama3.1-8b-self-8xa100");
   EXPECT_NEAR(self.costs.seconds(Role::kTarget, {384, 128 * 32000}), 54.98e-3, 1e-8);
   EXPECT_NEAR(self.costs.seconds(Role::kDraft, {128, 128 * 32000}), 28.26e-3 / 2, 1e-8);
+}
+
+TEST_F(StepProfileFile, StagesAndTheirLinks) {
+  const std::string stages =
+      R"("stages": {"count": 8, "layers": 10, "row_bytes": 16384, "gbit_per_s": 10,
+                    "latency_ms": 0.5}, )";
+  const auto cut = load_step_profile(write_spoilt(R"("notes")", stages + R"("notes")") + "#pair");
+  ASSERT_TRUE(cut.ok()) << cut.status().message();
+  ASSERT_TRUE(cut->stages);
+  EXPECT_EQ(cut->stages->stages, 8);
+  EXPECT_EQ(cut->stages->layers, 10);
+  EXPECT_EQ(cut->stages->row_bytes, 16384);
+  EXPECT_NEAR(cut->stages->bytes_per_s, 1.25e9, 1.0);
+  EXPECT_NEAR(cut->stages->latency_seconds, 0.5e-3, 1e-9);
+  EXPECT_FALSE(load_step_profile(write(kGood) + "#pair")->stages);
+  for (const char* wrong : {R"("count": 1)", R"("count": 8, "layers": 0)", R"("layers": 10)"}) {
+    const std::string text = R"("stages": {)" + std::string(wrong) + R"(}, "notes")";
+    EXPECT_FALSE(load_step_profile(write_spoilt(R"("notes")", text) + "#pair").ok()) << wrong;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// A target and its draft on this machine's processors, in turn: real answers for benches that play
+// strategies without the engine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/cpu/device_group.h"
+#include "engine/opened_model.h"
+#include "exec/step_runner.h"
+#include "forerun/status.h"
+#include "model/decoder.h"
+#include "step/types.h"
+
+namespace forerun::bench {
+
+struct ModelPair {
+  std::array<std::unique_ptr<OpenedModel>, kNumRoles> models;
+  std::unique_ptr<CpuDeviceGroup> devices;
+  std::array<std::unique_ptr<Decoder>, kNumRoles> decoders;
+  int32_t live_vocab = 0;
+
+  // Of directories; weights as the engine loads them. Fails where they have not one tokenizer.
+  static Result<ModelPair> load(const std::string& target, const std::string& draft,
+                                const std::array<int64_t, kNumRoles>& kv_blocks);
+  // The pair must outlive it. One runner a role at a time.
+  std::unique_ptr<StepRunner> make_runner(Role role) const;
+};
+
+}  // namespace forerun::bench

@@ -1,0 +1,323 @@
+// Strategies on a target cut into stages over links, in virtual time, with the answers of a real
+// pair of models: milliseconds between tokens, and plain pipelining's over them.
+//
+//   simulate_stages --model DIR --draft DIR --profile FILE#PROFILE --prompts FILE.jsonl…
+//
+// Every strategy's output is compared with plain decoding's, token for token. With --replay-target
+// only plain decoding asks the target: its text then answers for it, and 0 where a row is beside
+// it, which nobody comes to ask about. The draft is asked always.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clocks.h"
+#include "runner/model_pair.h"
+#include "runner/record_rows.h"
+#include "runner/workload.h"
+#include "simulation/play.h"
+#include "simulation/simulated_executor.h"
+#include "strategies/strategy_table.h"
+
+namespace forerun {
+namespace {
+
+struct Arguments {
+  std::string model, draft, profile, json;
+  std::vector<std::string> prompts;
+  std::vector<float> temperatures = {0.0f, 0.6f};
+  std::vector<double> gbit_per_s, latency_ms;  // pairs; none: the profile's
+  std::vector<std::string> settings;           // names; none: all
+  int32_t tokens = 128;
+  int32_t limit = 8;  // prompts of a file
+  double host_us = 150.0;
+  bool replay_target = false;
+};
+
+struct Setting {
+  std::string name;
+  SpeculationOptions options;
+  bool hides_draft = false;  // its Steps take no time
+};
+
+Setting pipelined(std::string name, const char* shape, int32_t width, int32_t draft_width = 0) {
+  Setting setting{std::move(name), {.strategy = "pipelined"}};
+  setting.options.shape = shape;
+  setting.options.verify_tokens = width;
+  if (draft_width > 0) setting.options.draft_width = draft_width;
+  return setting;
+}
+
+std::vector<Setting> all_settings() {
+  std::vector<Setting> settings = {{"plain", {.strategy = "autoregressive"}}};
+  settings.push_back(pipelined("levels 64", "levels", 64));
+  settings.push_back(pipelined("best 64", "best", 64, 64));
+  for (const bool hides_draft : {true, false}) {
+    for (const char* shape :
+         {"1,1,3,1,1,1,1,1", "8,1,1,1,1,1,1,1", "4,2,1,1,1,1", "3,2,2,1,1", "2,2,2,1,1,1"}) {
+      Setting setting{std::string(hides_draft ? "hidden " : "static ") + shape,
+                      {.strategy = "serial_tree"},
+                      hides_draft};
+      setting.options.shape = shape;
+      settings.push_back(std::move(setting));
+    }
+    for (const int32_t depth : {6, 8, 12}) {
+      Setting setting{(hides_draft ? "hidden best d" : "best d") + std::to_string(depth),
+                      {.strategy = "serial_tree"},
+                      hides_draft};
+      setting.options.shape = "best";
+      setting.options.source = "model";
+      setting.options.verify_tokens = 64;
+      setting.options.draft_width = 16;
+      setting.options.draft_depth = depth;
+      settings.push_back(std::move(setting));
+    }
+  }
+  return settings;
+}
+
+struct Measured {
+  double ms_per_token = 0.0;
+  double steps_per_token = 0.0;  // items of the target
+  double host_us = 0.0;          // of this thread for the engine's own work, an item
+  bool identical = true;
+};
+
+// What plain decoding has said.
+class PlainText : public AcceptanceSource {
+ public:
+  explicit PlainText(int32_t vocab) : vocab_(vocab) {}
+  void add(const std::vector<TokenId>& prompt, const std::vector<TokenId>& output) {
+    uint64_t history = 0;
+    for (const TokenId token : prompt) history = mix_hash(history, static_cast<uint64_t>(token));
+    for (const TokenId token : output) {
+      next_[history] = token;
+      history = mix_hash(history, static_cast<uint64_t>(token));
+    }
+  }
+  int32_t vocab() const override { return vocab_; }
+  TokenId target_token(uint64_t history, int32_t) const override {
+    const auto found = next_.find(history);
+    return found == next_.end() ? 0 : found->second;
+  }
+  void draft_guesses(uint64_t, int32_t, int32_t, std::vector<Candidate>* out) const override {
+    out->clear();
+  }
+
+ private:
+  const int32_t vocab_;
+  std::unordered_map<uint64_t, TokenId> next_;
+};
+
+// A runner that counts this thread's time in its model.
+class TimedRunner : public StepRunner {
+ public:
+  TimedRunner(std::unique_ptr<StepRunner> runner, int64_t* ns)
+      : runner_(std::move(runner)), ns_(*ns) {}
+  const ModelConfig& config() const override { return runner_->config(); }
+  int32_t live_vocab() const override { return runner_->live_vocab(); }
+  int64_t kv_blocks() const override { return runner_->kv_blocks(); }
+  int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
+  Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+             const Meanwhile& meanwhile) override {
+    const int64_t start_ns = thread_cpu_ns();
+    Status status = runner_->run(step, tasks, rejections, meanwhile);
+    ns_ += thread_cpu_ns() - start_ns;
+    return status;
+  }
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
+    const int64_t start_ns = thread_cpu_ns();
+    Status status = runner_->move_kv(sequence, moves);
+    ns_ += thread_cpu_ns() - start_ns;
+    return status;
+  }
+
+ private:
+  const std::unique_ptr<StepRunner> runner_;
+  int64_t& ns_;
+};
+
+class Bench {
+ public:
+  Bench(const bench::ModelPair& pair, std::vector<PlayRequest> requests, bool replays_target)
+      : pair_(pair),
+        requests_(std::move(requests)),
+        replays_target_(replays_target),
+        text_(pair.live_vocab) {}
+
+  Result<Measured> measure(StepProfile profile, const Setting& setting, double host_us) {
+    if (setting.hides_draft) {
+      StepCosts costs;
+      for (const auto& entry : profile.costs.entries(Role::kTarget)) {
+        costs.add(Role::kTarget, {entry.rows, entry.kv_tokens}, entry.seconds);
+      }
+      costs.add(Role::kDraft, {1, 0}, 1e-9);
+      profile.costs = costs;
+    }
+    int64_t model_ns = 0;
+    SimulatedExecutorOptions options;
+    options.host_seconds = 1e-6 * host_us;
+    for (const Role role : {Role::kTarget, Role::kDraft}) {
+      auto runner = pair_.make_runner(role);
+      if (role == Role::kTarget && replays_target_ && !plain_.empty()) {
+        runner = std::make_unique<SimulatedRunner>(&text_, runner->kv_blocks());
+      }
+      options.runners[static_cast<size_t>(role)] =
+          std::make_unique<TimedRunner>(std::move(runner), &model_ns);
+    }
+    constexpr int32_t kContextTokens = 256;
+    const CostTable costs = profile.costs.table(1, kContextTokens);
+    options.profile = std::move(profile);
+    SimulatedExecutor executor(std::move(options));
+    const ModelFacts facts{
+        .has_draft_model = true, .target_vocab = pair_.live_vocab, .draft_vocab = pair_.live_vocab};
+    FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation(setting.options, facts));
+    const int64_t start_ns = thread_cpu_ns();
+    FORERUN_ASSIGN_OR_RETURN(
+        const std::vector<PlayedRequest> played,
+        play(executor, requests_,
+             {.max_active = 1,
+              .clock = [&executor] { return executor.now_seconds(); },
+              .make_strategy =
+                  [&](size_t) {
+                    return plan->make_strategy({.shared = nullptr, .costs = costs});
+                  }}));
+    const int64_t host_ns = thread_cpu_ns() - start_ns - model_ns;
+    Measured measured;
+    double seconds = 0.0;
+    int64_t tokens = 0, steps = 0;
+    for (size_t idx = 0; idx < played.size(); ++idx) {
+      const PlayedRequest& request = played[idx];
+      seconds += request.last_token_seconds - request.first_token_seconds;
+      tokens += static_cast<int64_t>(request.tokens.size()) - 1;
+      steps += request.stats.target_steps;
+      if (plain_.size() < played.size()) {
+        plain_.push_back(request.tokens);
+        text_.add(requests_[idx].prompt, request.tokens);
+      }
+      measured.identical &= plain_[idx] == request.tokens;
+    }
+    measured.ms_per_token = 1e3 * seconds / static_cast<double>(tokens);
+    measured.steps_per_token = static_cast<double>(steps) / static_cast<double>(tokens);
+    measured.host_us = 1e-3 * static_cast<double>(host_ns) / static_cast<double>(steps);
+    return measured;
+  }
+
+ private:
+  const bench::ModelPair& pair_;
+  const std::vector<PlayRequest> requests_;
+  const bool replays_target_;
+  PlainText text_;
+  std::vector<std::vector<TokenId>> plain_;  // of the first setting, plain decoding
+};
+
+Result<std::vector<PlayRequest>> requests_of(const bench::ModelPair& pair, const std::string& file,
+                                             float temperature, const Arguments& arguments) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                           bench::read_prompts(file, arguments.limit));
+  std::vector<PlayRequest> requests;
+  for (const std::string& text : texts) {
+    PlayRequest& request = requests.emplace_back();
+    FORERUN_ASSIGN_OR_RETURN(request.prompt,
+                             pair.models[0]->tokenizer.encode(text, {.add_special_tokens = true}));
+    request.new_tokens = arguments.tokens;
+    request.sampling.temperature = temperature;
+    request.sampling.seed = requests.size();
+  }
+  return requests;
+}
+
+Status run(const Arguments& arguments) {
+  FORERUN_ASSIGN_OR_RETURN(StepProfile profile, load_step_profile(arguments.profile));
+  if (!profile.stages) {
+    return {StatusCode::kInvalidArgument, arguments.profile + ": found no stages"};
+  }
+  if (arguments.gbit_per_s.size() != arguments.latency_ms.size()) {
+    return {StatusCode::kInvalidArgument,
+            "--gbit and --latency-ms: as many of one as of the other"};
+  }
+  std::vector<StageChain> chains = {*profile.stages};
+  for (size_t idx = 0; idx < arguments.gbit_per_s.size(); ++idx) {
+    if (idx > 0) chains.push_back(chains.front());
+    chains[idx].bytes_per_s = 1e9 / 8 * arguments.gbit_per_s[idx];
+    chains[idx].latency_seconds = 1e-3 * arguments.latency_ms[idx];
+  }
+  FORERUN_ASSIGN_OR_RETURN(const bench::ModelPair pair,
+                           bench::ModelPair::load(arguments.model, arguments.draft, {1024, 1024}));
+  nlohmann::json recorded = nlohmann::json::array();
+  for (const StageChain& chain : chains) {
+    profile.stages = chain;
+    for (const std::string& file : arguments.prompts) {
+      for (const float temperature : arguments.temperatures) {
+        const std::string text = std::filesystem::path(file).stem().string();
+        std::printf("%d stages, %.0f Gb/s + %.0f ms, %s at %.1f\n", chain.stages,
+                    8e-9 * chain.bytes_per_s, 1e3 * chain.latency_seconds, text.c_str(),
+                    temperature);
+        FORERUN_ASSIGN_OR_RETURN(std::vector<PlayRequest> requests,
+                                 requests_of(pair, file, temperature, arguments));
+        Bench bench(pair, std::move(requests), arguments.replay_target);
+        double plain_ms = 0.0;
+        for (const Setting& setting : all_settings()) {
+          const auto& names = arguments.settings;
+          const bool is_plain = setting.name == "plain";
+          if (!is_plain && !names.empty() &&
+              std::find(names.begin(), names.end(), setting.name) == names.end()) {
+            continue;
+          }
+          FORERUN_ASSIGN_OR_RETURN(const Measured measured,
+                                   bench.measure(profile, setting, arguments.host_us));
+          if (is_plain) plain_ms = measured.ms_per_token;
+          std::printf("  %-24s %8.2f ms a token %6.2fx %6.2f items a token %7.0f us host%s\n",
+                      setting.name.c_str(), measured.ms_per_token, plain_ms / measured.ms_per_token,
+                      measured.steps_per_token, measured.host_us,
+                      measured.identical ? "" : "  NOT IDENTICAL");
+          std::fflush(stdout);
+          recorded.push_back({{"stages", chain.stages},
+                              {"gbit_per_s", 8e-9 * chain.bytes_per_s},
+                              {"latency_ms", 1e3 * chain.latency_seconds},
+                              {"text", text},
+                              {"temperature", temperature},
+                              {"setting", setting.name},
+                              {"ms_per_token", measured.ms_per_token},
+                              {"over_plain", plain_ms / measured.ms_per_token},
+                              {"items_per_token", measured.steps_per_token},
+                              {"host_us", measured.host_us},
+                              {"identical", measured.identical}});
+        }
+      }
+    }
+  }
+  return bench::record_rows(recorded, arguments.json);
+}
+
+}  // namespace
+}  // namespace forerun
+
+int main(int argc, char** argv) {
+  forerun::Arguments arguments;
+  CLI::App app{"Strategies on a target cut into stages, in virtual time"};
+  app.add_option("--model", arguments.model)->required();
+  app.add_option("--draft", arguments.draft)->required();
+  app.add_option("--profile", arguments.profile, "FILE#PROFILE, with stages")->required();
+  app.add_option("--prompts", arguments.prompts, "JSON lines")->required();
+  app.add_option("--temperature", arguments.temperatures);
+  app.add_option("--gbit", arguments.gbit_per_s, "of the links, in place of the profile's");
+  app.add_option("--latency-ms", arguments.latency_ms, "as many as --gbit");
+  app.add_option("--settings", arguments.settings, "names; default: all");
+  app.add_option("--tokens", arguments.tokens);
+  app.add_option("--limit", arguments.limit, "prompts of a file");
+  app.add_option("--host-us", arguments.host_us, "the coordinator's work, an item");
+  app.add_flag("--replay-target", arguments.replay_target, "the target answers by its plain text");
+  app.add_option("--json", arguments.json, "file for the results");
+  CLI11_PARSE(app, argc, argv);
+  const forerun::Status status = forerun::run(arguments);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "simulate_stages: %s\n", status.message().c_str());
+  return 1;
+}

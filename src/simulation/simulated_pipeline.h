@@ -1,0 +1,61 @@
+// A target that is cut into stages, in virtual time: whole Steps are answered by another runner as
+// soon as they are issued, and a StageTimeline says when they would have passed the stages.
+//
+// One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "exec/emulated/stage_timeline.h"
+#include "exec/step_runner.h"
+
+namespace forerun {
+
+class SimulatedPipeline : public PipelinedRunner {
+ public:
+  // `answers` is kept. `profile` (with stages) and `now_ns`, the present of the virtual clock, must
+  // outlive the object. A Step reaches the first stage `host_seconds` after it has been issued.
+  SimulatedPipeline(std::unique_ptr<StepRunner> answers, const StepProfile* profile,
+                    const int64_t* now_ns, double host_seconds);
+
+  const ModelConfig& config() const override { return answers_->config(); }
+  int32_t live_vocab() const override { return answers_->live_vocab(); }
+  int64_t kv_blocks() const override { return answers_->kv_blocks(); }
+  int64_t kv_block_bytes() const override { return answers_->kv_block_bytes(); }
+  // In no time.
+  Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+             const Meanwhile& meanwhile) override {
+    return answers_->run(step, tasks, rejections, meanwhile);
+  }
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
+    return answers_->move_kv(sequence, moves);
+  }
+  int32_t num_stages() const override { return profile_->stages->stages; }
+  // `tell` is called by advance().
+  uint64_t issue(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+                 std::span<const int32_t> dropped,
+                 const std::function<void(PipelineEvent)>* tell) override;
+  void drop(std::span<const IssuedRow> rows) override;
+
+  // As StageTimeline's.
+  std::optional<int64_t> next_ns() const { return timeline_.next_ns(); }
+  // Tells of all that has happened by now.
+  void advance();
+
+ private:
+  const std::unique_ptr<StepRunner> answers_;
+  const StepProfile* const profile_;
+  const int64_t* const now_ns_;
+  const int64_t host_ns_;
+  StageTimeline timeline_;
+  uint64_t issued_ = 0;
+  std::map<uint64_t, Status> outcomes_;  // of Steps under way
+  const std::function<void(PipelineEvent)>* tell_ = nullptr;
+  std::vector<PipelineEvent> events_;  // scratch
+};
+
+}  // namespace forerun
