@@ -12,8 +12,8 @@
 namespace forerun {
 namespace {
 
-using text::jinja::Dict;
 using text::jinja::List;
+using text::jinja::Names;
 using text::jinja::Value;
 
 constexpr const char* kAccepted =
@@ -90,8 +90,8 @@ Result<Value> messages_of(const ChatInput& input) {
   List messages;
   for (const ChatMessage& message : input.messages) {
     FORERUN_ASSIGN_OR_RETURN(Value made,
-                             Value::dict({{"role", Value::string(message.role)},
-                                          {"content", Value::string(message.content)}}));
+                             Value::dict(Names{{"role", Value::string(message.role)},
+                                               {"content", Value::string(message.content)}}));
     messages.push_back(std::move(made));
   }
   return Value::list(std::move(messages));
@@ -155,7 +155,7 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
 }
 
 Result<std::string> ChatTemplate::render(const ChatInput& input) const {
-  Dict variables;
+  Names variables;
   if (!input.variables_json.empty()) {
     FORERUN_ASSIGN_OR_RETURN(const Value extra,
                              text::jinja::parse_json(input.variables_json, "variables"));
@@ -163,7 +163,9 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
       return Status(StatusCode::kInvalidArgument,
                     std::string("variables: found ") + extra.kind_name() + "; accepted: an object");
     }
-    variables = extra.as_dict();
+    for (const auto& [name, value] : extra.as_dict()) {
+      variables.emplace_back(name.as_string(), value);
+    }
   }
   FORERUN_ASSIGN_OR_RETURN(Value messages, messages_of(input));
   variables.emplace_back("messages", std::move(messages));

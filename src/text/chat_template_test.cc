@@ -172,6 +172,15 @@ TEST(JinjaErrors, NameTheLineAndTheCause) {
       {"{{ x() }}", "call of 'x'"},
       {"{{ 'abc }}", "closing quote"},
       {"{% for a in b recursive %}{% endfor %}", "recursive"},
+      {"{{ {'a': 2} | dictsort(backwards=true) }}",
+       "dictsort: found backwards=; accepted: (case_sensitive?, by?, reverse?)"},
+      {"{{ 'a'.replace('b') }}", "replace(): found no new; accepted: (old, new, count?)"},
+      {"{{ [1] | map('string') | tojson }}", "a generator (a list after \"| list\")"},
+      {"{{ 2 ** 64 }}", "result past 64 bits"},
+      {"{{ 12345678901234567890 + 1 }}", "an integer past 64 bits"},
+      {"{% set ns = namespace() %}{% macro m() %}{% set ns.c = caller %}{% endmacro %}"
+       "{% for x in [1] %}{% call m() %}{{ x }}{% endcall %}{% endfor %}{{ ns.c() }}",
+       "after the block that it was made in had ended"},
   };
   for (const auto& [source, expected] : cases) {
     EXPECT_NE(rendered(source).find(expected), std::string::npos)
@@ -198,6 +207,16 @@ TEST(JinjaLimits, HostileTemplatesAreRefused) {
       "{{ range(1000000000) }}",
       "{{ 'a' * 1000000000000 }}",
       "{{ 2 ** 9999999 }}",
+      "{{ '{:99999999}'.format(1) }}",
+      "{{ '%99999999d' % 1 }}",
+      "{{ '{:.999}'.format(1.5) }}",
+      "{{ 'a' | center(99999999) }}",
+      "{{ [1] | batch(999999999999, 0) | list }}",
+      "{{ [1] | slice(999999999999) | list }}",
+      "{{ 0x" + std::string(9'000, 'f') + " }}",
+      "{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{% call m() %}{% "
+      "endcall %}",
+      "{% set x = namespace() %}{% set x.x = {x: 1} %}",
       "{% set x = namespace() %}{% set x.x = x %}",
       "{% set x = namespace() %}{% set x.x = [x] %}",
   };

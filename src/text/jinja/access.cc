@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "text/jinja/ast.h"
 #include "text/jinja/builtins.h"
+#include "text/jinja/numbers.h"
 #include "text/jinja/strings.h"
 #include "text/utf8.h"
 
@@ -27,11 +29,20 @@ Value loop_member(const LoopState& loop, const std::string& name) {
   if (name == "first") return Value::boolean(index == 0);
   if (name == "last") return Value::boolean(index + 1 == length);
   if (name == "length") return Value::integer(length);
-  if (name == "depth") return Value::integer(loop.depth);
-  if (name == "depth0") return Value::integer(loop.depth - 1);
+  // Only recursive loops, which are refused, go deeper.
+  if (name == "depth") return Value::integer(1);
+  if (name == "depth0") return Value::integer(0);
   if (name == "previtem" && index > 0) return (*loop.items)[loop.index0 - 1];
   if (name == "nextitem" && index + 1 < length) return (*loop.items)[loop.index0 + 1];
   return Value::undefined("loop." + name);
+}
+
+Result<Value> macro_member(const Statement& macro, const std::string& name) {
+  if (name == "name") return Value::string(macro.text);
+  if (name != "arguments") return Value::undefined(name);
+  List names;
+  for (const Target& target : macro.targets) names.push_back(Value::string(target.name));
+  return Value::list(std::move(names), ListForm::kTuple);
 }
 
 Value list_item(const List& list, int64_t index) {
@@ -76,8 +87,15 @@ Result<Value> integer_arithmetic(const std::string& op, int64_t a, int64_t b) {
       out = op == "%" ? remainder + (floor ? b : 0) : a / b - (floor ? 1 : 0);
     }
   }
-  if (overflow) return Status(StatusCode::kInvalidArgument, op + ": result past 64 bits");
+  if (overflow) return Status(StatusCode::kUnsupported, op + ": result past 64 bits");
   return Value::integer(out);
+}
+
+// 0 - value of an integer past 64 bits is needed for literals; its other sums are refused by name.
+Value negated_big(const std::string& decimal) {
+  const bool was_negative = decimal.starts_with('-');
+  return *integer_of_digits(std::string_view(decimal).substr(was_negative ? 1 : 0), 10,
+                            !was_negative);
 }
 
 Result<Value> arithmetic(const std::string& op, const Value& a, const Value& b) {
@@ -104,14 +122,14 @@ Result<Value> repeated(const Value& value, int64_t count, Runtime& runtime) {
   if (value.is_string()) {
     std::string out;
     for (size_t i = 0; size != 0 && i < times; ++i) out += value.as_string();
-    return make_text(std::move(out), runtime);
+    return make_text_like(std::move(out), value, runtime);
   }
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend(4 * size * times));
   List out;
   for (size_t i = 0; size != 0 && i < times; ++i) {
     out.insert(out.end(), value.as_list().begin(), value.as_list().end());
   }
-  return Value::list(std::move(out), value.is_tuple());
+  return Value::list(std::move(out), value.form());
 }
 
 }  // namespace
@@ -123,6 +141,7 @@ Result<Value> attribute(const Value& value, const std::string& name) {
     return loop_member(value.as_loop(), name);
   }
   if (has_method(value, name)) return Value::method(value, name);
+  if (value.kind() == Kind::kMacro) return macro_member(*value.as_macro().definition, name);
   if (const Value* member = value.find(name)) return *member;
   return Value::undefined(name);
 }
@@ -131,19 +150,22 @@ Result<Value> item(const Value& value, const Value& key, Runtime& runtime) {
   if (value.is_undefined())
     return undefined_error(value, std::string("[").append(to_repr(key)).append("]"));
   const bool is_index = key.kind() == Kind::kInt || key.kind() == Kind::kBool;
-  if (value.is_list() && is_index) return list_item(value.as_list(), key.as_int());
+  const bool is_indexed = value.is_list() && (value.form() == ListForm::kList || value.is_tuple() ||
+                                              value.form() == ListForm::kRange);
+  if (is_indexed && is_index) return list_item(value.as_list(), key.as_int());
   if (value.is_string() && is_index) {
     FORERUN_ASSIGN_OR_RETURN(const List chars, iterate(value, runtime));
     return list_item(chars, key.as_int());
   }
-  if (const Value* member = value.find(to_text(key))) return *member;
+  if (const Value* member = value.find(key)) return *member;
   if (key.is_string()) return attribute(value, key.as_string());
   return Value::undefined(to_text(key));
 }
 
 Result<Value> slice(const Value& value, const Value* from, const Value* to, const Value* step,
                     Runtime& runtime) {
-  if (!value.is_string() && !value.is_list()) {
+  const bool is_view = value.is_list() && value.form() != ListForm::kList && !value.is_tuple();
+  if ((!value.is_string() && !value.is_list()) || is_view) {
     if (value.is_undefined()) return undefined_error(value, "slice");
     return Status(StatusCode::kInvalidArgument, std::string("slice: found ") + value.kind_name() +
                                                     "; accepted: a list, a string");
@@ -173,10 +195,10 @@ Result<Value> slice(const Value& value, const Value* from, const Value* to, cons
   for (int64_t at = begin; stride > 0 ? at < end : at > end; at += stride) {
     out.push_back(items[static_cast<size_t>(at)]);
   }
-  if (value.is_list()) return make_list(std::move(out), runtime, value.is_tuple());
+  if (value.is_list()) return make_list(std::move(out), runtime, value.form());
   std::string text;
   for (const Value& character : out) text += character.as_string();
-  return make_text(std::move(text), runtime);
+  return make_text_like(std::move(text), value, runtime);
 }
 
 Result<List> iterate(const Value& value, Runtime& runtime) {
@@ -189,12 +211,15 @@ Result<List> iterate(const Value& value, Runtime& runtime) {
       return value.as_list();
     case Kind::kDict:
       FORERUN_RETURN_IF_ERROR(runtime.budget.spend(4 * value.as_dict().size()));
-      for (const auto& member : value.as_dict()) out.push_back(Value::string(member.first));
+      for (const auto& member : value.as_dict()) out.push_back(member.first);
       return out;
+    case Kind::kGenerator:
+      FORERUN_RETURN_IF_ERROR(runtime.budget.spend(value.remaining()));
+      return value.take(value.remaining());
     case Kind::kString:
       FORERUN_RETURN_IF_ERROR(runtime.budget.spend(4 * value.as_string().size()));
       for (const std::string_view character : characters(value.as_string())) {
-        out.push_back(Value::string(std::string(character)));
+        out.push_back(Value::string_like(std::string(character), value));
       }
       return out;
     default:
@@ -206,20 +231,32 @@ Result<List> iterate(const Value& value, Runtime& runtime) {
 Result<Value> binary(const std::string& op, const Value& a, const Value& b, Runtime& runtime) {
   if (op == "~") return make_text(to_text(a) + to_text(b), runtime);
   if (op == "+" && a.is_string() && b.is_string()) {
-    return make_text(a.as_string() + b.as_string(), runtime);
+    if (a.is_markup() == b.is_markup()) {
+      return make_text_like(a.as_string() + b.as_string(), a, runtime);
+    }
+    // What is marked as escaped stays, the plain string beside it is escaped.
+    FORERUN_RETURN_IF_ERROR(
+        runtime.budget.spend_text(6 * (a.is_markup() ? b : a).as_string().size()));
+    return make_text_like(escaped(a).as_string() + escaped(b).as_string(), escaped(a), runtime);
   }
-  if (op == "+" && a.is_list() && b.is_list()) {
+  const auto is_sequence = [](const Value& value) {
+    return value.is_list() && (value.form() == ListForm::kList || value.is_tuple());
+  };
+  if (op == "+" && is_sequence(a) && is_sequence(b) && a.form() == b.form()) {
     List out = a.as_list();
     out.insert(out.end(), b.as_list().begin(), b.as_list().end());
-    return make_list(std::move(out), runtime, a.is_tuple());
+    return make_list(std::move(out), runtime, a.form());
   }
   if (op == "*") {
-    if ((a.is_string() || a.is_list()) && b.kind() == Kind::kInt) {
-      return repeated(a, b.as_int(), runtime);
-    }
-    if ((b.is_string() || b.is_list()) && a.kind() == Kind::kInt) {
-      return repeated(b, a.as_int(), runtime);
-    }
+    const auto is_count = [](const Value& value) {
+      return value.kind() == Kind::kInt || value.kind() == Kind::kBool;
+    };
+    if ((a.is_string() || is_sequence(a)) && is_count(b)) return repeated(a, b.as_int(), runtime);
+    if ((b.is_string() || is_sequence(b)) && is_count(a)) return repeated(b, a.as_int(), runtime);
+  }
+  if (op == "%" && a.is_string()) return percent_format(a, b, runtime);
+  if (op == "-" && a.kind() == Kind::kInt && a.as_int() == 0 && b.kind() == Kind::kBigInt) {
+    return negated_big(b.as_big());
   }
   if (a.is_number() && b.is_number()) return arithmetic(op, a, b);
   return bad_operands(op, a, b);
@@ -237,7 +274,9 @@ Result<bool> relation(const std::string& op, const Value& a, const Value& b) {
       found = std::any_of(b.as_list().begin(), b.as_list().end(),
                           [&](const Value& element) { return equal(a, element); });
     } else if (b.is_dict()) {
-      found = a.is_string() && b.find(a.as_string()) != nullptr;
+      found = b.find(a) != nullptr;
+    } else if (b.is_generator()) {
+      while (!found && b.remaining() > 0) found = equal(a, b.take(1).front());
     } else if (!b.is_undefined()) {
       return bad_operands(op, a, b);
     }

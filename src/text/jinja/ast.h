@@ -44,6 +44,7 @@ struct Expr {
   Value value;
   std::vector<ExprPtr> args;
   std::vector<std::pair<std::string, ExprPtr>> named;
+  ExprPtr rest, named_rest;  // of a call: *rest, **named_rest
   std::vector<std::string> operators;
 };
 
@@ -55,8 +56,10 @@ enum class StatementKind : uint8_t {
   kSet,       // targets = expr
   kSetBlock,  // targets = body, through the filters of expr
   kMacro,     // text(targets = defaults): body
+  kCall,      // expr, a call, given body(targets = defaults) as its caller
   kFilter,    // body through the filters of expr
-  kScope,     // body; "generation" and "with"
+  kScope,     // body; "generation"
+  kWith,      // targets = defaults: body
   kBreak,
   kContinue,
 };
@@ -80,6 +83,8 @@ struct Statement {
   ExprPtr condition;
   std::vector<Target> targets;
   std::vector<ExprPtr> defaults;  // of the last parameters; null where there is none
+  // Whether a macro's body reads them: only then it takes arguments beyond its parameters.
+  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;
   std::vector<Branch> branches;
   Body body;
   Body otherwise;

@@ -1,4 +1,5 @@
 // The evaluator's expressions.
+#include <algorithm>
 #include <utility>
 
 #include "text/jinja/evaluator.h"
@@ -53,24 +54,26 @@ Result<Value> Evaluator::eval_sequence(const Expr& expr) {
     FORERUN_ASSIGN_OR_RETURN(Value element, eval(*arg));
     items.push_back(std::move(element));
   }
-  return make_list(std::move(items), runtime_, expr.kind == ExprKind::kTuple);
+  return make_list(std::move(items), runtime_,
+                   expr.kind == ExprKind::kTuple ? ListForm::kTuple : ListForm::kList);
 }
 
 Result<Value> Evaluator::eval_dict(const Expr& expr) {
   Dict members;
   for (size_t i = 0; i + 1 < expr.args.size(); i += 2) {
-    FORERUN_ASSIGN_OR_RETURN(const Value key, eval(*expr.args[i]));
+    FORERUN_ASSIGN_OR_RETURN(Value key, eval(*expr.args[i]));
     FORERUN_ASSIGN_OR_RETURN(Value value, eval(*expr.args[i + 1]));
-    const std::string name = to_text(key);
-    FORERUN_RETURN_IF_ERROR(runtime_.budget.spend(1 + members.size() / 8));
-    bool known = false;
-    for (auto& member : members) {
-      if (member.first != name) continue;
-      member.second = std::move(value);
-      known = true;
-      break;
+    if (!key.is_hashable()) {
+      return bad_value("key of a mapping", key, "strings, numbers, booleans, none, tuples of them");
     }
-    if (!known) members.emplace_back(name, std::move(value));
+    FORERUN_RETURN_IF_ERROR(runtime_.budget.spend(1 + members.size() / 8));
+    const auto known = std::find_if(members.begin(), members.end(),
+                                    [&](const auto& member) { return equal(member.first, key); });
+    if (known != members.end()) {
+      known->second = std::move(value);
+    } else {
+      members.emplace_back(std::move(key), std::move(value));
+    }
   }
   return Value::dict(std::move(members));
 }
@@ -138,7 +141,25 @@ Result<Arguments> Evaluator::eval_arguments(const Expr& expr) {
     FORERUN_ASSIGN_OR_RETURN(Value value, eval(*named.second));
     out.named.emplace_back(named.first, std::move(value));
   }
+  if (expr.rest) FORERUN_RETURN_IF_ERROR(unpack(expr.rest, false, out));
+  if (expr.named_rest) FORERUN_RETURN_IF_ERROR(unpack(expr.named_rest, true, out));
   return out;
+}
+
+// f(*list) and f(**mapping).
+Status Evaluator::unpack(const ExprPtr& rest, bool is_mapping, Arguments& out) {
+  FORERUN_ASSIGN_OR_RETURN(const Value value, eval(*rest));
+  if (!is_mapping) {
+    FORERUN_ASSIGN_OR_RETURN(const List items, iterate(value, runtime_));
+    out.positional.insert(out.positional.end(), items.begin(), items.end());
+    return {};
+  }
+  if (!value.is_dict()) return bad_value("**", value, "a mapping");
+  for (const auto& [name, member] : value.as_dict()) {
+    if (!name.is_string()) return bad_value("**", name, "strings as keys");
+    out.named.emplace_back(name.as_string(), member);
+  }
+  return {};
 }
 
 Result<Value> Evaluator::eval_call(const Expr& expr) {
@@ -148,7 +169,7 @@ Result<Value> Evaluator::eval_call(const Expr& expr) {
     case Kind::kFunction:
       return call_function(callee.as_function(), args);
     case Kind::kMacro:
-      return call_macro(*callee.as_macro(), args);
+      return call_macro(callee.as_macro(), args);
     case Kind::kMethod:
       return call_method(*callee.as_method().self, callee.as_method().name, args, runtime_);
     default:

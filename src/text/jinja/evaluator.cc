@@ -1,14 +1,9 @@
 #include "text/jinja/evaluator.h"
 
-#include <array>
 #include <utility>
 
 namespace forerun::text::jinja {
 namespace {
-
-// Each level takes up to some kilobytes of stack in a sanitizer build.
-constexpr uint32_t kMaxDepth = 500;
-constexpr int64_t kMaxRange = 100'000;
 
 Status at_line(const Status& status, uint32_t line) {
   if (status.ok() || status.message().starts_with("line ")) return status;
@@ -17,23 +12,7 @@ Status at_line(const Status& status, uint32_t line) {
 
 }  // namespace
 
-class Evaluator::DepthGuard {
- public:
-  explicit DepthGuard(uint32_t& depth) : depth_(depth) { ++depth_; }
-  ~DepthGuard() { --depth_; }
-  DepthGuard(const DepthGuard&) = delete;
-  DepthGuard& operator=(const DepthGuard&) = delete;
-  Status check() const {
-    if (depth_ <= kMaxDepth) return {};
-    return Status(StatusCode::kResourceExhausted,
-                  "template nests deeper than " + std::to_string(kMaxDepth) + " levels");
-  }
-
- private:
-  uint32_t& depth_;
-};
-
-Evaluator::Evaluator(Dict variables, Runtime& runtime)
+Evaluator::Evaluator(Names variables, Runtime& runtime)
     : variables_(std::move(variables)), runtime_(runtime), scopes_(1) {
   static constexpr std::pair<const char*, Function> kFunctions[] = {
       {"range", Function::kRange},
@@ -91,8 +70,12 @@ Status Evaluator::run_statement(const Statement& statement, std::string& out, Fl
     case StatementKind::kFilter:
       return run_captured(statement, out);
     case StatementKind::kMacro:
-      assign(statement.text, Value::macro(&statement));
+      assign(statement.text, macro_here(statement));
       return {};
+    case StatementKind::kCall:
+      return run_call(statement, out);
+    case StatementKind::kWith:
+      return run_with(statement, out, flow);
     case StatementKind::kScope:
       return run_scope(statement, out, flow);
     case StatementKind::kBreak:
@@ -119,7 +102,7 @@ Status Evaluator::run_for(const Statement& statement, std::string& out) {
   if (statement.condition) {
     List kept;
     for (Value& element : items) {
-      scopes_.emplace_back();
+      open_scope();
       Status assigned = assign_targets(statement.targets, element);
       Result<Value> condition = assigned.ok() ? eval(*statement.condition) : Value();
       scopes_.pop_back();
@@ -131,7 +114,7 @@ Status Evaluator::run_for(const Statement& statement, std::string& out) {
   }
   if (!items.empty()) return run_loop(statement, items, out);
   Flow flow = Flow::kOn;
-  scopes_.emplace_back();
+  open_scope();
   const Status status = run(statement.otherwise, out, flow);
   scopes_.pop_back();
   return status;
@@ -140,11 +123,10 @@ Status Evaluator::run_for(const Statement& statement, std::string& out) {
 Status Evaluator::run_loop(const Statement& statement, const List& items, std::string& out) {
   auto state = std::make_shared<LoopState>();
   state->items = &items;
-  state->depth = ++loop_depth_;
   Status status;
   for (size_t i = 0; status.ok() && i < items.size(); ++i) {
     state->index0 = i;
-    scopes_.emplace_back();
+    open_scope();
     assign("loop", Value::loop(state));
     status = assign_targets(statement.targets, items[i]);
     Flow flow = Flow::kOn;
@@ -152,7 +134,6 @@ Status Evaluator::run_loop(const Statement& statement, const List& items, std::s
     scopes_.pop_back();
     if (flow == Flow::kBreak) break;
   }
-  --loop_depth_;
   // A loop object that a namespace kept must not look at items that are gone.
   static const List kGone;
   state->items = &kGone;
@@ -168,7 +149,7 @@ Status Evaluator::run_set(const Statement& statement) {
 Status Evaluator::run_captured(const Statement& statement, std::string& out) {
   std::string inner;
   Flow flow = Flow::kOn;
-  scopes_.emplace_back();
+  open_scope();
   const Status status = run(statement.body, inner, flow);
   scopes_.pop_back();
   FORERUN_RETURN_IF_ERROR(status);
@@ -181,22 +162,47 @@ Status Evaluator::run_captured(const Statement& statement, std::string& out) {
 }
 
 Status Evaluator::run_scope(const Statement& statement, std::string& out, Flow& flow) {
-  scopes_.emplace_back();
+  open_scope();
   const Status status = run(statement.body, out, flow);
   scopes_.pop_back();
   return status;
 }
 
+// {% with a = 1 %}: what is assigned is read in the scope outside.
+Status Evaluator::run_with(const Statement& statement, std::string& out, Flow& flow) {
+  List values;
+  for (const ExprPtr& given : statement.defaults) {
+    FORERUN_ASSIGN_OR_RETURN(Value value, eval(*given));
+    values.push_back(std::move(value));
+  }
+  open_scope();
+  for (size_t i = 0; i < values.size(); ++i) assign(statement.targets[i].name, values[i]);
+  const Status status = run(statement.body, out, flow);
+  scopes_.pop_back();
+  return status;
+}
+
+void Evaluator::open_scope(std::optional<size_t> parent) {
+  Scope scope;
+  scope.id = next_scope_id_++;
+  scope.parent = parent ? *parent : scopes_.size() - 1;
+  scopes_.push_back(std::move(scope));
+}
+
+Value Evaluator::macro_here(const Statement& definition) const {
+  return Value::macro({&definition, scopes_.size() - 1, scopes_.back().id});
+}
+
 Value Evaluator::lookup(const std::string& name) const {
-  const auto find = [&](const Dict& names) -> const Value* {
+  const auto find = [&](const Names& names) -> const Value* {
     for (const auto& entry : names) {
       if (entry.first == name) return &entry.second;
     }
     return nullptr;
   };
-  for (size_t i = scopes_.size(); i-- > 0;) {
+  for (size_t i = scopes_.size() - 1;; i = scopes_[i].parent) {
     if (const Value* found = find(scopes_[i].names)) return *found;
-    if (scopes_[i].hides_outer) i = 1;  // on to the template's own scope
+    if (scopes_[i].parent == i) break;
   }
   const Value* found = find(variables_);
   return found ? *found : Value::undefined(name);
@@ -238,91 +244,6 @@ Status Evaluator::assign_targets(const std::vector<Target>& targets, const Value
     FORERUN_RETURN_IF_ERROR(assign_target(targets[i], std::move(parts[i])));
   }
   return {};
-}
-
-Result<Value> Evaluator::call_macro(const Statement& macro, const Arguments& args) {
-  const DepthGuard guard(depth_);
-  FORERUN_RETURN_IF_ERROR(guard.check());
-  if (args.positional.size() > macro.targets.size()) {
-    return Status(StatusCode::kInvalidArgument,
-                  macro.text + "(): found " + std::to_string(args.positional.size()) +
-                      " arguments; accepted: at most " + std::to_string(macro.targets.size()));
-  }
-  scopes_.emplace_back();
-  scopes_.back().hides_outer = true;
-  Status status;
-  for (size_t i = 0; status.ok() && i < macro.targets.size(); ++i) {
-    const std::string& name = macro.targets[i].name;
-    if (const Value* given = args.get(i, name)) {
-      assign(name, *given);
-    } else if (macro.defaults[i]) {
-      Result<Value> fallback = eval(*macro.defaults[i]);
-      status = fallback.status();
-      if (status.ok()) assign(name, std::move(fallback).value());
-    } else {
-      assign(name, Value::undefined(name));
-    }
-  }
-  std::string out;
-  Flow flow = Flow::kOn;
-  if (status.ok()) status = run(macro.body, out, flow);
-  scopes_.pop_back();
-  FORERUN_RETURN_IF_ERROR(status);
-  return make_text(std::move(out), runtime_);
-}
-
-Result<Value> Evaluator::call_function(Function which, const Arguments& args) {
-  switch (which) {
-    case Function::kRange: {
-      std::array<int64_t, 3> bounds = {0, 0, 1};
-      const size_t count = args.positional.size();
-      for (size_t i = 0; i < count && i < bounds.size(); ++i) {
-        if (args.positional[i].kind() != Kind::kInt) {
-          return Status(StatusCode::kInvalidArgument, "range(): accepted: integers");
-        }
-        bounds[count == 1 ? 1 : i] = args.positional[i].as_int();
-      }
-      if (count < 1 || count > 3 || bounds[2] == 0) {
-        return Status(StatusCode::kInvalidArgument,
-                      "range(): accepted: (stop), (start, stop, step)");
-      }
-      List out;
-      int64_t at = bounds[0];
-      while (bounds[2] > 0 ? at < bounds[1] : at > bounds[1]) {
-        if (static_cast<int64_t>(out.size()) >= kMaxRange) {
-          return Status(StatusCode::kResourceExhausted, "range(): more than 100000 elements");
-        }
-        out.push_back(Value::integer(at));
-        if (__builtin_add_overflow(at, bounds[2], &at)) break;
-      }
-      return make_list(std::move(out), runtime_);
-    }
-    case Function::kNamespace: {
-      Value space = Value::new_namespace();
-      for (const auto& argument : args.named) {
-        FORERUN_RETURN_IF_ERROR(space.set_member(argument.first, argument.second));
-      }
-      return space;
-    }
-    case Function::kDict:
-      return Value::dict(args.named);
-    case Function::kRaiseException:
-      return Status(StatusCode::kInvalidArgument,
-                    "the template refuses: " +
-                        (args.positional.empty() ? std::string() : to_text(args.positional[0])));
-    case Function::kStrftimeNow: {
-      const Value* format = args.get(0, "format");
-      if (!format || !format->is_string() || format->as_string().size() > 256) {
-        return Status(StatusCode::kInvalidArgument,
-                      "strftime_now(): accepted: a format of at most 256 bytes");
-      }
-      std::array<char, 8192> buffer;
-      const size_t len =
-          std::strftime(buffer.data(), buffer.size(), format->as_string().c_str(), &runtime_.now);
-      return make_text(std::string(buffer.data(), len), runtime_);
-    }
-  }
-  return Value();
 }
 
 }  // namespace forerun::text::jinja

@@ -1,6 +1,7 @@
 // Runs a parsed template.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,17 +17,36 @@ namespace forerun::text::jinja {
 class Evaluator {
  public:
   // `variables`: what the template sees beside the built-in functions.
-  Evaluator(Dict variables, Runtime& runtime);
+  Evaluator(Names variables, Runtime& runtime);
 
   Result<std::string> render(const Body& body);
 
  private:
+  // Each level takes up to some kilobytes of stack in a sanitizer build.
+  static constexpr uint32_t kMaxDepth = 500;
+
   enum class Flow : uint8_t { kOn, kBreak, kContinue };
   struct Scope {
-    Dict names;
-    bool hides_outer = false;  // a macro's: only the template's own scope lies behind it
+    Names names;
+    uint64_t id = 0;    // never used again
+    size_t parent = 0;  // index of the scope behind it; its own: none
   };
-  class DepthGuard;
+
+  class DepthGuard {
+   public:
+    explicit DepthGuard(uint32_t& depth) : depth_(depth) { ++depth_; }
+    ~DepthGuard() { --depth_; }
+    DepthGuard(const DepthGuard&) = delete;
+    DepthGuard& operator=(const DepthGuard&) = delete;
+    Status check() const {
+      if (depth_ <= kMaxDepth) return {};
+      return Status(StatusCode::kResourceExhausted,
+                    "template nests deeper than " + std::to_string(kMaxDepth) + " levels");
+    }
+
+   private:
+    uint32_t& depth_;
+  };
 
   Status run(const Body& body, std::string& out, Flow& flow);
   Status run_statement(const Statement& statement, std::string& out, Flow& flow);
@@ -51,19 +71,26 @@ class Evaluator {
   Result<Value> eval_filter(const Expr& expr, const Value* piped);
   Result<Value> eval_test(const Expr& expr);
   Result<Arguments> eval_arguments(const Expr& expr);
+  Status unpack(const ExprPtr& rest, bool is_mapping, Arguments& out);
   Result<Value> call_function(Function which, const Arguments& args);
-  Result<Value> call_macro(const Statement& macro, const Arguments& args);
+  Result<Value> call_macro(const Value::Macro& macro, const Arguments& args);
+  Result<Value> make_mapping(const Arguments& args);
+  Status run_call(const Statement& statement, std::string& out);
+  Status run_with(const Statement& statement, std::string& out, Flow& flow);
 
+  // A scope within `parent`; without one, within the innermost.
+  void open_scope(std::optional<size_t> parent = std::nullopt);
+  Value macro_here(const Statement& definition) const;
   Value lookup(const std::string& name) const;
   void assign(const std::string& name, Value value);
   Status assign_target(const Target& target, Value value);
   Status assign_targets(const std::vector<Target>& targets, const Value& value);
 
-  Dict variables_;
+  Names variables_;
   Runtime& runtime_;
   std::vector<Scope> scopes_;
   uint32_t depth_ = 0;  // of nested evaluation, macros included
-  uint32_t loop_depth_ = 0;
+  uint64_t next_scope_id_ = 1;
 };
 
 }  // namespace forerun::text::jinja

@@ -1,17 +1,13 @@
 #include "text/jinja/expression_parser.h"
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
 #include <utility>
+
+#include "text/jinja/numbers.h"
 
 namespace forerun::text::jinja {
 namespace {
-
-template <class Number>
-bool parse_number(const std::string& text, Number& out) {
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), out);
-  return end.ec == std::errc() && end.ptr == text.data() + text.size();
-}
 
 constexpr int kLevels = 4;
 // Left-associative operators, loosest first.
@@ -48,6 +44,9 @@ Result<ExprPtr> ExpressionParser::done(ExprPtr expr) const {
     if (arg) expr->depth = std::max(expr->depth, arg->depth + 1);
   }
   for (const auto& arg : expr->named) expr->depth = std::max(expr->depth, arg.second->depth + 1);
+  for (const ExprPtr* rest : {&expr->rest, &expr->named_rest}) {
+    if (*rest) expr->depth = std::max(expr->depth, (*rest)->depth + 1);
+  }
   if (expr->depth > kMaxExpressionDepth) {
     return tokens_.fail("expression nested deeper than " + std::to_string(kMaxExpressionDepth),
                         StatusCode::kUnsupported);
@@ -199,17 +198,15 @@ Result<ExprPtr> ExpressionParser::primary() {
     while (tokens_.is(TokenKind::kString)) text += tokens_.next().text;
     out->value = Value::string(std::move(text));
   } else if (tokens_.is(TokenKind::kInteger)) {
-    int64_t number = 0;
-    if (!parse_number(tokens_.peek().text, number)) {
-      return tokens_.unexpected("an integer of 64 bits");
-    }
+    const std::optional<Value> number = parsed_integer(tokens_.peek().text, 0);
+    if (!number) return tokens_.unexpected("an integer of up to 4300 digits");
     tokens_.next();
-    out->value = Value::integer(number);
+    out->value = *number;
   } else if (tokens_.is(TokenKind::kFloat)) {
-    double number = 0;
-    if (!parse_number(tokens_.peek().text, number)) return tokens_.unexpected("a number");
+    const std::optional<double> number = parsed_real(tokens_.peek().text);
+    if (!number) return tokens_.unexpected("a number");
     tokens_.next();
-    out->value = Value::real(number);
+    out->value = Value::real(*number);
   } else if (tokens_.is(TokenKind::kName)) {
     const std::string name = tokens_.next().text;
     if (name == "true" || name == "True") {
@@ -265,13 +262,15 @@ Result<ExprPtr> ExpressionParser::postfix(ExprPtr value) {
   while (true) {
     if (tokens_.is_operator(".")) {
       tokens_.next();
-      ExprPtr out = node(ExprKind::kAttribute);
-      if (tokens_.is(TokenKind::kInteger)) {
-        out->name = tokens_.next().text;
+      const bool is_index = tokens_.is(TokenKind::kInteger);
+      ExprPtr out = node(is_index ? ExprKind::kItem : ExprKind::kAttribute);
+      out->args.push_back(std::move(value));
+      if (is_index) {
+        FORERUN_ASSIGN_OR_RETURN(ExprPtr index, primary());
+        out->args.push_back(std::move(index));
       } else {
         FORERUN_ASSIGN_OR_RETURN(out->name, tokens_.expect_name());
       }
-      out->args.push_back(std::move(value));
       FORERUN_ASSIGN_OR_RETURN(value, done(std::move(out)));
     } else if (tokens_.is_operator("[")) {
       FORERUN_ASSIGN_OR_RETURN(value, subscript(std::move(value)));
@@ -286,25 +285,42 @@ Result<ExprPtr> ExpressionParser::postfix(ExprPtr value) {
   }
 }
 
+// a[1], a[1:2:3], a[1, 2] and a[], whose index is a tuple.
 Result<ExprPtr> ExpressionParser::subscript(ExprPtr value) {
   ExprPtr out = node(ExprKind::kItem);
   tokens_.next();
   out->args.push_back(std::move(value));
-  for (int part = 0; part < 3; ++part) {
-    ExprPtr bound;
-    if (!tokens_.is_operator(":") && !tokens_.is_operator("]")) {
-      FORERUN_ASSIGN_OR_RETURN(bound, expression());
+  ExprPtr keys = node(ExprKind::kTuple);
+  bool is_tuple = tokens_.is_operator("]");
+  while (!tokens_.is_operator("]")) {
+    if (!tokens_.is_operator(":")) {
+      FORERUN_ASSIGN_OR_RETURN(ExprPtr key, expression());
+      keys->args.push_back(std::move(key));
+    } else {
+      keys->args.push_back(nullptr);
     }
-    out->args.push_back(std::move(bound));
-    if (!tokens_.take_operator(":")) break;
+    if (tokens_.is_operator(":")) break;
+    if (!tokens_.take_operator(",")) break;
+    is_tuple = true;
+  }
+  if (!is_tuple && tokens_.is_operator(":")) {
     out->kind = ExprKind::kSlice;
+    out->args.push_back(std::move(keys->args[0]));
+    for (int part = 0; part < 2 && tokens_.take_operator(":"); ++part) {
+      ExprPtr bound;
+      if (!tokens_.is_operator(":") && !tokens_.is_operator("]")) {
+        FORERUN_ASSIGN_OR_RETURN(bound, expression());
+      }
+      out->args.push_back(std::move(bound));
+    }
+    out->args.resize(4);
+  } else if (is_tuple) {
+    FORERUN_ASSIGN_OR_RETURN(keys, done(std::move(keys)));
+    out->args.push_back(std::move(keys));
+  } else {
+    out->args.push_back(std::move(keys->args[0]));
   }
   FORERUN_RETURN_IF_ERROR(tokens_.expect_operator("]"));
-  if (out->kind == ExprKind::kSlice) {
-    out->args.resize(4);
-  } else if (!out->args[1]) {
-    return tokens_.fail("found []; accepted: an index or a slice");
-  }
   return done(std::move(out));
 }
 
@@ -312,7 +328,11 @@ Status ExpressionParser::arguments(Expr& call) {
   FORERUN_RETURN_IF_ERROR(tokens_.expect_operator("("));
   while (!tokens_.take_operator(")")) {
     if (tokens_.is_operator("*") || tokens_.is_operator("**")) {
-      return tokens_.unexpected("an argument (no * or **)");
+      ExprPtr& rest = tokens_.next().text == "*" ? call.rest : call.named_rest;
+      if (rest) return tokens_.fail("found * or ** twice in a call");
+      FORERUN_ASSIGN_OR_RETURN(rest, expression());
+      if (!tokens_.is_operator(")")) FORERUN_RETURN_IF_ERROR(tokens_.expect_operator(","));
+      continue;
     }
     const bool is_named = tokens_.is(TokenKind::kName) &&
                           tokens_.peek(1).kind == TokenKind::kOperator &&
@@ -372,13 +392,13 @@ Result<ExprPtr> ExpressionParser::test(ExprPtr value) {
   const Token& next = tokens_.peek();
   const bool is_word = next.kind == TokenKind::kName;
   const bool ends = is_word && (next.text == "else" || next.text == "or" || next.text == "and" ||
-                                next.text == "is" || next.text == "if" || next.text == "not" ||
-                                next.text == "in");
+                                next.text == "if" || next.text == "not" || next.text == "in");
   if (tokens_.is_operator("(")) {
     FORERUN_RETURN_IF_ERROR(arguments(*out));
   } else if ((is_word && !ends) || next.kind == TokenKind::kString ||
              next.kind == TokenKind::kInteger || next.kind == TokenKind::kFloat ||
              tokens_.is_operator("[") || tokens_.is_operator("{")) {
+    if (tokens_.is_name("is")) return tokens_.fail("found tests chained with is");
     FORERUN_ASSIGN_OR_RETURN(ExprPtr arg, primary());
     FORERUN_ASSIGN_OR_RETURN(arg, postfix(std::move(arg)));
     out->args.push_back(std::move(arg));

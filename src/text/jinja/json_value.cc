@@ -1,10 +1,12 @@
 #include "text/jinja/json_value.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "text/jinja/numbers.h"
 #include "text/utf8.h"
 
 namespace forerun::text::jinja {
@@ -21,12 +23,17 @@ class Builder final : public nlohmann::json_sax<json> {
   bool number_integer(number_integer_t number) override { return add(Value::integer(number)); }
   bool number_unsigned(number_unsigned_t number) override {
     if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return add(Value::real(static_cast<double>(number)));
+      return add(Value::big_integer(std::to_string(number)));
     }
     return add(Value::integer(static_cast<int64_t>(number)));
   }
-  bool number_float(number_float_t number, const string_t&) override {
-    return add(Value::real(number));
+  // Integers past 64 bits come here, too, with their text.
+  bool number_float(number_float_t number, const string_t& text) override {
+    if (text.find_first_of(".eE") != std::string::npos) return add(Value::real(number));
+    const bool negative = text.starts_with('-');
+    const std::optional<Value> integer =
+        integer_of_digits(std::string_view(text).substr(negative ? 1 : 0), 10, negative);
+    return integer ? add(*integer) : fail("integer of " + std::to_string(text.size()) + " digits");
   }
   bool string(string_t& text) override { return add(Value::string(std::move(text))); }
   bool binary(binary_t&) override { return false; }
@@ -40,11 +47,11 @@ class Builder final : public nlohmann::json_sax<json> {
   bool end_object() override {
     Dict& dict = open_.back().dict;
     std::unordered_map<std::string_view, size_t> last;
-    for (size_t i = 0; i < dict.size(); ++i) last[dict[i].first] = i;
+    for (size_t i = 0; i < dict.size(); ++i) last[dict[i].first.as_string()] = i;
     if (last.size() == dict.size()) return close(Value::dict(std::move(dict)));
     Dict unique;
     for (size_t i = 0; i < dict.size(); ++i) {
-      if (last[dict[i].first] == i) unique.push_back(dict[i]);
+      if (last[dict[i].first.as_string()] == i) unique.push_back(dict[i]);
     }
     return close(Value::dict(std::move(unique)));
   }
@@ -88,7 +95,7 @@ class Builder final : public nlohmann::json_sax<json> {
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().is_object) {
-      open_.back().dict.emplace_back(std::move(open_.back().key), std::move(value));
+      open_.back().dict.emplace_back(Value::string(std::move(open_.back().key)), std::move(value));
     } else {
       open_.back().list.push_back(std::move(value));
     }
@@ -137,6 +144,14 @@ void append_string(std::string_view text, bool ascii_only, std::string& out) {
   out.push_back('"');
 }
 
+std::string number_text(const Value& value) {
+  if (value.kind() == Kind::kFloat && std::isnan(value.as_float())) return "NaN";
+  if (value.kind() == Kind::kFloat && std::isinf(value.as_float())) {
+    return value.as_float() < 0 ? "-Infinity" : "Infinity";
+  }
+  return to_text(value);
+}
+
 class Writer {
  public:
   explicit Writer(const JsonStyle& style) : style_(style) {}
@@ -150,21 +165,26 @@ class Writer {
         out_ += value.truth() ? "true" : "false";
         return {};
       case Kind::kInt:
+      case Kind::kBigInt:
       case Kind::kFloat:
-        out_ += to_text(value);
+        out_ += number_text(value);
         return {};
       case Kind::kString:
         append_string(value.as_string(), style_.ascii_only, out_);
         return {};
       case Kind::kList:
+        if (value.form() != ListForm::kList && !value.is_tuple()) break;
         return write_list(value.as_list(), level);
       case Kind::kDict:
         return write_dict(value.as_dict(), level);
       default:
-        return Status(StatusCode::kInvalidArgument,
-                      std::string("tojson: found ") + value.kind_name() +
-                          "; accepted: none, booleans, numbers, strings, lists and mappings");
+        break;
     }
+    const char* found =
+        value.is_list() ? "a view or range (a list after \"| list\")" : value.kind_name();
+    return Status(StatusCode::kInvalidArgument,
+                  std::string("tojson: found ") + found +
+                      "; accepted: none, booleans, numbers, strings, lists and mappings");
   }
 
   std::string take() { return std::move(out_); }
@@ -189,22 +209,46 @@ class Writer {
   }
 
   Status write_dict(const Dict& dict, int64_t level) {
-    std::vector<const std::pair<std::string, Value>*> members;
-    for (const auto& member : dict) members.push_back(&member);
+    std::vector<const std::pair<Value, Value>*> members;
+    for (const auto& member : dict) {
+      members.push_back(&member);
+      if (style_.sort_keys) {
+        FORERUN_RETURN_IF_ERROR(compare(dict.front().first, member.first).status());
+      }
+    }
     if (style_.sort_keys) {
-      std::sort(members.begin(), members.end(),
-                [](const auto* a, const auto* b) { return a->first < b->first; });
+      std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) {
+        const Result<int> order = compare(a->first, b->first);
+        return order.ok() && *order < 0;
+      });
     }
     out_.push_back('{');
     for (size_t i = 0; i < members.size(); ++i) {
       if (i > 0) out_ += style_.item_separator;
       new_line(level + 1);
-      append_string(members[i]->first, style_.ascii_only, out_);
+      FORERUN_RETURN_IF_ERROR(write_key(members[i]->first));
       out_ += style_.key_separator;
       FORERUN_RETURN_IF_ERROR(write(members[i]->second, level + 1));
     }
     if (!members.empty()) new_line(level);
     out_.push_back('}');
+    return {};
+  }
+
+  // Keys are strings in JSON: numbers, booleans and none become their JSON text.
+  Status write_key(const Value& key) {
+    if (key.is_string()) {
+      append_string(key.as_string(), style_.ascii_only, out_);
+      return {};
+    }
+    if (!key.is_number() && key.kind() != Kind::kBigInt && !key.is_none()) {
+      return Status(StatusCode::kInvalidArgument,
+                    std::string("tojson: found ") + key.kind_name() +
+                        " as a key; accepted: strings, numbers, booleans, none");
+    }
+    out_.push_back('"');
+    FORERUN_RETURN_IF_ERROR(write(key, 0));
+    out_.push_back('"');
     return {};
   }
 

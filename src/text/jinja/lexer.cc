@@ -222,12 +222,22 @@ class Lexer {
 
   Status number() {
     size_t end = at_;
+    const char letter = end + 1 < source_.size() ? static_cast<char>(source_[end + 1] | 0x20) : ' ';
+    if (source_[end] == '0' && (letter == 'x' || letter == 'o' || letter == 'b')) {
+      end += 2;
+      while (end < source_.size() && is_name(source_[end])) ++end;
+      push(TokenKind::kInteger, end);
+      return {};
+    }
     const auto digits = [&] {
       while (end < source_.size() && (is_digit(source_[end]) || source_[end] == '_')) ++end;
     };
     digits();
     TokenKind kind = TokenKind::kInteger;
-    if (end + 1 < source_.size() && source_[end] == '.' && is_digit(source_[end + 1])) {
+    // "a.1.0" holds two indexes, no fraction.
+    const bool is_index = at_ > 0 && source_[at_ - 1] == '.';
+    if (!is_index && end + 1 < source_.size() && source_[end] == '.' &&
+        is_digit(source_[end + 1])) {
       kind = TokenKind::kFloat;
       ++end;
       digits();
@@ -244,8 +254,6 @@ class Lexer {
       }
     }
     push(kind, end);
-    std::string& text = tokens_.back().text;
-    text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
     return {};
   }
 
@@ -269,7 +277,7 @@ class Lexer {
   // source_[i] is the character behind a backslash; leaves i at the escape's last character.
   Status escape(size_t& i, std::string& out) const {
     const char c = source_[i];
-    static constexpr std::string_view kNames = "abfnrtv0", kValues("\a\b\f\n\r\t\v\0", 8);
+    static constexpr std::string_view kNames = "abfnrtv", kValues = "\a\b\f\n\r\t\v";
     if (c == '\\' || c == '\'' || c == '"') {
       out.push_back(c);
     } else if (c == '\n') {  // a line continued
@@ -288,6 +296,16 @@ class Lexer {
       }
       append_utf8(value, out);
       i += count;
+    } else if (c >= '0' && c <= '7') {
+      char32_t value = 0;
+      size_t digits = 0;
+      while (digits < 3 && i + digits < source_.size() && source_[i + digits] >= '0' &&
+             source_[i + digits] <= '7') {
+        value = value << 3 | static_cast<char32_t>(source_[i + digits] - '0');
+        ++digits;
+      }
+      append_utf8(value, out);
+      i += digits - 1;
     } else if (const size_t place = kNames.find(c); place != std::string_view::npos) {
       out.push_back(kValues[place]);
     } else {  // Python keeps an unknown escape as it stands

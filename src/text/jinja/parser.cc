@@ -75,6 +75,7 @@ class Parser {
     if (word == "for") return for_statement(out);
     if (word == "set") return set_statement(out);
     if (word == "macro") return macro_statement(out);
+    if (word == "call") return call_statement(out);
     if (word == "filter") return filter_statement(out);
     if (word == "generation") return scope_statement("endgeneration", out);
     if (word == "with") return with_statement(out);
@@ -85,7 +86,7 @@ class Parser {
     }
     return tokens_.fail(
         "found statement " + word +
-            "; accepted: if, for, set, macro, filter, generation, with, break, continue",
+            "; accepted: if, for, set, macro, call, filter, generation, with, break, continue",
         StatusCode::kUnsupported);
   }
 
@@ -167,6 +168,29 @@ class Parser {
   Status macro_statement(Body& out) {
     Statement made = make(StatementKind::kMacro);
     FORERUN_ASSIGN_OR_RETURN(made.text, tokens_.expect_name());
+    FORERUN_RETURN_IF_ERROR(parameters(made));
+    FORERUN_RETURN_IF_ERROR(end_of_block());
+    FORERUN_RETURN_IF_ERROR(macro_body("endmacro", made));
+    if (tokens_.is_name(made.text)) tokens_.next();
+    out.push_back(std::move(made));
+    return end_of_block();
+  }
+
+  // {% call(a, b) macro(...) %}
+  Status call_statement(Body& out) {
+    Statement made = make(StatementKind::kCall);
+    made.text = "caller";
+    if (tokens_.is_operator("(")) FORERUN_RETURN_IF_ERROR(parameters(made));
+    FORERUN_ASSIGN_OR_RETURN(made.expr, expressions_.expression());
+    if (made.expr->kind != ExprKind::kCall) return tokens_.unexpected("a call of a macro");
+    FORERUN_RETURN_IF_ERROR(end_of_block());
+    FORERUN_RETURN_IF_ERROR(macro_body("endcall", made));
+    out.push_back(std::move(made));
+    return end_of_block();
+  }
+
+  // (a, b = 1) of a macro or call block.
+  Status parameters(Statement& made) {
     FORERUN_RETURN_IF_ERROR(tokens_.expect_operator("("));
     while (!tokens_.take_operator(")")) {
       Target parameter;
@@ -179,11 +203,16 @@ class Parser {
       made.defaults.push_back(std::move(fallback));
       if (!tokens_.is_operator(")")) FORERUN_RETURN_IF_ERROR(tokens_.expect_operator(","));
     }
-    FORERUN_RETURN_IF_ERROR(end_of_block());
-    FORERUN_RETURN_IF_ERROR(body({"endmacro"}, made.body));
-    if (tokens_.is_name(made.text)) tokens_.next();
-    out.push_back(std::move(made));
-    return end_of_block();
+    return {};
+  }
+
+  Status macro_body(std::string_view end, Statement& made) {
+    const size_t begin = tokens_.position();
+    FORERUN_RETURN_IF_ERROR(body({end}, made.body));
+    made.uses_varargs = tokens_.names_since(begin, "varargs");
+    made.uses_kwargs = tokens_.names_since(begin, "kwargs");
+    made.uses_caller = tokens_.names_since(begin, "caller");
+    return {};
   }
 
   Status filter_statement(Body& out) {
@@ -203,17 +232,15 @@ class Parser {
     return end_of_block();
   }
 
-  // {% with a = 1, b = 2 %}: a scope whose first statements are the assignments.
   Status with_statement(Body& out) {
-    Statement made = make(StatementKind::kScope);
+    Statement made = make(StatementKind::kWith);
     while (!tokens_.is(TokenKind::kBlockEnd)) {
-      Statement set = make(StatementKind::kSet);
       Target target;
       FORERUN_ASSIGN_OR_RETURN(target.name, tokens_.expect_name());
-      set.targets.push_back(std::move(target));
+      made.targets.push_back(std::move(target));
       FORERUN_RETURN_IF_ERROR(tokens_.expect_operator("="));
-      FORERUN_ASSIGN_OR_RETURN(set.expr, expressions_.expression());
-      made.body.push_back(std::move(set));
+      FORERUN_ASSIGN_OR_RETURN(ExprPtr value, expressions_.expression());
+      made.defaults.push_back(std::move(value));
       if (!tokens_.take_operator(",")) break;
     }
     FORERUN_RETURN_IF_ERROR(end_of_block());

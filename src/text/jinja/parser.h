@@ -9,7 +9,7 @@
 namespace forerun::text::jinja {
 
 // kInvalidArgument with the line for a broken template, kUnsupported for Jinja that chat templates
-// do not use (extends, include, import, block, call, recursive loops).
+// do not use (extends, include, import, block, recursive loops).
 Result<Body> parse_template(std::string_view source);
 
 }  // namespace forerun::text::jinja

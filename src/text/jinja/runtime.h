@@ -47,6 +47,10 @@ struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 
+  // Fails for too many arguments, unknown names, and arguments that are missing or given twice.
+  // `parameters`: "a, b, c?"; those that may be left out end in "?". `what` is called in messages.
+  Status check(const std::string& what, std::string_view parameters) const;
+
   // The argument at `index` or called `name`; null if not given.
   const Value* get(size_t index, std::string_view name) const {
     if (index < positional.size()) return &positional[index];
@@ -57,15 +61,23 @@ struct Arguments {
   }
 };
 
-// A string charged to the budget.
+// A string charged to the budget; the second one is marked as `like` is.
 inline Result<Value> make_text(std::string text, Runtime& runtime) {
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend_text(text.size()));
   return Value::string(std::move(text));
 }
+inline Result<Value> make_text_like(std::string text, const Value& like, Runtime& runtime) {
+  FORERUN_RETURN_IF_ERROR(runtime.budget.spend_text(text.size()));
+  return Value::string_like(std::move(text), like);
+}
 // A list charged to the budget.
-inline Result<Value> make_list(List items, Runtime& runtime, bool is_tuple = false) {
+inline Result<Value> make_list(List items, Runtime& runtime, ListForm form = ListForm::kList) {
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend(1 + 4 * items.size()));
-  return Value::list(std::move(items), is_tuple);
+  return Value::list(std::move(items), form);
+}
+inline Result<Value> make_generator(List items, Runtime& runtime) {
+  FORERUN_RETURN_IF_ERROR(runtime.budget.spend(1 + 4 * items.size()));
+  return Value::generator(std::move(items));
 }
 
 }  // namespace forerun::text::jinja

@@ -77,6 +77,25 @@ std::string titled_words(std::string_view text) {
   return out;
 }
 
+std::string padded(std::string_view text, int64_t width, std::string_view fill, Align align) {
+  const int64_t missing =
+      std::min(width, kMaxWidth) - static_cast<int64_t>(count_code_points(text));
+  if (missing <= 0) return std::string(text);
+  const int64_t left = align == Align::kLeft ? 0 : align == Align::kRight ? missing : missing / 2;
+  std::string out;
+  for (int64_t i = 0; i < left; ++i) out += fill;
+  out += text;
+  for (int64_t i = left; i < missing; ++i) out += fill;
+  return out;
+}
+
+std::string centered(std::string_view text, int64_t width, std::string_view fill) {
+  const int64_t missing =
+      std::min(width, kMaxWidth) - static_cast<int64_t>(count_code_points(text));
+  if ((missing & width & 1) == 0 || missing <= 0) return padded(text, width, fill, Align::kCenter);
+  return std::string(fill) + padded(text, width - 1, fill, Align::kCenter);
+}
+
 std::string replaced(std::string_view text, std::string_view pattern, std::string_view with,
                      int64_t count) {
   std::string out;

@@ -23,6 +23,13 @@ std::string capitalized(std::string_view text);
 std::string titled(std::string_view text);
 std::string titled_words(std::string_view text);
 
+// With `fill`, one character, beside it up to `width` characters, at most kMaxWidth.
+enum class Align : uint8_t { kLeft, kCenter, kRight };
+constexpr int64_t kMaxWidth = 65'536;
+std::string padded(std::string_view text, int64_t width, std::string_view fill, Align align);
+// str.center, which puts the odd one of what is missing to the left where the width is odd, too.
+std::string centered(std::string_view text, int64_t width, std::string_view fill);
+
 // At most `count` times, -1: always. An empty pattern matches before every character and at the
 // end.
 std::string replaced(std::string_view text, std::string_view pattern, std::string_view with,

@@ -7,7 +7,7 @@ namespace {
 
 // Tests that are another spelling of a relation.
 std::string relation_of(const std::string& name) {
-  if (name == "equalto" || name == "eq" || name == "==" || name == "sameas") return "==";
+  if (name == "equalto" || name == "eq" || name == "==") return "==";
   if (name == "ne" || name == "!=") return "!=";
   if (name == "lt" || name == "lessthan" || name == "<") return "<";
   if (name == "le" || name == "<=") return "<=";
@@ -18,9 +18,9 @@ std::string relation_of(const std::string& name) {
 }
 
 constexpr std::string_view kTests[] = {
-    "boolean", "callable", "defined",  "divisibleby", "even",    "false",     "filter",
-    "float",   "integer",  "iterable", "lower",       "mapping", "none",      "number",
-    "odd",     "sequence", "string",   "test",        "true",    "undefined", "upper"};
+    "boolean", "callable", "defined",  "divisibleby", "escaped", "even",      "false",  "filter",
+    "float",   "integer",  "iterable", "lower",       "mapping", "none",      "number", "odd",
+    "sameas",  "sequence", "string",   "test",        "true",    "undefined", "upper"};
 
 }  // namespace
 
@@ -34,18 +34,32 @@ bool is_known_test(std::string_view name) {
 Result<bool> apply_test(const std::string& name, const Value& value, const Arguments& args,
                         Runtime& runtime) {
   FORERUN_RETURN_IF_ERROR(runtime.budget.spend(1));
+  const std::string relation_name = relation_of(name);
+  if (!is_known_test(name)) {
+    return Status(StatusCode::kUnsupported, "found test " + name + ", which is not known");
+  }
+  const bool takes_other = !relation_name.empty() || name == "sameas";
+  FORERUN_RETURN_IF_ERROR(args.check(name, takes_other             ? "other"
+                                           : name == "divisibleby" ? "num"
+                                                                   : ""));
   const Kind kind = value.kind();
   if (name == "defined") return !value.is_undefined();
   if (name == "undefined") return value.is_undefined();
   if (name == "none") return value.is_none();
   if (name == "string") return value.is_string();
   if (name == "mapping") return value.is_dict();
-  if (name == "sequence" || name == "iterable") {
-    // Undefined can be looped over, though not indexed.
-    return value.is_list() || value.is_string() || value.is_dict() || value.is_undefined();
+  const bool is_container =
+      value.is_list() || value.is_string() || value.is_dict() || value.is_undefined();
+  if (name == "iterable") return is_container || value.is_generator();
+  if (name == "sequence") {
+    const bool is_view = value.is_list() && value.form() != ListForm::kList && !value.is_tuple() &&
+                         value.form() != ListForm::kRange;
+    return is_container && !is_view;
   }
-  if (name == "number") return value.is_number();
-  if (name == "integer") return kind == Kind::kInt;
+  if (name == "number") return value.is_number() || kind == Kind::kBigInt;
+  if (name == "integer") return kind == Kind::kInt || kind == Kind::kBigInt;
+  if (name == "escaped") return value.is_string() && value.is_markup();
+  if (name == "sameas") return value.is_same_object(*args.get(0, "other"));
   if (name == "float") return kind == Kind::kFloat;
   if (name == "boolean") return kind == Kind::kBool;
   if (name == "true") return kind == Kind::kBool && value.truth();
@@ -53,8 +67,10 @@ Result<bool> apply_test(const std::string& name, const Value& value, const Argum
   if (name == "callable") {
     return kind == Kind::kMacro || kind == Kind::kFunction || kind == Kind::kMethod;
   }
-  if (name == "upper") return value.is_string() && upper(value.as_string()) == value.as_string();
-  if (name == "lower") return value.is_string() && lower(value.as_string()) == value.as_string();
+  if (name == "upper" || name == "lower") {
+    const std::string text = to_text(value);
+    return upper(text) != lower(text) && text == (name == "upper" ? upper(text) : lower(text));
+  }
   if (name == "filter") return value.is_string() && is_known_filter(value.as_string());
   if (name == "test") return value.is_string() && is_known_test(value.as_string());
   if (name == "odd" || name == "even" || name == "divisibleby") {
@@ -63,13 +79,7 @@ Result<bool> apply_test(const std::string& name, const Value& value, const Argum
     FORERUN_ASSIGN_OR_RETURN(const Value remainder, binary("%", value, divisor, runtime));
     return remainder.truth() == (name == "odd");
   }
-  const std::string relation_name = relation_of(name);
-  if (relation_name.empty()) {
-    return Status(StatusCode::kUnsupported, "found test " + name + ", which is not known");
-  }
-  const Value* other = args.get(0, "other");
-  if (!other) return Status(StatusCode::kInvalidArgument, name + ": accepted: one argument");
-  return relation(relation_name, value, *other);
+  return relation(relation_name, value, *args.get(0, "other"));
 }
 
 }  // namespace forerun::text::jinja

@@ -49,6 +49,15 @@ class TokenStream {
     return next().text;
   }
 
+  size_t position() const { return at_; }
+  // Whether `name` stands among the tokens from `position` to here.
+  bool names_since(size_t position, std::string_view name) const {
+    for (size_t i = position; i < at_; ++i) {
+      if (tokens_[i].kind == TokenKind::kName && tokens_[i].text == name) return true;
+    }
+    return false;
+  }
+
   Status unexpected(const std::string& accepted) const {
     const Token& token = peek();
     std::string found = token.text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace forerun::text::jinja {
 namespace {
@@ -24,11 +25,20 @@ Value Value::none() { return make(std::monostate()); }
 Value Value::boolean(bool flag) { return make(flag); }
 Value Value::integer(int64_t number) { return make(number); }
 Value Value::real(double number) { return make(number); }
+Value Value::big_integer(std::string decimal) {
+  return make(Big{std::make_shared<const std::string>(std::move(decimal))});
+}
 Value Value::string(std::string text) {
-  return make(std::make_shared<const std::string>(std::move(text)));
+  return make(std::make_shared<const Text>(Text{std::move(text), false}));
+}
+Value Value::markup(std::string text) {
+  return make(std::make_shared<const Text>(Text{std::move(text), true}));
+}
+Value Value::string_like(std::string text, const Value& like) {
+  return like.is_string() && like.is_markup() ? markup(std::move(text)) : string(std::move(text));
 }
 Value Value::function(Function which) { return make(which); }
-Value Value::macro(const Statement* definition) { return make(definition); }
+Value Value::macro(Macro macro) { return make(macro); }
 Value Value::loop(std::shared_ptr<const LoopState> state) { return make(std::move(state)); }
 Value Value::method(Value self, std::string name) {
   return make(std::make_shared<const Method>(
@@ -36,9 +46,9 @@ Value Value::method(Value self, std::string name) {
 }
 Value Value::new_namespace() { return make(std::make_shared<Namespace>()); }
 
-Result<Value> Value::list(List items, bool is_tuple) {
+Result<Value> Value::list(List items, ListForm form) {
   auto container = std::make_shared<Container<List>>();
-  container->is_tuple = is_tuple;
+  container->form = form;
   for (const Value& item : items) {
     container->depth = std::max(container->depth, item.depth() + 1);
     container->holds_namespace |= item.holds_namespace();
@@ -48,35 +58,76 @@ Result<Value> Value::list(List items, bool is_tuple) {
   return make(std::shared_ptr<const Container<List>>(std::move(container)));
 }
 
+Result<Value> Value::range(List numbers, std::string shown) {
+  auto container = std::make_shared<Container<List>>();
+  container->form = ListForm::kRange;
+  container->items = std::move(numbers);
+  container->shown = std::move(shown);
+  return make(std::shared_ptr<const Container<List>>(std::move(container)));
+}
+
 Result<Value> Value::dict(Dict items) {
   auto container = std::make_shared<Container<Dict>>();
   for (const auto& [key, item] : items) {
-    container->depth = std::max(container->depth, item.depth() + 1);
-    container->holds_namespace |= item.holds_namespace();
+    container->depth = std::max({container->depth, item.depth() + 1, key.depth() + 1});
+    container->holds_namespace |= item.holds_namespace() || key.holds_namespace();
   }
   container->items = std::move(items);
   FORERUN_RETURN_IF_ERROR(check_depth(*container));
   return make(std::shared_ptr<const Container<Dict>>(std::move(container)));
 }
 
-const std::string& Value::as_string() const {
-  return *std::get<std::shared_ptr<const std::string>>(data_);
+Result<Value> Value::dict(const Names& items) {
+  Dict out;
+  for (const auto& [name, item] : items) out.emplace_back(string(name), item);
+  return dict(std::move(out));
 }
+
+Result<Value> Value::generator(List items) {
+  auto made = std::make_shared<Generator>();
+  for (const Value& item : items) {
+    made->depth = std::max(made->depth, item.depth() + 1);
+    made->holds_namespace |= item.holds_namespace();
+  }
+  made->items = std::move(items);
+  FORERUN_RETURN_IF_ERROR(check_depth(*made));
+  return make(std::move(made));
+}
+
+const std::string& Value::as_string() const {
+  return std::get<std::shared_ptr<const Text>>(data_)->text;
+}
+bool Value::is_markup() const { return std::get<std::shared_ptr<const Text>>(data_)->is_markup; }
+const std::string& Value::as_big() const { return *std::get<Big>(data_).decimal; }
 const List& Value::as_list() const {
   return std::get<std::shared_ptr<const Container<List>>>(data_)->items;
 }
 const Dict& Value::as_dict() const {
-  if (kind() == Kind::kNamespace) return std::get<std::shared_ptr<Namespace>>(data_)->members;
   return std::get<std::shared_ptr<const Container<Dict>>>(data_)->items;
 }
-bool Value::is_tuple() const {
-  return is_list() && std::get<std::shared_ptr<const Container<List>>>(data_)->is_tuple;
+ListForm Value::form() const {
+  return std::get<std::shared_ptr<const Container<List>>>(data_)->form;
+}
+const std::string& Value::shown() const {
+  return std::get<std::shared_ptr<const Container<List>>>(data_)->shown;
+}
+size_t Value::remaining() const {
+  const auto& generator = std::get<std::shared_ptr<Generator>>(data_);
+  return generator->items.size() - generator->taken;
+}
+List Value::take(size_t count) const {
+  const auto& generator = std::get<std::shared_ptr<Generator>>(data_);
+  const auto begin = generator->items.begin() + static_cast<std::ptrdiff_t>(generator->taken);
+  count = std::min(count, remaining());
+  generator->taken += count;
+  return List(begin, begin + static_cast<std::ptrdiff_t>(count));
 }
 int64_t Value::as_int() const {
   if (kind() == Kind::kBool) return std::get<bool>(data_) ? 1 : 0;
   return std::get<int64_t>(data_);
 }
 double Value::as_float() const {
+  if (kind() == Kind::kBigInt) return std::strtod(as_big().c_str(), nullptr);
   return kind() == Kind::kFloat ? std::get<double>(data_) : static_cast<double>(as_int());
 }
 const LoopState& Value::as_loop() const {
@@ -91,18 +142,41 @@ const std::string& Value::undefined_name() const {
 }
 
 const Value* Value::find(std::string_view key) const {
-  if (kind() != Kind::kDict && kind() != Kind::kNamespace) return nullptr;
-  for (const auto& member : as_dict()) {
-    if (member.first == key) return &member.second;
+  if (is_dict()) {
+    for (const auto& member : as_dict()) {
+      if (member.first.is_string() && member.first.as_string() == key) return &member.second;
+    }
+  }
+  if (kind() == Kind::kNamespace) {
+    for (const auto& member : std::get<std::shared_ptr<Namespace>>(data_)->members) {
+      if (member.first == key) return &member.second;
+    }
   }
   return nullptr;
+}
+
+const Value* Value::find(const Value& key) const {
+  if (key.is_string()) return find(key.as_string());
+  if (!is_dict()) return nullptr;
+  for (const auto& member : as_dict()) {
+    if (equal(member.first, key)) return &member.second;
+  }
+  return nullptr;
+}
+
+bool Value::is_hashable() const {
+  if (is_tuple()) {
+    return std::all_of(as_list().begin(), as_list().end(),
+                       [](const Value& part) { return part.is_hashable(); });
+  }
+  return !is_dict() && !(is_list() && form() != ListForm::kRange);
 }
 
 Status Value::set_member(std::string_view key, Value member) {
   if (member.holds_namespace()) {
     return Status(StatusCode::kInvalidArgument, "a namespace's member cannot hold a namespace");
   }
-  Dict& members = std::get<std::shared_ptr<Namespace>>(data_)->members;
+  Names& members = std::get<std::shared_ptr<Namespace>>(data_)->members;
   for (auto& known : members) {
     if (known.first == key) {
       known.second = std::move(member);
@@ -124,6 +198,8 @@ bool Value::truth() const {
       return as_int() != 0;
     case Kind::kFloat:
       return as_float() != 0;
+    case Kind::kBigInt:
+      return true;
     case Kind::kString:
       return !as_string().empty();
     case Kind::kList:
@@ -135,6 +211,27 @@ bool Value::truth() const {
   }
 }
 
+bool Value::is_same_object(const Value& other) const {
+  if (kind() != other.kind()) return false;
+  if (kind() == Kind::kGenerator) {
+    return std::get<std::shared_ptr<Generator>>(data_) ==
+           std::get<std::shared_ptr<Generator>>(other.data_);
+  }
+  if (kind() == Kind::kNamespace) {
+    return std::get<std::shared_ptr<Namespace>>(data_) ==
+           std::get<std::shared_ptr<Namespace>>(other.data_);
+  }
+  if (kind() == Kind::kList) {
+    return std::get<std::shared_ptr<const Container<List>>>(data_) ==
+           std::get<std::shared_ptr<const Container<List>>>(other.data_);
+  }
+  if (kind() == Kind::kDict) {
+    return std::get<std::shared_ptr<const Container<Dict>>>(data_) ==
+           std::get<std::shared_ptr<const Container<Dict>>>(other.data_);
+  }
+  return equal(*this, other);
+}
+
 bool Value::holds_namespace() const {
   switch (kind()) {
     case Kind::kNamespace:
@@ -143,6 +240,8 @@ bool Value::holds_namespace() const {
       return std::get<std::shared_ptr<const Container<List>>>(data_)->holds_namespace;
     case Kind::kDict:
       return std::get<std::shared_ptr<const Container<Dict>>>(data_)->holds_namespace;
+    case Kind::kGenerator:
+      return std::get<std::shared_ptr<Generator>>(data_)->holds_namespace;
     case Kind::kMethod:
       return as_method().self->holds_namespace();
     default:
@@ -156,6 +255,8 @@ uint32_t Value::depth() const {
       return std::get<std::shared_ptr<const Container<List>>>(data_)->depth;
     case Kind::kDict:
       return std::get<std::shared_ptr<const Container<Dict>>>(data_)->depth;
+    case Kind::kGenerator:
+      return std::get<std::shared_ptr<Generator>>(data_)->depth;
     case Kind::kMethod:
       return as_method().self->depth() + 1;
     default:
@@ -168,10 +269,12 @@ const char* Value::kind_name() const {
                                            "none",
                                            "a boolean",
                                            "an integer",
+                                           "an integer past 64 bits",
                                            "a number",
                                            "a string",
                                            "a list",
                                            "a mapping",
+                                           "a generator (a list after \"| list\")",
                                            "a namespace",
                                            "a loop",
                                            "a macro",
@@ -180,7 +283,33 @@ const char* Value::kind_name() const {
   return kNames[data_.index()];
 }
 
+namespace {
+
+bool is_any_number(const Value& value) {
+  return value.is_number() || value.kind() == Kind::kBigInt;
+}
+
+// Of numbers one of which is past 64 bits. A double is compared by its value as one.
+int compare_big(const Value& a, const Value& b) {
+  if (a.kind() == Kind::kFloat || b.kind() == Kind::kFloat) {
+    return a.as_float() < b.as_float() ? -1 : a.as_float() > b.as_float() ? 1 : 0;
+  }
+  const std::string left = to_text(a.kind() == Kind::kBool ? Value::integer(a.as_int()) : a);
+  const std::string right = to_text(b.kind() == Kind::kBool ? Value::integer(b.as_int()) : b);
+  const bool left_negative = left[0] == '-';
+  const bool right_negative = right[0] == '-';
+  if (left_negative != right_negative) return left_negative ? -1 : 1;
+  int order = left.size() < right.size() ? -1 : left.size() > right.size() ? 1 : 0;
+  if (order == 0) order = left.compare(right) < 0 ? -1 : left == right ? 0 : 1;
+  return left_negative ? -order : order;
+}
+
+}  // namespace
+
 bool equal(const Value& a, const Value& b) {
+  if (a.kind() == Kind::kBigInt || b.kind() == Kind::kBigInt) {
+    return is_any_number(a) && is_any_number(b) && compare_big(a, b) == 0;
+  }
   if (a.is_number() && b.is_number()) {
     if (a.kind() != Kind::kFloat && b.kind() != Kind::kFloat) return a.as_int() == b.as_int();
     return a.as_float() == b.as_float();
@@ -193,9 +322,8 @@ bool equal(const Value& a, const Value& b) {
     case Kind::kString:
       return a.as_string() == b.as_string();
     case Kind::kList:
-      return a.is_tuple() == b.is_tuple() &&
-             std::equal(a.as_list().begin(), a.as_list().end(), b.as_list().begin(),
-                        b.as_list().end(), equal);
+      return a.form() == b.form() && std::equal(a.as_list().begin(), a.as_list().end(),
+                                                b.as_list().begin(), b.as_list().end(), equal);
     case Kind::kDict: {
       if (a.as_dict().size() != b.as_dict().size()) return false;
       for (const auto& member : a.as_dict()) {
@@ -204,10 +332,11 @@ bool equal(const Value& a, const Value& b) {
       }
       return true;
     }
+    case Kind::kGenerator:
     case Kind::kNamespace:
-      return &a.as_dict() == &b.as_dict();
+      return a.is_same_object(b);
     case Kind::kMacro:
-      return a.as_macro() == b.as_macro();
+      return a.as_macro().definition == b.as_macro().definition;
     case Kind::kFunction:
       return a.as_function() == b.as_function();
     default:
@@ -216,6 +345,10 @@ bool equal(const Value& a, const Value& b) {
 }
 
 Result<int> compare(const Value& a, const Value& b) {
+  if ((a.kind() == Kind::kBigInt && is_any_number(b)) ||
+      (b.kind() == Kind::kBigInt && is_any_number(a))) {
+    return compare_big(a, b);
+  }
   if (a.is_number() && b.is_number()) {
     if (a.kind() != Kind::kFloat && b.kind() != Kind::kFloat) {
       return a.as_int() < b.as_int() ? -1 : a.as_int() > b.as_int() ? 1 : 0;
@@ -226,7 +359,8 @@ Result<int> compare(const Value& a, const Value& b) {
     const int order = a.as_string().compare(b.as_string());
     return order < 0 ? -1 : order > 0 ? 1 : 0;
   }
-  if (a.is_list() && b.is_list()) {
+  if (a.is_list() && b.is_list() && a.form() == b.form() &&
+      (a.form() == ListForm::kList || a.is_tuple())) {
     const List& left = a.as_list();
     const List& right = b.as_list();
     for (size_t i = 0; i < left.size() && i < right.size(); ++i) {

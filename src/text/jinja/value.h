@@ -1,8 +1,9 @@
 // Values of a chat template: what Python objects are to Jinja, as far as templates use them.
 //
-// Strings, lists and dicts are immutable and shared; only a namespace changes. Containers know how
-// deep they nest, so that nothing a template builds can exhaust the stack when it is printed or
-// freed. Not thread-safe across one render; a render shares nothing with another.
+// Strings, lists and dicts are immutable and shared; only a namespace changes, and a generator,
+// which is used up by reading it. Containers know how deep they nest, so that nothing a template
+// builds can exhaust the stack when it is printed or freed. Not thread-safe across one render; a
+// render shares nothing with another.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ class Value;
 struct Statement;
 
 using List = std::vector<Value>;
-using Dict = std::vector<std::pair<std::string, Value>>;  // in order of insertion, keys unique
+using Dict = std::vector<std::pair<Value, Value>>;  // in order of insertion, keys unique
+using Names = std::vector<std::pair<std::string, Value>>;
 
 // Deepest nesting of lists and dicts.
 constexpr uint32_t kMaxValueDepth = 64;
@@ -31,10 +33,12 @@ enum class Kind : uint8_t {
   kNone,
   kBool,
   kInt,
+  kBigInt,  // past 64 bits
   kFloat,
   kString,
   kList,
   kDict,
+  kGenerator,  // what map, select and their like give: read once, without a length
   kNamespace,
   kLoop,
   kMacro,
@@ -45,10 +49,13 @@ enum class Kind : uint8_t {
 // Built-in functions.
 enum class Function : uint8_t { kRange, kNamespace, kDict, kRaiseException, kStrftimeNow };
 
+// What a list is to Python. Keys, values and items are a mapping's views: they have a length and
+// can be looped over, but neither indexed nor written as JSON; a range can be indexed.
+enum class ListForm : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems };
+
 struct LoopState {
   const List* items = nullptr;  // of the loop that is running
   size_t index0 = 0;
-  uint32_t depth = 1;
 };
 
 class Value {
@@ -60,15 +67,23 @@ class Value {
     std::shared_ptr<const Value> self;
     std::string name;
   };
+  // A macro, or the body of a call block, and the scope that its names are looked up in: the
+  // evaluator's scope at `scope_index`, as long as that is still the one numbered `scope_id`.
+  struct Macro {
+    const Statement* definition = nullptr;
+    size_t scope_index = 0;
+    uint64_t scope_id = 0;
+  };
   template <class Items>
   struct Container {
     Items items;
     uint32_t depth = 1;
     bool holds_namespace = false;
-    bool is_tuple = false;
+    ListForm form = ListForm::kList;
+    std::string shown;  // of a range
   };
   struct Namespace {
-    Dict members;
+    Names members;
   };
 
   Value() : data_(Undefined{}) {}  // undefined, unnamed
@@ -77,15 +92,25 @@ class Value {
   static Value boolean(bool flag);
   static Value integer(int64_t number);
   static Value real(double number);
+  // An integer past 64 bits, in decimal: digits without leading zeros, "-" before them if negative.
+  static Value big_integer(std::string decimal);
   static Value string(std::string text);
+  // A string that is taken for escaped (Markup in Python): what is added to it gets escaped.
+  static Value markup(std::string text);
+  // A string that is marked as `like` is.
+  static Value string_like(std::string text, const Value& like);
   static Value function(Function which);
-  static Value macro(const Statement* definition);
+  static Value macro(Macro macro);
   static Value loop(std::shared_ptr<const LoopState> state);
   static Value method(Value self, std::string name);
   static Value new_namespace();
   // Fail with kResourceExhausted past kMaxValueDepth.
-  static Result<Value> list(List items, bool is_tuple = false);
+  static Result<Value> list(List items, ListForm form = ListForm::kList);
+  // A range; `shown` is how Python prints it.
+  static Result<Value> range(List numbers, std::string shown);
   static Result<Value> dict(Dict items);
+  static Result<Value> dict(const Names& items);
+  static Result<Value> generator(List items);
 
   Kind kind() const { return static_cast<Kind>(data_.index()); }
   bool is_undefined() const { return kind() == Kind::kUndefined; }
@@ -93,28 +118,42 @@ class Value {
   bool is_string() const { return kind() == Kind::kString; }
   bool is_list() const { return kind() == Kind::kList; }
   bool is_dict() const { return kind() == Kind::kDict; }
+  bool is_generator() const { return kind() == Kind::kGenerator; }
+  // A number that arithmetic can be done with: integers past 64 bits are only shown and compared.
   bool is_number() const {
     return kind() == Kind::kInt || kind() == Kind::kFloat || kind() == Kind::kBool;
   }
 
-  // Each only for its kind; as_int and as_float take booleans and integers, too.
+  // Each only for its kind; as_int takes booleans, too, and as_float every number.
   const std::string& as_string() const;
+  bool is_markup() const;
+  const std::string& as_big() const;  // its decimal
   const List& as_list() const;
   const Dict& as_dict() const;
-  bool is_tuple() const;
+  ListForm form() const;             // of a list
+  const std::string& shown() const;  // of a range
+  bool is_tuple() const { return is_list() && form() == ListForm::kTuple; }
+  // Takes up to `count` of what a generator still has.
+  List take(size_t count) const;
+  size_t remaining() const;  // of a generator
   int64_t as_int() const;
   double as_float() const;
   Function as_function() const { return std::get<Function>(data_); }
-  const Statement* as_macro() const { return std::get<const Statement*>(data_); }
+  const Macro& as_macro() const { return std::get<Macro>(data_); }
   const LoopState& as_loop() const;
   const Method& as_method() const;
   const std::string& undefined_name() const;
 
   // A member of a dict or namespace; null if there is none.
   const Value* find(std::string_view key) const;
+  const Value* find(const Value& key) const;
+  // False for what cannot be a key: lists, mappings, and what holds one of them.
+  bool is_hashable() const;
   // Sets a namespace's member. Fails where `member` holds a namespace: it could hold itself.
   Status set_member(std::string_view key, Value member);
 
+  // Python's "is": of what cannot change and is no container, the same kind and value.
+  bool is_same_object(const Value& other) const;
   // Python's truth of a value.
   bool truth() const;
   bool holds_namespace() const;
@@ -131,11 +170,24 @@ class Value {
     return Value(std::in_place, std::move(data));
   }
 
+  struct Text {
+    std::string text;
+    bool is_markup = false;
+  };
+  struct Big {
+    std::shared_ptr<const std::string> decimal;
+  };
+  struct Generator {
+    List items;
+    size_t taken = 0;
+    uint32_t depth = 1;
+    bool holds_namespace = false;
+  };
   // In the order of Kind.
-  std::variant<Undefined, std::monostate, bool, int64_t, double, std::shared_ptr<const std::string>,
+  std::variant<Undefined, std::monostate, bool, int64_t, Big, double, std::shared_ptr<const Text>,
                std::shared_ptr<const Container<List>>, std::shared_ptr<const Container<Dict>>,
-               std::shared_ptr<Namespace>, std::shared_ptr<const LoopState>, const Statement*,
-               Function, std::shared_ptr<const Method>>
+               std::shared_ptr<Generator>, std::shared_ptr<Namespace>,
+               std::shared_ptr<const LoopState>, Macro, Function, std::shared_ptr<const Method>>
       data_;
 };
 
