@@ -13,6 +13,7 @@
 #include "engine/stage_plan.h"
 #include "exec/cpu_step_runner.h"
 #include "exec/stages/stage_pipeline.h"
+#include "exec/stages/stage_threads.h"
 #include "model/cpu_decoder.h"
 #include "model/decoder_memory.h"
 #include "model/device_memory.h"
@@ -225,7 +226,7 @@ std::unique_ptr<StepRunner> LoadedModels::make_runner(Role role) const {
   }
   std::vector<PipelineStage> stages;
   for (const Stage& stage : model.stages) stages.push_back({stage.decoder.get(), stage.devices});
-  return std::make_unique<StagePipeline>(std::move(stages), live_vocab);
+  return std::make_unique<StagePipeline>(std::make_unique<StageThreads>(stages, live_vocab));
 }
 
 namespace {

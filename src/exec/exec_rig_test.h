@@ -16,6 +16,7 @@
 #include "exec/fake_decoder_test.h"
 #include "exec/real_executor.h"
 #include "exec/stages/stage_pipeline.h"
+#include "exec/stages/stage_threads.h"
 
 namespace forerun {
 
@@ -102,7 +103,8 @@ struct Rig {
     }
     target.set_stage(options.stages - 1, options.stages);
     stages.push_back({&target, devices.back().get()});
-    return std::make_unique<StagePipeline>(std::move(stages), vocab);
+    return std::make_unique<StagePipeline>(
+        std::make_unique<StageThreads>(std::move(stages), vocab));
   }
   // Of all stages of the target, once nothing runs.
   int64_t target_violations() const {

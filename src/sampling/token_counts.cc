@@ -19,15 +19,22 @@ void TokenCounts::grow() {
   }
 }
 
-void TokenCounts::add(TokenId token, bool is_prompt) {
+TokenCounts::Entry& TokenCounts::entry_of(TokenId token) {
   if (2 * (entries_.size() + 1) > table_.size()) grow();
   const size_t slot = slot_of(token);
   if (table_[slot] < 0) {
     table_[slot] = static_cast<int32_t>(entries_.size());
     entries_.push_back({token, 0});
   }
-  if (!is_prompt) ++entries_[static_cast<size_t>(table_[slot])].output_count;
+  return entries_[static_cast<size_t>(table_[slot])];
 }
+
+void TokenCounts::add(TokenId token, bool is_prompt) {
+  Entry& entry = entry_of(token);
+  if (!is_prompt) ++entry.output_count;
+}
+
+void TokenCounts::restore(const Entry& entry) { entry_of(entry.token) = entry; }
 
 const TokenCounts::Entry* TokenCounts::find(TokenId token) const {
   if (table_.empty()) return nullptr;

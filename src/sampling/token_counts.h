@@ -18,6 +18,8 @@ class TokenCounts {
   };
 
   void add(TokenId token, bool is_prompt);
+  // Brings back an entry of another one; a distinct token each, in the order of entries().
+  void restore(const Entry& entry);
   // One a distinct token, in the order of their first occurrence. Valid until the next add().
   std::span<const Entry> entries() const { return entries_; }
   // Null where the token has not occurred.
@@ -25,6 +27,7 @@ class TokenCounts {
 
  private:
   size_t slot_of(TokenId token) const;
+  Entry& entry_of(TokenId token);  // a new one: as of the prompt
   void grow();
 
   std::vector<Entry> entries_;

@@ -28,11 +28,12 @@ const Table& allowed() {
     t["kv"] = {"device", "kernels", "step"};
     t["model"] = {"device", "kernels", "kv", "step", "checkpoint"};
     t["exec"] = {"device", "kernels", "kv", "model", "step", "checkpoint", "sampling", "views"};
+    t["hosts"] = {"device", "model", "step", "checkpoint", "sampling", "exec"};
     t["simulation"] = {"device",     "kernels",  "kv",   "model",      "step",
                        "checkpoint", "sampling", "exec", "strategies", "views"};
-    t["engine"] = {"device",     "kernels",    "kv",       "model", "exec",
-                   "step",       "checkpoint", "sampling", "tree",  "drafts",
-                   "strategies", "simulation", "planner",  "text",  "views"};
+    t["engine"] = {"device",     "kernels",  "kv",    "model",  "exec",       "step",
+                   "checkpoint", "sampling", "tree",  "drafts", "strategies", "simulation",
+                   "planner",    "text",     "views", "hosts"};
     t["step"] = {};
     t["text"] = {};
     t["checkpoint"] = {};

@@ -106,6 +106,8 @@ void StageMessage::clear() {
   moves.clear();
   rows.clear();
   numbers.clear();
+  issued_rows = 0;
+  whole = false;
   ancestors.clear();
   selections.clear();
   hidden_dtype = DType::kBf16;
@@ -155,6 +157,7 @@ void StageMessage::add_rows(const Step& from) {
   rows = from.rows;
   for (StepRow& row : rows) row.sequence_idx += first_table;
   numbers.resize(rows.size());
+  issued_rows = static_cast<int32_t>(rows.size());
   std::iota(numbers.begin(), numbers.end(), 0);
   ancestors = from.ancestors;
   for (const KvSelection& selection : from.selections) {
@@ -170,7 +173,7 @@ void StageMessage::add_rows(const Step& from) {
 }
 
 void StageMessage::drop_rows(std::span<const int32_t> dropped) {
-  if (dropped.empty() || !selections.empty()) return;
+  if (dropped.empty() || whole || !selections.empty()) return;
   const size_t row_bytes = rows.empty() ? 0 : hidden.size() / rows.size();
   size_t kept = 0;
   for (size_t row = 0; row < rows.size(); ++row) {
@@ -227,6 +230,10 @@ Status check_stage_message(const StageMessage& message, int64_t kv_blocks) {
                      int64_t{after} + 1, std::numeric_limits<int32_t>::max());
     }
     FORERUN_RETURN_IF_ERROR(check_row(message, row_idx));
+  }
+  const int64_t least = message.numbers.empty() ? 0 : int64_t{message.numbers.back()} + 1;
+  if (message.issued_rows < least) {
+    return refused("issued rows", message.issued_rows, least, std::numeric_limits<int32_t>::max());
   }
   for (const StageMessage::Selection& selection : message.selections) {
     FORERUN_RETURN_IF_ERROR(check_selection(message, selection));

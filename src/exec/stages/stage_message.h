@@ -20,7 +20,7 @@
 namespace forerun {
 
 // Changes with any change of what a message holds or means.
-inline constexpr uint32_t kStageMessageVersion = 1;
+inline constexpr uint32_t kStageMessageVersion = 2;
 
 struct StageMessage {
   // A stretch of one of the lists below.
@@ -50,6 +50,8 @@ struct StageMessage {
   std::vector<StepRow> rows;
   // Their places in the coordinator's Step, ascending: some may have been dropped on the way.
   std::vector<int32_t> numbers;
+  int32_t issued_rows = 0;  // of the coordinator's Step
+  bool whole = false;       // no row may be dropped: something counts them
   std::vector<int32_t> ancestors;
   std::vector<Selection> selections;
   // Of a stage that does not embed: [rows][width].
@@ -63,7 +65,7 @@ struct StageMessage {
   // The rows of `step`, whose sequences' tables must be as long as its rows see; once a message.
   void add_rows(const Step& step);
   // Takes rows out, by their numbers in any order; those that are not there, too. Nothing where the
-  // message has selections, whose observers are counted.
+  // message is whole or has selections, whose observers are counted.
   void drop_rows(std::span<const int32_t> dropped);
   // The rows as a Step that points into the message. Needs a message that has been checked.
   void view(Step& step) const;

@@ -105,6 +105,10 @@ TEST(StageMessage, RowsAreDroppedWithTheirHiddenRows) {
   message.drop_rows(std::vector<int32_t>{1});
   EXPECT_EQ(message.rows.size(), 4u);  // observers are counted
   message.selections.clear();
+  message.whole = true;
+  message.drop_rows(std::vector<int32_t>{1});
+  EXPECT_EQ(message.rows.size(), 4u);
+  message.whole = false;
   message.drop_rows(std::vector<int32_t>{7, 2, 0, 2});
   ASSERT_EQ(message.rows.size(), 2u);
   EXPECT_EQ(message.numbers, (std::vector<int32_t>{1, 3}));
@@ -147,6 +151,7 @@ TEST(StageMessage, NamesWhatItRefuses) {
       {"numbers of rows", [](StageMessage& m) { m.numbers.pop_back(); }},
       {"number of row 2", [](StageMessage& m) { m.numbers[2] = 1; }},
       {"number of row 0", [](StageMessage& m) { m.numbers[0] = -1; }},
+      {"issued rows", [](StageMessage& m) { m.issued_rows = 3; }},
       {"row 3, table", [](StageMessage& m) { m.rows[3].sequence_idx = 3; }},
       {"row 0, slot", [](StageMessage& m) { m.rows[0].slot = 128; }},
       {"row 0, slot", [](StageMessage& m) { m.rows[0].slot = -2; }},

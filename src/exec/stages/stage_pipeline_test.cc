@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/exec_rig_test.h"
+#include "exec/stages/stage_threads.h"
 
 namespace forerun {
 namespace {
@@ -30,7 +31,7 @@ struct Pipeline {
     std::vector<PipelineStage> stages;
     for (const auto& decoder : decoders) stages.push_back({decoder.get(), nullptr});
     stages.back().devices = devices.get();
-    pipeline = std::make_unique<StagePipeline>(std::move(stages), kVocab);
+    pipeline = std::make_unique<StagePipeline>(std::make_unique<StageThreads>(stages, kVocab));
   }
 
   std::vector<std::unique_ptr<FakeDecoder>> decoders;

@@ -1,0 +1,48 @@
+// The stages of a pipeline in one process: a thread each, which takes messages from the one in
+// front of it and hands them on as they are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/mailbox.h"
+#include "exec/stages/dropped_rows.h"
+#include "exec/stages/stage_transport.h"
+#include "exec/stages/stage_worker.h"
+
+namespace forerun {
+
+class StageThreads : public StageTransport {
+ public:
+  // In order, two or more: the first one's decoder embeds, the last one's has the head, layers
+  // follow each other and all have as many KV blocks. Decoders and devices must outlive it; no two
+  // stages may share devices. `live_vocab`: as CpuStepRunner's.
+  StageThreads(const std::vector<PipelineStage>& stages, int32_t live_vocab);
+  ~StageThreads() override;
+
+  const PipelineFacts& facts() const override { return facts_; }
+  void issue(StepInTransit step) override;
+  void drop(std::span<const IssuedRow> rows) override { dropped_.add(rows); }
+  std::unique_ptr<StageMessage> take_used() override;
+
+ private:
+  struct Stage;
+  // A Step at a stage.
+  struct Arrival {
+    StepInTransit step;  // without a message: the stage's thread ends
+    Status status;       // of the stages so far
+    int64_t start_ns = 0;
+  };
+  void work(size_t stage_idx);
+
+  PipelineFacts facts_;
+  DroppedRows dropped_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  // Messages that have come to the end, for their memory.
+  Mailbox<std::unique_ptr<StageMessage>> used_;
+  std::vector<std::unique_ptr<StageMessage>> free_;
+};
+
+}  // namespace forerun

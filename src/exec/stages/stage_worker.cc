@@ -1,0 +1,69 @@
+#include "exec/stages/stage_worker.h"
+
+#include <string>
+
+#include "exec/guarded.h"
+
+namespace forerun {
+namespace {
+
+// Tasks of rows that are left find them where they are now, whatever they have said of it.
+void find_rows(const StageMessage& message, std::span<RowTask> tasks) {
+  int32_t logits_row = 0;
+  size_t task = 0;  // in the order of their rows
+  for (size_t row = 0; row < message.rows.size(); ++row) {
+    if (!message.rows[row].wants_logits) continue;
+    const int32_t number = message.numbers[row];
+    for (; task < tasks.size() && tasks[task].step_row < number; ++task) tasks[task].skipped = true;
+    if (task < tasks.size() && tasks[task].step_row == number)
+      tasks[task++].logits_row = logits_row;
+    ++logits_row;
+  }
+  for (; task < tasks.size(); ++task) tasks[task].skipped = true;
+}
+
+}  // namespace
+
+StageWorker::StageWorker(const PipelineStage& parts, int32_t stage_idx, int32_t num_stages,
+                         int32_t live_vocab)
+    : parts_(parts), stage_idx_(stage_idx), num_stages_(num_stages) {
+  if (stage_idx + 1 < num_stages) return;
+  last_ = std::make_unique<CpuStepRunner>(parts.decoder, parts.devices, live_vocab);
+}
+
+Status StageWorker::run(StageMessage& message, const Status& so_far, const DroppedRows& dropped,
+                        std::span<RowTask> tasks, std::span<RejectionTask> rejections) {
+  const Status ran =
+      guarded([&] { return carry_out(message, so_far, dropped, tasks, rejections); });
+  if (!so_far.ok()) return so_far;
+  return ran.with_context("stage " + std::to_string(stage_idx_ + 1) + " of " +
+                          std::to_string(num_stages_));
+}
+
+Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
+                              const DroppedRows& dropped, std::span<RowTask> tasks,
+                              std::span<RejectionTask> rejections) {
+  Decoder& decoder = *parts_.decoder;
+  FORERUN_RETURN_IF_ERROR(check_stage_message(message, decoder.kv_blocks()));
+  // Also of a Step that has failed: later ones count on what it has moved.
+  for (const StageMessage::Moves& some : message.moves_of) {
+    const auto moves =
+        std::span<const KvMove>(message.moves)
+            .subspan(static_cast<size_t>(some.moves.first), static_cast<size_t>(some.moves.count));
+    FORERUN_RETURN_IF_ERROR(decoder.move_kv(message.sequence_of(some), moves));
+  }
+  if (!so_far.ok()) return so_far;
+  dropped.take_out(message);
+  if (is_last()) find_rows(message, tasks);
+  if (message.rows.empty()) return {};
+  message.view(step_);
+  if (is_last()) return last_->run(step_, tasks, rejections, {});
+  FORERUN_RETURN_IF_ERROR(decoder.forward(step_));
+  const HiddenRows hidden = decoder.hidden();
+  message.hidden_dtype = hidden.dtype;
+  message.hidden_width = hidden.width;
+  message.hidden.assign(hidden.bytes.begin(), hidden.bytes.end());
+  return {};
+}
+
+}  // namespace forerun

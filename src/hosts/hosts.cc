@@ -1,0 +1,257 @@
+#include "hosts/hosts.h"
+
+#include <random>
+#include <utility>
+
+#include "hosts/status_bytes.h"
+
+namespace forerun {
+namespace {
+
+using Clock = Messenger::Clock;
+
+// Longer than a model takes to load; whoever dies meanwhile is noticed by its silence.
+constexpr auto kLongestRound = std::chrono::hours(24);
+
+uint64_t draw_generation() {
+  std::random_device random;
+  uint64_t generation = 0;
+  while (generation == 0) generation = (uint64_t{random()} << 32) | random();
+  return generation;
+}
+
+}  // namespace
+
+Hosts::Hosts(std::unique_ptr<Transport> transport, const HostsOptions& options)
+    : options_(options),
+      names_(static_cast<size_t>(transport->num_ranks())),
+      messenger_(std::move(transport), options.messenger) {
+  names_[static_cast<size_t>(rank())] = options.host;
+}
+
+Result<std::unique_ptr<Hosts>> Hosts::join(std::unique_ptr<Transport> transport,
+                                           const HostsOptions& options) {
+  if (transport->num_ranks() < 2) {
+    return Status(StatusCode::kInvalidArgument,
+                  "hosts: found 1 process, accepted are 2 and more: one that has the text and the "
+                  "draft, and one a stage of the target");
+  }
+  auto hosts = std::unique_ptr<Hosts>(new Hosts(std::move(transport), options));
+  FORERUN_RETURN_IF_ERROR(hosts->is_coordinator() ? hosts->greet() : hosts->answer());
+  return hosts;
+}
+
+Hosts::~Hosts() { end(Status(StatusCode::kCancelled, "the coordinator has left")); }
+
+std::string Hosts::describe(int32_t rank) const {
+  std::string text = "rank " + std::to_string(rank) + " (";
+  text += rank == 0 ? "the coordinator"
+                    : "stage " + std::to_string(rank) + " of " + std::to_string(num_stages());
+  const std::string& host = names_[static_cast<size_t>(rank)];
+  return text + (host.empty() ? "" : ", host " + host) + ")";
+}
+
+Status Hosts::greet() {
+  messenger_.set_generation(draw_generation());
+  for (int32_t rank = 1; rank <= num_stages(); ++rank) {
+    Bytes greeting = messenger_.begin(FrameKind::kGreeting);
+    ByteWriter to(&greeting);
+    to.text(options_.secret);
+    to.text(options_.host);
+    messenger_.send(rank, std::move(greeting));
+  }
+  const Clock::time_point deadline = Clock::now() + options_.patience;
+  std::vector<bool> answered(static_cast<size_t>(num_stages()) + 1, false);
+  for (int32_t left = num_stages(); left > 0;) {
+    auto incoming = messenger_.receive(deadline);
+    if (!incoming.ok()) {
+      int32_t silent = 1;
+      while (answered[static_cast<size_t>(silent)]) ++silent;
+      return Status(StatusCode::kDeadlineExceeded, describe(silent) + " has not answered within " +
+                                                       std::to_string(options_.patience.count()) +
+                                                       " ms");
+    }
+    const auto from_rank = static_cast<size_t>(incoming->from);
+    if (!incoming->lost.ok()) return incoming->lost.with_context(describe(incoming->from));
+    if (incoming->kind != FrameKind::kReport || answered[from_rank]) continue;
+    ByteReader from(incoming->payload());
+    names_[from_rank] = from.text("host");
+    FORERUN_RETURN_IF_ERROR(from.finish());
+    answered[from_rank] = true;
+    messenger_.watch(incoming->from);
+    --left;
+  }
+  give_notice(Bytes());
+  return {};
+}
+
+Status Hosts::answer() {
+  const Clock::time_point deadline = Clock::now() + options_.patience;
+  while (true) {
+    auto incoming = messenger_.receive(deadline);
+    if (!incoming.ok()) {
+      return Status(StatusCode::kDeadlineExceeded,
+                    "the coordinator (rank 0) has not greeted within " +
+                        std::to_string(options_.patience.count()) + " ms");
+    }
+    if (!incoming->lost.ok()) return incoming->lost.with_context(describe(incoming->from));
+    if (incoming->kind != FrameKind::kGreeting || incoming->from != 0) continue;
+    const auto header = read_frame(incoming->frame);
+    ByteReader from(incoming->payload());
+    const std::string secret = from.text("secret");
+    const std::string host = from.text("host");
+    FORERUN_RETURN_IF_ERROR(from.finish());
+    // Neither is told: it is a secret.
+    if (secret != options_.secret) {
+      return Status(StatusCode::kInvalidArgument,
+                    "the coordinator's greeting has not the secret of this launch");
+    }
+    names_[0] = host;
+    messenger_.set_generation(header->generation);
+    messenger_.watch(0);
+    Bytes answer = messenger_.begin(FrameKind::kReport);
+    ByteWriter(&answer).text(options_.host);
+    messenger_.send(0, std::move(answer));
+    return take_notice().status();  // all have answered
+  }
+}
+
+Result<Incoming> Hosts::next() {
+  FORERUN_ASSIGN_OR_RETURN(Incoming incoming, messenger_.receive(Clock::now() + kLongestRound));
+  if (!incoming.lost.ok()) return incoming.lost.with_context(describe(incoming.from));
+  if (incoming.kind == FrameKind::kLost || incoming.kind == FrameKind::kEnd) {
+    ByteReader from(incoming.payload());
+    const Status why = read_status(from);
+    FORERUN_RETURN_IF_ERROR(from.finish());
+    if (incoming.kind == FrameKind::kEnd) ended_ = true;
+    if (why.ok()) return Status(StatusCode::kCancelled, "the coordinator has ended the launch");
+    return incoming.kind == FrameKind::kEnd ? why : why.with_context(describe(incoming.from));
+  }
+  return incoming;
+}
+
+Result<std::vector<Bytes>> Hosts::gather() {
+  std::vector<Bytes> reports(static_cast<size_t>(num_stages()));
+  std::vector<bool> has_come(reports.size(), false);
+  for (size_t left = reports.size(); left > 0;) {
+    FORERUN_ASSIGN_OR_RETURN(const Incoming incoming, next());
+    if (incoming.kind != FrameKind::kReport) continue;
+    const auto stage = static_cast<size_t>(incoming.from) - 1;
+    ByteReader from(incoming.payload());
+    const Status status = read_status(from);
+    if (!status.ok()) return status.with_context(describe(incoming.from));
+    if (has_come[stage]) {
+      return Status(StatusCode::kCorrupt, describe(incoming.from) + " has reported twice");
+    }
+    from.list("report", reports[stage]);
+    FORERUN_RETURN_IF_ERROR(from.finish());
+    has_come[stage] = true;
+    --left;
+  }
+  return reports;
+}
+
+namespace {
+
+void write_result(const Result<Bytes>& result, ByteWriter& to) {
+  write_status(result.status(), to);
+  if (result.ok()) to.list(std::span<const std::byte>(*result));
+}
+
+}  // namespace
+
+void Hosts::report(const Result<Bytes>& mine) {
+  Bytes frame = messenger_.begin(FrameKind::kReport);
+  ByteWriter to(&frame);
+  write_result(mine, to);
+  messenger_.send(0, std::move(frame));
+}
+
+void Hosts::give_notice(const Result<Bytes>& notice) {
+  if (!notice.ok()) return end(notice.status());
+  for (int32_t rank = 1; rank <= num_stages(); ++rank) {
+    Bytes frame = messenger_.begin(FrameKind::kNotice);
+    ByteWriter to(&frame);
+    write_result(notice, to);
+    messenger_.send(rank, std::move(frame));
+  }
+}
+
+Result<Bytes> Hosts::take_notice() {
+  while (true) {
+    FORERUN_ASSIGN_OR_RETURN(const Incoming incoming, next());
+    if (incoming.kind != FrameKind::kNotice || incoming.from != 0) continue;
+    ByteReader from(incoming.payload());
+    FORERUN_RETURN_IF_ERROR(read_status(from));
+    Bytes notice;
+    from.list("notice", notice);
+    FORERUN_RETURN_IF_ERROR(from.finish());
+    return notice;
+  }
+}
+
+namespace {
+
+Bytes write_facts(const HostFacts& facts) {
+  Bytes bytes;
+  ByteWriter to(&bytes);
+  to.count(facts.size());
+  for (const auto& [name, value] : facts) {
+    to.text(name);
+    to.text(value);
+  }
+  return bytes;
+}
+
+// The first fact in which a report differs.
+Status compare(const HostFacts& facts, const std::string& who, const Bytes& report,
+               const std::string& coordinator) {
+  ByteReader from(report);
+  size_t left = from.count("facts", 16);
+  for (const auto& [name, value] : facts) {
+    const std::string found_name = left > 0 ? from.text("fact") : "";
+    const std::string found = left > 0 ? from.text("fact") : "";
+    FORERUN_RETURN_IF_ERROR(from.status());
+    if (left > 0) --left;
+    if (found_name == name && found == value) continue;
+    const std::string shown = found_name == name ? found : "nothing";
+    return Status(StatusCode::kInvalidArgument, name + ": " + who + " has '" + shown + "', " +
+                                                    coordinator + " has '" + value +
+                                                    "'; accepted is the same in all processes");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Hosts::agree(const HostFacts& facts) {
+  if (!is_coordinator()) {
+    report(write_facts(facts));
+    return take_notice().status();
+  }
+  auto reports = gather();
+  Status agreed = reports.status();
+  for (int32_t rank = 1; agreed.ok() && rank <= num_stages(); ++rank) {
+    agreed = compare(facts, describe(rank), (*reports)[static_cast<size_t>(rank) - 1], describe(0));
+  }
+  if (agreed.ok()) {
+    give_notice(Bytes());
+  } else {
+    end(agreed);
+  }
+  return agreed;
+}
+
+void Hosts::end(const Status& why) {
+  if (std::exchange(ended_, true)) return;
+  const FrameKind kind = is_coordinator() ? FrameKind::kEnd : FrameKind::kLost;
+  for (int32_t rank = is_coordinator() ? 1 : 0; rank <= (is_coordinator() ? num_stages() : 0);
+       ++rank) {
+    Bytes frame = messenger_.begin(kind);
+    ByteWriter to(&frame);
+    write_status(why, to);
+    messenger_.send(rank, std::move(frame));
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,95 @@
+// Feeds bytes to whatever reads messages of other processes. What it accepts must be writable
+// again, and, where the checks let it pass, lead nowhere outside of itself.
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include "hosts/frame.h"
+#include "hosts/stage_frames.h"
+#include "hosts/stage_message_bytes.h"
+#include "hosts/status_bytes.h"
+#include "hosts/step_tasks.h"
+
+namespace forerun {
+namespace {
+
+constexpr int64_t kBlocks = 12;
+constexpr int32_t kVocab = 60;
+
+void read_step(ByteReader& from, std::span<const std::byte> bytes) {
+  StageMessage message;
+  read_stage_message(from, message);
+  if (!from.finish().ok()) return;
+  Bytes again;
+  ByteWriter to(&again);
+  write_stage_message(message, to);
+  if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) std::abort();
+  if (!check_stage_message(message, kBlocks).ok()) return;
+  Step step;
+  message.view(step);
+  int64_t sum = 0;
+  for (const StepRow& row : step.rows) {
+    const StepSequence& sequence = step.sequences[static_cast<size_t>(row.sequence_idx)];
+    for (int32_t slot = 0; slot < row.boundary; ++slot) {
+      sum += sequence.block_table[slot / kKvBlockTokens];
+    }
+  }
+  if (sum < 0) std::abort();
+  message.drop_rows(std::vector<int32_t>{0, 2});
+}
+
+void read_rows(ByteReader& from) {
+  StepTasks tasks;
+  tasks.read(from);
+  if (!from.finish().ok() || !tasks.check(kVocab).ok()) return;
+  for (const RowTask& task : tasks.tasks()) {
+    if (task.context.params == nullptr || task.result == nullptr) std::abort();
+    if (needs_history(*task.context.params) && task.context.history == nullptr) std::abort();
+  }
+  Bytes answers;
+  ByteWriter to(&answers);
+  write_answers(tasks.tasks(), tasks.rejections(), to);
+  ByteReader back(answers);
+  if (!read_answers(back, tasks.tasks(), tasks.rejections()).ok()) std::abort();
+}
+
+void read_back(ByteReader& from) {
+  std::vector<RowResult> results(2);
+  std::vector<RowTask> tasks(2);
+  for (size_t idx = 0; idx < tasks.size(); ++idx) tasks[idx].result = &results[idx];
+  WorkResult verified;
+  std::vector<RejectionTask> rejections(1);
+  rejections[0].result = &verified;
+  (void)read_answers(from, tasks, rejections);
+}
+
+}  // namespace
+}  // namespace forerun
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace forerun;
+  const auto all = std::as_bytes(std::span(data, size));
+  (void)read_frame(all);
+  if (all.empty()) return 0;
+  const auto bytes = all.subspan(1);
+  ByteReader from(bytes);
+  switch (data[0] % 5) {
+    case 0:
+      read_step(from, bytes);
+      break;
+    case 1:
+      read_rows(from);
+      break;
+    case 2:
+      read_back(from);
+      break;
+    case 3:
+      (void)read_dropped(from);
+      break;
+    default:
+      (void)read_status(from);
+      break;
+  }
+  return 0;
+}

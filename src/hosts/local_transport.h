@@ -1,0 +1,34 @@
+// Processes of a launch played by threads of one, for tests: every rank has a transport, and links
+// between them can be cut.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "hosts/transport.h"
+
+namespace forerun {
+
+// Thread rules: any thread. Must outlive its transports.
+class LocalNetwork {
+ public:
+  explicit LocalNetwork(int32_t num_ranks) : inboxes_(static_cast<size_t>(num_ranks)) {}
+
+  std::unique_ptr<Transport> transport(int32_t rank);
+  // Messages between the two get lost from now on.
+  void cut(int32_t one, int32_t other);
+
+ private:
+  class Rank;
+
+  std::mutex mutex_;
+  std::vector<std::deque<Received>> inboxes_;
+  std::set<std::pair<int32_t, int32_t>> cut_;  // the smaller rank first
+};
+
+}  // namespace forerun

@@ -1,0 +1,174 @@
+// Messages between the ranks of a launch, who are threads here, and the start of a launch.
+#include "hosts/messenger.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hosts/hosts.h"
+#include "hosts/local_transport.h"
+#include "hosts/slow_links.h"
+
+namespace forerun {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr auto kPatience = std::chrono::seconds(20);
+
+Messenger::Clock::time_point soon() { return Messenger::Clock::now() + kPatience; }
+
+Bytes numbered(const Messenger& messenger, uint32_t number) {
+  Bytes frame = messenger.begin(FrameKind::kReport);
+  ByteWriter(&frame).number(number);
+  return frame;
+}
+
+uint32_t number_of(const Incoming& incoming) {
+  ByteReader from(incoming.payload());
+  return from.number<uint32_t>("number");
+}
+
+TEST(Messenger, MessagesOfOneRankComeInOrder) {
+  LocalNetwork network(3);
+  const LinkSpeed slow{.delay = milliseconds(2), .bytes_per_second = 1e6};
+  Messenger one(std::make_unique<SlowLinks>(network.transport(0), slow), {});
+  Messenger two(network.transport(1), {});
+  Messenger three(network.transport(2), {});
+  for (Messenger* messenger : {&one, &two, &three}) messenger->set_generation(5);
+  for (uint32_t number = 0; number < 50; ++number) {
+    one.send(2, numbered(one, number));
+    two.send(2, numbered(two, 1000 + number));
+  }
+  uint32_t next_of[] = {0, 1000};
+  for (int idx = 0; idx < 100; ++idx) {
+    const auto incoming = three.receive(soon());
+    ASSERT_TRUE(incoming.ok());
+    EXPECT_EQ(number_of(*incoming), next_of[incoming->from]++);
+  }
+}
+
+TEST(Messenger, MessagesOfAnotherLaunchAreThrownAway) {
+  LocalNetwork network(2);
+  Messenger old(network.transport(0), {});
+  Messenger mine(network.transport(1), {});
+  old.set_generation(4);
+  mine.set_generation(5);
+  old.send(1, numbered(old, 1));
+  old.set_generation(5);
+  old.send(1, numbered(old, 2));
+  const auto incoming = mine.receive(soon());
+  ASSERT_TRUE(incoming.ok());
+  EXPECT_EQ(number_of(*incoming), 2u);
+}
+
+TEST(Messenger, WhoFallsSilentIsLost) {
+  LocalNetwork network(2);
+  const MessengerOptions options{.ping_every = milliseconds(5),
+                                 .longest_silence = milliseconds(200)};
+  Messenger one(network.transport(0), options);
+  Messenger two(network.transport(1), options);
+  one.set_generation(5);
+  two.set_generation(5);
+  one.watch(1);
+  // Alive although it says nothing: its messenger does.
+  EXPECT_EQ(one.receive(Messenger::Clock::now() + milliseconds(500)).status().code(),
+            StatusCode::kDeadlineExceeded);
+  network.cut(0, 1);
+  const auto incoming = one.receive(soon());
+  ASSERT_TRUE(incoming.ok());
+  EXPECT_EQ(incoming->from, 1);
+  EXPECT_NE(incoming->lost.message().find("200 ms"), std::string::npos);
+}
+
+// Runs every rank of a launch on a thread of its own.
+void play(int32_t num_ranks, const std::function<HostsOptions(int32_t)>& options,
+          const std::function<void(int32_t rank, Result<std::unique_ptr<Hosts>>)>& part) {
+  LocalNetwork network(num_ranks);
+  std::vector<std::thread> threads;
+  for (int32_t rank = 0; rank < num_ranks; ++rank) {
+    threads.emplace_back(
+        [&, rank] { part(rank, Hosts::join(network.transport(rank), options(rank))); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+HostsOptions named(int32_t rank) {
+  HostsOptions options;
+  options.host = "host" + std::to_string(rank);
+  return options;
+}
+
+TEST(Hosts, AgreeWhereAllSayTheSame) {
+  play(4, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+    ASSERT_TRUE(joined.ok()) << joined.status().message();
+    Hosts& hosts = **joined;
+    EXPECT_EQ(hosts.rank(), rank);
+    EXPECT_EQ(hosts.num_stages(), 3);
+    ASSERT_TRUE(hosts.agree({{"version", "1"}, {"model", "demo"}}).ok());
+    if (rank > 0) {
+      hosts.report(Bytes(static_cast<size_t>(rank)));
+      const auto notice = hosts.take_notice();
+      ASSERT_TRUE(notice.ok());
+      EXPECT_EQ(notice->size(), 9u);
+      return;
+    }
+    EXPECT_EQ(hosts.describe(2), "rank 2 (stage 2 of 3, host host2)");
+    const auto reports = hosts.gather();
+    ASSERT_TRUE(reports.ok());
+    for (size_t stage = 0; stage < 3; ++stage) EXPECT_EQ((*reports)[stage].size(), stage + 1);
+    hosts.give_notice(Bytes(9));
+  });
+}
+
+TEST(Hosts, AMismatchNamesBoth) {
+  play(3, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+    ASSERT_TRUE(joined.ok());
+    const Status agreed =
+        (*joined)->agree({{"version", "1"}, {"model", rank == 2 ? "other" : "demo"}});
+    EXPECT_EQ(agreed.message(),
+              "model: rank 2 (stage 2 of 2, host host2) has 'other', rank 0 (the coordinator, host "
+              "host0) has 'demo'; accepted is the same in all processes");
+  });
+}
+
+TEST(Hosts, AFailureOfAStageReachesAllWithItsName) {
+  play(3, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+    ASSERT_TRUE(joined.ok());
+    Hosts& hosts = **joined;
+    if (rank > 0) {
+      hosts.report(rank == 2 ? Result<Bytes>(Status(StatusCode::kNotFound, "no such file"))
+                             : Result<Bytes>(Bytes()));
+      EXPECT_NE(hosts.take_notice().status().message().find("no such file"), std::string::npos);
+      return;
+    }
+    const auto reports = hosts.gather();
+    EXPECT_EQ(reports.status().message(), "rank 2 (stage 2 of 2, host host2): no such file");
+    hosts.end(reports.status());
+  });
+}
+
+TEST(Hosts, WhoKnowsAnotherSecretStaysOut) {
+  const auto options = [](int32_t rank) {
+    HostsOptions made = named(rank);
+    made.secret = rank == 1 ? "another" : "the secret";
+    made.patience = milliseconds(300);
+    return made;
+  };
+  play(3, options, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+    if (rank == 2) return;
+    ASSERT_FALSE(joined.ok());
+    EXPECT_EQ(joined.status().message().find("the secret is"), std::string::npos);
+    if (rank == 0) {
+      EXPECT_NE(joined.status().message().find("rank 1 (stage 1 of 2)"), std::string::npos);
+    } else {
+      EXPECT_NE(joined.status().message().find("not the secret"), std::string::npos);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace forerun

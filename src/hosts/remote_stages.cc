@@ -1,0 +1,137 @@
+#include "hosts/remote_stages.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/clocks.h"
+#include "hosts/stage_frames.h"
+#include "hosts/stage_message_bytes.h"
+#include "hosts/status_bytes.h"
+#include "hosts/step_tasks.h"
+
+namespace forerun {
+
+RemoteStages::RemoteStages(Hosts* hosts, const PipelineFacts& facts)
+    : hosts_(hosts), facts_(facts) {
+  hosts_->messenger().listen([this](Incoming&& incoming) { take_in(std::move(incoming)); });
+}
+
+RemoteStages::~RemoteStages() { hosts_->messenger().unlisten(); }
+
+void RemoteStages::issue(StepInTransit step) {
+  Messenger& messenger = hosts_->messenger();
+  const uint64_t number = step.message->step;
+  Bytes frame = messenger.begin(FrameKind::kStep);
+  ByteWriter to(&frame);
+  write_status(Status(), to);
+  write_stage_message(*step.message, to);
+  Bytes tasks = messenger.begin(FrameKind::kTasks);
+  ByteWriter to_last(&tasks);
+  to_last.number(number);
+  write_tasks(step.tasks, step.rejections, to_last);
+  used_ = std::move(step.message);
+
+  const std::lock_guard lock(mutex_);
+  const int64_t now_ns = steady_ns();
+  under_way_.push_back({.number = number,
+                        .tasks = step.tasks,
+                        .rejections = step.rejections,
+                        .tell = step.tell,
+                        .start_ns = std::max(now_ns, entered_ns_)});
+  if (!failed_.ok()) return fail(failed_);
+  messenger.send(1, std::move(frame));
+  messenger.send(hosts_->num_stages(), std::move(tasks));
+}
+
+void RemoteStages::drop(std::span<const IssuedRow> rows) {
+  for (int32_t rank = 1; rank <= hosts_->num_stages(); ++rank) {
+    Bytes frame = hosts_->messenger().begin(FrameKind::kDrop);
+    ByteWriter to(&frame);
+    write_dropped(rows, to);
+    hosts_->messenger().send(rank, std::move(frame));
+  }
+}
+
+void RemoteStages::take_in(Incoming&& incoming) {
+  const std::lock_guard lock(mutex_);
+  if (!failed_.ok()) return;
+  Status status = incoming.lost;
+  if (status.ok()) {
+    switch (incoming.kind) {
+      case FrameKind::kEntered:
+        status = note_entered(incoming);
+        break;
+      case FrameKind::kRetired:
+        status = note_retired(incoming);
+        break;
+      case FrameKind::kLost: {
+        ByteReader from(incoming.payload());
+        status = read_status(from);
+        break;
+      }
+      default:
+        status = Status(StatusCode::kCorrupt, "found a message that a stage does not send");
+    }
+  }
+  if (!status.ok()) fail(status.with_context(hosts_->describe(incoming.from)));
+}
+
+void RemoteStages::tell_entered(UnderWay& step) {
+  if (std::exchange(step.entered, true)) return;
+  (*step.tell)({.kind = PipelineEvent::Kind::kEntered, .step = step.number, .status = {}});
+}
+
+// The first stage's notice may come behind the last one's answer; then it has been told.
+Status RemoteStages::note_entered(const Incoming& incoming) {
+  ByteReader from(incoming.payload());
+  const auto number = from.number<uint64_t>("step");
+  FORERUN_RETURN_IF_ERROR(from.finish());
+  entered_ns_ = steady_ns();
+  for (UnderWay& step : under_way_) {
+    if (step.number == number) {
+      tell_entered(step);
+    } else if (step.number == number + 1) {
+      step.start_ns = std::max(step.start_ns, entered_ns_);
+    }
+  }
+  return {};
+}
+
+Status RemoteStages::note_retired(const Incoming& incoming) {
+  ByteReader from(incoming.payload());
+  const auto number = from.number<uint64_t>("step");
+  if (under_way_.empty() || number != under_way_.front().number) {
+    return Status(StatusCode::kCorrupt,
+                  "found answers of Step " + std::to_string(number) + ", expected are those of " +
+                      (under_way_.empty() ? "none" : std::to_string(under_way_.front().number)));
+  }
+  UnderWay& step = under_way_.front();
+  Status ran = read_status(from);
+  FORERUN_RETURN_IF_ERROR(from.status());
+  FORERUN_RETURN_IF_ERROR(read_answers(from, step.tasks, step.rejections));
+  tell_entered(step);
+  (*step.tell)({.kind = PipelineEvent::Kind::kRetired,
+                .step = number,
+                .status = std::move(ran),
+                .start_ns = step.start_ns,
+                .end_ns = steady_ns()});
+  under_way_.pop_front();
+  return {};
+}
+
+void RemoteStages::fail(const Status& why) {
+  failed_ = why;
+  const int64_t now_ns = steady_ns();
+  for (UnderWay& step : under_way_) {
+    tell_entered(step);
+    (*step.tell)({.kind = PipelineEvent::Kind::kRetired,
+                  .step = step.number,
+                  .status = why,
+                  .start_ns = step.start_ns,
+                  .end_ns = now_ns});
+  }
+  under_way_.clear();
+}
+
+}  // namespace forerun

@@ -1,0 +1,56 @@
+// The coordinator's end of a pipeline whose stages are other processes: messages go to the first
+// stage, what rows want to the last, drops to all; entry notices and answers come back.
+//
+// A rank that is lost ends the pipeline: what is under way fails, naming the rank, and so does
+// everything after it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "exec/stages/stage_transport.h"
+#include "forerun/status.h"
+#include "hosts/hosts.h"
+
+namespace forerun {
+
+class RemoteStages : public StageTransport {
+ public:
+  // `hosts`, the coordinator's, must outlive it.
+  RemoteStages(Hosts* hosts, const PipelineFacts& facts);
+  ~RemoteStages() override;
+
+  const PipelineFacts& facts() const override { return facts_; }
+  void issue(StepInTransit step) override;
+  void drop(std::span<const IssuedRow> rows) override;
+  std::unique_ptr<StageMessage> take_used() override { return std::move(used_); }
+
+ private:
+  struct UnderWay {
+    uint64_t number = 0;
+    std::span<RowTask> tasks;
+    std::span<RejectionTask> rejections;
+    const std::function<void(PipelineEvent)>* tell = nullptr;
+    bool entered = false;
+    int64_t start_ns = 0;  // when the first stage was free for it, by this process' clock
+  };
+  void take_in(Incoming&& incoming);
+  Status note_entered(const Incoming& incoming);
+  Status note_retired(const Incoming& incoming);
+  void tell_entered(UnderWay& step);
+  void fail(const Status& why);
+
+  Hosts* const hosts_;
+  const PipelineFacts facts_;
+  std::unique_ptr<StageMessage> used_;
+  std::mutex mutex_;  // of what follows
+  std::deque<UnderWay> under_way_;
+  int64_t entered_ns_ = 0;  // when the first stage was done with the last Step that it told of
+  Status failed_;
+};
+
+}  // namespace forerun

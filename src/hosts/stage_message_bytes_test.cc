@@ -1,0 +1,136 @@
+#include "hosts/stage_message_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "hosts/frame.h"
+
+namespace forerun {
+namespace {
+
+StageMessage filled_message(uint32_t seed) {
+  std::mt19937 rng(seed);
+  const auto number = [&rng] { return static_cast<int32_t>(rng()); };
+  StageMessage message;
+  message.step = (uint64_t{rng()} << 32) | rng();
+  for (int idx = 0; idx < 5; ++idx) message.blocks.push_back(number());
+  for (int idx = 0; idx < 3; ++idx) message.tables.push_back({number(), number()});
+  message.moves_of.push_back({number(), {number(), number()}});
+  for (int idx = 0; idx < 4; ++idx) message.moves.push_back({number(), number()});
+  for (int idx = 0; idx < 6; ++idx) {
+    message.rows.push_back(
+        {number(), number(), number(), number(), number(), number(), number(), idx % 2 == 0});
+    message.numbers.push_back(number());
+  }
+  message.issued_rows = number();
+  message.whole = seed % 2 == 0;
+  for (int idx = 0; idx < 7; ++idx) message.ancestors.push_back(number());
+  message.selections.push_back({.what = {.first_row = number(),
+                                         .num_rows = number(),
+                                         .sequence_idx = number(),
+                                         .first_weighed = number(),
+                                         .weighed_step = number(),
+                                         .tokens = number(),
+                                         .chosen = number(),
+                                         .pooling = number(),
+                                         .indexed = number()},
+                                .blocks = {number(), number()},
+                                .index = {number(), number()}});
+  message.hidden_dtype = seed % 2 == 0 ? DType::kF32 : DType::kBf16;
+  message.hidden_width = number();
+  for (int idx = 0; idx < 33; ++idx) message.hidden.push_back(static_cast<std::byte>(rng()));
+  return message;
+}
+
+Bytes bytes_of(const StageMessage& message) {
+  Bytes bytes;
+  ByteWriter to(&bytes);
+  write_stage_message(message, to);
+  return bytes;
+}
+
+Status read(const Bytes& bytes, StageMessage& message) {
+  ByteReader from(bytes);
+  read_stage_message(from, message);
+  return from.finish();
+}
+
+// Every field is random, so what comes back as the same bytes has been read in whole.
+TEST(StageMessageBytes, ComeBackAsTheyWere) {
+  StageMessage read_back;
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const StageMessage message = filled_message(seed);
+    const Bytes bytes = bytes_of(message);
+    ASSERT_TRUE(read(bytes, read_back).ok());
+    EXPECT_EQ(bytes_of(read_back), bytes);
+    EXPECT_EQ(read_back.step, message.step);
+    EXPECT_EQ(read_back.rows[3].visible, message.rows[3].visible);
+    EXPECT_EQ(read_back.rows[2].wants_logits, true);
+    EXPECT_EQ(read_back.whole, message.whole);
+    EXPECT_EQ(read_back.selections[0].what.indexed, message.selections[0].what.indexed);
+    EXPECT_EQ(read_back.hidden_dtype, message.hidden_dtype);
+    EXPECT_EQ(read_back.hidden, message.hidden);
+  }
+  ASSERT_TRUE(read(bytes_of(StageMessage()), read_back).ok());
+  EXPECT_TRUE(read_back.rows.empty() && read_back.hidden.empty() && read_back.blocks.empty());
+}
+
+TEST(StageMessageBytes, EveryBeginningIsRefused) {
+  const Bytes bytes = bytes_of(filled_message(1));
+  StageMessage message;
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    const Bytes part(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
+    EXPECT_EQ(read(part, message).code(), StatusCode::kCorrupt) << length;
+  }
+  Bytes longer = bytes;
+  longer.push_back(std::byte{0});
+  EXPECT_NE(read(longer, message).message().find("1 more bytes"), std::string::npos);
+}
+
+TEST(StageMessageBytes, AnotherVersionIsRefusedByName) {
+  Bytes bytes = bytes_of(filled_message(1));
+  bytes[0] = std::byte{99};
+  StageMessage message;
+  const std::string why = read(bytes, message).message();
+  EXPECT_NE(why.find("found 99, accepted is " + std::to_string(kStageMessageVersion)),
+            std::string::npos)
+      << why;
+}
+
+// A length that promises more than is there must not be believed: it would take all memory.
+TEST(StageMessageBytes, LengthsAreNotBelieved) {
+  Bytes bytes = bytes_of(StageMessage());
+  const size_t length_at = sizeof(uint32_t) + sizeof(uint64_t);  // of the blocks
+  for (size_t byte = 0; byte < sizeof(uint64_t); ++byte) {
+    bytes[length_at + byte] = std::byte{0xff};
+  }
+  StageMessage message;
+  EXPECT_NE(read(bytes, message).message().find("blocks"), std::string::npos);
+}
+
+TEST(Frame, SaysWhatItIs) {
+  Bytes frame = begin_frame({FrameKind::kTasks, 77});
+  ByteWriter(&frame).number<int32_t>(5);
+  end_frame(frame);
+  const auto header = read_frame(frame);
+  ASSERT_TRUE(header.ok());
+  EXPECT_EQ(header->kind, FrameKind::kTasks);
+  EXPECT_EQ(header->generation, 77u);
+
+  const auto refused = [&frame](size_t at, uint8_t value) {
+    Bytes spoiled = frame;
+    spoiled[at] = std::byte{value};
+    return read_frame(spoiled).status().message();
+  };
+  EXPECT_NE(refused(0, 0).find("no message of Forerun's"), std::string::npos);
+  EXPECT_NE(refused(4, 9).find("version: found 9, accepted is 1"), std::string::npos);
+  EXPECT_NE(refused(6, 200).find("kind: found 200"), std::string::npos);
+  EXPECT_NE(refused(15, 5).find("length: found 5, there are 4 bytes"), std::string::npos);
+  EXPECT_FALSE(read_frame(Bytes()).ok());
+  EXPECT_FALSE(read_frame(Bytes(frame.begin(), frame.begin() + 10)).ok());
+}
+
+}  // namespace
+}  // namespace forerun

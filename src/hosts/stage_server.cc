@@ -1,0 +1,156 @@
+#include "hosts/stage_server.h"
+
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/mailbox.h"
+#include "hosts/stage_frames.h"
+#include "hosts/stage_message_bytes.h"
+#include "hosts/status_bytes.h"
+#include "hosts/step_tasks.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::chrono::microseconds kNoSpin{0};  // stages may share processors
+
+class StageServer {
+ public:
+  StageServer(Hosts& hosts, StageWorker& worker, int32_t live_vocab)
+      : hosts_(hosts), worker_(worker), live_vocab_(live_vocab), inbox_(kNoSpin) {}
+
+  Status serve() {
+    // The stage in front may have died without the coordinator's noticing, or its link.
+    if (hosts_.rank() > 1) hosts_.messenger().watch(hosts_.rank() - 1);
+    hosts_.messenger().listen([this](Incoming&& incoming) { take_in(std::move(incoming)); });
+    const Status status = work();
+    hosts_.messenger().unlisten();
+    if (!status.ok()) hosts_.end(status);
+    return status;
+  }
+
+ private:
+  // On the messenger's thread: drops overtake the Steps that wait.
+  void take_in(Incoming&& incoming) {
+    if (incoming.lost.ok() && incoming.kind == FrameKind::kDrop) {
+      ByteReader from(incoming.payload());
+      const std::vector<IssuedRow> rows = read_dropped(from);
+      incoming.lost = from.finish();
+      if (incoming.lost.ok()) return dropped_.add(rows);
+    }
+    inbox_.add(std::move(incoming));
+    inbox_.wake();
+  }
+
+  Status work() {
+    std::vector<Incoming> incoming;
+    while (true) {
+      incoming.clear();
+      inbox_.take(Messenger::Clock::now() + std::chrono::hours(1), incoming);
+      for (Incoming& one : incoming) {
+        if (!one.lost.ok()) return one.lost.with_context("of " + hosts_.describe(one.from));
+        if (one.kind == FrameKind::kEnd) return {};
+        FORERUN_RETURN_IF_ERROR(
+            handle(std::move(one)).with_context(hosts_.describe(hosts_.rank())));
+      }
+    }
+  }
+
+  Status handle(Incoming&& incoming) {
+    if (incoming.kind == FrameKind::kTasks && incoming.from == 0 && worker_.is_last()) {
+      tasks_.push_back(std::move(incoming));
+    } else if (incoming.kind == FrameKind::kStep && incoming.from == hosts_.rank() - 1) {
+      steps_.push_back(std::move(incoming));
+    } else {
+      return Status(StatusCode::kCorrupt,
+                    "found a message of kind " + std::to_string(static_cast<int>(incoming.kind)) +
+                        " from " + hosts_.describe(incoming.from) + ", which does not send any");
+    }
+    // The last stage needs both.
+    while (!steps_.empty() && (!worker_.is_last() || !tasks_.empty())) {
+      FORERUN_RETURN_IF_ERROR(run_step());
+    }
+    return {};
+  }
+
+  Status run_step() {
+    const Incoming step = std::move(steps_.front());
+    steps_.pop_front();
+    ByteReader from(step.payload());
+    Status status = read_status(from);
+    FORERUN_RETURN_IF_ERROR(from.status());
+    read_stage_message(from, message_);
+    FORERUN_RETURN_IF_ERROR(from.finish());
+    if (message_.step != served_ + 1) {
+      return Status(StatusCode::kCorrupt, "found Step " + std::to_string(message_.step) +
+                                              ", expected is " + std::to_string(served_ + 1));
+    }
+    StepTasks tasks;
+    if (worker_.is_last()) FORERUN_RETURN_IF_ERROR(read_tasks(tasks, status));
+    status = worker_.run(message_, status, dropped_, tasks.tasks(), tasks.rejections());
+    served_ = message_.step;
+    dropped_.pass(served_);
+    if (hosts_.rank() == 1) {
+      Bytes entered = hosts_.messenger().begin(FrameKind::kEntered);
+      ByteWriter(&entered).number(served_);
+      hosts_.messenger().send(0, std::move(entered));
+    }
+    hand_on(status, tasks);
+    return {};
+  }
+
+  // Of the next Step. Tasks that are out of range fail it; those of another Step the launch.
+  Status read_tasks(StepTasks& tasks, Status& status) {
+    const Incoming incoming = std::move(tasks_.front());
+    tasks_.pop_front();
+    ByteReader from(incoming.payload());
+    const auto number = from.number<uint64_t>("step");
+    tasks.read(from);
+    FORERUN_RETURN_IF_ERROR(from.finish());
+    if (number != message_.step) {
+      return Status(StatusCode::kCorrupt, "found tasks of Step " + std::to_string(number) +
+                                              ", expected are those of " +
+                                              std::to_string(message_.step));
+    }
+    if (status.ok()) status = tasks.check(live_vocab_);
+    if (status.ok()) status = tasks.check_rows(message_);
+    return {};
+  }
+
+  void hand_on(const Status& status, StepTasks& tasks) {
+    Messenger& messenger = hosts_.messenger();
+    Bytes frame = messenger.begin(worker_.is_last() ? FrameKind::kRetired : FrameKind::kStep);
+    ByteWriter to(&frame);
+    if (worker_.is_last()) {
+      to.number(served_);
+      write_status(status, to);
+      write_answers(tasks.tasks(), tasks.rejections(), to);
+      return messenger.send(0, std::move(frame));
+    }
+    write_status(status, to);
+    write_stage_message(message_, to);
+    messenger.send(hosts_.rank() + 1, std::move(frame));
+  }
+
+  Hosts& hosts_;
+  StageWorker& worker_;
+  const int32_t live_vocab_;
+  DroppedRows dropped_;
+  Mailbox<Incoming> inbox_;
+  std::deque<Incoming> steps_;
+  std::deque<Incoming> tasks_;
+  StageMessage message_;
+  uint64_t served_ = 0;
+};
+
+}  // namespace
+
+Status serve_stage(Hosts& hosts, StageWorker& worker, int32_t live_vocab) {
+  return StageServer(hosts, worker, live_vocab).serve();
+}
+
+}  // namespace forerun
