@@ -1,10 +1,12 @@
-"""Writes tests/goldens/text: what Jinja2 renders for chat templates, set up as transformers does.
+"""Writes tests/goldens/text: what Jinja2 and Hugging Face's tokenizers make of small cases.
 
 snippets.jsonl has a line for every one-line template of template_cases.py; rendered.jsonl a line
 for every template of the folder templates and every conversation. A line has "rendered", or, where
-Jinja2 refuses, "refused" with the exception. --check compares with the files that are there.
+Jinja2, set up as transformers does, refuses, "refused" with the exception. The folder tokenizers
+has the tokenizers of tokenizer_cases.py, tokenized.jsonl every text's ids and what they decode to.
+--check compares with the files that are there; of the tokenizers, it takes those that are there.
 
-Needs jinja2 3.1.
+Needs jinja2 3.1 and tokenizers 0.23.
 example: make_text_goldens.py --out tests/goldens/text
 """
 
@@ -16,6 +18,7 @@ import json
 import sys
 from pathlib import Path
 
+import tokenizer_cases
 from template_cases import CONVERSATIONS, SNIPPETS, VARIABLES_JSON
 
 BOS, EOS = "<s>", "</s>"
@@ -103,6 +106,27 @@ def conversation_lines(env, folder: Path) -> list[dict]:
     return lines
 
 
+def tokenized_lines(folder: Path) -> list[dict]:
+    from tokenizers import Tokenizer
+
+    lines = []
+    for path in sorted(folder.glob("*.json")):
+        tokenizer = Tokenizer.from_file(str(path))
+        for text in tokenizer_cases.TEXTS:
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            lines.append(
+                {
+                    "tokenizer": path.name,
+                    "text": text,
+                    "ids": ids,
+                    "with_special": tokenizer.encode(text).ids,
+                    "decoded": tokenizer.decode(ids, skip_special_tokens=False),
+                    "decoded_plain": tokenizer.decode(ids, skip_special_tokens=True),
+                }
+            )
+    return lines
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -111,9 +135,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     args = parser.parse_args()
     env = environment()
+    tokenizers = args.out / "tokenizers"
+    if not args.check:
+        tokenizers.mkdir(exist_ok=True)
+        for name, tokenizer in tokenizer_cases.build_tokenizers().items():
+            (tokenizers / f"{name}.json").write_text(tokenizer.to_str() + "\n")
     files = {
         "snippets.jsonl": snippet_lines(env),
         "rendered.jsonl": conversation_lines(env, args.out / "templates"),
+        "tokenized.jsonl": tokenized_lines(tokenizers),
     }
     differs = 0
     for name, lines in files.items():

@@ -1,6 +1,8 @@
 #include "text/added_tokens.h"
 
 #include <algorithm>
+#include <charconv>
+#include <map>
 #include <utility>
 
 #include "text/regex.h"
@@ -20,7 +22,8 @@ bool is_word(const CodePoint& point) {
   if (c < 0x80) {
     return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   }
-  static const Result<Regex> word = Regex::compile("\\w");
+  // As Rust's regex has \w, which Hugging Face asks here: with the two joiners.
+  static const Result<Regex> word = Regex::compile("[\\w\\x{200c}\\x{200d}]");
   if (!word.ok()) return false;
   std::string text;
   append_utf8(c, text);
@@ -47,6 +50,21 @@ size_t end_of_space_behind(std::string_view text, size_t begin) {
   return begin;
 }
 
+// All but the id.
+Result<AddedToken> read_added_token(const Field& entry) {
+  AddedToken token;
+  FORERUN_ASSIGN_OR_RETURN(token.content, entry["content"].as_string());
+  if (token.content.size() > kMaxContentBytes) {
+    return entry["content"].refuse("at most " + std::to_string(kMaxContentBytes) + " bytes");
+  }
+  FORERUN_ASSIGN_OR_RETURN(token.special, entry.bool_or("special", false));
+  FORERUN_ASSIGN_OR_RETURN(token.single_word, entry.bool_or("single_word", false));
+  FORERUN_ASSIGN_OR_RETURN(token.lstrip, entry.bool_or("lstrip", false));
+  FORERUN_ASSIGN_OR_RETURN(token.rstrip, entry.bool_or("rstrip", false));
+  FORERUN_ASSIGN_OR_RETURN(token.normalized, entry.bool_or("normalized", !token.special));
+  return token;
+}
+
 }  // namespace
 
 Result<std::vector<AddedToken>> read_added_tokens(const Field& list) {
@@ -54,25 +72,55 @@ Result<std::vector<AddedToken>> read_added_tokens(const Field& list) {
   if (list.is_null()) return out;
   FORERUN_ASSIGN_OR_RETURN(const std::vector<Field> entries, list.as_list());
   for (const Field& entry : entries) {
-    AddedToken token;
     FORERUN_ASSIGN_OR_RETURN(const int64_t id, entry["id"].as_int());
     if (id < 0 || id > kMaxTokenId) {
       return entry["id"].refuse("an id from 0 to " + std::to_string(kMaxTokenId),
                                 StatusCode::kCorrupt);
     }
+    FORERUN_ASSIGN_OR_RETURN(AddedToken token, read_added_token(entry));
     token.id = static_cast<int32_t>(id);
-    FORERUN_ASSIGN_OR_RETURN(token.content, entry["content"].as_string());
-    if (token.content.size() > kMaxContentBytes) {
-      return entry["content"].refuse("at most " + std::to_string(kMaxContentBytes) + " bytes");
-    }
-    FORERUN_ASSIGN_OR_RETURN(token.special, entry.bool_or("special", false));
-    FORERUN_ASSIGN_OR_RETURN(token.single_word, entry.bool_or("single_word", false));
-    FORERUN_ASSIGN_OR_RETURN(token.lstrip, entry.bool_or("lstrip", false));
-    FORERUN_ASSIGN_OR_RETURN(token.rstrip, entry.bool_or("rstrip", false));
-    FORERUN_ASSIGN_OR_RETURN(token.normalized, entry.bool_or("normalized", !token.special));
     out.push_back(std::move(token));
   }
   return out;
+}
+
+Status merge_added_tokens_decoder(const Field& decoder, const TokenTable& vocab,
+                                  std::vector<AddedToken>& added) {
+  if (decoder.is_null()) return {};
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> keys, decoder.keys());
+  std::map<int32_t, AddedToken> by_id;
+  for (const std::string& key : keys) {
+    int32_t id = -1;
+    const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (end.ec != std::errc() || end.ptr != key.data() + key.size() || id < 0 || id > kMaxTokenId) {
+      return decoder[key].refuse("ids from 0 to " + std::to_string(kMaxTokenId) + " as keys",
+                                 StatusCode::kCorrupt);
+    }
+    FORERUN_ASSIGN_OR_RETURN(by_id[id], read_added_token(decoder[key]));
+  }
+  int32_t next = vocab.end_id();
+  for (const AddedToken& token : added) next = std::max(next, token.id + 1);
+  for (auto& [id, token] : by_id) {
+    const auto known = std::find_if(added.begin(), added.end(), [&](const AddedToken& other) {
+      return other.content == token.content;
+    });
+    if (known != added.end()) {
+      token.id = known->id;
+      *known = token;
+      continue;
+    }
+    token.id = vocab.find(token.content);
+    if (token.id < 0) {
+      token.id = next++;
+      if (token.id != id) {
+        return decoder[std::to_string(id)].refuse(
+            "the next id that tokenizer.json leaves free, " + std::to_string(token.id),
+            StatusCode::kCorrupt);
+      }
+    }
+    added.push_back(token);
+  }
+  return {};
 }
 
 AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens)

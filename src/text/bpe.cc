@@ -175,6 +175,12 @@ const Bpe::Merge* Bpe::find_merge(int32_t left, int32_t right) const {
   return nullptr;
 }
 
+bool Bpe::has_bytes(std::string_view text) const {
+  return raw_bytes_ && std::all_of(text.begin(), text.end(), [this](char c) {
+           return byte_ids_[static_cast<uint8_t>(c)] >= 0;
+         });
+}
+
 void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const {
   if (may_cut_) {
     size_t from = 1;

@@ -47,6 +47,9 @@ class Bpe {
   // in the byte alphabet.
   bool accepts_raw_bytes() const { return raw_bytes_; }
 
+  // Whether raw bytes can be encoded one by one: every byte of `text` has a token.
+  bool has_bytes(std::string_view text) const;
+
   // Appends the ids of `piece`. Characters without a token become byte tokens, the unknown token
   // or nothing, as the file says.
   void encode(std::string_view piece, Scratch& scratch, std::vector<int32_t>& out) const;

@@ -82,7 +82,9 @@ Status PreTokenizer::append(const Field& field, int depth, std::vector<Step>& ou
                           out);
   }
   if (type == "Whitespace") {
-    return append_pattern("\\w+|[^\\w\\s]+", SplitBehavior::kRemoved, true, out);
+    // Rust's regex, not Oniguruma: \w has the two joiners and none of Latin-1's fractions.
+    return append_pattern("[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+",
+                          SplitBehavior::kRemoved, true, out);
   }
   if (type == "WhitespaceSplit") return append_pattern("\\s", SplitBehavior::kRemoved, false, out);
   if (type == "Punctuation") {

@@ -9,6 +9,10 @@ constexpr std::string_view kSpaceMembers =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"
     "\\x{205f}\\x{3000}";
 constexpr std::string_view kWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Outside a class, and where \b looks, Oniguruma asks a table of Latin-1 first, which has the
+// superscripts and fractions among the word characters. Circled digits are none anywhere.
+constexpr std::string_view kWord =
+    "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]";
 constexpr std::string_view kDigitMembers = "\\p{Nd}";
 
 std::string_view members_of(char kind) {
@@ -16,15 +20,33 @@ std::string_view members_of(char kind) {
     case 's':
     case 'S':
       return kSpaceMembers;
-    case 'w':
-    case 'W':
-      return kWordMembers;
     case 'd':
     case 'D':
       return kDigitMembers;
     default:
       return {};
   }
+}
+
+// Members of Oniguruma's POSIX classes; PCRE2's own [:alpha:] lacks circled letters and marks, its
+// [:punct:] symbols beyond Latin-1. [:graph:] and [:print:] are left out: they take format
+// characters and what is private, which has no short name.
+std::string_view posix_members(std::string_view name) {
+  struct Class {
+    std::string_view name, members;
+  };
+  static constexpr Class kClasses[] = {
+      {"alpha", "\\p{Alphabetic}"}, {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+      {"ascii", "\\x{0}-\\x{7f}"},  {"blank", "\\p{Zs}\\x{9}"},
+      {"cntrl", "\\p{Cc}"},         {"digit", kDigitMembers},
+      {"lower", "\\p{Lowercase}"},  {"punct", "\\p{P}\\p{S}"},
+      {"space", kSpaceMembers},     {"upper", "\\p{Uppercase}"},
+      {"word", kWordMembers},       {"xdigit", "0-9a-fA-F"},
+  };
+  for (const Class& known : kClasses) {
+    if (known.name == name) return known.members;
+  }
+  return {};
 }
 
 class Translator {
@@ -84,15 +106,28 @@ class Translator {
       case 'v':  // a vertical tab there, any vertical space in PCRE2
         out_ += "\\x{b}";
         break;
-      case 's':
+      case 'b':
+      case 'B':
+        if (in_class) {
+          if (kind == 'B') return refuse("\\B inside a character class");
+          out_ += "\\x{8}";  // a backspace
+        } else {
+          word_boundary(kind == 'b');
+        }
+        break;
       case 'w':
+      case 'W':
+        if (in_class && kind == 'W') return refuse("\\W inside a character class");
+        out_ += in_class ? kWordMembers : kWord;
+        if (kind == 'W') out_.insert(out_.size() - kWord.size() + 1, "^");
+        break;
+      case 's':
       case 'd':
         if (!in_class) out_ += "[";
         out_ += members_of(kind);
         if (!in_class) out_ += "]";
         break;
       case 'S':
-      case 'W':
       case 'D':
         if (in_class) return negated_member(kind);
         out_ += "[^";
@@ -107,9 +142,16 @@ class Translator {
     return {};
   }
 
-  // \S inside a class is its PCRE2 namesake where that is the same set; \W and \D as properties.
+  // Between a word character and another, or within one kind.
+  void word_boundary(bool at_change) {
+    const std::string word(kWord);
+    const std::string begins = "(?<!" + word + ")(?" + (at_change ? "=" : "!") + word + ")";
+    const std::string ends = "(?<=" + word + ")(?" + (at_change ? "!" : "=") + word + ")";
+    out_ += "(?:" + begins + "|" + ends + ")";
+  }
+
+  // \S inside a class is its PCRE2 namesake where that is the same set, \D a property.
   Status negated_member(char kind) {
-    if (kind == 'W') return refuse("\\W inside a character class");
     out_ += kind == 'D' ? "\\P{Nd}" : "\\S\\x{180e}";
     at_ += 2;
     return {};
@@ -138,7 +180,10 @@ class Translator {
           close == std::string_view::npos) {
         return refuse("a character class inside a character class");
       }
-      out_ += pattern_.substr(at_, close + 2 - at_);
+      const std::string_view name = pattern_.substr(at_ + 2, close - at_ - 2);
+      const std::string_view members = posix_members(name);
+      if (members.empty()) return refuse("[:" + std::string(name) + ":]");
+      out_ += members;
       at_ = close + 2;
       return {};
     } else if (c == '&' && at_ + 1 < pattern_.size() && pattern_[at_ + 1] == '&') {

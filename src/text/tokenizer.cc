@@ -63,10 +63,14 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& file_or_dir) {
                                      : "; accepted: a tokenizer.json of Hugging Face tokenizers"));
   }
   FORERUN_ASSIGN_OR_RETURN(const std::string bytes, read_file(file));
-  return from_json(bytes, file.string());
+  const std::filesystem::path config = file_or_dir / "tokenizer_config.json";
+  if (!is_dir || !std::filesystem::exists(config, error)) return from_json(bytes, file.string());
+  FORERUN_ASSIGN_OR_RETURN(const std::string config_bytes, read_file(config));
+  return from_json(bytes, file.string(), config_bytes, config.string());
 }
 
-Result<Tokenizer> Tokenizer::from_json(std::string_view bytes, std::string name) {
+Result<Tokenizer> Tokenizer::from_json(std::string_view bytes, std::string name,
+                                       std::string_view config_bytes, std::string config_name) {
   FORERUN_ASSIGN_OR_RETURN(const text::TokenizerJson json,
                            text::parse_tokenizer_json(bytes, std::move(name)));
   const text::Field root = json.root();
@@ -82,6 +86,12 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view bytes, std::string name)
   if (pre_tokenizer.ends_in_byte_level() && !bpe.accepts_raw_bytes()) pre_tokenizer.spell_bytes();
   FORERUN_ASSIGN_OR_RETURN(std::vector<text::AddedToken> added,
                            text::read_added_tokens(root["added_tokens"]));
+  if (!config_bytes.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(const text::TokenizerJson config,
+                             text::parse_tokenizer_json(config_bytes, std::move(config_name)));
+    FORERUN_RETURN_IF_ERROR(text::merge_added_tokens_decoder(config.root()["added_tokens_decoder"],
+                                                             bpe.vocab(), added));
+  }
 
   auto impl = std::make_unique<Impl>(std::move(bpe), std::move(decoder));
   impl->normalizer = std::move(normalizer);
@@ -199,6 +209,54 @@ Status Tokenizer::Impl::encode_text(std::string_view text, bool starts_input, bo
   return {};
 }
 
+bool Tokenizer::Impl::keeps_ill_formed(std::string_view text) const {
+  if (!bpe.accepts_raw_bytes()) return false;
+  while (!text.empty()) {
+    text.remove_prefix(text::well_formed_prefix(text));
+    const uint32_t bad = text::first_code_point(text).len_bytes;
+    if (!bpe.has_bytes(text.substr(0, bad))) return false;
+    text.remove_prefix(bad);
+  }
+  return true;
+}
+
+Status Tokenizer::Impl::encode_replaced(std::string_view text, bool parse_special,
+                                        text::EncodeScratch& scratch,
+                                        std::vector<int32_t>& out) const {
+  if (text::is_well_formed(text)) return encode_text(text, true, parse_special, scratch, out);
+  constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+  if (bpe.accepts_raw_bytes() && !bpe.has_bytes(kReplacement)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "text: found bytes that are no UTF-8 at byte " +
+                      std::to_string(text::well_formed_prefix(text)) +
+                      ", for which the vocabulary has no tokens, and none for U+FFFD in their "
+                      "place; accepted: UTF-8");
+  }
+  return encode_text(text::replace_ill_formed(text), true, parse_special, scratch, out);
+}
+
+Status Tokenizer::Impl::encode_bytes(std::string_view text, bool parse_special,
+                                     text::EncodeScratch& scratch,
+                                     std::vector<int32_t>& out) const {
+  bool starts_input = true;
+  while (!text.empty()) {
+    const size_t good = text::well_formed_prefix(text);
+    FORERUN_RETURN_IF_ERROR(
+        encode_text(text.substr(0, good), starts_input, parse_special, scratch, out));
+    text.remove_prefix(good);
+    size_t bad = 0;
+    while (bad < text.size()) {
+      const text::CodePoint point = text::first_code_point(text.substr(bad));
+      if (point.well_formed) break;
+      bad += point.len_bytes;
+    }
+    if (bad > 0) bpe.encode(text.substr(0, bad), scratch.bpe, out);
+    text.remove_prefix(bad);
+    starts_input = false;
+  }
+  return {};
+}
+
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
                                                const EncodeOptions& options) const {
   if (text.size() > kMaxTextBytes) {
@@ -209,32 +267,9 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
   if (options.add_special_tokens) out = impl_->post_processor.before;
   out.reserve(out.size() + text.size() / 3 + 8);
   std::unique_ptr<text::EncodeScratch> scratch = impl_->take_scratch();
-  Status status;
-  if (!impl_->bpe.accepts_raw_bytes()) {
-    std::string replaced;
-    if (!text::is_well_formed(text)) {
-      replaced = text::replace_ill_formed(text);
-      text = replaced;
-    }
-    status = impl_->encode_text(text, true, options.parse_special, *scratch, out);
-  } else {
-    bool starts_input = true;
-    while (status.ok() && !text.empty()) {
-      const size_t good = text::well_formed_prefix(text);
-      status = impl_->encode_text(text.substr(0, good), starts_input, options.parse_special,
-                                  *scratch, out);
-      text.remove_prefix(good);
-      size_t bad = 0;
-      while (bad < text.size()) {
-        const text::CodePoint point = text::first_code_point(text.substr(bad));
-        if (point.well_formed) break;
-        bad += point.len_bytes;
-      }
-      if (bad > 0) impl_->bpe.encode(text.substr(0, bad), scratch->bpe, out);
-      text.remove_prefix(bad);
-      starts_input = false;
-    }
-  }
+  const Status status = impl_->keeps_ill_formed(text)
+                            ? impl_->encode_bytes(text, options.parse_special, *scratch, out)
+                            : impl_->encode_replaced(text, options.parse_special, *scratch, out);
   impl_->return_scratch(std::move(scratch));
   FORERUN_RETURN_IF_ERROR(status);
   if (options.add_special_tokens) {

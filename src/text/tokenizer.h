@@ -31,11 +31,15 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
-  // `file_or_dir`: a tokenizer.json or the checkpoint directory that holds one.
+  // `file_or_dir`: a tokenizer.json or the checkpoint directory that holds one, and perhaps a
+  // tokenizer_config.json, whose "added_tokens_decoder" adds tokens and sets the flags of others.
   static Result<Tokenizer> load(const std::filesystem::path& file_or_dir);
 
-  // From the bytes of a tokenizer.json; `name` stands for the file in messages.
-  static Result<Tokenizer> from_json(std::string_view bytes, std::string name = "tokenizer.json");
+  // From the bytes of a tokenizer.json, and of a tokenizer_config.json if not empty; the names
+  // stand for the files in messages.
+  static Result<Tokenizer> from_json(std::string_view bytes, std::string name = "tokenizer.json",
+                                     std::string_view config_bytes = {},
+                                     std::string config_name = "tokenizer_config.json");
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -43,10 +47,13 @@ class Tokenizer {
 
   // The ids of `text`; empty text gives only what the post-processor adds.
   //
-  // Bytes that are no UTF-8: with a byte-level tokenizer they keep their value where the vocabulary
-  // has it (each ill-formed run is encoded by itself and the text around it as if it stood alone);
-  // with others each maximal ill-formed subpart counts as U+FFFD. Fails with kInvalidArgument past
-  // 256 MiB of text and with kResourceExhausted where a regular expression of the file gives up.
+  // Bytes that are no UTF-8: with a byte-level tokenizer they keep their value if the vocabulary
+  // has all of them (each ill-formed run is encoded by itself and the text around it as if it stood
+  // alone); else each maximal ill-formed subpart counts as U+FFFD. A character whose bytes the
+  // vocabulary lacks becomes the unknown token, or, where the file has none, nothing, as with
+  // Hugging Face. Fails with kInvalidArgument past 256 MiB of text and for ill-formed text where
+  // there is no token for U+FFFD either, with kResourceExhausted where a regular expression of the
+  // file gives up.
   //
   // Time: linear but for pieces without any boundary, which cost O(n log n).
   Result<std::vector<int32_t>> encode(std::string_view text,

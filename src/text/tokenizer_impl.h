@@ -33,6 +33,12 @@ struct Tokenizer::Impl {
   Impl(text::Bpe model, text::TokenDecoder token_decoder)
       : bpe(std::move(model)), decoder(std::move(token_decoder)) {}
 
+  // Whether what is no UTF-8 in `text` can be encoded byte by byte; else it is read as U+FFFD.
+  bool keeps_ill_formed(std::string_view text) const;
+  Status encode_bytes(std::string_view text, bool parse_special, text::EncodeScratch& scratch,
+                      std::vector<int32_t>& out) const;
+  Status encode_replaced(std::string_view text, bool parse_special, text::EncodeScratch& scratch,
+                         std::vector<int32_t>& out) const;
   Status encode_text(std::string_view text, bool starts_input, bool parse_special,
                      text::EncodeScratch& scratch, std::vector<int32_t>& out) const;
   Status encode_plain(std::string_view text, bool starts_input, text::EncodeScratch& scratch,

@@ -157,6 +157,28 @@ TEST(ByteLevelBpe, BytesThatAreNoUtf8KeepTheirValues) {
   EXPECT_EQ(tokenizer.decode(Ids{0xe2, 0x96, 'x', 0xff}), "\xef\xbf\xbdx\xef\xbf\xbd");
 }
 
+// What a vocabulary lacks of ill-formed text is read as U+FFFD, not left out.
+TEST(ByteLevelBpe, BytesThatTheVocabularyLacksBecomeTheReplacementCharacter) {
+  json file = byte_level({});
+  file["model"]["vocab"].erase("\xc3\xbc");  // stands for the byte FC, which no UTF-8 text has
+  const Tokenizer tokenizer = must_load(file);
+  EXPECT_EQ(ids_of(tokenizer,
+                   "a\xfc"
+                   "b"),
+            (Ids{'a', 0xef, 0xbf, 0xbd, 'b'}));
+  EXPECT_EQ(ids_of(tokenizer,
+                   "a\xff"
+                   "b"),
+            (Ids{'a', 0xff, 'b'}));
+  EXPECT_EQ(tokenizer.decode(ids_of(tokenizer, "a\xfc")), "a\xef\xbf\xbd");
+  file["model"]["vocab"].erase("\xc2\xbd");  // stands for the byte BD, the last of U+FFFD
+  const Tokenizer without = must_load(file);
+  const Status refused = without.encode("ab\xfc").status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("no UTF-8 at byte 2"), std::string::npos) << refused.message();
+  EXPECT_TRUE(without.encode("ab").ok());
+}
+
 TEST(SentencePieceBpe, MarksSpacesAndFallsBackToBytes) {
   const Tokenizer tokenizer =
       must_load(sentence_piece({kMark, "a", "b"}, {{kMark, "a"}, {"a", "b"}}));
@@ -200,7 +222,7 @@ TEST(AddedTokens, LongestAndFlags) {
   EXPECT_EQ(ids_of(tokenizer, "ww www"), (Ids{303, ' ', 'w', 'w', 'w'}));
   EXPECT_EQ(ids_of(tokenizer, "<x>", {.parse_special = false}), (Ids{'<', 'x', '>'}));
   // Text beyond ASCII comes back from an added token as it went in.
-  EXPECT_EQ(ids_of(tokenizer, "f\xc3\xbcr\xfc"), (Ids{'f', 304, 'r'}));
+  EXPECT_EQ(ids_of(tokenizer, "f\xc3\xbcr"), (Ids{'f', 304, 'r'}));
   EXPECT_EQ(tokenizer.decode(ids_of(tokenizer, "f\xc3\xbcr")), "f\xc3\xbcr");
   EXPECT_EQ(tokenizer.vocab_size(), 305);
   EXPECT_TRUE(tokenizer.is_special(300));
@@ -210,6 +232,44 @@ TEST(AddedTokens, LongestAndFlags) {
   EXPECT_EQ(tokenizer.token_text(299), "");
   EXPECT_EQ(tokenizer.decode(Ids{'a', 300, 299, 5000, -1, 'b'}), "ab");
   EXPECT_EQ(tokenizer.decode(Ids{'a', 300}, false), "a<x>");
+}
+
+// tokenizer_config.json beside the file, read as transformers 5 reads it.
+TEST(AddedTokens, ConfigAddsTokensAndSetsFlags) {
+  json file = byte_level({});
+  file["added_tokens"] = {{{"id", 256}, {"content", "<a>"}, {"normalized", false}}};
+  const auto token = [](const char* content, bool special) {
+    return json{{"content", content}, {"special", special}, {"normalized", false}};
+  };
+  json decoder = {{"257", token("<b>", true)},
+                  {"258", token("<c>", false)},
+                  {"65", token("A", true)}};  // in the vocabulary already
+  decoder["256"] = token("<a>", true);
+  decoder["256"]["lstrip"] = true;
+  const auto load = [&](const json& tokens) {
+    const json config = {{"added_tokens_decoder", tokens}, {"chat_template", "{{ x }}"}};
+    return Tokenizer::from_json(file.dump(), "tokenizer.json", config.dump(), "config.json");
+  };
+  const auto tokenizer = load(decoder);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ(tokenizer->vocab_size(), 259);
+  EXPECT_EQ(ids_of(*tokenizer, "x <a><b>y<c>A"), (Ids{'x', 256, 257, 'y', 258, 'A'}));
+  EXPECT_EQ(tokenizer->decode(Ids{'x', 256, 257, 258, 'A'}), "x<c>");
+
+  const std::pair<json, const char*> refused[] = {
+      {{{"259", token("<b>", true)}},
+       "config.json: added_tokens_decoder.259: found {\"content\":\"<b>\""},
+      {{{"97", token("<b>", true)}}, "the next id that tokenizer.json leaves free, 257"},
+      {{{"x", token("<b>", true)}}, "ids from 0 to"},
+      {{{"257", "<b>"}}, "added_tokens_decoder.257.content"},
+      {json::array(), "accepted: an object"},
+  };
+  for (const auto& [tokens, message] : refused) {
+    const auto loaded = load(tokens);
+    ASSERT_FALSE(loaded.ok()) << tokens.dump();
+    EXPECT_NE(loaded.status().message().find(message), std::string::npos)
+        << loaded.status().message();
+  }
 }
 
 TEST(PreTokenizers, MetaspaceSchemes) {

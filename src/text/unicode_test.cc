@@ -60,7 +60,7 @@ TEST(Normalization, FormsAgreeWithThemselves) {
 
 TEST(Regex, SpeaksOniguruma) {
   Regex::Matcher matcher;
-  const auto matches = [&](const char* pattern, const std::string& text) {
+  const auto matches = [&](const std::string& pattern, const std::string& text) {
     const auto regex = Regex::compile(pattern);
     EXPECT_TRUE(regex.ok()) << regex.status().message();
     const auto found = regex->find(text, 0, matcher);
@@ -75,7 +75,22 @@ TEST(Regex, SpeaksOniguruma) {
   EXPECT_TRUE(matches("\\w+", "a\xcc\x81_\xe6\xbc\xa2"));  // marks are word characters
   EXPECT_TRUE(matches("\\v", "\x0b"));
   EXPECT_FALSE(matches("\\v", "\n"));
-  for (const char* refused : {"\\h", "[a[b]]", "[a&&b]", "(?m:.)", "(*ACCEPT)", "[a", "\\"}) {
+  // Of what is no letter, mark, decimal digit or connector, only Latin-1's superscripts and
+  // fractions are word characters, and those only outside a class.
+  const std::string circled = "\xe2\x91\xa0";
+  EXPECT_FALSE(matches("\\w", circled));
+  EXPECT_TRUE(matches("\\W", circled));
+  EXPECT_TRUE(matches("\\w", "\xc2\xb2"));
+  EXPECT_FALSE(matches("[\\w]", "\xc2\xb2"));
+  EXPECT_FALSE(matches("[[:word:]]", "\xc2\xb2"));
+  EXPECT_TRUE(matches("a\\b" + circled + "\\Bx?", "a" + circled));
+  EXPECT_FALSE(matches("a\\b.", "a\xc2\xb2"));
+  EXPECT_TRUE(matches("a\\B.", "a\xcc\x81"));
+  EXPECT_TRUE(matches("[\\b]", "\b"));
+  EXPECT_TRUE(matches("[[:alpha:]]", "\xe2\x92\xb6"));  // a circled letter
+  EXPECT_TRUE(matches("[[:punct:]]", "\xe2\x82\xac"));  // the euro sign
+  for (const char* refused : {"[\\W]", "[[:graph:]]", "[[:^alpha:]]", "\\h", "[a[b]]", "[a&&b]",
+                              "(?m:.)", "(*ACCEPT)", "[a", "\\"}) {
     EXPECT_FALSE(Regex::compile(refused).ok()) << refused;
   }
 }
