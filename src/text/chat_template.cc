@@ -29,11 +29,38 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// "bos_token" may be a string or an object with its "content".
-std::string token_content(const Value& config, const char* name) {
-  const Value* token = config.find(name);
+// The special tokens that templates are given, as transformers names them.
+constexpr const char* kSpecialTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token"};
+
+// A special token is a string or an object with its "content".
+std::optional<std::string> token_content(const Value* token) {
   if (token && token->is_dict()) token = token->find("content");
-  return token && token->is_string() ? token->as_string() : "";
+  if (!token || !token->is_string()) return std::nullopt;
+  return token->as_string();
+}
+
+// From tokenizer_config.json, or special_tokens_map.json where that says nothing. Files from before
+// "added_tokens_decoder" (a config without it) are overruled by the map.
+Names special_tokens(const Value& config, const Value& map) {
+  Names out;
+  const bool map_rules = !config.find("added_tokens_decoder");
+  for (const char* name : kSpecialTokens) {
+    const Value* own = config.find(name);
+    const Value* mapped = map.find(name);
+    const Value* chosen = mapped && (map_rules || !own) ? mapped : own;
+    if (const std::optional<std::string> content = token_content(chosen)) {
+      out.emplace_back(name, Value::string(*content));
+    }
+  }
+  return out;
+}
+
+// A JSON file of the checkpoint; none where it is absent.
+Result<Value> read_json(const std::filesystem::path& path) {
+  const std::optional<std::string> bytes = read_file(path);
+  if (!bytes) return Value::none();
+  return text::jinja::parse_json(*bytes, path.string());
 }
 
 struct Sources {
@@ -102,6 +129,9 @@ Result<Value> messages_of(const ChatInput& input) {
 struct ChatTemplate::Parsed {
   text::jinja::Body body;
 };
+struct ChatTemplate::SpecialTokens {
+  Names names;
+};
 
 Result<ChatTemplate> ChatTemplate::parse(std::string source) {
   FORERUN_ASSIGN_OR_RETURN(text::jinja::Body body, text::jinja::parse_template(source));
@@ -114,10 +144,8 @@ Result<ChatTemplate> ChatTemplate::parse(std::string source) {
 
 Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_dir) {
   const std::filesystem::path config_file = checkpoint_dir / "tokenizer_config.json";
-  Value config = Value::none();
-  if (const std::optional<std::string> bytes = read_file(config_file)) {
-    FORERUN_ASSIGN_OR_RETURN(config, text::jinja::parse_json(*bytes, config_file.string()));
-  }
+  FORERUN_ASSIGN_OR_RETURN(const Value config, read_json(config_file));
+  FORERUN_ASSIGN_OR_RETURN(const Value map, read_json(checkpoint_dir / "special_tokens_map.json"));
   Sources sources;
   std::string where = (checkpoint_dir / "chat_template.jinja").string();
   if (std::optional<std::string> source = read_file(where)) {
@@ -144,13 +172,21 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
   }
   Result<ChatTemplate> out = parse(std::move(sources.regular));
   if (!out.ok()) return out.status().with_context(where);
+  std::string tool_use_where = where + ": tool_use";
+  const std::filesystem::path tool_use_file =
+      checkpoint_dir / "additional_chat_templates" / "tool_use.jinja";
+  if (std::optional<std::string> source = read_file(tool_use_file)) {
+    sources.tool_use = std::move(*source);
+    tool_use_where = tool_use_file.string();
+  }
   if (!sources.tool_use.empty()) {
     Result<ChatTemplate> tool_use = parse(std::move(sources.tool_use));
-    if (!tool_use.ok()) return tool_use.status().with_context(where + ": tool_use");
+    if (!tool_use.ok()) return tool_use.status().with_context(tool_use_where);
     out->tool_use_ = tool_use->default_;
   }
-  out->bos_token_ = token_content(config, "bos_token");
-  out->eos_token_ = token_content(config, "eos_token");
+  auto tokens = std::make_shared<SpecialTokens>();
+  tokens->names = special_tokens(config, map);
+  out->special_tokens_ = std::move(tokens);
   return out;
 }
 
@@ -177,7 +213,7 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
                     std::string("tools: found ") + tools.kind_name() + "; accepted: a list");
     }
   }
-  const bool has_tools = tools.truth();
+  const bool has_tools = !tools.is_none();  // also an empty list, as in transformers
   variables.emplace_back("tools", std::move(tools));
   if (!input.documents_json.empty()) {
     FORERUN_ASSIGN_OR_RETURN(Value documents,
@@ -189,12 +225,16 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
     variables.emplace_back("documents", std::move(documents));
   }
   variables.emplace_back("add_generation_prompt", Value::boolean(input.add_generation_prompt));
-  const auto add_token = [&](const char* name, const std::string& given, const std::string& own) {
-    const std::string& token = given.empty() ? own : given;
-    if (!token.empty()) variables.emplace_back(name, Value::string(token));
-  };
-  add_token("bos_token", input.bos_token, bos_token_);
-  add_token("eos_token", input.eos_token, eos_token_);
+  // The first of two that are called alike holds.
+  if (!input.bos_token.empty()) {
+    variables.emplace_back("bos_token", Value::string(input.bos_token));
+  }
+  if (!input.eos_token.empty()) {
+    variables.emplace_back("eos_token", Value::string(input.eos_token));
+  }
+  if (special_tokens_) {
+    variables.insert(variables.end(), special_tokens_->names.begin(), special_tokens_->names.end());
+  }
   text::jinja::Runtime runtime;
   FORERUN_ASSIGN_OR_RETURN(runtime.now, time_of(input));
   const Parsed& chosen = has_tools && tool_use_ ? *tool_use_ : *default_;

@@ -32,7 +32,7 @@ struct ChatInput {
   std::string tools_json;      // a JSON list; empty: none
   std::string documents_json;  // a JSON list; empty: none
   std::string variables_json;  // a JSON object of further variables; empty: none
-  // Empty: what tokenizer_config.json names, else undefined.
+  // Empty: what the checkpoint names, else undefined.
   std::string bos_token, eos_token;
   bool add_generation_prompt = true;
   // What strftime_now shows, in seconds since 1970 UTC; none: the local time at rendering.
@@ -46,7 +46,10 @@ class ChatTemplate {
 
   // From a checkpoint directory: chat_template.jinja, chat_template.json, or "chat_template" of
   // tokenizer_config.json (one template, or a list of named ones of which "default" is taken, and
-  // "tool_use" where tools are given). kNotFound where the checkpoint has none.
+  // "tool_use" where tools are given); additional_chat_templates/tool_use.jinja goes before a named
+  // "tool_use". Special tokens (bos_token, eos_token, unk_token, pad_token, ...) are those of
+  // tokenizer_config.json and special_tokens_map.json. kNotFound where the checkpoint has no
+  // template.
   static Result<ChatTemplate> load(const std::filesystem::path& checkpoint_dir);
 
   // kInvalidArgument where the input does not fit the template (its own message where it refuses),
@@ -55,9 +58,10 @@ class ChatTemplate {
 
  private:
   struct Parsed;
+  struct SpecialTokens;
   ChatTemplate() = default;
-  std::shared_ptr<const Parsed> default_, tool_use_;  // tool_use_ may be null
-  std::string bos_token_, eos_token_;
+  std::shared_ptr<const Parsed> default_, tool_use_;     // tool_use_ may be null
+  std::shared_ptr<const SpecialTokens> special_tokens_;  // may be null
 };
 
 }  // namespace forerun

@@ -273,6 +273,53 @@ TEST_F(CheckpointDir, FindsTheTemplateWhereverItIs) {
   EXPECT_NE(message.find("chat_template.jinja: line 2"), std::string::npos) << message;
 }
 
+TEST_F(CheckpointDir, TakesTheToolTemplateBesideTheOthers) {
+  const auto render = [&](const std::string& tools_json) {
+    const auto chat = ChatTemplate::load(dir_);
+    EXPECT_TRUE(chat.ok()) << chat.status().message();
+    ChatInput input;
+    input.tools_json = tools_json;
+    return chat.ok() ? *chat->render(input) : "";
+  };
+  std::filesystem::create_directories(dir_ / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "with {{ tools | length }} tools");
+  write("chat_template.jinja", "plain");
+  EXPECT_EQ(render(""), "plain");
+  EXPECT_EQ(render("[{}]"), "with 1 tools");
+  EXPECT_EQ(render("[]"), "with 0 tools");  // transformers asks for none, not for emptiness
+  EXPECT_EQ(render("null"), "plain");
+  write("additional_chat_templates/tool_use.jinja", "{% nonsense %}");
+  const std::string message = ChatTemplate::load(dir_).status().message();
+  EXPECT_NE(message.find("tool_use.jinja: line 1"), std::string::npos) << message;
+}
+
+TEST_F(CheckpointDir, FindsSpecialTokensInBothFiles) {
+  write(
+      "chat_template.jinja",
+      "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ pad_token }}|{{ sep_token is defined }}");
+  const auto render = [&](const ChatInput& input = {}) {
+    const auto chat = ChatTemplate::load(dir_);
+    EXPECT_TRUE(chat.ok()) << chat.status().message();
+    return chat.ok() ? *chat->render(input) : "";
+  };
+  EXPECT_EQ(render(), "||||False");
+  write("special_tokens_map.json",
+        R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>", "pad_token": "<p>"})");
+  EXPECT_EQ(render(), "<b>|<e>||<p>|False");
+  // A config that lists its tokens comes first, an older one does not.
+  const std::string tokens = R"("eos_token": "<E>", "pad_token": null, "unk_token": "<u>"})";
+  write("tokenizer_config.json", R"({"added_tokens_decoder": {}, )" + tokens);
+  EXPECT_EQ(render(), "<b>|<E>|<u>||False");
+  write("tokenizer_config.json", "{" + tokens);
+  EXPECT_EQ(render(), "<b>|<e>|<u>|<p>|False");
+  ChatInput input;
+  input.eos_token = "<mine>";
+  EXPECT_EQ(render(input), "<b>|<mine>|<u>|<p>|False");
+  write("special_tokens_map.json", "{");
+  EXPECT_NE(ChatTemplate::load(dir_).status().message().find("special_tokens_map.json"),
+            std::string::npos);
+}
+
 TEST(ChatInputs, BrokenOnesAreRefused) {
   const auto chat = ChatTemplate::parse("{{ messages | length }}");
   ASSERT_TRUE(chat.ok());
