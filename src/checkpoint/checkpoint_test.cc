@@ -152,6 +152,30 @@ TEST(Checkpoint, ExtraTensorsThatMeanNothingAreIgnored) {
   EXPECT_EQ(summary.ignored_bytes, static_cast<int64_t>(embedding.bytes.size()) + 4);
 }
 
+// "tie_word_embeddings": true beside another head: transformers uses the head.
+TEST(Checkpoint, AHeadThatDiffersFromTheEmbeddingIsUsed) {
+  ToySpec spec = tiny("llama");
+  spec.tied = true;
+  TempDir temp;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), spec).ok());
+  auto tensors = toy_tensors(spec);
+  tensors.push_back(tensor_named(tensors, "model.embed_tokens.weight"));
+  tensors.back().name = "lm_head.weight";
+  const auto is_tied = [&] {
+    EXPECT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
+    return must_open(temp.path()).config().tied_embeddings;
+  };
+  EXPECT_TRUE(is_tied());
+  tensors.back().bytes.back() ^= std::byte{1};
+  EXPECT_FALSE(is_tied());
+  tensors.back().shape = {20, 32};
+  ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
+  const Status refused = Checkpoint::open(temp.path()).status();
+  EXPECT_EQ(refused.code(), StatusCode::kCorrupt);
+  EXPECT_NE(refused.message().find("\"lm_head.weight\": found shape [20][32]"), std::string::npos)
+      << refused.message();
+}
+
 TEST(Checkpoint, UnalignedTensorsAreReadable) {
   ToySpec spec = tiny("llama");
   TempDir temp;
@@ -209,6 +233,40 @@ TEST(Checkpoint, TensorsThatDisagreeWithTheConfig) {
   expect_refused(
       tiny("qwen3"), StatusCode::kNotFound, {"self_attn.k_norm.weight\": not found"},
       [](auto& tensors) { erase_named(tensors, "model.layers.1.self_attn.k_norm.weight"); });
+}
+
+TEST(Checkpoint, DenseWeightsUnderAQuantizationConfigAreRefused) {
+  ToySpec dense = tiny("llama");
+  ToySpec awq = dense;
+  awq.quantization = ToySpec::Quantization::kAwq;
+  const std::string config = toy_config_json(awq);
+  expect_refused(dense, StatusCode::kCorrupt,
+                 {"\"model.layers.0.self_attn.q_proj.weight\"",
+                  "found f32 weights, though config.json describes AWQ", "modules_to_not_convert"},
+                 nullptr, [&](const fs::path& dir) {
+                   ASSERT_TRUE(write_text(dir / "config.json", config).ok());
+                 });
+  // Layers that the config leaves out may be dense.
+  TempDir temp;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), awq).ok());
+  auto tensors = toy_tensors(awq);
+  const std::string module = "model.layers.1.mlp.down_proj";
+  for (const char* part : {".qweight", ".qzeros", ".scales"}) erase_named(tensors, module + part);
+  const auto plain = toy_tensors(dense);
+  for (const StoredTensor& tensor : plain) {
+    if (tensor.name == module + ".weight") tensors.push_back(tensor);
+  }
+  ASSERT_TRUE(write_safetensors(temp.path() / "model.safetensors", tensors).ok());
+  EXPECT_FALSE(Checkpoint::open(temp.path()).ok());
+  std::string left_out = config;
+  const std::string none = "\"modules_to_not_convert\":null";
+  std::erase(left_out, ' ');
+  const size_t at = left_out.find(none);
+  ASSERT_NE(at, std::string::npos) << left_out;
+  left_out.replace(at, none.size(), "\"modules_to_not_convert\":[\"layers.1.mlp.down_proj\"]");
+  ASSERT_TRUE(write_text(temp.path() / "config.json", left_out).ok());
+  const auto opened = Checkpoint::open(temp.path());
+  EXPECT_TRUE(opened.ok()) << opened.status().message();
 }
 
 TEST(Checkpoint, AwqPartsThatDisagree) {

@@ -1,6 +1,7 @@
 #include "checkpoint/tensor_checks.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -44,6 +45,7 @@ class Checker {
           table_.find(std::string(module) + ".qweight") != nullptr) {
         FORERUN_RETURN_IF_ERROR(check_awq(expected, module));
       } else {
+        FORERUN_RETURN_IF_ERROR(check_may_be_dense(expected, module));
         FORERUN_RETURN_IF_ERROR(check_plain(expected));
       }
     }
@@ -59,6 +61,25 @@ class Checker {
 
   Status in_file(const RawTensor& tensor, Status status) const {
     return status.with_context(table_.file_of(tensor).string());
+  }
+
+  // Under AWQ only those layers are dense that config.json leaves out; others mean that the
+  // description was copied from somewhere else.
+  Status check_may_be_dense(const DecoderTensor& expected, std::string_view module) const {
+    const RawTensor* tensor = table_.find(expected.name);
+    const bool is_linear = !module.empty() && expected.role == TensorRole::kLinear;
+    if (config_.quantization.kind != QuantizationConfig::Kind::kAwq || !is_linear || !tensor) {
+      return Status();
+    }
+    for (const std::string& kept : config_.quantization.modules_to_not_convert) {
+      if (!kept.empty() && module.find(kept) != std::string_view::npos) return Status();
+    }
+    return in_file(*tensor, disagreement(tensor->name,
+                                         std::string(dtype_name(tensor->dtype)) +
+                                             " weights, though config.json describes AWQ",
+                                         std::string(module) +
+                                             ".qweight, the layer in modules_to_not_convert, or "
+                                             "no quantization_config"));
   }
 
   Status check_plain(const DecoderTensor& expected) {
@@ -146,6 +167,15 @@ std::string shape_text(std::span<const int64_t> shape) {
     text += ']';
   }
   return text.empty() ? "[] (a scalar)" : text;
+}
+
+bool has_head_of_its_own(const TensorTable& table) {
+  const RawTensor* head = table.find("lm_head.weight");
+  const RawTensor* embedding = table.find("model.embed_tokens.weight");
+  if (!head || !embedding) return false;
+  return head->dtype != embedding->dtype || head->shape != embedding->shape ||
+         head->bytes.size() != embedding->bytes.size() ||
+         std::memcmp(head->bytes.data(), embedding->bytes.data(), head->bytes.size()) != 0;
 }
 
 Status check_tensors(const TensorTable& table, const ModelConfig& config) {

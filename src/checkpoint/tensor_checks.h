@@ -17,6 +17,10 @@ using TensorLookup = std::function<const RawTensor*(std::string_view name)>;
 // description gives no meaning to (a bias or norm that would silently be left out).
 Status check_tensors(const TensorTable& table, const ModelConfig& config);
 
+// Whether there is an lm_head.weight that is no copy of the embedding. Reads both until they
+// differ.
+bool has_head_of_its_own(const TensorTable& table);
+
 // find_awq_tensors() over any lookup; messages begin with the tensor.
 Result<AwqTensors> find_awq_parts(const TensorLookup& find, std::string_view prefix,
                                   const QuantizationConfig& quantization);
