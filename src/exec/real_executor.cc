@@ -51,15 +51,22 @@ class RealExecutor::RoleThread {
     if (!threaded_) return worker_.open(sequence, spec);
     post(Open{sequence, spec});
   }
-  // The thread is not woken before wake().
+  // Items, and what follows of them, are not looked at before wake().
   void submit(PendingItem&& item) {
     if (!threaded_) return worker_.submit(std::move(item));
     inbox_.add(std::move(item));
     has_submitted_ = true;
   }
   void wake() {
+    if (notices_answered_ != notices_taken_) {
+      notices_answered_ = notices_taken_;
+      inbox_.add(Answered{notices_answered_});
+      has_submitted_ = true;
+    }
     if (std::exchange(has_submitted_, false)) inbox_.wake();
   }
+  // An entry notice has come out; by wake() what it leads to has been submitted.
+  void note_notice() { ++notices_taken_; }
   void close(SequenceId sequence) {
     if (!threaded_) return worker_.close(sequence);
     post(Close{sequence});
@@ -91,7 +98,10 @@ class RealExecutor::RoleThread {
   };
   using Call = const std::function<void(RoleWorker&)>*;
   struct Stop {};
-  using Message = std::variant<PendingItem, Open, Close, Call, Stop, PipelineEvent>;
+  struct Answered {
+    uint64_t notices = 0;  // so many so far
+  };
+  using Message = std::variant<PendingItem, Open, Close, Call, Stop, PipelineEvent, Answered>;
 
   void post(Message message) {
     inbox_.add(std::move(message));
@@ -108,7 +118,13 @@ class RealExecutor::RoleThread {
     } else if (const auto* call = std::get_if<Call>(&message)) {
       (**call)(worker_);
     } else if (auto* event = std::get_if<PipelineEvent>(&message)) {
+      const size_t before = finished.size();
       worker_.handle(std::move(*event), finished);
+      notices_told_ += static_cast<uint64_t>(
+          std::count_if(finished.begin() + static_cast<std::ptrdiff_t>(before), finished.end(),
+                        [](const FinishedItem& told) { return told.result.entered; }));
+    } else if (const auto* answered = std::get_if<Answered>(&message)) {
+      notices_seen_answered_ = answered->notices;
     } else {
       stopping_ = true;
     }
@@ -130,7 +146,9 @@ class RealExecutor::RoleThread {
         continue;  // its tasks are still being worked on
       }
       if (worker_.is_pipelined()) {
-        while (worker_.may_issue()) worker_.issue(finished);
+        // Who has been told of an entry has more for the next Step.
+        const bool all_answered = notices_seen_answered_ == notices_told_;
+        while (all_answered && worker_.may_issue()) worker_.issue(finished);
       } else if (worker_.ready()) {
         worker_.step(finished);
       }
@@ -143,8 +161,14 @@ class RealExecutor::RoleThread {
   RoleWorker worker_;
   Mailbox<FinishedItem>* outbox_;
   const bool threaded_;
-  bool has_submitted_ = false;  // since the last wake(); the caller's
-  bool stopping_ = false;       // the thread's
+  // The caller's.
+  bool has_submitted_ = false;  // since the last wake()
+  uint64_t notices_taken_ = 0;
+  uint64_t notices_answered_ = 0;  // as the thread has been told
+  // The thread's.
+  bool stopping_ = false;
+  uint64_t notices_told_ = 0;
+  uint64_t notices_seen_answered_ = 0;
   Mailbox<Message> inbox_;
   std::thread thread_;
 };
@@ -260,6 +284,7 @@ void RealExecutor::attach_distributions(const OpenSequence& sequence, PendingIte
 std::optional<WorkResult> RealExecutor::next_at_hand() {
   while (next_finished_ < finished_.size()) {
     FinishedItem& item = finished_[next_finished_++];
+    if (item.result.entered) roles_[static_cast<size_t>(item.result.role)]->note_notice();
     OpenSequence* const found = open_.find(item.result.sequence);
     // Closed meanwhile, and perhaps opened again: nobody waits for it.
     if (found == nullptr || found->opening != item.opening) continue;
@@ -301,15 +326,20 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
   // Work that results at hand lead to belongs into the same Step.
   if (auto result = next_at_hand()) return result;
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  bool any_threads = false;
-  for (const auto& role : roles_) {
-    if (!role || !role->threaded()) continue;
-    any_threads = true;
-    role->wake();
-  }
+  const auto wake_threads = [this] {
+    bool any = false;
+    for (const auto& role : roles_) {
+      if (!role || !role->threaded()) continue;
+      any = true;
+      role->wake();
+    }
+    return any;
+  };
+  const bool any_threads = wake_threads();
   if (any_threads && meanwhile_) meanwhile_();
   while (true) {
     if (auto result = next_at_hand()) return result;
+    wake_threads();  // notices for those that have been closed have been answered by that
     const bool ran = run_inline();
     if (any_threads && outstanding_ > 0) {
       // After a Step of ours, look at what the threads have done meanwhile; otherwise wait for it.

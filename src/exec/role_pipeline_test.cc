@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -164,6 +166,88 @@ TEST(RolePipeline, EveryStageHasWork) {
     EXPECT_EQ(result->rows.at(0).token, greedy({static_cast<TokenId>(result->sequence), 2, 9}));
   }
   EXPECT_EQ(rig.target.largest_step, kRequests / kStages);
+}
+
+// Requests that submit their next node as soon as the one before it has entered.
+class Followers {
+ public:
+  explicit Followers(Rig& rig) : rig_(rig) {}
+
+  void begin(SequenceId id) {
+    ASSERT_TRUE(rig_.executor->open(id, plain_spec()).ok());
+    WorkItem prompt = prefix_item(id, Role::kTarget, {static_cast<TokenId>(id), 2});
+    prompt.tells_entry = true;
+    texts_[id] = {static_cast<TokenId>(id), 2};
+    rig_.executor->submit(std::move(prompt));
+  }
+  // Until so many more results have come.
+  void go_on(int results) {
+    while (results > 0) {
+      const auto result = rig_.next();
+      ASSERT_TRUE(result.has_value());
+      ASSERT_TRUE(result->status.ok()) << result->status.message();
+      std::vector<TokenId>& text = texts_.at(result->sequence);
+      if (!result->entered) {
+        ASSERT_EQ(result->rows.size(), 1u);
+        const auto length = static_cast<std::ptrdiff_t>(result->tag) + 2;
+        EXPECT_EQ(result->rows[0].token, greedy({text.begin(), text.begin() + length}));
+        --results;
+        continue;
+      }
+      const auto node = static_cast<NodeId>(text.size() - 2);
+      WorkItem item = tree_item(result->sequence, node + 1, node, node == 0 ? kNoNode : node - 1,
+                                static_cast<TokenId>((text.size() * result->sequence) % 50),
+                                static_cast<int32_t>(text.size()));
+      item.tells_entry = true;
+      text.push_back(item.rows.front().token);
+      rig_.executor->submit(std::move(item));
+    }
+  }
+  void end() {
+    for (const auto& [id, text] : texts_) rig_.executor->close(id);
+    rig_.end(0);
+  }
+
+ private:
+  Rig& rig_;
+  std::map<SequenceId, std::vector<TokenId>> texts_;  // with all nodes that have been submitted
+};
+
+// One that comes while others fill the pipeline shares their Steps, and all have a row in each.
+TEST(RolePipeline, RequestsThatFillThePipelineGoTogether) {
+  std::vector<int32_t> sequences;
+  Rig::Options options = staged(4);
+  options.on_step = [&](const StepRecord& step) { sequences.push_back(step.sequences); };
+  Rig rig(options);
+  Followers followers(rig);
+  for (SequenceId id = 1; id <= 4; ++id) followers.begin(id);
+  followers.go_on(60);
+  followers.begin(5);
+  followers.go_on(100);
+  followers.end();
+  ASSERT_GE(sequences.size(), 30u);
+  EXPECT_EQ(sequences[10], 4);
+  EXPECT_EQ(std::set<int32_t>(sequences.end() - 8, sequences.end()), std::set<int32_t>{5});
+}
+
+// As many of their rows as cost little go into a Step, and those that are left into the next one.
+TEST(RolePipeline, RowsThatCostMuchWaitForTheNextStep) {
+  LiveCosts live;
+  StepCosts costs;
+  for (const int32_t rows : {1, 3}) costs.add(Role::kTarget, {.rows = rows}, 1e-3);
+  for (const int32_t rows : {4, 8}) costs.add(Role::kTarget, {.rows = rows}, 2e-3);
+  live.set(costs);
+  std::vector<int32_t> sequences;
+  Rig::Options options = staged(4);
+  options.costs = &live;
+  options.on_step = [&](const StepRecord& step) { sequences.push_back(step.sequences); };
+  Rig rig(options);
+  Followers followers(rig);
+  for (SequenceId id = 1; id <= 6; ++id) followers.begin(id);
+  followers.go_on(90);
+  followers.end();
+  ASSERT_GE(sequences.size(), 20u);
+  EXPECT_EQ(std::set<int32_t>(sequences.end() - 8, sequences.end()), std::set<int32_t>{3});
 }
 
 TEST(RolePipeline, AClosedSequenceKeepsItsBlocksUntilItsStepsAreOver) {

@@ -45,6 +45,11 @@ void RoleWorker::submit(PendingItem&& item) {
   item.result.sequence = item.item.sequence;
   item.result.role = role_;
   item.result.tag = item.item.tag;
+  if (!item.item.rows.empty() && found->follows != item.item.tells_entry) {
+    count(*found, -1);
+    found->follows = item.item.tells_entry;
+    count(*found, 1);
+  }
   const bool drops = is_pipelined() && !found->queue.empty() && !item.item.edits.empty();
   found->queue.push_back(std::move(item));
   if (drops) drop_rows(*found);
@@ -63,10 +68,16 @@ void RoleWorker::forget(SequenceId sequence) {
   if (found == nullptr) return;
   std::erase(ready_, found.get());
   std::erase(out_of_memory_, found.get());
-  if (found->decodes) --decoding_sequences_;
+  count(*found, -1);
   if (found->steps_under_way == 0) return;
   found->closed = true;
   closed_.push_back(std::move(found));
+}
+
+void RoleWorker::count(const RoleSequence& sequence, int32_t by) {
+  if (!sequence.decodes) return;
+  decoding_sequences_ += by;
+  if (sequence.follows) following_sequences_ += by;
 }
 
 void RoleWorker::forget_closed(RoleSequence& sequence) {
@@ -97,7 +108,7 @@ void RoleWorker::finish(RoleSequence& sequence, PendingItem& item,
     item.result.bonus = -1;
     item.distributions.clear();
   }
-  if (!item.result.rows.empty() && !std::exchange(sequence.decodes, true)) ++decoding_sequences_;
+  if (!item.result.rows.empty() && !std::exchange(sequence.decodes, true)) count(sequence, 1);
   if (!item.dead_results.empty() && sequence.failed.ok()) {
     std::vector<RowResult>& rows = item.result.rows;
     for (size_t idx = item.dead_results.size(); idx-- > 0;) {
@@ -190,7 +201,7 @@ std::unique_ptr<StepUnderWay> RoleWorker::compose_step(std::vector<FinishedItem>
 
 void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
                       const Meanwhile& meanwhile) {
-  most_decoding_ = std::numeric_limits<size_t>::max();
+  most_waiting_ = most_following_rows_ = std::numeric_limits<int32_t>::max();
   std::unique_ptr<StepUnderWay> step = compose_step(finished, held_up);
   if (step == nullptr) return;
   const StepBuilder::Built& built = step->built;
@@ -205,7 +216,9 @@ void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
 
 bool RoleWorker::issue(std::vector<FinishedItem>& finished) {
   const int32_t stages = pipeline_->num_stages();
-  most_decoding_ = static_cast<size_t>(std::max(1, (decoding_sequences_ + stages - 1) / stages));
+  const auto share = [stages](int32_t all) { return std::max(1, (all + stages - 1) / stages); };
+  most_waiting_ = share(decoding_sequences_ - following_sequences_);
+  most_following_rows_ = scheduler_.nearly_free_rows(share(following_sequences_));
   std::unique_ptr<StepUnderWay> step = compose_step(finished, /*held_up=*/0);
   if (step == nullptr) return false;
   const StepBuilder::Built& built = step->built;

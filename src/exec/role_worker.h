@@ -15,9 +15,11 @@
 // Over a pipeline of stages several Steps are under way: step() is issue() and retire() then. All
 // books are kept here and at issue, as if each Step had run at once, which is what the stages do,
 // in order (exec/stages). A sequence's further items go on their way before the first of them has
-// come back, unless its sampler looks at the history. Each Step takes its share of the requests
-// that decode, so that there is work for every stage, and prompts go in pieces that fill the
-// pipeline.
+// come back, unless its sampler looks at the history. Requests that wait for each result are dealt
+// out: each Step takes its share of them, so that there is work for every stage. Those whose items
+// follow each other (WorkItem::tells_entry) have rows for every Step: all that are ready share the
+// next one, which takes as many of their rows as cost it little, and goes no earlier than the first
+// stage is free, so that they stay together. Prompts go in pieces that fill the pipeline.
 //
 // Used by one thread at a time, except usage().
 #pragma once
@@ -73,7 +75,8 @@ class RoleWorker {
   bool is_pipelined() const { return pipeline_ != nullptr; }
   // Whether there is work and room for a Step: at the first stage, and in the pipeline.
   bool may_issue() const {
-    return ready() && under_way_.size() - entered_ < kMostAtEntry &&
+    const size_t most_at_entry = following_sequences_ > 0 ? 1 : kMostAtEntry;
+    return ready() && under_way_.size() - entered_ < most_at_entry &&
            under_way_.size() < kMostUnderWay * static_cast<size_t>(pipeline_->num_stages());
   }
   // As step(), but for what the Step gives. Whether one has been issued.
@@ -95,6 +98,10 @@ class RoleWorker {
 
  private:
   void forget(SequenceId sequence);
+  // What is counted of the sequence once more, or (`by` -1) no longer.
+  void count(const RoleSequence& sequence, int32_t by);
+  // Whether the Step being built takes the next rows of a sequence that decodes.
+  bool has_room_for(const RoleSequence& sequence) const;
   bool take_turn(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   // The next item has its result, or has failed, without a Step.
   void finish_next(RoleSequence& sequence, std::vector<FinishedItem>& finished);
@@ -151,15 +158,19 @@ class RoleWorker {
   BlockPool pool_;
   PrefixCache prefix_cache_;
   IdMap<RoleSequence> sequences_;
-  int32_t decoding_sequences_ = 0;  // whose prompt has been read
-  uint64_t openings_ = 0;           // so far
+  int32_t decoding_sequences_ = 0;   // whose prompt has been read
+  int32_t following_sequences_ = 0;  // of them, those whose items follow each other
+  uint64_t openings_ = 0;            // so far
   uint64_t closings_ = 0;
   std::vector<RoleSequence*> ready_;          // with items, in the order of their turns
   std::vector<RoleSequence*> out_of_memory_;  // with items that found no blocks
   int64_t free_when_out_of_memory_ = 0;       // the least
   bool closed_since_out_of_memory_ = false;
   // Of the Step being built.
-  size_t most_decoding_ = 0;  // sequences
+  int32_t most_waiting_ = 0;         // sequences that wait for each result
+  int32_t waiting_served_ = 0;       // of them so far
+  int32_t most_following_rows_ = 0;  // of sequences whose items follow each other
+  int32_t following_rows_ = 0;       // so far
   double prompt_budget_seconds_ = 0.0;
   int32_t prompt_rows_ = 0;
   int32_t rows_for_prompts_ = 0;  // that decoding leaves to them

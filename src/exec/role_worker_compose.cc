@@ -254,6 +254,16 @@ void RoleWorker::leave_out_drafts(int64_t held_up, std::vector<FinishedItem>& fi
   }
 }
 
+// Where the next rows of a sequence whose items follow each other do not fit, others' may; in the
+// next Step they come first.
+bool RoleWorker::has_room_for(const RoleSequence& sequence) const {
+  if (!sequence.follows) return waiting_served_ < most_waiting_;
+  if (following_rows_ == 0 || !sequence.queue.has_next()) return true;
+  const PendingItem& item = *sequence.queue.waiting().front();
+  const auto rows = static_cast<int64_t>(item.item.rows.size() - item.rows_done);
+  return following_rows_ + rows <= most_following_rows_;
+}
+
 // Decoding and verification first, then prompts; of each the higher priority first, of prompts
 // those that came first. Sequences that get no room keep their place; those that are served go to
 // the back.
@@ -286,25 +296,34 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
   const auto decoding_turns = static_cast<size_t>(std::distance(turns_.begin(), prompts));
   if (held_up > 1) leave_out_drafts(held_up, finished);
   leave_out_guesses(decoding_turns);
-  const auto take_turns = [&](auto begin, auto end, size_t most_served) {
+  waiting_served_ = following_rows_ = 0;
+  const auto take_turns = [&](auto begin, auto end) {
     for (auto turn = begin; turn != end; ++turn) {
       RoleSequence& sequence = *turn->sequence;
       const size_t served = composed_->pieces.size();
       sequence.has_turn = false;
-      if ((served >= most_served || take_turn(sequence, finished)) &&
-          composed_->pieces.size() == served) {
+      if (!turn->prompt && !has_room_for(sequence)) {
         give_turn(sequence);
+        continue;
+      }
+      const bool goes_on = take_turn(sequence, finished);
+      if (composed_->pieces.size() == served) {
+        if (goes_on) give_turn(sequence);
+      } else if (sequence.follows) {
+        following_rows_ += composed_->pieces.back().count;
+      } else {
+        ++waiting_served_;
       }
     }
   };
-  take_turns(turns_.begin(), prompts, most_decoding_);
+  take_turns(turns_.begin(), prompts);
   // Requests whose next rows are still to come, from the engine or the other role, decode as well.
   const StepLoad load = composed_->builder.load();
   const int32_t decoding =
       std::max({load.sequences, decoding_sequences_, static_cast<int32_t>(held_up > 0)});
   prompt_budget_seconds_ =
       scheduler_.budget_seconds(load, std::distance(prompts, turns_.end()), decoding);
-  take_turns(prompts, turns_.end(), std::numeric_limits<size_t>::max());
+  take_turns(prompts, turns_.end());
 }
 
 }  // namespace forerun

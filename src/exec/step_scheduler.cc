@@ -54,6 +54,20 @@ int32_t StepScheduler::verification_rows(const StepLoad& load, std::span<const f
   return chosen;
 }
 
+int32_t StepScheduler::nearly_free_rows(int32_t rows) const {
+  if (!knows_costs()) return budget_.rows;
+  int32_t low = rows;
+  costs_->read([&](const StepCosts& costs) {
+    const double most = kNearlyFree * costs.seconds(role_, {.rows = rows});
+    int32_t high = budget_.rows + 1;  // costs grow with rows
+    while (low + 1 < high) {
+      const int32_t middle = low + (high - low) / 2;
+      (costs.seconds(role_, {.rows = middle}) <= most ? low : high) = middle;
+    }
+  });
+  return low;
+}
+
 size_t StepScheduler::draft_items(const StepLoad& load, std::span<const DraftOffer> offers,
                                   int64_t held_up) const {
   if (held_up < 2 || !knows_costs()) return offers.size();

@@ -65,6 +65,10 @@ class StepScheduler {
   int32_t verification_rows(const StepLoad& load, std::span<const float> gains,
                             int64_t held_up) const;
 
+  // The most rows of a Step that lasts little longer (kNearlyFree) than one of `rows`; where costs
+  // are not known, as many as a Step takes.
+  int32_t nearly_free_rows(int32_t rows) const;
+
   // How many of the draft's `offers`, of descending gain, a Step of the draft takes beside `load`,
   // the rows that it has in any case. `held_up`: requests whose target waits for the Step to end.
   // As many as make the sum of the logarithms of all requests' speeds largest; none where that

@@ -49,6 +49,15 @@ TEST_F(StepSchedulerTest, FillsUpToTheBudgetOfTime) {
   EXPECT_EQ(rows_of(target, kNothing, 0, 70, false, true), 70) << "all that is left";
 }
 
+TEST_F(StepSchedulerTest, ARowIsNearlyFreeWhileTheStepLastsLittleLonger) {
+  const StepScheduler target = scheduler(Role::kTarget);
+  EXPECT_EQ(target.nearly_free_rows(1), 2) << "12 ms for 11; 13 are more than 1.15 times as many";
+  EXPECT_EQ(target.nearly_free_rows(100), 116) << "126 ms for 110";
+  EXPECT_EQ(scheduler(Role::kTarget, 0.0, 104).nearly_free_rows(100), 104) << "all there are";
+  const StepScheduler unmeasured(Role::kTarget, {.rows = 70}, nullptr);
+  EXPECT_EQ(unmeasured.nearly_free_rows(1), 70);
+}
+
 TEST_F(StepSchedulerTest, AFullStepTakesSomeRowsOfOnePromptAndNoneOfOthers) {
   const StepScheduler target = scheduler(Role::kTarget, 0.02);
   const StepLoad full = even_load(30, 1, 0);

@@ -9,6 +9,10 @@
 
 namespace forerun {
 
+// A Step that lasts no longer than this times another is little longer: rows that make it so are
+// taken even for guesses of which nothing is known but their order.
+inline constexpr float kNearlyFree = 1.15f;
+
 // Seconds of a Step to which every sequence of the present batch gives so many rows, by role: with
 // one sequence, a Step of that many rows. What a further row costs a request beside the others is
 // the difference between two entries, relative to the first one: where the batch is large, its

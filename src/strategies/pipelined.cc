@@ -12,7 +12,6 @@ constexpr int32_t kDefaultChildren = 16;
 constexpr int32_t kUnmeasuredWidth = 16;
 constexpr int32_t kLeastWidth = 4;
 constexpr int32_t kMostWidth = 64;
-constexpr float kNearlyFree = 1.15f;
 
 }  // namespace
 
@@ -58,7 +57,9 @@ std::unique_ptr<Strategy> Pipelined::make(const SpeculationPlan& plan, const Str
       .target_vocab = plan.models.target_vocab,
       .draft_vocab = plan.models.draft_vocab,
       .record_rounds = parts.record_rounds};
-  return std::make_unique<Pipelined>(config, plan.source.make());
+  auto strategy = std::make_unique<Pipelined>(config, plan.source.make());
+  strategy->on_costs(parts.costs);
+  return strategy;
 }
 
 Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source)
@@ -68,13 +69,16 @@ Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource>
       tree_(kTreeCapacity),
       draft_kv_(config.draft_vocab) {}
 
-// As many rows as cost the target little more than one.
+// As many rows as cost the target little more than one of each request that decodes.
 void Pipelined::on_costs(const CostTable& costs) {
-  if (!config_.width_from_costs || !costs.measured()) return;
-  width_ = kLeastWidth;
-  while (width_ < kMostWidth &&
-         costs.at(Role::kTarget, 2 * width_) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
-    width_ *= 2;
+  const bool alone = costs.sequences <= 1;
+  if (!config_.width_from_costs && alone) width_ = config_.width;
+  if (!costs.measured() || (!config_.width_from_costs && alone)) return;
+  const int32_t most = config_.width_from_costs ? kMostWidth : config_.width;
+  width_ = config_.width_from_costs && alone ? kLeastWidth : 1;
+  while (width_ < most &&
+         costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
+    ++width_;
   }
 }
 

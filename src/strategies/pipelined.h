@@ -37,7 +37,7 @@ struct PipelinedConfig {
   bool has_draft_model = true;
   bool by_levels = false;  // shape `levels`
   bool width_from_costs = false;
-  int32_t width = 64;        // w: rows of an item at most
+  int32_t width = 64;        // w: rows of an item at most; fewer beside other requests
   int32_t draft_width = 64;  // leaves that a draft step runs; by_levels or width_from_costs: w
   int32_t children_per_leaf = 16;
   int32_t target_vocab = 0;  // as in ModelFacts

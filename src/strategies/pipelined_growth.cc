@@ -40,7 +40,8 @@ void Pipelined::draft(StrategyOutput& out) {
                                  [](const DraftStep& step) { return step.tag == 0; });
   if (idle == steps_.end() || tree_is_growing()) return;
   const bool as_sent = config_.by_levels || config_.width_from_costs;
-  const int32_t width = as_sent ? width_ : config_.draft_width;
+  int32_t width = as_sent ? width_ : config_.draft_width;
+  if (width_ < config_.width) width = std::min(width, width_);  // beside other requests
   const auto most = static_cast<int32_t>(flights_.size() + kDraftStepsAhead) * width;
   if (draft_nodes_ + width > most) return;
   if (config_.by_levels) {

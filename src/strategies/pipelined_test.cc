@@ -98,6 +98,63 @@ TEST(Pipelined, ManyItemsAreUnderWay) {
   EXPECT_TRUE(request.executor().breaches().empty());
 }
 
+// Rows of the items that a request sends beside others, `sequences` together, where a Step lasts
+// longer with every `tile` rows.
+std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences, int32_t tile) {
+  CostTable costs;
+  costs.sequences = sequences;
+  for (size_t rows = 1; rows < costs.seconds[0].size(); ++rows) {
+    const int32_t all = static_cast<int32_t>(rows) * sequences;
+    costs.seconds[0][rows] = costs.seconds[1][rows] = static_cast<float>((all + tile - 1) / tile);
+  }
+  Case c = perfect("best", 8);
+  c.models.spread = 1.0;
+  StrategyParts parts;
+  parts.costs = costs;
+  auto strategy = resolve_speculation(options).value()->make_strategy(parts);
+  FakeExecutor executor(c.models, {.max_tokens = c.max_tokens, .stages = 8});
+  StrategyOutput out;
+  std::set<size_t> sent;
+  const auto take = [&] {
+    for (WorkItem& item : out.work) {
+      if (item.role == Role::kTarget && !item.rows.empty()) sent.insert(item.rows.size());
+      executor.submit(std::move(item));
+    }
+    out.clear();
+  };
+  strategy->start({.sequence = 1,
+                   .tokens = c.prompt,
+                   .prompt_tokens = 3,
+                   .max_tokens = c.max_tokens,
+                   .sampling = {}},
+                  out);
+  take();
+  sent.clear();  // the prompt
+  while (!executor.idle()) {
+    const Role role = executor.has_work(Role::kDraft) ? Role::kDraft : Role::kTarget;
+    if (const auto result = executor.run(role)) strategy->on_result(*result, out);
+    take();
+  }
+  return sent;
+}
+
+TEST(Pipelined, RequestsShareTheRowsThatAreNearlyFree) {
+  const SpeculationOptions adaptive{.strategy = "pipelined", .source = "model"};
+  EXPECT_EQ(*rows_sent(adaptive, 1, 64).rbegin(), 64u);
+  EXPECT_EQ(*rows_sent(adaptive, 1, 1).rbegin(), 4u) << "alone at least so many";
+  EXPECT_EQ(*rows_sent(adaptive, 4, 64).rbegin(), 16u);
+  EXPECT_EQ(*rows_sent(adaptive, 12, 64).rbegin(), 5u);
+  EXPECT_EQ(*rows_sent(adaptive, 64, 64).rbegin(), 1u);
+  EXPECT_EQ(*rows_sent(adaptive, 200, 64).rbegin(), 1u);
+  // A width that was asked for is the most.
+  for (const char* shape : {"best", "levels"}) {
+    SpeculationOptions fixed{.strategy = "pipelined", .shape = shape, .verify_tokens = 24};
+    EXPECT_EQ(*rows_sent(fixed, 1, 1).rbegin(), 24u) << shape;
+    EXPECT_EQ(*rows_sent(fixed, 2, 64).rbegin(), 24u) << shape;
+    EXPECT_EQ(*rows_sent(fixed, 8, 64).rbegin(), 8u) << shape;
+  }
+}
+
 // After every turn the live tree holds what a whole tree, to which everything ever sent belongs,
 // has below the verified text, and nothing else: checked by the items' rows and edits.
 TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {

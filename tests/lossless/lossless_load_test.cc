@@ -31,8 +31,8 @@ Request long_request(uint64_t seed) {
 // Of those that take a request of this precision, another one each time.
 class Policies {
  public:
-  Policies(const Precision& precision, const Request& request) {
-    for (Request& each : by_every_policy(request, precision)) {
+  Policies(const Precision& precision, const Request& request, const std::string& strategy) {
+    for (Request& each : by_every_policy(request, precision, strategy)) {
       policies_.push_back(std::move(*each.speculation));
     }
   }
@@ -52,7 +52,9 @@ bool is_cancelled(uint64_t seed) { return seed % 7 == 3; }
 
 class LosslessUnderLoad : public ::testing::TestWithParam<size_t> {
  protected:
-  void play(const std::string& devices, const std::string& draft_devices);
+  // `strategy`: by which all requests run; empty: any.
+  void play(const std::string& devices, const std::string& draft_devices,
+            const std::string& strategy = "");
 
  private:
   struct Seen {
@@ -117,7 +119,8 @@ void LosslessUnderLoad::play_wave(Engine& engine, uint32_t wave) {
   EXPECT_TRUE(releases_its_kv(engine));
 }
 
-void LosslessUnderLoad::play(const std::string& devices, const std::string& draft_devices) {
+void LosslessUnderLoad::play(const std::string& devices, const std::string& draft_devices,
+                             const std::string& strategy) {
   const Precision precision = precisions()[GetParam()];
   const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
   const ToyPair pair(precision.spec, is_int4 ? 0.04f : 0.15f);
@@ -130,7 +133,7 @@ void LosslessUnderLoad::play(const std::string& devices, const std::string& draf
     plain_.push_back(complete(*roomy, request));
     ASSERT_TRUE(plain_.back().error.ok()) << plain_.back().error.message();
     // Greedy ones take rule `rejection` too.
-    policies_.emplace_back(precision, request);
+    policies_.emplace_back(precision, request, strategy);
   }
   // Admission foresees a block for each to grow by; they grow by three.
   options.kv_memory_bytes = roomy->info().kv_bytes / kAtOnce * 2;
@@ -141,7 +144,9 @@ void LosslessUnderLoad::play(const std::string& devices, const std::string& draf
   // Who meets whom is a matter of moments: again, until everything has happened.
   for (uint32_t wave = 0; wave < 8; ++wave) {
     play_wave(*engine, wave);
-    if (seen_.changes > 20 && seen_.preemptions > 0 && seen_.cancelled > 0) break;
+    const bool all_seen = seen_.changes > 20 && seen_.preemptions > 0 && seen_.cancelled > 0 &&
+                          seen_.accepted > 100;
+    if (all_seen) break;
   }
   EXPECT_GT(seen_.changes, 20);
   EXPECT_GT(seen_.preemptions, 0) << "memory was to run short";
@@ -160,6 +165,15 @@ TEST_P(LosslessUnderLoad, SideBySide) {
 TEST_P(LosslessUnderLoad, OnAGroup) {
   if (on_gpu()) GTEST_SKIP() << "a group of processors";
   play("cpu:0,cpu:0", "");
+}
+
+// Requests come, end, give way and change their options while they fill one pipeline.
+TEST_P(LosslessUnderLoad, InStages) {
+  if (on_gpu()) GTEST_SKIP() << "stages on processors";
+  const std::vector<std::string> processors = two_processors();
+  if (processors.empty()) GTEST_SKIP() << "one processor";
+  const std::string& first = processors.front();
+  play(first + "/" + first, processors.back(), "pipelined");
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, LosslessUnderLoad,
