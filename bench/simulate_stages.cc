@@ -58,6 +58,7 @@ std::vector<Setting> all_settings() {
   std::vector<Setting> settings = {{"plain", {.strategy = "autoregressive"}}};
   settings.push_back(pipelined("levels 64", "levels", 64));
   settings.push_back(pipelined("best 64", "best", 64, 64));
+  settings.push_back({"adaptive", {.strategy = "pipelined"}});
   for (const bool hides_draft : {true, false}) {
     for (const char* shape :
          {"1,1,3,1,1,1,1,1", "8,1,1,1,1,1,1,1", "4,2,1,1,1,1", "3,2,2,1,1", "2,2,2,1,1,1"}) {

@@ -8,6 +8,7 @@ namespace forerun {
 namespace {
 
 constexpr float kMaxChance = 0.98f;
+constexpr float kMostTogether = 0.99f;  // of the guesses for one token
 // Guesses after which experience fades, and expected right guesses that a prior is worth.
 constexpr float kRequestMemory = 60.0f;
 constexpr float kSharedMemory = 600.0f;
@@ -120,7 +121,7 @@ float Acceptance::calibrated(uint32_t note) const {
   return std::min(guess.p * f, kMaxChance);
 }
 
-float Acceptance::calibrate(std::vector<Guess>& guesses) const {
+void Acceptance::weigh(std::vector<Guess>& guesses) const {
   float sum = 0.0f;
   for (Guess& guess : guesses) {
     guess.note = make_note(guess.origin, std::exp(guess.logprob));
@@ -128,7 +129,12 @@ float Acceptance::calibrate(std::vector<Guess>& guesses) const {
     guess.logprob = std::log(std::max(chance, 1e-9f));
     sum += chance;
   }
-  return sum;
+  if (sum > kMostTogether) {
+    const float excess = std::log(sum / kMostTogether);
+    for (Guess& guess : guesses) guess.logprob -= excess;
+  }
+  std::stable_sort(guesses.begin(), guesses.end(),
+                   [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
 }
 
 void Acceptance::observe(uint32_t note, bool right) {

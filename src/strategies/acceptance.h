@@ -81,9 +81,10 @@ class Acceptance {
   static uint32_t make_note(Guess::Origin origin, float p);
   // Probability that a guess is right given that its parent is; at most 0.98.
   float calibrated(uint32_t note) const;
-  // Gives guesses, whose log-probabilities are as their origins tell them, their notes and
-  // calibrated log-probabilities. Returns the sum of the chances, which may pass 1.
-  float calibrate(std::vector<Guess>& guesses) const;
+  // Gives the guesses for one token, whose log-probabilities are as their origins tell them, their
+  // notes and calibrated log-probabilities, of chances that do not add up to more than 1, and puts
+  // the likeliest first.
+  void weigh(std::vector<Guess>& guesses) const;
   void observe(uint32_t note, bool right);
 
   const DraftProfile& profile() const { return profile_; }

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
+#include <vector>
 
 namespace forerun {
 namespace {
@@ -52,6 +54,28 @@ TEST(Acceptance, ForgetsOldText) {
   EXPECT_LT(acceptance.calibrated(note), 0.1f);
   for (int i = 0; i < 300; ++i) acceptance.observe(note, true);
   EXPECT_GT(acceptance.calibrated(note), 0.85f);
+}
+
+TEST(Acceptance, WeighsTheGuessesForOneToken) {
+  Acceptance acceptance(nullptr);
+  const uint32_t sure = Acceptance::make_note(Origin::kModel, 0.7f);
+  for (int i = 0; i < 300; ++i) acceptance.observe(sure, false);
+  std::vector<Guess> guesses = {{.token = 1, .logprob = std::log(0.7f)},
+                                {.token = 2, .logprob = std::log(0.2f)},
+                                {.token = 3, .logprob = std::log(0.2f)}};
+  acceptance.weigh(guesses);
+  EXPECT_EQ(guesses[0].token, 2);  // of equals the first one stays first
+  EXPECT_EQ(guesses[1].token, 3);
+  EXPECT_EQ(guesses[2].token, 1);
+  EXPECT_EQ(guesses[2].note, sure);
+  EXPECT_NEAR(std::exp(guesses[0].logprob), 0.2f, 1e-3f);
+  // Chances that add up to too much are scaled.
+  guesses = {{.token = 1, .logprob = std::log(0.9f)}, {.token = 2, .logprob = std::log(0.9f)}};
+  Acceptance(nullptr).weigh(guesses);
+  EXPECT_NEAR(std::exp(guesses[0].logprob) + std::exp(guesses[1].logprob), 0.99f, 1e-3f);
+  guesses.clear();
+  acceptance.weigh(guesses);
+  EXPECT_TRUE(guesses.empty());
 }
 
 TEST(DraftProfile, ConvergesFastAtFirstAndStaysPutLater) {

@@ -290,13 +290,7 @@ void AdaptiveGrowth::choose(TokenTree& tree, std::vector<NodeId>& out) {
 
 void AdaptiveGrowth::weigh(const TokenTree& tree, NodeId parent, std::vector<Guess>& guesses) {
   const float parent_chance = std::exp(tree.weight(parent));
-  const float sum = acceptance_.calibrate(guesses);
-  if (sum > 0.99f) {
-    const float excess = std::log(sum / 0.99f);
-    for (Guess& guess : guesses) guess.logprob -= excess;
-  }
-  std::stable_sort(guesses.begin(), guesses.end(),
-                   [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
+  acceptance_.weigh(guesses);
   if (tree.expansion(Role::kDraft, parent) == Expansion::kExpanded) {
     std::array<float, DraftProfile::kRanks> chances{};
     for (size_t i = 0; i < chances.size() && i < guesses.size(); ++i) {

@@ -134,13 +134,8 @@ bool GuessChain::take_guess(const TokenTree& tree, NodeId guess) {
 }
 
 void GuessChain::weigh(const TokenTree&, NodeId, std::vector<Guess>& guesses) {
-  acceptance_.calibrate(guesses);
-  const auto best =
-      std::max_element(guesses.begin(), guesses.end(),
-                       [](const Guess& a, const Guess& b) { return a.logprob < b.logprob; });
-  if (best == guesses.end()) return;
-  guesses.front() = *best;
-  guesses.resize(1);
+  acceptance_.weigh(guesses);
+  if (guesses.size() > 1) guesses.resize(1);
 }
 
 void GuessChain::settle(TokenTree& tree, NodeId end, TokenId own) {

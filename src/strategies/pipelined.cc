@@ -57,15 +57,18 @@ std::unique_ptr<Strategy> Pipelined::make(const SpeculationPlan& plan, const Str
       .target_vocab = plan.models.target_vocab,
       .draft_vocab = plan.models.draft_vocab,
       .record_rounds = parts.record_rounds};
-  auto strategy = std::make_unique<Pipelined>(config, plan.source.make());
+  auto strategy = std::make_unique<Pipelined>(config, plan.source.make(), parts.shared);
   strategy->on_costs(parts.costs);
   return strategy;
 }
 
-Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source)
+Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source,
+                     std::shared_ptr<SharedAcceptance> shared)
     : config_(config),
       width_(config.width),
       guesses_(std::move(source), AcceptRule::kMatch, config.target_vocab),
+      acceptance_(std::move(shared)),
+      judge_(&acceptance_, /*calibrates=*/!config.by_levels),
       tree_(kTreeCapacity),
       draft_kv_(config.draft_vocab) {}
 
@@ -156,6 +159,7 @@ bool Pipelined::walk(StrategyOutput& out) {
   bool hit = true;
   for (auto drawn = drawn_.find(next); hit && drawn != drawn_.end(); drawn = drawn_.find(next)) {
     path_.push_back(next);
+    learn(next, drawn->second.token);
     next = tree_.child(next, drawn->second.token);
     hit = next != kNoNode && is_sent(next);
     if (hit) accept_guess(next);
@@ -172,6 +176,14 @@ bool Pipelined::walk(StrategyOutput& out) {
   prefilled_ = true;
   if (length() < max_tokens_) move_root(next);
   return true;
+}
+
+void Pipelined::learn(NodeId node, TokenId drawn) {
+  if (config_.by_levels) return;
+  for (NodeId child = tree_.first_child(node); child != kNoNode;
+       child = tree_.next_sibling(child)) {
+    acceptance_.observe(tree_.note(child), tree_.token(child) == drawn);
+  }
 }
 
 void Pipelined::accept_guess(NodeId node) {
@@ -267,30 +279,9 @@ void Pipelined::take_target_edits(WorkItem& item) {
   item.edits.push_back(std::move(keep));
 }
 
-// Nothing outweighs its parent, and of equals the earlier row goes first: the likeliest are closed
-// under parents.
-void Pipelined::choose_best() {
-  nodes_.clear();
-  const NodeId root = tree_.root();
-  for (int32_t row = 0; row < tree_.size(); ++row) {
-    const NodeId node = tree_.node_at(row);
-    if (!is_sent(node)) nodes_.push_back(node);
-  }
-  const auto count = std::min(nodes_.size(), static_cast<size_t>(width_));
-  std::partial_sort(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(count),
-                    nodes_.end(), [&](NodeId a, NodeId b) {
-                      if (a == root || b == root) return a == root;
-                      const float wa = tree_.weight(a);
-                      const float wb = tree_.weight(b);
-                      return wa > wb || (wa == wb && a < b);
-                    });
-  nodes_.resize(count);
-  std::sort(nodes_.begin(), nodes_.end());
-}
-
 void Pipelined::send(StrategyOutput& out) {
   if (!config_.by_levels) {
-    choose_best();
+    tree_.best_unrun(Role::kTarget, width_, nodes_);
   } else if (level_sent_) {
     nodes_.clear();
   } else {

@@ -10,7 +10,8 @@
 //
 // What an item carries:
 // - shape `best` and `adaptive`: the w likeliest nodes that have not been sent, of any depth, late
-//   siblings of sent ones included. The draft runs the likeliest leaves, step after step.
+//   siblings of sent ones included. The draft runs the likeliest leaves, step after step. What is
+//   likely is calibrated by what has turned out right (acceptance.h).
 // - shape `levels`: the next level of a tree of fixed width, one a step (SpecPipe §3.2, §3.3.3):
 // the
 //   w likeliest children of the level before. The draft is one level ahead.
@@ -26,6 +27,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "strategies/acceptance.h"
 #include "strategies/draft_kv.h"
 #include "strategies/guess_list.h"
 #include "strategies/strategy_table.h"
@@ -52,8 +54,9 @@ class Pipelined : public Strategy {
   static Status check(SpeculationPlan& plan);
   static std::unique_ptr<Strategy> make(const SpeculationPlan& plan, const StrategyParts& parts);
 
-  // `source` may be null where there is a draft model.
-  Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source);
+  // `source` may be null where there is a draft model. `shared` may be null.
+  Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source,
+            std::shared_ptr<SharedAcceptance> shared);
 
   void start(const RequestView& request, StrategyOutput& out) override;
   void on_result(const WorkResult& result, StrategyOutput& out) override;
@@ -65,10 +68,18 @@ class Pipelined : public Strategy {
   const TokenTree& tree() const { return tree_; }
 
  private:
-  // Guesses keep the log-probabilities that their origin gives them.
-  class Unweighed : public GuessJudge {
+  // Shape `levels` takes guesses at the word of their origin, as the paper does.
+  class Judge : public GuessJudge {
    public:
-    void weigh(const TokenTree&, NodeId, std::vector<Guess>&) override {}
+    Judge(const Acceptance* acceptance, bool calibrates)
+        : acceptance_(*acceptance), calibrates_(calibrates) {}
+    void weigh(const TokenTree&, NodeId, std::vector<Guess>& guesses) override {
+      if (calibrates_) acceptance_.weigh(guesses);
+    }
+
+   private:
+    const Acceptance& acceptance_;
+    const bool calibrates_;
   };
   // A node as it was sent: it may have left the tree by the time its item returns.
   struct SentNode {
@@ -99,6 +110,8 @@ class Pipelined : public Strategy {
   void move_root(NodeId next);
   // `node`, which was sent, has turned out right.
   void accept_guess(NodeId node);
+  // The target's token after `node` is known.
+  void learn(NodeId node, TokenId drawn);
   void record(TokenId bonus, bool hit, StrategyOutput& out);
   void on_drafted(DraftStep& step, const WorkResult& result);
   // Submits whatever can be submitted.
@@ -106,7 +119,6 @@ class Pipelined : public Strategy {
 
   // The target's side.
   void send(StrategyOutput& out);
-  void choose_best();
   void add_row(NodeId node, WorkItem& item, Flight& flight);
   void take_target_edits(WorkItem& item);
 
@@ -125,7 +137,8 @@ class Pipelined : public Strategy {
   const PipelinedConfig config_;
   int32_t width_;
   GuessList guesses_;
-  Unweighed judge_;
+  Acceptance acceptance_;
+  Judge judge_;
 
   SequenceId sequence_ = 0;
   int32_t max_tokens_ = 0;

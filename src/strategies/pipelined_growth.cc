@@ -8,7 +8,7 @@ namespace forerun {
 namespace {
 
 // The draft runs ahead of the target by this many steps beyond one an item under way.
-constexpr size_t kDraftStepsAhead = 4;
+constexpr size_t kDraftStepsAhead = 8;
 // Of a source without a model: nodes asked at a time.
 constexpr int32_t kSourceLeaves = 8;
 

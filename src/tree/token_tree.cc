@@ -183,18 +183,31 @@ void TokenTree::best_leaves(int32_t width, std::vector<NodeId>& out) {
 }
 
 void TokenTree::best_subgraph(int32_t count, std::vector<NodeId>& out) {
+  scratch_.resize(ids_.size());
+  std::iota(scratch_.begin(), scratch_.end(), 0);
+  take_heaviest(count, out);
+}
+
+void TokenTree::best_unrun(Role role, int32_t count, std::vector<NodeId>& out) {
+  const auto& states = expansions_[static_cast<size_t>(role)];
+  scratch_.clear();
+  for (int32_t row = 0; row < size(); ++row) {
+    if (states[at(row)] == Expansion::kUnexpanded) scratch_.push_back(row);
+  }
+  take_heaviest(count, out);
+}
+
+// A parent never weighs less than its child and lies in an earlier row, so the first `count` by
+// (weight, row) are closed under those parents that are among scratch_.
+void TokenTree::take_heaviest(int32_t count, std::vector<NodeId>& out) {
   out.clear();
-  if (count <= 0) return;
-  // A parent never weighs less than its child and lies in an earlier row, so the first `count` by
-  // (weight, row) are closed under parents.
   std::vector<int32_t>& rows = scratch_;
-  rows.resize(ids_.size());
-  std::iota(rows.begin(), rows.end(), 0);
-  if (count < size()) {
+  if (count < static_cast<int32_t>(rows.size())) {
     const LighterRow lighter{weights_};
-    std::nth_element(rows.begin(), rows.begin() + count, rows.end(),
+    const auto end = rows.begin() + std::max(count, 0);
+    std::nth_element(rows.begin(), end, rows.end(),
                      [&](int32_t a, int32_t b) { return lighter(b, a); });
-    rows.resize(at(count));
+    rows.erase(end, rows.end());
     std::sort(rows.begin(), rows.end());
   }
   for (int32_t row : rows) out.push_back(ids_[at(row)]);

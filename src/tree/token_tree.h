@@ -85,6 +85,9 @@ class TokenTree {
   // Replaces `out` by the root and the nodes of highest weight, at most `count` in all, in order of
   // rows. Closed under parents.
   void best_subgraph(int32_t count, std::vector<NodeId>& out);
+  // Replaces `out` by at most `count` nodes of highest weight that a role has not run, in order of
+  // rows. A parent that it has not run either is among them.
+  void best_unrun(Role role, int32_t count, std::vector<NodeId>& out);
 
   // Makes `node` the root and drops what does not descend from it. Replaces `kept` by the nodes
   // that stay, in order of rows, the new root first.
@@ -125,6 +128,8 @@ class TokenTree {
   void link(int32_t row);
   bool is_open_leaf(int32_t row) const;
   void push_leaf(int32_t row);
+  // Replaces `out` by the nodes of the heaviest `count` rows in scratch_, in order of rows.
+  void take_heaviest(int32_t count, std::vector<NodeId>& out);
   // Keeps row `root` and its descendants; kept_rows_ gets their old rows.
   void compact(int32_t root);
   void resize_arrays(size_t size);

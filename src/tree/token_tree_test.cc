@@ -211,6 +211,16 @@ TEST_P(RandomOperations, AgreeWithTheNaiveTree) {
         std::vector<NodeId> chosen;
         tree.best_subgraph(count, chosen);
         ASSERT_EQ(chosen, naive.best_subgraph(count));
+        std::vector<NodeId> unrun = naive.best_subgraph(tree.size());
+        std::erase_if(unrun, [&](NodeId node) {
+          return tree.expansion(Role::kTarget, node) != Expansion::kUnexpanded;
+        });
+        const auto heavier = [&](NodeId a, NodeId b) { return tree.weight(a) > tree.weight(b); };
+        std::stable_sort(unrun.begin(), unrun.end(), heavier);
+        unrun.resize(std::min(unrun.size(), static_cast<size_t>(count)));
+        std::sort(unrun.begin(), unrun.end());
+        tree.best_unrun(Role::kTarget, count, chosen);
+        ASSERT_EQ(chosen, unrun);
         for (NodeId id : chosen) {
           const NodeId parent = tree.parent(id);
           ASSERT_TRUE(parent == kNoNode ||
