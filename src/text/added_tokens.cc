@@ -100,7 +100,9 @@ Status merge_added_tokens_decoder(const Field& decoder, const TokenTable& vocab,
   }
   int32_t next = vocab.end_id();
   for (const AddedToken& token : added) next = std::max(next, token.id + 1);
-  for (auto& [id, token] : by_id) {
+  for (auto& entry : by_id) {
+    const int32_t id = entry.first;
+    AddedToken& token = entry.second;
     const auto known = std::find_if(added.begin(), added.end(), [&](const AddedToken& other) {
       return other.content == token.content;
     });
