@@ -34,10 +34,13 @@ install_missing() {
     "${missing[@]}" >/dev/null
 }
 
-# build PRESET [cmake --build options]: configures once, then builds.
+# build PRESET [cmake --build options]: configures, once or with FORERUN_CONFIGURE's options, and builds.
+FORERUN_CONFIGURE=()
 build() {
   local preset=$1
   shift
-  [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" >/dev/null
+  if [ ${#FORERUN_CONFIGURE[@]} -gt 0 ] || [ ! -f "build/$preset/build.ninja" ]; then
+    cmake --preset "$preset" "${FORERUN_CONFIGURE[@]}" >/dev/null
+  fi
   cmake --build "build/$preset" "$@" >&2
 }

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Compiles every public header by itself, with the warnings of a careful user, under every compiler
+# that is here: g++ and clang of any version. Usage: headers_test.sh
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# One of several names for the same compiler.
+compilers=$(compgen -c | grep -xE '(g\+\+|clang\+\+)(-[0-9]+)?' | sort -u |
+  while read -r name; do echo "$(readlink -f "$(command -v "$name")") $name"; done | sort -u -k1,1 |
+  cut -d' ' -f2)
+[ -n "$compilers" ]
+failed=0
+for compiler in $compilers; do
+  for header in include/forerun/*.h; do
+    echo "#include \"forerun/${header##*/}\"" |
+      "$compiler" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror -Iinclude -x c++ - || {
+      echo "$header does not compile alone with $compiler"
+      failed=1
+    }
+  done
+done
+exit $failed
