@@ -153,12 +153,32 @@ StrategyChoice choose_in_turn(const PlannerInput& input) {
   return choice;
 }
 
+void choose_in_stages(const PlannerInput& input, StrategyChoice& choice) {
+  const auto forecasts = forecast_plans(input.costs, input.placing);
+  if (!forecasts.ok()) {
+    choice.report += forecasts.status().message() + ": parallel_tree\n";
+    return;
+  }
+  choice.auto_choice = forecasts->front().plan;
+  choice.report += std::to_string(input.placing.target_stages) + " stages, by simulation:";
+  for (const ForecastPlan& forecast : *forecasts) {
+    char rate[64];
+    std::snprintf(rate, sizeof(rate), " %.1f tokens/s", forecast.tokens_per_s);
+    choice.report +=
+        (&forecast == &forecasts->front() ? " " : ", ") + describe(forecast.plan) + rate;
+  }
+  choice.report += "\n";
+}
+
 }  // namespace
 
 StrategyChoice choose_strategy(const PlannerInput& input) {
   StrategyChoice choice = choose_in_turn(input);
-  if (input.side_by_side) {
-    choice.auto_choice = {.strategy = "parallel_tree"};
+  if (!input.placing.side_by_side) return choice;
+  choice.auto_choice = {.strategy = "parallel_tree"};
+  if (input.placing.target_stages > 1 && input.costs.measured()) {
+    choose_in_stages(input, choice);
+  } else {
     choice.report += "the draft has its own devices: parallel_tree\n";
   }
   return choice;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/forecast_split.h"
 #include "step/cost_table.h"
 #include "strategies/speculation_plan.h"
 
@@ -19,16 +20,17 @@ namespace forerun {
 struct PlannerInput {
   CostTable costs;
   bool has_draft_model = false;
-  bool side_by_side = false;  // each model on devices of its own
+  Placing placing = {};
   // Chance that the draft's best, second, ... guess is the target's token, given that those before
   // on the path were. Empty: assumed.
   std::vector<double> rank_chances = {};
 };
 
 struct StrategyChoice {
-  // What "auto" is to stand for. parallel_tree where the models run side by side; else serial_tree,
-  // which guesses by "suffix", the text so far, where the draft model cannot pay: that costs
-  // nothing to ask and is verified only as far as it pays.
+  // What "auto" is to stand for. parallel_tree where the models run side by side, of a target in
+  // stages what a forecast finds best (pipelined, mostly); else serial_tree, which guesses by
+  // "suffix", the text so far, where the draft model cannot pay: that costs nothing to ask and is
+  // verified only as far as it pays.
   AutoChoice auto_choice = {.source_without_draft = "suffix"};
   // The best fixed setting: what serial_tree's shape "best" would be given.
   int32_t verify_tokens = 1;

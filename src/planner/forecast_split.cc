@@ -13,10 +13,14 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kForecastTokens = 200;
+constexpr double kOneMachine = 1e12;  // bytes a second between its stages: nothing to wait for
 
-StepProfile profile_of(const CostTable& costs, bool side_by_side) {
+StepProfile profile_of(const CostTable& costs, const Placing& placing) {
   StepProfile profile;
-  profile.separate_devices = side_by_side;
+  profile.separate_devices = placing.side_by_side;
+  if (placing.target_stages > 1) {
+    profile.stages = {.stages = placing.target_stages, .bytes_per_s = kOneMachine};
+  }
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     for (const int32_t rows : StepCosts::kKnots) {
       profile.costs.add(role, {rows, 0}, costs.at(role, rows));
@@ -25,8 +29,11 @@ StepProfile profile_of(const CostTable& costs, bool side_by_side) {
   return profile;
 }
 
-std::vector<AutoChoice> plans_of(bool side_by_side) {
-  if (!side_by_side) return {{.strategy = "serial_tree"}};
+std::vector<AutoChoice> plans_of(const Placing& placing) {
+  if (!placing.side_by_side) return {{.strategy = "serial_tree"}};
+  if (placing.target_stages > 1) {
+    return {{.strategy = "pipelined"}, {.strategy = "parallel_tree"}, {.strategy = "serial_tree"}};
+  }
   return {{.strategy = "parallel_tree"}, {.strategy = "parallel_tree", .extra_draft_steps = 1}};
 }
 
@@ -47,10 +54,10 @@ double decoding_rate(const std::vector<PlayedRequest>& played) {
   return seconds > 0.0 ? tokens / seconds : 0.0;
 }
 
-Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
+Result<double> forecast_tokens_per_s(const CostTable& costs, const Placing& placing,
                                      const AutoChoice& plan) {
   SimulatedExecutorOptions options;
-  options.profile = profile_of(costs, side_by_side);
+  options.profile = profile_of(costs, placing);
   options.acceptance = std::make_shared<ModelledAcceptance>(AcceptanceModel{});
   SimulatedExecutor executor(std::move(options));
   PlayRequest request;
@@ -67,11 +74,11 @@ Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
   return decoding_rate(*played);
 }
 
-Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, bool side_by_side) {
+Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, const Placing& placing) {
   std::vector<ForecastPlan> forecasts;
-  for (const AutoChoice& plan : plans_of(side_by_side)) {
+  for (const AutoChoice& plan : plans_of(placing)) {
     FORERUN_ASSIGN_OR_RETURN(const double tokens_per_s,
-                             forecast_tokens_per_s(costs, side_by_side, plan));
+                             forecast_tokens_per_s(costs, placing, plan));
     forecasts.push_back({plan, tokens_per_s});
   }
   std::stable_sort(

@@ -22,11 +22,17 @@ std::string describe(const AutoChoice& plan);
 // Tokens/s of decoding over all requests; their first tokens aside.
 double decoding_rate(const std::vector<PlayedRequest>& played);
 
+// Where the models run.
+struct Placing {
+  bool side_by_side = false;  // each on devices of its own
+  int32_t target_stages = 1;
+};
+
 // The plans that fit, best first, by simulation of some hundred tokens with an average draft. Pure.
-// `costs` is measured for both roles. Fails as play() does.
-Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, bool side_by_side);
+// `costs` is measured for both roles, the target's of all stages together. Fails as play() does.
+Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, const Placing& placing);
 // One of them.
-Result<double> forecast_tokens_per_s(const CostTable& costs, bool side_by_side,
+Result<double> forecast_tokens_per_s(const CostTable& costs, const Placing& placing,
                                      const AutoChoice& plan);
 
 }  // namespace forerun

@@ -18,7 +18,8 @@ CostTable costs_on(const std::string& profile) {
 }
 
 double best(const CostTable& costs, bool side_by_side) {
-  const std::vector<ForecastPlan> plans = forecast_plans(costs, side_by_side).value();
+  const std::vector<ForecastPlan> plans =
+      forecast_plans(costs, {.side_by_side = side_by_side}).value();
   EXPECT_GE(plans.front().tokens_per_s, plans.back().tokens_per_s);
   return plans.front().tokens_per_s;
 }
@@ -57,7 +58,7 @@ TEST(ForecastSplit, TakingTurnsPaysOnTwoCores) {
 
 TEST(ForecastSplit, BothPlansOfASplitAreThere) {
   const std::vector<ForecastPlan> plans =
-      forecast_plans(costs_on("swiftspec.json#qwen2-72b-parallel"), true).value();
+      forecast_plans(costs_on("swiftspec.json#qwen2-72b-parallel"), {.side_by_side = true}).value();
   ASSERT_EQ(plans.size(), 2u);
   EXPECT_NE(describe(plans[0].plan), describe(plans[1].plan));
   for (const ForecastPlan& plan : plans) {
@@ -66,6 +67,17 @@ TEST(ForecastSplit, BothPlansOfASplitAreThere) {
     EXPECT_EQ((*speculation)->strategy->name, plan.plan.strategy);
     EXPECT_EQ((*speculation)->extra_draft_steps, plan.plan.extra_draft_steps);
     EXPECT_GT(plan.tokens_per_s, 0.0);
+  }
+}
+
+TEST(ForecastSplit, LevelsOfATreeFillStagesWhereTheDraftKeepsUp) {
+  const CostTable costs = costs_on("specpipe.json#single-server");
+  const auto eight = forecast_plans(costs, {.side_by_side = true, .target_stages = 8}).value();
+  EXPECT_EQ(describe(eight.front().plan), "pipelined");
+  EXPECT_GT(eight.front().tokens_per_s, 1.2 * eight[1].tokens_per_s);
+  const auto whole = forecast_plans(costs, {.side_by_side = true}).value();
+  for (const ForecastPlan& plan : whole) {
+    EXPECT_NE(plan.plan.strategy, "pipelined");
   }
 }
 

@@ -1,6 +1,8 @@
 #include "strategies/pipelined.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace forerun {
@@ -12,6 +14,8 @@ constexpr int32_t kDefaultChildren = 16;
 constexpr int32_t kUnmeasuredWidth = 16;
 constexpr int32_t kLeastWidth = 4;
 constexpr int32_t kMostWidth = 64;
+// That is asked of a node at most; the root's is 1.
+constexpr float kMostChance = 0.9f;
 
 }  // namespace
 
@@ -83,6 +87,11 @@ void Pipelined::on_costs(const CostTable& costs) {
          costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
     ++width_;
   }
+  least_weight_ = -std::numeric_limits<float>::infinity();
+  if (width_ < 2) return;
+  const float row = (costs.at(Role::kTarget, width_) - costs.at(Role::kTarget, 1)) /
+                    (static_cast<float>(width_ - 1) * costs.at(Role::kTarget, 1));
+  if (row > 0.0f) least_weight_ = std::log(std::min(row, kMostChance));
 }
 
 void Pipelined::start(const RequestView& request, StrategyOutput& out) {
@@ -282,6 +291,7 @@ void Pipelined::take_target_edits(WorkItem& item) {
 void Pipelined::send(StrategyOutput& out) {
   if (!config_.by_levels) {
     tree_.best_unrun(Role::kTarget, width_, nodes_);
+    std::erase_if(nodes_, [this](NodeId node) { return tree_.weight(node) < least_weight_; });
   } else if (level_sent_) {
     nodes_.clear();
   } else {

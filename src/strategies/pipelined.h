@@ -23,6 +23,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -136,6 +137,8 @@ class Pipelined : public Strategy {
 
   const PipelinedConfig config_;
   int32_t width_;
+  // Lighter nodes are not sent: a row that costs so much of a pass has to save one so often.
+  float least_weight_ = -std::numeric_limits<float>::infinity();
   GuessList guesses_;
   Acceptance acceptance_;
   Judge judge_;
