@@ -61,14 +61,14 @@ std::vector<Setting> all_settings() {
   settings.push_back({"adaptive", {.strategy = "pipelined"}});
   for (const bool hides_draft : {true, false}) {
     for (const char* shape :
-         {"1,1,3,1,1,1,1,1", "8,1,1,1,1,1,1,1", "4,2,1,1,1,1", "3,2,2,1,1", "2,2,2,1,1,1"}) {
+         {"1,1,3,1,1,1,1,1", "8,1,1,1,1,1,1", "4,2,2,1,1", "3,2,1,1,1,1,1,1,1"}) {
       Setting setting{std::string(hides_draft ? "hidden " : "static ") + shape,
                       {.strategy = "serial_tree"},
                       hides_draft};
       setting.options.shape = shape;
       settings.push_back(std::move(setting));
     }
-    for (const int32_t depth : {6, 8, 12}) {
+    for (const int32_t depth : {8, 12}) {
       Setting setting{(hides_draft ? "hidden best d" : "best d") + std::to_string(depth),
                       {.strategy = "serial_tree"},
                       hides_draft};
