@@ -58,7 +58,7 @@ void expect_refused(const ToySpec& spec, StatusCode code, const std::vector<std:
   }
 }
 
-StoredTensor& tensor_named(std::vector<StoredTensor>& tensors, const std::string& name) {
+StoredTensor& tensor_named(std::vector<StoredTensor>& tensors, std::string_view name) {
   for (StoredTensor& tensor : tensors) {
     if (tensor.name == name) return tensor;
   }
