@@ -156,11 +156,13 @@ Status EngineImpl::start() {
   } else {
     FORERUN_ASSIGN_OR_RETURN(known, costs_of(to_load_, *models_, *executor, options_.on_progress));
   }
-  const StrategyChoice choice =
-      choose_strategy({.costs = known.costs.table(1, kReferenceContext),
-                       .has_draft_model = models_->has_draft(),
-                       .placing = {.side_by_side = side_by_side(),
-                                   .target_stages = placement_.target.num_stages()}});
+  Placing placing{.side_by_side = side_by_side(), .target_stages = placement_.target.num_stages()};
+  if (emulator_ && emulator_->profile().stages) {
+    placing.target_stages = emulator_->profile().stages->stages;
+  }
+  const StrategyChoice choice = choose_strategy({.costs = known.costs.table(1, kReferenceContext),
+                                                 .has_draft_model = models_->has_draft(),
+                                                 .placing = placing});
   AutoChoice what_auto_means = choice.auto_choice;
   if (chosen_) what_auto_means.extra_draft_steps = chosen_->plan.extra_draft_steps;
   add_loaded(*models_, facts_);

@@ -255,7 +255,8 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
       options.emulator != nullptr && options.emulator->profile().separate_devices;
   executor.threaded.fill(side_by_side() || (has_draft() && emulated_apart));
   // Stages work at the same time, unless the draft takes turns with all of them.
-  const bool pipelined = part(Role::kTarget).stages.size() > 1 && !has_draft();
+  const auto& target = executor.runners[static_cast<size_t>(Role::kTarget)];
+  const bool pipelined = target->pipelined() != nullptr && !has_draft();
   executor.threaded[static_cast<size_t>(Role::kTarget)] |= pipelined;
   const bool on_gpus = std::all_of(parts_.begin(), parts_.end(), [](const Part& model) {
     return !model.stages.empty() && !model.stages.back().gpus.empty();

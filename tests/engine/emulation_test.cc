@@ -23,6 +23,9 @@ constexpr const char* kProfiles = R"({
     "side-by-side": {"devices": "separate", "target": "target", "draft": "draft"},
     "dear-draft": {"devices": "shared", "target": "target", "draft": "dear"},
     "too-fast": {"devices": "shared", "target": "instant", "draft": "instant"},
+    "stages": {"devices": "separate", "target": "target", "draft": "draft",
+               "stages": {"count": 4, "layers": 2, "row_bytes": 100, "gbit_per_s": 10,
+                          "latency_ms": 0.1}},
     "alone": {"devices": "shared", "target": "target"}}})";
 
 class EmulationTest : public ::testing::Test {
@@ -82,6 +85,27 @@ TEST_F(EmulationTest, TokensStayWhatTheyAreAndTimeBecomesTheProfiles) {
     EXPECT_GE(stats.steps, emulated.stats.target_steps + emulated.stats.draft_steps);
     EXPECT_LE(stats.late_steps, stats.steps);
   }
+}
+
+// A target that is whole here has stages there.
+TEST_F(EmulationTest, StagesAreFilledWithOneRequest) {
+  const std::vector<int32_t> tokens = run(options("")).tokens;
+  const auto engine = Engine::create(options("#stages"));
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_NE((*engine)->info().planner_report.find("4 stages, by simulation: "), std::string::npos)
+      << (*engine)->info().planner_report;
+  for (const char* strategy : {"autoregressive", "serial_tree", "pipelined", "auto"}) {
+    SCOPED_TRACE(strategy);
+    Request wanted = request();
+    wanted.speculation = SpeculationOptions{.strategy = strategy};
+    const Output output = complete(**engine, wanted);
+    EXPECT_TRUE(output.error.ok()) << output.error.message();
+    EXPECT_EQ(output.tokens, tokens);
+    // A pass is 4 ms of the stages and four ways of 0.1 ms.
+    if (strategy != std::string("autoregressive")) continue;
+    EXPECT_GE(output.stats.decode_s, 4.4e-3 * 23);
+  }
+  EXPECT_GT((*engine)->emulation().steps, 0);
 }
 
 TEST_F(EmulationTest, StepsThatCannotKeepUpAreReported) {

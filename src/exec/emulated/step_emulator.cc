@@ -2,8 +2,11 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
+
+#include "exec/emulated/emulated_pipeline.h"
 
 namespace forerun {
 namespace {
@@ -44,14 +47,9 @@ class StepEmulator::Runner : public StepRunner {
                                                       : std::unique_lock<std::mutex>();
       FORERUN_RETURN_IF_ERROR(runner_->run(step, tasks, rejections, meanwhile));
     }
-    emulator_.steps_.fetch_add(1, std::memory_order_relaxed);
     const auto now = clock.now();
-    if (now > end) {
-      emulator_.late_steps_.fetch_add(1, std::memory_order_relaxed);
-      emulator_.late_ns_.fetch_add(nanoseconds(now - end).count(), std::memory_order_relaxed);
-    } else {
-      clock.sleep_until(end);
-    }
+    emulator_.count(std::max(now - end, SleepClock::time_point::duration(0)));
+    if (now < end) clock.sleep_until(end);
     return {};
   }
 
@@ -73,7 +71,19 @@ StepEmulator::StepEmulator(StepProfile profile, bool one_step_at_a_time, SleepCl
       clock_(clock == nullptr ? own_clock_.get() : clock) {}
 
 std::unique_ptr<StepRunner> StepEmulator::wrap(Role role, std::unique_ptr<StepRunner> runner) {
+  if (role == Role::kTarget && profile_.stages) {
+    return std::make_unique<EmulatedPipeline>(
+        std::move(runner), &profile_, [this](nanoseconds late) { count(late); },
+        one_step_at_a_time_ ? &computing_ : nullptr);
+  }
   return std::make_unique<Runner>(role, std::move(runner), this);
+}
+
+void StepEmulator::count(nanoseconds late) {
+  steps_.fetch_add(1, std::memory_order_relaxed);
+  if (late <= nanoseconds(0)) return;
+  late_steps_.fetch_add(1, std::memory_order_relaxed);
+  late_ns_.fetch_add(late.count(), std::memory_order_relaxed);
 }
 
 EmulationStats StepEmulator::stats() const {

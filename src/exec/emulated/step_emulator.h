@@ -2,6 +2,9 @@
 // the real ones, and every Step of a role lasts what a profile says for its rows and context. The
 // rest of the time is slept, never spun, so Steps of two roles overlap on any number of processors.
 //
+// A target that the profile cuts into stages becomes a pipeline (emulated_pipeline.h): several of
+// its Steps are under way, and draft and target are apart.
+//
 // A Step whose arithmetic alone takes longer than the profile says is late: it is not hidden, but
 // counted (stats()).
 #pragma once
@@ -44,6 +47,8 @@ class StepEmulator {
 
  private:
   class Runner;
+  // A Step has ended, so late.
+  void count(std::chrono::nanoseconds late);
 
   const StepProfile profile_;
   const bool one_step_at_a_time_;

@@ -174,7 +174,12 @@ StepProfile read_profile(FieldReader& fields, const std::map<std::string, Model>
   profile.machine = fields.string("machine").value_or("");
   take_model(fields, "target", Role::kTarget, models, profile);
   if (fields.has("draft")) take_model(fields, "draft", Role::kDraft, models, profile);
-  if (auto stages = fields.object("stages")) read_stages(*stages, profile);
+  if (auto stages = fields.object("stages")) {
+    read_stages(*stages, profile);
+    if (!profile.separate_devices) {
+      fields.refuse(StatusCode::kInvalidArgument, "devices", "\"separate\" beside stages");
+    }
+  }
   profile.notes = fields.strings("notes").value_or(std::vector<std::string>{});
   if (auto rounds = fields.objects("rounds")) {
     if (!rounds->empty() && (profile.has(Role::kTarget) || profile.has(Role::kDraft))) {

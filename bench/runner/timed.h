@@ -1,0 +1,66 @@
+// What measures a thread's own time in parts of the engine that others put together.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/clocks.h"
+#include "exec/step_runner.h"
+#include "strategies/strategy.h"
+
+namespace forerun::bench {
+
+// A runner that counts this thread's time in its model.
+class TimedRunner : public StepRunner {
+ public:
+  TimedRunner(std::unique_ptr<StepRunner> runner, int64_t* ns)
+      : runner_(std::move(runner)), ns_(*ns) {}
+  const ModelConfig& config() const override { return runner_->config(); }
+  int32_t live_vocab() const override { return runner_->live_vocab(); }
+  int64_t kv_blocks() const override { return runner_->kv_blocks(); }
+  int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
+  Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
+             const Meanwhile& meanwhile) override {
+    const int64_t start_ns = thread_cpu_ns();
+    Status status = runner_->run(step, tasks, rejections, meanwhile);
+    ns_ += thread_cpu_ns() - start_ns;
+    return status;
+  }
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
+    const int64_t start_ns = thread_cpu_ns();
+    Status status = runner_->move_kv(sequence, moves);
+    ns_ += thread_cpu_ns() - start_ns;
+    return status;
+  }
+
+ private:
+  const std::unique_ptr<StepRunner> runner_;
+  int64_t& ns_;
+};
+
+// A strategy that counts this thread's time in it, by whose result it handles.
+class TimedStrategy : public Strategy {
+ public:
+  // `ns`: by role.
+  TimedStrategy(std::unique_ptr<Strategy> strategy, int64_t* ns)
+      : strategy_(std::move(strategy)), ns_(ns) {}
+  void start(const RequestView& request, StrategyOutput& out) override {
+    strategy_->start(request, out);
+  }
+  void on_result(const WorkResult& result, StrategyOutput& out) override {
+    const int64_t start_ns = thread_cpu_ns();
+    strategy_->on_result(result, out);
+    ns_[static_cast<size_t>(result.role)] += thread_cpu_ns() - start_ns;
+  }
+  void on_costs(const CostTable& costs) override { strategy_->on_costs(costs); }
+  void prepare() override { strategy_->prepare(); }
+  StrategyStats stats() const override { return strategy_->stats(); }
+  const char* name() const override { return strategy_->name(); }
+
+ private:
+  const std::unique_ptr<Strategy> strategy_;
+  int64_t* const ns_;
+};
+
+}  // namespace forerun::bench
