@@ -76,34 +76,46 @@ void print_tables(const Checkpoint& checkpoint) {
   memory.push_back(
       {"KV cache, bf16, whole context", format_bytes(token_bytes * config.max_position)});
   std::cout << '\n' << format_table(memory);
-  std::cout << "\nEverything in this checkpoint is supported. Kernels: " << isa_name(current_isa())
-            << ", " << available_cores().size() << " cores.\n";
 }
 
-nlohmann::ordered_json to_json(const Checkpoint& checkpoint) {
+// What generate reads beside the weights.
+struct TextFiles {
+  Result<Tokenizer> tokenizer;
+  Status generation_defaults;
+
+  Status status() const {
+    FORERUN_RETURN_IF_ERROR(tokenizer.status());
+    return generation_defaults;
+  }
+};
+
+nlohmann::ordered_json to_json(const Checkpoint& checkpoint, const TextFiles& text) {
   const ModelConfig& config = checkpoint.config();
   const CheckpointSummary summary = summarize(checkpoint);
   nlohmann::ordered_json bytes;
   for (const auto& [name, weights] : kPrecisions) {
     bytes[name] = estimate_decoder_memory(checkpoint, weights, Activation::kBf16).weight_bytes;
   }
-  return {{"architecture", config.architecture},
-          {"model_type", config.model_type},
-          {"parameters", summary.parameters},
-          {"num_layers", config.num_layers},
-          {"hidden_size", config.hidden_size},
-          {"intermediate_size", config.intermediate_size},
-          {"num_heads", config.num_heads},
-          {"num_kv_heads", config.num_kv_heads},
-          {"head_dim", config.head_dim},
-          {"vocab_size", config.vocab_size},
-          {"max_position", config.max_position},
-          {"rope_theta", config.rope_theta},
-          {"tied_embeddings", config.tied_embeddings},
-          {"features", summary.features},
-          {"weight_bytes", bytes},
-          {"kv_bytes_per_token_bf16", kv_token_bytes(checkpoint)},
-          {"supported", true}};
+  nlohmann::ordered_json json = {{"architecture", config.architecture},
+                                 {"model_type", config.model_type},
+                                 {"parameters", summary.parameters},
+                                 {"num_layers", config.num_layers},
+                                 {"hidden_size", config.hidden_size},
+                                 {"intermediate_size", config.intermediate_size},
+                                 {"num_heads", config.num_heads},
+                                 {"num_kv_heads", config.num_kv_heads},
+                                 {"head_dim", config.head_dim},
+                                 {"vocab_size", config.vocab_size},
+                                 {"max_position", config.max_position},
+                                 {"rope_theta", config.rope_theta},
+                                 {"tied_embeddings", config.tied_embeddings},
+                                 {"features", summary.features},
+                                 {"weight_bytes", bytes},
+                                 {"kv_bytes_per_token_bf16", kv_token_bytes(checkpoint)},
+                                 {"tokens", text.tokenizer.ok() ? text.tokenizer->vocab_size() : 0},
+                                 {"supported", text.status().ok()}};
+  if (!text.status().ok()) json["unsupported"] = text.status().message();
+  return json;
 }
 
 std::string gigabytes_per_s(double bytes_per_s) {
@@ -155,26 +167,7 @@ Status list_devices(bool json) {
   return Status();
 }
 
-Status run_inspect(const InspectFlags& flags) {
-  if (flags.devices) return list_devices(flags.json);
-  if (flags.model.empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  "found no model, expected a checkpoint directory or --devices");
-  }
-  FORERUN_RETURN_IF_ERROR(check_isa());
-  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(flags.model));
-  FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(dir));
-  if (flags.json) {
-    std::cout << json_text(to_json(checkpoint));
-    return Status();
-  }
-  print_tables(checkpoint);
-  const auto tokenizer = Tokenizer::load(dir);
-  std::cout << (tokenizer.ok()
-                    ? "Tokenizer: " + std::to_string(tokenizer->vocab_size()) + " tokens."
-                    : "Tokenizer: " + tokenizer.status().message())
-            << '\n';
-  if (!flags.tensors) return Status();
+void print_tensors(const Checkpoint& checkpoint) {
   std::vector<std::vector<std::string>> table = {{"tensor", "dtype", "shape", "bytes"}};
   for (const RawTensor& tensor : checkpoint.tensors()) {
     std::string shape;
@@ -185,7 +178,33 @@ Status run_inspect(const InspectFlags& flags) {
                      format_bytes(static_cast<double>(tensor.bytes.size()))});
   }
   std::cout << '\n' << format_table(table);
-  return Status();
+}
+
+Status run_inspect(const InspectFlags& flags) {
+  if (flags.devices) return list_devices(flags.json);
+  if (flags.model.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "found no model, expected a checkpoint directory or --devices");
+  }
+  FORERUN_RETURN_IF_ERROR(check_isa());
+  FORERUN_ASSIGN_OR_RETURN(const std::filesystem::path dir, resolve_checkpoint_dir(flags.model));
+  FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(dir));
+  const TextFiles text = {Tokenizer::load(dir), read_generation_defaults(dir).status()};
+  if (flags.json) {
+    std::cout << json_text(to_json(checkpoint, text));
+    return text.status().with_context("not supported");
+  }
+  print_tables(checkpoint);
+  if (text.status().ok()) {
+    std::cout << "\nEverything in this checkpoint is supported.\n";
+  }
+  std::cout << "Kernels: " << isa_name(current_isa()) << ", " << available_cores().size()
+            << " cores.\n";
+  if (text.tokenizer.ok()) {
+    std::cout << "Tokenizer: " << text.tokenizer->vocab_size() << " tokens.\n";
+  }
+  if (flags.tensors) print_tensors(checkpoint);
+  return text.status().with_context("not supported");
 }
 
 }  // namespace

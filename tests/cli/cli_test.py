@@ -378,6 +378,27 @@ class Refusals(unittest.TestCase):
         (self.model / "tokenizer.json").unlink()
         self.refused(generate("--prompt", "x", model=self.model), "tokenizer.json")
 
+    def test_inspect_supports_what_generate_runs(self):
+        def unsupported(*words):
+            for args in ((), ("--json",)):
+                done = run("inspect", self.model, *args)
+                self.refused(done, "not supported", *words)
+                self.refused(generate("--prompt", "x", model=self.model), *words)
+            self.assertNotIn("is supported", run("inspect", self.model).stdout)
+            self.assertIs(json.loads(done.stdout)["supported"], False)
+            self.assertRegex(json.loads(done.stdout)["unsupported"], words[0])
+
+        path = self.model / "tokenizer.json"
+        tokenizer = json.loads(path.read_text())
+        tokenizer["model"]["type"] = "Unigram"
+        path.write_text(json.dumps(tokenizer))
+        unsupported("Unigram", "BPE")
+        path.unlink()
+        unsupported("tokenizer.json")
+        shutil.copy(DRAFT / "tokenizer.json", path)
+        (self.model / "generation_config.json").write_text("{")
+        unsupported("generation_config.json")
+
     def test_truncated_safetensors(self):
         path = self.model / "model.safetensors"
         for keep in (4, 100, 20000, 5_000_000):
