@@ -29,6 +29,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import help_alone  # noqa: F401  before what it stands in for
+
+# isort: split
 import numpy as np
 
 import awq_format

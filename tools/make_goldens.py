@@ -19,6 +19,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import help_alone  # noqa: F401  before what it stands in for
+
+# isort: split
 import numpy as np
 
 import awq_format

@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import help_alone  # noqa: F401  before what it stands in for
+
+# isort: split
 import numpy as np
 import torch
 

@@ -15,6 +15,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import help_alone  # noqa: F401  before what it stands in for
+
+# isort: split
 import numpy as np
 
 import awq_format

@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import help_alone  # noqa: F401  before what it stands in for
+
+# isort: split
 import gguf
 import numpy as np
 
