@@ -90,11 +90,14 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_con
   if (needed_blocks > limit_blocks) {
     const int64_t fits = limit_blocks * kKvBlockTokens - kTreeReserveTokens;
     if (options.max_context_tokens > 0 || fits < kKvBlockTokens) {
-      return Status(StatusCode::kResourceExhausted,
-                    "KV cache: " + std::to_string(context) + " tokens of context need " +
-                        describe_bytes(needed_blocks * kKvBlockTokens * token_bytes(*tightest)) +
-                        " of " + tightest->name + " (" + describe_token(*tightest) +
-                        "), the limit is " + describe_bytes(limit));
+      return Status(
+          StatusCode::kResourceExhausted,
+          "KV cache: " + std::to_string(context) + " tokens of context need " +
+              describe_bytes(needed_blocks * kKvBlockTokens * token_bytes(*tightest)) + " of " +
+              tightest->name + " (" + describe_token(*tightest) + "), the limit is " +
+              describe_bytes(limit) +
+              (fits < kKvBlockTokens ? ", not enough for any context"
+                                     : "; a context of " + std::to_string(fits) + " tokens fits"));
     }
     plan.max_context_tokens = static_cast<int32_t>(fits);
   }

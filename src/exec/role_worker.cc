@@ -95,7 +95,9 @@ KvUsage RoleWorker::usage() const {
 }
 
 std::string RoleWorker::describe(const RoleSequence& sequence) const {
-  return std::string(role_name(role_)) + ", sequence " + std::to_string(sequence.id);
+  return std::string(role_name(role_)) + (sequence.id >= kFirstScratch
+                                              ? ", while its Steps are measured"
+                                              : ", sequence " + std::to_string(sequence.id));
 }
 
 void RoleWorker::finish(RoleSequence& sequence, PendingItem& item,

@@ -6,12 +6,6 @@
 #include "exec/role_worker.h"
 
 namespace forerun {
-namespace {
-
-// Ids from here on are the measurement's.
-constexpr SequenceId kFirstScratch = ~SequenceId{0} - 4096;
-
-}  // namespace
 
 // Memory of the host that nobody has written is not there yet: all of it reads as one page of
 // zeros, which stays in the processors' caches, and a Step would read its context in no time.

@@ -81,7 +81,7 @@ Status RowScan::start(const RowLogits& logits, int32_t position, std::vector<flo
   if (!all_good) {
     return Status(StatusCode::kInternal, "the logits for position " + std::to_string(position) +
                                              " hold NaN or +inf; finite numbers and -inf are "
-                                             "accepted");
+                                             "accepted: are the checkpoint's weights damaged?");
   }
   if (best_.token < 0) {
     return Status(StatusCode::kInternal, "every one of " + std::to_string(logits.vocab) +
