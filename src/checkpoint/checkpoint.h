@@ -91,7 +91,8 @@ Result<AwqTensors> find_awq_tensors(const Checkpoint& checkpoint, std::string_vi
 
 // Turns what a user typed into a checkpoint directory: a path that exists, or "org/name" resolved
 // in the local Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub; the
-// snapshot that refs/main names). Never downloads.
+// snapshot that refs/main names), or "org/name@REVISION": a branch or tag that has been downloaded,
+// or a whole commit. Never downloads.
 Result<std::filesystem::path> resolve_checkpoint_dir(std::string_view model);
 
 }  // namespace forerun

@@ -1,5 +1,5 @@
 // Resolves what a user typed into a checkpoint directory, with the local Hugging Face cache, whose
-// layout is HUB/models--org--name/{refs/main, snapshots/COMMIT/files}.
+// layout is HUB/models--org--name/{refs/BRANCH, snapshots/COMMIT/files}.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -29,16 +29,55 @@ std::vector<std::filesystem::path> hub_dirs() {
   return dirs;
 }
 
+bool is_allowed(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+         c == '_' || c == '.' || c == '/';
+}
+
 // "name" or "org/name" of the characters that the Hub allows, so that it is also safe in a path.
 bool is_repository_name(std::string_view model) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.' || c == '/';
-  };
-  return !model.empty() && std::all_of(model.begin(), model.end(), allowed) &&
+  return !model.empty() && std::all_of(model.begin(), model.end(), is_allowed) &&
          std::count(model.begin(), model.end(), '/') <= 1 && model.front() != '/' &&
          model.back() != '/' && model.front() != '.' && model.find("..") == model.npos &&
          model.find("/.") == model.npos;
+}
+
+// A branch, a tag or a commit of the same characters, which too may have slashes ("refs/pr/1").
+bool is_revision(std::string_view revision) {
+  return !revision.empty() && revision.front() != '/' && revision.back() != '/' &&
+         revision.front() != '.' && revision.find("..") == revision.npos &&
+         revision.find("/.") == revision.npos && revision.find("//") == revision.npos &&
+         std::all_of(revision.begin(), revision.end(), is_allowed);
+}
+
+// The directory of a revision in a repository of the cache.
+Result<std::filesystem::path> snapshot_of(const std::filesystem::path& repository,
+                                          const std::string& revision) {
+  std::error_code error;
+  // A commit in full needs no name.
+  if (const auto snapshot = repository / "snapshots" / revision;
+      std::filesystem::is_directory(snapshot, error)) {
+    return snapshot;
+  }
+  const std::filesystem::path name = repository / "refs" / revision;
+  if (!std::filesystem::exists(name, error)) {
+    return Status(StatusCode::kNotFound,
+                  repository.string() + ": found no revision \"" + revision +
+                      "\"; accepted: a branch, a tag or a whole commit that has been downloaded");
+  }
+  std::ifstream ref(name);
+  std::string commit;
+  if (!(ref >> commit) || commit.find('/') != commit.npos || commit.starts_with('.')) {
+    return Status(StatusCode::kCorrupt, name.string() +
+                                            ": found no commit; accepted: the name of a directory "
+                                            "under snapshots");
+  }
+  const std::filesystem::path snapshot = repository / "snapshots" / commit;
+  if (!std::filesystem::is_directory(snapshot, error)) {
+    return Status(StatusCode::kNotFound, snapshot.string() + ": no such directory, though refs/" +
+                                             revision + " names it (an interrupted download?)");
+  }
+  return snapshot;
 }
 
 }  // namespace
@@ -48,38 +87,28 @@ Result<std::filesystem::path> resolve_checkpoint_dir(std::string_view model) {
   const std::filesystem::path path(model);
   if (!model.empty() && std::filesystem::exists(path, error)) return path;
   const std::string quoted = "model \"" + std::string(model) + "\"";
-  if (!is_repository_name(model)) {
+  const size_t at = std::min(model.find('@'), model.size());
+  const std::string_view repository_name = model.substr(0, at);
+  const std::string revision = at == model.size() ? "main" : std::string(model.substr(at + 1));
+  if (!is_repository_name(repository_name) || !is_revision(revision)) {
     return Status(StatusCode::kNotFound,
                   quoted +
-                      ": no such directory; accepted: a checkpoint directory, or org/name of "
-                      "the local Hugging Face cache");
+                      ": no such directory; accepted: a checkpoint directory, or org/name or "
+                      "org/name@REVISION of the local Hugging Face cache");
   }
   std::string folder = "models--";
-  for (const char c : model) folder += c == '/' ? std::string("--") : std::string(1, c);
+  for (const char c : repository_name) folder += c == '/' ? std::string("--") : std::string(1, c);
   std::string searched;
   for (const std::filesystem::path& hub : hub_dirs()) {
     searched += (searched.empty() ? "" : ", ") + hub.string();
     const std::filesystem::path repository = hub / folder;
-    if (!std::filesystem::is_directory(repository, error)) continue;
-    std::ifstream ref(repository / "refs/main");
-    std::string commit;
-    if (!(ref >> commit) || commit.find('/') != commit.npos || commit.starts_with('.')) {
-      return Status(StatusCode::kCorrupt, (repository / "refs/main").string() +
-                                              ": found no commit; accepted: the name "
-                                              "of a directory under snapshots");
-    }
-    const std::filesystem::path snapshot = repository / "snapshots" / commit;
-    if (!std::filesystem::is_directory(snapshot, error)) {
-      return Status(StatusCode::kNotFound, snapshot.string() +
-                                               ": no such directory, though refs/main names it "
-                                               "(an interrupted download?)");
-    }
-    return snapshot;
+    if (std::filesystem::is_directory(repository, error)) return snapshot_of(repository, revision);
   }
   return Status(StatusCode::kNotFound,
                 quoted + ": no such directory, and not in the local Hugging Face cache (" +
                     (searched.empty() ? "none: HOME is not set" : searched) +
-                    "); Forerun never downloads: hf download " + std::string(model));
+                    "); Forerun never downloads: hf download " + std::string(repository_name) +
+                    (at == model.size() ? "" : " --revision " + revision));
 }
 
 }  // namespace forerun

@@ -76,8 +76,34 @@ TEST(ResolveCheckpointDir, SearchesTheCachesInOrder) {
   EXPECT_EQ(resolve_checkpoint_dir("org/name").status().code(), StatusCode::kCorrupt);
 }
 
+TEST(ResolveCheckpointDir, RevisionsOfARepository) {
+  TempDir hub;
+  const ScopedEnvironment cache("HF_HUB_CACHE", hub.path().string());
+  const fs::path main = make_snapshot(hub.path(), "aaa");
+  const fs::path repository = hub.path() / "models--org--name";
+  const fs::path other = repository / "snapshots" / "bbb";
+  fs::create_directories(other);
+  fs::create_directories(repository / "refs/pr");
+  ASSERT_TRUE(write_text(repository / "refs/v1.0", "bbb").ok());
+  ASSERT_TRUE(write_text(repository / "refs/pr/1", "bbb").ok());
+  ASSERT_TRUE(write_text(repository / "refs/lost", "ccc").ok());
+  EXPECT_EQ(*resolve_checkpoint_dir("org/name"), main);
+  EXPECT_EQ(*resolve_checkpoint_dir("org/name@main"), main);
+  EXPECT_EQ(*resolve_checkpoint_dir("org/name@aaa"), main);
+  for (const char* revision : {"bbb", "v1.0", "pr/1"}) {
+    EXPECT_EQ(*resolve_checkpoint_dir(std::string("org/name@") + revision), other) << revision;
+  }
+  const auto said = [](const std::string& model) {
+    return resolve_checkpoint_dir(model).status().message();
+  };
+  EXPECT_NE(said("org/name@v2").find("no revision \"v2\""), std::string::npos);
+  EXPECT_NE(said("org/name@lost").find("interrupted"), std::string::npos);
+  EXPECT_NE(said("org/other@v2").find("hf download org/other --revision v2"), std::string::npos);
+}
+
 TEST(ResolveCheckpointDir, NamesThatAreNoRepository) {
-  for (const char* name : {"", "a/b/c", "/gone", "../gone", "org/..", "a b", "org/"}) {
+  for (const char* name : {"", "a/b/c", "/gone", "../gone", "org/..", "a b", "org/", "org/name@",
+                           "org/name@../..", "org/name@/etc", "org/name@a@b", "@main"}) {
     const auto found = resolve_checkpoint_dir(name);
     ASSERT_FALSE(found.ok()) << name;
     EXPECT_EQ(found.status().code(), StatusCode::kNotFound);
