@@ -4,6 +4,7 @@
 
 #include "checkpoint/config_sections.h"
 #include "checkpoint/json_fields.h"
+#include "checkpoint/other_families.h"
 
 namespace forerun {
 namespace {
@@ -48,8 +49,10 @@ const Family* read_family(FieldReader& fields) {
     if (architecture == family.architecture) by_architecture = &family;
   }
   if (!architecture.empty() && by_architecture == nullptr) {
-    fields.refuse(StatusCode::kUnsupported, "architectures", kAcceptedArchitectures,
-                  in_quotes(architecture));
+    fields.refuse(
+        StatusCode::kUnsupported, "architectures",
+        std::string(kAcceptedArchitectures) + "; " + way_out_for_architecture(architecture),
+        in_quotes(architecture));
   } else if (!model_type.empty() && by_type == nullptr) {
     fields.refuse(StatusCode::kUnsupported, "model_type", "llama, qwen2, qwen3 or mistral");
   } else if (by_type == nullptr && by_architecture == nullptr) {

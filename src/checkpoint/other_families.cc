@@ -1,0 +1,34 @@
+#include "checkpoint/other_families.h"
+
+namespace forerun {
+namespace {
+
+// Families that compute what Llama computes, with other names of tensors, and who renames them.
+struct Conversion {
+  std::string_view architecture;
+  const char* with;
+};
+
+constexpr Conversion kConversions[] = {
+    {"BaichuanForCausalLM",
+     "convert it to Llama with LLaMA-Factory's scripts/convert_ckpt/llamafy_baichuan2.py"},
+    {"BaiChuanForCausalLM",
+     "convert it to Llama with LLaMA-Factory's scripts/convert_ckpt/llamafy_baichuan2.py"},
+    {"QWenLMHeadModel",
+     "convert it to Llama with LLaMA-Factory's scripts/convert_ckpt/llamafy_qwen.py"},
+    {"InternLM2ForCausalLM", "convert it to Llama with InternLM's tools/convert2llama.py"},
+    {"YiForCausalLM",
+     "its tensors are Llama's: write \"LlamaForCausalLM\" and model_type \"llama\""},
+};
+
+}  // namespace
+
+std::string way_out_for_architecture(std::string_view architecture) {
+  for (const Conversion& conversion : kConversions) {
+    if (architecture == conversion.architecture) return conversion.with;
+  }
+  return "nothing converts another family, whose layers compute something else: transformers, vLLM "
+         "or llama.cpp may run it";
+}
+
+}  // namespace forerun
