@@ -7,6 +7,7 @@
 
 #include "bench_report.h"
 #include "commands.h"
+#include "completion_json.h"
 #include "flags.h"
 #include "output.h"
 #include "run_request.h"
@@ -275,13 +276,7 @@ Status run_bench(const BenchFlags& flags) {
   }
   report << engine->info().planner_report << format_table(without_empty_columns(table))
          << describe_emulation(*engine) << std::flush;
-  if (!engine->info().emulated.empty()) {
-    const EmulationStats stats = engine->emulation();
-    json["emulated"] = {{"profile", engine->info().emulated},
-                        {"steps", stats.steps},
-                        {"late_steps", stats.late_steps},
-                        {"late_ms", 1000.0 * stats.late_seconds}};
-  }
+  if (!engine->info().emulated.empty()) json["emulated"] = emulation_json(*engine);
   return write_json(flags.json_path, json);
 }
 
@@ -325,7 +320,7 @@ Command add_bench(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   add_engine_flags(*command, flags->engine);
   add_sampling_flags(*command, flags->sampling);
-  command->get_option("--temperature")->group("");  // --temperatures takes its place
+  command->remove_option(command->get_option("--temperature"));  // --temperatures takes its place
   command
       ->add_option("--prompts", flags->prompt_files,
                    "JSON-lines files with \"prompt\" or \"turns\"")

@@ -253,8 +253,14 @@ Result<std::unique_ptr<Engine>> create_engine(EngineOptions options) {
   options.on_progress = [&bar](const std::string& what, double fraction) {
     bar.update(what, fraction);
   };
-  FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::create(options));
+  auto created = Engine::create(options);
   bar.clear();
+  if (created.status().code() == StatusCode::kResourceExhausted) {
+    return Status(StatusCode::kResourceExhausted,
+                  created.status().message() +
+                      "; --context N sets a shorter context, --kv-memory SIZE the KV cache's size");
+  }
+  FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, std::move(created));
   log_choices(options, engine->info());
   return engine;
 }

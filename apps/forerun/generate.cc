@@ -1,8 +1,12 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
+#include "batch.h"
 #include "commands.h"
+#include "completion_json.h"
 #include "flags.h"
 #include "interrupt.h"
 #include "output.h"
@@ -17,134 +21,170 @@ namespace {
 struct GenerateFlags {
   EngineOptions engine;
   SamplingFlags sampling;
-  std::string prompt, prompt_file;
+  std::optional<std::string> prompt;
+  std::string prompt_file;
+  std::string batch_file;
   int32_t max_tokens = 256;
   std::vector<std::string> stop;
   bool ignore_eos = false;
   bool json = false;
+  bool json_lines = false;
+  bool no_echo = false;
   bool show_tree = false;
   bool compare = false;
   int32_t logprobs = -1;
 };
 
-Result<std::string> read_prompt(const GenerateFlags& flags) {
-  if (flags.prompt_file.empty()) return flags.prompt;
-  return read_text("--prompt-file", flags.prompt_file);
+// Flags that would do nothing, before any model is loaded.
+Status check(const GenerateFlags& flags) {
+  const bool as_json = flags.json || flags.json_lines;
+  const std::string json_flag = flags.json ? "--json" : "--json-lines";
+  const auto refused = [](const std::string& message) {
+    return Status(StatusCode::kInvalidArgument, message);
+  };
+  const int sources = (flags.prompt ? 1 : 0) + (flags.prompt_file.empty() ? 0 : 1) +
+                      (flags.batch_file.empty() ? 0 : 1);
+  if (sources != 1) {
+    return refused("no prompt: found " + std::string(sources == 0 ? "none" : "several") +
+                   " of --prompt TEXT, --prompt-file FILE (- is standard input) and --batch FILE, "
+                   "accepted is one of them");
+  }
+  if (!flags.batch_file.empty()) {
+    const std::pair<const char*, bool> of_one_request[] = {{"--json", flags.json},
+                                                           {"--json-lines", flags.json_lines},
+                                                           {"--show-tree", flags.show_tree},
+                                                           {"--no-echo", flags.no_echo},
+                                                           {"--compare", flags.compare}};
+    for (const auto& [flag, given] : of_one_request) {
+      if (given) {
+        return refused(std::string(flag) +
+                       ": found beside --batch, which prints a line of JSON a request");
+      }
+    }
+    return Status();
+  }
+  if (flags.json && flags.json_lines) {
+    return refused("--json-lines: found beside --json, accepted is one of them");
+  }
+  if (flags.logprobs >= 0 && !as_json) {
+    return refused("--logprobs: needs --json or --json-lines, which print them");
+  }
+  if (flags.show_tree && as_json) {
+    return refused("--show-tree: found beside " + json_flag + ", which prints no tree");
+  }
+  if (flags.no_echo && as_json) {
+    return refused("--no-echo: found beside " + json_flag + ", which never repeats the prompt");
+  }
+  if (flags.compare && flags.json_lines) {
+    return refused("--compare: found beside --json-lines; accepted beside it is --json");
+  }
+  return Status();
 }
 
-nlohmann::ordered_json stats_json(const Completion& completion) {
-  const RequestStats& stats = completion.stats;
-  nlohmann::ordered_json json;
-  json["prompt_tokens"] = stats.prompt_tokens;
-  json["tokens"] = completion.tokens;
-  json["finish_reason"] = finish_reason_name(completion.reason);
-  json["seed"] = stats.seed;
-  json["strategy"] = stats.strategy;
-  json["tokens_per_s"] = stats.tokens_per_s();
-  json["tokens_per_step"] = stats.tokens_per_step();
-  json["acceptance"] = stats.acceptance();
-  json["drafted_tokens"] = stats.drafted_tokens;
-  json["accepted_tokens"] = stats.accepted_tokens;
-  json["target_steps"] = stats.target_steps;
-  json["draft_steps"] = stats.draft_steps;
-  json["target_step_ms"] = 1000.0 * stats.target_step_s;
-  json["draft_step_ms"] = 1000.0 * stats.draft_step_s;
-  json["preemptions"] = stats.preemptions;
-  json["reused_tokens"] = stats.reused_tokens;
-  json["draft_reused_tokens"] = stats.draft_reused_tokens;
-  json["time_to_first_token_ms"] = 1000.0 * stats.time_to_first_token_s;
-  return json;
-}
-
-nlohmann::ordered_json logprobs_json(const Engine& engine, const std::vector<TokenLogprob>& all) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const TokenLogprob& entry : all) {
-    list.push_back({{"token", entry.token},
-                    {"text", engine.detokenize({entry.token})},
-                    {"logprob", entry.logprob}});
-  }
-  return list;
-}
-
-void print_json(const Engine& engine, const Completion& completion,
-                const std::vector<std::vector<TokenLogprob>>& logprobs,
-                const Comparison* comparison) {
-  nlohmann::ordered_json json;
-  json["text"] = completion.text;
-  json.update(stats_json(completion));
-  json["numeric_fingerprint"] = engine.info().numeric_fingerprint;
-  if (!engine.info().emulated.empty()) {
-    const EmulationStats stats = engine.emulation();
-    json["emulated"] = {{"profile", engine.info().emulated},
-                        {"steps", stats.steps},
-                        {"late_steps", stats.late_steps},
-                        {"late_ms", 1000.0 * stats.late_seconds}};
-  }
-  if (!logprobs.empty()) {
-    json["logprobs"] = nlohmann::ordered_json::array();
-    for (const auto& entry : logprobs) json["logprobs"].push_back(logprobs_json(engine, entry));
-  }
-  if (comparison != nullptr) {
-    json["plain"] = stats_json(comparison->plain);
-    json["identical"] = comparison->identical;
-  }
-  std::cout << json_text(json) << std::flush;
-}
-
-Status run_generate(const GenerateFlags& flags) {
-  FORERUN_ASSIGN_OR_RETURN(const std::string prompt, read_prompt(flags));
-  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(flags.engine));
+Result<Request> request_of(const GenerateFlags& flags) {
   Request request;
-  request.prompt = prompt;
+  request.prompt = flags.prompt.value_or("");
+  if (!flags.prompt_file.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(request.prompt, read_text("--prompt-file", flags.prompt_file));
+  }
   FORERUN_ASSIGN_OR_RETURN(request.sampling, sampling_options(flags.sampling));
   request.sampling.logprobs = flags.logprobs;
   request.max_new_tokens = flags.max_tokens;
   request.stop = flags.stop;
   request.ignore_eos = flags.ignore_eos;
   request.record_rounds = flags.show_tree;
+  return request;
+}
 
-  const bool streams = !flags.json;
-  std::vector<std::vector<TokenLogprob>> logprobs;
+Status check_comparison(const GenerateFlags& flags, const Comparison& comparison) {
+  if (comparison.identical || flags.engine.speculation.accept == "rejection") return Status();
+  return Status(StatusCode::kInternal, "speculation changed the output; please report this");
+}
+
+Status generate_text(const GenerateFlags& flags, Engine& engine, const Request& request) {
+  const auto on_accepted = [&] {
+    if (!flags.no_echo) std::cout << paint(stdout, Colour::kDim, request.prompt) << std::flush;
+    if (flags.show_tree) std::cout << std::endl;
+  };
+  const auto on_event = [&](const Event& event) {
+    if (!flags.show_tree) std::cout << event.text;
+    for (const SpeculationRound& round : event.rounds) {
+      std::cout << format_round(round, engine, stdout);
+    }
+    std::cout << std::flush;
+  };
+  FORERUN_ASSIGN_OR_RETURN(const Completion completion,
+                           run_request(engine, request, on_event, on_accepted));
+  if (flags.show_tree) {
+    const std::string echo = flags.no_echo ? "" : paint(stdout, Colour::kDim, request.prompt);
+    std::cout << "\n" << echo << completion.text;
+  }
+  std::cout << std::endl;
+  const std::string seed =
+      flags.sampling.random_seed ? ", seed " + std::to_string(completion.stats.seed) : "";
+  std::cerr << paint(stderr, Colour::kDim, "— " + describe(completion.stats) + seed) << std::endl;
+  Status status;
+  if (flags.compare && !InterruptGuard::interrupted()) {
+    FORERUN_ASSIGN_OR_RETURN(const Comparison comparison,
+                             compare_with_plain(engine, request, completion));
+    std::cout << "\n" << describe(comparison, flags.engine.speculation) << std::flush;
+    status = check_comparison(flags, comparison);
+  }
+  std::cerr << paint(stderr, Colour::kDim, describe_emulation(engine));
+  return status;
+}
+
+Status generate_json(const GenerateFlags& flags, Engine& engine, const Request& request) {
+  FORERUN_ASSIGN_OR_RETURN(const Completion completion,
+                           run_request(engine, request, [](const Event&) {}));
+  nlohmann::ordered_json json = completion_json(engine, completion);
+  json["numeric_fingerprint"] = engine.info().numeric_fingerprint;
+  if (!engine.info().emulated.empty()) json["emulated"] = emulation_json(engine);
+  Status status;
+  if (flags.compare && !InterruptGuard::interrupted()) {
+    FORERUN_ASSIGN_OR_RETURN(const Comparison comparison,
+                             compare_with_plain(engine, request, completion));
+    json["plain"] = facts_json(comparison.plain.reason, comparison.plain.stats);
+    json["plain"]["tokens"] = comparison.plain.tokens;
+    json["identical"] = comparison.identical;
+    status = check_comparison(flags, comparison);
+  }
+  std::cout << json_text(json) << std::flush;
+  return status;
+}
+
+// A line an event, as it comes; the last one says how it ended.
+Status generate_json_lines(Engine& engine, const Request& request) {
+  const auto on_event = [&](const Event& event) {
+    if (event.tokens.empty() && event.text.empty()) return;
+    nlohmann::ordered_json line = {{"text", event.text}, {"tokens", event.tokens}};
+    if (!event.logprobs.empty()) line["logprobs"] = logprobs_json(engine, event.logprobs);
+    std::cout << json_line(line) << std::flush;
+  };
+  FORERUN_ASSIGN_OR_RETURN(const Completion completion, run_request(engine, request, on_event));
+  nlohmann::ordered_json line = facts_json(completion.reason, completion.stats);
+  line["numeric_fingerprint"] = engine.info().numeric_fingerprint;
+  std::cout << json_line(line) << std::flush;
+  return Status();
+}
+
+Status run_generate(const GenerateFlags& flags) {
+  FORERUN_RETURN_IF_ERROR(check(flags));
+  FORERUN_ASSIGN_OR_RETURN(const Request request, request_of(flags));
+  std::vector<BatchRequest> batch;
+  if (!flags.batch_file.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(batch, read_batch(flags.batch_file, request));
+  }
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(flags.engine));
   if (flags.engine.try_splits) {
     std::cerr << paint(stderr, Colour::kDim, engine->info().planner_report);
   }
   InterruptGuard guard;
-  if (streams) std::cout << paint(stdout, Colour::kDim, prompt) << std::flush;
-  if (flags.show_tree && streams) std::cout << "\n";
-  const auto on_event = [&](const Event& event) {
-    logprobs.insert(logprobs.end(), event.logprobs.begin(), event.logprobs.end());
-    if (!streams) return;
-    if (flags.show_tree) {
-      for (const SpeculationRound& round : event.rounds) {
-        std::cout << format_round(round, *engine, stdout);
-      }
-      std::cout << std::flush;
-    } else {
-      std::cout << event.text << std::flush;
-    }
-  };
-  FORERUN_ASSIGN_OR_RETURN(const Completion completion, run_request(*engine, request, on_event));
-  if (flags.show_tree && streams) {
-    std::cout << "\n" << paint(stdout, Colour::kDim, prompt) << completion.text;
-  }
-  if (streams) {
-    std::cout << std::endl;
-    const std::string seed =
-        flags.sampling.random_seed ? ", seed " + std::to_string(completion.stats.seed) : "";
-    std::cerr << paint(stderr, Colour::kDim, "— " + describe(completion.stats) + seed) << std::endl;
-  }
-
-  std::optional<Comparison> comparison;
-  if (flags.compare && !InterruptGuard::interrupted()) {
-    FORERUN_ASSIGN_OR_RETURN(comparison, compare_with_plain(*engine, request, completion));
-    if (streams) std::cout << "\n" << describe(*comparison) << std::flush;
-  }
-  if (streams) std::cerr << paint(stderr, Colour::kDim, describe_emulation(*engine));
-  if (flags.json) print_json(*engine, completion, logprobs, comparison ? &*comparison : nullptr);
-  if (comparison && flags.engine.speculation.accept != "rejection" && !comparison->identical) {
-    return Status(StatusCode::kInternal, "speculation changed the output; please report this");
-  }
-  return InterruptGuard::status();
+  if (!batch.empty()) return run_batch(*engine, std::move(batch));
+  const Status status = flags.json         ? generate_json(flags, *engine, request)
+                        : flags.json_lines ? generate_json_lines(*engine, request)
+                                           : generate_text(flags, *engine, request);
+  return status.ok() ? InterruptGuard::status() : status;
 }
 
 }  // namespace
@@ -154,23 +194,32 @@ Command add_generate(CLI::App& app) {
   auto flags = std::make_shared<GenerateFlags>();
   add_engine_flags(*command, flags->engine);
   add_sampling_flags(*command, flags->sampling);
-  auto* prompt = command->add_option("-p,--prompt", flags->prompt, "The text to continue");
-  auto* prompt_file = command->add_option("--prompt-file", flags->prompt_file,
-                                          "Read the prompt from a file; - is standard input");
-  prompt->excludes(prompt_file);
+  command->add_option("-p,--prompt", flags->prompt, "The text to continue");
+  command->add_option("--prompt-file", flags->prompt_file,
+                      "Read the prompt from a file; - is standard input");
+  command->add_option(
+      "--batch", flags->batch_file,
+      "Run a file of requests side by side, a JSON object a line with \"prompt\" or "
+      "\"messages\" and, as it likes, \"id\", \"max_tokens\", \"temperature\", "
+      "\"top_p\", \"top_k\", \"min_p\", \"seed\", \"stop\"; results come as JSON "
+      "lines in the same order");
   command->add_option("-n,--max-tokens", flags->max_tokens, "Most tokens to write")
       ->capture_default_str();
   add_stop_flag(*command, flags->stop);
   command->add_flag("--ignore-eos", flags->ignore_eos, "Do not end at the model's end token");
+  command->add_flag("--no-echo", flags->no_echo, "Print the completion alone, not the prompt");
   command->add_option("--logprobs", flags->logprobs,
                       "With --json: log-probabilities of each token and this many alternatives");
   command->add_flag("--json", flags->json, "Print one JSON object instead of streaming");
+  command->add_flag("--json-lines", flags->json_lines,
+                    "Stream JSON, a line an event; the last line says how it ended");
   command->add_flag("--show-tree", flags->show_tree, "Show accepted and rejected drafts");
   command->add_flag("--compare", flags->compare,
                     "Decode plainly too: speed of both, and whether the tokens are the same");
   command->footer(
       "Example:\n  forerun generate --model models/demo-target --draft models/demo-draft \\\n"
-      "    --prompt 'def fibonacci(n):' --max-tokens 64 --temperature 0.8 --compare");
+      "    --prompt 'def fibonacci(n):' --max-tokens 64 --temperature 0.8 --compare\n"
+      "  forerun generate --model models/demo-target --batch requests.jsonl > results.jsonl");
   return {command, [flags] { return run_generate(*flags); }};
 }
 

@@ -22,6 +22,10 @@ std::string json_text(const nlohmann::ordered_json& json) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
+std::string json_line(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
 Status write_output(const std::string& flag, const std::string& path, const std::string& text) {
   if (path == "-") {
     std::cout << text;

@@ -14,6 +14,8 @@ Status flush_stdout();
 // Indented, with a line break. Bytes that are no UTF-8 (a file's name, a byte-level model's text)
 // become U+FFFD.
 std::string json_text(const nlohmann::ordered_json& json);
+// The same on one line.
+std::string json_line(const nlohmann::ordered_json& json);
 
 // Writes `text` to a file, or to standard output where `path` is "-". Messages begin with `flag`.
 Status write_output(const std::string& flag, const std::string& path, const std::string& text);

@@ -10,9 +10,11 @@
 namespace forerun::app {
 
 Result<Completion> run_request(Engine& engine, Request request,
-                               const std::function<void(const Event&)>& on_event) {
+                               const std::function<void(const Event&)>& on_event,
+                               const std::function<void()>& on_accepted) {
   FORERUN_ASSIGN_OR_RETURN(const std::shared_ptr<RequestStream> stream,
                            engine.submit(std::move(request)));
+  on_accepted();
   Completion completion;
   bool cancelled = false;
   while (true) {
@@ -29,6 +31,8 @@ Result<Completion> run_request(Engine& engine, Request request,
     }
     completion.text += event->text;
     completion.tokens.insert(completion.tokens.end(), event->tokens.begin(), event->tokens.end());
+    completion.logprobs.insert(completion.logprobs.end(), event->logprobs.begin(),
+                               event->logprobs.end());
     if (!event->finished) continue;
     if (event->reason == FinishReason::kError) return event->error;
     completion.reason = event->reason;
@@ -88,7 +92,7 @@ Result<Comparison> compare_with_plain(Engine& engine, Request request, const Com
   return comparison;
 }
 
-std::string describe(const Comparison& comparison) {
+std::string describe(const Comparison& comparison, const SpeculationOptions& options) {
   const double base = comparison.plain.stats.tokens_per_s();
   const auto row = [&](const RequestStats& stats) {
     return std::vector<std::string>{
@@ -100,7 +104,11 @@ std::string describe(const Comparison& comparison) {
   return format_table({{"strategy", "tokens/s", "tokens/step", "accepted", "speed-up"},
                        row(comparison.plain.stats),
                        row(comparison.speculative.stats)}) +
-         "identical: " + (comparison.identical ? "yes" : "no") + "\n";
+         "identical: " + (comparison.identical ? "yes" : "no") +
+         (options.accept == "rejection" ? " (--accept rejection keeps the distribution of texts, "
+                                          "not each text: it may differ)"
+                                        : "") +
+         "\n";
 }
 
 }  // namespace forerun::app

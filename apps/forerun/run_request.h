@@ -12,13 +12,16 @@ namespace forerun::app {
 struct Completion {
   std::string text;
   std::vector<int32_t> tokens;
+  std::vector<std::vector<TokenLogprob>> logprobs;  // of each token, where they were asked for
   FinishReason reason = FinishReason::kStop;
   RequestStats stats;
 };
 
-// `on_event` sees every event as it comes. Ctrl-C (InterruptGuard) cancels the request.
-Result<Completion> run_request(Engine& engine, Request request,
-                               const std::function<void(const Event&)>& on_event);
+// `on_accepted` is called once the request has been found in order, `on_event` sees every event as
+// it comes. Ctrl-C (InterruptGuard) cancels the request.
+Result<Completion> run_request(
+    Engine& engine, Request request, const std::function<void(const Event&)>& on_event,
+    const std::function<void()>& on_accepted = [] {});
 
 // One line: tokens, tokens/s, acceptance, tokens a target step.
 std::string describe(const RequestStats& stats);
@@ -36,7 +39,7 @@ struct Comparison {
 };
 Result<Comparison> compare_with_plain(Engine& engine, Request request, const Completion& shown);
 
-// Its table, and whether the tokens are the same.
-std::string describe(const Comparison& comparison);
+// Its table, and whether the tokens are the same; of those that `options` let differ, why.
+std::string describe(const Comparison& comparison, const SpeculationOptions& options);
 
 }  // namespace forerun::app

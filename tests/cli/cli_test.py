@@ -81,6 +81,32 @@ class Output(unittest.TestCase):
         self.assertIn("tokens/s", done.stderr)
         self.assertNotIn("tokens/s", done.stdout)
 
+    def test_the_completion_alone(self):
+        args = ("--prompt", "def add(a, b):", "--max-tokens", 20, "--temperature", 0)
+        text = json.loads(generate(*args, "--json").stdout)["text"]
+        self.assertEqual(generate(*args, "--no-echo").stdout, text + "\n")
+        self.assertEqual(generate(*args).stdout, "def add(a, b):" + text + "\n")
+
+    def test_json_lines_stream(self):
+        args = ("--prompt", "def add(a, b):", "--max-tokens", 20, "--temperature", 0)
+        whole = json.loads(generate(*args, "--json").stdout)
+        done = generate(*args, "--json-lines", "--logprobs", 1)
+        *events, last = map(json.loads, done.stdout.splitlines())
+        self.assertGreater(len(events), 1)
+        self.assertEqual("".join(event["text"] for event in events), whole["text"])
+        self.assertEqual([token for event in events for token in event["tokens"]], whole["tokens"])
+        for event in events:
+            self.assertEqual([each[0]["token"] for each in event["logprobs"]], event["tokens"])
+        self.assertEqual((last["finish_reason"], last["prompt_tokens"]),
+                         ("length", whole["prompt_tokens"]))
+
+    def test_rejection_says_why_texts_may_differ(self):
+        done = generate("--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 20, "--compare",
+                        "--strategy", "serial_tree", "--shape", "chain", "--accept", "rejection",
+                        "--temperature", 0.8)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"identical: (yes|no) \(--accept rejection keeps")
+
     def test_compare_says_identical(self):
         for temperature in ("0", "0.8"):
             done = generate("--draft", DRAFT, "--prompt", "class Stack:\n", "--max-tokens", 60,
@@ -311,28 +337,6 @@ class Output(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
-class Chat(unittest.TestCase):
-    def test_talks_through_the_checkpoints_template(self):
-        with tempfile.TemporaryDirectory() as folder:
-            model = Path(folder) / "chatty"
-            shutil.copytree(DRAFT, model)
-            path = model / "tokenizer_config.json"
-            config = json.loads(path.read_text())
-            config["chat_template"] = (
-                "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-                "{% if add_generation_prompt %}assistant:{% endif %}")
-            path.write_text(json.dumps(config))
-            done = run("chat", "--model", model, "--max-tokens", 8, "--temperature", 0,
-                       "--compare", input="hello\n/clear\nhow are you\n/quit\n")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.count("identical: yes"), 2)
-
-    def test_says_so_where_there_is_no_template(self):
-        done = run("chat", "--model", TARGET, input="hello\n")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("template", done.stderr)
-
-
 class Refusals(unittest.TestCase):
     """Each gives one clear line and a non-zero exit."""
 
@@ -415,7 +419,10 @@ class Refusals(unittest.TestCase):
 
     def test_unknown_architecture(self):
         self.edit_config(architectures=["MambaForCausalLM"], model_type="mamba")
-        self.refused(generate("--prompt", "x", model=self.model), "mamba", "llama")
+        self.refused(generate("--prompt", "x", model=self.model), "mamba", "llama",
+                     "nothing converts")
+        self.edit_config(architectures=["InternLM2ForCausalLM"], model_type="internlm2")
+        self.refused(generate("--prompt", "x", model=self.model), "internlm2", "convert2llama.py")
 
     def test_config_and_tensor_disagree(self):
         self.edit_config(intermediate_size=640)
@@ -439,14 +446,63 @@ class Refusals(unittest.TestCase):
         self.refused(generate("--prompt", "word " * 20000), "context|tokens")
         self.refused(generate("--prompt", "word " * 300, "--context", 128), "128")
 
+    def test_weights_that_are_no_numbers(self):
+        path = self.model / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        (length,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8 : 8 + length])
+        name = next(n for n in header if n.endswith("q_proj.weight"))
+        begin = 8 + length + header[name]["data_offsets"][0]
+        data[begin : begin + 2] = b"\xff\x7f"  # NaN of bf16
+        path.write_bytes(data)
+        self.refused(generate("--prompt", "x", model=self.model), "target, ", "NaN", "weights")
+
+    def test_files_that_are_no_files(self):
+        self.refused(generate("--prompt-file", self.folder.name), "--prompt-file",
+                     "Is a directory", "- for standard input")
+        self.refused(generate("--prompt-file", "/nowhere"), "/nowhere", "No such file")
+        pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+        (self.model / "model.safetensors").write_text(pointer)
+        self.refused(generate("--prompt", "x", model=self.model), "LFS pointer", "git lfs pull")
+
+    def test_a_directory_without_permission(self):
+        if os.geteuid() == 0:  # may read everything
+            self.skipTest("root")
+        self.model.chmod(0)
+        self.refused(generate("--prompt", "x", model=self.model), "Permission denied")
+        self.model.chmod(0o700)
+
+    def test_flags_that_would_do_nothing(self):
+        self.refused(generate("--prompt", "x", "--logprobs", 3), "--logprobs", "--json")
+        self.refused(generate("--prompt", "x", "--json", "--show-tree"), "--show-tree", "--json")
+        self.refused(generate("--prompt", "x", "--json", "--no-echo"), "--no-echo", "--json")
+        self.refused(generate("--prompt", "x", "--json", "--json-lines"), "--json-lines", "--json")
+        self.refused(run("bench", "--model", TARGET, "--prompts", ROOT / "README.md",
+                         "--temperature", 1), "--temperature", "did you mean --temperatures")
+
+    def test_a_refused_request_prints_no_prompt(self):
+        for args in (("--temperature", -1), ("--prompt-file", "-", "--context", 128)):
+            prompt = () if "--prompt-file" in args else ("--prompt", "x y z")
+            done = generate(*prompt, *args, input="word " * 300)
+            self.refused(done, "found|tokens")
+            self.assertEqual(done.stdout, "")
+
+    def test_chat_without_a_template(self):
+        path = self.model / "tokenizer_config.json"
+        config = json.loads(path.read_text())
+        del config["chat_template"]
+        path.write_text(json.dumps(config))
+        self.refused(run("chat", "--model", self.model, input="hello\n"), "template")
+
     def test_empty_prompt(self):
+        self.refused(generate(), "--prompt TEXT", "--prompt-file FILE")
         self.refused(generate("--prompt", ""), "prompt")
 
     def test_flags_out_of_range(self):
         self.refused(generate("--prompt", "x", "--temperature", -1), "temperature", "-1")
         self.refused(generate("--prompt", "x", "--top-p", 1.5), "top.p", "1.5")
         self.refused(generate("--prompt", "x", "--max-tokens", 0), "max.*tokens", "0")
-        self.refused(generate("--prompt", "x", "--strategy", "magic"), "magic", "serial_tree")
+        self.refused(generate("--prompt", "x", "--strategy", "magic"), "magic", "auto, autoreg")
         self.refused(generate("--prompt", "x", "--shape", "star"), "star", "chain")
         self.refused(generate("--prompt", "x", "--accept", "hope"), "hope", "match")
         self.refused(generate("--prompt", "x", "--source", "oracle"), "oracle", "suffix")
@@ -515,8 +571,15 @@ class Refusals(unittest.TestCase):
                      "9000 tokens", "8192")
 
     def test_no_memory_for_the_cache(self):
-        self.refused(generate("--prompt", "x", "--kv-memory", "4KB"), "KV", "KB|bytes")
-        self.refused(generate("--prompt", "x", "--kv-memory", "900TB"), "memory", "TB")
+        self.refused(generate("--prompt", "x", "--kv-memory", "4KB"), "KV", "KB|bytes",
+                     "--kv-memory")
+        self.refused(generate("--prompt", "x", "--kv-memory", "60MB", "--context", 8000), "8000",
+                     "a context of [0-9]+ tokens fits", "--context")
+        self.refused(generate("--prompt", "x", "--kv-memory", "900TB"), "memory", "TB", "--context")
+        limited = subprocess.run(["sh", "-c", 'ulimit -v 300000; exec "$@"', "sh", FORERUN, "generate",
+                                  "--model", TARGET, "--prompt", "x"], capture_output=True,
+                                 text=True, check=False, timeout=60)
+        self.refused(limited, "--context")
 
     def test_other_formats_are_refused_by_name(self):
         self.edit_config(quantization_config={"quant_method": "gptq", "bits": 4})

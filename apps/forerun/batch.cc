@@ -1,0 +1,288 @@
+#include "batch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <initializer_list>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "completion_json.h"
+#include "forerun/completion_queue.h"
+#include "interrupt.h"
+#include "nearest.h"
+#include "output.h"
+#include "run_request.h"
+#include "terminal.h"
+#include "text_input.h"
+
+namespace forerun::app {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// Requests that have been submitted and not printed: more would only take memory.
+constexpr size_t kMostAtOnce = 256;
+
+const std::vector<std::string> kFields = {"prompt",      "messages", "id",    "max_tokens",
+                                          "temperature", "top_p",    "top_k", "min_p",
+                                          "seed",        "stop"};
+
+// One line's fields; the first that is out of order stays in status().
+class LineReader {
+ public:
+  LineReader(const json& line, std::string where) : line_(line), where_(std::move(where)) {}
+
+  const Status& status() const { return status_; }
+  void refuse(const std::string& what) {
+    if (status_.ok()) status_ = Status(StatusCode::kInvalidArgument, where_ + ": " + what);
+  }
+  // Null: the line does not say.
+  const json* find(const char* field) const {
+    const auto it = line_.find(field);
+    return it == line_.end() || it->is_null() ? nullptr : &*it;
+  }
+  std::optional<std::string> text(const char* field) {
+    const json* value = find(field);
+    if (value == nullptr) return std::nullopt;
+    if (value->is_string()) return value->get<std::string>();
+    refuse("\"" + std::string(field) + "\": found " + value->type_name() +
+           ", accepted is a string");
+    return std::nullopt;
+  }
+  std::optional<float> number(const char* field) {
+    const json* value = find(field);
+    if (value == nullptr) return std::nullopt;
+    if (value->is_number()) return value->get<float>();
+    refuse("\"" + std::string(field) + "\": found " + value->type_name() +
+           ", accepted is a number");
+    return std::nullopt;
+  }
+  template <class T>
+  std::optional<T> whole(const char* field, T least) {
+    const json* value = find(field);
+    if (value == nullptr) return std::nullopt;
+    if (value->is_number_unsigned()) {
+      const auto found = value->get<uint64_t>();
+      if (found >= static_cast<uint64_t>(least) &&
+          found <= static_cast<uint64_t>(std::numeric_limits<T>::max())) {
+        return static_cast<T>(found);
+      }
+    }
+    const std::string found = value->is_number() ? value->dump() : value->type_name();
+    refuse("\"" + std::string(field) + "\": found " + found + ", accepted are whole numbers from " +
+           std::to_string(least) + " to " + std::to_string(std::numeric_limits<T>::max()));
+    return std::nullopt;
+  }
+
+ private:
+  const json& line_;
+  const std::string where_;
+  Status status_;
+};
+
+void read_stop(LineReader& reader, Request& request) {
+  const json* stop = reader.find("stop");
+  if (stop == nullptr) return;
+  request.stop.clear();
+  const auto add = [&](const json& text) {
+    if (text.is_string() && !text.get_ref<const std::string&>().empty()) {
+      request.stop.push_back(text.get<std::string>());
+      return;
+    }
+    reader.refuse("\"stop\": accepted are a text that is not empty, or a list of such texts");
+  };
+  if (!stop->is_array()) return add(*stop);
+  for (const json& text : *stop) add(text);
+}
+
+Result<BatchRequest> read_line(const json& line, const std::string& where, const Request& defaults,
+                               size_t index) {
+  LineReader reader(line, where);
+  BatchRequest batch{defaults, "", ""};
+  Request& request = batch.request;
+  for (const auto& [field, value] : line.items()) {
+    if (std::find(kFields.begin(), kFields.end(), field) != kFields.end()) continue;
+    const std::string nearest = nearest_name(field, kFields);
+    std::string all;
+    for (const std::string& name : kFields) all += (all.empty() ? "" : ", ") + name;
+    reader.refuse(
+        "there is no field \"" + field + "\"" +
+        (nearest.empty() ? "; accepted are " + all : "; did you mean \"" + nearest + "\"?"));
+  }
+  const std::optional<std::string> prompt = reader.text("prompt");
+  const json* messages = reader.find("messages");
+  if (prompt.has_value() == (messages != nullptr)) {
+    reader.refuse("found " + std::string(prompt ? "both" : "neither") +
+                  " of \"prompt\" and \"messages\", accepted is one of them");
+  }
+  if (messages != nullptr) {
+    if (!messages->is_array()) reader.refuse("\"messages\": accepted is a list of messages");
+    batch.messages_json = messages->dump(-1, ' ', false, json::error_handler_t::replace);
+    request.add_special_tokens = false;
+  }
+  request.prompt = prompt.value_or("");
+  batch.id = reader.text("id").value_or("");
+  request.max_new_tokens = reader.whole<int32_t>("max_tokens", 1).value_or(request.max_new_tokens);
+  SamplingOptions& sampling = request.sampling;
+  if (const auto value = reader.number("temperature")) sampling.temperature = value;
+  if (const auto value = reader.number("top_p")) sampling.top_p = value;
+  if (const auto value = reader.number("min_p")) sampling.min_p = value;
+  if (const auto value = reader.whole<int32_t>("top_k", 0)) sampling.top_k = value;
+  sampling.seed = reader.whole<uint64_t>("seed", 0).value_or(sampling.seed.value_or(0) + index);
+  read_stop(reader, request);
+  FORERUN_RETURN_IF_ERROR(reader.status());
+  return batch;
+}
+
+class BatchRun {
+ public:
+  BatchRun(Engine& engine, std::vector<BatchRequest> batch)
+      : engine_(engine), batch_(std::move(batch)), results_(batch_.size()) {}
+
+  Status run() {
+    FORERUN_ASSIGN_OR_RETURN(queue_, CompletionQueue::create());
+    const auto begin = std::chrono::steady_clock::now();
+    while (printed_ < results_.size()) {
+      const bool stops = InterruptGuard::interrupted() || !std::cout;
+      if (stops) {
+        for (const Running& each : results_) {
+          if (each.handle) each.handle->cancel();
+        }
+        if (queue_->outstanding() == 0) break;
+      }
+      while (!stops && submitted_ < results_.size() && submitted_ < printed_ + kMostAtOnce) {
+        submit(submitted_++);
+      }
+      print_finished();
+      if (auto completion = queue_->next_for(std::chrono::milliseconds(50))) take(*completion);
+    }
+    print_finished();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    std::cerr << paint(stderr, Colour::kDim,
+                       "— " + std::to_string(printed_) + " requests, " + std::to_string(tokens_) +
+                           " tokens, " +
+                           format_fixed(static_cast<double>(tokens_) / seconds.count(), 1) +
+                           " tokens/s")
+              << std::endl;
+    if (failed_ == 0) return InterruptGuard::status();
+    return Status(StatusCode::kInvalidArgument, std::to_string(failed_) + " of " +
+                                                    std::to_string(printed_) +
+                                                    " requests failed; their lines say why");
+  }
+
+ private:
+  struct Running {
+    std::shared_ptr<RequestHandle> handle;
+    Completion completion;
+    Status error;
+    bool finished = false;
+  };
+
+  void submit(size_t index) {
+    Running& running = results_[index];
+    BatchRequest& wanted = batch_[index];
+    if (!wanted.messages_json.empty()) {
+      auto prompt = engine_.apply_chat_template(wanted.messages_json);
+      if (!prompt.ok()) return fail(running, prompt.status());
+      wanted.request.prompt = std::move(*prompt);
+    }
+    auto handle = engine_.submit(std::move(wanted.request), *queue_, index);
+    if (!handle.ok()) return fail(running, handle.status());
+    running.handle = std::move(*handle);
+  }
+
+  void fail(Running& running, Status status) {
+    running.error = std::move(status);
+    running.finished = true;
+  }
+
+  void take(forerun::Completion& next) {
+    Running& running = results_[next.tag];
+    Event& event = next.event;
+    running.completion.text += event.text;
+    running.completion.tokens.insert(running.completion.tokens.end(), event.tokens.begin(),
+                                     event.tokens.end());
+    running.completion.logprobs.insert(running.completion.logprobs.end(), event.logprobs.begin(),
+                                       event.logprobs.end());
+    if (!event.last) return;
+    running.completion.reason = event.reason;
+    running.completion.stats = std::move(event.stats);
+    if (event.reason == FinishReason::kError) running.error = event.error;
+    running.finished = true;
+  }
+
+  void print_finished() {
+    for (; printed_ < submitted_ && results_[printed_].finished; ++printed_) {
+      Running& running = results_[printed_];
+      ordered_json line = {{"index", printed_}};
+      if (!batch_[printed_].id.empty()) line["id"] = batch_[printed_].id;
+      if (running.error.ok()) {
+        line.update(completion_json(engine_, running.completion));
+        tokens_ += static_cast<int64_t>(running.completion.tokens.size());
+      } else {
+        line["error"] = running.error.message();
+        ++failed_;
+      }
+      std::cout << json_line(line) << std::flush;
+      running = Running();
+    }
+  }
+
+  Engine& engine_;
+  std::vector<BatchRequest> batch_;
+  std::vector<Running> results_;
+  std::unique_ptr<CompletionQueue> queue_;
+  size_t submitted_ = 0;
+  size_t printed_ = 0;
+  int64_t tokens_ = 0;
+  int64_t failed_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Request& defaults) {
+  FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--batch", path));
+  std::vector<BatchRequest> batch;
+  std::istringstream in(text);
+  int64_t line_number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++line_number;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    const std::string where = "--batch: " + path + ":" + std::to_string(line_number);
+    // What nests deeper is no conversation, and would be written by recursion.
+    constexpr int kDeepest = 64;
+    bool too_deep = false;
+    const auto watch_depth = [&too_deep](int depth, json::parse_event_t, const json&) {
+      too_deep = too_deep || depth > kDeepest;
+      return !too_deep;
+    };
+    const json parsed = json::parse(line, watch_depth, /*allow_exceptions=*/false);
+    if (!parsed.is_object() || too_deep) {
+      return Status(StatusCode::kInvalidArgument,
+                    where +
+                        ": found no JSON object; accepted is a line such as {\"prompt\": "
+                        "\"Once upon\"}");
+    }
+    FORERUN_ASSIGN_OR_RETURN(BatchRequest request,
+                             read_line(parsed, where, defaults, batch.size()));
+    batch.push_back(std::move(request));
+  }
+  if (batch.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--batch: " + path + " holds no request; accepted is a line of JSON each");
+  }
+  return batch;
+}
+
+Status run_batch(Engine& engine, std::vector<BatchRequest> batch) {
+  return BatchRun(engine, std::move(batch)).run();
+}
+
+}  // namespace forerun::app
