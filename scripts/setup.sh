@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 
 FORERUN_PACKAGES=(g++ cmake ninja-build ccache git pkg-config
-  nlohmann-json3-dev libcli11-dev libpcre2-dev libreadline-dev libtomlplusplus-dev
+  nlohmann-json3-dev libcli11-dev libpcre2-dev libedit-dev libtomlplusplus-dev
   libgtest-dev libbenchmark-dev)
 # numpy multiplies a hundred times faster through OpenBLAS than through Debian's reference BLAS.
 FORERUN_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-14-dev xz-utils python3 python3-numpy

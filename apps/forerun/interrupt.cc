@@ -5,7 +5,11 @@
 namespace forerun::app {
 namespace {
 
+using Handler = void (*)(int);
+
 volatile std::sig_atomic_t last_signal = 0;  // 0: none has come
+Handler sigint_before = SIG_DFL;
+Handler sigterm_before = SIG_DFL;
 
 void on_signal(int number) {
   if (last_signal != 0) {
@@ -19,13 +23,13 @@ void on_signal(int number) {
 
 InterruptGuard::InterruptGuard() {
   last_signal = 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  sigint_before = std::signal(SIGINT, on_signal);
+  sigterm_before = std::signal(SIGTERM, on_signal);
 }
 
 InterruptGuard::~InterruptGuard() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, sigint_before);
+  std::signal(SIGTERM, sigterm_before);
 }
 
 bool InterruptGuard::interrupted() { return last_signal != 0; }

@@ -6,7 +6,8 @@
 
 namespace forerun::app {
 
-// Handles SIGINT and SIGTERM while it lives.
+// Handles SIGINT and SIGTERM while it lives, one at a time; what handled them before does again
+// afterwards.
 class InterruptGuard {
  public:
   InterruptGuard();

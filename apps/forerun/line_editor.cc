@@ -1,0 +1,135 @@
+#include "line_editor.h"
+
+#include <histedit.h>
+#include <langinfo.h>
+#include <unistd.h>
+
+#include <clocale>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <system_error>
+
+#include "terminal.h"
+
+namespace forerun::app {
+namespace {
+
+constexpr int kHistoryLines = 1000;
+
+// libedit reads characters as the locale has them: without one, é would be two keys.
+void take_utf8() {
+  for (const char* locale : {"", "C.UTF-8", "en_US.UTF-8"}) {
+    if (std::setlocale(LC_CTYPE, locale) == nullptr) continue;
+    if (std::strcmp(nl_langinfo(CODESET), "UTF-8") == 0) return;
+  }
+}
+
+const char* prompt_of(EditLine*) { return "› "; }
+
+unsigned char begin_another_line(EditLine* editor, int) {
+  return el_insertstr(editor, "\n") == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+unsigned char clear_text(EditLine* editor, int) {
+  constexpr int kToTheEnd = 1 << 20;
+  el_deletestr(editor, el_cursor(editor, kToTheEnd));
+  std::fputs("^C\n", stdout);
+  std::fflush(stdout);
+  return CC_REDISPLAY;
+}
+
+unsigned char suspend(EditLine*, int) {
+  raise(SIGTSTP);  // libedit's handler gives the terminal back meanwhile
+  return CC_REDISPLAY;
+}
+
+}  // namespace
+
+std::string default_history_path() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && *state != '\0') return std::string(state) + "/forerun/chat-history";
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') return "";
+  return std::string(home) + "/.local/state/forerun/chat-history";
+}
+
+struct LineEditor::Terminal {
+  EditLine* editor = nullptr;
+  History* history = nullptr;
+  std::string path;
+
+  explicit Terminal(std::string history_path) : path(std::move(history_path)) {
+    take_utf8();
+    editor = el_init("forerun", stdin, stdout, stderr);
+    history = history_init();
+    HistEvent event{};
+    ::history(history, &event, H_SETSIZE, kHistoryLines);
+    ::history(history, &event, H_SETUNIQUE, 1);
+    if (!path.empty()) ::history(history, &event, H_LOAD, path.c_str());
+    el_set(editor, EL_EDITOR, "emacs");
+    el_set(editor, EL_PROMPT, prompt_of);
+    el_set(editor, EL_HIST, ::history, history);
+    el_set(editor, EL_SIGNAL, 1);
+    el_set(editor, EL_ADDFN, "another-line", "Begin another line", begin_another_line);
+    el_set(editor, EL_ADDFN, "clear-text", "Clear the text", clear_text);
+    el_set(editor, EL_ADDFN, "suspend", "Back to the shell", suspend);
+    // A terminal sends Enter as either.
+    el_set(editor, EL_BIND, "^[^J", "another-line", nullptr);
+    el_set(editor, EL_BIND, "^[^M", "another-line", nullptr);
+    el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    // Ctrl-C is a key while a line is typed, and a signal again while an answer comes.
+    el_set(editor, EL_SETTY, "-d", "-isig", nullptr);
+    el_set(editor, EL_BIND, "^C", "clear-text", nullptr);
+    el_set(editor, EL_BIND, "^Z", "suspend", nullptr);
+    el_source(editor, nullptr);  // the user's ~/.editrc
+  }
+  ~Terminal() {
+    history_end(history);
+    el_end(editor);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  void remember(const std::string& text) {
+    HistEvent event{};
+    ::history(history, &event, H_ENTER, text.c_str());
+    if (path.empty()) return;
+    std::error_code ignored;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+    ::history(history, &event, H_SAVE, path.c_str());
+  }
+};
+
+LineEditor::LineEditor(const std::string& history) {
+  if (is_terminal(stdin)) terminal_ = std::make_unique<Terminal>(history);
+}
+
+LineEditor::~LineEditor() = default;
+
+std::optional<std::string> LineEditor::read() {
+  std::string text;
+  if (terminal_ == nullptr) {
+    if (!std::getline(std::cin, text)) return std::nullopt;
+    return text;
+  }
+  std::cout << std::flush;
+  // Before the prompt is seen: by itself libedit takes the keys after it, and Ctrl-C between the
+  // two would be a signal.
+  el_set(terminal_->editor, EL_PREP_TERM, 1);
+  int bytes = 0;
+  const char* line = el_gets(terminal_->editor, &bytes);
+  if (line == nullptr || bytes <= 0) {
+    std::cout << std::endl;
+    return std::nullopt;
+  }
+  text.assign(line, static_cast<size_t>(bytes));
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  if (!text.empty()) terminal_->remember(text);
+  return text;
+}
+
+}  // namespace forerun::app

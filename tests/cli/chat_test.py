@@ -1,0 +1,223 @@
+"""Chat, from a pipe and, through a pseudo-terminal, from somebody who types.
+
+Usage: chat_test.py PATH_OF_FORERUN [unittest options]
+"""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import process
+from process import DRAFT, TARGET, run
+
+
+
+def arguments(*args, max_tokens=4):
+    return [*map(str, ("chat", "--model", DRAFT, "--temperature", 0, "--max-tokens", max_tokens,
+                       *args))]
+
+
+def chat(text, *args):
+    return run(*arguments(*args), input=text)
+
+
+class Piped(process.CommandLine):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def test_the_demo_pair_chats(self):
+        done = run("chat", "--model", TARGET, "--draft", DRAFT, "--max-tokens", 8, "--compare",
+                   input="hello\n/clear\nhow are you\n/quit\n")
+        self.succeeded(done)
+        self.assertEqual(done.stdout.count("identical: yes"), 2)
+        self.assertEqual(done.stderr.count("8 tokens"), 2)
+
+    def test_commands_that_make_no_sense(self):
+        for line, *words in (("/clera", "/clera", "did you mean /clear"), ("/xyzzy", "/help"),
+                             ("/seed abc", "/seed: found 'abc'", "random"),
+                             ("/seed 18446744073709551616", "/seed: found"),
+                             ("/temperature hot", "/temperature: found 'hot'"),
+                             ("/temperature -1", "temperature: found -1"),
+                             ("/top-p 1.5", "top_p: found 1.5"), ("/top-k 1.5", "/top-k: found"),
+                             ("/max-tokens 0", "/max-tokens: found '0'"),
+                             ("/clear now", "/clear: found 'now'"), ("/seed", "/seed: found ''"),
+                             ("/load /nowhere", "/load", "/nowhere"), ("/regenerate", "nothing")):
+            with self.subTest(line):
+                done = chat(line + "\nhello\n")
+                # Told, and no success; the next line is answered all the same.
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("4 tokens", done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
+    def test_a_leading_slash_can_be_sent(self):
+        done = self.succeeded(chat("//clear is a path\n/save " + str(self.folder / "a.json") + "\n"))
+        messages = json.loads((self.folder / "a.json").read_text())["messages"]
+        self.assertEqual(messages[0], {"role": "user", "content": "/clear is a path"})
+        self.assertEqual(messages[1]["role"], "assistant")
+        self.assertIn(messages[1]["content"], done.stdout)
+
+    def test_saved_and_loaded_conversations_go_on_alike(self):
+        saved = self.folder / "saved.json"
+        first = chat(f"hello\n/save {saved}\nand then\n")
+        again = chat(f"/load {saved}\nand then\n")
+        self.assertEqual(first.stdout.splitlines()[-1], again.stdout.splitlines()[-1])
+        for text in ("", "{", "[]", '{"messages": 3}', '{"messages": [{"role": "user"}]}',
+                     '{"messages": [{"role": "cook", "content": "x"}]}'):
+            saved.write_text(text)
+            done = chat(f"/load {saved}\n")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("holds no conversation", done.stderr)
+
+    def test_settings_and_regenerate(self):
+        def answers(text):
+            return self.succeeded(chat(text)).stdout
+
+        hot = "/temperature 1.5\n/max-tokens 12\n"
+        once = answers(hot + "/seed 3\nhello\n")
+        self.assertEqual(answers(hot + "/seed 2\nhello\n/regenerate\n").split("\n", 1)[1:], [once])
+        self.assertEqual(answers(hot + "/seed 3\n/top-k 1\nhello\n"),
+                         answers("/max-tokens 12\nhello\n"))
+        text = answers("/max-tokens 12\nhello\n")
+        stop = text.split()[0][:2]
+        self.assertEqual(answers(f"/max-tokens 12\n/stop {stop}\nhello\n").strip("\n"),
+                         text[: text.index(stop)].strip("\n"))
+
+    def test_a_full_context_suggests_to_clear(self):
+        done = chat("word " * 300 + "\nhello\n", "--context", 128)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("128", done.stderr)
+        self.assertIn("/clear", done.stderr)
+        self.assertIn("4 tokens", done.stderr)  # what was too long is not in the way of the next
+
+    def test_an_interrupt_ends_it(self):
+        running = subprocess.Popen([process.forerun(), *arguments(max_tokens=7000)],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        running.stdin.write("hello\n")
+        running.stdin.flush()
+        self.assertTrue(running.stdout.read(10))
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130)
+
+
+class Typed(process.CommandLine):
+    """Keys as a terminal sends them; what is seen decides when the next ones are sent."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.environment = dict(os.environ, XDG_STATE_HOME=folder.name, TERM="xterm", LC_ALL="C",
+                                NO_COLOR="1")
+
+    def start(self, **kwargs):
+        child, self.terminal = pty.fork()
+        if child == 0:
+            os.execve(process.forerun(), [process.forerun(), *arguments(**kwargs)],
+                      self.environment)
+        self.child = child
+        self.seen = b""
+        self.wait_for("› ")
+
+    def wait_for(self, *texts, seconds=60):
+        """Waits until these have been seen, one behind the other."""
+        end = time.monotonic() + seconds
+
+        def unseen():
+            begin = 0
+            for text in texts:
+                begin = self.seen.find(text.encode(), begin)
+                if begin < 0:
+                    return text
+                begin += len(text.encode())
+            return None
+
+        while (text := unseen()) is not None:
+            ready, _, _ = select.select([self.terminal], [], [], max(0, end - time.monotonic()))
+            if not ready:
+                self.fail(f"no {text!r} in {self.seen!r}")
+            try:
+                self.seen += os.read(self.terminal, 65536)
+            except OSError:
+                self.fail(f"ended without {text!r} in {self.seen!r}")
+
+    def send(self, keys):
+        os.write(self.terminal, keys if isinstance(keys, bytes) else keys.encode())
+
+    def command(self, line, then):
+        """Types a line and waits for what comes of it and the next prompt."""
+        self.seen = b""
+        self.send(line + "\r")
+        self.wait_for("\r\n", then, "› ")
+
+    def saved(self):
+        path = self.folder / f"saved-{time.monotonic_ns()}.json"
+        self.seen = b""
+        self.send(f"/save {path}\r")
+        self.wait_for("\r\n", "› ")
+        return [message["content"] for message in json.loads(path.read_text())["messages"]
+                if message["role"] == "user"]
+
+    def leave(self):
+        self.send(b"\x04")
+        try:
+            while os.read(self.terminal, 65536):
+                pass
+        except OSError:  # the terminal of a process that has ended
+            pass
+        _, status = os.waitpid(self.child, 0)
+        os.close(self.terminal)
+        return os.waitstatus_to_exitcode(status)
+
+    def test_keys(self):
+        self.start()
+        # A key more than a byte long is one character, whatever the locale; Backspace takes it.
+        self.command("caféx\x7f\x7fé", "4 tokens")
+        # Ctrl-C clears what was typed, and Alt-Enter begins another line.
+        self.seen = b""
+        self.send("never to be sent")
+        self.wait_for("never to be sent")
+        self.send(b"\x03")
+        self.wait_for("^C")
+        self.command("two\x1b\rlines", "4 tokens")
+        self.assertEqual(self.saved(), ["café", "two\nlines"])
+        # A failure is told, and does not end it.
+        self.command("/clera", "did you mean /clear")
+        self.assertEqual(self.leave(), 0)
+
+    def test_history_is_kept(self):
+        self.start()
+        self.command("remember this", "4 tokens")
+        self.assertEqual(self.leave(), 0)
+        self.start()
+        self.command("\x1b[A", "4 tokens")  # the up key
+        self.assertEqual(self.saved(), ["remember this"])
+        self.assertEqual(self.leave(), 0)
+        history = self.folder / "forerun" / "chat-history"
+        self.assertEqual(history.stat().st_mode & 0o077, 0)
+
+    def test_an_interrupt_ends_an_answer_alone(self):
+        self.start(max_tokens=7000)
+        self.seen = b""
+        self.send("hello\r")
+        self.wait_for("hello\r\n")
+        while len(self.seen) < 60:  # the answer has begun
+            self.seen += os.read(self.terminal, 65536)
+        self.send(b"\x03")
+        self.wait_for("tokens/s", "› ")
+        self.assertEqual(self.saved(), ["hello"])
+        self.assertEqual(self.leave(), 0)
+
+
+if __name__ == "__main__":
+    process.main()
