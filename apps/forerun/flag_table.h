@@ -1,0 +1,30 @@
+// The command line as data, read from CLI11's tables: what completion and the man page are made of.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace forerun::app {
+
+struct FlagEntry {
+  std::vector<std::string> names;  // "-m", "--model": the short ones first
+  std::string value;               // "TEXT", as help shows it; empty: it takes none
+  std::string help;
+  std::string group;
+  std::vector<std::string> choices;  // what completion offers; empty: files
+};
+
+struct CommandEntry {
+  std::string name;
+  std::string help;
+  std::string footer;  // examples
+  std::vector<FlagEntry> flags;
+};
+
+// Of `command` alone, --help included, in the order of help.
+std::vector<FlagEntry> flags_of(const CLI::App& command);
+// All commands.
+std::vector<CommandEntry> commands_of(const CLI::App& app);
+
+}  // namespace forerun::app
