@@ -126,6 +126,16 @@ int most_requests(const BenchFlags& flags) {
   return *std::max_element(flags.concurrencies.begin(), flags.concurrencies.end());
 }
 
+// Prompts of a given length are made before the first is sent.
+Status check_prompt_memory(const BenchFlags& flags) {
+  constexpr int64_t kMostTokens = int64_t{1} << 28;
+  const int64_t tokens = int64_t{most_requests(flags)} * flags.prompt_tokens.value_or(0);
+  if (tokens <= kMostTokens) return Status();
+  return Status(StatusCode::kInvalidArgument, "--prompt-tokens: found " + std::to_string(tokens) +
+                                                  " tokens of prompts in all, accepted are up to " +
+                                                  std::to_string(kMostTokens));
+}
+
 Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingOptions& sampling,
                                         const std::vector<std::string>& prompts,
                                         const Engine& engine) {
@@ -240,6 +250,7 @@ Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
 
 Status run_bench(const BenchFlags& flags) {
   FORERUN_RETURN_IF_ERROR(check(flags));
+  if (flags.is_load()) FORERUN_RETURN_IF_ERROR(check_prompt_memory(flags));
   EngineOptions engine_options = flags.engine;
   for (const int concurrency : flags.concurrencies) {
     engine_options.max_active_requests =

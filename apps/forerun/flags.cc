@@ -85,8 +85,10 @@ void add_cost_flags(CLI::App& command, EngineOptions& options) {
 
 void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command
-      .add_option("-m,--model", options.model,
-                  "Checkpoint directory, or org/name in the local Hugging Face cache")
+      .add_option(
+          "-m,--model", options.model,
+          "Checkpoint directory, or org/name or org/name@revision in the local Hugging Face "
+          "cache")
       ->required();
   command.add_option("-d,--draft", options.draft, "Draft model's checkpoint (same tokenizer)");
   add_speculation_flags(command, options.speculation);

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace forerun::bench {
 namespace {
@@ -30,8 +31,22 @@ constexpr size_t kSkippedTokens = 19;
 }  // namespace
 
 Result<std::vector<std::string>> read_prompts(const std::string& path, int limit) {
-  std::ifstream file(path);
-  if (!file) return Status(StatusCode::kNotFound, "prompts: cannot read '" + path + "'");
+  // A pipe has no size, and /dev/zero no end.
+  constexpr size_t kMaxBytes = size_t{256} << 20;
+  std::string text;
+  std::ifstream in(path, std::ios::binary);
+  for (char chunk[1 << 16];
+       text.size() <= kMaxBytes && (in.read(chunk, sizeof chunk), in.gcount() > 0);) {
+    text.append(chunk, static_cast<size_t>(in.gcount()));
+  }
+  if (in.bad() || (text.empty() && !in.eof())) {
+    return Status(StatusCode::kNotFound, "prompts: cannot read '" + path + "'");
+  }
+  if (text.size() > kMaxBytes) {
+    return Status(StatusCode::kInvalidArgument,
+                  "prompts: '" + path + "' holds more than 256 MiB, accepted are shorter files");
+  }
+  std::istringstream file(text);
   std::vector<std::string> prompts;
   int line_number = 0;
   for (std::string line; std::getline(file, line);) {

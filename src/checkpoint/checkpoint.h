@@ -89,10 +89,9 @@ inline constexpr int kAwqNibbleOfColumn[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 // shapes disagree; not found (kNotFound) if none of the three is there.
 Result<AwqTensors> find_awq_tensors(const Checkpoint& checkpoint, std::string_view prefix);
 
-// Turns what a user typed into a checkpoint directory: a path that exists, or "org/name" resolved
-// in the local Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub; the
-// snapshot that refs/main names), or "org/name@REVISION": a branch or tag that has been downloaded,
-// or a whole commit. Never downloads.
+// Turns what a user typed into a checkpoint directory: a path that exists, or "org/name" (or
+// "org/name@REVISION": branch, tag or whole commit) in the local Hugging Face cache: $HF_HUB_CACHE,
+// $HF_HOME/hub, ~/.cache/huggingface/hub; main without a revision. Never downloads.
 Result<std::filesystem::path> resolve_checkpoint_dir(std::string_view model);
 
 }  // namespace forerun

@@ -1,8 +1,10 @@
 #include "checkpoint/json_fields.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -117,7 +119,9 @@ Result<JsonDocument> JsonDocument::read(const std::filesystem::path& file, int64
                                         bool refuse_repeated_keys) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) {
-    return Status(StatusCode::kNotFound, file.string() + ": no such file");
+    // A directory that may not be entered says neither that it has the file nor that it has not.
+    return Status(StatusCode::kNotFound,
+                  file.string() + ": " + (error ? error.message() : "no such file"));
   }
   const auto bytes = std::filesystem::file_size(file, error);
   if (error) return Status(StatusCode::kNotFound, file.string() + ": " + error.message());
@@ -127,9 +131,12 @@ Result<JsonDocument> JsonDocument::read(const std::filesystem::path& file, int64
                                             std::to_string(max_bytes));
   }
   std::string text(static_cast<size_t>(bytes), '\0');
+  errno = 0;
   std::ifstream stream(file, std::ios::binary);
   if (!stream.read(text.data(), static_cast<std::streamsize>(text.size()))) {
-    return Status(StatusCode::kNotFound, file.string() + ": cannot be read");
+    return Status(StatusCode::kNotFound,
+                  file.string() + ": cannot be read" +
+                      (errno == 0 ? "" : ": " + std::string(std::strerror(errno))));
   }
   return parse(text, file.string(), refuse_repeated_keys);
 }

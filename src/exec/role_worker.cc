@@ -7,6 +7,7 @@
 
 #include "base/clocks.h"
 #include "exec/guarded.h"
+#include "exec/scratch_ids.h"
 
 namespace forerun {
 RoleWorker::RoleWorker(Role role, StepRunner* runner, const StepScheduler& scheduler,

@@ -144,8 +144,6 @@ class RoleWorker {
   void forget_closed(RoleSequence& sequence);
   void report(const StepUnderWay& step, const StepLoad& load);
   int32_t most_prompt_rows(int32_t left) const;
-  // Ids from here on are the measurement's.
-  static constexpr SequenceId kFirstScratch = ~SequenceId{0} - 4096;
   std::string describe(const RoleSequence& sequence) const;
   // Writes the slots of a scratch sequence's context, as a prompt would have.
   Status write_scratch(const RoleSequence& sequence, int32_t context_tokens);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "exec/role_worker.h"
+#include "exec/scratch_ids.h"
 
 namespace forerun {
 

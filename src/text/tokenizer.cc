@@ -17,6 +17,11 @@ constexpr size_t kMaxTextBytes = size_t{1} << 28;
 constexpr size_t kMaxIdleScratch = 16;
 
 Result<std::string> read_file(const std::filesystem::path& path) {
+  // Opening a FIFO would wait for somebody who writes into it.
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return Status(StatusCode::kNotFound, path.string() + ": is no regular file");
+  }
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) {
     return Status(StatusCode::kNotFound, path.string() + ": cannot be opened for reading");

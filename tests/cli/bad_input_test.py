@@ -63,16 +63,25 @@ class BadInput(process.CommandLine):
         with open("/dev/zero", "rb") as zeros:
             self.refused(generate("--prompt-file", "-", stdin=zeros), "standard input", "64 MiB")
 
-    def test_a_fifo_in_place_of_weights(self):
+        self.refused(run("bench", "--model", DRAFT, "--prompts", "/dev/zero", timeout=20),
+                     "prompts", "/dev/zero", "256 MiB")
+
+    def test_a_fifo_in_place_of_a_file(self):
         model = self.copied()
-        (model / "model.safetensors").unlink()
-        os.mkfifo(model / "model.safetensors")
-        self.refused(generate("--prompt", "x", model=model, timeout=20), "model.safetensors",
-                     "not a regular file")
+        for name, said in (("model.safetensors", "not a regular file"),
+                           ("tokenizer.json", "no regular file"), ("config.json", "config.json")):
+            path = model / name
+            path.rename(self.folder / name)
+            os.mkfifo(path)
+            self.refused(generate("--prompt", "x", model=model, timeout=20), name, said)
+            path.unlink()
+            (self.folder / name).rename(path)
 
     def test_numbers_of_requests(self):
         self.refused(run("trace", "--model", TARGET, "--prompt", "x", "--requests", 1000000000),
                      "--requests", "1000000000", "1 to 4096")
+        self.refused(run("bench", "--model", TARGET, "--prompts", CODE, "--requests", 1000000,
+                         "--prompt-tokens", 8000), "--prompt-tokens", "8000000000")
 
     def test_json_on_standard_output(self):
         done = run("bench", "--model", DRAFT, "--prompts", CODE, "--repeat", 1, "--limit", 1,

@@ -23,3 +23,16 @@ text=$("$scratch/build/application" "$models/demo-target" "$models/demo-draft" "
 echo "$text"
 [ -n "$text" ]
 "$scratch/usr/bin/forerun" --version
+# The same by pkg-config.
+PKG_CONFIG_PATH=$(dirname "$(find "$scratch/usr" -name forerun.pc)")
+export PKG_CONFIG_PATH
+read -ra flags <<<"$(pkg-config --cflags --libs forerun)"
+"${CXX:-c++}" -std=c++20 "$here/application.cc" -o "$scratch/application" "${flags[@]}"
+again=$(LD_LIBRARY_PATH=$(pkg-config --variable=libdir forerun) "$scratch/application" \
+  "$models/demo-target" "$models/demo-draft" "def fibonacci(n):")
+[ "$again" = "$text" ]
+# What shells and man look for.
+for described in bash-completion/completions/forerun zsh/vendor-completions/_forerun \
+  fish/vendor_completions.d/forerun.fish man/man1/forerun.1; do
+  grep -q temperature "$scratch/usr/share/$described"
+done
