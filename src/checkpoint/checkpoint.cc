@@ -44,7 +44,8 @@ Status check_directory(const std::filesystem::path& dir) {
   // Other formats have no config.json; naming them helps more than naming the missing file.
   Status other = refuse_weights_of(dir);
   if (other.code() == StatusCode::kUnsupported) return other;
-  return Status(StatusCode::kNotFound, (dir / "config.json").string() + ": no such file");
+  return Status(StatusCode::kNotFound,
+                (dir / "config.json").string() + ": " + (error ? error.message() : "no such file"));
 }
 
 }  // namespace

@@ -473,15 +473,14 @@ class Refusals(unittest.TestCase):
         forerun = Path(self.folder.name) / "forerun"
         shutil.copy(FORERUN, forerun)
         Path(self.folder.name).chmod(0o755)
-        self.addCleanup(self.model.chmod, 0o755)
         for path, name in ((self.model, "config.json"), (self.model / "config.json", "config.json"),
                            (self.model / "model.safetensors", "model.safetensors")):
             mode = path.stat().st_mode
             path.chmod(0)
             done = subprocess.run([*drop, forerun, "generate", "--model", self.model, "--prompt", "x"],
                                   capture_output=True, text=True, check=False, timeout=60)
-            self.refused(done, name, "Permission denied")
             path.chmod(mode)
+            self.refused(done, name, "Permission denied")
 
     def test_flags_that_would_do_nothing(self):
         self.refused(generate("--prompt", "x", "--logprobs", 3), "--logprobs", "--json")
