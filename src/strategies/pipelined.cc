@@ -16,6 +16,9 @@ constexpr int32_t kLeastWidth = 4;
 constexpr int32_t kMostWidth = 64;
 // That is asked of a node at most; the root's is 1.
 constexpr float kMostChance = 0.9f;
+// Beside other requests a guess that is less likely than this is not sent: it brings next to
+// nothing, and keeps the first stage busy when another request's root comes.
+constexpr float kLeastChanceBesideOthers = 0.01f;
 
 }  // namespace
 
@@ -79,6 +82,8 @@ Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource>
 // As many rows as cost the target little more than one of each request that decodes.
 void Pipelined::on_costs(const CostTable& costs) {
   const bool alone = costs.sequences <= 1;
+  least_weight_ =
+      alone ? -std::numeric_limits<float>::infinity() : std::log(kLeastChanceBesideOthers);
   if (!config_.width_from_costs && alone) width_ = config_.width;
   if (!costs.measured() || (!config_.width_from_costs && alone)) return;
   const int32_t most = config_.width_from_costs ? kMostWidth : config_.width;
@@ -87,11 +92,10 @@ void Pipelined::on_costs(const CostTable& costs) {
          costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
     ++width_;
   }
-  least_weight_ = -std::numeric_limits<float>::infinity();
   if (width_ < 2) return;
   const float row = (costs.at(Role::kTarget, width_) - costs.at(Role::kTarget, 1)) /
                     (static_cast<float>(width_ - 1) * costs.at(Role::kTarget, 1));
-  if (row > 0.0f) least_weight_ = std::log(std::min(row, kMostChance));
+  if (row > 0.0f) least_weight_ = std::max(least_weight_, std::log(std::min(row, kMostChance)));
 }
 
 void Pipelined::start(const RequestView& request, StrategyOutput& out) {

@@ -100,7 +100,8 @@ TEST(Pipelined, ManyItemsAreUnderWay) {
 
 // Rows of the items that a request sends beside others, `sequences` together, where a Step lasts
 // longer with every `tile` rows.
-std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences, int32_t tile) {
+std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences, int32_t tile,
+                           const std::vector<double>& rank_hit = {0.5, 0.3, 0.1, 0.1}) {
   CostTable costs;
   costs.sequences = sequences;
   for (size_t rows = 1; rows < costs.seconds[0].size(); ++rows) {
@@ -108,7 +109,7 @@ std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences,
     costs.seconds[0][rows] = costs.seconds[1][rows] = static_cast<float>((all + tile - 1) / tile);
   }
   Case c = perfect("best", 8);
-  c.models.spread = 1.0;
+  c.models.rank_hit = rank_hit;
   StrategyParts parts;
   parts.costs = costs;
   auto strategy = resolve_speculation(options).value()->make_strategy(parts);
@@ -141,7 +142,7 @@ std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences,
 TEST(Pipelined, RequestsShareTheRowsThatAreNearlyFree) {
   const SpeculationOptions adaptive{.strategy = "pipelined", .source = "model"};
   EXPECT_EQ(*rows_sent(adaptive, 1, 64).rbegin(), 64u);
-  EXPECT_EQ(*rows_sent(adaptive, 1, 1).rbegin(), 4u) << "alone at least so many";
+  EXPECT_EQ(*rows_sent(adaptive, 1, 1, {1.0}).rbegin(), 4u) << "alone up to so many";
   EXPECT_EQ(*rows_sent(adaptive, 4, 64).rbegin(), 16u);
   EXPECT_EQ(*rows_sent(adaptive, 12, 64).rbegin(), 5u);
   EXPECT_EQ(*rows_sent(adaptive, 64, 64).rbegin(), 1u);
@@ -153,6 +154,14 @@ TEST(Pipelined, RequestsShareTheRowsThatAreNearlyFree) {
     EXPECT_EQ(*rows_sent(fixed, 2, 64).rbegin(), 24u) << shape;
     EXPECT_EQ(*rows_sent(fixed, 8, 64).rbegin(), 8u) << shape;
   }
+}
+
+// What is hardly likely is sent by who is alone in the pipeline, and beside others is not.
+TEST(Pipelined, HardlyLikelyGuessesLeaveThePipelineToOthers) {
+  const SpeculationOptions best{.strategy = "pipelined", .shape = "best", .verify_tokens = 16};
+  const std::vector<double> useless = {0.001, 0.001, 0.001, 0.001};
+  EXPECT_EQ(*rows_sent(best, 1, 1024, useless).rbegin(), 16u);
+  EXPECT_EQ(rows_sent(best, 4, 1024, useless), (std::set<size_t>{1}));
 }
 
 // After every turn the live tree holds what a whole tree, to which everything ever sent belongs,
