@@ -1,29 +1,69 @@
-// Steps a token of `pipelined` on synthetic acceptance, a target of eight stages in lockstep: plain
-// decoding takes eight. One level a step, and the likeliest nodes of any depth with one and with
-// two draft steps in the time of a stage. Prints a table; takes the number of tokens.
+// `pipelined` on synthetic acceptance in virtual time: eight stages and a draft of SpecPipe's times
+// without links. Milliseconds a token, plain pipelining's over them, and what the host's own work
+// takes: this thread's time an item, with the draft's Steps and the simulated models. Prints a
+// table; takes the number of tokens.
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <utility>
 
+#include "base/clocks.h"
+#include "simulation/play.h"
 #include "simulation/simulate.h"
-#include "simulation/simulate_stages.h"
+#include "simulation/simulated_executor.h"
 
 namespace forerun {
 namespace {
 
+StepProfile eight_stages() {
+  StepProfile profile;
+  profile.separate_devices = true;
+  profile.costs.add(Role::kTarget, {64, 0}, 302e-3);
+  profile.costs.add(Role::kDraft, {64, 0}, 17e-3);
+  profile.stages = {.stages = 8, .bytes_per_s = 1e12};
+  return profile;
+}
+
+struct Measured {
+  double ms_per_token = 0.0;
+  double host_us = 0.0;  // an item
+};
+
+Measured measure(const SpeculationOptions& strategy, const SimulatedText& text, int32_t tokens) {
+  SimulatedExecutorOptions options;
+  options.profile = eight_stages();
+  options.acceptance = std::make_shared<ModelledAcceptance>(text.models(42));
+  SimulatedExecutor executor(std::move(options));
+  PlayRequest request;
+  request.prompt = {1, 2, 3, 4, 5};
+  request.new_tokens = tokens;
+  request.sampling.temperature = 0.0f;
+  PlayOptions play_options;
+  play_options.clock = [&] { return executor.now_seconds(); };
+  play_options.make_strategy = [plan = resolve_speculation(strategy).value()](size_t) {
+    return plan->make_strategy({});
+  };
+  const int64_t start_ns = thread_cpu_ns();
+  const auto played = play(executor, {&request, 1}, play_options).value();
+  const int64_t host_ns = thread_cpu_ns() - start_ns;
+  const PlayedRequest& one = played.front();
+  return {1e3 / one.tokens_per_s(),
+          1e-3 * static_cast<double>(host_ns) / static_cast<double>(one.stats.target_steps)};
+}
+
 void print_table(int32_t tokens) {
-  constexpr int32_t kStages = 8;
-  constexpr int32_t kWidth = 64;
-  std::printf("%-14s | steps a token: %8s %8s %8s\n", "text", "levels", "best, 1", "best, 2");
+  std::printf("%-14s | %8s %6s %8s | %8s %6s %8s\n", "text", "levels", "x", "host us", "best", "x",
+              "host us");
   for (const SimulatedText& text : simulated_texts()) {
-    SpeculationOptions levels{.strategy = "pipelined", .shape = "levels", .verify_tokens = kWidth};
+    const double plain = measure({.strategy = "autoregressive"}, text, tokens).ms_per_token;
+    SpeculationOptions levels{.strategy = "pipelined", .shape = "levels", .verify_tokens = 64};
     SpeculationOptions best{
-        .strategy = "pipelined", .shape = "best", .verify_tokens = kWidth, .draft_width = kWidth};
-    const FakeModels models = text.models(42);
-    const auto steps = [&](const SpeculationOptions& options, int32_t draft_steps) {
-      return simulate_stages(options, models, tokens, kStages, draft_steps).steps_per_token;
-    };
-    std::printf("%-14s | %23.2f %8.2f %8.2f\n", text.name.c_str(), steps(levels, 1), steps(best, 1),
-                steps(best, 2));
+        .strategy = "pipelined", .shape = "best", .verify_tokens = 64, .draft_width = 64};
+    const Measured a = measure(levels, text, tokens);
+    const Measured b = measure(best, text, tokens);
+    std::printf("%-14s | %8.2f %6.2f %8.0f | %8.2f %6.2f %8.0f\n", text.name.c_str(),
+                a.ms_per_token, plain / a.ms_per_token, a.host_us, b.ms_per_token,
+                plain / b.ms_per_token, b.host_us);
   }
 }
 
