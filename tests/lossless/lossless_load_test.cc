@@ -144,8 +144,8 @@ void LosslessUnderLoad::play(const std::string& devices, const std::string& draf
   // Who meets whom is a matter of moments: again, until everything has happened.
   for (uint32_t wave = 0; wave < 8; ++wave) {
     play_wave(*engine, wave);
-    const bool all_seen = seen_.changes > 20 && seen_.preemptions > 0 && seen_.cancelled > 0 &&
-                          seen_.accepted > 100;
+    const bool all_seen =
+        seen_.changes > 20 && seen_.preemptions > 0 && seen_.cancelled > 0 && seen_.accepted > 100;
     if (all_seen) break;
   }
   EXPECT_GT(seen_.changes, 20);
