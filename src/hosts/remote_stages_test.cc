@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec/cpu_step_runner.h"
-#include "exec/fake_decoder_test.h"
+#include "exec/stages/one_row_test.h"
 #include "exec/stages/stage_pipeline.h"
 #include "hosts/local_transport.h"
 #include "hosts/slow_links.h"
@@ -23,7 +23,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int32_t kVocab = 60;
 constexpr int64_t kBlocks = 16;
 constexpr auto kPatience = std::chrono::seconds(20);
 
@@ -83,37 +82,6 @@ struct Launch {
   std::unique_ptr<Hosts> hosts;
   std::unique_ptr<StagePipeline> pipeline;
 };
-
-// The next token of a sequence that lies in one block.
-struct OneRow {
-  OneRow(int32_t the_block, TokenId token, int32_t position) : block(the_block) {
-    step.sequences.push_back({&block});
-    step.rows.push_back({.token = token,
-                         .position = position,
-                         .slot = position,
-                         .visible = position + 1,
-                         .boundary = position + 1,
-                         .wants_logits = true});
-    task.want = Want::kSample;
-    task.context.params = &params;
-    task.context.position = position + 1;
-    task.result = &result;
-    params.temperature = 0.0f;
-  }
-  OneRow(const OneRow&) = delete;
-
-  int32_t block;
-  SamplingParams params;
-  RowResult result;
-  RowTask task;
-  Step step;
-};
-
-TokenId greedy(const std::vector<TokenId>& history) {
-  std::vector<float> logits(kVocab);
-  fake_logits(fake_history(history, 1), kVocab, logits.data());
-  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
 
 TEST(RemoteStages, OneStepAtATime) {
   for (const int32_t stages : {1, 2, 3, 8}) {

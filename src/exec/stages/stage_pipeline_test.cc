@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/exec_rig_test.h"
+#include "exec/stages/one_row_test.h"
 #include "exec/stages/stage_threads.h"
 
 namespace forerun {
@@ -38,37 +39,6 @@ struct Pipeline {
   std::unique_ptr<CpuDeviceGroup> devices;
   std::unique_ptr<StagePipeline> pipeline;
 };
-
-// The next token of a sequence that lies in one block, as a Step of one row.
-struct OneRow {
-  OneRow(int32_t the_block, TokenId token, int32_t position) : block(the_block) {
-    step.sequences.push_back({&block});
-    step.rows.push_back({.token = token,
-                         .position = position,
-                         .slot = position,
-                         .visible = position + 1,
-                         .boundary = position + 1,
-                         .wants_logits = true});
-    task.want = Want::kSample;
-    task.context.params = &params;
-    task.context.position = position + 1;
-    task.result = &result;
-    params.temperature = 0.0f;
-  }
-  OneRow(const OneRow&) = delete;
-
-  int32_t block;
-  SamplingParams params;
-  RowResult result;
-  RowTask task;
-  Step step;
-};
-
-TokenId greedy(const std::vector<TokenId>& history) {
-  std::vector<float> logits(kVocab);
-  fake_logits(fake_history(history, 1), kVocab, logits.data());
-  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
 
 TEST(StagePipeline, OneStepAtATime) {
   for (const int32_t stages : {2, 3, 8}) {
