@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "forerun/engine.h"
 #include "runner/load.h"
 #include "runner/record_rows.h"

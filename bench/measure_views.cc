@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "forerun/engine.h"
 #include "runner/machine.h"
 #include "runner/record_rows.h"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "exec/real_executor.h"
 #include "runner/model_pair.h"
 #include "runner/workload.h"

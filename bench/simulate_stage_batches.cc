@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "runner/record_rows.h"
 #include "simulation/play.h"
 #include "simulation/simulate.h"

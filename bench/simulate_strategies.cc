@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "simulation/play.h"
 #include "simulation/recorded_acceptance.h"
 #include "simulation/simulate.h"

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "completion_json.h"
 #include "forerun/completion_queue.h"
 #include "interrupt.h"

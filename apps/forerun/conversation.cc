@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status_macros.h"
 #include "output.h"
 #include "text_input.h"
 

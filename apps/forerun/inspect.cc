@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_summary.h"
 #include "commands.h"

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_config.h"
 #include "commands.h"

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "interrupt.h"
 #include "terminal.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "exec/cpu_step_runner.h"
 #include "model/cpu_decoder.h"
 

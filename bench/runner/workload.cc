@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/status_macros.h"
+
 namespace forerun::bench {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/config_sections.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/other_families.h"

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/json_fields.h"
 
 namespace forerun {

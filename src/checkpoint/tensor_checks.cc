@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/decoder_tensors.h"
 #include "checkpoint/json_fields.h"
 

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/other_formats.h"
 

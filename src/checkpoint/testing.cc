@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/noise.h"
+#include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/decoder_tensors.h"
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/status_macros.h"
 #include "sampling/validate.h"
 
 namespace forerun {

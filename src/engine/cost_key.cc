@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/status_macros.h"
 #include "engine/build_fingerprint.h"
 #include "engine/gpu.h"
 #include "kernels/isa.h"

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "engine/loaded_costs.h"
 
 namespace forerun {

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 

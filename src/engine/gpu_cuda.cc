@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "engine/gpu.h"
 #include "model/cuda/load_decoder_cuda.h"

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/status_macros.h"
 #include "engine/check_options.h"
 #include "engine/device_spec.h"
 #include "engine/loaded_costs.h"

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 

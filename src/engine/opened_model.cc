@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 
 int32_t OpenedModel::live_vocab() const {

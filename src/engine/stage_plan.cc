@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/status_macros.h"
 #include "model/decoder_memory.h"
 #include "model/shard_plan.h"
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "engine/check_request.h"
 
 namespace forerun {

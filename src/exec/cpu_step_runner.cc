@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "model/decoder.h"
 
 namespace forerun {

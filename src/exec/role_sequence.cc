@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "views/kv_index_blocks.h"
 
 namespace forerun {

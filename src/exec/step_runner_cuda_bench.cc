@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/device_group.h"
 #include "exec/cpu_step_runner.h"

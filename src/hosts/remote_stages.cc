@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clocks.h"
+#include "base/status_macros.h"
 #include "hosts/stage_frames.h"
 #include "hosts/stage_message_bytes.h"
 #include "hosts/status_bytes.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 
 SlowLinks::SlowLinks(std::unique_ptr<Transport> links, const LinkSpeed& speed)

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "hosts/status_bytes.h"
 #include "sampling/validate.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "model/decoder_memory.h"
 #include "model/host_memory.h"
 #include "model/rope_frequencies.h"

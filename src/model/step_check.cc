@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/status_macros.h"
 #include "kernels/pq_index/pq_index.h"
 
 namespace forerun {

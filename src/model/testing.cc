@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 
 Result<LoadedDecoder> LoadedDecoder::open(const std::filesystem::path& dir, int32_t num_threads,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/status_macros.h"
 #include "planner/measure_costs.h"
 #include "simulation/play.h"
 #include "strategies/acceptance.h"

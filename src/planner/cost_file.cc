@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/json_fields.h"
 #include "step/types.h"
 

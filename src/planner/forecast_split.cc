@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "simulation/simulated_executor.h"
 #include "step/step_costs.h"
 #include "strategies/strategy.h"

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/status_macros.h"
 #include "planner/assumed_acceptance.h"
 #include "views/view_table.h"
 

@@ -4,6 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/status_macros.h"
 #include "checkpoint/decoder_tensors.h"
 #include "model/shard_plan.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/status_macros.h"
 #include "sampling/noisy_sums.h"
 #include "sampling/row_query.h"
 #include "sampling/sampler.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "sampling/token_filters.h"
 
 namespace forerun {

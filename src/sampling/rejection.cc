@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/noise.h"
+#include "base/status_macros.h"
 
 namespace forerun {
 namespace {

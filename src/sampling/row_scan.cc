@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 

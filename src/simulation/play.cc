@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "exec/batch_costs.h"
 #include "strategies/request_driver.h"
 

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 
 Status RecordedAcceptance::check(const RecordedText& text) const {

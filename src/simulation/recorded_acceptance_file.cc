@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/json_fields.h"
 #include "simulation/recorded_acceptance.h"
 

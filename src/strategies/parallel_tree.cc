@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "strategies/fixed_growth.h"
 #include "strategies/make_growth.h"
 

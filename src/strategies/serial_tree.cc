@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "strategies/make_growth.h"
 
 namespace forerun {

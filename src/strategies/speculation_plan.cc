@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status_macros.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/regex.h"
 #include "text/tokenizer_json.h"
 #include "text/unicode.h"

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "base/status_macros.h"
 #include "text/byte_alphabet.h"
 #include "text/hash_bytes.h"
 #include "text/utf8.h"

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/json_value.h"
 #include "text/jinja/parser.h"

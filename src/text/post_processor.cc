@@ -1,5 +1,6 @@
 #include "text/post_processor.h"
 
+#include "base/status_macros.h"
 #include "text/tokenizer_json.h"
 
 namespace forerun::text {

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/regex_syntax.h"
 
 namespace forerun::text {

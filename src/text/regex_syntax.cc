@@ -1,5 +1,7 @@
 #include "text/regex_syntax.h"
 
+#include "base/status_macros.h"
+
 namespace forerun::text {
 namespace {
 

@@ -1,5 +1,6 @@
 #include "text/split.h"
 
+#include "base/status_macros.h"
 #include "text/utf8.h"
 
 namespace forerun::text {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/byte_alphabet.h"
 #include "text/utf8.h"
 

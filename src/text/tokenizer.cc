@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/canonical_json.h"
 #include "text/hash_bytes.h"
 #include "text/tokenizer_impl.h"

@@ -46,6 +46,8 @@ const KvViewEntry* find_view(const std::string& name) {
   return nullptr;
 }
 
+const KvViewEntry& window_view() { return kTable[0]; }
+
 std::string view_names(KvViewNeeds most) {
   std::string names;
   for (const KvViewEntry& view : kTable) {

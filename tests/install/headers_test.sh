@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compiles every public header by itself, with the warnings of a careful user, under every compiler
-# that is here: g++ and clang of any version. Usage: headers_test.sh
+# that is here: g++ and clang of any version. None may leave a macro behind: those have no namespace.
+# Usage: headers_test.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # One of several names for the same compiler.
@@ -17,5 +18,11 @@ for compiler in $compilers; do
       failed=1
     }
   done
+done
+for header in include/forerun/*.h; do
+  macros=$(grep -nE '^[[:space:]]*#[[:space:]]*define' "$header" || true)
+  [ -z "$macros" ] && continue
+  printf '%s defines macros:\n%s\n' "$header" "$macros"
+  failed=1
 done
 exit $failed

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "device/cpu/team.h"
 
 namespace forerun::testing {

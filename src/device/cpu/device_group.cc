@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "device/cpu/cpu_collectives.h"
 
 namespace forerun {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"

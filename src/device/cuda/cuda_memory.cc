@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 
 namespace forerun::cuda {

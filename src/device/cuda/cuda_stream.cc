@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 
 namespace forerun::cuda {

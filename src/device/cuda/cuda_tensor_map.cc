@@ -5,6 +5,7 @@
 #include <atomic>
 #include <string>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 
 namespace forerun::cuda {

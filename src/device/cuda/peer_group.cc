@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_error.h"
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "checkpoint/json_fields.h"
 #include "exec/emulated/step_profile.h"
 

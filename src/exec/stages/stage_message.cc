@@ -5,6 +5,8 @@
 #include <numeric>
 #include <string>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 

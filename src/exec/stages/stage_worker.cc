@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/status_macros.h"
 #include "exec/guarded.h"
 
 namespace forerun {

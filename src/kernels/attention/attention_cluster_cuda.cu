@@ -14,6 +14,7 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_cluster_args_cuda.h"
 #include "kernels/attention/attention_cluster_cuda.h"

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/status_macros.h"
 #include "kernels/attention/attention_cluster_cuda.h"
 #include "kernels/attention/attention_rows_cuda.h"
 #include "kernels/attention/attention_runs_cuda.h"

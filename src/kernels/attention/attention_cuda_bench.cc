@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"

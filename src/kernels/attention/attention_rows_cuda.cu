@@ -19,6 +19,7 @@
 
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_args_cuda.h"
 #include "kernels/attention/attention_item_cuda.h"

@@ -12,6 +12,7 @@
 // merged by all blocks in the end (attention_merge_cuda.h).
 #include <cuda_bf16.h>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_columns_cuda.h"
 #include "kernels/attention/attention_merge_cuda.h"

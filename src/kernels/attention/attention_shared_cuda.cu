@@ -14,6 +14,7 @@
 //    the other's tiles.
 #include <cuda_bf16.h>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_columns_cuda.h"
 #include "kernels/attention/attention_item_cuda.h"

@@ -7,6 +7,7 @@
 // which is why a lane has two sets of sums.
 #include <cuda_bf16.h>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_columns_cuda.h"
 #include "kernels/attention/attention_tiles_cuda.h"

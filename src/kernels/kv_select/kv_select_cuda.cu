@@ -10,6 +10,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/kv_layout_cuda.h"
 #include "kernels/kv_select/kv_select_cuda.h"

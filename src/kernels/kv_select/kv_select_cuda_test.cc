@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/status_macros.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/status_macros.h"
 #include "kernels/linear/linear_rig_cuda_test.h"
 
 namespace forerun::cuda {

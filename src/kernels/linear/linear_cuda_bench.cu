@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/linear/linear_cuda.h"

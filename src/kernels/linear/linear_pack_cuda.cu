@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/linear/linear_cuda.h"
 #include "kernels/linear/linear_pack_cuda.h"

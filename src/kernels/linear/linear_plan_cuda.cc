@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/status_macros.h"
+
 namespace forerun::cuda {
 namespace {
 

@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/cuda_testing.h"

@@ -1,6 +1,7 @@
 // Rounds a bf16 weight to int4 while it is put into units, on the device.
 #include <cuda_bf16.h>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/linear/linear_cuda.h"
 #include "kernels/linear/linear_pack_cuda.h"

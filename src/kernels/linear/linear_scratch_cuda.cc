@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 
 namespace forerun::cuda {

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "base/status_macros.h"
 #include "kernels/linear/linear_plan_cuda.h"
 
 namespace forerun::cuda {

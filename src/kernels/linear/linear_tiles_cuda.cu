@@ -11,6 +11,7 @@
 #include <bit>
 #include <string>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_tensor_map.h"
 #include "kernels/launch_cuda.h"

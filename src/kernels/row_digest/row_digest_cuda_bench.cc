@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/row_digest/row_digest_cuda_rig_test.h"
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "model/cuda/decoder_cuda.h"
 #include "model/cuda/layer_chain_cuda.h"
 

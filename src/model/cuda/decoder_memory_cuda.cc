@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "model/cuda/cut_uploader_cuda.h"
 #include "model/cuda/fused_linear_cuda.h"

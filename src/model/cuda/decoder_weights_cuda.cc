@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "checkpoint/testing.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/cuda/cuda_testing.h"

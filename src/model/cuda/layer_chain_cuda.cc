@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 
 namespace forerun::cuda {

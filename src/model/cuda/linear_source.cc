@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/linear_plan_cuda.h"

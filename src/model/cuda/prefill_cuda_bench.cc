@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "model/cuda/decoder_cuda.h"
 
 namespace forerun::cuda {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/kv_select/kv_select_cuda.h"

@@ -1,4 +1,5 @@
 // A pass as a GPU's stream sees it: which kernels, in which order. Captured once a PassKeyCuda.
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/kv_select/kv_select_cuda.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun::cuda {
 
 int64_t StepLogitsCuda::stride() const {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/status_macros.h"
 #include "text/jinja/ast.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/numbers.h"

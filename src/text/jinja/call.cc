@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/jinja/evaluator.h"
 
 namespace forerun::text::jinja {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/jinja/evaluator.h"
 
 namespace forerun::text::jinja {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/jinja/numbers.h"
 
 namespace forerun::text::jinja {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/status_macros.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/json_value.h"
 #include "text/jinja/numbers.h"

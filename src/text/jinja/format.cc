@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/status_macros.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/format_spec.h"
 #include "text/jinja/numbers.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "text/jinja/numbers.h"
 #include "text/jinja/strings.h"
 #include "text/utf8.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "base/status_macros.h"
 #include "text/jinja/numbers.h"
 #include "text/utf8.h"
 

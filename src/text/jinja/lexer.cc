@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/utf8.h"
 
 namespace forerun::text::jinja {

@@ -1,6 +1,7 @@
 // The methods that values have; those of strings are in string_methods.cc.
 #include <algorithm>
 
+#include "base/status_macros.h"
 #include "text/jinja/builtins.h"
 
 namespace forerun::text::jinja {

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/jinja/expression_parser.h"
 #include "text/jinja/token_stream.h"
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "forerun/status.h"
 #include "text/jinja/value.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/numbers.h"
 #include "text/jinja/strings.h"

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/strings.h"
 #include "text/regex.h"

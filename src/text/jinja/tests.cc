@@ -1,4 +1,5 @@
 // What may stand behind "is".
+#include "base/status_macros.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/strings.h"
 

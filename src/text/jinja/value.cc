@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/status_macros.h"
+
 namespace forerun::text::jinja {
 namespace {
 

@@ -42,7 +42,7 @@ void append_escape(char32_t value, std::string& out) {
   }
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_text(std::string_view text) {
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
   std::string out(1, quote);
@@ -95,7 +95,7 @@ void append_repr(const Value& value, std::string& out) {
   switch (value.kind()) {
     case Kind::kString:
       if (value.is_markup()) out += "Markup(";
-      out += quoted(value.as_string());
+      out += quoted_text(value.as_string());
       if (value.is_markup()) out += ")";
       break;
     case Kind::kList: {
