@@ -65,7 +65,9 @@ class CpuDevice {
   // Pins the calling thread to member 0's core, where the device was made of cores: for a thread
   // that does nothing but run() this device.
   void pin_caller() const;
-  // Runs `work` on every member and returns when all are done. `work` must not throw.
+  // Runs `work` on every member and returns when all are done. `work` must not throw. The members
+  // wait for each other, so a thread that does this often asks for short turns (short_turns.h), as
+  // the device's own have.
   void run(const std::function<void(const Team&)>& work);
 
  private:
