@@ -41,13 +41,27 @@ bool fits(const DeviceMemory& memory, int64_t kv_blocks) {
 
 }  // namespace
 
+namespace {
+
+void add(const MemoryNeed& part, MemoryNeed& sum) {
+  sum.weight_bytes += part.weight_bytes;
+  sum.staged_bytes += part.staged_bytes;
+  sum.buffer_bytes += part.buffer_bytes;
+  sum.kv_block_bytes += part.kv_block_bytes;
+}
+
+}  // namespace
+
 MemoryNeed DeviceMemory::need() const {
   MemoryNeed sum;
+  for (const MemoryNeed& part : needs) add(part, sum);
+  return sum;
+}
+
+MemoryNeed DeviceMemory::need(Role role) const {
+  MemoryNeed sum;
   for (const MemoryNeed& part : needs) {
-    sum.weight_bytes += part.weight_bytes;
-    sum.staged_bytes += part.staged_bytes;
-    sum.buffer_bytes += part.buffer_bytes;
-    sum.kv_block_bytes += part.kv_block_bytes;
+    if (part.role == role) add(part, sum);
   }
   return sum;
 }

@@ -14,7 +14,8 @@ namespace forerun {
 
 // Of one device's part of a model, in bytes.
 struct MemoryNeed {
-  std::string name = {};     // of the part, for messages: "draft", "target device 1"
+  std::string name = {};  // of the part, for messages: "draft", "target device 1"
+  Role role = Role::kTarget;
   int64_t weight_bytes = 0;  // in the kernels' format, once all have been read
   // Of a GPU: weights as they are stored, while they are put into the kernels' format. Gone before
   // the buffers of passes and the cache are taken.
@@ -34,8 +35,9 @@ struct DeviceMemory {
   bool is_host = false;                 // pages are taken as they are first written
   std::vector<MemoryNeed> needs = {};
 
-  // The parts' together.
+  // The parts' together, or those of one role.
   MemoryNeed need() const;
+  MemoryNeed need(Role role) const;
   // What weights and buffers leave; below 0 where they do not fit.
   int64_t room_bytes() const;
 };

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
 #include "kernels/row_digest/row_digest_cuda.h"
@@ -300,7 +301,10 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                      : std::count_if(step.rows.begin() + static_cast<ptrdiff_t>(begin),
                                      step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
   const HostLogits logits = logits_->of_pass(first_logits_row, wanted);
-  block_.build(step, begin, end, logits.queries, shape_, rope_);
+  const bool is_whole = begin == 0 && end == step.rows.size();
+  if (!is_whole || !foreseen_.take(step, logits.queries, block_)) {
+    block_.build(step, begin, end, logits.queries, shape_, rope_);
+  }
   if (std::any_of(step.selections.begin(), step.selections.end(),
                   [](const KvSelection& each) { return each.index_blocks != nullptr; })) {
     return {StatusCode::kInvalidArgument,
@@ -333,6 +337,10 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
     const GpusInUse all = GpusInUse::everywhere();
     FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
   }
+  const auto while_it_runs = [&] {
+    if (meanwhile) meanwhile();
+    if (is_whole) foreseen_.foresee(step, most_pass_rows_, shape_, rope_);
+  };
   const GpusInUse in_use(devices_);
   FORERUN_RETURN_IF_ERROR(run_all(
       [&](ShardCuda& shard) {
@@ -342,7 +350,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
                                 .count = static_cast<int64_t>(end - begin)};
         return shard.launch(key, logits, hidden, block_.selections());
       },
-      meanwhile));
+      while_it_runs));
   if (!layers_.heads) {
     std::memcpy(hidden_.data() + begin * hidden_row_bytes(), hidden_out_.data(), hidden_bytes);
   }

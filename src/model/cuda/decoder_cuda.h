@@ -15,6 +15,7 @@
 #include "device/cpu/team.h"
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/peer_group.h"
+#include "model/cuda/foreseen_block_cuda.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
 #include "model/cuda/step_block_cuda.h"
@@ -78,6 +79,7 @@ class DecoderCuda : public Decoder {
   RopeTable rope_;
   StepShapeCuda shape_;  // that fits all shards
   StepBlockCuda block_;
+  ForeseenBlockCuda foreseen_;
   PinnedBuffer pinned_step_;
   // Of stages, a pass's rows as they come and as they go, bf16 [kMostPassRows][hidden]; the first
   // is empty where the stage embeds, the second where it has the head.

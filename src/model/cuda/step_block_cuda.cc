@@ -34,6 +34,10 @@ class Writer {
   std::vector<std::byte>* bytes_;
 };
 
+int32_t physical_slot(const int32_t* block_table, int32_t slot) {
+  return block_table[slot / kTilePositions] * kTilePositions + slot % kTilePositions;
+}
+
 }  // namespace
 
 int32_t pass_bucket(int32_t rows) {
@@ -59,6 +63,7 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
                           RopeTable& rope) {
   rows_.clear();
   num_wanted_ = 0;
+  embeds_ = shape.embeds;
   StepHeaderCuda header;
   const int32_t wanted_offset = StepHeaderCuda::wanted_offset(static_cast<int32_t>(end - begin));
   int32_t* const wanted =
@@ -121,11 +126,9 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   attention.kv_slots_offset = writer.reserve<int32_t>(rows_.size());
   auto* const kv_slots = writer.place<int32_t>(attention.kv_slots_offset);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    const AttentionRow& row = rows_[i];
-    kv_slots[i] = -1;
-    if (step.rows[begin + i].slot == kNoSlot) continue;
-    kv_slots[i] =
-        row.block_table[row.slot / kTilePositions] * kTilePositions + row.slot % kTilePositions;
+    kv_slots[i] = step.rows[begin + i].slot == kNoSlot
+                      ? -1
+                      : physical_slot(rows_[i].block_table, rows_[i].slot);
   }
   const auto angles_of_row = static_cast<size_t>(shape.head_dim);
   attention.angles_offset = writer.reserve<float>(rows_.size() * angles_of_row);
@@ -153,6 +156,24 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
   header.queries_offset = writer.append(queries.first(static_cast<size_t>(num_wanted_)));
   header.bytes = static_cast<int32_t>(bytes_.size());
   std::memcpy(bytes_.data(), &header, header_bytes);
+}
+
+void StepBlockCuda::refill(const Step& step, std::span<const RowQuery> queries) {
+  auto* const header = reinterpret_cast<StepHeaderCuda*>(bytes_.data());
+  const AttentionStepCuda& attention = header->attention;
+  auto* const tables = reinterpret_cast<int32_t*>(bytes_.data() + attention.tables_offset);
+  auto* const kv_slots = reinterpret_cast<int32_t*>(bytes_.data() + attention.kv_slots_offset);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const StepRow& row = step.rows[i];
+    const int32_t* const table = step.sequences[static_cast<size_t>(row.sequence_idx)].block_table;
+    rows_[i].block_table = table;
+    std::copy_n(table, row.slot / kTilePositions + 1, tables + plan_.rows[i].table);
+    kv_slots[i] = physical_slot(table, row.slot);
+    if (embeds_) header->tokens[i] = row.token;
+  }
+  const std::span<const RowQuery> wanted = queries.first(static_cast<size_t>(num_wanted_));
+  if (wanted.empty()) return;
+  std::memcpy(bytes_.data() + header->queries_offset, wanted.data(), wanted.size_bytes());
 }
 
 }  // namespace forerun::cuda

@@ -81,6 +81,11 @@ class StepBlockCuda {
   void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,
              const StepShapeCuda& shape, RopeTable& rope);
 
+  // Replaces tokens, queries and the contents of block tables by those of `step`, all of whose rows
+  // have the shape of those that the block was built of: positions, slots, what they see and want.
+  // No row has ancestors, each has a sequence of its own, and nothing is selected.
+  void refill(const Step& step, std::span<const RowQuery> queries);
+
   int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
   int32_t num_wanted() const { return num_wanted_; }
   AttentionMode mode() const { return plan_.mode; }
@@ -92,6 +97,7 @@ class StepBlockCuda {
   std::vector<AttentionRow> rows_;
   AttentionPlanCuda plan_;
   int32_t num_wanted_ = 0;
+  bool embeds_ = true;
   std::vector<PassSelectionCuda> selections_;
   std::vector<std::byte> bytes_;
 };
