@@ -4,14 +4,16 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 
 RecordingRunner::RecordingRunner(std::unique_ptr<StepRunner> runner)
-    : runner_(std::move(runner)), histories_(runner_->kv_blocks()) {}
+    : ForwardingRunner(std::move(runner)), histories_(kv_blocks()) {}
 
 Status RecordingRunner::run(const Step& step, std::span<RowTask> tasks,
                             std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
-  FORERUN_RETURN_IF_ERROR(runner_->run(step, tasks, rejections, meanwhile));
+  FORERUN_RETURN_IF_ERROR(inner().run(step, tasks, rejections, meanwhile));
   std::vector<Heard> wanted;  // by logits row
   for (const StepRow& row : step.rows) {
     const uint64_t before = histories_.before(step, row);
@@ -33,7 +35,7 @@ Status RecordingRunner::run(const Step& step, std::span<RowTask> tasks,
 
 Status RecordingRunner::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
   histories_.move(sequence, moves);
-  return runner_->move_kv(sequence, moves);
+  return inner().move_kv(sequence, moves);
 }
 
 void RecordingRunner::take_branches(int32_t count, RecordedText& text) {

@@ -7,20 +7,16 @@
 #include <unordered_set>
 #include <vector>
 
-#include "exec/step_runner.h"
+#include "exec/forwarding_runner.h"
 #include "simulation/recorded_acceptance.h"
 #include "simulation/slot_histories.h"
 
 namespace forerun {
 
-class RecordingRunner : public StepRunner {
+class RecordingRunner : public ForwardingRunner<StepRunner> {
  public:
   explicit RecordingRunner(std::unique_ptr<StepRunner> runner);
 
-  const ModelConfig& config() const override { return runner_->config(); }
-  int32_t live_vocab() const override { return runner_->live_vocab(); }
-  int64_t kv_blocks() const override { return runner_->kv_blocks(); }
-  int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
@@ -37,7 +33,6 @@ class RecordingRunner : public StepRunner {
     std::vector<Candidate> guesses;
   };
 
-  std::unique_ptr<StepRunner> runner_;
   SlotHistories histories_;
   std::vector<Heard> heard_;  // parents before children
   std::unordered_set<uint64_t> known_;

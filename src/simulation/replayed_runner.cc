@@ -2,16 +2,17 @@
 
 #include <utility>
 
+#include "base/status_macros.h"
 #include "simulation/acceptance_answers.h"
 
 namespace forerun {
 
 ReplayedRunner::ReplayedRunner(std::unique_ptr<StepRunner> real, const AcceptanceSource* acceptance,
                                bool skips_prompts)
-    : real_(std::move(real)),
+    : ForwardingRunner(std::move(real)),
       acceptance_(acceptance),
       skips_prompts_(skips_prompts),
-      histories_(real_->kv_blocks()) {}
+      histories_(kv_blocks()) {}
 
 Status ReplayedRunner::run(const Step& step, std::span<RowTask> tasks,
                            std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
@@ -22,7 +23,7 @@ Status ReplayedRunner::run(const Step& step, std::span<RowTask> tasks,
   }
   const bool prompts = step.rows.size() > kPromptRows * step.sequences.size();
   if (!prompts || !skips_prompts_) {
-    FORERUN_RETURN_IF_ERROR(real_->run(step, tasks, rejections, meanwhile));
+    FORERUN_RETURN_IF_ERROR(inner().run(step, tasks, rejections, meanwhile));
   } else if (meanwhile) {
     meanwhile();
   }
@@ -33,7 +34,7 @@ Status ReplayedRunner::run(const Step& step, std::span<RowTask> tasks,
 
 Status ReplayedRunner::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
   histories_.move(sequence, moves);
-  return real_->move_kv(sequence, moves);
+  return inner().move_kv(sequence, moves);
 }
 
 }  // namespace forerun

@@ -8,13 +8,13 @@
 #include <memory>
 #include <vector>
 
-#include "exec/step_runner.h"
+#include "exec/forwarding_runner.h"
 #include "simulation/acceptance_source.h"
 #include "simulation/slot_histories.h"
 
 namespace forerun {
 
-class ReplayedRunner : public StepRunner {
+class ReplayedRunner : public ForwardingRunner<StepRunner> {
  public:
   // `acceptance` must outlive the runner. `skips_prompts`: Steps of more than kPromptRows rows a
   // sequence are not run, and KV holds whatever the memory holds, which takes as long to read. For
@@ -23,16 +23,11 @@ class ReplayedRunner : public StepRunner {
   ReplayedRunner(std::unique_ptr<StepRunner> real, const AcceptanceSource* acceptance,
                  bool skips_prompts);
 
-  const ModelConfig& config() const override { return real_->config(); }
-  int32_t live_vocab() const override { return real_->live_vocab(); }
-  int64_t kv_blocks() const override { return real_->kv_blocks(); }
-  int64_t kv_block_bytes() const override { return real_->kv_block_bytes(); }
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override;
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
 
  private:
-  const std::unique_ptr<StepRunner> real_;
   const AcceptanceSource* const acceptance_;
   const bool skips_prompts_;
   SlotHistories histories_;

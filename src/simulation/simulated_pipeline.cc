@@ -8,7 +8,7 @@ namespace forerun {
 SimulatedPipeline::SimulatedPipeline(std::unique_ptr<StepRunner> answers,
                                      const StepProfile* profile, const int64_t* now_ns,
                                      double host_seconds)
-    : answers_(std::move(answers)),
+    : ForwardingRunner(std::move(answers)),
       profile_(profile),
       now_ns_(now_ns),
       host_ns_(std::llround(1e9 * host_seconds)),
@@ -21,7 +21,7 @@ uint64_t SimulatedPipeline::issue(const Step& step, std::span<RowTask> tasks,
                                   std::span<const int32_t> dropped,
                                   const std::function<void(PipelineEvent)>* tell) {
   tell_ = tell;
-  outcomes_[++issued_] = answers_->run(step, tasks, rejections, {});
+  outcomes_[++issued_] = inner().run(step, tasks, rejections, {});
   timeline_.issue(issued_, load_of(step), rejections.empty() ? dropped : std::span<const int32_t>(),
                   *now_ns_ + host_ns_);
   return issued_;

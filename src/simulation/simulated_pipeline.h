@@ -11,28 +11,21 @@
 #include <vector>
 
 #include "exec/emulated/stage_timeline.h"
-#include "exec/step_runner.h"
+#include "exec/forwarding_runner.h"
 
 namespace forerun {
 
-class SimulatedPipeline : public PipelinedRunner {
+class SimulatedPipeline : public ForwardingRunner<PipelinedRunner> {
  public:
   // `answers` is kept. `profile` (with stages) and `now_ns`, the present of the virtual clock, must
   // outlive the object. A Step reaches the first stage `host_seconds` after it has been issued.
   SimulatedPipeline(std::unique_ptr<StepRunner> answers, const StepProfile* profile,
                     const int64_t* now_ns, double host_seconds);
 
-  const ModelConfig& config() const override { return answers_->config(); }
-  int32_t live_vocab() const override { return answers_->live_vocab(); }
-  int64_t kv_blocks() const override { return answers_->kv_blocks(); }
-  int64_t kv_block_bytes() const override { return answers_->kv_block_bytes(); }
   // In no time.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override {
-    return answers_->run(step, tasks, rejections, meanwhile);
-  }
-  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
-    return answers_->move_kv(sequence, moves);
+    return inner().run(step, tasks, rejections, meanwhile);
   }
   int32_t num_stages() const override { return profile_->stages->stages; }
   // `tell` is called by advance().
@@ -47,7 +40,6 @@ class SimulatedPipeline : public PipelinedRunner {
   void advance();
 
  private:
-  const std::unique_ptr<StepRunner> answers_;
   const StepProfile* const profile_;
   const int64_t* const now_ns_;
   const int64_t host_ns_;

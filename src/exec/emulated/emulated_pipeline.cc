@@ -13,7 +13,7 @@ using std::chrono::nanoseconds;
 EmulatedPipeline::EmulatedPipeline(std::unique_ptr<StepRunner> runner, const StepProfile* profile,
                                    std::function<void(nanoseconds late)> count,
                                    std::mutex* computing)
-    : runner_(std::move(runner)),
+    : ForwardingRunner(std::move(runner)),
       profile_(profile),
       count_(std::move(count)),
       computing_(computing),
@@ -35,7 +35,7 @@ Status EmulatedPipeline::run(const Step& step, std::span<RowTask> tasks,
                              std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
   const auto lock =
       computing_ != nullptr ? std::unique_lock(*computing_) : std::unique_lock<std::mutex>();
-  return runner_->run(step, tasks, rejections, meanwhile);
+  return inner().run(step, tasks, rejections, meanwhile);
 }
 
 uint64_t EmulatedPipeline::issue(const Step& step, std::span<RowTask> tasks,

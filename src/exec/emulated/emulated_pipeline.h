@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "exec/emulated/stage_timeline.h"
-#include "exec/step_runner.h"
+#include "exec/forwarding_runner.h"
 
 namespace forerun {
 
-class EmulatedPipeline : public PipelinedRunner {
+class EmulatedPipeline : public ForwardingRunner<PipelinedRunner> {
  public:
   // `runner` is kept. `profile`, with stages, must outlive the object. `count`: called for every
   // Step, from a thread of its own, with how late it was, 0 where it was not. `computing`: held
@@ -29,16 +29,9 @@ class EmulatedPipeline : public PipelinedRunner {
                    std::function<void(std::chrono::nanoseconds late)> count, std::mutex* computing);
   ~EmulatedPipeline() override;  // no Step may be under way
 
-  const ModelConfig& config() const override { return runner_->config(); }
-  int32_t live_vocab() const override { return runner_->live_vocab(); }
-  int64_t kv_blocks() const override { return runner_->kv_blocks(); }
-  int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
   // At once.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override;
-  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
-    return runner_->move_kv(sequence, moves);
-  }
   int32_t num_stages() const override { return profile_->stages->stages; }
   uint64_t issue(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
                  std::span<const int32_t> dropped,
@@ -50,7 +43,6 @@ class EmulatedPipeline : public PipelinedRunner {
   void work();
   void tell_of(PipelineEvent event, std::unique_lock<std::mutex>& lock);
 
-  const std::unique_ptr<StepRunner> runner_;
   const StepProfile* const profile_;
   const std::function<void(std::chrono::nanoseconds late)> count_;
   std::mutex* const computing_;

@@ -42,6 +42,7 @@ void StageTimeline::issue(uint64_t step, const StepLoad& load, std::span<const i
   StepAt& added = steps_.emplace_back();
   added.step = step;
   added.load = load;
+  added.stages.reserve(stages_.size());
   added.dropped_ns.assign(static_cast<size_t>(load.rows), kNever);
   for (const int32_t row : dropped) added.dropped_ns[static_cast<size_t>(row)] = now_ns;
   schedule({.ns = now_ns, .kind = Event::Kind::kArrives, .stage = 0, .step = step});
@@ -78,7 +79,6 @@ void StageTimeline::begin(size_t stage_idx, int64_t now_ns) {
   stage.step = stage.inbox.front();
   stage.inbox.pop_front();
   StepAt& step = at(stage.step);
-  if (stage_idx == 0) step.start_ns = now_ns;
   StepLoad load = step.load;
   load.rows = live_rows(step, stage_idx, now_ns);
   double seconds = 0.0;
@@ -87,6 +87,7 @@ void StageTimeline::begin(size_t stage_idx, int64_t now_ns) {
     load.sequences = std::min(load.sequences, load.rows);
     seconds = seconds_(load) / chain_.stages;
   }
+  step.stages.push_back({.rows = load.rows, .start_ns = now_ns});
   stage.start_ns = now_ns;
   stage.layer_ns = std::max<int64_t>(1, to_ns(seconds / chain_.layers));
   stage.end_ns = now_ns + to_ns(seconds);
@@ -100,14 +101,18 @@ void StageTimeline::end(size_t stage_idx, int64_t now_ns, std::vector<PipelineEv
   if (stage_idx == 0) {
     events.push_back({.kind = PipelineEvent::Kind::kEntered, .step = number, .status = {}});
   }
+  TraceStage& passed = at(number).stages.back();
+  passed.end_ns = now_ns;
   if (stage_idx + 1 == stages_.size()) {
-    schedule({.ns = now_ns + latency_ns_, .kind = Event::Kind::kReturns, .step = number});
+    passed.sent_ns = now_ns + latency_ns_;
+    schedule({.ns = passed.sent_ns, .kind = Event::Kind::kReturns, .step = number});
   } else {
     const int64_t begin_ns = std::max(now_ns, stage.link_free_ns);
     const int64_t rows = live_rows(at(number), stage_idx, begin_ns);
     const int64_t bytes = kHeaderBytes + rows * (kRowHeaderBytes + chain_.row_bytes);
     stage.link_free_ns = begin_ns + to_ns(static_cast<double>(bytes) / chain_.bytes_per_s);
-    schedule({.ns = stage.link_free_ns + latency_ns_,
+    passed.sent_ns = stage.link_free_ns + latency_ns_;
+    schedule({.ns = passed.sent_ns,
               .kind = Event::Kind::kArrives,
               .stage = stage_idx + 1,
               .step = number});
@@ -131,8 +136,9 @@ void StageTimeline::advance(int64_t now_ns, std::vector<PipelineEvent>& events) 
         events.push_back({.kind = PipelineEvent::Kind::kRetired,
                           .step = event.step,
                           .status = {},
-                          .start_ns = steps_.front().start_ns,
-                          .end_ns = event.ns});
+                          .start_ns = steps_.front().stages.front().start_ns,
+                          .end_ns = event.ns,
+                          .stages = std::move(steps_.front().stages)});
         steps_.pop_front();
         break;
     }

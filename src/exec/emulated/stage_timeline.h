@@ -42,7 +42,7 @@ class StageTimeline {
     uint64_t step = 0;
     StepLoad load;
     std::vector<int64_t> dropped_ns;  // of each row
-    int64_t start_ns = 0;
+    std::vector<TraceStage> stages;   // those that have begun with it
   };
   struct Stage {
     std::deque<uint64_t> inbox;

@@ -6,7 +6,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "exec/emulated/emulated_pipeline.h"
+#include "exec/forwarding_runner.h"
 
 namespace forerun {
 namespace {
@@ -26,15 +28,11 @@ class MachineClock : public SleepClock {
 
 }  // namespace
 
-class StepEmulator::Runner : public StepRunner {
+// Moves of KV run on the caller's thread alone, so beside whatever the other model computes.
+class StepEmulator::Runner : public ForwardingRunner<StepRunner> {
  public:
   Runner(Role role, std::unique_ptr<StepRunner> runner, StepEmulator* emulator)
-      : role_(role), runner_(std::move(runner)), emulator_(*emulator) {}
-
-  const ModelConfig& config() const override { return runner_->config(); }
-  int32_t live_vocab() const override { return runner_->live_vocab(); }
-  int64_t kv_blocks() const override { return runner_->kv_blocks(); }
-  int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
+      : ForwardingRunner(std::move(runner)), role_(role), emulator_(*emulator) {}
 
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override {
@@ -45,7 +43,7 @@ class StepEmulator::Runner : public StepRunner {
     {
       const auto lock = emulator_.one_step_at_a_time_ ? std::unique_lock(emulator_.computing_)
                                                       : std::unique_lock<std::mutex>();
-      FORERUN_RETURN_IF_ERROR(runner_->run(step, tasks, rejections, meanwhile));
+      FORERUN_RETURN_IF_ERROR(inner().run(step, tasks, rejections, meanwhile));
     }
     const auto now = clock.now();
     emulator_.count(std::max(now - end, SleepClock::time_point::duration(0)));
@@ -53,14 +51,8 @@ class StepEmulator::Runner : public StepRunner {
     return {};
   }
 
-  // On the caller's thread alone, so beside whatever the other model computes.
-  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
-    return runner_->move_kv(sequence, moves);
-  }
-
  private:
   const Role role_;
-  std::unique_ptr<StepRunner> runner_;
   StepEmulator& emulator_;
 };
 

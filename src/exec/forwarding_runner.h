@@ -1,0 +1,34 @@
+// A runner around another one, which it asks what it is not: for those that time, record or replace
+// what the inner one does with a Step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "exec/step_runner.h"
+
+namespace forerun {
+
+// `Base`: StepRunner or PipelinedRunner. Leaves run() to whoever derives from it.
+template <class Base>
+class ForwardingRunner : public Base {
+ public:
+  const ModelConfig& config() const override { return inner_->config(); }
+  int32_t live_vocab() const override { return inner_->live_vocab(); }
+  int64_t kv_blocks() const override { return inner_->kv_blocks(); }
+  int64_t kv_block_bytes() const override { return inner_->kv_block_bytes(); }
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
+    return inner_->move_kv(sequence, moves);
+  }
+
+ protected:
+  explicit ForwardingRunner(std::unique_ptr<StepRunner> inner) : inner_(std::move(inner)) {}
+  StepRunner& inner() { return *inner_; }
+
+ private:
+  const std::unique_ptr<StepRunner> inner_;
+};
+
+}  // namespace forerun
