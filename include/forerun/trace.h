@@ -24,6 +24,14 @@ struct TraceItem {
   int64_t submit_ns = 0;
 };
 
+// A Step at one stage of a target that is cut.
+struct TraceStage {
+  int32_t rows = 0;      // worked on: those that had been dropped by then are left out
+  int64_t start_ns = 0;  // of the work
+  int64_t end_ns = 0;
+  int64_t sent_ns = 0;  // when what comes of it is at the next stage, or back
+};
+
 // A Step of one model.
 struct TraceStep {
   bool draft = false;
@@ -33,6 +41,7 @@ struct TraceStep {
   int64_t end_ns = 0;
   int64_t host_ns = 0;  // edits, building the Step, collecting results: thread CPU time
   std::vector<TraceItem> items;
+  std::vector<TraceStage> stages;  // in their order; of stages in this process, or emulated ones
 };
 
 // The engine's work between a result and the next work of its request.

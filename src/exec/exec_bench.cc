@@ -100,7 +100,7 @@ void build_step(benchmark::State& state) {
     builder.clear();
     const Status status = builder.add(sequence, item, rows);
     if (!status.ok()) state.SkipWithError(status.message().c_str());
-    const auto built = builder.finish();
+    auto built = builder.finish();
     benchmark::DoNotOptimize(built);
     if (!sequence.kv.keep({}).ok()) state.SkipWithError("keep");
   }

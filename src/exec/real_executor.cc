@@ -10,7 +10,9 @@
 #include <variant>
 
 #include "base/clocks.h"
+#include "device/cpu/short_turns.h"
 #include "exec/role_worker.h"
+#include "views/view_table.h"
 
 namespace forerun {
 
@@ -30,6 +32,7 @@ class RealExecutor::RoleThread {
       worker_.set_pipelined([this](PipelineEvent event) { post(std::move(event)); });
     }
     thread_ = std::thread([this, role, start = options.on_thread_start] {
+      ask_for_short_turns();
       if (start) start(role);
       run();
     });
@@ -174,7 +177,7 @@ class RealExecutor::RoleThread {
 };
 
 RealExecutor::RealExecutor(RealExecutorOptions options)
-    : outbox_(options.spin), trace_(options.trace) {
+    : outbox_(options.spin), trace_(options.trace), draft_window_(options.draft_window) {
   for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
     const auto role = static_cast<size_t>(role_idx);
     runners_[role] = std::move(options.runners[role]);
@@ -226,10 +229,18 @@ void RealExecutor::submit(WorkItem item) {
   }
   PendingItem pending;
   pending.item = std::move(item);
+  if (pending.item.role == Role::kDraft && draft_window_ > 0) narrow_view(pending.item);
   pending.opening = sequence.opening;
   if (trace_) pending.submit_ns = steady_ns();
   if (pending.item.verify_by_rejection) attach_distributions(sequence, pending);
   roles_[role]->submit(std::move(pending));
+}
+
+void RealExecutor::narrow_view(WorkItem& item) const {
+  item.chooses_for = {};
+  const KvViewEntry* const window = &window_view();
+  const bool is_narrow = item.view.kind == window && item.view.budget <= draft_window_;
+  if (!is_narrow) item.view = {.kind = window, .budget = draft_window_};
 }
 
 // Draft nodes that an edit commits or drops need their distributions no more.

@@ -42,6 +42,9 @@ struct RealExecutorOptions {
   // outlive the executor).
   StepBudget budget;
   const LiveCosts* costs = nullptr;
+  // At most so many tokens of a sequence are the draft model's to see and keep, by view
+  // "streaming_llm", whatever its items ask for; 0: no limit. A budget that the view accepts.
+  int32_t draft_window = 0;
   // Called after every Step on the thread that ran it; may be empty. With `trace` the records carry
   // items and CPU time.
   std::function<void(const StepRecord&)> on_step;
@@ -81,6 +84,7 @@ class RealExecutor : public Executor {
     std::vector<RowDistribution> distributions;  // what the draft drew its candidates from
   };
 
+  void narrow_view(WorkItem& item) const;  // of the draft, to its window
   void forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits);
   void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
@@ -97,6 +101,7 @@ class RealExecutor : public Executor {
   RoleTurns turns_;          // of inline roles
   Meanwhile meanwhile_;
   const bool trace_;
+  const int32_t draft_window_;
   // Results of Steps, from next_finished_ on still to be returned.
   std::vector<FinishedItem> finished_;
   size_t next_finished_ = 0;

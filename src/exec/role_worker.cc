@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clocks.h"
+#include "base/status_macros.h"
 #include "exec/guarded.h"
 #include "exec/scratch_ids.h"
 
@@ -240,6 +241,7 @@ void RoleWorker::handle(PipelineEvent&& event, std::vector<FinishedItem>& finish
     --entered_;
     step->start_ns = event.start_ns;
     step->end_ns = event.end_ns;
+    step->stages = std::move(event.stages);
     return retire(std::move(step), event.status, finished);
   }
   for (const StepUnderWay::Piece& piece : under_way_[entered_]->pieces) {
@@ -337,6 +339,7 @@ void RoleWorker::report(const StepUnderWay& step, const StepLoad& load) {
     record.host_cpu_ns = std::max<int64_t>(step.host_cpu_ns - 2 * thread_cpu_read_ns(), 0);
   }
   record.items = step.items;
+  record.stages = step.stages;
   on_step_(record);
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "exec/role_worker.h"
 #include "exec/scratch_ids.h"
 
@@ -54,6 +55,7 @@ Result<StepRecord> RoleWorker::measure(int32_t rows, int32_t context_tokens, int
   on_step_ = [&last](const StepRecord& record) {
     last = record;
     last.items = {};
+    last.stages = {};
   };
   const int32_t wants = std::max(1, std::min(rows, kMeasuredWants / sequences));
   Status status;

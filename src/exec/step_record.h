@@ -31,6 +31,7 @@ struct StepRecord {
   // (valid during the call).
   int64_t host_cpu_ns = 0;
   std::span<const TraceItem> items;
+  std::span<const TraceStage> stages;  // as TraceStep's; likewise
 
   StepLoad load() const { return {rows, kv_tokens, sequences, attended_tokens}; }
 };

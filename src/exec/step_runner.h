@@ -12,6 +12,7 @@
 #include "checkpoint/model_config.h"
 #include "device/collectives.h"
 #include "forerun/status.h"
+#include "forerun/trace.h"
 #include "sampling/row_logits.h"
 #include "sampling/sampler.h"
 #include "step/meanwhile.h"
@@ -81,6 +82,7 @@ struct PipelineEvent {
   Status status;
   int64_t start_ns = 0;  // when the first stage began it
   int64_t end_ns = 0;
+  std::vector<TraceStage> stages = {};  // as TraceStep's
 };
 
 // A row of a Step that has been issued.

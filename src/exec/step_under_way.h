@@ -33,6 +33,7 @@ struct StepUnderWay {
     pieces.clear();
     items.clear();
     dead.clear();
+    stages.clear();
     number = 0;
     overlaps = false;
     host_ns = host_cpu_ns = run_cpu_ns = 0;
@@ -41,10 +42,11 @@ struct StepUnderWay {
   StepBuilder builder;
   StepBuilder::Built built;  // once it is composed
   std::vector<Piece> pieces;
-  std::vector<TraceItem> items;  // as many, where the worker traces
-  std::vector<int32_t> dead;     // rows of the Step that need not be run, as it is issued
-  uint64_t number = 0;           // the pipeline's
-  bool overlaps = false;         // another one was under way at the same time
+  std::vector<TraceItem> items;    // as many, where the worker traces
+  std::vector<int32_t> dead;       // rows of the Step that need not be run, as it is issued
+  uint64_t number = 0;             // the pipeline's
+  bool overlaps = false;           // another one was under way at the same time
+  std::vector<TraceStage> stages;  // that it has passed
   // What composing it has taken.
   int64_t host_ns = 0, host_cpu_ns = 0;
   // Of the runner's work.

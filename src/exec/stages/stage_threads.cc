@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clocks.h"
+#include "device/cpu/short_turns.h"
 
 namespace forerun {
 namespace {
@@ -36,7 +37,10 @@ StageThreads::StageThreads(const std::vector<PipelineStage>& stages, int32_t liv
                                               facts_.num_stages, live_vocab));
   }
   for (size_t idx = 0; idx < stages_.size(); ++idx) {
-    stages_[idx]->thread = std::thread([this, idx] { work(idx); });
+    stages_[idx]->thread = std::thread([this, idx] {
+      ask_for_short_turns();
+      work(idx);
+    });
   }
 }
 
@@ -75,9 +79,15 @@ void StageThreads::work(size_t stage_idx) {
       if (step.message == nullptr) return;
       const uint64_t number = step.message->step;
       const std::function<void(PipelineEvent)>& tell = *step.tell;
-      if (stage_idx == 0) arrival.start_ns = steady_ns();
+      if (stage_idx == 0) arrival.stages.reserve(stages_.size());
+      const int64_t start_ns = steady_ns();
       arrival.status =
           stage.worker.run(*step.message, arrival.status, dropped_, step.tasks, step.rejections);
+      const int64_t end_ns = steady_ns();
+      arrival.stages.push_back({.rows = static_cast<int32_t>(step.message->rows.size()),
+                                .start_ns = start_ns,
+                                .end_ns = end_ns,
+                                .sent_ns = end_ns});
       if (stage_idx == 0) {
         tell({.kind = PipelineEvent::Kind::kEntered, .step = number, .status = {}});
       }
@@ -92,8 +102,9 @@ void StageThreads::work(size_t stage_idx) {
       tell({.kind = PipelineEvent::Kind::kRetired,
             .step = number,
             .status = std::move(arrival.status),
-            .start_ns = arrival.start_ns,
-            .end_ns = steady_ns()});
+            .start_ns = arrival.stages.front().start_ns,
+            .end_ns = end_ns,
+            .stages = std::move(arrival.stages)});
     }
   }
 }

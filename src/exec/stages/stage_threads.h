@@ -31,9 +31,9 @@ class StageThreads : public StageTransport {
   struct Stage;
   // A Step at a stage.
   struct Arrival {
-    StepInTransit step;  // without a message: the stage's thread ends
-    Status status;       // of the stages so far
-    int64_t start_ns = 0;
+    StepInTransit step;                   // without a message: the stage's thread ends
+    Status status;                        // of the stages so far
+    std::vector<TraceStage> stages = {};  // likewise
   };
   void work(size_t stage_idx);
 

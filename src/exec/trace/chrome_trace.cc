@@ -13,6 +13,7 @@ namespace {
 constexpr int kTarget = 1;
 constexpr int kDraft = 2;
 constexpr int kHost = 3;
+constexpr int kStages = 1000;  // from there on
 constexpr int kRounds = 10;
 
 const char* reroot_name(Reroot reroot) {
@@ -89,8 +90,18 @@ void write_step(const TraceStep& step, Writer& writer) {
             "}";
   }
   const char* colour = step.draft ? "rail_response" : "thread_state_running";
-  writer.slice(step.draft ? kDraft : kTarget, std::to_string(step.rows) + " rows", colour,
-               step.start_ns, step.end_ns, args + "]");
+  const std::string name = std::to_string(step.rows) + " rows";
+  if (step.stages.empty()) {
+    writer.slice(step.draft ? kDraft : kTarget, name, colour, step.start_ns, step.end_ns,
+                 args + "]");
+  }
+  // Steps in a pipeline overlap: each stage has a lane.
+  for (size_t idx = 0; idx < step.stages.size(); ++idx) {
+    const TraceStage& stage = step.stages[idx];
+    writer.slice(kStages + static_cast<int>(idx), name, colour, stage.start_ns, stage.end_ns,
+                 field("live_rows", stage.rows) + "," +
+                     field("on_the_link_ns", stage.sent_ns - stage.end_ns) + "," + args + "]");
+  }
 }
 
 }  // namespace
@@ -100,6 +111,9 @@ std::string chrome_trace(const Trace& trace) {
   writer.name_lane(kTarget, "target");
   writer.name_lane(kDraft, "draft");
   writer.name_lane(kHost, "host: policy");
+  for (size_t stage = 0; stage < num_stages(trace); ++stage) {
+    writer.name_lane(kStages + static_cast<int>(stage), "stage " + std::to_string(stage + 1));
+  }
   std::map<uint64_t, int> lanes;
   for (const TraceRound& round : rounds_of(trace)) {
     const auto [lane, is_new] =

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "exec/trace/trace_view.h"
 
@@ -18,12 +20,12 @@ constexpr double kRight = 36.0;
 constexpr double kTop = 50.0;
 constexpr double kLaneHeight = 34.0;
 constexpr double kLanePitch = 50.0;
-constexpr std::array<const char*, 3> kLanes = {"target", "draft", "policy"};
-
 constexpr const char* kTargetColour = "#4477aa";
 constexpr const char* kDraftColour = "#ccbb44";
 constexpr const char* kHostColour = "#aa3377";
 constexpr const char* kGapColour = "#bbbbbb";
+constexpr const char* kDeadColour = "#b8c4d4";
+constexpr const char* kLinkColour = "#88aacc";
 constexpr const char* kHitColour = "#228833";
 constexpr const char* kMissColour = "#cc3311";
 
@@ -51,6 +53,25 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+// From top to bottom: the target and its draft, or the draft, which sends, and the stages behind
+// it.
+struct Lanes {
+  explicit Lanes(size_t num_stages) : stages(num_stages) {
+    names = num_stages == 0 ? std::vector<std::string>{"target", "draft"}
+                            : std::vector<std::string>{"draft"};
+    for (size_t stage = 0; stage < num_stages; ++stage) {
+      names.push_back("stage " + std::to_string(stage + 1));
+    }
+    names.push_back("policy");
+  }
+  size_t of(bool draft) const { return (stages == 0) == draft ? 1 : 0; }
+  size_t of_stage(size_t stage) const { return stage + 1; }
+  size_t policy() const { return names.size() - 1; }
+
+  size_t stages;
+  std::vector<std::string> names;
+};
+
 class Drawing {
  public:
   Drawing(int64_t start_ns, int64_t end_ns)
@@ -68,7 +89,7 @@ class Drawing {
   static double y(size_t lane) { return kTop + static_cast<double>(lane) * kLanePitch; }
 
   void box(size_t lane, int64_t from_ns, int64_t to_ns, const char* colour, double height,
-           const std::string& tip, const std::string& label = {}) {
+           const std::string& tip) {
     if (!shows(from_ns, to_ns)) return;
     const double left = x(from_ns);
     const double width = std::max(0.4, x(to_ns) - left);
@@ -76,21 +97,42 @@ class Drawing {
     add(R"(<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s" rx="1.5">)", left, top,
         width, height, colour);
     out_ += "<title>" + escaped(tip) + "</title></rect>\n";
-    if (label.empty() || width < 7.0 * static_cast<double>(label.size()) + 6.0) return;
-    text(left + width / 2.0, y(lane) + kLaneHeight / 2.0 + 4.0, "middle", "#ffffff", label);
+  }
+  // In the middle of a box that has room for it.
+  void label(size_t lane, int64_t from_ns, int64_t to_ns, const std::string& label,
+             const char* colour = "#ffffff") {
+    if (!shows(from_ns, to_ns)) return;
+    const double width = x(to_ns) - x(from_ns);
+    if (width < 7.0 * static_cast<double>(label.size()) + 6.0) return;
+    text(x(from_ns) + width / 2.0, y(lane) + kLaneHeight / 2.0 + 4.0, "middle", colour, label);
+  }
+  // The uppermost part of a box, of such a height.
+  void head(size_t lane, int64_t from_ns, int64_t to_ns, const char* colour, double height) {
+    if (!shows(from_ns, to_ns) || height < 0.1) return;
+    add(R"(<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s"/>)", x(from_ns), y(lane),
+        std::max(0.4, x(to_ns) - x(from_ns)), height, colour);
+    out_ += "\n";
   }
   void text(double x, double y, const char* anchor, const char* colour, const std::string& label) {
     add(R"(<text x="%.2f" y="%.2f" text-anchor="%s" fill="%s">)", x, y, anchor, colour);
     out_ += escaped(label) + "</text>\n";
   }
+  // From the foot of a lane to the head of the next one.
+  void link(size_t lane, int64_t from_ns, int64_t to_ns, const char* colour) {
+    if (!shows(from_ns, to_ns + 1)) return;
+    line(x(from_ns), y(lane) + kLaneHeight, x(to_ns), y(lane + 1), colour, 1.0);
+  }
   void vertical(double x, double top, double bottom, const char* colour, double width) {
-    add(R"(<line x1="%.2f" y1="%.2f" x2="%.2f" y2="%.2f" stroke="%s" stroke-width=")", x, top, x,
-        bottom, colour);
-    add("%.1f\"/>\n", width);
+    line(x, top, x, bottom, colour, width);
   }
   std::string take() { return std::move(out_); }
 
  private:
+  void line(double x1, double y1, double x2, double y2, const char* colour, double width) {
+    add(R"(<line x1="%.2f" y1="%.2f" x2="%.2f" y2="%.2f" stroke="%s" stroke-width=")", x1, y1, x2,
+        y2, colour);
+    add("%.1f\"/>\n", width);
+  }
   template <class... Values>
   void add(const char* format, Values... values) {
     std::array<char, 256> buffer{};
@@ -110,13 +152,14 @@ std::string milliseconds(int64_t ns) {
   return buffer.data();
 }
 
-void draw_axis(Drawing& drawing, int64_t origin_ns, int64_t start_ns, int64_t end_ns) {
+void draw_axis(Drawing& drawing, const Lanes& lanes, int64_t origin_ns, int64_t start_ns,
+               int64_t end_ns) {
   // Some ten ticks of 1, 2 or 5 times a power of ten.
   const double length_ms = 1e-6 * static_cast<double>(end_ns - start_ns);
   const double raw = std::max(length_ms, 1e-3) / 10.0;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
   const double tick_ms = power * (raw <= power ? 1.0 : raw <= 2.0 * power ? 2.0 : 5.0);
-  const double bottom = Drawing::y(kLanes.size() - 1) + kLaneHeight + 6.0;
+  const double bottom = Drawing::y(lanes.policy()) + kLaneHeight + 6.0;
   const auto first = std::ceil(1e-6 * static_cast<double>(start_ns - origin_ns) / tick_ms);
   for (double tick = first; tick * tick_ms <= 1e-6 * static_cast<double>(end_ns - origin_ns);
        tick += 1.0) {
@@ -126,13 +169,13 @@ void draw_axis(Drawing& drawing, int64_t origin_ns, int64_t start_ns, int64_t en
     std::snprintf(label.data(), label.size(), "%g ms", tick * tick_ms);
     drawing.text(x, bottom + 14.0, "middle", "#555555", label.data());
   }
-  for (size_t lane = 0; lane < kLanes.size(); ++lane) {
+  for (size_t lane = 0; lane < lanes.names.size(); ++lane) {
     drawing.text(kLeft - 10.0, Drawing::y(lane) + kLaneHeight / 2.0 + 4.0, "end", "#222222",
-                 kLanes[lane]);
+                 lanes.names[lane]);
   }
 }
 
-void draw_rounds(Drawing& drawing, const Trace& trace) {
+void draw_rounds(Drawing& drawing, const Lanes& lanes, const Trace& trace) {
   for (const TraceRound& round : rounds_of(trace)) {
     if (!drawing.shows(round.end_ns, round.end_ns + 1)) continue;
     const bool miss = round.reroot == Reroot::kMiss;
@@ -140,24 +183,50 @@ void draw_rounds(Drawing& drawing, const Trace& trace) {
                          : miss                        ? kMissColour
                                                        : kHitColour;
     const double x = drawing.x(round.end_ns);
-    drawing.vertical(x, kTop - 8.0, Drawing::y(kLanes.size() - 1) + kLaneHeight, colour, 1.2);
+    drawing.vertical(x, kTop - 8.0, Drawing::y(lanes.policy()) + kLaneHeight, colour, 1.2);
     drawing.text(x, kTop - 11.0, "middle", colour, "+" + std::to_string(round.tokens));
   }
 }
 
-void draw_legend(Drawing& drawing, double y) {
-  const std::array<std::pair<const char*, const char*>, 6> entries = {
-      {{kTargetColour, "target Step (rows)"},
-       {kDraftColour, "draft Step (rows)"},
-       {kHostColour, "policy"},
-       {kGapColour, "host gap"},
-       {kHitColour, "round ends, +tokens: hit"},
-       {kMissColour, "miss"}}};
+// A box as wide as the stage worked, its upper part grey as far as rows were dead by then; and the
+// way to the next stage.
+void draw_stages(Drawing& drawing, const Lanes& lanes, const TraceStep& step) {
+  for (size_t idx = 0; idx < step.stages.size(); ++idx) {
+    const TraceStage& stage = step.stages[idx];
+    const size_t lane = lanes.of_stage(idx);
+    const std::string of_rows =
+        std::to_string(stage.rows) + " of " + std::to_string(step.rows) + " rows";
+    const std::string tip = of_rows + ", " + milliseconds(stage.end_ns - stage.start_ns);
+    drawing.box(lane, stage.start_ns, stage.end_ns, kTargetColour, kLaneHeight, tip);
+    const double dead = step.rows > 0 ? 1.0 - static_cast<double>(stage.rows) / step.rows : 0.0;
+    drawing.head(lane, stage.start_ns, stage.end_ns, kDeadColour, dead * kLaneHeight);
+    drawing.label(lane, stage.start_ns, stage.end_ns, std::to_string(stage.rows),
+                  dead > 0.5 ? "#222222" : "#ffffff");
+    if (idx + 1 < lanes.stages && stage.rows > 0) {
+      drawing.link(lane, stage.end_ns, stage.sent_ns, kLinkColour);
+    }
+  }
+}
+
+void draw_legend(Drawing& drawing, const Lanes& lanes, double y) {
+  std::vector<std::pair<const char*, const char*>> entries;
+  if (lanes.stages == 0) {
+    entries = {{kTargetColour, "target Step (rows)"}};
+  } else {
+    entries = {{kTargetColour, "stage's Step (live rows)"},
+               {kDeadColour, "part of it that is dead"},
+               {kLinkColour, "rows on a link"}};
+  }
+  entries.insert(entries.end(), {{kDraftColour, "draft Step (rows)"},
+                                 {kHostColour, "policy"},
+                                 {kGapColour, "host gap"},
+                                 {kHitColour, "round ends, +tokens: hit"},
+                                 {kMissColour, "miss"}});
   double x = kLeft;
   for (const auto& [colour, label] : entries) {
     drawing.text(x, y, "start", colour, "■");
     drawing.text(x + 14.0, y, "start", "#222222", label);
-    x += 34.0 + 6.6 * static_cast<double>(std::string_view(label).size());
+    x += 32.0 + 7.6 * static_cast<double>(std::string_view(label).size());
   }
 }
 
@@ -168,29 +237,34 @@ std::string timeline_svg(const Trace& trace, const TimelineOptions& options) {
   const int64_t start_ns = span.start_ns + std::llround(1e6 * std::max(options.from_ms, 0.0));
   const int64_t end_ns = options.length_ms > 0.0 ? start_ns + std::llround(1e6 * options.length_ms)
                                                  : std::max(span.end_ns, start_ns + 1);
+  const Lanes lanes(num_stages(trace));
   Drawing drawing(start_ns, end_ns);
-  draw_axis(drawing, span.start_ns, start_ns, end_ns);
+  draw_axis(drawing, lanes, span.start_ns, start_ns, end_ns);
   for (const TraceGap& gap : gaps_of(trace)) {
     if (gap.host_ns() == 0) continue;
-    drawing.box(gap.draft ? 1 : 0, gap.ready_ns, gap.end_ns, kGapColour, kLaneHeight / 2.0,
+    drawing.box(lanes.of(gap.draft), gap.ready_ns, gap.end_ns, kGapColour, kLaneHeight / 2.0,
                 "host gap " + milliseconds(gap.host_ns()));
   }
   for (const TraceStep& step : trace.steps) {
-    drawing.box(step.draft ? 1 : 0, step.start_ns, step.end_ns,
+    if (!step.draft && lanes.stages > 0) {
+      draw_stages(drawing, lanes, step);
+      continue;
+    }
+    drawing.box(lanes.of(step.draft), step.start_ns, step.end_ns,
                 step.draft ? kDraftColour : kTargetColour, kLaneHeight,
                 std::to_string(step.rows) + " rows, context " +
                     std::to_string(step.context_tokens) + ", " +
-                    milliseconds(step.end_ns - step.start_ns),
-                std::to_string(step.rows));
+                    milliseconds(step.end_ns - step.start_ns));
+    drawing.label(lanes.of(step.draft), step.start_ns, step.end_ns, std::to_string(step.rows));
   }
   for (const TraceTurn& turn : trace.turns) {
-    drawing.box(2, turn.start_ns, turn.end_ns, kHostColour, kLaneHeight,
+    drawing.box(lanes.policy(), turn.start_ns, turn.end_ns, kHostColour, kLaneHeight,
                 std::string("after ") + (turn.draft ? "draft: " : "target: ") +
                     milliseconds(turn.end_ns - turn.start_ns));
   }
-  draw_rounds(drawing, trace);
-  const double legend_y = Drawing::y(kLanes.size() - 1) + kLaneHeight + 46.0;
-  draw_legend(drawing, legend_y);
+  draw_rounds(drawing, lanes, trace);
+  const double legend_y = Drawing::y(lanes.policy()) + kLaneHeight + 46.0;
+  draw_legend(drawing, lanes, legend_y);
   std::array<char, 256> head{};
   std::snprintf(head.data(), head.size(),
                 R"(<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" )"

@@ -1,5 +1,6 @@
 // A trace as a drawing: lanes for target, draft and the host's turns over time, rounds marked by
-// whether the draft's tree lived on (hit) or not (miss), host gaps in grey.
+// whether the draft's tree lived on (hit) or not (miss), host gaps in grey. Of a target that is cut
+// each stage has a lane, with how many of a Step's rows were alive there.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // Traces: what is read from them, and the two files they become.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -186,6 +187,59 @@ size_t count_of(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
+}
+
+// Two Steps that follow each other through three stages; of the second three of eight rows live at
+// the second stage, none at the last.
+Trace staged_trace() {
+  Trace trace;
+  for (const int64_t at : {0, 10}) {
+    TraceStep step = step_of(false, at * kMs, at * kMs, (at + 32) * kMs);
+    const std::array<int32_t, 3> live = {8, at == 0 ? 8 : 3, at == 0 ? 8 : 0};
+    for (int32_t stage = 0; stage < 3; ++stage) {
+      const int64_t start = at + 11 * stage;
+      step.stages.push_back({.rows = live[static_cast<size_t>(stage)],
+                             .start_ns = start * kMs,
+                             .end_ns = (start + 10) * kMs,
+                             .sent_ns = (start + 11) * kMs});
+    }
+    trace.steps.push_back(step);
+  }
+  trace.steps.push_back(step_of(true, 0, kMs, 5 * kMs));
+  trace.turns.push_back(turn_of(false, 33 * kMs, 1, Reroot::kMiss));
+  return trace;
+}
+
+TEST(TimelineSvg, AStageHasALaneWithWhatWasAlive) {
+  const std::string svg = timeline_svg(staged_trace(), {});
+  expect_well_formed(svg);
+  for (const char* lane : {">stage 1<", ">stage 2<", ">stage 3<", ">draft<"}) {
+    EXPECT_EQ(count_of(svg, lane), 1u) << lane;
+  }
+  EXPECT_EQ(count_of(svg, ">target<"), 0u);
+  EXPECT_EQ(count_of(svg, "8 of 8 rows"), 4u);
+  EXPECT_EQ(count_of(svg, "3 of 8 rows"), 1u);
+  EXPECT_EQ(count_of(svg, "0 of 8 rows"), 1u);
+  // Dead rows, whose place a box's head marks, travel no further.
+  EXPECT_EQ(count_of(svg, "#b8c4d4"), 2u + 1u);
+  EXPECT_EQ(count_of(svg, "stroke=\"#88aacc\""), 4u);
+  EXPECT_TRUE(gaps_of(staged_trace()).empty());
+}
+
+TEST(ChromeTrace, AStageHasALane) {
+  const auto json = nlohmann::json::parse(chrome_trace(staged_trace()));
+  std::map<std::string, int> lanes;
+  std::map<int, std::vector<int>> live;
+  for (const auto& event : json.at("traceEvents")) {
+    if (event.at("name") == "thread_name") {
+      lanes[event.at("args").at("name").get<std::string>()] = event.at("tid").get<int>();
+    } else if (event.at("ph") == "X" && event.at("args").contains("live_rows")) {
+      live[event.at("tid").get<int>()].push_back(event.at("args").at("live_rows").get<int>());
+    }
+  }
+  EXPECT_EQ(live[lanes.at("stage 1")], (std::vector<int>{8, 8}));
+  EXPECT_EQ(live[lanes.at("stage 2")], (std::vector<int>{8, 3}));
+  EXPECT_EQ(live[lanes.at("stage 3")], (std::vector<int>{8, 0}));
 }
 
 TEST(TimelineSvg, DrawsStepsRoundsAndGaps) {

@@ -130,7 +130,7 @@ std::vector<TraceGap> gaps_of(const Trace& trace) {
   for (const bool draft : {false, true}) {
     const TraceStep* before = nullptr;
     for (const TraceStep* step : steps_of(trace, draft)) {
-      if (before != nullptr && step->start_ns > before->end_ns) {
+      if (before != nullptr && step->stages.empty() && step->start_ns > before->end_ns) {
         int64_t submit_ns =
             step->items.empty() ? before->end_ns : std::numeric_limits<int64_t>::max();
         for (const TraceItem& item : step->items) submit_ns = std::min(submit_ns, item.submit_ns);
@@ -141,6 +141,12 @@ std::vector<TraceGap> gaps_of(const Trace& trace) {
     }
   }
   return gaps;
+}
+
+size_t num_stages(const Trace& trace) {
+  size_t stages = 0;
+  for (const TraceStep& step : trace.steps) stages = std::max(stages, step.stages.size());
+  return stages;
 }
 
 TraceSpan span_of(const Trace& trace) {

@@ -2,6 +2,7 @@
 // performance is judged by. Pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,8 +38,11 @@ struct TraceGap {
   int64_t host_ns() const { return end_ns - ready_ns; }
 };
 
-// In order of their starts, the target's first.
+// In order of their starts, the target's first; none of a target in stages, whose Steps overlap.
 std::vector<TraceGap> gaps_of(const Trace& trace);
+
+// Stages of the longest way that a Step of the trace has gone; 0: the target is not cut.
+size_t num_stages(const Trace& trace);
 
 // The earliest and the latest moment of a trace; equal where it is empty.
 struct TraceSpan {
