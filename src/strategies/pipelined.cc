@@ -61,6 +61,7 @@ std::unique_ptr<Strategy> Pipelined::make(const SpeculationPlan& plan, const Str
       .width = adaptive ? kUnmeasuredWidth : plan.verify_tokens,
       .draft_width = adaptive ? kUnmeasuredWidth : plan.draft_width,
       .children_per_leaf = plan.children_per_leaf > 0 ? plan.children_per_leaf : kDefaultChildren,
+      .tree_tokens = plan.models.tree_tokens,
       .target_vocab = plan.models.target_vocab,
       .draft_vocab = plan.models.draft_vocab,
       .record_rounds = parts.record_rounds};
@@ -255,6 +256,7 @@ void Pipelined::move_root(NodeId next) {
   draft_nodes_ = static_cast<int32_t>(nodes_.size());
   tree_.nodes_with_kv(Role::kTarget, nodes_);
   drops_ |= had_kv > path_.size() + nodes_.size();
+  rows_with_kv_ = static_cast<int32_t>(nodes_.size());
   std::erase_if(drawn_, [this](const auto& entry) { return !tree_.contains(entry.first); });
   if (!config_.by_levels) return;
   if (miss) {
@@ -293,10 +295,13 @@ void Pipelined::take_target_edits(WorkItem& item) {
 }
 
 void Pipelined::send(StrategyOutput& out) {
+  // What finds no room waits until others are text, or dead.
+  const int32_t room =
+      config_.tree_tokens > 0 ? std::max(0, config_.tree_tokens - rows_with_kv_) : width_;
   if (!config_.by_levels) {
-    tree_.best_unrun(Role::kTarget, width_, nodes_);
+    tree_.best_unrun(Role::kTarget, std::min(width_, room), nodes_);
     std::erase_if(nodes_, [this](NodeId node) { return tree_.weight(node) < least_weight_; });
-  } else if (level_sent_) {
+  } else if (level_sent_ || static_cast<int32_t>(level_.size()) > room) {
     nodes_.clear();
   } else {
     nodes_ = level_;
@@ -326,6 +331,7 @@ void Pipelined::add_row(NodeId node, WorkItem& item, Flight& flight) {
                        .parent = root_is_prefix_ && parent == tree_.root() ? kNoNode : parent,
                        .want = Want::kSample});
   tree_.set_expansion(Role::kTarget, node, Expansion::kInFlight);
+  ++rows_with_kv_;
   if (parent == kNoNode) return;
   flight.guesses.push_back(
       {.node = node, .parent = parent, .token = tree_.token(node), .logprob = tree_.logprob(node)});

@@ -43,7 +43,8 @@ struct PipelinedConfig {
   int32_t width = 64;        // w: rows of an item at most; fewer beside other requests
   int32_t draft_width = 64;  // leaves that a draft step runs; by_levels or width_from_costs: w
   int32_t children_per_leaf = 16;
-  int32_t target_vocab = 0;  // as in ModelFacts
+  int32_t tree_tokens = 0;   // as in ModelFacts
+  int32_t target_vocab = 0;  // likewise
   int32_t draft_vocab = 0;
   bool record_rounds = false;
 };
@@ -154,6 +155,7 @@ class Pipelined : public Strategy {
   std::deque<Flight> flights_;  // in the order of submission
   uint64_t entering_tag_ = 0;   // of the item that has not entered; 0: another one may
   std::unordered_map<NodeId, RowResult> drawn_;  // of nodes of the tree: the token after them
+  int32_t rows_with_kv_ = 0;                     // of the tree: run or under way
   std::vector<NodeId> committed_;                // path to become prefix with the next edits
   bool drops_ = false;                           // and something else goes
   std::vector<SentNode> to_record_;

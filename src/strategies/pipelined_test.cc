@@ -165,17 +165,21 @@ TEST(Pipelined, HardlyLikelyGuessesLeaveThePipelineToOthers) {
 }
 
 // After every turn the live tree holds what a whole tree, to which everything ever sent belongs,
-// has below the verified text, and nothing else: checked by the items' rows and edits.
+// has below the verified text, and nothing else: checked by the items' rows and edits. It never has
+// more rows than there is room for.
 TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {
   std::mt19937 rng(11);
   int64_t prunes = 0;
+  int64_t full = 0;
   for (int32_t round = 0; round < 60; ++round) {
     FakeModels models = random_models(rng);
     SpeculationOptions options{.strategy = "pipelined",
                                .source = "model",
                                .shape = round % 2 == 0 ? "best" : "levels",
                                .verify_tokens = 1 + static_cast<int32_t>(rng() % 32)};
-    auto strategy = resolve_speculation(options).value()->make_strategy({});
+    const auto room = round % 3 == 0 ? size_t{0} : 32 + rng() % 32;
+    const ModelFacts facts{.tree_tokens = static_cast<int32_t>(room)};
+    auto strategy = resolve_speculation(options, facts).value()->make_strategy({});
     FakeExecutor executor(models,
                           {.max_tokens = 80, .stages = 1 + static_cast<int32_t>(rng() % 8)});
     std::vector<TokenId> text = {1, 1};
@@ -218,6 +222,10 @@ TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {
             whole[row.node] = path;
             live.insert(row.node);
           }
+          if (room > 0) {
+            EXPECT_LE(live.size(), room);
+            full += static_cast<int64_t>(live.size() == room);
+          }
         }
         executor.submit(std::move(item));
       }
@@ -237,6 +245,7 @@ TEST(Pipelined, PruningKeepsExactlyTheLiveSubtree) {
     for (const std::string& breach : executor.breaches()) ADD_FAILURE() << breach;
   }
   EXPECT_GT(prunes, 500);
+  EXPECT_GT(full, 50);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ OptionSet SparseSelf::uses(const TreeShape&, bool has_source) {
 }
 
 Status SparseSelf::check(SpeculationPlan& plan) {
-  if (plan.view.kind == nullptr) plan.view.kind = &view_table().front();
+  if (plan.view.kind == nullptr) plan.view.kind = &window_view();
   return check_view(plan, Role::kTarget);
 }
 
@@ -21,7 +21,7 @@ namespace {
 // What a draft model that guesses for the target sees of its KV: sinks and a window, as many tokens
 // as the target; all of it where it has windows of its own, or the budget is none for such a view.
 KvViewSpec view_of_draft_model(const SpeculationPlan& plan) {
-  const KvViewEntry& window = view_table().front();
+  const KvViewEntry& window = window_view();
   const bool has_window = plan.models.has_window[static_cast<size_t>(Role::kDraft)];
   if (has_window || !window.check(plan.view.budget).ok()) return {};
   return {.kind = &window, .budget = plan.view.budget};

@@ -31,6 +31,7 @@ struct ModelFacts {
   int32_t target_vocab = 0;
   int32_t draft_vocab = 0;
   int32_t max_context = 0;  // tokens; 0: no limit
+  int32_t tree_tokens = 0;  // rows that a tree may have in the target's KV; 0: no limit
   // By role: it has layers that see a window of the last tokens only.
   std::array<bool, kNumRoles> has_window = {};
   // By role: whether its devices choose and gather KV (Decoder::selects_kv()).

@@ -55,6 +55,8 @@ struct KvViewEntry {
 
 std::span<const KvViewEntry> view_table();
 const KvViewEntry* find_view(const std::string& name);  // null: there is none
+// The first tokens and the last ones, where they lie: what costs nothing and needs nothing.
+const KvViewEntry& window_view();
 // Of those that need no more; for messages.
 std::string view_names(KvViewNeeds most = KvViewNeeds::kQuantizedKeys);
 
