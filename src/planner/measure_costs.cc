@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 
@@ -14,14 +16,14 @@ constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
 // a GPU becomes a larger one (its graph, and passes over the weights): a batch of 32 that is told
 // 33 rows to cost a little more than 32 lets one request's guess move all the others over that
 // step.
-constexpr std::array<int32_t, 10> kManyRows = {25, 33, 48, 49, 64, 65, 128, 129, 256, 512};
+constexpr std::array<int32_t, 10> kManyRows = {25, 33,  48,  49,  64,
+                                               65, 128, 129, 256, kMostMeasuredRows};
 constexpr double kBriefSeconds = 0.03;
 // A forward slower than this is timed at fewer row counts and fewer times.
 constexpr double kSlowSeconds = 0.02;
 // How the time grows with the cache is told by Steps behind two contexts, of one row and of
 // several, and by Steps of several sequences: a GPU reads the cache of one sequence alone at a part
 // of its bandwidth. The smaller count of rows is one that slow forwards are timed at anyway.
-constexpr int32_t kLongContext = 4096;
 constexpr int32_t kContextRows = 32;
 constexpr int32_t kSlowContextRows = 16;
 constexpr int32_t kSequences = 8;
@@ -194,7 +196,8 @@ Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t 
   if (measurement.plain_seconds() > kTooSlowSeconds) return measurement.costs();
   report(kRows.size() + kManyRows.size());
   const int32_t runs = slow ? 3 : 5;
-  const int32_t long_context = std::min(kLongContext, max_context_tokens - kContextRows - 1);
+  const int32_t long_context =
+      std::min(kMostMeasuredContext, max_context_tokens - kContextRows - 1);
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     if (role == Role::kDraft && !has_draft) continue;
     if (long_context >= 2 * context) {

@@ -1,6 +1,7 @@
 // What Steps cost on this machine, measured once at start-up.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -9,6 +10,10 @@
 #include "step/step_costs.h"
 
 namespace forerun {
+
+// Tokens of the longest context and most rows of one sequence that Steps are measured with.
+inline constexpr int32_t kMostMeasuredContext = 4096;
+inline constexpr int32_t kMostMeasuredRows = 512;
 
 using ProgressCallback = std::function<void(const std::string& what, double fraction)>;
 
