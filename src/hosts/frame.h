@@ -30,6 +30,8 @@ enum class FrameKind : uint8_t {
   kRetired,   // to the coordinator: a Step's answers
 };
 inline constexpr uint8_t kLastFrameKind = static_cast<uint8_t>(FrameKind::kRetired);
+// The others are of the start and the end of a launch.
+inline bool is_of_steps(FrameKind kind) { return kind >= FrameKind::kStep; }
 
 struct FrameHeader {
   FrameKind kind = FrameKind::kPing;

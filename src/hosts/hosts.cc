@@ -3,6 +3,7 @@
 #include <random>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "hosts/status_bytes.h"
 
 namespace forerun {
@@ -12,6 +13,11 @@ using Clock = Messenger::Clock;
 
 // Longer than a model takes to load; whoever dies meanwhile is noticed by its silence.
 constexpr auto kLongestRound = std::chrono::hours(24);
+
+// Neither is told: they are secrets.
+Status another_secret() {
+  return Status(StatusCode::kInvalidArgument, "it has another secret than this process");
+}
 
 uint64_t draw_generation() {
   std::random_device random;
@@ -75,8 +81,10 @@ Status Hosts::greet() {
     if (!incoming->lost.ok()) return incoming->lost.with_context(describe(incoming->from));
     if (incoming->kind != FrameKind::kReport || answered[from_rank]) continue;
     ByteReader from(incoming->payload());
+    const std::string secret = from.text("secret");
     names_[from_rank] = from.text("host");
     FORERUN_RETURN_IF_ERROR(from.finish());
+    if (secret != options_.secret) return another_secret().with_context(describe(incoming->from));
     answered[from_rank] = true;
     messenger_.watch(incoming->from);
     --left;
@@ -101,16 +109,14 @@ Status Hosts::answer() {
     const std::string secret = from.text("secret");
     const std::string host = from.text("host");
     FORERUN_RETURN_IF_ERROR(from.finish());
-    // Neither is told: it is a secret.
-    if (secret != options_.secret) {
-      return Status(StatusCode::kInvalidArgument,
-                    "the coordinator's greeting has not the secret of this launch");
-    }
+    if (secret != options_.secret) return another_secret().with_context(describe(0));
     names_[0] = host;
     messenger_.set_generation(header->generation);
     messenger_.watch(0);
     Bytes answer = messenger_.begin(FrameKind::kReport);
-    ByteWriter(&answer).text(options_.host);
+    ByteWriter to(&answer);
+    to.text(options_.secret);
+    to.text(options_.host);
     messenger_.send(0, std::move(answer));
     return take_notice().status();  // all have answered
   }
@@ -123,7 +129,7 @@ Result<Incoming> Hosts::next() {
     ByteReader from(incoming.payload());
     const Status why = read_status(from);
     FORERUN_RETURN_IF_ERROR(from.finish());
-    if (incoming.kind == FrameKind::kEnd) ended_ = true;
+    if (incoming.kind == FrameKind::kEnd) note_end();
     if (why.ok()) return Status(StatusCode::kCancelled, "the coordinator has ended the launch");
     return incoming.kind == FrameKind::kEnd ? why : why.with_context(describe(incoming.from));
   }
@@ -224,22 +230,43 @@ Status compare(const HostFacts& facts, const std::string& who, const Bytes& repo
 
 }  // namespace
 
-Status Hosts::agree(const HostFacts& facts) {
+Result<Bytes> Hosts::settle(const Result<Bytes>& mine,
+                            const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide) {
   if (!is_coordinator()) {
-    report(write_facts(facts));
-    return take_notice().status();
+    report(mine);
+    return take_notice();
   }
-  auto reports = gather();
-  Status agreed = reports.status();
-  for (int32_t rank = 1; agreed.ok() && rank <= num_stages(); ++rank) {
-    agreed = compare(facts, describe(rank), (*reports)[static_cast<size_t>(rank) - 1], describe(0));
+  const auto decided = [&]() -> Result<Bytes> {
+    FORERUN_RETURN_IF_ERROR(mine.status());
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<Bytes> reports, gather());
+    return decide(reports);
+  }();
+  give_notice(decided);
+  return decided;
+}
+
+Status Hosts::agree(const Result<HostFacts>& facts) {
+  const Result<Bytes> mine = facts.ok() ? Result<Bytes>(write_facts(*facts)) : facts.status();
+  return settle(
+             mine,
+             [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
+               for (int32_t rank = 1; rank <= num_stages(); ++rank) {
+                 FORERUN_RETURN_IF_ERROR(compare(
+                     *facts, describe(rank), reports[static_cast<size_t>(rank) - 1], describe(0)));
+               }
+               return Bytes();
+             })
+      .status();
+}
+
+bool Hosts::is_dismissed(std::chrono::milliseconds patience) {
+  const Clock::time_point deadline = Clock::now() + patience;
+  while (!dismissed_) {
+    const auto incoming = messenger_.receive(deadline);
+    if (!incoming.ok()) break;
+    if (incoming->lost.ok() && incoming->kind == FrameKind::kEnd) note_end();
   }
-  if (agreed.ok()) {
-    give_notice(Bytes());
-  } else {
-    end(agreed);
-  }
-  return agreed;
+  return dismissed_;
 }
 
 void Hosts::end(const Status& why) {

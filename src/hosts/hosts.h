@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,9 +24,16 @@
 
 namespace forerun {
 
+// Which of a launch's processes on its machine a process is, and how many they are.
+struct LocalPlace {
+  int32_t rank = 0;
+  int32_t ranks = 1;
+};
+
 struct HostsOptions {
   std::string host;    // of this process, for messages
-  std::string secret;  // of the launch; empty: there is none
+  std::string secret;  // that all processes know; empty: there is none
+  LocalPlace place = {};
   // Until all have greeted each other: processes start at different times.
   std::chrono::milliseconds patience{60000};
   MessengerOptions messenger = {};
@@ -46,13 +54,23 @@ class Hosts {
   int32_t rank() const { return messenger_.rank(); }
   int32_t num_stages() const { return messenger_.num_ranks() - 1; }
   bool is_coordinator() const { return rank() == 0; }
+  const LocalPlace& place() const { return options_.place; }
+  // Whether the coordinator has ended the launch, or does so within `patience`: then this stage
+  // need not say why it leaves. Not while somebody listens to the messenger.
+  bool is_dismissed(std::chrono::milliseconds patience);
+  bool has_lost_anybody() const { return messenger_.has_lost_anybody(); }
   // "rank 2 (stage 2 of 3, host b)"
   std::string describe(int32_t rank) const;
   Messenger& messenger() { return messenger_; }
 
   // Compares what every process says of itself; where one differs from the coordinator every rank
   // fails, the message names the fact, both ranks and both values.
-  Status agree(const HostFacts& facts);
+  // `facts` not ok: this rank cannot go on, which all are told.
+  Status agree(const Result<HostFacts>& facts);
+  // A round: every stage's report goes to the coordinator's `decide`, and what that says to all,
+  // who return it. A failure of anybody's ends the launch.
+  Result<Bytes> settle(const Result<Bytes>& mine,
+                       const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide);
   // Coordinator: the report of every stage, in order. Of one that has failed, or is lost, the
   // failure with its name.
   Result<std::vector<Bytes>> gather();
@@ -62,8 +80,10 @@ class Hosts {
   void give_notice(const Result<Bytes>& notice);
   // A stage: what the coordinator gives notice of, or why there is none.
   Result<Bytes> take_notice();
-  // Ends the launch: `why` not ok goes to all who listen.
+  // Ends the launch: `why` goes to all who listen. Once.
   void end(const Status& why);
+  // The coordinator's end has come, to whoever listens to the messenger: nobody is told any more.
+  void note_end() { ended_ = dismissed_ = true; }
 
  private:
   Hosts(std::unique_ptr<Transport> transport, const HostsOptions& options);
@@ -75,6 +95,7 @@ class Hosts {
   const HostsOptions options_;
   std::vector<std::string> names_;  // of hosts, by rank; the coordinator's
   bool ended_ = false;
+  bool dismissed_ = false;
   Messenger messenger_;
 };
 

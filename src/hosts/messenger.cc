@@ -2,6 +2,7 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -59,11 +60,18 @@ void Messenger::send(int32_t to, Bytes frame) {
 
 Result<Incoming> Messenger::receive(Clock::time_point deadline) {
   std::unique_lock lock(receiving_);
-  if (!arrived_.wait_until(lock, deadline, [this] { return !inbox_.empty(); })) {
+  auto first = inbox_.end();
+  const auto has_come = [&] {
+    first = std::find_if(inbox_.begin(), inbox_.end(), [](const Incoming& incoming) {
+      return !incoming.lost.ok() || !is_of_steps(incoming.kind);
+    });
+    return first != inbox_.end();
+  };
+  if (!arrived_.wait_until(lock, deadline, has_come)) {
     return Status(StatusCode::kDeadlineExceeded, "no message has come in time");
   }
-  Incoming incoming = std::move(inbox_.front());
-  inbox_.pop_front();
+  Incoming incoming = std::move(*first);
+  inbox_.erase(first);
   return incoming;
 }
 

@@ -60,6 +60,7 @@ class Messenger {
 
   // Frames from now on carry it, and others are thrown away. Until it is set, all but greetings.
   void set_generation(uint64_t generation) { generation_ = generation; }
+  bool has_lost_anybody() const { return any_lost_; }
   // From now on notices where the rank falls silent.
   void watch(int32_t rank);
 
@@ -67,7 +68,9 @@ class Messenger {
   Bytes begin(FrameKind kind) const { return begin_frame({kind, generation_}); }
   void send(int32_t to, Bytes frame);
 
-  // What comes next. kDeadlineExceeded where nothing has until the deadline. Not after listen().
+  // What comes next, Steps aside: they stay for who listens, since a stage that has started already
+  // may send one while the next still waits for the coordinator's word. kDeadlineExceeded where
+  // nothing has come until the deadline. Not after listen().
   Result<Incoming> receive(Clock::time_point deadline);
   // From now on `listener` gets what comes, on the messenger's thread, one after another; first of
   // all, on this one, what has come already. Until unlisten() returns.

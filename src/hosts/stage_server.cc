@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "exec/mailbox.h"
 #include "hosts/stage_frames.h"
 #include "hosts/stage_message_bytes.h"
@@ -53,7 +54,10 @@ class StageServer {
       inbox_.take(Messenger::Clock::now() + std::chrono::hours(1), incoming);
       for (Incoming& one : incoming) {
         if (!one.lost.ok()) return one.lost.with_context("of " + hosts_.describe(one.from));
-        if (one.kind == FrameKind::kEnd) return {};
+        if (one.kind == FrameKind::kEnd) {
+          hosts_.note_end();
+          return {};
+        }
         FORERUN_RETURN_IF_ERROR(
             handle(std::move(one)).with_context(hosts_.describe(hosts_.rank())));
       }

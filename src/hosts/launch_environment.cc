@@ -1,0 +1,57 @@
+// What mpirun and Slurm tell a process of itself in its environment.
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <system_error>
+
+#include "hosts/mpi_transport.h"
+
+namespace forerun {
+namespace {
+
+int32_t first_number(std::initializer_list<const char*> variables, int32_t otherwise) {
+  for (const char* const variable : variables) {
+    const char* const text = std::getenv(variable);
+    if (text == nullptr) continue;
+    int32_t value = 0;
+    const char* const end = text + std::strlen(text);
+    if (std::from_chars(text, end, value).ptr == end && value >= 0) return value;
+  }
+  return otherwise;
+}
+
+// Of Slurm's list of tasks a node, such as "4(x2),3", the most: whoever shares a machine with fewer
+// only takes less of it than it might.
+int32_t most_tasks_of_a_node() {
+  const char* const list = std::getenv("SLURM_TASKS_PER_NODE");
+  int32_t most = 1;
+  if (list == nullptr) return most;
+  const char* const end = list + std::strlen(list);
+  for (const char* at = list; at < end;) {
+    int32_t tasks = 0;
+    if (std::from_chars(at, end, tasks).ec == std::errc()) most = std::max(most, tasks);
+    at = std::find(at, end, ',');
+    if (at < end) ++at;
+  }
+  return most;
+}
+
+}  // namespace
+
+int32_t processes_of_launch() {
+  // Of a Slurm step only where Slurm's PMI is there to join by: a batch script runs in a step too.
+  const bool slurm = std::getenv("PMIX_RANK") != nullptr || std::getenv("PMI_RANK") != nullptr;
+  const int32_t of_slurm = slurm ? first_number({"SLURM_STEP_NUM_TASKS", "PMI_SIZE"}, 1) : 1;
+  return first_number({"OMPI_COMM_WORLD_SIZE"}, of_slurm);
+}
+
+LocalPlace place_on_machine() {
+  const LocalPlace place{first_number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0),
+                         first_number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, most_tasks_of_a_node())};
+  if (place.ranks < 1 || place.rank >= place.ranks) return {};
+  return place;
+}
+
+}  // namespace forerun
