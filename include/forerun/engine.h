@@ -36,6 +36,8 @@
 
 namespace forerun {
 
+class Hosts;  // hosts/hosts.h
+
 struct EngineOptions {
   std::string model;  // directory of the checkpoint, or org/name in the local Hugging Face cache
   std::string draft;  // the draft model's; empty: none
@@ -58,6 +60,10 @@ struct EngineOptions {
   // the same time. Or some of the target's GPUs: both run in turn, the draft on those alone. Empty:
   // both models run on `devices`, in turn.
   std::string draft_devices;
+  // The processes of a launch, this one its coordinator: the target's stages are the others, each
+  // on its host, with `devices` of that. The draft's devices are this process's. Null: all runs
+  // here.
+  std::shared_ptr<Hosts> hosts;
   // Measures and tries splits of `devices` between both models, and both in turn on all of them,
   // and keeps the fastest; EngineInfo::planner_report tells what was found, and what was left out
   // since it cannot be loaded or run. Needs a draft model; takes as long as loading the models once
@@ -85,6 +91,11 @@ struct EngineOptions {
   // Room for the KV cache of target and draft together; 0: what max_context_tokens needs for one
   // request, at most half of the free memory.
   int64_t kv_memory_bytes = 0;
+  // How many tokens of a request's KV the draft model keeps, whatever the strategy: its first ones
+  // and the latest, as view "streaming_llm" of that budget shows them. Its part of the memory is
+  // then as small for texts of any length, and the target's cache the larger; it may guess worse.
+  // 192 and more; 0: all of them. Never changes a token.
+  int32_t draft_window = 0;
   // Requests with the same beginning share its KV, with those that run and, until memory is needed,
   // with those that have ended. Never changes a token.
   bool share_prefixes = true;

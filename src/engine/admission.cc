@@ -47,6 +47,7 @@ bool Admission::has_room(Claim& claim, int64_t running) const {
   }
   const int64_t blocks = claim.own_blocks_ + claim.pages_to_take_;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
+    if (role == Role::kDraft && !draft_keeps_all_) continue;
     const KvUsage usage = executor_->kv_usage(role);
     if (usage.total_blocks == 0) continue;
     const int64_t free =

@@ -40,8 +40,10 @@ class Admission {
     std::array<bool, kNumRoles> has_read{};
   };
 
-  // `executor` must outlive the object.
-  explicit Admission(const Executor* executor) : executor_(executor) {}
+  // `executor` must outlive the object. `draft_keeps_all`: else the draft model keeps a window of
+  // each text and has room for as many as may run.
+  explicit Admission(const Executor* executor, bool draft_keeps_all = true)
+      : executor_(executor), draft_keeps_all_(draft_keeps_all) {}
 
   // Whether there is room for a request beside `running` others: for its blocks, those that it
   // shares with one that runs aside, and one more for it and for each that runs. Without that room
@@ -67,6 +69,7 @@ class Admission {
   };
 
   const Executor* executor_;
+  const bool draft_keeps_all_;
   std::array<int64_t, kNumRoles> promised_{};  // blocks
   std::unordered_map<uint64_t, Page> pages_;   // by name
   uint64_t version_ = 1;                       // of which pages there are

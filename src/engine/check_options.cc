@@ -3,6 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
+#include "views/view_table.h"
+
 namespace forerun {
 namespace {
 
@@ -23,12 +26,23 @@ Status check_try_splits(const EngineOptions& options, const Placement& placement
   if (placement.target.on_gpus()) {
     return refused("devices '" + options.devices + "'; accepted beside it: processors");
   }
+  if (placement.on_hosts) return refused("several hosts; accepted beside it: one");
   if (placement.target.num_stages() > 1) {
     return refused(std::to_string(placement.target.num_stages()) +
                    " stages; accepted beside it: a target that is not cut");
   }
   if (!options.emulate.empty()) return refused("a machine to emulate; accepted beside it: none");
   return Status();
+}
+
+Status check_draft_window(const EngineOptions& options) {
+  if (options.draft_window == 0) return Status();
+  if (options.draft.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "draft_window: found " + std::to_string(options.draft_window) +
+                      ", but there is no draft model; accepted without one is 0");
+  }
+  return window_view().check(options.draft_window).with_context("draft_window");
 }
 
 }  // namespace
@@ -59,6 +73,7 @@ Status check_options(const EngineOptions& options, const Placement& placement) {
                                                     std::to_string(options.max_logprobs) +
                                                     ", accepted are 0 and more");
   }
+  FORERUN_RETURN_IF_ERROR(check_draft_window(options));
   return check_try_splits(options, placement);
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 
@@ -294,7 +296,7 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
 
 bool Placement::in_turn() const {
   if (!draft) return true;
-  return target.num_stages() == 1 && draft->on_gpus() &&
+  return !on_hosts && target.num_stages() == 1 && draft->on_gpus() &&
          std::all_of(draft->gpus.begin(), draft->gpus.end(),
                      [this](int32_t gpu) { return uses_gpu(target, gpu); });
 }
@@ -326,6 +328,10 @@ std::string describe(const ModelPlacement& model) {
 }  // namespace
 
 std::string describe(const Placement& placement) {
+  if (placement.on_hosts) {
+    return "target on hosts, " + describe(placement.target) +
+           (placement.draft ? ", draft " + describe(*placement.draft) : "");
+  }
   if (!placement.draft) return describe(placement.target) + ", both models in turn";
   return "target " + describe(placement.target) + ", draft " + describe(*placement.draft) +
          (placement.in_turn() ? ", in turn" : "");

@@ -47,12 +47,14 @@ struct ModelPlacement {
 struct Placement {
   ModelPlacement target;
   std::optional<ModelPlacement> draft;  // none: the target's, in turn
+  bool on_hosts = false;                // the target's stages are on machines of their own
 
   const ModelPlacement& of(Role role) const {
     return role == Role::kDraft && draft ? *draft : target;
   }
   // The draft's GPUs are the target's too, or there is nothing but the target's: one Step at a
-  // time. Beside a target that is cut a draft is never in turn on devices that it names.
+  // time. Beside a target that is cut, or on other hosts, a draft is never in turn on devices that
+  // it names.
   bool in_turn() const;
 };
 

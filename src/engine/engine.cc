@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "engine/active_request.h"
 #include "engine/check_options.h"
 #include "engine/device_spec.h"
@@ -12,6 +13,8 @@
 #include "engine/engine_info.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_text.h"
+#include "engine/host_agreement.h"
+#include "engine/host_placement.h"
 #include "engine/loaded_costs.h"
 #include "engine/loaded_models.h"
 #include "engine/model_facts.h"
@@ -22,6 +25,7 @@
 #include "engine/submission.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/live_costs.h"
+#include "hosts/hosts.h"
 #include "kernels/isa.h"
 #include "planner/choose_strategy.h"
 #include "planner/measure_costs.h"
@@ -106,7 +110,10 @@ Result<std::unique_ptr<Engine>> EngineImpl::make(const EngineOptions& options) {
       resolve_speculation(options.speculation, {.has_draft_model = !options.draft.empty()})
           .status());
   FORERUN_ASSIGN_OR_RETURN(
-      engine->placement_, place_models(options.devices, options.draft_devices, stages_of(options)));
+      engine->placement_,
+      options.hosts != nullptr
+          ? place_on_hosts(options)
+          : place_models(options.devices, options.draft_devices, stages_of(options)));
   FORERUN_ASSIGN_OR_RETURN(engine->emulator_, make_emulator(options, engine->placement_));
   FORERUN_RETURN_IF_ERROR(engine->open());
   FORERUN_RETURN_IF_ERROR(engine->load_models());
@@ -121,7 +128,11 @@ Status EngineImpl::open() {
   text_.emplace(opened_->target);
   facts_ = facts_of(*opened_);
   FORERUN_ASSIGN_OR_RETURN(to_load_, models_to_load(options_, placement_, *opened_));
-  return Status();
+  if (emulator_ && emulator_->profile().stages) {
+    to_load_.emulated_stages = emulator_->profile().stages->stages;
+  }
+  if (options_.hosts == nullptr) return Status();
+  return options_.hosts->agree(facts_of_host(options_, to_load_, placement_));
 }
 
 Status EngineImpl::load_models() {
@@ -189,11 +200,13 @@ Status EngineImpl::start() {
   loop_ = std::make_unique<EngineLoop>(
       EngineLoop::Options{.max_active = options_.max_active_requests,
                           .share_prefixes = options_.share_prefixes,
+                          .draft_keeps_all = options_.draft_window == 0,
                           .recorder = options_.trace ? &recorder_ : nullptr,
                           .costs = &costs_,
                           .drafts_in_turn = !side_by_side(),
                           .load = load_.get(),
-                          .automatic = automatic_.get()},
+                          .automatic = automatic_.get(),
+                          .on_thread_start = [this] { models_->pin_executors_caller(); }},
       std::move(executor));
   return Status();
 }
@@ -255,7 +268,9 @@ EngineLoad EngineImpl::load() const {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
-  return EngineImpl::make(options);
+  auto engine = EngineImpl::make(options);
+  if (!engine.ok() && options.hosts != nullptr) options.hosts->end(engine.status());
+  return engine;
 }
 
 }  // namespace forerun

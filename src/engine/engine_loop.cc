@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "device/cpu/short_turns.h"
 #include "step/step.h"
 
 namespace forerun {
@@ -32,7 +33,7 @@ EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
       executor_(std::move(executor)),
       shared_acceptance_(std::make_shared<SharedAcceptance>()),
       waker_(std::make_shared<LoopWaker>()),
-      admission_(executor_.get()),
+      admission_(executor_.get(), options.draft_keeps_all),
       batch_costs_(options.costs, options.drafts_in_turn) {
   executor_->set_meanwhile([this] { deliver(); });
   thread_ = std::thread([this] { run(); });
@@ -56,6 +57,8 @@ void EngineLoop::submit(std::unique_ptr<ActiveRequest> request) {
 }
 
 void EngineLoop::run() {
+  ask_for_short_turns();  // it may be a member of a device's team
+  if (options_.on_thread_start) options_.on_thread_start();
   while (true) {
     if (running_.empty() && waiting_.empty()) {
       deliver();

@@ -44,11 +44,13 @@ class EngineLoop {
   struct Options {
     int32_t max_active = 64;
     bool share_prefixes = true;
+    bool draft_keeps_all = true;        // else a window of each request's KV
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
     const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
     bool drafts_in_turn = true;         // a Step of the draft holds up the target
     LoadMeter* load = nullptr;          // null: nobody asks
     AutoStrategy* automatic = nullptr;  // null: plans stay as they are resolved
+    std::function<void()> on_thread_start = {};  // on the loop's thread, before all else
   };
 
   EngineLoop(Options options, std::unique_ptr<Executor> executor);

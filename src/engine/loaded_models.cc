@@ -8,12 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "engine/gpu.h"
+#include "engine/model_facts.h"
 #include "engine/numerics_options.h"
 #include "engine/stage_plan.h"
 #include "exec/cpu_step_runner.h"
 #include "exec/stages/stage_pipeline.h"
 #include "exec/stages/stage_threads.h"
+#include "hosts/hosts.h"
+#include "hosts/remote_stages.h"
 #include "model/cpu_decoder.h"
 #include "model/decoder_memory.h"
 #include "model/device_memory.h"
@@ -28,6 +32,12 @@ Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placemen
   FORERUN_ASSIGN_OR_RETURN(NumericsOptions numerics, parse_numerics(options));
   const OpenedModel* const draft = opened.draft_or_null();
   if (draft != nullptr) {
+    if (options.draft_window > 0 && has_window(*draft)) {
+      return Status(StatusCode::kInvalidArgument,
+                    "draft_window: found " + std::to_string(options.draft_window) +
+                        ", but the draft model has layers with a sliding window, which see the "
+                        "last tokens only; accepted with it is 0");
+    }
     choose_draft_weights(*draft, placement.of(Role::kDraft), numerics.draft_weights);
   }
   FORERUN_RETURN_IF_ERROR(check_numerics(options, numerics, placement, draft));
@@ -42,14 +52,18 @@ Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placemen
 Result<std::unique_ptr<LoadedModels>> LoadedModels::load(const ModelsToLoad& models,
                                                          const Placement& placement) {
   auto loaded = std::unique_ptr<LoadedModels>(new LoadedModels(placement));
+  loaded->hosts_ = models.options->hosts.get();
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     loaded->part(role).opened = models.of(role).opened;
     FORERUN_RETURN_IF_ERROR(loaded->make_devices(models, role));
   }
   FORERUN_RETURN_IF_ERROR(loaded->plan(models));
+  Status status;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
-    FORERUN_RETURN_IF_ERROR(loaded->load_part(models, role));
+    if (status.ok()) status = loaded->load_part(models, role);
   }
+  if (loaded->hosts_ != nullptr) status = loaded->exchange_facts(status);
+  FORERUN_RETURN_IF_ERROR(status);
   return loaded;
 }
 
@@ -64,6 +78,7 @@ Status LoadedModels::make_devices(const ModelsToLoad& models, Role role) {
     stage.layers = LayerRange::all(checkpoint.config());
     stage.devices = part(Role::kTarget).stages.back().devices;
     stage.gpus = placement.gpus;
+    stage.degree = placement.degree();
     return Status();
   }
   FORERUN_ASSIGN_OR_RETURN(
@@ -75,7 +90,9 @@ Status LoadedModels::make_devices(const ModelsToLoad& models, Role role) {
     Stage& stage = model.stages.emplace_back();
     stage.layers = layers[static_cast<size_t>(idx)];
     stage.gpus = placement.stage(idx).gpus;
-    if (placement.stage(idx).devices.empty()) continue;
+    stage.degree = placement.stage(idx).degree();
+    stage.is_here = hosts_ == nullptr || role == Role::kDraft || hosts_->rank() == idx + 1;
+    if (!stage.is_here || placement.stage(idx).devices.empty()) continue;
     FORERUN_ASSIGN_OR_RETURN(devices_.emplace_back(),
                              CpuDeviceGroup::create({.devices = placement.stage(idx).devices}));
     stage.devices = devices_.back().get();
@@ -132,33 +149,63 @@ Status add_gpu_needs(const ModelsToLoad::Model& model, Role role, const std::str
         DeviceMemory* const memory,
         memory_of(memories, "cuda:" + std::to_string(gpu), [gpu] { return gpu_memory(gpu); }));
     memory->needs.push_back(needs[rank]);
+    memory->needs.back().role = role;
     memory->needs.back().name = name_of(role, name, needs, rank);
   }
   // Said before anything is loaded, and of this model.
   return check_memory(memories, 0).with_context(checkpoint.dir().string());
 }
 
-Status add_host_needs(const ModelsToLoad::Model& model, Role role, const std::string& name,
-                      Activation activation, const LayerRange& layers, int32_t degree,
-                      std::vector<DeviceMemory>& memories) {
+// Notes what a stage of the model needs of a host's memory.
+Status add_needs_to(DeviceMemory& memory, const ModelsToLoad::Model& model, Role role,
+                    const std::string& name, Activation activation, const LayerRange& layers,
+                    int32_t degree) {
   const Checkpoint& checkpoint = model.opened->checkpoint;
-  FORERUN_ASSIGN_OR_RETURN(DeviceMemory* const memory, memory_of(memories, host_memory().name, [] {
-                             return Result<DeviceMemory>(host_memory());
-                           }));
   const auto plan = make_shard_plan(checkpoint.config(), degree, checkpoint.config().vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
   const std::vector<MemoryNeed> needs =
       estimate_group_memory(checkpoint, model.weights, activation, *plan, layers);
   for (size_t rank = 0; rank < needs.size(); ++rank) {
-    memory->needs.push_back(needs[rank]);
-    memory->needs.back().name = name_of(role, name, needs, rank);
+    memory.needs.push_back(needs[rank]);
+    memory.needs.back().role = role;
+    memory.needs.back().name = name_of(role, name, needs, rank);
   }
   return Status();
+}
+
+// Of this process' host, which it may share with others of its launch.
+Status add_host_needs(const ModelsToLoad& models, Role role, const std::string& name,
+                      const LayerRange& layers, int32_t degree,
+                      std::vector<DeviceMemory>& memories) {
+  const Hosts* const hosts = models.options->hosts.get();
+  FORERUN_ASSIGN_OR_RETURN(DeviceMemory* const memory, memory_of(memories, host_memory().name, [&] {
+                             DeviceMemory own = host_memory();
+                             if (hosts != nullptr) own.available_bytes /= hosts->place().ranks;
+                             return Result<DeviceMemory>(std::move(own));
+                           }));
+  return add_needs_to(*memory, models.of(role), role, name, models.activation, layers, degree);
+}
+
+// Of a host that will say for itself how much it has: more than any needs.
+Status add_needs_elsewhere(const ModelsToLoad& models, Role role, const std::string& name,
+                           const LayerRange& layers, int32_t degree,
+                           std::vector<DeviceMemory>& memories) {
+  constexpr int64_t kEnough = int64_t{1} << 50;
+  DeviceMemory& memory = memories.emplace_back();
+  memory.name = role_name(role) + name + "'s host";
+  memory.available_bytes = kEnough;
+  memory.is_host = true;
+  return add_needs_to(memory, models.of(role), role, name, models.activation, layers, degree);
 }
 
 }  // namespace
 
 Status LoadedModels::plan(const ModelsToLoad& models) {
+  const Status own = plan_own(models);
+  return hosts_ == nullptr ? own : plan_together(own);
+}
+
+Status LoadedModels::plan_own(const ModelsToLoad& models) {
   std::vector<DeviceMemory> memories;
   int32_t longest_context = std::numeric_limits<int32_t>::max();
   for (const Role role : {Role::kTarget, Role::kDraft}) {
@@ -168,58 +215,86 @@ Status LoadedModels::plan(const ModelsToLoad& models) {
     for (size_t idx = 0; idx < model.stages.size(); ++idx) {
       const Stage& stage = model.stages[idx];
       const std::string name = model.stages.size() > 1 ? " stage " + std::to_string(idx + 1) : "";
-      if (!stage.gpus.empty()) {
+      if (!stage.is_here) {
+        FORERUN_RETURN_IF_ERROR(
+            add_needs_elsewhere(models, role, name, stage.layers, stage.degree, memories));
+      } else if (!stage.gpus.empty()) {
         FORERUN_RETURN_IF_ERROR(
             add_gpu_needs(models.of(role), role, name, stage.layers, stage.gpus, memories));
       } else {
-        FORERUN_RETURN_IF_ERROR(add_host_needs(models.of(role), role, name, models.activation,
-                                               stage.layers, stage.degree(), memories));
+        FORERUN_RETURN_IF_ERROR(
+            add_host_needs(models, role, name, stage.layers, stage.degree, memories));
       }
     }
   }
   const bool has_draft = part(Role::kDraft).opened != nullptr;
+  const auto stages = static_cast<int32_t>(part(Role::kTarget).stages.size());
   FORERUN_ASSIGN_OR_RETURN(
-      memory_, plan_memory(*models.options, longest_context, has_draft, std::move(memories)));
+      memory_, plan_memory(*models.options, longest_context, has_draft, std::move(memories),
+                           std::max(stages, models.emulated_stages)));
   return Status();
 }
 
 Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
   Part& model = part(role);
-  if (model.opened == nullptr) return Status();
-  const int64_t kv_blocks = memory_.kv_blocks(role);
-  const int32_t num_layers = model.opened->checkpoint.config().num_layers;
   for (Stage& stage : model.stages) {
-    std::function<void(double)> progress;
-    if (models.options->on_progress) {
-      progress = [&on_progress = models.options->on_progress, role, layers = stage.layers,
-                  num_layers](double fraction) {
-        on_progress(std::string("loading ") + role_name(role),
-                    (layers.begin + fraction * layers.size()) / num_layers);
-      };
-    }
-    if (!stage.gpus.empty()) {
-      FORERUN_ASSIGN_OR_RETURN(
-          stage.decoder,
-          load_on_gpus(model.opened->checkpoint, stage.layers, stage.gpus, kv_blocks,
-                       model.opened->live_vocab(), models.of(role).int4_head, std::move(progress)));
-      continue;
-    }
-    CpuDecoderOptions options;
-    options.layers = stage.layers;
-    options.activation = models.activation;
-    options.weights = models.of(role).weights;
-    options.kv_blocks = kv_blocks;
-    options.live_vocab = model.opened->live_vocab();
-    options.progress = std::move(progress);
-    FORERUN_ASSIGN_OR_RETURN(stage.decoder, CpuDecoder::load(model.opened->checkpoint,
-                                                             stage.devices, std::move(options)));
+    if (!stage.is_here) continue;
+    FORERUN_RETURN_IF_ERROR(load_stage(models, role, stage));
+    const Decoder& decoder = *stage.decoder;
+    stage.facts = {.kv_block_bytes = decoder.kv_block_bytes(),
+                   .quantizes_keys = decoder.quantizes_keys(),
+                   .selects_kv = decoder.selects_kv(),
+                   .readings_a_choice = decoder.layers().heads ? decoder.readings_a_choice() : 0.0};
   }
   return Status();
+}
+
+Status LoadedModels::load_stage(const ModelsToLoad& models, Role role, Stage& stage) {
+  const OpenedModel& opened = *part(role).opened;
+  const int32_t num_layers = opened.checkpoint.config().num_layers;
+  std::function<void(double)> progress;
+  if (models.options->on_progress) {
+    progress = [&on_progress = models.options->on_progress, role, layers = stage.layers,
+                num_layers](double fraction) {
+      on_progress(std::string("loading ") + role_name(role),
+                  (layers.begin + fraction * layers.size()) / num_layers);
+    };
+  }
+  if (!stage.gpus.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(
+        stage.decoder,
+        load_on_gpus(opened.checkpoint, stage.layers, stage.gpus, memory_.kv_blocks(role),
+                     opened.live_vocab(), models.of(role).int4_head, std::move(progress)));
+    return Status();
+  }
+  CpuDecoderOptions options;
+  options.layers = stage.layers;
+  options.activation = models.activation;
+  options.weights = models.of(role).weights;
+  options.kv_blocks = memory_.kv_blocks(role);
+  options.live_vocab = opened.live_vocab();
+  options.progress = std::move(progress);
+  FORERUN_ASSIGN_OR_RETURN(stage.decoder,
+                           CpuDecoder::load(opened.checkpoint, stage.devices, std::move(options)));
+  return Status();
+}
+
+PipelineStage LoadedModels::stage_here() const {
+  const Stage& stage = part(Role::kTarget).stages[static_cast<size_t>(hosts_->rank() - 1)];
+  return {stage.decoder.get(), stage.devices};
 }
 
 std::unique_ptr<StepRunner> LoadedModels::make_runner(Role role) const {
   const Part& model = part(role);
   const int32_t live_vocab = model.opened->live_vocab();
+  if (!model.stages.front().is_here) {
+    PipelineFacts facts{.config = &model.opened->checkpoint.config(),
+                        .live_vocab = live_vocab,
+                        .kv_blocks = memory_.kv_blocks(role),
+                        .num_stages = static_cast<int32_t>(model.stages.size())};
+    for (const Stage& stage : model.stages) facts.kv_block_bytes += stage.facts.kv_block_bytes;
+    return std::make_unique<StagePipeline>(std::make_unique<RemoteStages>(hosts_, facts));
+  }
   if (model.stages.size() == 1) {
     const Stage& stage = model.stages.front();
     return std::make_unique<CpuStepRunner>(stage.decoder.get(), stage.devices, live_vocab);
@@ -268,14 +343,22 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
     // Stages have threads of their own.
     executor.on_thread_start = [this](Role role) {
       const std::vector<Stage>& stages = part(role).stages;
-      if (stages.size() == 1) stages.front().devices->pin_caller();
+      if (stages.size() == 1 && stages.front().is_here) stages.front().devices->pin_caller();
     };
   }
   executor.on_step = std::move(options.on_step);
   executor.trace = options.trace;
   executor.costs = options.costs;
   executor.budget = options.budget;
+  executor.draft_window = memory_.draft_window;
   return std::make_unique<RealExecutor>(std::move(executor));
+}
+
+void LoadedModels::pin_executors_caller() const {
+  const std::vector<Stage>& stages = part(Role::kTarget).stages;
+  const Stage& stage = stages.front();
+  if (side_by_side() || stages.size() > 1 || !stage.is_here || !stage.gpus.empty()) return;
+  stage.devices->pin_caller();
 }
 
 }  // namespace forerun

@@ -1,4 +1,6 @@
-// Both models on their devices, loaded and ready to run Steps.
+// Both models on their devices, loaded and ready to run Steps. Of a target whose stages are
+// processes of a launch (EngineOptions::hosts) a stage's process holds that stage, the
+// coordinator's the draft.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "engine/opened_model.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/real_executor.h"
+#include "exec/stages/stage_worker.h"
 #include "forerun/engine.h"
 #include "forerun/status.h"
 #include "kernels/precision.h"
@@ -36,6 +39,7 @@ struct ModelsToLoad {
   std::array<Model, kNumRoles> models;  // the draft's may be none
   Activation activation = Activation::kBf16;
   const EngineOptions* options = nullptr;  // context, KV memory, progress
+  int32_t emulated_stages = 1;             // that Steps of the target take time as if cut into
 
   const Model& of(Role role) const { return models[static_cast<size_t>(role)]; }
 };
@@ -53,7 +57,8 @@ std::string describe_stages(const LoadedModels& models, const ModelConfig& confi
 class LoadedModels {
  public:
   // Plans the memory and loads what there is. Fails as CpuDeviceGroup::create, plan_memory,
-  // make_shard_plan and the backends' load.
+  // make_shard_plan and the backends' load. In a launch all processes call it, plan together, and
+  // fail where one of them does.
   static Result<std::unique_ptr<LoadedModels>> load(const ModelsToLoad& models,
                                                     const Placement& placement);
 
@@ -64,16 +69,18 @@ class LoadedModels {
   bool has_draft() const { return part(Role::kDraft).opened != nullptr; }
   // Whether all stages do.
   bool quantizes_keys(Role role) const {
-    return all_stages(role, [](const Decoder& decoder) { return decoder.quantizes_keys(); });
+    return all_stages(role, [](const StageFacts& stage) { return stage.quantizes_keys; });
   }
   bool selects_kv(Role role) const {
-    return all_stages(role, [](const Decoder& decoder) { return decoder.selects_kv(); });
+    return all_stages(role, [](const StageFacts& stage) { return stage.selects_kv; });
   }
   double readings_a_choice(Role role) const {
-    return part(role).stages.back().decoder->readings_a_choice();
+    return part(role).stages.back().facts.readings_a_choice;
   }
   // Of the target's stages; one: it is not cut.
   std::vector<LayerRange> target_layers() const;
+  // In a stage's process: the stage.
+  PipelineStage stage_here() const;
 
   struct ExecutorOptions {
     StepEmulator* emulator = nullptr;  // null: Steps last as long as they do
@@ -87,18 +94,30 @@ class LoadedModels {
   };
   // The models must outlive it; one at a time runs Steps.
   std::unique_ptr<RealExecutor> make_executor(ExecutorOptions options);
+  // For the thread that calls its next(): where that thread is itself a member of a team of
+  // processors, it is pinned to its own, as the others are to theirs. Left where it is, the
+  // scheduler puts it beside one of them as soon as others are busy too, and the two wait for each
+  // other in turns.
+  void pin_executors_caller() const;
 
  private:
+  // What a decoder says of itself, also one in another process.
+  struct StageFacts {
+    int64_t kv_block_bytes = 0;
+    bool quantizes_keys = false;
+    bool selects_kv = false;
+    double readings_a_choice = 0.0;
+  };
   struct Stage {
-    // Samples, and runs the passes where there are no GPUs. Of an earlier stage on GPUs null.
+    bool is_here = true;  // not another process's
+    // Samples, and runs the passes where there are no GPUs. Of an earlier stage on GPUs, and of one
+    // elsewhere, null.
     CpuDeviceGroup* devices = nullptr;
     std::vector<int32_t> gpus;
+    int32_t degree = 1;
     LayerRange layers;
-    std::unique_ptr<Decoder> decoder;
-
-    int32_t degree() const {
-      return gpus.empty() ? devices->degree() : static_cast<int32_t>(gpus.size());
-    }
+    std::unique_ptr<Decoder> decoder;  // null: it is elsewhere
+    StageFacts facts;
   };
   struct Part {
     const OpenedModel* opened = nullptr;  // null: there is no such model
@@ -109,17 +128,24 @@ class LoadedModels {
   bool all_stages(Role role, const Does& does) const {
     return part(role).opened != nullptr &&
            std::all_of(part(role).stages.begin(), part(role).stages.end(),
-                       [&](const Stage& stage) { return does(*stage.decoder); });
+                       [&](const Stage& stage) { return does(stage.facts); });
   }
   // Makes the devices of a model and of its stages.
   Status make_devices(const ModelsToLoad& models, Role role);
   Part& part(Role role) { return parts_[static_cast<size_t>(role)]; }
   const Part& part(Role role) const { return parts_[static_cast<size_t>(role)]; }
   Status plan(const ModelsToLoad& models);
+  Status plan_own(const ModelsToLoad& models);
   Status load_part(const ModelsToLoad& models, Role role);
+  Status load_stage(const ModelsToLoad& models, Role role, Stage& stage);
+  // In a launch: as many blocks as the process with the least room has (loaded_models_hosts.cc).
+  Status plan_together(const Status& own);
+  // In a launch: hears what the stages elsewhere are, or tells of the own one.
+  Status exchange_facts(const Status& loaded);
   std::unique_ptr<StepRunner> make_runner(Role role) const;
 
   const Placement placement_;
+  Hosts* hosts_ = nullptr;  // null: all is in this process
   MemoryPlan memory_;
   std::vector<std::unique_ptr<CpuDeviceGroup>> devices_;
   std::array<Part, kNumRoles> parts_;

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "exec/step_scheduler.h"
+#include "planner/measure_costs.h"
 #include "step/step.h"
 
 namespace forerun {
@@ -13,18 +15,39 @@ namespace {
 // Tree rows beside a sequence's own tokens.
 constexpr int32_t kTreeReserveTokens = 256;
 
-// Of a token, both models' parts together; 0 of a memory whose parts have no heads.
-int64_t token_bytes(const DeviceMemory& memory) { return memory.need().kv_token_bytes(); }
-
-// "1024 bytes a token: 512 + 512 on its devices"
-std::string describe_token(const DeviceMemory& memory) {
-  std::string text = std::to_string(token_bytes(memory)) + " bytes a token";
-  if (memory.needs.size() < 2) return text;
-  for (size_t part = 0; part < memory.needs.size(); ++part) {
-    text += (part == 0 ? ": " : " + ") + std::to_string(memory.needs[part].kv_token_bytes());
-  }
-  return text + " on its devices";
+// In a pipeline two items of 64 rows may be under way a stage, and two more are verified but not
+// yet text.
+int32_t tree_tokens(int32_t target_stages) {
+  constexpr int32_t kRows = 64;
+  return target_stages > 1 ? std::max(kTreeReserveTokens, (2 * target_stages + 2) * kRows)
+                           : kTreeReserveTokens;
 }
+
+// Whose cache is as long as the text.
+class KeepingAll {
+ public:
+  explicit KeepingAll(bool draft_too) : draft_too_(draft_too) {}
+
+  bool has(Role role) const { return role == Role::kTarget || draft_too_; }
+  // Of a token, in all parts of these models; 0 of a memory whose parts have no heads.
+  int64_t token_bytes(const DeviceMemory& memory) const {
+    return (draft_too_ ? memory.need() : memory.need(Role::kTarget)).kv_token_bytes();
+  }
+  // "1024 bytes a token: 512 + 512 on its devices"
+  std::string describe_token(const DeviceMemory& memory) const {
+    std::string parts;
+    int32_t count = 0;
+    for (const MemoryNeed& part : memory.needs) {
+      if (!has(part.role)) continue;
+      parts += (count++ == 0 ? ": " : " + ") + std::to_string(part.kv_token_bytes());
+    }
+    return std::to_string(token_bytes(memory)) + " bytes a token" +
+           (count < 2 ? "" : parts + " on its devices");
+  }
+
+ private:
+  bool draft_too_;
+};
 
 // What KV may take where the user names no limit. The rest of a host's memory is for others; a GPU
 // is ours, but allocations are rounded up.
@@ -35,23 +58,51 @@ int64_t default_kv_bytes(const DeviceMemory& memory) {
 
 int64_t blocks_for(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
 
+// Of a draft model that keeps a window of each request: the window, a block in which it ends and
+// room for a tree; the rows of a Step that reads prompts; and in any case what measuring Steps
+// takes, which knows of no window.
+int64_t blocks_of_windows(int32_t window_tokens, int32_t requests) {
+  constexpr int64_t kStepTokens = StepBudget{}.rows;
+  constexpr int64_t kMeasuredTokens = kMostMeasuredContext + kMostMeasuredRows;
+  const int64_t of_request = blocks_for(window_tokens) + 1 + blocks_for(kTreeReserveTokens);
+  return std::max(blocks_for(kMeasuredTokens), requests * of_request + blocks_for(kStepTokens));
+}
+
 }  // namespace
 
 Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_context,
-                               bool has_draft, std::vector<DeviceMemory> memories) {
+                               bool has_draft, std::vector<DeviceMemory> memories,
+                               int32_t target_stages) {
   if (options.max_context_tokens < 0 || options.max_context_tokens > longest_context) {
     return Status(StatusCode::kInvalidArgument,
                   "context: found " + std::to_string(options.max_context_tokens) +
                       " tokens, accepted are 1 to " + std::to_string(longest_context) +
                       ", what the checkpoint was made for");
   }
+  const int32_t requests = std::max(1, options.max_active_requests);
+  const bool draft_keeps_all = options.draft_window == 0;
+  const KeepingAll keeping_all(draft_keeps_all);
+  const int32_t context =
+      options.max_context_tokens > 0 ? options.max_context_tokens : longest_context;
+  const int32_t tree = tree_tokens(target_stages);
+  const int64_t needed_blocks = blocks_for(int64_t{context} + tree);
+  const int64_t wanted_blocks = needed_blocks * requests;
+  const int64_t window_blocks =
+      has_draft && !draft_keeps_all
+          ? std::min(wanted_blocks, blocks_of_windows(options.draft_window, requests))
+          : 0;
+  const auto window_bytes = [&](const DeviceMemory& memory) {
+    return window_blocks * memory.need(Role::kDraft).kv_block_bytes;
+  };
   int64_t room = 0;
   int64_t all_token_bytes = 0;
+  int64_t all_window_bytes = 0;
   std::string names;
   for (const DeviceMemory& memory : memories) {
     names += (names.empty() ? "" : ", ") + memory.name;
     room += std::max<int64_t>(memory.room_bytes(), 0);
-    all_token_bytes += token_bytes(memory);
+    all_token_bytes += keeping_all.token_bytes(memory);
+    all_window_bytes += window_bytes(memory);
   }
   if (options.kv_memory_bytes < 0 || options.kv_memory_bytes > room) {
     return Status(StatusCode::kResourceExhausted,
@@ -63,39 +114,41 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_con
   const DeviceMemory* tightest = nullptr;
   int64_t limit = 0;
   for (const DeviceMemory& memory : memories) {
-    if (token_bytes(memory) == 0) continue;  // its devices have no heads
-    int64_t bytes = default_kv_bytes(memory);
+    const int64_t bytes_of_token = keeping_all.token_bytes(memory);
+    if (bytes_of_token == 0) continue;  // its devices have no heads
+    int64_t bytes = default_kv_bytes(memory) - window_bytes(memory);
     if (options.kv_memory_bytes > 0) {
       const double share =
-          static_cast<double>(token_bytes(memory)) / static_cast<double>(all_token_bytes);
+          static_cast<double>(bytes_of_token) / static_cast<double>(all_token_bytes);
+      const int64_t left = options.kv_memory_bytes - all_window_bytes;
       bytes = memories.size() == 1
-                  ? options.kv_memory_bytes
-                  : std::min(
-                        memory.room_bytes(),
-                        static_cast<int64_t>(share * static_cast<double>(options.kv_memory_bytes)));
+                  ? left
+                  : std::min(memory.room_bytes() - window_bytes(memory),
+                             static_cast<int64_t>(share * static_cast<double>(left)));
     }
     bytes = std::max<int64_t>(bytes, 0);
-    const int64_t blocks = bytes / (token_bytes(memory) * kKvBlockTokens);
+    const int64_t blocks = bytes / (bytes_of_token * kKvBlockTokens);
     if (blocks >= limit_blocks) continue;
     limit_blocks = blocks;
     tightest = &memory;
     limit = bytes;
   }
-  const int32_t context =
-      options.max_context_tokens > 0 ? options.max_context_tokens : longest_context;
-  const int64_t needed_blocks = blocks_for(int64_t{context} + kTreeReserveTokens);
 
   MemoryPlan plan;
+  plan.tree_tokens = tree;
   plan.max_context_tokens = context;
   if (needed_blocks > limit_blocks) {
-    const int64_t fits = limit_blocks * kKvBlockTokens - kTreeReserveTokens;
+    const int64_t fits = limit_blocks * kKvBlockTokens - tree;
     if (options.max_context_tokens > 0 || fits < kKvBlockTokens) {
       return Status(
           StatusCode::kResourceExhausted,
           "KV cache: " + std::to_string(context) + " tokens of context need " +
-              describe_bytes(needed_blocks * kKvBlockTokens * token_bytes(*tightest)) + " of " +
-              tightest->name + " (" + describe_token(*tightest) + "), the limit is " +
-              describe_bytes(limit) +
+              describe_bytes(needed_blocks * kKvBlockTokens * keeping_all.token_bytes(*tightest)) +
+              " of " + tightest->name + " (" + keeping_all.describe_token(*tightest) +
+              "), the limit is " + describe_bytes(limit) +
+              (window_blocks == 0
+                   ? ""
+                   : " beside " + describe_bytes(all_window_bytes) + " for the draft's windows") +
               (fits < kKvBlockTokens ? ", not enough for any context"
                                      : "; a context of " + std::to_string(fits) + " tokens fits"));
     }
@@ -103,9 +156,11 @@ Result<MemoryPlan> plan_memory(const EngineOptions& options, int32_t longest_con
   }
   // On a CPU pages are committed when a token is written, so room for many requests costs nothing
   // until they come.
-  const int64_t wanted = needed_blocks * std::max(1, options.max_active_requests);
-  plan.target_blocks = std::min(wanted, limit_blocks);
-  plan.draft_blocks = has_draft ? plan.target_blocks : 0;
+  plan.target_blocks = std::min(wanted_blocks, limit_blocks);
+  if (has_draft) {
+    plan.draft_window = options.draft_window;
+    plan.draft_blocks = draft_keeps_all ? plan.target_blocks : window_blocks;
+  }
   plan.memories = std::move(memories);
   return plan;
 }
@@ -116,10 +171,13 @@ int64_t MemoryPlan::weight_bytes() const {
   return bytes;
 }
 
-// Both models have as many blocks.
 int64_t MemoryPlan::kv_bytes() const {
   int64_t bytes = 0;
-  for (const DeviceMemory& memory : memories) bytes += target_blocks * memory.need().kv_block_bytes;
+  for (const DeviceMemory& memory : memories) {
+    for (const Role role : {Role::kTarget, Role::kDraft}) {
+      bytes += kv_blocks(role) * memory.need(role).kv_block_bytes;
+    }
+  }
   return bytes;
 }
 

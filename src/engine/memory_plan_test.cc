@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace forerun {
@@ -38,6 +39,39 @@ TEST(MemoryPlan, TheTightestMemoryDecides) {
     EXPECT_EQ(plan->target_blocks, 25 * kMegabyte / (1000 * 64));
     EXPECT_EQ(plan->draft_blocks, plan->target_blocks);
   }
+}
+
+// Its cache is as long for a text of any length, and what it leaves is the target's.
+TEST(MemoryPlan, ADraftThatKeepsAWindowHasNoSecondCache) {
+  DeviceMemory both = memory("cuda:0", 1000, {1000, 1000});
+  both.needs[1].role = Role::kDraft;
+  EngineOptions options;
+  options.max_active_requests = 8;
+  const auto blocks_of = [&](int32_t context, int32_t window) {
+    options.max_context_tokens = context;
+    options.draft_window = window;
+    const auto plan = plan_memory(options, 1'000'000, true, {both});
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->draft_window, window);
+    EXPECT_LE(plan->kv_bytes(), 500 * kMegabyte);
+    return std::pair(plan->target_blocks, plan->draft_blocks);
+  };
+  const auto whole = blocks_of(200'000, 0);
+  EXPECT_EQ(whole.first, 250 * kMegabyte / (1000 * 64));
+  EXPECT_EQ(whole.second, whole.first);
+  // Eight windows of 16 blocks, with the block that a window ends in and four of a tree, and the
+  // eight of a Step's prompt rows.
+  const auto window = blocks_of(200'000, 1024);
+  EXPECT_EQ(window.second, 8 * (16 + 1 + 4) + 8);
+  EXPECT_EQ(window.first, 500 * kMegabyte / (1000 * 64) - window.second);
+  EXPECT_EQ(blocks_of(400'000, 1024).second, window.second);
+  // No more than all of it.
+  EXPECT_EQ(blocks_of(256, 1024).second, 8 * 8);
+  options.kv_memory_bytes = 4 * kMegabyte;
+  const auto refused = plan_memory(options, 1'000'000, true, {both});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("4 MB for the draft's windows"), std::string::npos)
+      << refused.status().message();
 }
 
 TEST(MemoryPlan, ADeviceWithoutHeadsLimitsNothing) {

@@ -6,11 +6,12 @@
 
 namespace forerun {
 
+bool has_window(const OpenedModel& model) {
+  const std::vector<int32_t>& windows = model.checkpoint.config().sliding_window;
+  return std::any_of(windows.begin(), windows.end(), [](int32_t window) { return window > 0; });
+}
+
 ModelFacts facts_of(const OpenedModels& opened) {
-  const auto has_window = [](const OpenedModel& model) {
-    const std::vector<int32_t>& windows = model.checkpoint.config().sliding_window;
-    return std::any_of(windows.begin(), windows.end(), [](int32_t window) { return window > 0; });
-  };
   const OpenedModel* const draft = opened.draft_or_null();
   const int32_t head_dim = opened.target.checkpoint.config().head_dim;
   return {
@@ -23,6 +24,7 @@ ModelFacts facts_of(const OpenedModels& opened) {
 
 void add_loaded(const LoadedModels& loaded, ModelFacts& facts) {
   facts.max_context = loaded.memory().max_context_tokens;
+  facts.tree_tokens = loaded.memory().tree_tokens;
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     const auto role_idx = static_cast<size_t>(role);
     facts.selects_kv[role_idx] = loaded.selects_kv(role);

@@ -7,6 +7,8 @@
 
 namespace forerun {
 
+// Whether it has layers that see a window of the last tokens only.
+bool has_window(const OpenedModel& model);
 // Of models that have been opened: all but their context and what their devices can do.
 ModelFacts facts_of(const OpenedModels& opened);
 // And that, once they are loaded.

@@ -15,6 +15,7 @@ void TraceRecorder::add_step(const StepRecord& record) {
   step.end_ns = record.end_ns;
   step.host_ns = record.host_cpu_ns;
   step.items.assign(record.items.begin(), record.items.end());
+  step.stages.assign(record.stages.begin(), record.stages.end());
   const std::lock_guard lock(mutex_);
   if (trace_.steps.size() < capacity_) {
     trace_.steps.push_back(std::move(step));

@@ -199,6 +199,43 @@ TEST(LosslessViewsOfABatch, ThoseThatEndLeaveTheOthersAsTheyWere) {
   EXPECT_TRUE(releases_its_kv(*engine));
 }
 
+// A draft model that keeps a window of every request, whatever the strategy: its memory has room
+// for nothing else, and the tokens are plain decoding's.
+TEST(LosslessDraftWindow, EveryPolicyEqualsPlainDecoding) {
+  const Precision precision = with_long_context(precisions().front());
+  const ToyPair pair(precision.spec);
+  EngineOptions options;
+  options.max_active_requests = 40;
+  options.draft_window = 192;
+  const auto engine = make_engine(pair.target(), pair.draft(), precision, "cpu:0", "", options);
+  ASSERT_NE(engine, nullptr);
+  const KvLoad target = engine->load().target_kv;
+  const KvLoad draft = engine->load().draft_kv;
+  EXPECT_LT(2 * draft.total_blocks, target.total_blocks);
+  Counts counts;
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    std::vector<Request> requests;
+    std::vector<Output> plain;
+    for (Request& request : requests_of(seed, seed > 0)) {
+      const Output expected = complete(*engine, request);
+      ASSERT_TRUE(expected.error.ok()) << expected.error.message();
+      for (Request& by_policy : slice(by_every_policy(request, precision), 5, seed)) {
+        requests.push_back(std::move(by_policy));
+        plain.push_back(expected);
+      }
+    }
+    const std::vector<Output> outputs = complete_together(*engine, requests);
+    ASSERT_EQ(outputs.size(), requests.size());
+    for (size_t idx = 0; idx < outputs.size(); ++idx) {
+      expect_same(plain[idx], outputs[idx], "draft window " + describe(requests[idx]));
+      counts.add(outputs[idx]);
+    }
+  }
+  EXPECT_GT(counts.accepted, 500);
+  EXPECT_GT(counts.rejected, 500);
+  EXPECT_TRUE(releases_its_kv(*engine));
+}
+
 // Requests are refused by themselves, by a message that says what is accepted.
 TEST(LosslessViewsRefusals, DisturbNobody) {
   Precision precision = precisions().front();
@@ -223,6 +260,26 @@ TEST(LosslessViewsRefusals, DisturbNobody) {
   const Output window = complete(*with_window, request);
   EXPECT_NE(window.error.message().find("sliding window"), std::string::npos)
       << window.error.message();
+}
+
+TEST(LosslessDraftWindow, IsRefusedWhereItCannotBeKept) {
+  Precision precision = precisions().front();
+  const ToyPair pair(precision.spec);
+  precision.spec.sliding_window = 24;
+  precision.spec.family = "mistral";
+  const ToyPair windows(precision.spec);
+  const auto refusal = [](const ToyPair& models, bool with_draft, int32_t window) {
+    EngineOptions options;
+    options.model = models.target();
+    if (with_draft) options.draft = models.draft();
+    options.draft_window = window;
+    return Engine::create(options).status().message();
+  };
+  EXPECT_NE(refusal(pair, true, 100).find("draft_window"), std::string::npos);
+  EXPECT_NE(refusal(pair, true, 100).find("accepts 192 and more"), std::string::npos);
+  EXPECT_NE(refusal(pair, true, -1).find("accepts 192 and more"), std::string::npos);
+  EXPECT_NE(refusal(pair, false, 192).find("there is no draft model"), std::string::npos);
+  EXPECT_NE(refusal(windows, true, 192).find("sliding window"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,78 @@
+// What the processes of a launch settle while they load their parts of the models.
+#include <algorithm>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "engine/loaded_models.h"
+#include "hosts/hosts.h"
+
+namespace forerun {
+namespace {
+
+Bytes write_plan(const MemoryPlan& plan) {
+  Bytes bytes;
+  ByteWriter to(&bytes);
+  to.number(plan.max_context_tokens);
+  to.number(plan.target_blocks);
+  return bytes;
+}
+
+Status read_plan(const Bytes& bytes, MemoryPlan& plan) {
+  ByteReader from(bytes);
+  plan.max_context_tokens = from.number<int32_t>("context");
+  plan.target_blocks = from.number<int64_t>("KV blocks");
+  if (plan.max_context_tokens < 1 || plan.target_blocks < 1) {
+    from.fail("memory plan", "found none");
+  }
+  return from.finish();
+}
+
+}  // namespace
+
+// Every process has planned as if the others had room for everything.
+Status LoadedModels::plan_together(const Status& own) {
+  const Result<Bytes> mine = own.ok() ? Result<Bytes>(write_plan(memory_)) : own;
+  FORERUN_ASSIGN_OR_RETURN(
+      const Bytes settled,
+      hosts_->settle(mine, [this](const std::vector<Bytes>& reports) -> Result<Bytes> {
+        MemoryPlan least = memory_;
+        for (const Bytes& report : reports) {
+          MemoryPlan plan;
+          FORERUN_RETURN_IF_ERROR(read_plan(report, plan));
+          least.max_context_tokens = std::min(least.max_context_tokens, plan.max_context_tokens);
+          least.target_blocks = std::min(least.target_blocks, plan.target_blocks);
+        }
+        return write_plan(least);
+      }));
+  FORERUN_RETURN_IF_ERROR(read_plan(settled, memory_));
+  if (has_draft() && memory_.draft_window == 0) memory_.draft_blocks = memory_.target_blocks;
+  return {};
+}
+
+Status LoadedModels::exchange_facts(const Status& loaded) {
+  std::vector<Stage>& stages = part(Role::kTarget).stages;
+  Result<Bytes> mine = loaded.ok() ? Result<Bytes>(Bytes()) : loaded;
+  if (!hosts_->is_coordinator() && loaded.ok()) {
+    const StageFacts& facts = stages[static_cast<size_t>(hosts_->rank() - 1)].facts;
+    ByteWriter to(&*mine);
+    to.number(facts.kv_block_bytes);
+    to.flag(facts.quantizes_keys);
+    to.flag(facts.selects_kv);
+    to.number(facts.readings_a_choice);
+  }
+  const auto hear = [&stages](const std::vector<Bytes>& reports) -> Result<Bytes> {
+    for (size_t idx = 0; idx < reports.size(); ++idx) {
+      StageFacts& facts = stages[idx].facts;
+      ByteReader from(reports[idx]);
+      facts.kv_block_bytes = from.number<int64_t>("bytes of a KV block");
+      facts.quantizes_keys = from.flag("quantizes keys");
+      facts.selects_kv = from.flag("selects KV");
+      facts.readings_a_choice = from.number<double>("readings a choice");
+      FORERUN_RETURN_IF_ERROR(from.finish());
+    }
+    return Bytes();
+  };
+  return hosts_->settle(mine, hear).status();
+}
+
+}  // namespace forerun
