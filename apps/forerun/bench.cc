@@ -5,10 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "bench_report.h"
 #include "commands.h"
 #include "completion_json.h"
 #include "flags.h"
+#include "interrupt.h"
+#include "launch.h"
 #include "output.h"
 #include "run_request.h"
 #include "runner/load.h"
@@ -169,6 +172,7 @@ Result<bench::LoadOptions> load_options(const BenchFlags& flags, const SamplingO
   }
   options.compare = flags.compare;
   options.host_time = flags.host_time;
+  options.stop = &InterruptGuard::interrupted;
   return options;
 }
 
@@ -192,6 +196,7 @@ Status measure(const BenchFlags& flags, const std::string& file, Engine& engine,
   if (!flags.is_load()) {
     bench::RunnerOptions options = one_by_one_options(flags, sampling, std::move(prompts));
     options.on_progress = on_progress;
+    options.stop = &InterruptGuard::interrupted;
     FORERUN_ASSIGN_OR_RETURN(const std::vector<bench::RunnerRow> rows, bench::run(engine, options));
     add(rows);
     return Status();
@@ -222,6 +227,7 @@ Status measure_long_prompt(const BenchFlags& flags, std::unique_ptr<Engine> engi
     (*json)["workloads"][stem_of(file)].push_back(row_json(row));
     table->push_back(row_cells(stem_of(file), row));
   }
+  FORERUN_RETURN_IF_ERROR(InterruptGuard::status());
   FORERUN_ASSIGN_OR_RETURN(const double destroy_s,
                            bench::seconds_to_destroy(std::move(engine), options, long_prompt,
                                                      rows.front().first_token_s / 3));
@@ -248,6 +254,19 @@ Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
   return path.empty() ? Status() : write_output("--json", path, json_text(json));
 }
 
+// After the report of `rows` rows. `measured`: kCancelled where a signal ended it early.
+Status finish(const BenchFlags& flags, const Status& measured, size_t rows,
+              nlohmann::ordered_json* json) {
+  std::cout << std::flush;
+  if (!measured.ok()) {
+    (*json)["interrupted"] = true;
+    std::cerr << (rows == 0 ? "forerun: interrupted before anything was measured\n"
+                            : "forerun: interrupted; these are the figures until then\n");
+  }
+  FORERUN_RETURN_IF_ERROR(write_json(flags.json_path, *json));
+  return measured;
+}
+
 Status run_bench(const BenchFlags& flags) {
   FORERUN_RETURN_IF_ERROR(check(flags));
   if (flags.is_load()) FORERUN_RETURN_IF_ERROR(check_prompt_memory(flags));
@@ -258,6 +277,7 @@ Status run_bench(const BenchFlags& flags) {
   }
   engine_options.trace = flags.host_time;
   FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, create_engine(engine_options));
+  const InterruptGuard guard;
   const bench::MachineFacts machine = bench::machine_facts();
   nlohmann::ordered_json json = {
       {"machine", {{"processor", machine.processor}, {"cores", machine.cores}}},
@@ -276,19 +296,23 @@ Status run_bench(const BenchFlags& flags) {
                  : flags.is_load() ? load_titles()
                                    : one_by_one_titles()};
   if (flags.long_prompt) {
-    FORERUN_RETURN_IF_ERROR(measure_long_prompt(flags, std::move(engine), &json, &table));
-    report << format_table(table) << "destroying the engine while it reads the long prompt: "
-           << format_fixed(json["destroy_ms"], 1) << " ms\n"
-           << std::flush;
-    return write_json(flags.json_path, json);
+    const Status measured = measure_long_prompt(flags, std::move(engine), &json, &table);
+    if (!measured.ok() && measured.code() != StatusCode::kCancelled) return measured;
+    report << format_table(table);
+    if (measured.ok()) {
+      report << "destroying the engine while it reads the long prompt: "
+             << format_fixed(json["destroy_ms"], 1) << " ms\n";
+    }
+    return finish(flags, measured, table.size() - 1, &json);
   }
   for (const std::string& file : flags.prompt_files) {
+    if (InterruptGuard::interrupted()) break;
     FORERUN_RETURN_IF_ERROR(measure(flags, file, *engine, &json["workloads"], &table));
   }
   report << engine->info().planner_report << format_table(without_empty_columns(table))
-         << describe_emulation(*engine) << std::flush;
+         << describe_emulation(*engine);
   if (!engine->info().emulated.empty()) json["emulated"] = emulation_json(*engine);
-  return write_json(flags.json_path, json);
+  return finish(flags, InterruptGuard::status(), table.size() - 1, &json);
 }
 
 void add_load_flags(CLI::App& command, BenchFlags& flags) {
@@ -362,7 +386,7 @@ Command add_bench(CLI::App& app) {
       "    --prompts bench/workloads/code.jsonl --strategies autoregressive,serial_tree\n"
       "  ... --requests 64 --arrivals poisson:8 --prompt-tokens 256 --kv-memory 1GB\n"
       "  ... --concurrency 1,2,4,8,16,32,64 --temperatures 0 --compare");
-  return {command, [flags] { return run_bench(*flags); }};
+  return with_hosts(command, &flags->engine, [flags] { return run_bench(*flags); });
 }
 
 }  // namespace forerun::app

@@ -6,10 +6,12 @@
 #include <memory>
 #include <optional>
 
+#include "base/status_macros.h"
 #include "commands.h"
 #include "conversation.h"
 #include "flags.h"
 #include "interrupt.h"
+#include "launch.h"
 #include "line_editor.h"
 #include "nearest.h"
 #include "run_request.h"
@@ -304,7 +306,8 @@ Status run_chat(const ChatFlags& flags) {
   }
   if (by_hand || failed == 0) return Status();
   return Status(StatusCode::kInvalidArgument,
-                std::to_string(failed) + " lines of standard input failed, as said above");
+                (failed == 1 ? "a line" : std::to_string(failed) + " lines") +
+                    " of standard input failed, as said above");
 }
 
 }  // namespace
@@ -325,7 +328,7 @@ Command add_chat(CLI::App& app) {
       "Example:\n  forerun chat --model models/demo-target --draft models/demo-draft "
       "--max-tokens 60\n"
       "  forerun chat --model Qwen/Qwen2.5-1.5B-Instruct --draft Qwen/Qwen2.5-0.5B-Instruct");
-  return {command, [flags] { return run_chat(*flags); }};
+  return with_hosts(command, &flags->engine, [flags] { return run_chat(*flags); });
 }
 
 }  // namespace forerun::app

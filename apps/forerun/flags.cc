@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "base/status_macros.h"
+#include "byte_size.h"
 #include "terminal.h"
 
 namespace forerun::app {
@@ -129,9 +131,19 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command.add_option("--context", options.max_context_tokens,
                      "Longest sequence in tokens, prompt included (default: the checkpoint's)");
   command
-      .add_option("--kv-memory", options.kv_memory_bytes,
-                  "Bytes for the KV cache, with suffix: 512MB, 4GB")
-      ->transform(CLI::AsSizeValue(true));
+      .add_option_function<std::string>(
+          "--kv-memory",
+          [&options](const std::string& text) {
+            const Result<int64_t> bytes = parse_byte_size(text);
+            if (!bytes.ok()) throw CLI::ValidationError("--kv-memory", bytes.status().message());
+            options.kv_memory_bytes = *bytes;
+          },
+          "For the KV cache: 512MB, 4GB or 1.5GiB (default: what --context needs, at most half of "
+          "the free memory)")
+      ->type_name("SIZE");
+  command.add_option("--draft-window", options.draft_window,
+                     "Tokens of each request that the draft keeps in its KV cache, the first and "
+                     "the last ones: room for longer texts (default: all)");
   command.add_option("--step-budget-ms", options.step_budget_ms,
                      "Longest Step while a prompt is read beside requests that decode (default: by "
                      "what Steps cost, 1.8 times as long as without the prompt)");

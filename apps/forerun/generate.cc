@@ -4,11 +4,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "batch.h"
 #include "commands.h"
 #include "completion_json.h"
 #include "flags.h"
 #include "interrupt.h"
+#include "launch.h"
 #include "output.h"
 #include "run_request.h"
 #include "terminal.h"
@@ -220,7 +222,7 @@ Command add_generate(CLI::App& app) {
       "Example:\n  forerun generate --model models/demo-target --draft models/demo-draft \\\n"
       "    --prompt 'def fibonacci(n):' --max-tokens 64 --temperature 0.8 --compare\n"
       "  forerun generate --model models/demo-target --batch requests.jsonl > results.jsonl");
-  return {command, [flags] { return run_generate(*flags); }};
+  return with_hosts(command, &flags->engine, [flags] { return run_generate(*flags); });
 }
 
 }  // namespace forerun::app

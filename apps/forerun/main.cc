@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "config_file.h"
 #include "interrupt.h"
+#include "launch.h"
 #include "output.h"
 #include "parse_error.h"
 #include "terminal.h"
@@ -72,7 +73,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return forerun::app::run(argc, argv);
+    return forerun::app::leave_launch(forerun::app::run(argc, argv));
   } catch (const std::bad_alloc&) {
     return forerun::app::fail(
         "out of memory; smaller models, --context, --kv-memory or fewer requests take less");

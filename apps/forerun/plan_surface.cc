@@ -13,11 +13,11 @@
 namespace forerun::app {
 namespace {
 
-constexpr double kLeft = 92.0;
+constexpr double kLeft = 112.0;
 constexpr double kTop = 90.0;
 constexpr double kWidth = 640.0;
 constexpr double kHeight = 430.0;
-constexpr double kLegend = 176.0;  // right of the map
+constexpr double kLegend = 216.0;  // right of the map
 constexpr double kBottom = 84.0;
 constexpr size_t kColumns = 60;  // of the map
 constexpr size_t kRows = 44;

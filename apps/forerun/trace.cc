@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "commands.h"
 #include "exec/trace/chrome_trace.h"
 #include "exec/trace/timeline_svg.h"
@@ -10,6 +11,7 @@
 #include "flags.h"
 #include "forerun/completion_queue.h"
 #include "interrupt.h"
+#include "launch.h"
 #include "output.h"
 #include "run_request.h"
 #include "terminal.h"
@@ -124,7 +126,7 @@ Command add_trace(CLI::App& app) {
       "Example:\n  forerun trace --model models/demo-target --draft models/demo-draft \\\n"
       "    --emulate bench/profiles/swiftspec.json#qwen2-72b-serial --strategy serial_tree \\\n"
       "    --prompt 'def fibonacci(n):' --json trace.json --svg trace.svg --length-ms 150");
-  return {command, [flags] { return run_trace(*flags); }};
+  return with_hosts(command, &flags->engine, [flags] { return run_trace(*flags); });
 }
 
 }  // namespace forerun::app

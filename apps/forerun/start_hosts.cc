@@ -1,0 +1,115 @@
+#include "start_hosts.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "hosts/host_file.h"
+#include "interrupt.h"
+#include "text_input.h"
+
+namespace forerun::app {
+namespace {
+
+constexpr int kNotFound = 127;
+
+// This process's arguments as they were given, its program by its path.
+Result<std::vector<std::string>> own_command() {
+  FORERUN_ASSIGN_OR_RETURN(const std::string arguments, read_text("--hosts", "/proc/self/cmdline"));
+  std::vector<std::string> command;
+  for (size_t at = 0; at < arguments.size();) {
+    const size_t end = std::min(arguments.find('\0', at), arguments.size());
+    command.push_back(arguments.substr(at, end - at));
+    at = end + 1;
+  }
+  std::error_code error;
+  command.front() = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error) return Status(StatusCode::kInternal, "--hosts: this program has no path");
+  return command;
+}
+
+Status check_network(const std::string& network) {
+  const auto is_part = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::strchr(".:/_-,", c) != nullptr;
+  };
+  if (std::all_of(network.begin(), network.end(), is_part) && !network.starts_with('-')) return {};
+  return Status(StatusCode::kInvalidArgument,
+                "--network: found '" + network +
+                    "', accepted is an interface such as eth1 or a network such as 10.0.0.0/24");
+}
+
+[[noreturn]] void become(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  arguments.push_back(nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun then ends all ranks
+  execvp(arguments.front(), arguments.data());
+  _exit(kNotFound);
+}
+
+// The child's exit code, or 128 and its signal. Signals to this process go to the child.
+int wait_for(pid_t child) {
+  int status = 0;
+  for (bool told = false; waitpid(child, &status, WNOHANG) == 0;) {
+    // Calls that wait go on after a signal here.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (InterruptGuard::interrupted() && !std::exchange(told, true)) kill(child, SIGTERM);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+Status start_on_hosts(const HostStart& start) {
+  FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--hosts", start.file));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, parse_host_file(text, start.file));
+  FORERUN_RETURN_IF_ERROR(check_network(start.network));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> own, own_command());
+  std::vector<std::string> command = {start.mpirun, "--oversubscribe", "--bind-to", "none"};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");  // as in containers
+  if (!start.network.empty()) {
+    for (const char* const layer : {"btl_tcp_if_include", "oob_tcp_if_include"}) {
+      command.insert(command.end(), {"--gmca", layer, start.network});
+    }
+  }
+  // A part of the launch a line, so that ranks are in the order of the lines.
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (rank > 0) command.emplace_back(":");
+    command.insert(command.end(), {"-n", "1", "--host", hosts[rank]});
+    command.insert(command.end(), own.begin(), own.end());
+  }
+
+  const InterruptGuard guard;
+  const pid_t child = fork();
+  if (child == 0) become(command);
+  if (child < 0) {
+    return Status(StatusCode::kInternal,
+                  std::string("--hosts: no process for mpirun: ") + std::strerror(errno));
+  }
+  const int code = wait_for(child);
+  if (InterruptGuard::interrupted()) return Status(StatusCode::kCancelled, "interrupted");
+  if (code == 0) return {};
+  if (code == kNotFound) {
+    return Status(StatusCode::kNotFound,
+                  "--hosts: cannot run '" + start.mpirun + "'; Debian has it in openmpi-bin");
+  }
+  return Status(StatusCode::kInternal, "the launch over the hosts of '" + start.file +
+                                           "' has ended with exit code " + std::to_string(code) +
+                                           "; what it has written above says why");
+}
+
+}  // namespace forerun::app
