@@ -54,6 +54,56 @@ class Interrupt(process.CommandLine):
         self.assertEqual(running.returncode, 130)
         self.assertIn("0 tokens", stderr)
 
+    def interrupted_bench(self, folder, delay_s, *args):
+        """What it said, wrote and ended with, when it was interrupted `delay_s` after its start."""
+        prompts = Path(folder) / "many.jsonl"
+        prompts.write_text("".join(json.dumps({"prompt": f"x = {number}\n"}) + "\n"
+                                   for number in range(100_000)))
+        out = Path(folder) / "bench.json"
+        running = self.start("bench", "--model", TARGET, "--prompts", prompts, "--limit", 0,
+                             "--warmup", 0, "--json", out, "-v", *args)
+        for line in running.stderr:
+            if "chosen:" in line:
+                break
+        threading.Timer(delay_s, running.send_signal, [signal.SIGINT]).start()
+        stdout, stderr = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130, stderr)
+        written = json.loads(out.read_text())
+        self.assertIs(written["interrupted"], True)
+        self.assertIn("these are the figures until then" if written["workloads"]
+                      else "before anything was measured", stderr)
+        return stdout, written["workloads"]
+
+    def test_bench_says_what_it_had_measured(self):
+        # Days, were it not interrupted. On a slow machine the first prompt takes its time.
+        with tempfile.TemporaryDirectory() as folder:
+            for delay_s in (1, 4, 16):
+                stdout, workloads = self.interrupted_bench(
+                    folder, delay_s, "--repeat", 1, "-n", 4, "--strategies",
+                    "autoregressive,serial_tree")
+                if "many" in workloads:
+                    break
+            for strategy, row in zip(("autoregressive", "serial_tree"), workloads["many"],
+                                     strict=False):
+                self.assertEqual(row["strategy"], strategy)
+                self.assertGreater(row["prompts"], 0)
+                self.assertEqual(row["identical"], row["prompts"])
+                self.assertIn(strategy, stdout)
+
+    def test_bench_of_one_request_that_is_long(self):
+        with tempfile.TemporaryDirectory() as folder:
+            _, workloads = self.interrupted_bench(folder, 0.3, "-n", 8000, "--repeat", 1000)
+            self.assertEqual(workloads, {})
+
+    def test_bench_of_many_requests_at_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for delay_s in (1, 4, 16):
+                _, workloads = self.interrupted_bench(
+                    folder, delay_s, "--concurrency", "1,2,4", "-n", 200, "--repeat", 100_000)
+                if "many" in workloads:
+                    break
+            self.assertLessEqual(len(workloads["many"]), 2)
+
     def test_all_requests_of_a_trace(self):
         # Some 400,000 tokens, were they not cancelled: far beyond the time that is waited here.
         with tempfile.TemporaryDirectory() as folder:
