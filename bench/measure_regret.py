@@ -35,7 +35,7 @@ SETTINGS = [PLAIN,
             AUTO]
 NEAR, SLOWER = 0.95, 0.98  # of the best, of plain decoding
 SHARE_NEAR = 0.95          # of the cells
-WIDTH, HEIGHT, LEFT, TOP = 104, 40, 96, 58
+WIDTH, HEIGHT, LEFT, TOP = 132, 40, 120, 58
 
 
 def name_of(setting: str) -> str:

@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 from svg import page, text
 
 COLOURS = {1: "#bbbbbb", 8: "#4477aa", 16: "#66ccee", 32: "#228833"}
-LEFT, TOP, PLOT_HEIGHT, BAR, GAP = 60, 56, 260, 22, 30
+LEFT, TOP, PLOT_HEIGHT, BAR, GAP = 60, 56, 260, 26, 30
 
 
 def groups_of(rows: list[dict]) -> dict[tuple[str, int], list[dict]]:

@@ -15,10 +15,10 @@ import math
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from svg import page, text
+from svg import legend, page, room_for, text
 
-COLOURS = ["#228833", "#4477aa", "#aa3377", "#ccbb44", "#66ccee"]
-LEFT, TOP, WIDTH, HEIGHT, ACROSS = 56, 84, 210, 180, 52
+COLOURS = ["#228833", "#4477aa", "#aa3377", "#ccbb44", "#66ccee", "#ee6677", "#999999"]
+LEFT, TOP, WIDTH, HEIGHT, ACROSS = 56, 84, 240, 180, 52
 NEAR = 0.9  # of what was predicted
 
 
@@ -78,13 +78,20 @@ def colours_of(rows: list[dict]) -> dict[str, str]:
     return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
 
 
-def legend(colours: dict[str, str], top: float) -> list[str]:
-    out, x = [], float(LEFT)
-    for name, colour in colours.items():
-        out.append(f'<rect x="{x:.0f}" y="{top}" width="10" height="10" fill="{colour}"/>')
-        out.append(text(x + 15, top + 9, name, "start", size=11))
-        x += 36 + 6.5 * len(name)
-    return out
+class Numbers:
+    """Numbers beside points: above one, else below it, else left out, where another one stands."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[float, float, float]] = []
+
+    def place(self, x: float, y: float, content: str, colour: str, size: int = 10) -> list[str]:
+        half = room_for(content, size) / 2
+        for at in (y - 6, y + 6 + 0.76 * size):
+            if all(abs(x - other_x) >= half + other_half or abs(at - other_y) >= size + 1
+                   for other_x, other_y, other_half in self.taken):
+                self.taken.append((x, at, half))
+                return [text(x, at, content, colour=colour, size=size)]
+        return []
 
 
 def dot(x: float, y: float, colour: str, tip: str) -> str:
@@ -99,31 +106,35 @@ def drawing_by_batch(rows: list[dict]) -> str:
     colours = colours_of(best)
     highest = 0.5 * math.ceil(2 * max(1.5, *(row["speed_up"] for row in best)) + 0.2)
     span = max(math.log(counts[-1] / counts[0]), 1e-9)
-    out = [text(LEFT, 22, "Speed-up over plain decoding by the sequences that decode at once; numbers are gamma",
-                "start", size=14), *legend(colours, 34)]
+    right = LEFT + max(len(groups), 3) * (WIDTH + ACROSS)
+    entries, lower = legend(colours, LEFT, 52, right)
+    top = TOP + 18 + lower
+    out = [text(LEFT, 22, "Speed-up over plain decoding", "start", size=14),
+           text(LEFT, 40, "by the sequences that decode at once; numbers are gamma", "start", "#555555"), *entries]
     for column, (devices, context) in enumerate(groups):
+        numbers = Numbers()
         left = LEFT + column * (WIDTH + ACROSS)
         on = f", {devices} devices" if devices > 1 else ""
-        out.append(text(left, TOP - 10, f"{context:,} tokens each{on}", "start"))
+        out.append(text(left, top - 10, f"{context:,} tokens each{on}", "start"))
         for half in range(round(2 * highest) + 1):
-            y = TOP + HEIGHT * (1 - 0.5 * half / highest)
+            y = top + HEIGHT * (1 - 0.5 * half / highest)
             out.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + WIDTH}" y2="{y:.1f}" '
                        f'stroke="{"#222222" if half == 2 else "#e5e5e5"}"/>')
             out.append(text(left - 6, y + 4, f"{half / 2:g}", "end", "#555555", 11))
         places = {count: left + WIDTH * math.log(count / counts[0]) / span for count in counts}
         for count in counts:
-            out.append(text(places[count], TOP + HEIGHT + 16, str(count), colour="#555555", size=11))
+            out.append(text(places[count], top + HEIGHT + 16, str(count), colour="#555555", size=11))
         for name, colour in colours.items():
             line = [row for row in best if (row.get("devices", 1), row["context"]) == (devices, context)
                     and family(row) == name]
-            points = [(places[row["requests"]], TOP + HEIGHT * (1 - row["speed_up"] / highest)) for row in line]
+            points = [(places[row["requests"]], top + HEIGHT * (1 - row["speed_up"] / highest)) for row in line]
             out.append('<polyline points="' + " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
                        + f'" fill="none" stroke="{colour}" stroke-width="2"/>')
             for row, (x, y) in zip(line, points):
                 tip = f"{name}, {row['requests']} x {context}, gamma {row['gamma']}: {row['speed_up']:.2f}"
                 out.append(dot(x, y, colour, tip))
-                out.append(text(x, y - 6, str(row["gamma"]), colour=colour, size=10))
-    return page(LEFT + len(groups) * (WIDTH + ACROSS), TOP + HEIGHT + 30, out)
+                out += numbers.place(x, y, str(row["gamma"]), colour)
+    return page(right, top + HEIGHT + 30, out)
 
 
 def drawing_predicted(rows: list[dict]) -> str:
@@ -133,19 +144,20 @@ def drawing_predicted(rows: list[dict]) -> str:
         raise ValueError("no row has a prediction")
     colours = colours_of(both)
     highest = 0.5 * math.ceil(2 * max(max(row["speed_up"], row["predicted"]["speed_up"]) for row in both))
-    side = 380
+    side, right = 380, 720
+    entries, lower = legend(colours, LEFT, 34, right)
+    top = TOP + lower
 
     def place(predicted: float, measured: float) -> tuple[float, float]:
-        return LEFT + side * predicted / highest, TOP + side * (1 - measured / highest)
+        return LEFT + side * predicted / highest, top + side * (1 - measured / highest)
 
-    out = [text(LEFT, 22, "Speed-up over plain decoding: predicted (across) and measured", "start", size=14),
-           *legend(colours, 34)]
+    out = [text(LEFT, 22, "Speed-up over plain decoding: predicted (across) and measured", "start", size=14), *entries]
     for half in range(round(2 * highest) + 1):
         x, y = place(half / 2, half / 2)
         out.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + side}" y2="{y:.1f}" stroke="#e5e5e5"/>')
-        out.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{TOP + side}" stroke="#e5e5e5"/>')
+        out.append(f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{top + side}" stroke="#e5e5e5"/>')
         out.append(text(LEFT - 6, y + 4, f"{half / 2:g}", "end", "#555555", 11))
-        out.append(text(x, TOP + side + 16, f"{half / 2:g}", colour="#555555", size=11))
+        out.append(text(x, top + side + 16, f"{half / 2:g}", colour="#555555", size=11))
     for slope, name in ((1.0, "as predicted"), (NEAR, f"{NEAR:.0%} of it")):
         (x0, y0), (x1, y1) = place(0, 0), place(highest, slope * highest)
         dash = "" if slope == 1.0 else ' stroke-dasharray="5 4"'
@@ -156,7 +168,7 @@ def drawing_predicted(rows: list[dict]) -> str:
         out.append(dot(x, y, colours[family(row)],
                        f"{family(row)}, {row['requests']} x {row['context']}, gamma {row['gamma']}: measured "
                        f"{row['speed_up']:.2f}, predicted {row['predicted']['speed_up']:.2f}"))
-    return page(720, TOP + side + 30, out)
+    return page(right, top + side + 30, out)
 
 
 def main() -> None:

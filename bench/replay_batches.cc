@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "base/clocks.h"
+#include "base/status_macros.h"
 #include "engine/loaded_models.h"
 #include "engine/opened_model.h"
 #include "kernels/attention/attention.h"
@@ -55,6 +56,7 @@ struct Arguments {
   std::vector<int32_t> draft_depths = {1, 2, 3};
   std::vector<int32_t> hierarchy_depths = {};
   std::vector<int32_t> hierarchy_widths = {4};
+  int32_t draft_window = 0;  // EngineOptions::draft_window
 };
 
 struct Cell {
@@ -113,6 +115,7 @@ class Bench {
     EngineOptions& options = bench->options_;
     options.model = arguments.model;
     options.draft = arguments.draft;
+    options.draft_window = arguments.draft_window;
     int64_t tokens = 0;
     for (const Cell& cell : cells) {
       const int32_t longest = cell.context + arguments.tokens + kKvBlockTokens;
@@ -125,7 +128,8 @@ class Bench {
     bench->opened_ = std::make_unique<OpenedModels>(std::move(opened));
     for (const OpenedModel* model : std::array<const OpenedModel*, kNumRoles>{
              &bench->opened_->target, bench->opened_->draft_or_null()}) {
-      if (model == nullptr) continue;
+      // Of a draft with a window the devices give both models what they have.
+      if (model == nullptr || arguments.draft_window > 0) continue;
       // Keys and values, bf16.
       const ModelConfig& config = model->checkpoint.config();
       options.kv_memory_bytes += int64_t{4} * config.num_layers * config.num_kv_heads *
@@ -373,6 +377,8 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--hierarchy-widths", arguments.hierarchy_widths, "rows of its checks")
       ->delimiter(',');
+  app.add_option("--draft-window", arguments.draft_window,
+                 "tokens of each request that the draft model keeps; 0: all");
   app.add_option("--json", arguments.json, "record the rows there");
   CLI11_PARSE(app, argc, argv);
   const forerun::Status status = forerun::run(arguments);

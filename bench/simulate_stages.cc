@@ -2,6 +2,7 @@
 // pair of models: milliseconds between tokens, and plain pipelining's over them.
 //
 //   simulate_stages --model DIR --draft DIR --profile FILE#PROFILE --prompts FILE.jsonl…
+//   simulate_stages … --stages 2,4,8,16 --widths 4,16,64 --gbit 10 1 --latency-ms 1 5
 //
 // Every strategy's output is compared with plain decoding's, token for token. With --replay-target
 // only plain decoding asks the target: its text then answers for it, and 0 where a row is beside
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "base/clocks.h"
+#include "base/status_macros.h"
 #include "runner/model_pair.h"
 #include "runner/record_rows.h"
 #include "runner/timed.h"
@@ -33,8 +35,10 @@ struct Arguments {
   std::string model, draft, profile, json;
   std::vector<std::string> prompts;
   std::vector<float> temperatures = {0.0f, 0.6f};
+  std::vector<int32_t> stages;                 // of the same model; none: the profile's
   std::vector<double> gbit_per_s, latency_ms;  // pairs; none: the profile's
-  std::vector<std::string> settings;           // names; none: all
+  std::vector<int32_t> widths = {64};
+  std::vector<std::string> settings;  // names; none: all
   int32_t tokens = 128;
   int32_t limit = 8;  // prompts of a file
   double host_us = 150.0;
@@ -55,10 +59,12 @@ Setting pipelined(std::string name, const char* shape, int32_t width, int32_t dr
   return setting;
 }
 
-std::vector<Setting> all_settings() {
+std::vector<Setting> all_settings(const std::vector<int32_t>& widths) {
   std::vector<Setting> settings = {{"plain", {.strategy = "autoregressive"}}};
-  settings.push_back(pipelined("levels 64", "levels", 64));
-  settings.push_back(pipelined("best 64", "best", 64, 64));
+  for (const int32_t width : widths) {
+    settings.push_back(pipelined("levels " + std::to_string(width), "levels", width));
+    settings.push_back(pipelined("best " + std::to_string(width), "best", width, width));
+  }
   settings.push_back({"adaptive", {.strategy = "pipelined"}});
   for (const bool hides_draft : {true, false}) {
     for (const char* shape :
@@ -215,6 +221,25 @@ Result<std::vector<PlayRequest>> requests_of(const bench::ModelPair& pair, const
   return requests;
 }
 
+// Every number of stages with every link.
+std::vector<StageChain> chains_of(const StageChain& of_profile, const Arguments& arguments) {
+  std::vector<StageChain> links = {of_profile};
+  for (size_t idx = 0; idx < arguments.gbit_per_s.size(); ++idx) {
+    if (idx > 0) links.push_back(of_profile);
+    links[idx].bytes_per_s = 1e9 / 8 * arguments.gbit_per_s[idx];
+    links[idx].latency_seconds = 1e-3 * arguments.latency_ms[idx];
+  }
+  if (arguments.stages.empty()) return links;
+  std::vector<StageChain> chains;
+  for (const int32_t stages : arguments.stages) {
+    for (const StageChain& link : links) {
+      chains.push_back(link);
+      chains.back().stages = stages;
+    }
+  }
+  return chains;
+}
+
 Status run(const Arguments& arguments) {
   FORERUN_ASSIGN_OR_RETURN(StepProfile profile, load_step_profile(arguments.profile));
   if (!profile.stages) {
@@ -224,12 +249,7 @@ Status run(const Arguments& arguments) {
     return {StatusCode::kInvalidArgument,
             "--gbit and --latency-ms: as many of one as of the other"};
   }
-  std::vector<StageChain> chains = {*profile.stages};
-  for (size_t idx = 0; idx < arguments.gbit_per_s.size(); ++idx) {
-    if (idx > 0) chains.push_back(chains.front());
-    chains[idx].bytes_per_s = 1e9 / 8 * arguments.gbit_per_s[idx];
-    chains[idx].latency_seconds = 1e-3 * arguments.latency_ms[idx];
-  }
+  const std::vector<StageChain> chains = chains_of(*profile.stages, arguments);
   FORERUN_ASSIGN_OR_RETURN(const bench::ModelPair pair,
                            bench::ModelPair::load(arguments.model, arguments.draft, {1024, 1024}));
   nlohmann::json recorded = nlohmann::json::array();
@@ -245,7 +265,7 @@ Status run(const Arguments& arguments) {
                                  requests_of(pair, file, temperature, arguments));
         Bench bench(pair, std::move(requests), arguments.replay_target);
         double plain_ms = 0.0;
-        for (const Setting& setting : all_settings()) {
+        for (const Setting& setting : all_settings(arguments.widths)) {
           const auto& names = arguments.settings;
           const bool is_plain = setting.name == "plain";
           if (!is_plain && !names.empty() &&
@@ -291,6 +311,12 @@ int main(int argc, char** argv) {
   app.add_option("--profile", arguments.profile, "FILE#PROFILE, with stages")->required();
   app.add_option("--prompts", arguments.prompts, "JSON lines")->required();
   app.add_option("--temperature", arguments.temperatures);
+  app.add_option("--stages", arguments.stages, "that the model is cut into")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  app.add_option("--widths", arguments.widths, "w of levels and best")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 128));
   app.add_option("--gbit", arguments.gbit_per_s, "of the links, in place of the profile's");
   app.add_option("--latency-ms", arguments.latency_ms, "as many as --gbit");
   app.add_option("--settings", arguments.settings, "names; default: all");

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "runner/timed_queue.h"
 
 namespace forerun::bench {
@@ -34,14 +35,9 @@ class LoadRun {
   }
 
   Result<std::vector<LoadRow>> run() {
-    FORERUN_RETURN_IF_ERROR(warm_up());
     std::vector<LoadRow> rows;
-    for (const float temperature : options_.temperatures) {
-      plain_tokens_.clear();
-      for (const int concurrency : options_.concurrencies) {
-        FORERUN_RETURN_IF_ERROR(run_strategies(temperature, concurrency, &rows));
-      }
-    }
+    const Status status = run_all(&rows);
+    if (!status.ok() && status.code() != StatusCode::kCancelled) return status;
     return rows;
   }
 
@@ -50,6 +46,18 @@ class LoadRun {
     LoadRow row;
     std::vector<RequestRecord> records;
   };
+
+  // kCancelled where it was stopped; `rows` then has what had been measured.
+  Status run_all(std::vector<LoadRow>* rows) {
+    FORERUN_RETURN_IF_ERROR(warm_up());
+    for (const float temperature : options_.temperatures) {
+      plain_tokens_.clear();
+      for (const int concurrency : options_.concurrencies) {
+        FORERUN_RETURN_IF_ERROR(run_strategies(temperature, concurrency, rows));
+      }
+    }
+    return Status();
+  }
 
   int requests_at(int concurrency) const {
     return options_.requests > 0 ? options_.requests : concurrency;
@@ -96,26 +104,15 @@ class LoadRun {
   // Appends a row a strategy; they run in turn, so that a machine whose speed drifts treats them
   // alike.
   Status run_strategies(float temperature, int concurrency, std::vector<LoadRow>* rows) {
-    std::vector<Best> best(options_.strategies.size());
-    for (int repeat = 0; repeat < options_.repeats; ++repeat) {
-      for (size_t idx = 0; idx < best.size(); ++idx) {
-        const Pass pass =
-            pass_of(options_.strategies[idx], temperature, concurrency, options_.arrivals);
-        if (options_.host_time) engine_.take_trace();
-        FORERUN_ASSIGN_OR_RETURN(std::vector<RequestRecord> records, run_pass(pass));
-        LoadRow row = summarize_load(records, pass.at_once());
-        if (options_.host_time) row.host = host_time_of(engine_.take_trace());
-        if (repeat > 0 && row.output_tokens_per_s <= best[idx].row.output_tokens_per_s) continue;
-        row.strategy = pass.strategy;
-        row.temperature = temperature;
-        row.concurrency = concurrency;
-        best[idx] = {std::move(row), std::move(records)};
-      }
+    std::vector<Best> best;
+    const Status measured = measure_strategies(temperature, concurrency, &best);
+    if (best.empty() || (!measured.ok() && measured.code() != StatusCode::kCancelled)) {
+      return measured;
     }
     const LoadRow baseline = best.front().row;
-    if (options_.compare) {
-      FORERUN_RETURN_IF_ERROR(learn_plain_tokens(temperature, concurrency, best.front()));
-    }
+    Status compared;
+    if (options_.compare) compared = learn_plain_tokens(temperature, concurrency, best.front());
+    if (!compared.ok() && compared.code() != StatusCode::kCancelled) return compared;
     for (Best& each : best) {
       LoadRow& row = each.row;
       row.ratio_to_baseline = row.output_tokens_per_s / baseline.output_tokens_per_s;
@@ -123,8 +120,31 @@ class LoadRun {
         row.decoding_ratio_to_baseline =
             *row.decoding_tokens_per_s / *baseline.decoding_tokens_per_s;
       }
-      if (options_.compare) row.identical = count_identical(each.records);
+      if (options_.compare && compared.ok()) row.identical = count_identical(each.records);
       rows->push_back(row);
+    }
+    return measured.ok() ? compared : measured;
+  }
+
+  // Each strategy's best pass, fewer where it was stopped.
+  Status measure_strategies(float temperature, int concurrency, std::vector<Best>* best) {
+    for (int repeat = 0; repeat < options_.repeats; ++repeat) {
+      for (size_t idx = 0; idx < options_.strategies.size(); ++idx) {
+        const Pass pass =
+            pass_of(options_.strategies[idx], temperature, concurrency, options_.arrivals);
+        if (options_.host_time) engine_.take_trace();
+        FORERUN_ASSIGN_OR_RETURN(std::vector<RequestRecord> records, run_pass(pass));
+        LoadRow row = summarize_load(records, pass.at_once());
+        if (options_.host_time) row.host = host_time_of(engine_.take_trace());
+        row.strategy = pass.strategy;
+        row.temperature = temperature;
+        row.concurrency = concurrency;
+        if (repeat == 0) {
+          best->push_back({std::move(row), std::move(records)});
+        } else if (row.output_tokens_per_s > (*best)[idx].row.output_tokens_per_s) {
+          (*best)[idx] = {std::move(row), std::move(records)};
+        }
+      }
     }
     return Status();
   }
@@ -162,10 +182,11 @@ class LoadRun {
         arrival_seconds(pass.arrivals, pass.requests, options_.first_seed);
     const int limit = pass.at_once();
     const double start_s = now_s();
-    FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create());
+    FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create(options_.stop));
     Status failure;
     int submitted = 0, running = 0;
     while (running > 0 || (failure.ok() && submitted < pass.requests)) {
+      if (failure.ok()) failure = queue.stop_status();
       const bool may_submit = failure.ok() && submitted < pass.requests && running < limit;
       const double due_s =
           may_submit ? start_s + due[static_cast<size_t>(submitted)] : TimedQueue::kNever;

@@ -39,6 +39,9 @@ struct LoadOptions {
 
   // Called after each finished request: done so far and in all.
   std::function<void(int done, int total)> on_progress;
+  // As of TimedQueue. Where it was stopped, rows of the passes that had come to their end come
+  // back.
+  std::function<bool()> stop;
 };
 
 // Rows by temperature, then concurrency, then strategy. The first failure of a request ends it all:

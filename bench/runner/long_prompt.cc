@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "runner/timed_queue.h"
 
 namespace forerun::bench {
@@ -109,6 +110,7 @@ class LongPromptRun {
   Status read_until(Done done, double until_s = TimedQueue::kNever) {
     while (!done()) {
       std::optional<TimedEvent> read = queue_.next(until_s);
+      FORERUN_RETURN_IF_ERROR(queue_.stop_status());
       if (!read) {
         return until_s != TimedQueue::kNever ? Status() : too_short("no request was left");
       }
@@ -190,13 +192,15 @@ std::vector<double> gaps_within(const RequestRecord& record, double from_s, doub
 
 Result<std::vector<LongPromptRow>> run_long_prompt(Engine& engine, const LoadOptions& options,
                                                    const std::vector<int32_t>& long_prompt) {
-  FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create());
+  FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create(options.stop));
   std::vector<LongPromptRow> rows;
   for (const float temperature : options.temperatures) {
     for (const std::string& strategy : options.strategies) {
       LongPromptRun run(engine, options, long_prompt, queue);
-      FORERUN_ASSIGN_OR_RETURN(LongPromptRow row, run.run(strategy, temperature));
-      rows.push_back(std::move(row));
+      Result<LongPromptRow> row = run.run(strategy, temperature);
+      if (row.status().code() == StatusCode::kCancelled) return rows;
+      if (!row.ok()) return row.status();
+      rows.push_back(*std::move(row));
     }
   }
   return rows;
@@ -204,7 +208,7 @@ Result<std::vector<LongPromptRow>> run_long_prompt(Engine& engine, const LoadOpt
 
 Result<double> seconds_to_destroy(std::unique_ptr<Engine> engine, const LoadOptions& options,
                                   const std::vector<int32_t>& long_prompt, double delay_s) {
-  FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create());
+  FORERUN_ASSIGN_OR_RETURN(TimedQueue queue, TimedQueue::create(options.stop));
   LongPromptRun run(*engine, options, long_prompt, queue);
   return run.destroy(std::move(engine), delay_s);
 }

@@ -28,12 +28,14 @@ struct LongPromptRow {
 
 // `options`: prompts, strategies, temperatures, sampling, max_new_tokens and requests (at least 1)
 // count; the requests must still decode when the long prompt has been read, else the error says to
-// raise max_new_tokens. `long_prompt`: its tokens. A row a strategy and temperature.
+// raise max_new_tokens. `long_prompt`: its tokens. A row a strategy and temperature; where it was
+// stopped, of those that were complete.
 Result<std::vector<LongPromptRow>> run_long_prompt(Engine& engine, const LoadOptions& options,
                                                    const std::vector<int32_t>& long_prompt);
 
 // Seconds that destroying the engine takes while it reads the long prompt beside requests that
-// decode, the release of its weights included: `delay_s` after the prompt's submission.
+// decode, the release of its weights included: `delay_s` after the prompt's submission. kCancelled
+// where it was stopped before.
 Result<double> seconds_to_destroy(std::unique_ptr<Engine> engine, const LoadOptions& options,
                                   const std::vector<int32_t>& long_prompt, double delay_s);
 

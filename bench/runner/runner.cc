@@ -2,20 +2,28 @@
 
 #include <utility>
 
+#include "base/status_macros.h"
+#include "runner/timed_queue.h"
+
 namespace forerun::bench {
 namespace {
 
-Result<RunnerSample> run_once(Engine& engine, Request request) {
+// Nothing where `stop` ended it.
+Result<std::optional<RunnerSample>> run_once(Engine& engine, Request request,
+                                             const std::function<bool()>& stop) {
   FORERUN_ASSIGN_OR_RETURN(const std::shared_ptr<RequestStream> stream,
                            engine.submit(std::move(request)));
   RunnerSample sample;
-  while (std::optional<Event> event = stream->next()) {
+  while (true) {
+    const std::optional<Event> event = stream->next_for(kStopPoll);
+    if (stop && stop()) return std::optional<RunnerSample>();  // dropping the stream cancels it
+    if (!event) continue;
     sample.tokens.insert(sample.tokens.end(), event->tokens.begin(), event->tokens.end());
     if (!event->finished) continue;
     if (event->reason == FinishReason::kError) return event->error;
-    sample.stats = std::move(event->stats);
+    sample.stats = event->stats;
+    return std::optional<RunnerSample>(std::move(sample));
   }
-  return sample;
 }
 
 }  // namespace
@@ -44,35 +52,39 @@ Result<std::vector<RunnerRow>> run(Engine& engine, const RunnerOptions& options)
     return request;
   };
 
-  for (int warmup = 0; warmup < options.warmups; ++warmup) {
+  const auto stopped = [&] { return options.stop && options.stop(); };
+  for (int warmup = 0; warmup < options.warmups && !stopped(); ++warmup) {
     progress();
     const size_t strategy_idx = static_cast<size_t>(warmup) % num_strategies;
-    const auto sample = run_once(engine, request_for(0, strategy_idx, 0.0f));
+    const auto sample = run_once(engine, request_for(0, strategy_idx, 0.0f), options.stop);
     if (!sample.ok()) return sample.status();
   }
   std::vector<RunnerRow> rows;
   for (const float temperature : options.temperatures) {
     std::vector<std::vector<RunnerSample>> samples(num_strategies);
-    for (size_t prompt_idx = 0; prompt_idx < options.prompts.size(); ++prompt_idx) {
-      std::vector<RunnerSample> best(num_strategies);
+    for (size_t prompt_idx = 0; prompt_idx < options.prompts.size() && !stopped(); ++prompt_idx) {
+      std::vector<std::optional<RunnerSample>> best(num_strategies);
       if (options.reuse_prompts) {
-        const auto sent = run_once(engine, request_for(prompt_idx, 0, temperature));
+        const auto sent = run_once(engine, request_for(prompt_idx, 0, temperature), options.stop);
         if (!sent.ok()) return sent.status();
       }
-      for (int repeat = 0; repeat < options.repeats; ++repeat) {
+      for (int repeat = 0; repeat < options.repeats && !stopped(); ++repeat) {
         for (size_t strategy_idx = 0; strategy_idx < num_strategies; ++strategy_idx) {
           progress();
           FORERUN_ASSIGN_OR_RETURN(
-              RunnerSample sample,
-              run_once(engine, request_for(prompt_idx, strategy_idx, temperature)));
-          RunnerSample& kept = best[strategy_idx];
-          if (repeat == 0 || sample.stats.decode_s < kept.stats.decode_s) kept = std::move(sample);
+              std::optional<RunnerSample> sample,
+              run_once(engine, request_for(prompt_idx, strategy_idx, temperature), options.stop));
+          if (!sample) break;
+          std::optional<RunnerSample>& kept = best[strategy_idx];
+          if (!kept || sample->stats.decode_s < kept->stats.decode_s) kept = std::move(sample);
         }
       }
+      if (!best.back()) break;  // they run in turn, so the last one has been stopped first
       for (size_t strategy_idx = 0; strategy_idx < num_strategies; ++strategy_idx) {
-        samples[strategy_idx].push_back(std::move(best[strategy_idx]));
+        samples[strategy_idx].push_back(*std::move(best[strategy_idx]));
       }
     }
+    if (samples.front().empty()) break;
     for (size_t strategy_idx = 0; strategy_idx < num_strategies; ++strategy_idx) {
       rows.push_back(summarize(samples[strategy_idx], samples.front()));
       rows.back().temperature = temperature;

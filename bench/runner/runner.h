@@ -27,9 +27,13 @@ struct RunnerOptions {
   bool reuse_prompts = false;
   // Called before each request: done so far and in all.
   std::function<void(int done, int total)> on_progress;
+  // Asked every kStopPoll while a request runs; once it says true, the request is cancelled and no
+  // other begins.
+  std::function<bool()> stop;
 };
 
-// Fails with the first request's failure.
+// Fails with the first request's failure. Where it was stopped: the rows of what had been measured,
+// of prompts that every strategy has answered once at least; none where no prompt was.
 Result<std::vector<RunnerRow>> run(Engine& engine, const RunnerOptions& options);
 
 }  // namespace forerun::bench

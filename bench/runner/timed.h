@@ -6,36 +6,31 @@
 #include <utility>
 
 #include "base/clocks.h"
-#include "exec/step_runner.h"
+#include "exec/forwarding_runner.h"
 #include "strategies/strategy.h"
 
 namespace forerun::bench {
 
 // A runner that counts this thread's time in its model.
-class TimedRunner : public StepRunner {
+class TimedRunner : public ForwardingRunner<StepRunner> {
  public:
   TimedRunner(std::unique_ptr<StepRunner> runner, int64_t* ns)
-      : runner_(std::move(runner)), ns_(*ns) {}
-  const ModelConfig& config() const override { return runner_->config(); }
-  int32_t live_vocab() const override { return runner_->live_vocab(); }
-  int64_t kv_blocks() const override { return runner_->kv_blocks(); }
-  int64_t kv_block_bytes() const override { return runner_->kv_block_bytes(); }
+      : ForwardingRunner(std::move(runner)), ns_(*ns) {}
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override {
     const int64_t start_ns = thread_cpu_ns();
-    Status status = runner_->run(step, tasks, rejections, meanwhile);
+    Status status = inner().run(step, tasks, rejections, meanwhile);
     ns_ += thread_cpu_ns() - start_ns;
     return status;
   }
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
     const int64_t start_ns = thread_cpu_ns();
-    Status status = runner_->move_kv(sequence, moves);
+    Status status = inner().move_kv(sequence, moves);
     ns_ += thread_cpu_ns() - start_ns;
     return status;
   }
 
  private:
-  const std::unique_ptr<StepRunner> runner_;
   int64_t& ns_;
 };
 

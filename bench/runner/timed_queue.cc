@@ -4,15 +4,17 @@
 #include <chrono>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace forerun::bench {
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Result<TimedQueue> TimedQueue::create() {
+Result<TimedQueue> TimedQueue::create(std::function<bool()> stop) {
   FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<CompletionQueue> queue, CompletionQueue::create());
-  return TimedQueue(std::move(queue));
+  return TimedQueue(std::move(queue), std::move(stop));
 }
 
 Status TimedQueue::submit(Engine& engine, Request request, size_t index) {
@@ -23,15 +25,20 @@ Status TimedQueue::submit(Engine& engine, Request request, size_t index) {
 }
 
 std::optional<TimedEvent> TimedQueue::next(double until_s) {
-  std::optional<Completion> completion = queue_->poll();
-  if (!completion && until_s == kNever) completion = queue_->next();
-  while (!completion && until_s != kNever) {
+  std::optional<Completion> completion;
+  while (!completion) {
+    if (!stopped_ && stop_ && stop_()) {
+      stopped_ = true;
+      cancel_all();
+    }
+    if ((completion = queue_->poll())) break;
+    if ((until_s == kNever || stopped_) && handles_.empty()) return std::nullopt;
     const double left_s = until_s - now_s();
     if (left_s <= 0) return std::nullopt;
-    completion = queue_->next_for(std::chrono::ceil<std::chrono::milliseconds>(
-        std::chrono::duration<double>(std::min(left_s, 1.0))));
+    completion = queue_->next_for(
+        std::min(kStopPoll, std::chrono::ceil<std::chrono::milliseconds>(
+                                std::chrono::duration<double>(std::min(left_s, 1.0)))));
   }
-  if (!completion) return std::nullopt;
   const double read_s = now_s();
   if (completion->event.finished) handles_.erase(completion->tag);
   return TimedEvent{completion->tag, read_s, std::move(completion->event)};
@@ -39,6 +46,10 @@ std::optional<TimedEvent> TimedQueue::next(double until_s) {
 
 void TimedQueue::cancel(size_t request) {
   if (const auto found = handles_.find(request); found != handles_.end()) found->second->cancel();
+}
+
+Status TimedQueue::stop_status() const {
+  return stopped_ ? Status(StatusCode::kCancelled, "interrupted") : Status();
 }
 
 void TimedQueue::cancel_all() {
