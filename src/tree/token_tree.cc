@@ -1,9 +1,10 @@
 #include "tree/token_tree.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
 
 namespace forerun {
 namespace {
@@ -13,15 +14,8 @@ float usable_logprob(float logprob) {
   return std::min(logprob, 0.0f);
 }
 
-// Heap order of rows: the top has the highest weight and, among equals, the lowest row.
-struct LighterRow {
-  const std::vector<float>& weights;
-  bool operator()(int32_t a, int32_t b) const {
-    const float wa = weights[static_cast<size_t>(a)];
-    const float wb = weights[static_cast<size_t>(b)];
-    return wa < wb || (wa == wb && a > b);
-  }
-};
+// The top of a heap is its lowest key.
+constexpr std::greater<> kByKey;
 
 }  // namespace
 
@@ -37,33 +31,23 @@ TokenTree::TokenTree(int32_t capacity_nodes) {
   weights_.reserve(capacity);
   notes_.reserve(capacity);
   for (auto& states : expansions_) states.reserve(capacity);
+  // Nodes between the root and the last one may be gone; their ids remain.
+  rows_by_id_.reserve(4 * capacity);
   // A row enters when it is added and may enter again when its parent is run.
   leaves_.reserve(2 * capacity);
+  keys_.reserve(capacity);
   reset(0, 0, 0);
 }
 
 NodeId TokenTree::reset(TokenId token, int32_t position, int32_t max_position) {
   resize_arrays(0);
+  rows_by_id_.clear();
   leaves_.clear();
   max_position_ = max_position;
   append(kNone, {token, 0.0f});
   positions_[0] = position;
   push_leaf(0);
   return ids_[0];
-}
-
-int32_t TokenTree::find_row(NodeId node) const {
-  // Ids grow with rows, one by one where nothing was dropped between: mostly in the last rows,
-  // which were added since, or in the first ones.
-  const size_t from_end = ids_.back() - node;
-  if (from_end < ids_.size() && ids_[ids_.size() - 1 - from_end] == node) {
-    return static_cast<int32_t>(ids_.size() - 1 - from_end);
-  }
-  const size_t from_root = node - ids_.front();
-  if (from_root < ids_.size() && ids_[from_root] == node) return static_cast<int32_t>(from_root);
-  const auto found = std::lower_bound(ids_.begin(), ids_.end(), node);
-  if (found == ids_.end() || *found != node) return kNone;
-  return static_cast<int32_t>(found - ids_.begin());
 }
 
 NodeId TokenTree::parent(NodeId node) const { return id_or_none(parents_[slot(node)]); }
@@ -91,10 +75,18 @@ void TokenTree::path_tokens(NodeId node, std::vector<TokenId>& out) const {
   for (int32_t row = leaf; row != 0; row = parents_[at(row)]) out[--end] = tokens_[at(row)];
 }
 
+uint64_t TokenTree::heaviness_key(int32_t row) const {
+  // Weights are at most 0; bits of floats that are not negative are in the order of the floats.
+  const auto lightness = std::bit_cast<uint32_t>(0.0f - weights_[at(row)]);
+  return uint64_t{lightness} << 32 | static_cast<uint32_t>(row);
+}
+
 int32_t TokenTree::append(int32_t parent_row, const Candidate& candidate) {
   const float logprob = usable_logprob(candidate.logprob);
   const auto row = static_cast<int32_t>(ids_.size());
   ids_.push_back(next_id_++);
+  rows_by_id_.resize(ids_.back() - ids_[0], kNone);
+  rows_by_id_.push_back(row);
   tokens_.push_back(candidate.token);
   parents_.push_back(parent_row);
   positions_.push_back(parent_row == kNone ? 0 : positions_[at(parent_row)] + 1);
@@ -131,16 +123,22 @@ bool TokenTree::is_open_leaf(int32_t row) const {
 }
 
 void TokenTree::push_leaf(int32_t row) {
-  if (!is_open_leaf(row)) return;
-  leaves_.push_back(row);
-  std::push_heap(leaves_.begin(), leaves_.end(), LighterRow{weights_});
+  if (is_open_leaf(row)) add_to_leaves(row);
+}
+
+void TokenTree::add_to_leaves(int32_t row) {
+  leaves_.push_back(heaviness_key(row));
+  std::push_heap(leaves_.begin(), leaves_.end(), kByKey);
 }
 
 NodeId TokenTree::add_children(NodeId parent, std::span<const Candidate> candidates) {
   const int32_t parent_row = find_row(parent);
   if (candidates.empty() || positions_[at(parent_row)] >= max_position_) return kNoNode;
   const auto first = static_cast<int32_t>(ids_.size());
-  for (const Candidate& candidate : candidates) push_leaf(append(parent_row, candidate));
+  for (const Candidate& candidate : candidates) append(parent_row, candidate);
+  if (is_open_leaf(first)) {  // as its siblings are
+    for (int32_t row = first; row < size(); ++row) add_to_leaves(row);
+  }
   return ids_[at(first)];
 }
 
@@ -165,52 +163,50 @@ void TokenTree::set_expansion(Role role, NodeId node, Expansion state) {
 
 void TokenTree::best_leaves(int32_t width, std::vector<NodeId>& out) {
   out.clear();
-  scratch_.clear();
-  const LighterRow lighter{weights_};
+  keys_.clear();
   while (static_cast<int32_t>(out.size()) < width && !leaves_.empty()) {
-    std::pop_heap(leaves_.begin(), leaves_.end(), lighter);
-    const int32_t row = leaves_.back();
+    std::pop_heap(leaves_.begin(), leaves_.end(), kByKey);
+    const uint64_t key = leaves_.back();
     leaves_.pop_back();
-    // A row met twice in a row had entered twice.
-    if (!is_open_leaf(row) || (!scratch_.empty() && scratch_.back() == row)) continue;
-    scratch_.push_back(row);
-    out.push_back(ids_[at(row)]);
+    // A key met twice in a row had entered twice.
+    if (!is_open_leaf(row_of_key(key)) || (!keys_.empty() && keys_.back() == key)) continue;
+    keys_.push_back(key);
+    out.push_back(ids_[at(row_of_key(key))]);
   }
-  for (int32_t row : scratch_) {
-    leaves_.push_back(row);
-    std::push_heap(leaves_.begin(), leaves_.end(), lighter);
+  for (const uint64_t key : keys_) {
+    leaves_.push_back(key);
+    std::push_heap(leaves_.begin(), leaves_.end(), kByKey);
   }
 }
 
 void TokenTree::best_subgraph(int32_t count, std::vector<NodeId>& out) {
-  scratch_.resize(ids_.size());
-  std::iota(scratch_.begin(), scratch_.end(), 0);
+  keys_.clear();
+  for (int32_t row = 0; row < size(); ++row) keys_.push_back(heaviness_key(row));
   take_heaviest(count, out);
 }
 
 void TokenTree::best_unrun(Role role, int32_t count, std::vector<NodeId>& out) {
   const auto& states = expansions_[static_cast<size_t>(role)];
-  scratch_.clear();
+  keys_.clear();
   for (int32_t row = 0; row < size(); ++row) {
-    if (states[at(row)] == Expansion::kUnexpanded) scratch_.push_back(row);
+    if (states[at(row)] == Expansion::kUnexpanded) keys_.push_back(heaviness_key(row));
   }
   take_heaviest(count, out);
 }
 
 // A parent never weighs less than its child and lies in an earlier row, so the first `count` by
-// (weight, row) are closed under those parents that are among scratch_.
+// (weight, row) are closed under those parents that are among them all.
 void TokenTree::take_heaviest(int32_t count, std::vector<NodeId>& out) {
-  out.clear();
-  std::vector<int32_t>& rows = scratch_;
-  if (count < static_cast<int32_t>(rows.size())) {
-    const LighterRow lighter{weights_};
-    const auto end = rows.begin() + std::max(count, 0);
-    std::nth_element(rows.begin(), end, rows.end(),
-                     [&](int32_t a, int32_t b) { return lighter(b, a); });
-    rows.erase(end, rows.end());
-    std::sort(rows.begin(), rows.end());
+  if (count < static_cast<int32_t>(keys_.size())) {
+    const auto end = keys_.begin() + std::max(count, 0);
+    std::nth_element(keys_.begin(), end, keys_.end());
+    keys_.erase(end, keys_.end());
   }
-  for (int32_t row : rows) out.push_back(ids_[at(row)]);
+  scratch_.clear();
+  for (const uint64_t key : keys_) scratch_.push_back(row_of_key(key));
+  std::sort(scratch_.begin(), scratch_.end());
+  out.clear();
+  for (const int32_t row : scratch_) out.push_back(ids_[at(row)]);
 }
 
 void TokenTree::compact(int32_t root) {
@@ -237,7 +233,15 @@ void TokenTree::compact(int32_t root) {
     for (auto& states : expansions_) states[at(to)] = states[at(row)];
   }
   resize_arrays(kept_rows_.size());
+  rebuild_rows_by_id();
   rebuild_links_and_leaves();
+}
+
+void TokenTree::rebuild_rows_by_id() {
+  rows_by_id_.assign(ids_.back() - ids_[0] + 1, kNone);
+  for (size_t row = 0; row < ids_.size(); ++row) {
+    rows_by_id_[ids_[row] - ids_[0]] = static_cast<int32_t>(row);
+  }
 }
 
 void TokenTree::resize_arrays(size_t size) {
@@ -259,9 +263,9 @@ void TokenTree::rebuild_links_and_leaves() {
   leaves_.clear();
   for (int32_t row = 0; row < size(); ++row) {
     link(row);
-    if (is_open_leaf(row)) leaves_.push_back(row);
+    if (is_open_leaf(row)) leaves_.push_back(heaviness_key(row));
   }
-  std::make_heap(leaves_.begin(), leaves_.end(), LighterRow{weights_});
+  std::make_heap(leaves_.begin(), leaves_.end(), kByKey);
 }
 
 void TokenTree::reroot(NodeId node, std::vector<NodeId>& kept) {
@@ -272,6 +276,7 @@ void TokenTree::reroot(NodeId node, std::vector<NodeId>& kept) {
 void TokenTree::truncate(int32_t size) {
   if (size >= this->size()) return;
   resize_arrays(at(std::max(size, 1)));
+  rows_by_id_.resize(ids_.back() - ids_[0] + 1);
   rebuild_links_and_leaves();
 }
 

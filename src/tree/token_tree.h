@@ -121,22 +121,33 @@ class TokenTree {
 
   static size_t at(int32_t row) { return static_cast<size_t>(row); }
   size_t slot(NodeId node) const { return at(find_row(node)); }
-  int32_t find_row(NodeId node) const;
+  int32_t find_row(NodeId node) const {
+    const NodeId offset = node - ids_[0];
+    return offset < rows_by_id_.size() ? rows_by_id_[offset] : kNone;
+  }
   NodeId id_or_none(int32_t row) const { return row == kNone ? kNoNode : ids_[at(row)]; }
 
+  // Of rows, for those that are looked for by weight: the heaviest has the lowest key, of equals
+  // the lowest row.
+  uint64_t heaviness_key(int32_t row) const;
+  static int32_t row_of_key(uint64_t key) { return static_cast<int32_t>(key & 0xffffffffu); }
   int32_t append(int32_t parent_row, const Candidate& candidate);
   void link(int32_t row);
   bool is_open_leaf(int32_t row) const;
-  void push_leaf(int32_t row);
-  // Replaces `out` by the nodes of the heaviest `count` rows in scratch_, in order of rows.
+  void push_leaf(int32_t row);  // where it is open
+  void add_to_leaves(int32_t row);
+  // Replaces `out` by the nodes of the heaviest `count` of the rows in keys_, in order of rows.
   void take_heaviest(int32_t count, std::vector<NodeId>& out);
   // Keeps row `root` and its descendants; kept_rows_ gets their old rows.
   void compact(int32_t root);
   void resize_arrays(size_t size);
   void rebuild_links_and_leaves();
+  void rebuild_rows_by_id();
 
   // One entry a row. Parents, children and siblings are rows.
   std::vector<NodeId> ids_;
+  // Entry i: the row of the root's id + i, kNone where that node is gone.
+  std::vector<int32_t> rows_by_id_;
   std::vector<TokenId> tokens_;
   std::vector<int32_t> parents_;
   std::vector<int32_t> positions_;
@@ -146,8 +157,9 @@ class TokenTree {
   std::vector<int32_t> first_children_, last_children_, next_siblings_;
   std::array<std::vector<Expansion>, kNumRoles> expansions_;
 
-  // Heap of rows by weight. May hold rows that are open no more; they are dropped when met.
-  std::vector<int32_t> leaves_;
+  // Heap of keys. May hold rows that are open no more; they are dropped when met.
+  std::vector<uint64_t> leaves_;
+  std::vector<uint64_t> keys_;  // scratch
   std::vector<int32_t> scratch_, new_rows_, kept_rows_;
   NodeId next_id_ = 0;
   int32_t max_position_ = 0;
