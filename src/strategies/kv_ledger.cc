@@ -43,8 +43,11 @@ void KvLedger::clear() {
 
 void KvLedger::add_row(RoleKv& kv, const WorkRow& row, bool sparse) {
   TreeRow added{.node = row.node, .token = row.token, .sparse = sparse};
-  // Mostly one of the rows before it.
-  for (auto idx = static_cast<int32_t>(kv.tree.size()); row.parent != kNoNode && idx-- > 0;) {
+  const auto size = static_cast<int32_t>(kv.tree.size());
+  // Mostly the parent of the row before it, or a row soon after that one.
+  int32_t idx = size == 0 ? 0 : std::max(kv.tree.back().parent_idx, 0);
+  for (int32_t tries = row.parent == kNoNode ? 0 : size; tries > 0; --tries, ++idx) {
+    idx = idx < size ? idx : 0;
     if (kv.tree[static_cast<size_t>(idx)].node != row.parent) continue;
     added.parent_idx = idx;
     break;
