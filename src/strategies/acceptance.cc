@@ -25,15 +25,26 @@ constexpr float kSharedProfileMemory = 200.0f;
 // Observations that a profile's start is worth.
 constexpr float kProfileStrength = 3.0f;
 
+constexpr float kLeastLogprob = -20.7f;  // of a guess: a billionth
+
 constexpr uint32_t kProbabilitySteps = (1u << 20) - 1;
 
 }  // namespace
 
 int32_t CalibrationTable::bucket_of(float p) {
-  const float bounded = std::clamp(p, 1e-4f, 1.0f - 1e-4f);
-  const float log_odds = std::log(bounded / (1.0f - bounded));
-  const float place = (log_odds + 5.0f) / 10.0f * static_cast<float>(kBuckets);
-  return std::clamp(static_cast<int32_t>(place), 0, kBuckets - 1);
+  // The least probability of every bucket but the first.
+  static const auto kBounds = [] {
+    std::array<float, kBuckets - 1> bounds{};
+    for (int32_t bucket = 1; bucket < kBuckets; ++bucket) {
+      const double log_odds = -5.0 + 10.0 * bucket / kBuckets;
+      bounds[static_cast<size_t>(bucket - 1)] =
+          static_cast<float>(1.0 / (1.0 + std::exp(-log_odds)));
+    }
+    return bounds;
+  }();
+  int32_t bucket = 0;
+  for (const float bound : kBounds) bucket += p >= bound ? 1 : 0;
+  return bucket;
 }
 
 void CalibrationTable::observe(Guess::Origin origin, int32_t bucket, float p, bool right,
@@ -93,7 +104,7 @@ Acceptance::Acceptance(std::shared_ptr<SharedAcceptance> shared)
 
 uint32_t Acceptance::make_note(Guess::Origin origin, float p) {
   const auto steps = static_cast<uint32_t>(
-      std::lround(std::clamp(p, 0.0f, 1.0f) * static_cast<float>(kProbabilitySteps)));
+      std::clamp(p, 0.0f, 1.0f) * static_cast<float>(kProbabilitySteps) + 0.5f);
   const auto bucket = static_cast<uint32_t>(CalibrationTable::bucket_of(p));
   return static_cast<uint32_t>(origin) << 28 | bucket << 20 | steps;
 }
@@ -115,26 +126,45 @@ NoteParts parts_of(uint32_t note) {
 
 float Acceptance::calibrated(uint32_t note) const {
   const NoteParts guess = parts_of(note);
-  const float prior = shared_->table.factor(
-      guess.origin, guess.bucket, kPriors[static_cast<size_t>(guess.origin)], kSharedStrength);
-  const float f = table_.factor(guess.origin, guess.bucket, prior, kRequestStrength);
-  return std::min(guess.p * f, kMaxChance);
+  return std::min(guess.p * factor(guess.origin, guess.bucket), kMaxChance);
+}
+
+float Acceptance::factor(Guess::Origin origin, int32_t bucket) const {
+  const float prior =
+      shared_->table.factor(origin, bucket, kPriors[static_cast<size_t>(origin)], kSharedStrength);
+  return table_.factor(origin, bucket, prior, kRequestStrength);
 }
 
 void Acceptance::weigh(std::vector<Guess>& guesses) const {
+  static const float kMostLogprob = std::log(kMaxChance);
   float sum = 0.0f;
+  // Neighbours are mostly of one kind, whose factor is worked out once.
+  uint32_t kind = 0;
+  float of_kind = 0.0f, log_of_kind = 0.0f;
   for (Guess& guess : guesses) {
-    guess.note = make_note(guess.origin, std::exp(guess.logprob));
-    const float chance = calibrated(guess.note);
-    guess.logprob = std::log(std::max(chance, 1e-9f));
-    sum += chance;
+    const float p = std::exp(guess.logprob);
+    guess.note = make_note(guess.origin, p);
+    const uint32_t its_kind = guess.note & ~kProbabilitySteps;
+    if (of_kind == 0.0f || its_kind != kind) {
+      const NoteParts parts = parts_of(guess.note);
+      kind = its_kind;
+      of_kind = factor(parts.origin, parts.bucket);
+      log_of_kind = std::log(of_kind);
+    }
+    sum += std::min(p * of_kind, kMaxChance);
+    guess.logprob = std::clamp(guess.logprob + log_of_kind, kLeastLogprob, kMostLogprob);
   }
   if (sum > kMostTogether) {
     const float excess = std::log(sum / kMostTogether);
     for (Guess& guess : guesses) guess.logprob -= excess;
   }
-  std::stable_sort(guesses.begin(), guesses.end(),
-                   [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
+  // They are few, nearly in order, and those that weigh the same keep theirs.
+  for (auto next = guesses.begin(); next != guesses.end(); ++next) {
+    const auto place =
+        std::upper_bound(guesses.begin(), next, *next,
+                         [](const Guess& a, const Guess& b) { return a.logprob > b.logprob; });
+    std::rotate(place, next, next + 1);
+  }
 }
 
 void Acceptance::observe(uint32_t note, bool right) {

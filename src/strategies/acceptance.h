@@ -93,6 +93,8 @@ class Acceptance {
   SharedAcceptance& shared() { return *shared_; }
 
  private:
+  float factor(Guess::Origin origin, int32_t bucket) const;
+
   std::shared_ptr<SharedAcceptance> shared_;
   CalibrationTable table_;
   DraftProfile profile_;
