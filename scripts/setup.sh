@@ -5,8 +5,8 @@ FORERUN_PACKAGES=(g++ cmake ninja-build ccache git pkg-config
   nlohmann-json3-dev libcli11-dev libpcre2-dev libedit-dev libtomlplusplus-dev
   libgtest-dev libbenchmark-dev libopenmpi-dev openmpi-bin)
 # numpy multiplies a hundred times faster through OpenBLAS than through Debian's reference BLAS.
-FORERUN_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-14-dev xz-utils dpkg-dev python3 python3-numpy
-  libopenblas0-pthread)
+FORERUN_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-14-dev xz-utils dpkg-dev iproute2
+  python3 python3-numpy libopenblas0-pthread)
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 

@@ -20,19 +20,19 @@ def mpirun_command(ranks):
     return command + ["-n", str(ranks)]
 
 
-def run(command, timeout=300):
+def run(command, timeout=300, env=None):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout,
-                          stdin=subprocess.DEVNULL, check=False)
+                          stdin=subprocess.DEVNULL, check=False, env=env)
 
 
 class Launch:
     """A launch that is looked at, and disturbed, while it runs."""
 
-    def __init__(self, command):
+    def __init__(self, command, env=None):
         # Files, which may be looked at before all of it is there.
         self.out, self.err = (tempfile.TemporaryFile("w+") for _ in range(2))
         self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL,
-                                        stdout=self.out, stderr=self.err)
+                                        stdout=self.out, stderr=self.err, env=env)
 
     def rank_numbers(self):
         """Process numbers by rank, of those that there are."""
@@ -97,6 +97,10 @@ class Launch:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError("the launch has no output: " + self._written()[1])
             time.sleep(0.01)
+
+    def errors(self):
+        """What has been written to standard error so far. The file's place is the process' own."""
+        return os.pread(self.err.fileno(), 1 << 20, 0).decode(errors="replace")
 
     def _written(self):
         texts = []
