@@ -66,6 +66,9 @@ std::vector<Setting> all_settings(const std::vector<int32_t>& widths) {
     settings.push_back(pipelined("best " + std::to_string(width), "best", width, width));
   }
   settings.push_back({"adaptive", {.strategy = "pipelined"}});
+  for (const char* accept : {"relaxed", "nucleus:0.9", "nucleus:0.5"}) {  // other texts
+    settings.push_back({accept, {.strategy = "pipelined", .accept = accept}});
+  }
   for (const bool hides_draft : {true, false}) {
     for (const char* shape :
          {"1,1,3,1,1,1,1,1", "8,1,1,1,1,1,1", "4,2,2,1,1", "3,2,1,1,1,1,1,1,1"}) {

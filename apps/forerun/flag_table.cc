@@ -16,7 +16,7 @@ std::vector<std::string> choices_of(const std::string& flag) {
   if (flag == "--source") return names_of(draft_source_choices());
   if (flag == "--shape") return names_of(tree_shape_choices());
   if (flag == "--view" || flag == "--views") return names_of(kv_view_choices());
-  if (flag == "--accept") return {"match", "rejection"};
+  if (flag == "--accept") return names_of(accept_rule_choices());
   if (flag == "--weights") return {"as_stored", "bf16", "f32", "int8"};
   if (flag == "--draft-weights") return {"as_stored", "auto", "bf16", "f32", "int4_head", "int8"};
   if (flag == "--activations") return {"bf16", "f32", "int8"};

@@ -43,9 +43,9 @@ void add_speculation_flags(CLI::App& command, SpeculationOptions& speculation) {
                          "sparse_self, which drafts by itself and checks what a source guesses)");
   command.add_option("--shape", speculation.shape,
                      "Draft tree: " + listed(tree_shape_choices()) + " (default: adaptive)");
-  command.add_option("--accept", speculation.accept,
-                     "match (token for token the same) or rejection (the same distribution); "
-                     "default: match");
+  command.add_option(
+      "--accept", speculation.accept,
+      "How guesses are verified: " + listed(accept_rule_choices()) + " (default: match)");
   command.add_option("--verify-tokens", speculation.verify_tokens,
                      "Rows a verification; of pipelined: nodes that enter the stages at a time "
                      "(bs, SpecPipe's w; default: 8)");

@@ -93,6 +93,14 @@ Result<Comparison> compare_with_plain(Engine& engine, Request request, const Com
   return comparison;
 }
 
+std::string why_texts_may_differ(const std::string& accept) {
+  if (accept.empty() || accept == "match") return "";
+  if (accept == "rejection") {
+    return " (--accept rejection keeps the distribution of texts, not each text: it may differ)";
+  }
+  return " (--accept " + accept + " gives the text up for speed where requests are greedy)";
+}
+
 std::string describe(const Comparison& comparison, const SpeculationOptions& options) {
   const double base = comparison.plain.stats.tokens_per_s();
   const auto row = [&](const RequestStats& stats) {
@@ -106,10 +114,7 @@ std::string describe(const Comparison& comparison, const SpeculationOptions& opt
                        row(comparison.plain.stats),
                        row(comparison.speculative.stats)}) +
          "identical: " + (comparison.identical ? "yes" : "no") +
-         (options.accept == "rejection" ? " (--accept rejection keeps the distribution of texts, "
-                                          "not each text: it may differ)"
-                                        : "") +
-         "\n";
+         why_texts_may_differ(options.accept) + "\n";
 }
 
 }  // namespace forerun::app

@@ -22,8 +22,11 @@ struct SpeculationOptions {
   std::string source = {};
   // One of tree_shape_choices(). Empty: "adaptive".
   std::string shape = {};
-  // "match" (token for token what plain decoding gives) or "rejection" (exact in distribution
-  // only). Empty: "match".
+  // One of accept_rule_choices(): "match" (token for token what plain decoding gives), "rejection"
+  // (exact in distribution only), and two that change what greedy requests say, of pipelined alone:
+  // "relaxed" (the guess that the target finds likeliest), "nucleus" or "nucleus:P" (of the guesses
+  // in the target's likeliest tokens of probability P, 0.9, the draft's likeliest); their
+  // log-probabilities are those after biases and penalties. Empty: "match".
   std::string accept = {};
   // bs: rows of a verification, the root included; pipelined: nodes that enter the stages at a time
   // (SpecPipe's w); 1 to 128. Empty: 8.
@@ -57,6 +60,7 @@ struct OptionChoice {
 };
 std::vector<OptionChoice> strategy_choices();  // "auto" first
 std::vector<OptionChoice> draft_source_choices();
+std::vector<OptionChoice> accept_rule_choices();
 std::vector<OptionChoice> kv_view_choices();
 std::vector<OptionChoice> tree_shape_choices();  // children per level stand as an example
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "forerun/speculation_options.h"
+#include "strategies/accept_rule_table.h"
 #include "strategies/strategy_table.h"
 
 namespace forerun {
@@ -30,6 +31,14 @@ std::vector<OptionChoice> kv_view_choices() {
 std::vector<OptionChoice> tree_shape_choices() {
   std::vector<OptionChoice> choices;
   for (const TreeShapeEntry& entry : tree_shape_table()) {
+    choices.push_back({entry.name, entry.help});
+  }
+  return choices;
+}
+
+std::vector<OptionChoice> accept_rule_choices() {
+  std::vector<OptionChoice> choices;
+  for (const AcceptRuleEntry& entry : accept_rule_table()) {
     choices.push_back({entry.name, entry.help});
   }
   return choices;

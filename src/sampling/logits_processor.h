@@ -20,15 +20,11 @@
 #include "sampling/row_scan.h"
 #include "sampling/scan.h"
 #include "sampling/token_counts.h"
+#include "step/greedy.h"
 #include "step/types.h"
 
 namespace forerun {
 
-// Temperatures below it are greedy: scores would overflow.
-inline constexpr float kGreedyTemperature = 1e-5f;
-inline bool is_greedy(const SamplingParams& params) {
-  return params.temperature < kGreedyTemperature;
-}
 // Whether a row's distribution depends on the tokens before it.
 bool needs_history(const SamplingParams& params);
 // Whether there are biases or penalties.

@@ -202,6 +202,8 @@ class FakeExecutor {
     if (row.want == Want::kSample) {
       result.token = models_.target_token(history);
       result.logprob = -static_cast<float>(FakeModels::uniform(history));
+    } else if (row.want == Want::kTopK && item.role == Role::kTarget && item.view.kind == nullptr) {
+      result.top = target_top(history, row);
     } else if (row.want == Want::kTopK) {
       // The target through a view and a draft model are not wrong at the same places.
       const uint64_t drafter = item.role == Role::kTarget ? 1 : 0;
@@ -212,6 +214,17 @@ class FakeExecutor {
       if (result.top.size() > 1 && history % 3 == 0) result.top[1] = result.top[0];
     }
     return result;
+  }
+
+  // Its own token and, less likely together, what the draft would guess.
+  std::vector<Candidate> target_top(uint64_t history, const WorkRow& row) const {
+    constexpr float kOwn = 0.6f;
+    std::vector<Candidate> top = {{models_.target_token(history), std::log(kOwn)}};
+    for (const Candidate& guess : models_.draft_top(history, row.count - 1, row.position)) {
+      if (guess.token == top.front().token) continue;
+      top.push_back({guess.token, guess.logprob + std::log(1.0f - kOwn)});
+    }
+    return top;
   }
 
   void verify_by_rejection(const WorkItem& item, const Kv& kv, WorkResult& result) const {

@@ -25,7 +25,8 @@ struct SimulatedStages {
 
 // `draft_steps`: of the draft in the time of a stage. Stops after `tokens` tokens.
 inline SimulatedStages simulate_stages(const SpeculationOptions& options, const FakeModels& models,
-                                       int32_t tokens, int32_t stages, int32_t draft_steps) {
+                                       int32_t tokens, int32_t stages, int32_t draft_steps,
+                                       const SamplingParams& sampling = {}) {
   const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
   const auto prompt_tokens = static_cast<int32_t>(prompt.size());
   // Room beyond the last token, so that the pipe does not run empty at the end.
@@ -47,7 +48,7 @@ inline SimulatedStages simulate_stages(const SpeculationOptions& options, const 
                    .tokens = prompt,
                    .prompt_tokens = prompt_tokens,
                    .max_tokens = max_tokens,
-                   .sampling = {}},
+                   .sampling = sampling},
                   out);
   take_output();
   // What each stage works on, the first one's last.

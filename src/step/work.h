@@ -63,6 +63,8 @@ enum class AcceptRule : uint8_t {
   kMatch,      // accepted if it is the token that the target's own sampler draws: exact
   kRejection,  // Leviathan et al. for chains, SpecInfer's multi-round rule for sampled children:
                // exact in distribution only
+  kRelaxed,    // SpecPipe §3.4 (1): the guess that the target finds likeliest; lossy
+  kNucleus,    // SpecPipe §3.4 (2): of the guesses in the target's nucleus the draft's likeliest; lossy
 };
 
 struct KvViewEntry;  // views/view_table.h

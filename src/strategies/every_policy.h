@@ -1,6 +1,6 @@
-// Every way to speculate, for tests: each strategy of the table with each shape, source and rule of
-// acceptance that it takes. A strategy or source that joins its table is in it, so that a suite
-// that runs over it cannot forget one.
+// Every way to speculate that keeps to plain decoding, for tests: each strategy of the table with
+// each shape, source and rule of acceptance that it takes. A strategy or source that joins its
+// table is in it, so that a suite that runs over it cannot forget one.
 #pragma once
 
 #include <set>
@@ -41,7 +41,9 @@ inline std::vector<SpeculationOptions> every_policy(const ModelFacts& models = {
   for (const StrategyEntry& strategy : strategy_table()) {
     for (const std::string& shape : every_tree_shape()) {
       for (const std::string& source : sources) {
-        for (const char* accept : {"match", "rejection"}) {
+        for (const AcceptRuleEntry& rule : accept_rule_table()) {
+          if (!rule.exact_where_greedy) continue;
+          const char* const accept = rule.name;
           for (const std::string& view : views_for(shape, source, accept)) {
             SpeculationOptions options{.strategy = strategy.name,
                                        .source = source,

@@ -39,10 +39,11 @@ Status ParallelTree::check(SpeculationPlan& plan) {
                       "' with strategy parallel_tree, whose tree grows on while it is verified; "
                       "accepted with it: adaptive, best");
   }
-  if (plan.accept != AcceptRule::kMatch) {
+  if (plan.accept.rule != AcceptRule::kMatch) {
     return Status(StatusCode::kInvalidArgument,
-                  "accept rule 'rejection' is not exact for strategy parallel_tree, which picks "
-                  "guesses by weight; accepted with it: match");
+                  "accept rule '" + plan.accept.name() +
+                      "' is not exact for strategy parallel_tree, which picks "
+                      "guesses by weight; accepted with it: match");
   }
   return Status();
 }

@@ -5,6 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "step/greedy.h"
+#include "strategies/lossy_choice.h"
+
 namespace forerun {
 namespace {
 
@@ -43,11 +46,11 @@ Status Pipelined::check(SpeculationPlan& plan) {
                       "' with strategy pipelined, whose tree grows on while it is verified; "
                       "accepted with it: adaptive, best, levels");
   }
-  if (plan.accept != AcceptRule::kMatch) {
+  if (plan.accept.rule == AcceptRule::kRejection) {
     return Status(
         StatusCode::kInvalidArgument,
         "accept rule 'rejection' is not exact for strategy pipelined, which picks guesses "
-        "by weight; accepted with it: match");
+        "by weight; accepted with it: match, relaxed, nucleus");
   }
   return Status();
 }
@@ -64,7 +67,8 @@ std::unique_ptr<Strategy> Pipelined::make(const SpeculationPlan& plan, const Str
       .tree_tokens = plan.models.tree_tokens,
       .target_vocab = plan.models.target_vocab,
       .draft_vocab = plan.models.draft_vocab,
-      .record_rounds = parts.record_rounds};
+      .record_rounds = parts.record_rounds,
+      .accept = plan.accept};
   auto strategy = std::make_unique<Pipelined>(config, plan.source.make(), parts.shared);
   strategy->on_costs(parts.costs);
   return strategy;
@@ -101,6 +105,8 @@ void Pipelined::on_costs(const CostTable& costs) {
 
 void Pipelined::start(const RequestView& request, StrategyOutput& out) {
   sequence_ = request.sequence;
+  logprobs_ = request.sampling.logprobs;
+  is_lossy_ = config_.accept.rule != AcceptRule::kMatch && is_greedy(request.sampling);
   max_tokens_ = request.max_tokens;
   tokens_.assign(request.tokens.begin(), request.tokens.end());
   guesses_.start(request.prompt_tokens);
@@ -127,7 +133,7 @@ void Pipelined::start(const RequestView& request, StrategyOutput& out) {
   for (int32_t position = known; position < length(); ++position) {
     item.rows.push_back({.token = tokens_[static_cast<size_t>(position)], .position = position});
   }
-  item.rows.back().want = Want::kSample;
+  ask(item.rows.back());
   root_is_prefix_ = true;
   level_sent_ = true;
   tree_.set_expansion(Role::kTarget, tree_.root(), Expansion::kInFlight);
@@ -167,12 +173,25 @@ void Pipelined::on_verified(const WorkResult& result, StrategyOutput& out) {
   walk(out);
 }
 
+void Pipelined::ask(WorkRow& row) const {
+  row.want = is_lossy_ ? Want::kTopK : Want::kSample;
+  row.count = is_lossy_ ? kLossyCandidates : 0;
+}
+
+void Pipelined::choose_token(NodeId node, RowResult& row) const {
+  const Candidate choice = lossy_choice(tree_, node, row.top, config_.accept);
+  row.token = choice.token;
+  row.logprob = logprobs_ >= 0 ? choice.logprob : 0.0f;
+  row.top.resize(std::min(row.top.size(), static_cast<size_t>(std::max(logprobs_, 0))));
+}
+
 bool Pipelined::walk(StrategyOutput& out) {
   path_.clear();
   NodeId next = tree_.root();
   bool hit = true;
   for (auto drawn = drawn_.find(next); hit && drawn != drawn_.end(); drawn = drawn_.find(next)) {
     path_.push_back(next);
+    if (is_lossy_) choose_token(next, drawn->second);
     learn(next, drawn->second.token);
     next = tree_.child(next, drawn->second.token);
     hit = next != kNoNode && is_sent(next);
@@ -328,8 +347,8 @@ void Pipelined::add_row(NodeId node, WorkItem& item, Flight& flight) {
   item.rows.push_back({.token = tree_.token(node),
                        .position = tree_.position(node),
                        .node = node,
-                       .parent = root_is_prefix_ && parent == tree_.root() ? kNoNode : parent,
-                       .want = Want::kSample});
+                       .parent = root_is_prefix_ && parent == tree_.root() ? kNoNode : parent});
+  ask(item.rows.back());
   tree_.set_expansion(Role::kTarget, node, Expansion::kInFlight);
   ++rows_with_kv_;
   if (parent == kNoNode) return;

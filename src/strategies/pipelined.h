@@ -47,6 +47,7 @@ struct PipelinedConfig {
   int32_t target_vocab = 0;  // likewise
   int32_t draft_vocab = 0;
   bool record_rounds = false;
+  AcceptSpec accept;  // kMatch, kRelaxed or kNucleus
 };
 
 class Pipelined : public Strategy {
@@ -106,6 +107,9 @@ class Pipelined : public Strategy {
     return tree_.expansion(Role::kTarget, node) != Expansion::kUnexpanded;
   }
 
+  // What the target is asked for after a row, and what that makes of its result.
+  void ask(WorkRow& row) const;
+  void choose_token(NodeId node, RowResult& row) const;
   void on_verified(const WorkResult& result, StrategyOutput& out);
   // Emits what the draws known so far lead to; true where the root has moved.
   bool walk(StrategyOutput& out);
@@ -145,6 +149,8 @@ class Pipelined : public Strategy {
   Judge judge_;
 
   SequenceId sequence_ = 0;
+  int32_t logprobs_ = -1;  // SamplingParams::logprobs
+  bool is_lossy_ = false;
   int32_t max_tokens_ = 0;
   std::vector<TokenId> tokens_;  // verified; the last one is the root
   TokenTree tree_;

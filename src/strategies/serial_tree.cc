@@ -47,7 +47,12 @@ Status SerialTree::check(SpeculationPlan& plan) {
                       plan.source.name() +
                       "'; accepted with it: model, or model joined to others by '+'");
   }
-  if (plan.accept == AcceptRule::kMatch) return Status();
+  if (plan.accept.rule == AcceptRule::kMatch) return Status();
+  if (plan.accept.rule != AcceptRule::kRejection) {
+    return Status(StatusCode::kInvalidArgument, "accept rule '" + plan.accept.name() +
+                                                    "' with strategy serial_tree; accepted with "
+                                                    "it: match, rejection");
+  }
   if (!plan.shape.is_static()) {
     return Status(StatusCode::kInvalidArgument,
                   "accept rule 'rejection' is not exact for shape '" + plan.shape.name +
@@ -66,7 +71,7 @@ Status SerialTree::check(SpeculationPlan& plan) {
 std::unique_ptr<Strategy> SerialTree::make(const SpeculationPlan& plan,
                                            const StrategyParts& parts) {
   const SerialTreeConfig config{.has_draft_model = plan.source.model,
-                                .accept = plan.accept,
+                                .accept = plan.accept.rule,
                                 .target_vocab = plan.models.target_vocab,
                                 .draft_vocab = plan.models.draft_vocab,
                                 .record_rounds = parts.record_rounds,

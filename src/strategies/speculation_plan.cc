@@ -10,12 +10,6 @@ namespace {
 
 Status refused(const std::string& message) { return Status(StatusCode::kInvalidArgument, message); }
 
-Result<AcceptRule> parse_accept(const std::string& name) {
-  if (name.empty() || name == "match") return AcceptRule::kMatch;
-  if (name == "rejection") return AcceptRule::kRejection;
-  return refused("accept rule '" + name + "'; accepted: match, rejection");
-}
-
 // The options as values, whatever the strategy: names and ranges that none takes are refused.
 Result<SpeculationPlan> parse(const SpeculationOptions& options, const ModelFacts& models) {
   SpeculationPlan plan;
@@ -136,7 +130,7 @@ Result<PlanPtr> resolve_auto(SpeculationOptions options, const ModelFacts& model
   const bool draft_may_pay = choice.source_without_draft.empty() || !models.has_draft_model;
   if (draft_may_pay || !options.source.empty()) return plan;
   // Trees of set sizes, and what takes a draft model alone, would cost more than they bring.
-  if (plan->shape.kind != TreeShape::Kind::kAdaptive || plan->accept != AcceptRule::kMatch) {
+  if (plan->shape.kind != TreeShape::Kind::kAdaptive || plan->accept.rule != AcceptRule::kMatch) {
     return resolve_leniently("autoregressive", options, models);
   }
   options.source = choice.source_without_draft;
@@ -180,10 +174,10 @@ Status check_view(const SpeculationPlan& plan, Role role) {
   if (kind == nullptr) return Status();
   FORERUN_RETURN_IF_ERROR(kind->check(budget));
   // What a draft reads through a view depends on how its prompt is cut into Steps: its guesses are
-  // worse or better by it, and by rule `rejection` the tokens would be others.
-  if (plan.accept == AcceptRule::kRejection) {
-    return refused(std::string("view '") + kind->name +
-                   "': found with accept rule 'rejection', accepted with it: match");
+  // worse or better by it, and by rules that are not exact the tokens would be others.
+  if (!accept_rule_entry(plan.accept.rule).exact) {
+    return refused(std::string("view '") + kind->name + "': found with accept rule '" +
+                   plan.accept.name() + "', accepted with it: match");
   }
   const auto role_idx = static_cast<size_t>(role);
   const KvViewNeeds most = !plan.models.selects_kv[role_idx]       ? KvViewNeeds::kNothing
@@ -218,7 +212,7 @@ std::string describe(const SpeculationPlan& plan) {
     text += ", source " + plan.source.name();
   }
   if (used.has(SpeculationOption::kAccept)) {
-    text += plan.accept == AcceptRule::kMatch ? ", accept match" : ", accept rejection";
+    text += ", accept " + plan.accept.name();
   }
   if (used.has(SpeculationOption::kView) && plan.view.kind != nullptr) {
     text += std::string(", view ") + plan.view.kind->name;

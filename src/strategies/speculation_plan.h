@@ -13,6 +13,7 @@
 #include "forerun/status.h"
 #include "step/cost_table.h"
 #include "step/work.h"
+#include "strategies/accept_rule_table.h"
 #include "strategies/tree_shape.h"
 #include "views/view_table.h"
 
@@ -58,7 +59,7 @@ struct SpeculationPlan {
   // What the strategy does not use stays as it is here.
   TreeShape shape;
   DraftSourceSpec source;
-  AcceptRule accept = AcceptRule::kMatch;
+  AcceptSpec accept;
   int32_t verify_tokens = 0;
   int32_t draft_width = 0;
   int32_t draft_depth = 0;

@@ -34,7 +34,8 @@ class Completion(process.CommandLine):
         self.assertEqual(self.completed("bench", "--temp"), ["--temperatures"])
         self.assertIn("--config", self.completed("generate", "--"))
         self.assertEqual(self.completed("generate", "--strategy", "par"), ["parallel_tree"])
-        self.assertEqual(self.completed("generate", "--accept", ""), ["match", "rejection"])
+        self.assertEqual(self.completed("generate", "--accept", ""),
+                         ["match", "rejection", "relaxed", "nucleus"])
         self.assertEqual(self.completed("--config", "/dev/nul"), ["/dev/null"])
         self.assertEqual(self.completed("generate", "-m", "/dev/nul"), ["/dev/null"])
 

@@ -75,6 +75,15 @@ class Generate(process.CommandLine):
         self.assertEqual((last["finish_reason"], last["prompt_tokens"]),
                          ("length", whole["prompt_tokens"]))
 
+    def test_lossy_rules_say_that_they_give_the_text_up(self):
+        for accept in ("relaxed", "nucleus:0.8"):
+            done = generate("--prompt", "def f(", "--max-tokens", 40, "--draft", DRAFT,
+                            "--strategy", "pipelined", "--accept", accept, "--stages", 2,
+                            "--temperature", 0, "--compare")
+            self.succeeded(done)
+            self.assertRegex(done.stdout,
+                             rf"identical: (yes|no) \(--accept {accept} gives the text up")
+
     def test_rejection_says_why_texts_may_differ(self):
         done = generate("--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 20, "--compare",
                         "--strategy", "serial_tree", "--shape", "chain", "--accept", "rejection",
