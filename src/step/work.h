@@ -64,7 +64,8 @@ enum class AcceptRule : uint8_t {
   kRejection,  // Leviathan et al. for chains, SpecInfer's multi-round rule for sampled children:
                // exact in distribution only
   kRelaxed,    // SpecPipe §3.4 (1): the guess that the target finds likeliest; lossy
-  kNucleus,    // SpecPipe §3.4 (2): of the guesses in the target's nucleus the draft's likeliest; lossy
+  kNucleus,    // SpecPipe §3.4 (2): of the guesses in the target's nucleus the draft's likeliest;
+               // lossy
 };
 
 struct KvViewEntry;  // views/view_table.h
