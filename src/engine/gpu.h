@@ -31,6 +31,8 @@ Result<std::vector<GpuDescription>> describe_gpus();
 
 // What the GPU is: "NVIDIA H200, 132 multiprocessors". Fails as gpu_memory().
 Result<std::string> gpu_model(int32_t gpu);
+// What no other GPU is called, wherever it is seen from. Fails as gpu_memory().
+Result<std::string> gpu_uuid(int32_t gpu);
 // Its free memory, without needs. kUnsupported where this build has no GPU backend; kNotFound where
 // there is no such GPU, with those that there are.
 Result<DeviceMemory> gpu_memory(int32_t gpu);

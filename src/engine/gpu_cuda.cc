@@ -41,14 +41,27 @@ Result<std::vector<GpuDescription>> describe_gpus() {
   return gpus;
 }
 
-Result<std::string> gpu_model(int32_t gpu) {
+namespace {
+
+Result<cuda::DeviceInfo> info_of(int32_t gpu) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<cuda::DeviceInfo> devices, cuda::list_devices());
   for (const cuda::DeviceInfo& device : devices) {
-    if (device.index != gpu) continue;
-    return device.name + ", " + std::to_string(device.multiprocessors) + " multiprocessors";
+    if (device.index == gpu) return device;
   }
   return Status(StatusCode::kNotFound, "devices: found cuda:" + std::to_string(gpu) + " of " +
                                            std::to_string(devices.size()) + " GPUs");
+}
+
+}  // namespace
+
+Result<std::string> gpu_model(int32_t gpu) {
+  FORERUN_ASSIGN_OR_RETURN(const cuda::DeviceInfo device, info_of(gpu));
+  return device.name + ", " + std::to_string(device.multiprocessors) + " multiprocessors";
+}
+
+Result<std::string> gpu_uuid(int32_t gpu) {
+  FORERUN_ASSIGN_OR_RETURN(const cuda::DeviceInfo device, info_of(gpu));
+  return device.uuid;
 }
 
 Result<DeviceMemory> gpu_memory(int32_t gpu) {

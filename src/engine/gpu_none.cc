@@ -18,6 +18,8 @@ Result<std::vector<GpuDescription>> describe_gpus() { return std::vector<GpuDesc
 
 Result<std::string> gpu_model(int32_t gpu) { return refused(gpu); }
 
+Result<std::string> gpu_uuid(int32_t gpu) { return refused(gpu); }
+
 Result<DeviceMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
 
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& /*checkpoint*/,

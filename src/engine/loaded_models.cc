@@ -201,8 +201,9 @@ Status add_needs_elsewhere(const ModelsToLoad& models, Role role, const std::str
 }  // namespace
 
 Status LoadedModels::plan(const ModelsToLoad& models) {
-  const Status own = plan_own(models);
-  return hosts_ == nullptr ? own : plan_together(own);
+  if (hosts_ == nullptr) return plan_own(models);
+  FORERUN_RETURN_IF_ERROR(keep_gpus_apart());
+  return plan_together(plan_own(models));
 }
 
 Status LoadedModels::plan_own(const ModelsToLoad& models) {

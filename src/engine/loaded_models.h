@@ -13,6 +13,7 @@
 
 #include "device/cpu/device_group.h"
 #include "engine/device_spec.h"
+#include "engine/gpus_apart.h"
 #include "engine/memory_plan.h"
 #include "engine/opened_model.h"
 #include "exec/emulated/step_emulator.h"
@@ -140,6 +141,10 @@ class LoadedModels {
   Status load_stage(const ModelsToLoad& models, Role role, Stage& stage);
   // In a launch: as many blocks as the process with the least room has (loaded_models_hosts.cc).
   Status plan_together(const Status& own);
+  // Of this process. Fails as gpu_uuid().
+  Result<std::vector<OwnedGpu>> own_gpus() const;
+  // Compares them with the other processes', and fails in all where two have the same one.
+  Status keep_gpus_apart();
   // In a launch: hears what the stages elsewhere are, or tells of the own one.
   Status exchange_facts(const Status& loaded);
   std::unique_ptr<StepRunner> make_runner(Role role) const;

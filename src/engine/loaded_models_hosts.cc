@@ -1,8 +1,11 @@
 // What the processes of a launch settle while they load their parts of the models.
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
+#include "engine/gpu.h"
 #include "engine/loaded_models.h"
 #include "hosts/hosts.h"
 
@@ -27,7 +30,59 @@ Status read_plan(const Bytes& bytes, MemoryPlan& plan) {
   return from.finish();
 }
 
+Bytes write_gpus(const std::vector<OwnedGpu>& gpus) {
+  Bytes bytes;
+  ByteWriter to(&bytes);
+  to.count(gpus.size());
+  for (const OwnedGpu& gpu : gpus) {
+    to.text(gpu.name);
+    to.text(gpu.uuid);
+  }
+  return bytes;
+}
+
+Result<std::vector<OwnedGpu>> read_gpus(const Bytes& bytes) {
+  ByteReader from(bytes);
+  std::vector<OwnedGpu> gpus;
+  // A text takes its length at least.
+  for (size_t left = from.count("GPUs", 2 * sizeof(uint64_t)); left > 0; --left) {
+    OwnedGpu& gpu = gpus.emplace_back();
+    gpu.name = from.text("GPU");
+    gpu.uuid = from.text("GPU");
+  }
+  FORERUN_RETURN_IF_ERROR(from.finish());
+  return gpus;
+}
+
 }  // namespace
+
+Result<std::vector<OwnedGpu>> LoadedModels::own_gpus() const {
+  std::vector<OwnedGpu> own;
+  for (const Part& model : parts_) {
+    for (const Stage& stage : model.stages) {
+      for (const int32_t gpu : stage.is_here ? stage.gpus : std::vector<int32_t>()) {
+        FORERUN_ASSIGN_OR_RETURN(std::string uuid, gpu_uuid(gpu));
+        own.push_back({"cuda:" + std::to_string(gpu), std::move(uuid)});
+      }
+    }
+  }
+  return own;
+}
+
+Status LoadedModels::keep_gpus_apart() {
+  const Result<std::vector<OwnedGpu>> own = own_gpus();
+  const Result<Bytes> mine = own.ok() ? Result<Bytes>(write_gpus(*own)) : own.status();
+  const auto compare = [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
+    std::vector<std::vector<OwnedGpu>> gpus = {*own};
+    for (const Bytes& report : reports) {
+      FORERUN_ASSIGN_OR_RETURN(gpus.emplace_back(), read_gpus(report));
+    }
+    FORERUN_RETURN_IF_ERROR(
+        check_gpus_apart(gpus, [this](int32_t rank) { return hosts_->describe(rank); }));
+    return Bytes();
+  };
+  return hosts_->settle(mine, compare).status();
+}
 
 // Every process has planned as if the others had room for everything.
 Status LoadedModels::plan_together(const Status& own) {

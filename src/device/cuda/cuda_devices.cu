@@ -55,6 +55,11 @@ Result<std::vector<DeviceInfo>> list_devices() {
     DeviceInfo info;
     info.index = index;
     info.name = prop.name;
+    for (const char byte : prop.uuid.bytes) {
+      constexpr const char* kDigits = "0123456789abcdef";
+      info.uuid += kDigits[static_cast<unsigned char>(byte) >> 4];
+      info.uuid += kDigits[static_cast<unsigned char>(byte) & 15];
+    }
     info.compute_major = prop.major;
     info.compute_minor = prop.minor;
     info.multiprocessors = prop.multiProcessorCount;

@@ -13,6 +13,7 @@ namespace forerun::cuda {
 struct DeviceInfo {
   int index = 0;
   std::string name;
+  std::string uuid;  // hexadecimal; no other GPU has it
   int compute_major = 0;
   int compute_minor = 0;
   int multiprocessors = 0;
