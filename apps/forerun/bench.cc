@@ -386,7 +386,9 @@ Command add_bench(CLI::App& app) {
       "    --prompts bench/workloads/code.jsonl --strategies autoregressive,serial_tree\n"
       "  ... --requests 64 --arrivals poisson:8 --prompt-tokens 256 --kv-memory 1GB\n"
       "  ... --concurrency 1,2,4,8,16,32,64 --temperatures 0 --compare");
-  return with_hosts(command, &flags->engine, [flags] { return run_bench(*flags); });
+  return with_hosts(
+      command, &flags->engine, [flags] { return run_bench(*flags); },
+      [flags] { return flags->host_time; });
 }
 
 }  // namespace forerun::app

@@ -47,6 +47,7 @@ std::vector<FlagEntry> flags_of(const CLI::App& command) {
 std::vector<CommandEntry> commands_of(const CLI::App& app) {
   std::vector<CommandEntry> commands;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_group().empty()) continue;  // for other programs
     commands.push_back({command->get_name(), command->get_description(), command->get_footer(),
                         flags_of(*command)});
   }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "byte_size.h"
+#include "launch.h"
 #include "terminal.h"
 
 namespace forerun::app {
@@ -267,7 +268,7 @@ Result<std::unique_ptr<Engine>> create_engine(EngineOptions options) {
   options.on_progress = [&bar](const std::string& what, double fraction) {
     bar.update(what, fraction);
   };
-  auto created = Engine::create(options);
+  auto created = make_engine(options);
   bar.clear();
   if (created.status().code() == StatusCode::kResourceExhausted) {
     return Status(StatusCode::kResourceExhausted,

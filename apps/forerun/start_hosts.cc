@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "hosts/host_file.h"
 #include "interrupt.h"
+#include "supervisor/mpirun_command.h"
 #include "text_input.h"
 
 namespace forerun::app {
@@ -33,21 +34,8 @@ Result<std::vector<std::string>> own_command() {
     command.push_back(arguments.substr(at, end - at));
     at = end + 1;
   }
-  std::error_code error;
-  command.front() = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (error) return Status(StatusCode::kInternal, "--hosts: this program has no path");
+  FORERUN_ASSIGN_OR_RETURN(command.front(), own_program());
   return command;
-}
-
-Status check_network(const std::string& network) {
-  const auto is_part = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::strchr(".:/_-,", c) != nullptr;
-  };
-  if (std::all_of(network.begin(), network.end(), is_part) && !network.starts_with('-')) return {};
-  return Status(StatusCode::kInvalidArgument,
-                "--network: found '" + network +
-                    "', accepted is an interface such as eth1 or a network such as 10.0.0.0/24");
 }
 
 [[noreturn]] void become(const std::vector<std::string>& command) {
@@ -74,24 +62,22 @@ int wait_for(pid_t child) {
 
 }  // namespace
 
+Result<std::string> own_program() {
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error) return Status(StatusCode::kInternal, "--hosts: this program has no path");
+  return program;
+}
+
 Status start_on_hosts(const HostStart& start) {
   FORERUN_ASSIGN_OR_RETURN(const std::string text, read_text("--hosts", start.file));
   FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> hosts, parse_host_file(text, start.file));
   FORERUN_RETURN_IF_ERROR(check_network(start.network));
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> own, own_command());
-  std::vector<std::string> command = {start.mpirun, "--oversubscribe", "--bind-to", "none"};
-  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");  // as in containers
-  if (!start.network.empty()) {
-    for (const char* const layer : {"btl_tcp_if_include", "oob_tcp_if_include"}) {
-      command.insert(command.end(), {"--gmca", layer, start.network});
-    }
-  }
-  // A part of the launch a line, so that ranks are in the order of the lines.
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    if (rank > 0) command.emplace_back(":");
-    command.insert(command.end(), {"-n", "1", "--host", hosts[rank]});
-    command.insert(command.end(), own.begin(), own.end());
-  }
+  MpirunOptions mpirun;
+  mpirun.hosts = hosts;
+  mpirun.network = start.network;
+  FORERUN_ASSIGN_OR_RETURN(mpirun.process, own_command());
+  const std::vector<std::string> command = mpirun_command(mpirun);
 
   const InterruptGuard guard;
   const pid_t child = fork();
@@ -105,7 +91,7 @@ Status start_on_hosts(const HostStart& start) {
   if (code == 0) return {};
   if (code == kNotFound) {
     return Status(StatusCode::kNotFound,
-                  "--hosts: cannot run '" + start.mpirun + "'; Debian has it in openmpi-bin");
+                  "--hosts: cannot run '" + mpirun.mpirun + "'; Debian has it in openmpi-bin");
   }
   return Status(StatusCode::kInternal, "the launch over the hosts of '" + start.file +
                                            "' has ended with exit code " + std::to_string(code) +

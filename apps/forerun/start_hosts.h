@@ -1,4 +1,5 @@
-// Starts a launch over the hosts of a file: mpirun, with this very command on each of them.
+// Starts a launch over the hosts of a file that nobody supervises: mpirun, with this very command
+// on each of them.
 #pragma once
 
 #include <string>
@@ -10,8 +11,10 @@ namespace forerun::app {
 struct HostStart {
   std::string file;     // hosts/host_file.h
   std::string network;  // an interface, or a network as 10.0.0.0/24; empty: all
-  std::string mpirun = "mpirun";
 };
+
+// The path of this program.
+Result<std::string> own_program();
 
 // Runs to the launch's end, with this process' input and output as rank 0's. No shell is run;
 // mpirun ends with this process. Not ok where it has not ended well: what it, or a rank, has

@@ -126,7 +126,8 @@ Command add_trace(CLI::App& app) {
       "Example:\n  forerun trace --model models/demo-target --draft models/demo-draft \\\n"
       "    --emulate bench/profiles/swiftspec.json#qwen2-72b-serial --strategy serial_tree \\\n"
       "    --prompt 'def fibonacci(n):' --json trace.json --svg trace.svg --length-ms 150");
-  return with_hosts(command, &flags->engine, [flags] { return run_trace(*flags); });
+  return with_hosts(
+      command, &flags->engine, [flags] { return run_trace(*flags); }, [] { return true; });
 }
 
 }  // namespace forerun::app

@@ -49,6 +49,16 @@ Result<std::unique_ptr<Hosts>> Hosts::join(std::unique_ptr<Transport> transport,
 
 Hosts::~Hosts() { end(Status(StatusCode::kCancelled, "the coordinator has left")); }
 
+Status Hosts::failure() const {
+  const std::lock_guard lock(failing_);
+  return failure_;
+}
+
+void Hosts::note_failure(const Status& why) {
+  const std::lock_guard lock(failing_);
+  if (failure_.ok()) failure_ = why;
+}
+
 std::string Hosts::describe(int32_t rank) const {
   std::string text = "rank " + std::to_string(rank) + " (";
   text += rank == 0 ? "the coordinator"
@@ -124,7 +134,10 @@ Status Hosts::answer() {
 
 Result<Incoming> Hosts::next() {
   FORERUN_ASSIGN_OR_RETURN(Incoming incoming, messenger_.receive(Clock::now() + kLongestRound));
-  if (!incoming.lost.ok()) return incoming.lost.with_context(describe(incoming.from));
+  if (!incoming.lost.ok()) {
+    note_failure(incoming.lost.with_context(describe(incoming.from)));
+    return failure();
+  }
   if (incoming.kind == FrameKind::kLost || incoming.kind == FrameKind::kEnd) {
     ByteReader from(incoming.payload());
     const Status why = read_status(from);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,9 @@ class Hosts {
   // need not say why it leaves. Not while somebody listens to the messenger.
   bool is_dismissed(std::chrono::milliseconds patience);
   bool has_lost_anybody() const { return messenger_.has_lost_anybody(); }
+  // Why the launch cannot go on, told by whoever has noticed first; ok: it can. Any thread.
+  Status failure() const;
+  void note_failure(const Status& why);
   // "rank 2 (stage 2 of 3, host b)"
   std::string describe(int32_t rank) const;
   Messenger& messenger() { return messenger_; }
@@ -96,6 +100,8 @@ class Hosts {
   std::vector<std::string> names_;  // of hosts, by rank; the coordinator's
   bool ended_ = false;
   bool dismissed_ = false;
+  mutable std::mutex failing_;
+  Status failure_;
   Messenger messenger_;
 };
 

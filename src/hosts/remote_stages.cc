@@ -123,6 +123,7 @@ Status RemoteStages::note_retired(const Incoming& incoming) {
 
 void RemoteStages::fail(const Status& why) {
   failed_ = why;
+  hosts_->note_failure(why);  // before anybody is told of a Step
   const int64_t now_ns = steady_ns();
   for (UnderWay& step : under_way_) {
     tell_entered(step);

@@ -34,6 +34,7 @@ const Table& allowed() {
     t["engine"] = {"device",     "kernels",  "kv",    "model",  "exec",       "step",
                    "checkpoint", "sampling", "tree",  "drafts", "strategies", "simulation",
                    "planner",    "text",     "views", "hosts"};
+    t["supervisor"] = {"engine", "hosts", "text", "strategies"};
     t["step"] = {};
     t["text"] = {};
     t["checkpoint"] = {};

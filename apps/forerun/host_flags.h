@@ -1,0 +1,37 @@
+// How processes of a launch join: flags that a command with --hosts hands on to each of them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "forerun/status.h"
+#include "hosts/hosts.h"
+
+namespace forerun::app {
+
+struct HostFlags {
+  std::string secret_file;
+  double silence_s = 10.0;
+  double start_s = 60.0;
+  double link_delay_ms = 0.0;
+  double link_gbit = 0.0;
+  std::string link_cuts;
+
+  std::chrono::milliseconds silence() const;
+  std::chrono::milliseconds start() const;
+  // As arguments. Of the secret the file's name alone.
+  std::vector<std::string> arguments() const;
+};
+
+void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& group);
+
+// Whether the file that --secret-file names may be used, before anything is started.
+Status check_secret(const HostFlags& flags);
+
+// Starts MPI and greets the other processes.
+Result<std::unique_ptr<Hosts>> join_hosts(const HostFlags& flags);
+
+}  // namespace forerun::app

@@ -1,0 +1,234 @@
+// The keeper's requests: how they reach a launch, and what comes of them its readers.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "supervisor/launch_keeper.h"
+
+namespace forerun {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kLook{50};
+
+// Of what only a launch can answer.
+Status no_launch() {
+  constexpr milliseconds kComeAgain{1000};
+  return Status(StatusCode::kOverloaded,
+                "the launch has been lost, and the next one is not ready yet")
+      .with_retry_after(kComeAgain);
+}
+
+}  // namespace
+
+Result<EngineInfo> LaunchKeeper::wait_until_ready() {
+  std::unique_lock lock(mutex_);
+  while (!was_ready_ && phase_ != Phase::kGivenUp) {
+    changed_.wait_for(lock, kLook);
+    const auto progress = std::exchange(progress_, std::nullopt);
+    lock.unlock();
+    if (progress && options_.engine.on_progress) {
+      options_.engine.on_progress(progress->first, progress->second);
+    }
+    if (options_.is_cancelled && options_.is_cancelled()) stop();
+    lock.lock();
+  }
+  if (!was_ready_) return given_up_;
+  return info_;
+}
+
+Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
+                                                             std::shared_ptr<EventQueue> queue,
+                                                             uint64_t tag) {
+  std::unique_lock lock(mutex_);
+  if (phase_ == Phase::kGivenUp || stopping_) return given_up_;
+  const EngineOptions& engine = options_.engine;
+  const int64_t room = int64_t{engine.max_active_requests} + engine.max_waiting_requests;
+  const bool is_limited = engine.max_waiting_requests >= 0;
+  if (phase_ != Phase::kReady && is_limited && num_samples() + request.num_samples > room) {
+    return no_launch();
+  }
+  const uint64_t id = ++last_id_;
+  const auto supervised = std::make_shared<SupervisedRequest>(std::move(request));
+  Entry& entry = requests_[id];
+  entry.request = supervised;
+  entry.queue = std::move(queue);
+  entry.tag = tag;
+  if (phase_ != Phase::kReady) {
+    connect(id, entry);
+    return supervised->channel();
+  }
+  entry.launches = 1;
+  DownMessage message;
+  message.kind = DownMessage::Kind::kSubmit;
+  message.id = ++last_id_;
+  message.request = supervised->parts().front().first;
+  parts_[message.id] = {id, -1};
+  entry.parts = {message.id};
+  const Call answered = call(lock, std::move(message), id);
+  if (answered.state == CallState::kAnswered && !answered.status.ok()) {
+    erase(id);
+    return answered.status;
+  }
+  return supervised->channel();
+}
+
+LaunchKeeper::Call LaunchKeeper::call(std::unique_lock<std::mutex>& lock, DownMessage message,
+                                      uint64_t connects) {
+  const uint64_t id = ++last_id_;
+  message.call = id;
+  calls_[id].connects = connects;
+  outbox_.push_back(std::move(message));
+  waker_->wake();
+  // A launch that does not answer is lost by its silence: the thread says so.
+  changed_.wait(lock, [&] { return calls_.at(id).state != CallState::kAsked; });
+  Call answered = std::move(calls_.at(id));
+  calls_.erase(id);
+  return answered;
+}
+
+void LaunchKeeper::answer(uint64_t call, const Status& status) {
+  if (const auto waiting = calls_.find(call); waiting != calls_.end()) {
+    waiting->second.state = CallState::kAnswered;
+    waiting->second.status = status;
+    const auto accepted = requests_.find(waiting->second.connects);
+    if (status.ok() && accepted != requests_.end()) connect(accepted->first, accepted->second);
+    changed_.notify_all();
+    return;
+  }
+  // Of a request that goes on in another launch, which will not have it.
+  const auto part = parts_.find(call);
+  if (part == parts_.end() || status.ok()) return;
+  const uint64_t id = part->second.request;
+  Entry& entry = requests_.at(id);
+  cancel_parts(entry);
+  entry.request->end(FinishReason::kError, status);
+  erase(id);
+}
+
+void LaunchKeeper::connect(uint64_t id, Entry& entry) {
+  using PlanPtr = RequestChannel::PlanPtr;
+  const auto change = [keeper = weak_from_this(),
+                       id](const SpeculationOptions& options) -> Result<PlanPtr> {
+    const std::shared_ptr<LaunchKeeper> there = keeper.lock();
+    if (there == nullptr) return PlanPtr();  // it has ended
+    FORERUN_RETURN_IF_ERROR(there->change_speculation(id, options));
+    return PlanPtr();
+  };
+  entry.request->connect(std::exchange(entry.queue, nullptr), entry.tag,
+                         {[waker = waker_] { waker->wake(); }, change});
+}
+
+void LaunchKeeper::be_ready(EngineInfo&& info) {
+  if (!was_ready_) info_ = std::move(info);
+  was_ready_ = true;
+  phase_ = Phase::kReady;
+  for (auto& [id, entry] : requests_) hand_over(id, entry);
+  log_line(LogLevel::kInfo,
+           "the launch is up; requests that wait for it: " + std::to_string(requests_.size()));
+  changed_.notify_all();
+}
+
+void LaunchKeeper::hand_over(uint64_t id, Entry& entry) {
+  ++entry.launches;
+  for (auto& [request, sample] : entry.request->parts()) {
+    DownMessage message;
+    message.kind = DownMessage::Kind::kSubmit;
+    message.id = message.call = ++last_id_;
+    message.request = std::move(request);
+    parts_[message.id] = {id, sample};
+    entry.parts.push_back(message.id);
+    outbox_.push_back(std::move(message));
+  }
+}
+
+std::optional<LaunchFailure> LaunchKeeper::take_event(UpMessage&& message) {
+  const auto part = parts_.find(message.id);
+  if (part == parts_.end()) return std::nullopt;
+  const auto [id, sample] = part->second;
+  Entry& entry = requests_.at(id);
+  Event& event = message.event;
+  if (entry.queue != nullptr) return std::nullopt;  // before its answer: no launch of ours
+  // A defect or a device's error: a new process may do better, and if not it is the request's.
+  const bool has_failed = event.finished && event.reason == FinishReason::kError &&
+                          event.error.code() == StatusCode::kInternal;
+  if (has_failed && entry.request->may_try_again()) return failure_of(event.error);
+  if (!event.tokens.empty()) policy_.note_progress();
+  entry.request->take(std::move(event), sample, entry.launches);
+  if (entry.request->has_finished()) erase(id);
+  return std::nullopt;
+}
+
+void LaunchKeeper::look_after_requests() {
+  const Clock::time_point now = Clock::now();
+  std::vector<uint64_t> over;
+  for (auto& [id, entry] : requests_) {
+    if (entry.queue != nullptr) continue;
+    const bool is_cancelled = entry.request->is_cancelled();
+    if (!entry.parts.empty()) {
+      if (is_cancelled && !std::exchange(entry.cancel_sent, true)) cancel_parts(entry);
+    } else if (is_cancelled || entry.request->is_late(now)) {
+      entry.request->end(is_cancelled ? FinishReason::kCancelled : FinishReason::kError,
+                         is_cancelled ? Status() : entry.request->late());
+      over.push_back(id);
+    }
+  }
+  for (const uint64_t id : over) erase(id);
+}
+
+void LaunchKeeper::cancel_parts(const Entry& entry) {
+  for (const uint64_t part : entry.parts) {
+    DownMessage message;
+    message.kind = DownMessage::Kind::kCancel;
+    message.id = part;
+    outbox_.push_back(std::move(message));
+  }
+}
+
+void LaunchKeeper::erase(uint64_t id) {
+  const auto entry = requests_.find(id);
+  if (entry == requests_.end()) return;
+  for (const uint64_t part : entry->second.parts) parts_.erase(part);
+  requests_.erase(entry);
+}
+
+int64_t LaunchKeeper::num_samples() const {
+  int64_t samples = 0;
+  for (const auto& [id, entry] : requests_) samples += entry.request->num_samples();
+  return samples;
+}
+
+Status LaunchKeeper::change_speculation(uint64_t id, const SpeculationOptions& options) {
+  std::unique_lock lock(mutex_);
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return {};
+  if (phase_ != Phase::kReady) return no_launch();
+  const std::shared_ptr<SupervisedRequest> request = found->second.request;
+  const std::vector<uint64_t> parts = found->second.parts;
+  for (const uint64_t part : parts) {
+    DownMessage message;
+    message.kind = DownMessage::Kind::kSpeculation;
+    message.id = part;
+    message.speculation = options;
+    const Call answered = call(lock, std::move(message), 0);
+    if (answered.state == CallState::kLost) return no_launch();
+    FORERUN_RETURN_IF_ERROR(answered.status);
+  }
+  request->set_speculation(options);
+  return {};
+}
+
+EngineState LaunchKeeper::state() const {
+  const std::lock_guard lock(mutex_);
+  EngineState state = state_;
+  if (phase_ == Phase::kReady) return state;
+  state.kv_blocks = state.load.target_kv.used_blocks = state.load.draft_kv.used_blocks = 0;
+  state.load.running_requests = 0;
+  state.load.waiting_requests = static_cast<int32_t>(num_samples());
+  return state;
+}
+
+}  // namespace forerun

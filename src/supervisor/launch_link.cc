@@ -1,0 +1,181 @@
+#include "supervisor/launch_link.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "supervisor/log_lines.h"
+
+namespace forerun {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kNoProgram = 127;
+constexpr size_t kMostComplaints = 64;
+// mpirun's word on who has died comes behind the end of that one's output.
+constexpr milliseconds kLastWords{1500};
+
+std::string in_ms(milliseconds time) { return std::to_string(time.count()) + " ms"; }
+
+}  // namespace
+
+LaunchLink::LaunchLink(const SupervisorOptions& options, LaunchFolder folder,
+                       std::unique_ptr<LaunchProcess> process)
+    : options_(options),
+      folder_(std::move(folder)),
+      process_(std::move(process)),
+      started_(Clock::now()),
+      heard_(started_),
+      looked_(started_) {}
+
+Result<std::unique_ptr<LaunchLink>> LaunchLink::start(const SupervisorOptions& options,
+                                                      const EngineOptions& engine) {
+  FORERUN_ASSIGN_OR_RETURN(LaunchFolder folder, LaunchFolder::make());
+  FORERUN_ASSIGN_OR_RETURN(auto process, LaunchProcess::start(options.command(folder.name())));
+  auto link = std::unique_ptr<LaunchLink>(
+      new LaunchLink(options, std::move(folder), std::move(process)));
+  DownMessage hello;
+  hello.kind = DownMessage::Kind::kHello;
+  hello.options = engine;
+  hello.silence = options.longest_silence;
+  link->send(hello);
+  return link;
+}
+
+void LaunchLink::send(const DownMessage& message) {
+  process_->input().push(write_message(message));
+}
+
+std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
+                                              std::vector<UpMessage>& messages) {
+  // Where writing fails the launch ends too, which its output tells.
+  (void)process_->input().write();
+  std::array<pollfd, 4> events{{{wake, POLLIN, 0},
+                                {process_->output().descriptor(), POLLIN, 0},
+                                {process_->errors().descriptor(), POLLIN, 0},
+                                {-1, POLLOUT, 0}}};
+  if (!process_->input().is_empty()) events[3].fd = process_->input().descriptor();
+  poll(events.data(), events.size(), static_cast<int>(timeout.count()));
+
+  const Clock::time_point now = Clock::now();
+  // Whoever has been stopped itself has heard nothing meanwhile: it listens first.
+  if (now - looked_ > options_.longest_silence / 2) heard_ = now;
+  looked_ = now;
+  if (has_spoken_ && now - pinged_ >= options_.longest_silence / 20) {
+    pinged_ = now;
+    send({});
+  }
+  read_errors();
+  std::vector<std::string> lines;
+  const Status read = process_->output().read(lines);
+  for (const std::string& line : lines) {
+    Result<UpMessage> message = read_up_message(line);
+    if (!message.ok()) {
+      return failure(StatusCode::kCorrupt, "the coordinator has sent what is no message: " +
+                                               message.status().message());
+    }
+    heard_ = now;
+    has_spoken_ = true;
+    messages.push_back(std::move(*message));
+  }
+  if (read.code() == StatusCode::kCorrupt) return failure(read.code(), read.message());
+  if (!read.ok()) return why_it_ended();
+  return look_for_silence();
+}
+
+std::optional<LaunchFailure> LaunchLink::look_for_silence() {
+  const auto silent = [&](Clock::time_point since, milliseconds longest) {
+    return looked_ - since > longest;
+  };
+  if (!has_spoken_ && silent(started_, options_.start_patience)) {
+    return failure(StatusCode::kDeadlineExceeded, "the launch has not come up within " +
+                                                      in_ms(options_.start_patience));
+  }
+  if (has_spoken_ && silent(heard_, options_.longest_silence)) {
+    LaunchFailure lost = failure(StatusCode::kDeadlineExceeded, "");
+    lost.rank = 0;
+    lost.status = Status(StatusCode::kDeadlineExceeded,
+                         "rank 0 (the coordinator, host " + options_.hosts.front() +
+                             "): nothing has been heard of it for " +
+                             in_ms(options_.longest_silence));
+    return lost;
+  }
+  return std::nullopt;
+}
+
+void LaunchLink::read_errors() {
+  std::vector<std::string> lines;
+  // Its end is that of the output, too.
+  (void)process_->errors().read(lines);
+  for (std::string& line : lines) {
+    if (take_log_line(line)) continue;
+    const bool is_rule = line.find_first_not_of("- ") == std::string::npos;
+    if (is_rule) continue;
+    log_line(LogLevel::kInfo, "launch: " + line);
+    if (complaints_.size() == kMostComplaints) complaints_.pop_front();
+    complaints_.push_back(std::move(line));
+  }
+}
+
+LaunchFailure LaunchLink::failure(StatusCode code, const std::string& what) {
+  LaunchFailure failure;
+  failure.status = Status(code, what);
+  failure.rank = rank_of_message(what, static_cast<int32_t>(options_.hosts.size()));
+  return failure;
+}
+
+// The output has ended. What has been written on standard error last comes behind it.
+LaunchFailure LaunchLink::why_it_ended() {
+  const Clock::time_point deadline = Clock::now() + kLastWords;
+  while (process_->errors().descriptor() >= 0 && Clock::now() < deadline) {
+    pollfd event{process_->errors().descriptor(), POLLIN, 0};
+    poll(&event, 1, 20);
+    read_errors();
+    if (process_->exit_code() && event.revents == 0) break;
+  }
+  const std::optional<int> code = process_->exit_code();
+  if (code == kNoProgram && complaints_.empty()) {
+    has_left_ = true;
+    return failure(StatusCode::kNotFound,
+                   "cannot run '" + options_.command(folder_.name()).front() +
+                       "'; of mpirun: Debian has it in openmpi-bin");
+  }
+  has_left_ = code && *code < 128;
+  // Who names a rank says most; a rank's own words come before mpirun's.
+  const auto names = [this](const std::string& line) {
+    return rank_of_message(line, static_cast<int32_t>(options_.hosts.size())).has_value();
+  };
+  const auto named = std::find_if(complaints_.begin(), complaints_.end(), names);
+  std::string what = "the launch has ended";
+  if (code) what += " with exit code " + std::to_string(*code);
+  if (named != complaints_.end()) {
+    constexpr std::string_view kOurs = "forerun: ";
+    what = named->substr(named->starts_with(kOurs) ? kOurs.size() : 0);
+  } else if (!complaints_.empty()) {
+    what += ": " + complaints_.front();
+  }
+  return failure(StatusCode::kInternal, what);
+}
+
+void LaunchLink::end(bool politely) {
+  if (politely) {
+    DownMessage end;
+    end.kind = DownMessage::Kind::kEnd;
+    send(end);
+    const Clock::time_point deadline = Clock::now() + options_.end_patience;
+    while (!process_->input().is_empty() && Clock::now() < deadline) {
+      pollfd event{process_->input().descriptor(), POLLOUT, 0};
+      poll(&event, 1, 20);
+      if (!process_->input().write().ok()) break;
+    }
+  }
+  process_->end(politely ? options_.end_patience : milliseconds(0), options_.kill_patience);
+}
+
+}  // namespace forerun

@@ -1,0 +1,44 @@
+#include "supervisor/mpirun_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "supervisor/launch_folder.h"
+
+namespace forerun {
+
+Status check_network(const std::string& network) {
+  const auto is_part = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::strchr(".:/_-,", c) != nullptr;
+  };
+  if (std::all_of(network.begin(), network.end(), is_part) && !network.starts_with('-')) return {};
+  return Status(StatusCode::kInvalidArgument,
+                "--network: found '" + network +
+                    "', accepted is an interface such as eth1 or a network such as 10.0.0.0/24");
+}
+
+std::vector<std::string> mpirun_command(const MpirunOptions& options) {
+  std::vector<std::string> command = {options.mpirun, "--oversubscribe", "--bind-to", "none"};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");  // as in containers
+  if (!options.network.empty()) {
+    for (const char* const layer : {"btl_tcp_if_include", "oob_tcp_if_include"}) {
+      command.insert(command.end(), {"--gmca", layer, options.network});
+    }
+  }
+  if (!options.folder.empty()) {
+    command.insert(command.end(), {"--gmca", "orte_tmpdir_base",
+                                   LaunchFolder::session_folder(options.folder).string()});
+  }
+  // A part of the launch a line, so that ranks are in the order of the lines.
+  for (size_t rank = 0; rank < options.hosts.size(); ++rank) {
+    if (rank > 0) command.emplace_back(":");
+    command.insert(command.end(), {"-n", "1", "--host", options.hosts[rank]});
+    command.insert(command.end(), options.process.begin(), options.process.end());
+  }
+  return command;
+}
+
+}  // namespace forerun

@@ -1,0 +1,26 @@
+// The command that starts a process on each of some hosts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "forerun/status.h"
+
+namespace forerun {
+
+struct MpirunOptions {
+  std::vector<std::string> hosts;    // a process each, in this order (hosts/host_file.h)
+  std::string network;               // an interface, or a network as 10.0.0.0/24; empty: all
+  std::string folder;                // of the launch's files (launch_folder.h); empty: mpirun's own
+  std::vector<std::string> process;  // what each runs: program and arguments
+  std::string mpirun = "mpirun";
+};
+
+// Whether it is the name of an interface or a network, and nothing that mpirun could take for
+// something else. Messages begin with "--network".
+Status check_network(const std::string& network);
+
+// Hosts and network have been checked.
+std::vector<std::string> mpirun_command(const MpirunOptions& options);
+
+}  // namespace forerun

@@ -1,0 +1,276 @@
+#include "supervisor/serve_engine.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "supervisor/lines.h"
+#include "supervisor/message.h"
+#include "supervisor/wake_descriptor.h"
+
+namespace forerun {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// A supervisor that is stopped for a while (Ctrl-Z) finds its launch again.
+constexpr int kPatience = 6;
+constexpr milliseconds kBeforeHello{60000};
+constexpr milliseconds kLastWords{1000};
+constexpr milliseconds kBetweenProgress{50};
+
+// An engine being made, on a thread that says how far it is.
+class Making {
+ public:
+  Making(const ServedEngine& served, EngineOptions options) {
+    options.on_progress = [this](const std::string& what, double fraction) {
+      const std::lock_guard lock(mutex_);
+      const Clock::time_point now = Clock::now();
+      if (fraction < 1.0 && now - told_ < kBetweenProgress) return;
+      told_ = now;
+      progress_.emplace(what, fraction);
+      waker_.wake();
+    };
+    thread_ = std::thread([this, create = served.create, options = std::move(options)] {
+      Result<std::unique_ptr<Engine>> made = create(options);
+      const std::lock_guard lock(mutex_);
+      made_ = std::move(made);
+      waker_.wake();
+    });
+  }
+  ~Making() { thread_.join(); }
+
+  int descriptor() const { return waker_.descriptor(); }
+  std::optional<std::pair<std::string, double>> take_progress() {
+    waker_.clear();
+    const std::lock_guard lock(mutex_);
+    return std::exchange(progress_, std::nullopt);
+  }
+  std::optional<Result<std::unique_ptr<Engine>>> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(made_, std::nullopt);
+  }
+
+ private:
+  WakeDescriptor waker_;
+  std::mutex mutex_;
+  Clock::time_point told_;
+  std::optional<std::pair<std::string, double>> progress_;
+  std::optional<Result<std::unique_ptr<Engine>>> made_;
+  std::thread thread_;
+};
+
+class EngineService {
+ public:
+  explicit EngineService(const ServedEngine& served)
+      : served_(served), input_(served.input), output_(served.output) {}
+
+  Status run() {
+    FORERUN_ASSIGN_OR_RETURN(queue_, CompletionQueue::create());
+    const Status served = serve();
+    const Clock::time_point deadline = Clock::now() + kLastWords;
+    while (!output_.is_empty() && Clock::now() < deadline) {
+      pollfd event{output_.descriptor(), POLLOUT, 0};
+      poll(&event, 1, 20);
+      if (!output_.write().ok()) break;
+    }
+    if (making_) _exit(1);
+    handles_.clear();
+    return served;
+  }
+
+ private:
+  Status serve() {
+    while (!has_been_told_to_end_) {
+      wait();
+      FORERUN_RETURN_IF_ERROR(read());
+      FORERUN_RETURN_IF_ERROR(look_at_making());
+      if (const Status failed = served_.failure ? served_.failure() : Status(); !failed.ok()) {
+        return tell_end(UpMessage::Kind::kFailure, failed);
+      }
+      FORERUN_RETURN_IF_ERROR(send_events());
+      ping();
+      if (!output_.write().ok()) return gone();
+    }
+    return {};
+  }
+
+  static Status gone() { return Status(StatusCode::kCancelled, "the supervisor has left"); }
+
+  void send(const UpMessage& message) { output_.push(write_message(message)); }
+  Status tell_end(UpMessage::Kind kind, const Status& why) {
+    UpMessage message;
+    message.kind = kind;
+    message.status = why;
+    send(message);
+    return why;
+  }
+
+  void wait() {
+    std::array<pollfd, 4> events{{{input_.descriptor(), POLLIN, 0},
+                                  {queue_->fd(), POLLIN, 0},
+                                  {making_ ? making_->descriptor() : -1, POLLIN, 0},
+                                  {output_.is_empty() ? -1 : output_.descriptor(), POLLOUT, 0}}};
+    poll(events.data(), events.size(), static_cast<int>(ping_every_.count()));
+  }
+
+  Status read() {
+    std::vector<std::string> lines;
+    const Status status = input_.read(lines);
+    const Clock::time_point now = Clock::now();
+    if (!lines.empty() || now - looked_ > silence_ / 2) heard_ = now;
+    looked_ = now;
+    for (const std::string& line : lines) {
+      FORERUN_ASSIGN_OR_RETURN(DownMessage message, read_down_message(line));
+      handle(std::move(message));
+    }
+    if (status.code() == StatusCode::kCancelled) return has_been_told_to_end_ ? Status() : gone();
+    FORERUN_RETURN_IF_ERROR(status);
+    if (now - heard_ > (has_hello_ ? kPatience * silence_ : kBeforeHello)) {
+      return Status(StatusCode::kDeadlineExceeded, "nothing has been heard of the supervisor");
+    }
+    return {};
+  }
+
+  void handle(DownMessage&& message) {
+    using Kind = DownMessage::Kind;
+    switch (message.kind) {
+      case Kind::kPing:
+        break;
+      case Kind::kHello:
+        if (std::exchange(has_hello_, true)) break;
+        silence_ = std::max(message.silence, milliseconds(100));
+        ping_every_ = std::clamp(silence_ / 20, milliseconds(5), milliseconds(100));
+        making_.emplace(served_, std::move(message.options));
+        break;
+      case Kind::kSubmit:
+        answer(message.call, submit(message));
+        break;
+      case Kind::kSpeculation: {
+        const auto handle = handles_.find(message.id);
+        // What has ended is left as it is.
+        answer(message.call, handle == handles_.end()
+                                 ? Status()
+                                 : handle->second->change_speculation(message.speculation));
+        break;
+      }
+      case Kind::kCancel:
+        if (const auto handle = handles_.find(message.id); handle != handles_.end()) {
+          handle->second->cancel();
+        }
+        break;
+      case Kind::kEnd:
+        has_been_told_to_end_ = true;
+        break;
+    }
+  }
+
+  Status submit(DownMessage& message) {
+    if (engine_ == nullptr) return Status(StatusCode::kOverloaded, "the engine is not ready");
+    FORERUN_ASSIGN_OR_RETURN(handles_[message.id],
+                             engine_->submit(std::move(message.request), *queue_, message.id));
+    return {};
+  }
+
+  void answer(uint64_t call, const Status& status) {
+    UpMessage message;
+    message.kind = UpMessage::Kind::kAnswer;
+    message.call = call;
+    message.status = status;
+    send(message);
+  }
+
+  Status look_at_making() {
+    if (!making_) return {};
+    if (const auto progress = making_->take_progress()) {
+      UpMessage message;
+      message.kind = UpMessage::Kind::kProgress;
+      message.text = progress->first;
+      message.fraction = progress->second;
+      send(message);
+    }
+    auto made = making_->take();
+    if (!made) return {};
+    making_.reset();
+    if (!made->ok()) {
+      const Status failed = served_.failure ? served_.failure() : Status();
+      return failed.ok() ? tell_end(UpMessage::Kind::kRefused, made->status())
+                         : tell_end(UpMessage::Kind::kFailure, failed);
+    }
+    engine_ = std::move(*made).value();
+    UpMessage message;
+    message.kind = UpMessage::Kind::kReady;
+    message.info = engine_->info();
+    send(message);
+    return {};
+  }
+
+  // An error may be that of the launch, which is known by then: requests are not told of it.
+  Status send_events() {
+    while (auto completion = queue_->poll()) {
+      const bool is_last = completion->event.last;
+      if (is_last) {
+        handles_.erase(completion->tag);
+        tell_state();
+      }
+      if (completion->event.reason == FinishReason::kError && served_.failure) {
+        if (const Status failed = served_.failure(); !failed.ok()) {
+          return tell_end(UpMessage::Kind::kFailure, failed);
+        }
+      }
+      UpMessage message;
+      message.kind = UpMessage::Kind::kEvent;
+      message.id = completion->tag;
+      message.event = std::move(completion->event);
+      send(message);
+    }
+    return {};
+  }
+
+  void tell_state() {
+    UpMessage message;
+    message.kind = UpMessage::Kind::kState;
+    message.state = {engine_->load(), engine_->emulation(), engine_->kv_blocks_in_use()};
+    send(message);
+  }
+
+  void ping() {
+    const Clock::time_point now = Clock::now();
+    if (now - pinged_ < ping_every_) return;
+    pinged_ = now;
+    if (engine_ != nullptr) return tell_state();
+    send({});
+  }
+
+  const ServedEngine& served_;
+  LineReader input_;
+  LineWriter output_;
+  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<Engine> engine_;
+  std::map<uint64_t, std::shared_ptr<RequestHandle>> handles_;
+  std::optional<Making> making_;
+  bool has_hello_ = false;
+  bool has_been_told_to_end_ = false;
+  milliseconds silence_{10000};
+  milliseconds ping_every_{100};
+  Clock::time_point heard_ = Clock::now();
+  Clock::time_point looked_ = heard_;
+  Clock::time_point pinged_;
+};
+
+}  // namespace
+
+Status serve_engine(const ServedEngine& served) { return EngineService(served).run(); }
+
+}  // namespace forerun

@@ -1,0 +1,68 @@
+// A request that outlives launches: what was asked for, and what of it has been put out.
+//
+// Threads: under its keeper's lock.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/event_queue.h"
+#include "forerun/event.h"
+#include "forerun/request.h"
+
+namespace forerun {
+
+class SupervisedRequest {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `request`: checked, its prompt as tokens, its sampling said in full, the seed included.
+  explicit SupervisedRequest(Request request);
+
+  // It has been accepted: events go to `queue` from here on.
+  void connect(std::shared_ptr<EventQueue> queue, uint64_t tag,
+               RequestChannel::EngineSide engine);
+  const std::shared_ptr<RequestChannel>& channel() const { return channel_; }
+
+  // What a launch is to be asked for so that it goes on: all of it where nothing has come, else
+  // each sample that has not finished by itself, from its tokens. The second says which sample
+  // that is; -1: all.
+  std::vector<std::pair<Request, int32_t>> parts() const;
+
+  // What has come of a part. `launches`: how many have worked on it.
+  void take(Event event, int32_t part, int launches);
+  // Ends what has not finished.
+  void end(FinishReason reason, const Status& error);
+
+  bool has_finished() const;
+  bool is_cancelled() const { return channel_ != nullptr && channel_->cancelled(); }
+  bool is_late(Clock::time_point now) const { return deadline_ && *deadline_ < now; }
+  Status late() const;
+  int32_t num_samples() const { return request_.num_samples; }
+  void set_speculation(const SpeculationOptions& options) { request_.speculation = options; }
+  // To plain decoding: there is no draft any more.
+  void decode_plainly();
+
+  // Whether this is the first time that it is said to have failed by a defect or a device.
+  bool may_try_again() { return !std::exchange(has_failed_, true); }
+
+ private:
+  struct Sample {
+    std::shared_ptr<EventStream> stream;
+    std::vector<int32_t> tokens;  // all that have been put out, resume_tokens included
+    std::optional<Clock::time_point> first_token;
+    bool finished = false;
+  };
+
+  Request request_;
+  const Clock::time_point submitted_;
+  std::optional<Clock::time_point> deadline_;
+  std::shared_ptr<RequestChannel> channel_;
+  std::vector<Sample> samples_;
+  bool has_failed_ = false;
+};
+
+}  // namespace forerun

@@ -1,0 +1,37 @@
+// What a supervisor is to start, and how patient it is.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "forerun/engine.h"
+
+namespace forerun {
+
+struct SupervisorOptions {
+  // Of the launch's engine; its `hosts` and `trace` are not looked at.
+  EngineOptions engine;
+  // Of every process of the launch by rank, the coordinator's first: for messages.
+  std::vector<std::string> hosts;
+  // The program and arguments that start a launch whose coordinator runs serve_engine() on its
+  // standard input and output. `folder`: launch_folder.h.
+  std::function<std::vector<std::string>(const std::string& folder)> command;
+
+  // The coordinator is lost when nothing has been heard of it for so long.
+  std::chrono::milliseconds longest_silence{10000};
+  // Until it has said its first word.
+  std::chrono::milliseconds start_patience{120000};
+  // A launch that ends has so long to do it by itself, and again after SIGTERM.
+  std::chrono::milliseconds end_patience{5000};
+  std::chrono::milliseconds kill_patience{3000};
+  // Failures in a row, with nothing done between, after which it is started again.
+  int32_t relaunches = 3;
+
+  // Asked now and then while the first launch starts; true: it is not to. Null: never.
+  std::function<bool()> is_cancelled;
+};
+
+}  // namespace forerun
