@@ -83,7 +83,8 @@ void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& grou
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--link-delay-ms", flags.link_delay_ms, "For trials: messages take so much longer")
+      .add_option("--link-delay-ms", flags.link_delay_ms,
+                  "For trials: messages take so much longer")
       ->check(CLI::Range(0.0, 10000.0))
       ->group(group);
   command

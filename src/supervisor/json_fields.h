@@ -167,8 +167,8 @@ class FieldReader {
     } else if (from == "nan") {
       value = std::numeric_limits<T>::quiet_NaN();
     } else if (require(from == "inf" || from == "-inf", "a number", from)) {
-      value = from == "inf" ? std::numeric_limits<T>::infinity()
-                            : -std::numeric_limits<T>::infinity();
+      value =
+          from == "inf" ? std::numeric_limits<T>::infinity() : -std::numeric_limits<T>::infinity();
     }
   }
 

@@ -51,8 +51,7 @@ void remove_all_of(const fs::path& folder) {
 
 bool is_own(const fs::path& folder) {
   struct stat about {};
-  return lstat(folder.c_str(), &about) == 0 && S_ISDIR(about.st_mode) &&
-         about.st_uid == geteuid();
+  return lstat(folder.c_str(), &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid();
 }
 
 void remove_left_over(const char* parent) {
@@ -88,8 +87,7 @@ Result<LaunchFolder> LaunchFolder::make() {
   return LaunchFolder(fs::path(path).filename().string());
 }
 
-LaunchFolder::LaunchFolder(LaunchFolder&& other) noexcept
-    : name_(std::exchange(other.name_, {})) {}
+LaunchFolder::LaunchFolder(LaunchFolder&& other) noexcept : name_(std::exchange(other.name_, {})) {}
 
 LaunchFolder::~LaunchFolder() {
   if (name_.empty()) return;

@@ -20,7 +20,8 @@ class LaunchFolder {
   // Removes all of it that is on this machine.
   ~LaunchFolder();
 
-  // "forerun-HOST-PROCESS-LETTERS", numbers of the supervisor's; a process of the launch makes its own from it on another host.
+  // "forerun-HOST-PROCESS-LETTERS", numbers of the supervisor's; a process of the launch makes its
+  // own from it on another host.
   const std::string& name() const { return name_; }
   std::filesystem::path session() const { return session_folder(name_); }
   std::filesystem::path memory() const { return memory_folder(name_); }

@@ -134,8 +134,7 @@ std::optional<LaunchFailure> LaunchKeeper::handle(UpMessage&& message) {
 LaunchFailure LaunchKeeper::failure_of(const Status& status) const {
   LaunchFailure failure;
   failure.status = status;
-  failure.rank =
-      rank_of_message(status.message(), static_cast<int32_t>(options_.hosts.size()));
+  failure.rank = rank_of_message(status.message(), static_cast<int32_t>(options_.hosts.size()));
   if (!failure.rank) failure.rank = 0;  // the one that says it
   // As executors and checkpoints begin what they say of it.
   failure.of_draft = status.message().starts_with("draft");

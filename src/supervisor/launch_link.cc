@@ -38,8 +38,8 @@ Result<std::unique_ptr<LaunchLink>> LaunchLink::start(const SupervisorOptions& o
                                                       const EngineOptions& engine) {
   FORERUN_ASSIGN_OR_RETURN(LaunchFolder folder, LaunchFolder::make());
   FORERUN_ASSIGN_OR_RETURN(auto process, LaunchProcess::start(options.command(folder.name())));
-  auto link = std::unique_ptr<LaunchLink>(
-      new LaunchLink(options, std::move(folder), std::move(process)));
+  auto link =
+      std::unique_ptr<LaunchLink>(new LaunchLink(options, std::move(folder), std::move(process)));
   DownMessage hello;
   hello.kind = DownMessage::Kind::kHello;
   hello.options = engine;
@@ -77,8 +77,8 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
   for (const std::string& line : lines) {
     Result<UpMessage> message = read_up_message(line);
     if (!message.ok()) {
-      return failure(StatusCode::kCorrupt, "the coordinator has sent what is no message: " +
-                                               message.status().message());
+      return failure(StatusCode::kCorrupt,
+                     "the coordinator has sent what is no message: " + message.status().message());
     }
     heard_ = now;
     has_spoken_ = true;
@@ -94,16 +94,16 @@ std::optional<LaunchFailure> LaunchLink::look_for_silence() {
     return looked_ - since > longest;
   };
   if (!has_spoken_ && silent(started_, options_.start_patience)) {
-    return failure(StatusCode::kDeadlineExceeded, "the launch has not come up within " +
-                                                      in_ms(options_.start_patience));
+    return failure(StatusCode::kDeadlineExceeded,
+                   "the launch has not come up within " + in_ms(options_.start_patience));
   }
   if (has_spoken_ && silent(heard_, options_.longest_silence)) {
     LaunchFailure lost = failure(StatusCode::kDeadlineExceeded, "");
     lost.rank = 0;
-    lost.status = Status(StatusCode::kDeadlineExceeded,
-                         "rank 0 (the coordinator, host " + options_.hosts.front() +
-                             "): nothing has been heard of it for " +
-                             in_ms(options_.longest_silence));
+    lost.status =
+        Status(StatusCode::kDeadlineExceeded,
+               "rank 0 (the coordinator, host " + options_.hosts.front() +
+                   "): nothing has been heard of it for " + in_ms(options_.longest_silence));
     return lost;
   }
   return std::nullopt;
@@ -142,9 +142,9 @@ LaunchFailure LaunchLink::why_it_ended() {
   const std::optional<int> code = process_->exit_code();
   if (code == kNoProgram && complaints_.empty()) {
     has_left_ = true;
-    return failure(StatusCode::kNotFound,
-                   "cannot run '" + options_.command(folder_.name()).front() +
-                       "'; of mpirun: Debian has it in openmpi-bin");
+    return failure(StatusCode::kNotFound, "cannot run '" +
+                                              options_.command(folder_.name()).front() +
+                                              "'; of mpirun: Debian has it in openmpi-bin");
   }
   has_left_ = code && *code < 128;
   // Who names a rank says most; a rank's own words come before mpirun's.

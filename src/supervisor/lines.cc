@@ -41,8 +41,7 @@ Status LineCutter::push(std::string_view bytes, std::vector<std::string>& lines)
                                           " bytes, accepted are shorter ones");
 }
 
-LineReader::LineReader(int descriptor, size_t longest)
-    : descriptor_(descriptor), cutter_(longest) {
+LineReader::LineReader(int descriptor, size_t longest) : descriptor_(descriptor), cutter_(longest) {
   make_non_blocking(descriptor);
 }
 LineReader::~LineReader() { close(); }
@@ -85,8 +84,7 @@ void LineWriter::push(std::string line) {
 Status LineWriter::write() {
   while (!queue_.empty()) {
     const std::string& line = queue_.front();
-    const ssize_t size =
-        ::write(descriptor_, line.data() + written_, line.size() - written_);
+    const ssize_t size = ::write(descriptor_, line.data() + written_, line.size() - written_);
     if (size < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return {};

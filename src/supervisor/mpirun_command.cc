@@ -31,6 +31,9 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options) {
   if (!options.folder.empty()) {
     command.insert(command.end(), {"--gmca", "orte_tmpdir_base",
                                    LaunchFolder::session_folder(options.folder).string()});
+    // With a process the others end at once: by default mpirun gives them a second to tidy up, and
+    // says what has happened after that.
+    command.insert(command.end(), {"--gmca", "odls_base_sigkill_timeout", "0"});
   }
   // A part of the launch a line, so that ranks are in the order of the lines.
   for (size_t rank = 0; rank < options.hosts.size(); ++rank) {

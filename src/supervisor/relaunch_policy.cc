@@ -50,7 +50,8 @@ RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failu
   if (static_cast<int32_t>(in_vain_.size()) <= relaunches_) {
     // At once the first time, then less and less often.
     const size_t again = in_vain_.size() - 1;
-    if (again > 0) decision.pause = std::min(kFirstPause * (1 << std::min<size_t>(again, 8)), kLongestPause);
+    if (again > 0)
+      decision.pause = std::min(kFirstPause * (1 << std::min<size_t>(again, 8)), kLongestPause);
     return decision;
   }
   const bool one_host = std::all_of(in_vain_.begin(), in_vain_.end(), [&](const auto& rank) {
@@ -59,11 +60,11 @@ RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failu
   });
   const std::string who =
       one_host ? "host " + hosts_[static_cast<size_t>(*failure.rank)] + " has" : "the launch has";
-  decision.give_up = Status(
-      StatusCode::kInternal,
-      who + " failed " + std::to_string(in_vain_.size()) +
-          " times in a row with nothing done between, and is not started again; at last: " +
-          failure.status.message());
+  decision.give_up =
+      Status(StatusCode::kInternal,
+             who + " failed " + std::to_string(in_vain_.size()) +
+                 " times in a row with nothing done between, and is not started again; at last: " +
+                 failure.status.message());
   return decision;
 }
 

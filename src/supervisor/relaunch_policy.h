@@ -30,8 +30,8 @@ class RelaunchPolicy {
   RelaunchPolicy(int32_t relaunches, bool has_draft, std::vector<std::string> hosts);
 
   struct Decision {
-    Status give_up;           // not ok: nothing is started again, and this is why
-    bool drop_draft = false;  // from now on without the draft
+    Status give_up;                      // not ok: nothing is started again, and this is why
+    bool drop_draft = false;             // from now on without the draft
     std::chrono::milliseconds pause{0};  // before it is started again
   };
   Decision note_failure(const LaunchFailure& failure);

@@ -53,9 +53,7 @@ class SupervisedEngine : public Engine {
   std::string detokenize(const std::vector<int32_t>& tokens) const override {
     return text_.tokenizer().decode(tokens, /*skip_special=*/false);
   }
-  Result<std::string> token_bytes(int32_t token) const override {
-    return text_.token_bytes(token);
-  }
+  Result<std::string> token_bytes(int32_t token) const override { return text_.token_bytes(token); }
   using Engine::apply_chat_template;
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const override {
     return text_.apply_chat_template(prompt);

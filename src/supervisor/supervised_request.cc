@@ -92,9 +92,9 @@ bool SupervisedRequest::has_finished() const {
 }
 
 Status SupervisedRequest::late() const {
-  return Status(StatusCode::kDeadlineExceeded,
-                "the request's deadline of " + std::to_string(request_.deadline.count()) +
-                    " ms has passed");
+  return Status(
+      StatusCode::kDeadlineExceeded,
+      "the request's deadline of " + std::to_string(request_.deadline.count()) + " ms has passed");
 }
 
 void SupervisedRequest::decode_plainly() {

@@ -23,8 +23,7 @@ class SupervisedRequest {
   explicit SupervisedRequest(Request request);
 
   // It has been accepted: events go to `queue` from here on.
-  void connect(std::shared_ptr<EventQueue> queue, uint64_t tag,
-               RequestChannel::EngineSide engine);
+  void connect(std::shared_ptr<EventQueue> queue, uint64_t tag, RequestChannel::EngineSide engine);
   const std::shared_ptr<RequestChannel>& channel() const { return channel_; }
 
   // What a launch is to be asked for so that it goes on: all of it where nothing has come, else

@@ -1,0 +1,141 @@
+// Plays a launch for supervisor_test: serves a real engine, all in this process, and fails as the
+// test has written it down.
+//
+// Usage: fault_launch FOLDER. Every start adds a line to FOLDER/launches: its process, and whether
+// it has been given a draft. FOLDER/faults has a line a start, what is to happen and after how many
+// events: "die 3", "stop 3", "leave 3", "garble 3", "fail 3 MESSAGE", "error 3 MESSAGE" (of the
+// request), "refuse 0 MESSAGE", "linger 0" (while the engine is made); no line, or "-": nothing.
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "supervisor/lines.h"
+#include "supervisor/message.h"
+#include "supervisor/serve_engine.h"
+
+namespace forerun::testing {
+namespace {
+
+struct Fault {
+  std::string kind = "-";
+  int events = 0;
+  std::string message;
+};
+
+Fault fault_of(const std::string& folder, size_t start) {
+  std::ifstream file(folder + "/faults");
+  std::string line;
+  for (size_t idx = 0; idx <= start; ++idx) {
+    if (!std::getline(file, line)) return {};
+  }
+  Fault fault;
+  std::istringstream fields(line);
+  fields >> fault.kind >> fault.events >> std::ws;
+  std::getline(fields, fault.message);
+  return fault;
+}
+
+size_t starts_so_far(const std::string& folder) {
+  std::ifstream file(folder + "/launches");
+  return static_cast<size_t>(
+      std::count(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>(), '\n'));
+}
+
+void write_all(std::string text) {
+  text += '\n';
+  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
+}
+
+class FaultLaunch {
+ public:
+  explicit FaultLaunch(std::string folder)
+      : folder_(std::move(folder)), fault_(fault_of(folder_, starts_so_far(folder_))) {}
+
+  int run() {
+    std::array<int, 2> ends{};
+    if (pipe(ends.data()) != 0) return 2;
+    std::thread relay([this, from = ends[0]] { pass_on(from); });
+    ServedEngine served;
+    served.input = STDIN_FILENO;
+    served.output = ends[1];
+    served.create = [this](const EngineOptions& options) { return create(options); };
+    served.failure = [this] {
+      return has_failed_ ? Status(StatusCode::kInternal, fault_.message) : Status();
+    };
+    const Status status = serve_engine(served);
+    relay.join();
+    return status.ok() ? 0 : 1;
+  }
+
+ private:
+  Result<std::unique_ptr<Engine>> create(const EngineOptions& options) {
+    std::ofstream(folder_ + "/launches", std::ios::app)
+        << getpid() << (options.draft.empty() ? " plain" : " draft") << '\n';
+    if (fault_.kind == "linger") std::this_thread::sleep_for(std::chrono::seconds(60));
+    if (fault_.kind == "refuse") return Status(StatusCode::kUnsupported, fault_.message);
+    return Engine::create(options);
+  }
+
+  // The fault comes in the place of an event.
+  void pass_on(int from) {
+    std::string rest;
+    std::array<char, 4096> bytes{};
+    LineCutter cutter;
+    for (ssize_t size = 0; (size = read(from, bytes.data(), bytes.size())) > 0;) {
+      std::vector<std::string> lines;
+      (void)cutter.push({bytes.data(), static_cast<size_t>(size)}, lines);
+      for (std::string& line : lines) {
+        auto message = read_up_message(line);
+        if (message.ok() && message->kind == UpMessage::Kind::kEvent && fault_.kind != "-" &&
+            ++events_ > fault_.events && !fail(*message)) {
+          continue;
+        }
+        write_all(line);
+      }
+    }
+  }
+
+  // Whether the event is passed on after all.
+  bool fail(UpMessage& message) {
+    if (fault_.kind == "die") std::raise(SIGKILL);
+    if (fault_.kind == "stop") std::raise(SIGSTOP);
+    if (fault_.kind == "leave") _exit(3);
+    if (fault_.kind == "garble") write_all(R"({"kind": 6, "id": [)");
+    if (fault_.kind == "fail") has_failed_ = true;
+    if (fault_.kind != "error") return false;
+    if (std::exchange(has_sent_error_, true)) return false;
+    message.event = {};
+    message.event.finished = true;
+    message.event.reason = FinishReason::kError;
+    message.event.error = Status(StatusCode::kInternal, fault_.message);
+    write_all(write_message(message));
+    return false;
+  }
+
+  const std::string folder_;
+  const Fault fault_;
+  int events_ = 0;
+  bool has_sent_error_ = false;
+  std::atomic<bool> has_failed_{false};
+};
+
+}  // namespace
+}  // namespace forerun::testing
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  std::signal(SIGPIPE, SIG_IGN);
+  return forerun::testing::FaultLaunch(argv[1]).run();
+}
