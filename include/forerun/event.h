@@ -34,7 +34,7 @@ struct SpeculationRound {
 struct RequestStats {
   int32_t prompt_tokens = 0;
   int32_t output_tokens = 0;   // Request::resume_tokens included
-  int32_t resumed_tokens = 0;  // of them, those
+  int32_t resumed_tokens = 0;  // of them, those, and what launches that were lost had put out
   uint64_t seed = 0;           // that its tokens were drawn with
   // Prompt tokens (and, after a preemption, output) whose KV was there already: not computed again.
   int32_t reused_tokens = 0;

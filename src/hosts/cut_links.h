@@ -1,19 +1,22 @@
 // A relay in front of a transport whose links can be cut while it runs, for trials: what would
-// leave over a link that is cut is lost, as when a cable is pulled, and nobody is told.
+// leave over a link that is cut waits until it is whole again, as with a cable that is pulled and
+// put back, and nobody is told.
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "hosts/transport.h"
 
 namespace forerun {
 
-// Pairs of ranks, a pair a line ("1 2"); what is none is passed over.
+// Pairs of ranks, a pair a line ("1 2"), both ways round; what is none is passed over.
 std::set<std::pair<int32_t, int32_t>> parse_cuts(std::string_view text);
 
 class CutLinks : public Transport {
@@ -25,16 +28,18 @@ class CutLinks : public Transport {
   int32_t rank() const override { return links_->rank(); }
   int32_t num_ranks() const override { return links_->num_ranks(); }
   Status send(int32_t to, Bytes message) override;
-  Result<std::optional<Received>> poll() override { return links_->poll(); }
-  bool has_sent_all() const override { return links_->has_sent_all(); }
+  Result<std::optional<Received>> poll() override;
+  bool has_sent_all() const override;
 
  private:
   using Clock = std::chrono::steady_clock;
+  Status release();
 
   const std::unique_ptr<Transport> links_;
   const std::string file_;
   Clock::time_point looked_;
   std::set<std::pair<int32_t, int32_t>> cuts_;
+  std::vector<std::deque<Bytes>> held_;  // by rank
 };
 
 }  // namespace forerun

@@ -164,13 +164,14 @@ void LaunchKeeper::note_loss(const LaunchFailure& failure, bool is_final) {
 
 void LaunchKeeper::drop_draft() {
   log_line(LogLevel::kWarning, "the draft is left out from now on: stages decode plainly");
+  const std::lock_guard lock(mutex_);
+  has_dropped_draft_ = true;
   EngineOptions& engine = options_.engine;
   engine.draft.clear();
   engine.draft_devices.clear();
   engine.draft_weights = EngineOptions().draft_weights;
   engine.draft_window = 0;
   engine.speculation = {.strategy = "autoregressive"};
-  const std::lock_guard lock(mutex_);
   for (auto& [id, entry] : requests_) entry.request->decode_plainly();
 }
 

@@ -103,6 +103,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   Status given_up_;
   bool stopping_ = false;
   bool was_ready_ = false;
+  bool has_dropped_draft_ = false;
   EngineInfo info_;
   EngineState state_;
   std::optional<std::pair<std::string, double>> progress_;

@@ -53,6 +53,7 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
   }
   const uint64_t id = ++last_id_;
   const auto supervised = std::make_shared<SupervisedRequest>(std::move(request));
+  if (has_dropped_draft_) supervised->decode_plainly();
   Entry& entry = requests_[id];
   entry.request = supervised;
   entry.queue = std::move(queue);

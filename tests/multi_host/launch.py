@@ -102,6 +102,14 @@ class Launch:
         """What has been written to standard error so far. The file's place is the process' own."""
         return os.pread(self.err.fileno(), 1 << 20, 0).decode(errors="replace")
 
+    def wait_for_words(self, words, patience=120):
+        """Until they stand on standard error."""
+        deadline = time.monotonic() + patience
+        while words not in self.errors():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(fX)
+            time.sleep(0.02)
+
     def _written(self):
         texts = []
         for file in (self.out, self.err):

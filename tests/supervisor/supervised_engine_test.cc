@@ -51,11 +51,12 @@ class Supervised : public ::testing::Test {
   void SetUp() override {
     std::ofstream(folder_.path() / "profiles.json") << kProfiles;
     descriptors_ = entries_of("/proc/self/fd");
+    threads_ = entries_of("/proc/self/task");
   }
   void TearDown() override {
     for (const pid_t process : launches()) EXPECT_NE(kill(process, 0), 0) << "is still there";
     EXPECT_EQ(entries_of("/proc/self/fd"), descriptors_);
-    EXPECT_EQ(entries_of("/proc/self/task"), 1u);
+    EXPECT_EQ(entries_of("/proc/self/task"), threads_);
     const std::string own = "-" + std::to_string(getpid()) + "-";
     for (const auto& entry : fs::directory_iterator("/tmp")) {
       const std::string name = entry.path().filename().string();
@@ -149,6 +150,7 @@ class Supervised : public ::testing::Test {
   static ToyPair* pair_;
   TempDir folder_;
   size_t descriptors_ = 0;
+  size_t threads_ = 0;
 };
 ToyPair* Supervised::pair_ = nullptr;
 
@@ -257,6 +259,9 @@ TEST_F(Supervised, TheDraftsFailureLeavesItOut) {
   const Output later = complete(*engine, request(8));
   EXPECT_EQ(later.stats.strategy, "autoregressive");
   expect_same(later, alone(request(8)));
+  Request drafting = request(9);
+  drafting.speculation = SpeculationOptions{.strategy = "serial_tree", .source = "model"};
+  expect_same(complete(*engine, drafting), alone(request(9)));
 }
 
 TEST_F(Supervised, ACoordinatorThatFailsInVainTriesWithoutTheDraft) {
