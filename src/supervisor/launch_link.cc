@@ -17,7 +17,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kNoProgram = 127;
+constexpr int kOfSignals = 128;  // exit codes that are a signal's
+constexpr int kMostSignals = 64;
 constexpr size_t kMostComplaints = 64;
+constexpr size_t kShownComplaints = 4;  // where none names a rank
 // mpirun's word on who has died comes behind the end of that one's output.
 constexpr milliseconds kLastWords{1500};
 
@@ -133,11 +136,10 @@ LaunchFailure LaunchLink::failure(StatusCode code, const std::string& what) {
 // The output has ended. What has been written on standard error last comes behind it.
 LaunchFailure LaunchLink::why_it_ended() {
   const Clock::time_point deadline = Clock::now() + kLastWords;
-  while (process_->errors().descriptor() >= 0 && Clock::now() < deadline) {
+  for (bool any = true; Clock::now() < deadline && (any || !process_->exit_code());) {
     pollfd event{process_->errors().descriptor(), POLLIN, 0};
-    poll(&event, 1, 20);
+    any = poll(&event, 1, 20) > 0;
     read_errors();
-    if (process_->exit_code() && event.revents == 0) break;
   }
   const std::optional<int> code = process_->exit_code();
   if (code == kNoProgram && complaints_.empty()) {
@@ -146,7 +148,7 @@ LaunchFailure LaunchLink::why_it_ended() {
                                               options_.command(folder_.name()).front() +
                                               "'; of mpirun: Debian has it in openmpi-bin");
   }
-  has_left_ = code && *code < 128;
+  has_left_ = code && (*code < kOfSignals || *code > kOfSignals + kMostSignals);
   // Who names a rank says most; a rank's own words come before mpirun's.
   const auto names = [this](const std::string& line) {
     return rank_of_message(line, static_cast<int32_t>(options_.hosts.size())).has_value();
@@ -157,8 +159,9 @@ LaunchFailure LaunchLink::why_it_ended() {
   if (named != complaints_.end()) {
     constexpr std::string_view kOurs = "forerun: ";
     what = named->substr(named->starts_with(kOurs) ? kOurs.size() : 0);
-  } else if (!complaints_.empty()) {
-    what += ": " + complaints_.front();
+  } else {
+    const size_t shown = std::min(complaints_.size(), kShownComplaints);
+    for (size_t idx = 0; idx < shown; ++idx) what += (idx == 0 ? ": " : " / ") + complaints_[idx];
   }
   return failure(StatusCode::kInternal, what);
 }
