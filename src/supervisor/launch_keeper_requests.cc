@@ -44,7 +44,8 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
                                                              std::shared_ptr<EventQueue> queue,
                                                              uint64_t tag) {
   std::unique_lock lock(mutex_);
-  if (phase_ == Phase::kGivenUp || stopping_) return given_up_;
+  if (stopping_) return Status(StatusCode::kCancelled, "the engine is gone");
+  if (phase_ == Phase::kGivenUp) return given_up_;
   const EngineOptions& engine = options_.engine;
   const int64_t room = int64_t{engine.max_active_requests} + engine.max_waiting_requests;
   const bool is_limited = engine.max_waiting_requests >= 0;

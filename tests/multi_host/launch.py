@@ -107,7 +107,7 @@ class Launch:
         deadline = time.monotonic() + patience
         while words not in self.errors():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(fX)
+                raise AssertionError(f"not said: {words}: {self.errors()}")
             time.sleep(0.02)
 
     def _written(self):

@@ -102,6 +102,38 @@ class OverANetwork(unittest.TestCase):
         self.assertIn("rank 2 (stage 2 of 2, host forerun-2)", launch.errors())
         self.assertTrue(all_gone(numbers), "a rank outlives its launch")
 
+    def test_requests_outlive_a_cut_link(self):
+        launch = Launch([*NETWORK.inside(0), *batch(
+            "--hosts", hosts_file(), "--network", NETWORK.network, "--strategy", "autoregressive",
+            "--link-delay-ms", 30, "--silence-s", 1, "--start-s", 4, "--relaunches", 20, "--verbose")],
+            env=self.environment)
+        self.addCleanup(launch.close)
+        launch.wait_for_words("the launch is up")
+        self.addCleanup(NETWORK.mend, 2)
+        old = set(serving())
+        NETWORK.cut(2)
+        launch.wait_for_words("is lost and started again: rank 2 (stage 2 of 2, host forerun-2)", 30)
+        # Also on the host that cannot be told.
+        self.assertTrue(all_gone(old), "a rank of the old launch is left")
+        NETWORK.mend(2)
+        code, out, err = launch.finish(timeout=120)
+        self.assertEqual(code, 0, err)
+        self.assertEqual([json.loads(line)["tokens"] for line in out.splitlines()], plain())
+        self.assertTrue(all_gone(serving()), "a rank outlives its launch")
+
+
+def serving():
+    """Processes of supervised launches of this program, wherever they are."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if command[:2] == [os.fsencode(os.path.realpath(FORERUN)), b"serve-launch"]:
+            found.append(int(folder.name))
+    return found
+
 
 if __name__ == "__main__":
     FORERUN = sys.argv.pop(1)
