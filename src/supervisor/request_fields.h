@@ -1,0 +1,99 @@
+// The fields of what goes to an engine, a list a struct (json_fields.h). For message.cc.
+#pragma once
+
+#include "forerun/engine.h"
+
+namespace forerun {
+
+template <class Visitor>
+void visit_fields(Visitor& visit, SpeculationOptions& options) {
+  visit("strategy", options.strategy);
+  visit("source", options.source);
+  visit("shape", options.shape);
+  visit("accept", options.accept);
+  visit("verify_tokens", options.verify_tokens);
+  visit("draft_width", options.draft_width);
+  visit("draft_depth", options.draft_depth);
+  visit("shared_noise", options.shared_noise);
+  visit("extra_draft_steps", options.extra_draft_steps);
+  visit("children_per_leaf", options.children_per_leaf);
+  visit("view", options.view);
+  visit("view_budget", options.view_budget);
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, EngineOptions& options) {
+  visit("model", options.model);
+  visit("draft", options.draft);
+  visit("speculation", options.speculation);
+  visit("devices", options.devices);
+  visit("stages", options.stages);
+  visit("stage_layers", options.stage_layers);
+  visit("draft_devices", options.draft_devices);
+  visit("try_splits", options.try_splits);
+  visit("weights", options.weights);
+  visit("draft_weights", options.draft_weights);
+  visit("activations", options.activations);
+  visit("max_context_tokens", options.max_context_tokens);
+  visit("max_active_requests", options.max_active_requests);
+  visit("max_waiting_requests", options.max_waiting_requests);
+  visit("max_logprobs", options.max_logprobs);
+  visit("kv_memory_bytes", options.kv_memory_bytes);
+  visit("draft_window", options.draft_window);
+  visit("share_prefixes", options.share_prefixes);
+  visit("step_budget_ms", options.step_budget_ms);
+  visit("cost_cache", options.cost_cache);
+  visit("measure_anew", options.measure_anew);
+  visit("emulate", options.emulate);
+  visit("trace", options.trace);
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, SamplingOptions& sampling) {
+  visit("temperature", sampling.temperature);
+  visit("top_k", sampling.top_k);
+  visit("top_p", sampling.top_p);
+  visit("min_p", sampling.min_p);
+  visit("repetition_penalty", sampling.repetition_penalty);
+  visit("presence_penalty", sampling.presence_penalty);
+  visit("frequency_penalty", sampling.frequency_penalty);
+  visit("logit_bias", sampling.logit_bias);
+  visit("seed", sampling.seed);
+  visit("logprobs", sampling.logprobs);
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, SamplingParams& sampling) {
+  visit("temperature", sampling.temperature);
+  visit("top_k", sampling.top_k);
+  visit("top_p", sampling.top_p);
+  visit("min_p", sampling.min_p);
+  visit("repetition_penalty", sampling.repetition_penalty);
+  visit("presence_penalty", sampling.presence_penalty);
+  visit("frequency_penalty", sampling.frequency_penalty);
+  visit("logit_bias", sampling.logit_bias);
+  visit("seed", sampling.seed);
+  visit("logprobs", sampling.logprobs);
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, Request& request) {
+  visit("prompt", request.prompt);
+  visit("prompt_tokens", request.prompt_tokens);
+  visit("add_special_tokens", request.add_special_tokens);
+  visit("resume_tokens", request.resume_tokens);
+  visit("sampling", request.sampling);
+  visit("num_samples", request.num_samples);
+  visit("max_new_tokens", request.max_new_tokens);
+  visit("stop", request.stop);
+  visit("stop_tokens", request.stop_tokens);
+  visit("ignore_eos", request.ignore_eos);
+  visit("skip_special_tokens", request.skip_special_tokens);
+  visit("deadline", request.deadline);
+  visit("priority", request.priority);
+  visit("speculation", request.speculation);
+  visit("record_rounds", request.record_rounds);
+  visit("share_prefix", request.share_prefix);
+}
+
+}  // namespace forerun
