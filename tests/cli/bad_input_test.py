@@ -41,7 +41,7 @@ class BadInput(process.CommandLine):
         done = self.chat(input=b"\xff\nhello\n")
         self.assertIn(b"0xff at offset 0", done.stderr)
         self.assertIn(b"UTF-8", done.stderr)
-        self.assertIn(b"4 tokens", done.stderr)  # of the next line
+        self.assertIn(b" 4 tokens,", done.stderr)  # of the next line
         self.refused(self.chat("--system", b"caf\xe9", input=b"hello\n"), "--system", "0xe9", "UTF-8")
         done = self.chat(input=b"/system caf\xe9\nhello\n")
         self.assertIn(b"line: found byte 0xe9", done.stderr)

@@ -38,7 +38,7 @@ class Piped(process.CommandLine):
                    input="hello\n/clear\nhow are you\n/quit\n")
         self.succeeded(done)
         self.assertEqual(done.stdout.count("identical: yes"), 2)
-        self.assertEqual(done.stderr.count("8 tokens"), 2)
+        self.assertEqual(done.stderr.count("— 8 tokens,"), 2)
 
     def test_commands_that_make_no_sense(self):
         for line, *words in (("/clera", "/clera", "did you mean /clear"), ("/xyzzy", "/help"),

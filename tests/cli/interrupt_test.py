@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import process
@@ -21,6 +22,16 @@ class Interrupt(process.CommandLine):
     def start(self, *args):
         return subprocess.Popen([process.forerun(), *map(str, args)], stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
+
+    def wait_until_caught(self, running, number):
+        """Until the process handles the signal: the engine is there."""
+        while running.poll() is None:
+            status = Path(f"/proc/{running.pid}/status").read_text()
+            caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+            if int(caught.split()[1], 16) >> (number - 1) & 1:
+                return
+            time.sleep(0.005)
+        self.fail(f"it has ended with {running.returncode}: {running.stderr.read()}")
 
     def test_generate_ends_with_130_and_its_statistics(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
@@ -36,11 +47,9 @@ class Interrupt(process.CommandLine):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as prompt:
             prompt.write("x = 1\n")
             prompt.flush()
-            running = self.start("generate", "--model", TARGET, "--prompt-file", prompt.name, "-v",
+            running = self.start("generate", "--model", TARGET, "--prompt-file", prompt.name,
                                  "--max-tokens", 8000, "--ignore-eos", "--json")
-            for line in running.stderr:  # it has been admitted
-                if "chosen:" in line:
-                    break
+            self.wait_until_caught(running, signal.SIGINT)
             running.send_signal(signal.SIGINT)
             stdout, _ = running.communicate(timeout=60)
         self.assertEqual(running.returncode, 130)
