@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "checkpoint/testing.h"
 #include "supervisor/supervised_engine.h"
 #include "support/toy_model.h"
@@ -100,7 +101,7 @@ class Supervised : public ::testing::Test {
     options.command = [folder = folder_.path().string()](const std::string&) {
       return std::vector<std::string>{FORERUN_FAULT_LAUNCH, folder};
     };
-    options.longest_silence = milliseconds(1500);
+    options.longest_silence = milliseconds(kSanitized ? 5000 : 1500);
     options.kill_patience = milliseconds(300);
     return options;
   }
