@@ -197,14 +197,15 @@ void TokenTree::best_unrun(Role role, int32_t count, std::vector<NodeId>& out) {
 // A parent never weighs less than its child and lies in an earlier row, so the first `count` by
 // (weight, row) are closed under those parents that are among them all.
 void TokenTree::take_heaviest(int32_t count, std::vector<NodeId>& out) {
-  if (count < static_cast<int32_t>(keys_.size())) {
+  const bool selects = count < static_cast<int32_t>(keys_.size());
+  if (selects) {
     const auto end = keys_.begin() + std::max(count, 0);
     std::nth_element(keys_.begin(), end, keys_.end());
     keys_.erase(end, keys_.end());
   }
   scratch_.clear();
   for (const uint64_t key : keys_) scratch_.push_back(row_of_key(key));
-  std::sort(scratch_.begin(), scratch_.end());
+  if (selects) std::sort(scratch_.begin(), scratch_.end());  // else they are in order
   out.clear();
   for (const int32_t row : scratch_) out.push_back(ids_[at(row)]);
 }
