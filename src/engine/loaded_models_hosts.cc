@@ -60,7 +60,8 @@ Result<std::vector<OwnedGpu>> LoadedModels::own_gpus() const {
   std::vector<OwnedGpu> own;
   for (const Part& model : parts_) {
     for (const Stage& stage : model.stages) {
-      for (const int32_t gpu : stage.is_here ? stage.gpus : std::vector<int32_t>()) {
+      if (!stage.is_here) continue;
+      for (const int32_t gpu : stage.gpus) {
         FORERUN_ASSIGN_OR_RETURN(std::string uuid, gpu_uuid(gpu));
         own.push_back({"cuda:" + std::to_string(gpu), std::move(uuid)});
       }

@@ -1,5 +1,6 @@
 // Carries messages between the processes of a launch: over MPI (mpi_transport.h), or, for tests,
-// within one process (local_transport.h). A relay in front of it makes links slow (slow_links.h).
+// within one process (local_transport.h). Relays in front of it make links slow (slow_links.h) or
+// cut them (cut_links.h).
 //
 // No call waits for anybody. Thread rules: one thread at a time.
 #pragma once

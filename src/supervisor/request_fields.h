@@ -48,8 +48,9 @@ void visit_fields(Visitor& visit, EngineOptions& options) {
   visit("trace", options.trace);
 }
 
-template <class Visitor>
-void visit_fields(Visitor& visit, SamplingOptions& sampling) {
+// SamplingOptions and SamplingParams have the same fields; the former's may be unset.
+template <class Visitor, class Sampling>
+void visit_sampling(Visitor& visit, Sampling& sampling) {
   visit("temperature", sampling.temperature);
   visit("top_k", sampling.top_k);
   visit("top_p", sampling.top_p);
@@ -63,17 +64,13 @@ void visit_fields(Visitor& visit, SamplingOptions& sampling) {
 }
 
 template <class Visitor>
+void visit_fields(Visitor& visit, SamplingOptions& sampling) {
+  visit_sampling(visit, sampling);
+}
+
+template <class Visitor>
 void visit_fields(Visitor& visit, SamplingParams& sampling) {
-  visit("temperature", sampling.temperature);
-  visit("top_k", sampling.top_k);
-  visit("top_p", sampling.top_p);
-  visit("min_p", sampling.min_p);
-  visit("repetition_penalty", sampling.repetition_penalty);
-  visit("presence_penalty", sampling.presence_penalty);
-  visit("frequency_penalty", sampling.frequency_penalty);
-  visit("logit_bias", sampling.logit_bias);
-  visit("seed", sampling.seed);
-  visit("logprobs", sampling.logprobs);
+  visit_sampling(visit, sampling);
 }
 
 template <class Visitor>
