@@ -35,8 +35,10 @@ const Table& allowed() {
                    "checkpoint", "sampling", "tree",  "drafts", "strategies", "simulation",
                    "planner",    "text",     "views", "hosts"};
     t["supervisor"] = {"engine", "hosts", "text", "strategies"};
+    t["server"] = {"text"};
     t["step"] = {};
     t["text"] = {};
+    t["grammar"] = {"text"};
     t["checkpoint"] = {};
     t["tree"] = {"step"};
     t["sampling"] = {"step", "kernels", "device"};
