@@ -105,7 +105,7 @@ def measure_demo(rec: Recorder) -> None:
 
 
 def measure_grown(rec: Recorder) -> None:
-    measure(rec, "1B shape, bf16", rec.args.grown, tokens=32, prompts=1, rounds=2)
+    measure(rec, "1B shape, bf16", rec.args.grown, tokens=48, prompts=1, rounds=3)
 
 
 if __name__ == "__main__":
