@@ -1,0 +1,23 @@
+#include "grammar/counted_chars.h"
+
+namespace forerun::grammar {
+
+ExprId repeat_expr(RuleSet& rules, ExprId part, uint32_t min, uint32_t max) {
+  constexpr uint32_t kMostUnrolled = 16;
+  const bool many = min > kMostUnrolled || (max != kUnbounded && max > kMostUnrolled);
+  const Expr& expr = rules.expr(part);
+  if (!many || expr.kind != Expr::Kind::kChars || expr.chars.empty()) {
+    return rules.repeat(part, min, max);
+  }
+  CountedLoop loop;
+  loop.before = rules.empty();
+  loop.body = part;
+  loop.after = rules.empty();
+  loop.min = min;
+  loop.max = max;
+  const RuleId rule = rules.add_rule("repetition");
+  rules.define(rule, loop);
+  return rules.rule(rule);
+}
+
+}  // namespace forerun::grammar

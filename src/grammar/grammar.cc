@@ -1,0 +1,76 @@
+#include "grammar/grammar.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "grammar/compile_rules.h"
+#include "grammar/configuration.h"
+#include "grammar/grammar_text.h"
+#include "grammar/rule_set.h"
+#include "grammar/walker.h"
+
+namespace forerun::grammar {
+namespace {
+
+// Bytes of a long text that are walked before the levels between are forgotten.
+constexpr size_t kBytesAtOnce = 256;
+
+// The walker's last level as a configuration.
+std::shared_ptr<const Configuration> keep_level(Walker& walker, const Program& program) {
+  auto configuration = std::make_shared<Configuration>();
+  std::vector<Place> places(walker.places().begin(), walker.places().end());
+  configuration->hash = make_canonical(places);
+  configuration->hash.mix(walker.complete() ? 1 : 0);
+  configuration->hash.mix(program.identity);
+  configuration->complete = walker.complete();
+  walker.keep(places);
+  configuration->places = std::move(places);
+  return configuration;
+}
+
+}  // namespace
+
+Walker& thread_walker() {
+  thread_local Walker walker;
+  return walker;
+}
+
+Result<Grammar> Grammar::compile(const RuleSet& rules, uint32_t root, const GrammarLimits& limits) {
+  FORERUN_ASSIGN_OR_RETURN(std::shared_ptr<const Program> program,
+                           compile_rules(rules, root, limits));
+  return Grammar(std::move(program));
+}
+
+Result<Grammar> Grammar::from_text(std::string_view text, const GrammarLimits& limits) {
+  RuleSet rules;
+  FORERUN_ASSIGN_OR_RETURN(const RuleId root, read_grammar_text(text, limits, rules));
+  return compile(rules, root, limits);
+}
+
+GrammarState Grammar::start() const {
+  Walker& walker = thread_walker();
+  walker.begin_at_root(*program_);
+  return GrammarState(program_, keep_level(walker, *program_));
+}
+
+bool GrammarState::accept(std::string_view bytes) {
+  if (bytes.empty()) return true;
+  Walker& walker = thread_walker();
+  std::shared_ptr<const Configuration> reached = configuration_;
+  for (size_t at = 0; at < bytes.size(); at += kBytesAtOnce) {
+    walker.begin(*program_, reached->places, reached->complete);
+    for (const char c : bytes.substr(at, kBytesAtOnce)) {
+      if (!walker.push(static_cast<uint8_t>(c))) return false;
+    }
+    reached = keep_level(walker, *program_);
+  }
+  configuration_ = std::move(reached);
+  return true;
+}
+
+bool GrammarState::is_complete() const { return configuration_->complete; }
+bool GrammarState::can_continue() const { return !configuration_->places.empty(); }
+Hash128 GrammarState::hash() const { return configuration_->hash; }
+
+}  // namespace forerun::grammar

@@ -1,0 +1,84 @@
+// Grammar: which texts a reply may be. GrammarState: how far one text has come in it.
+//
+// A grammar is compiled once, from a grammar text in GBNF (grammar_text.h says which), and is then
+// immutable and shared: copies refer to one program, and any number of threads may use it. It knows
+// bytes, not tokens: a token is accepted if its bytes are, wherever they cut a character.
+//
+// A state is a value: copying it costs two reference counts, so a draft's tree keeps one a node and
+// rolling back is keeping the older one. States that allow the same texts for the same reasons
+// compare equal however they were reached, which is what masks are cached by (token_masks.h).
+// const functions may run in parallel; accept() needs the state to itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "forerun/status.h"
+#include "grammar/limits.h"
+#include "grammar/program.h"
+
+namespace forerun::grammar {
+
+class GrammarState;
+struct Configuration;
+
+class Grammar {
+ public:
+  // `text`: rules in GBNF, of which the one named "root" is the whole reply.
+  //
+  // Fails with kInvalidArgument or kUnsupported for what is no GBNF, kResourceExhausted past a
+  // limit; messages hold line and column.
+  static Result<Grammar> from_text(std::string_view text, const GrammarLimits& limits = {});
+
+  // Before the first byte.
+  GrammarState start() const;
+
+  // Nodes of the automaton, of all rules together: its size.
+  size_t node_count() const { return program_->nodes.size(); }
+  // Equal for grammars that were compiled from the same rules.
+  const Hash128& identity() const { return program_->identity; }
+
+ private:
+  explicit Grammar(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+  static Result<Grammar> compile(const class RuleSet& rules, uint32_t root,
+                                 const GrammarLimits& limits);
+  std::shared_ptr<const Program> program_;
+};
+
+class GrammarState {
+ public:
+  // Advances by `bytes` and returns true, or returns false and stays as it was if no text of the
+  // grammar goes on with them. No bytes: true, and nothing changes.
+  bool accept(std::string_view bytes);
+
+  // The text so far is a whole text of the grammar: a reply may end here.
+  bool is_complete() const;
+  // At least one more byte is possible. A state that can not continue is complete: from every state
+  // some bytes lead to an end.
+  bool can_continue() const;
+
+  // A hash of the state; equal states have equal ones. Equality is by 128 bits of hash.
+  Hash128 hash() const;
+  friend bool operator==(const GrammarState& a, const GrammarState& b) {
+    return a.hash() == b.hash();
+  }
+
+  // For this folder: the places of the state, and the program they are in.
+  const Configuration& configuration() const { return *configuration_; }
+  const Program& program() const { return *program_; }
+  const std::shared_ptr<const Program>& shared_program() const { return program_; }
+
+ private:
+  friend class Grammar;
+  GrammarState(std::shared_ptr<const Program> program,
+               std::shared_ptr<const Configuration> configuration)
+      : program_(std::move(program)), configuration_(std::move(configuration)) {}
+
+  std::shared_ptr<const Program> program_;
+  std::shared_ptr<const Configuration> configuration_;
+};
+
+}  // namespace forerun::grammar

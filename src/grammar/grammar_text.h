@@ -1,0 +1,30 @@
+// Reads a grammar text: GBNF, the form that llama.cpp's users write.
+//
+//   root   ::= "[" item ("," item)* "]"   # a comment
+//   item   ::= [a-z_]+ | number
+//   number ::= "-"? [0-9]{1,9}
+//
+// Rule names are letters, digits and dashes. An alternative is a sequence of literals ("..."),
+// classes ([...], [^...]; ranges of Unicode characters), "." (any character), rule names and groups
+// in parentheses, each perhaps followed by *, +, ?, {m}, {m,} or {m,n}. Escapes: \n \r \t \" \\ \[
+// \] \- \^ \/ and \xHH, \uHHHH, \UHHHHHHHH, each a code point. A rule ends with its line, except
+// within parentheses and after "|" or "::=". Refused by name: names of tokens (<...>), left
+// recursion (compile_rules.h), rules that are not defined or defined twice.
+#pragma once
+
+#include <string_view>
+
+#include "forerun/status.h"
+#include "grammar/limits.h"
+#include "grammar/rule_set.h"
+
+namespace forerun::grammar {
+
+// Adds the rules of `text` to `rules` and returns the one named "root". `text` must be UTF-8.
+//
+// Fails with kInvalidArgument (message with line and column), kUnsupported or, past a limit,
+// kResourceExhausted.
+Result<RuleId> read_grammar_text(std::string_view text, const GrammarLimits& limits,
+                                 RuleSet& rules);
+
+}  // namespace forerun::grammar

@@ -1,0 +1,19 @@
+// What compiling one grammar may cost. A grammar comes from a stranger's request, so every limit is
+// a count that is the same on every machine, and whatever exceeds one is refused with its name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace forerun::grammar {
+
+struct GrammarLimits {
+  size_t max_text_bytes = 256 << 10;  // of the schema or grammar text
+  int max_depth = 64;                 // nesting of the text, and of $ref within allOf
+  size_t max_rules = 16384;
+  size_t max_expressions = 400'000;
+  size_t max_states = 60'000;      // of the compiled automaton, all rules together
+  uint64_t max_work = 20'000'000;  // elementary steps of compilation, some 10 ns each
+};
+
+}  // namespace forerun::grammar

@@ -1,0 +1,133 @@
+#include "grammar/token_masks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "grammar/configuration.h"
+#include "grammar/walker.h"
+
+namespace forerun::grammar {
+namespace {
+
+void set_bit(std::span<uint32_t> mask, int32_t id) {
+  mask[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+}
+
+// Names a node's mask. Rounds matter only as far as one token can get: to the loop's bounds.
+Hash128 key_of(const Program& program, const Place& place, size_t max_token_bytes) {
+  const Node& node = program.nodes[place.node];
+  const CompiledRule& rule = program.rules[node.rule];
+  Hash128 key;
+  if (rule.leaf) {
+    key.mix(rule.content);
+    for (const uint64_t bits : rule.follow) key.mix(bits);
+  } else {
+    key.mix(program.identity);
+    key.mix(node.rule);
+  }
+  key.mix(place.node - rule.start);
+  if (rule.counted) {
+    const auto near = [&](uint64_t distance) {
+      return std::min<uint64_t>(distance, max_token_bytes + 1);
+    };
+    const bool below = place.rounds < rule.min_rounds;
+    key.mix(rule.max_rounds == UINT32_MAX ? near(UINT32_MAX)
+                                          : near(rule.max_rounds - place.rounds));
+    key.mix(below ? near(rule.min_rounds - place.rounds) : 0);
+  }
+  return key;
+}
+
+}  // namespace
+
+TokenMasks::TokenMasks(std::shared_ptr<const VocabularyTrie> vocabulary,
+                       const TokenMaskLimits& limits)
+    : vocabulary_(std::move(vocabulary)),
+      nodes_(limits.node_bytes),
+      states_(limits.state_bytes),
+      node_bytes_(limits.node_bytes) {}
+
+bool TokenMasks::write(const GrammarState& state, std::span<uint32_t> mask) {
+  const size_t words = vocabulary_->mask_words();
+  const std::span<uint32_t> written = mask.first(words);
+  std::fill(mask.begin() + static_cast<std::ptrdiff_t>(words), mask.end(), 0u);
+  const Hash128 key = state.hash();
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto kept = states_.find(key)) {
+      std::copy(kept->bits.begin(), kept->bits.end(), written.begin());
+      return state.is_complete();
+    }
+  }
+  compute(state, written);
+  auto kept = std::make_shared<StateMask>();
+  kept->bits.assign(written.begin(), written.end());
+  const std::lock_guard lock(mutex_);
+  states_.insert(key, std::move(kept));
+  return state.is_complete();
+}
+
+std::shared_ptr<const NodeMask> TokenMasks::node_mask(const Program& program, const Place& place) {
+  const Hash128 key = key_of(program, place, vocabulary_->trie().max_len_bytes());
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto kept = nodes_.find(key)) return kept;
+  }
+  auto mask = std::make_shared<const NodeMask>(
+      find_node_mask(program, place.node, place.rounds, *vocabulary_));
+  const std::lock_guard lock(mutex_);
+  nodes_.insert(key, mask);
+  return mask;
+}
+
+void TokenMasks::compute(const GrammarState& state, std::span<uint32_t> mask) {
+  std::fill(mask.begin(), mask.end(), 0u);
+  for (const Place& place : state.configuration().places) {
+    const auto node = node_mask(state.program(), place);
+    if (node->dense) {
+      for (size_t i = 0; i < mask.size(); ++i) mask[i] |= node->bits[i];
+    }
+    for (const int32_t id : node->ids) set_bit(mask, id);
+    if (!node->rests.empty()) add_rests(state.program(), place.frame, node->rests, mask);
+  }
+}
+
+void TokenMasks::add_rests(const Program& program, const Frame* frame, const ByteTrie& rests,
+                           std::span<uint32_t> mask) {
+  Walker& walker = thread_walker();
+  walker.begin_after(program, frame);
+  const std::vector<ByteTrie::Node>& nodes = rests.nodes();
+  for (uint32_t at = 0; at < nodes.size();) {
+    const ByteTrie::Node& node = nodes[at];
+    while (walker.levels() > node.depth) walker.pop();
+    if (!walker.push(node.byte)) {
+      at = node.end;
+      continue;
+    }
+    for (const int32_t id : rests.ids(node)) set_bit(mask, id);
+    ++at;
+  }
+}
+
+void TokenMasks::prepare(const Grammar& grammar, size_t max_nodes) {
+  const GrammarState start = grammar.start();
+  const Program& program = start.program();
+  size_t bytes = 0;
+  for (uint32_t at = 0; at < program.nodes.size() && max_nodes > 0; ++at) {
+    const Node& node = program.nodes[at];
+    if (node.edge_count == 0) continue;
+    const CompiledRule& rule = program.rules[node.rule];
+    const bool looping = rule.counted && node.loop != LoopPart::kOutside;
+    bytes += node_mask(program, {at, looping ? rule.initial_rounds : 0, nullptr})->size_bytes();
+    if (bytes > node_bytes_ / 2) return;
+    --max_nodes;
+  }
+}
+
+void TokenMasks::clear() {
+  const std::lock_guard lock(mutex_);
+  nodes_.clear();
+  states_.clear();
+}
+
+}  // namespace forerun::grammar

@@ -1,0 +1,108 @@
+// TokenMasks: which tokens may come next in a grammar's state, one bit a token.
+//
+// One object per tokenizer serves all grammars and all threads. A mask is put together from those
+// of the state's nodes (node_mask.h); both are kept, masks by state and node masks by node, the
+// latter across grammars where a rule is the same in both (every schema's strings and numbers).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "grammar/node_mask.h"
+#include "grammar/vocabulary_trie.h"
+
+namespace forerun::grammar {
+
+struct Frame;
+struct Place;
+
+struct TokenMaskLimits {
+  size_t node_bytes = 128 << 20;  // kept masks of nodes, both generations together
+  size_t state_bytes = 64 << 20;  // kept masks of states
+};
+
+// What was put away under keys, up to a size: when a generation is full it becomes the old one and
+// the one before is dropped; what is found in the old one moves to the new. Not thread-safe.
+template <class Value>
+class TwoGenerations {
+ public:
+  using Pointer = std::shared_ptr<const Value>;
+  explicit TwoGenerations(size_t max_bytes) : max_bytes_(max_bytes / 2) {}
+
+  Pointer find(const Hash128& key) {
+    if (const auto found = young_.find(key); found != young_.end()) return found->second;
+    const auto found = old_.find(key);
+    if (found == old_.end()) return nullptr;
+    Pointer value = found->second;
+    old_.erase(found);
+    insert(key, value);
+    return value;
+  }
+  void insert(const Hash128& key, Pointer value) {
+    const size_t bytes = value->size_bytes() + 128;
+    if (young_bytes_ + bytes > max_bytes_ && !young_.empty()) {
+      old_ = std::move(young_);
+      young_.clear();
+      young_bytes_ = 0;
+    }
+    if (young_.try_emplace(key, std::move(value)).second) young_bytes_ += bytes;
+  }
+  void clear() {
+    young_.clear();
+    old_.clear();
+    young_bytes_ = 0;
+  }
+
+ private:
+  using Map = std::unordered_map<Hash128, Pointer, Hash128Hasher>;
+  Map young_, old_;
+  size_t young_bytes_ = 0;
+  const size_t max_bytes_;
+};
+
+class TokenMasks {
+ public:
+  explicit TokenMasks(std::shared_ptr<const VocabularyTrie> vocabulary,
+                      const TokenMaskLimits& limits = {});
+
+  const VocabularyTrie& vocabulary() const { return *vocabulary_; }
+
+  // Writes vocabulary().mask_words() words: bit i % 32 of word i / 32 is set if `state` accepts
+  // token i's bytes. Words of `mask` beyond them are set to 0; `mask` must not be shorter. Returns
+  // whether the reply may end here, so whether end tokens are allowed beside the set bits; where it
+  // may not and no bit is set, the vocabulary lacks the bytes to go on.
+  bool write(const GrammarState& state, std::span<uint32_t> mask);
+
+  // Computes what write() would compute when it first comes to each node of `grammar`, up to
+  // `max_nodes` of them and half of what is kept, so that a request that has been prepared off the
+  // engine's thread never waits there. A node costs microseconds, or milliseconds where most of the
+  // vocabulary is possible.
+  void prepare(const Grammar& grammar, size_t max_nodes = 4096);
+
+  // Forgets every mask: for measuring.
+  void clear();
+
+ private:
+  struct StateMask {
+    std::vector<uint32_t> bits;
+    size_t size_bytes() const { return sizeof(StateMask) + bits.size() * sizeof(uint32_t); }
+  };
+
+  std::shared_ptr<const NodeMask> node_mask(const Program& program, const Place& place);
+  void compute(const GrammarState& state, std::span<uint32_t> mask);
+  void add_rests(const Program& program, const Frame* frame, const ByteTrie& rests,
+                 std::span<uint32_t> mask);
+
+  std::shared_ptr<const VocabularyTrie> vocabulary_;
+  std::mutex mutex_;  // of the members below; never held while a mask is computed
+  TwoGenerations<NodeMask> nodes_;
+  TwoGenerations<StateMask> states_;
+  const size_t node_bytes_;
+};
+
+}  // namespace forerun::grammar

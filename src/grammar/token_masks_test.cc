@@ -1,0 +1,144 @@
+#include "grammar/token_masks.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "grammar/testing.h"
+
+namespace forerun::grammar {
+namespace {
+
+const char kJsonText[] = R"(
+root   ::= object
+value  ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" ws ( pair ("," ws pair)* ws )? "}"
+pair   ::= string ":" ws value
+array  ::= "[" ws ( value ("," ws value)* ws )? "]"
+string ::= "\"" ([^"\\\x00-\x1f] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}))* "\""
+number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]+)? ([eE] [-+]? [0-9]+)?
+ws     ::= [ \n]{0,3}
+)";
+
+const char kSample[] =
+    "The quick brown fox said: \"na\u00efve caf\u00e9\", \u6f22\u5b57 \U0001f600 and {\"a\": [1, "
+    "2.5e3, null]}, {\"name\": \"x\\n\", \"b\":true}\n  \"list\": [\n    12,\n    -7\n  ]";
+
+std::vector<Grammar> grammars() {
+  const char* texts[] = {
+      kJsonText,
+      "root ::= \"<\" [a-z ]{3,40} \">\" | [A-Z\u00e4-\u00fc]{18,} \"!\" | .{0,20}",
+      "root ::= line+\nline ::= word (\" \" word)* \"\\n\"\nword ::= [a-z]+ | [0-9]{1,3} | "
+      "\"\u6f22\"+",
+      "root ::= s\ns ::= \"a\" s s \"b\" | \"a\" s | \"ab\" | \" \" s",
+      "root ::= ([^\\n]{5,7} \"\\n\" | \"{\" root \"}\")*",
+  };
+  std::vector<Grammar> all;
+  for (const char* text : texts) {
+    Result<Grammar> grammar = Grammar::from_text(text);
+    EXPECT_TRUE(grammar.ok()) << grammar.status().message();
+    if (grammar.ok()) all.push_back(*grammar);
+  }
+  return all;
+}
+
+// Compares masks with brute force along random walks; returns how many states were compared.
+int compare_on_walks(const Grammar& grammar, const VocabularyTrie& vocabulary, TokenMasks& masks,
+                     std::mt19937& random, int walks, int steps) {
+  int compared = 0;
+  std::vector<uint32_t> mask(vocabulary.mask_words() + 2, ~0u);
+  for (int walk = 0; walk < walks; ++walk) {
+    GrammarState state = grammar.start();
+    for (int step = 0; step < steps; ++step) {
+      const bool may_end = masks.write(state, mask);
+      EXPECT_EQ(may_end, state.is_complete());
+      std::vector<uint32_t> expected = brute_force_mask(state, vocabulary);
+      expected.resize(mask.size(), 0);
+      ++compared;
+      EXPECT_EQ(mask, expected);
+      if (mask != expected) return compared;
+      std::vector<int32_t> ids;
+      for (int32_t id = 0; id < vocabulary.vocab_size(); ++id) {
+        if ((mask[static_cast<size_t>(id) / 32] >> (id % 32)) & 1) ids.push_back(id);
+      }
+      if (ids.empty()) break;
+      EXPECT_TRUE(state.accept(vocabulary.token(ids[random() % ids.size()])));
+    }
+  }
+  return compared;
+}
+
+TEST(TokenMasks, EveryBitIsWhatTheStateSays) {
+  const std::vector<std::string> tokens = synthetic_tokens(kSample, 1200, 7);
+  const auto vocabulary = std::make_shared<const VocabularyTrie>(tokens);
+  std::mt19937 random(11);
+  TokenMasks masks(vocabulary);
+  int compared = 0;
+  for (const Grammar& grammar : grammars()) {
+    compared += compare_on_walks(grammar, *vocabulary, masks, random, 6, 25);
+  }
+  EXPECT_GT(compared, 200);
+}
+
+TEST(TokenMasks, EveryBitIsWhatTheStateSaysWithoutRoomToKeepAnything) {
+  const std::vector<std::string> tokens = synthetic_tokens(kSample, 300, 8);
+  const auto vocabulary = std::make_shared<const VocabularyTrie>(tokens);
+  std::mt19937 random(12);
+  TokenMasks masks(vocabulary, {.node_bytes = 1, .state_bytes = 1});
+  for (const Grammar& grammar : grammars()) {
+    compare_on_walks(grammar, *vocabulary, masks, random, 2, 15);
+  }
+}
+
+TEST(TokenMasks, TheDemoVocabulary) {
+  const std::string file = FORERUN_SOURCE_DIR "/models/demo-target/tokenizer.json";
+  Result<Tokenizer> tokenizer = Tokenizer::load(file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const auto vocabulary = std::make_shared<const VocabularyTrie>(*tokenizer);
+  EXPECT_EQ(vocabulary->vocab_size(), tokenizer->vocab_size());
+  std::mt19937 random(13);
+  TokenMasks masks(vocabulary);
+  const std::vector<Grammar> all = grammars();
+  masks.prepare(all[0]);
+  compare_on_walks(all[0], *vocabulary, masks, random, 2, 12);
+  compare_on_walks(all[1], *vocabulary, masks, random, 2, 6);
+}
+
+TEST(TokenMasks, SpecialTokensAreNeverAllowed) {
+  const std::string file = FORERUN_SOURCE_DIR "/models/demo-target/tokenizer.json";
+  Result<Tokenizer> tokenizer = Tokenizer::load(file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const auto vocabulary = std::make_shared<const VocabularyTrie>(*tokenizer);
+  TokenMasks masks(vocabulary);
+  std::vector<uint32_t> mask(vocabulary->mask_words());
+  EXPECT_TRUE(masks.write(Grammar::from_text("root ::= .*")->start(), mask));
+  int special = 0;
+  for (int32_t id = 0; id < vocabulary->vocab_size(); ++id) {
+    if (!tokenizer->is_special(id)) continue;
+    ++special;
+    EXPECT_EQ((mask[static_cast<size_t>(id) / 32] >> (id % 32)) & 1, 0u);
+  }
+  EXPECT_GT(special, 0);
+}
+
+TEST(TokenMasks, WhereNothingIsAllowedTheMaskIsEmpty) {
+  const std::vector<std::string> tokens = {"a", "bb", ""};
+  TokenMasks masks(std::make_shared<const VocabularyTrie>(tokens));
+  GrammarState state = Grammar::from_text("root ::= \"ab\"")->start();
+  std::vector<uint32_t> mask(1);
+  EXPECT_FALSE(masks.write(state, mask));
+  EXPECT_EQ(mask[0], 1u);
+  ASSERT_TRUE(state.accept("a"));
+  EXPECT_FALSE(masks.write(state, mask));
+  EXPECT_EQ(mask[0], 0u) << "only \"b\" would do, and no token has it";
+  ASSERT_TRUE(state.accept("b"));
+  EXPECT_TRUE(masks.write(state, mask));
+  EXPECT_EQ(mask[0], 0u);
+}
+
+}  // namespace
+}  // namespace forerun::grammar

@@ -1,0 +1,71 @@
+// VocabularyTrie: a vocabulary's tokens as a tree of their bytes, flattened in the order of a
+// depth-first walk. Built once per tokenizer, shared by all grammars.
+//
+// Immutable and thread-safe. Left out, and so never allowed by a mask: special tokens (what a reply
+// says must not become a control token, and an end token is no text), ids without a token, and
+// tokens without bytes (they could be emitted for ever).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace forerun::grammar {
+
+// Byte strings with ids, one string perhaps with several.
+class ByteTrie {
+ public:
+  struct Node {
+    uint32_t end = 0;  // the first node that is not below this one
+    uint32_t first_id = 0;
+    uint16_t id_count = 0;  // ids of the string that ends here
+    uint16_t depth = 0;     // bytes up to and with `byte`
+    uint8_t byte = 0;
+  };
+  using Entry = std::pair<std::string, int32_t>;
+
+  ByteTrie() = default;
+  // Of strings with 1 to 65,535 bytes; others are left out.
+  explicit ByteTrie(std::vector<Entry> entries);
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  std::span<const int32_t> ids(const Node& node) const {
+    return std::span(ids_).subspan(node.first_id, node.id_count);
+  }
+  bool empty() const { return nodes_.empty(); }
+  size_t max_len_bytes() const { return max_len_bytes_; }
+  size_t size_bytes() const { return nodes_.size() * sizeof(Node) + ids_.size() * sizeof(int32_t); }
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<int32_t> ids_;
+  size_t max_len_bytes_ = 0;
+};
+
+class VocabularyTrie {
+ public:
+  explicit VocabularyTrie(const Tokenizer& tokenizer);
+  // tokens[id]: the token's bytes; empty for ids to leave out.
+  explicit VocabularyTrie(std::span<const std::string> tokens);
+
+  // Highest id + 1: how many bits a mask has. A model's rows may be longer; ids beyond are never
+  // allowed.
+  int32_t vocab_size() const { return static_cast<int32_t>(tokens_.size()); }
+  size_t mask_words() const { return (tokens_.size() + 31) / 32; }
+  // Empty for ids that are left out.
+  std::string_view token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
+  const ByteTrie& trie() const { return trie_; }
+
+ private:
+  void build();
+
+  std::vector<std::string> tokens_;
+  ByteTrie trie_;
+};
+
+}  // namespace forerun::grammar

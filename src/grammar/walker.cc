@@ -1,0 +1,166 @@
+#include "grammar/walker.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace forerun::grammar {
+
+void Walker::start_walk(const Program& program) {
+  program_ = &program;
+  levels_.clear();
+  places_.clear();
+  arena_.release_to({});
+  if (callers_.size() < program.rules.size()) callers_.resize(program.rules.size());
+  too_many_ = false;
+  levels_.emplace_back();
+}
+
+void Walker::begin_at_root(const Program& program) {
+  start_walk(program);
+  const CompiledRule& root = program.rules[program.root];
+  const Place end{kEndNode, 0, nullptr};
+  callers_[root.order].push_back(end);
+  called_.push_back(root.order);
+  levels_.back().complete = root.reads_empty;
+  close();
+}
+
+void Walker::begin(const Program& program, std::span<const Place> places, bool complete) {
+  start_walk(program);
+  places_.assign(places.begin(), places.end());
+  levels_.back().complete = complete;
+}
+
+void Walker::begin_after(const Program& program, const Frame* frame) {
+  start_walk(program);
+  return_from(frame);
+  close();
+}
+
+bool Walker::push(uint8_t byte) {
+  const size_t first = levels_.back().first_place;
+  const size_t count = places_.size() - first;
+  levels_.push_back({places_.size(), false, false, arena_.mark()});
+  if (count == 1) {
+    // Most places of most texts: nothing but a step within one rule.
+    const Place from = places_[first];
+    const Node& node = program_->nodes[from.node];
+    const uint32_t target = program_->target(node, byte);
+    if (target == kNoNode) {
+      levels_.pop_back();
+      return false;
+    }
+    const Node& next = program_->nodes[target];
+    if (next.plain) {
+      places_.push_back({target, 0, from.frame});
+      return true;
+    }
+  }
+  for (size_t i = first; i < first + count; ++i) {
+    const Place from = places_[i];
+    const Node& node = program_->nodes[from.node];
+    const uint32_t target = program_->target(node, byte);
+    if (target == kNoNode) continue;
+    const uint32_t rounds = program_->rounds_after(node, from.rounds, program_->nodes[target]);
+    if (rounds != kNoNode) add({target, rounds, from.frame});
+  }
+  close();
+  const Level& level = levels_.back();
+  if (!too_many_ && (places_.size() > level.first_place || level.complete || level.escaped)) {
+    return true;
+  }
+  too_many_ = false;
+  pop();
+  return false;
+}
+
+void Walker::pop() {
+  places_.resize(levels_.back().first_place);
+  arena_.release_to(levels_.back().frames);
+  levels_.pop_back();
+}
+
+void Walker::add(const Place& place) {
+  const size_t first = levels_.back().first_place;
+  for (size_t i = first; i < places_.size(); ++i) {
+    if (same_place(places_[i], place)) return;
+  }
+  if (places_.size() - first >= kMaxPlaces) {
+    too_many_ = true;
+    return;
+  }
+  places_.push_back(place);
+}
+
+void Walker::return_from(const Frame* frame) {
+  if (frame == unknown_frame()) {
+    levels_.back().escaped = true;
+    return;
+  }
+  for (const Place& caller : frame->places()) {
+    if (caller.node == kEndNode) {
+      levels_.back().complete = true;
+    } else {
+      add(caller);
+    }
+  }
+}
+
+// Registers the calls at `place` with the frames that they will share.
+void Walker::call(const Node& from, const Place& place) {
+  for (const CallEdge& edge : program_->calls_of(from)) {
+    const Node& back = program_->nodes[edge.target];
+    const uint32_t rounds = program_->rounds_after(from, place.rounds, back);
+    if (rounds == kNoNode) continue;
+    const uint32_t order = program_->rules[edge.rule].order;
+    std::vector<Place>& callers = callers_[order];
+    if (callers.empty()) {
+      called_.push_back(order);
+      std::push_heap(called_.begin(), called_.end(), std::greater<>());
+    }
+    // A call that its caller ends with returns to the caller's callers: recursion at the end of a
+    // rule keeps the stack as it is.
+    if (back.only_accepting && place.frame != unknown_frame()) {
+      callers.insert(callers.end(), place.frame->places().begin(), place.frame->places().end());
+    } else {
+      callers.push_back({edge.target, rounds, place.frame});
+    }
+    if (callers.size() > kMaxPlaces) too_many_ = true;
+  }
+}
+
+void Walker::close() {
+  const size_t first = levels_.back().first_place;
+  for (size_t i = first; i < places_.size(); ++i) {
+    const Place place = places_[i];
+    if (program_->may_end(program_->nodes[place.node], place.rounds)) return_from(place.frame);
+  }
+  for (size_t i = first; i < places_.size() && !too_many_; ++i) {
+    const Node& node = program_->nodes[places_[i].node];
+    if (node.call_count != 0) call(node, places_[i]);
+  }
+  while (!called_.empty()) {
+    std::pop_heap(called_.begin(), called_.end(), std::greater<>());
+    const uint32_t order = called_.back();
+    called_.pop_back();
+    std::vector<Place>& callers = callers_[order];
+    if (!too_many_) {
+      const Hash128 hash = make_canonical(callers);
+      const CompiledRule& rule = program_->rules[program_->rule_of_order[order]];
+      const Node& start = program_->nodes[rule.start];
+      const uint32_t rounds = start.loop == LoopPart::kHead ? rule.initial_rounds : 0;
+      const Place place{rule.start, rounds, arena_.make(hash, callers)};
+      add(place);
+      if (start.call_count != 0) call(start, place);
+    }
+    callers.clear();
+  }
+  // Where only calls begin there is nothing to step from.
+  places_.erase(std::remove_if(places_.begin() + static_cast<std::ptrdiff_t>(first), places_.end(),
+                               [&](const Place& place) {
+                                 return program_->nodes[place.node].edge_count == 0;
+                               }),
+                places_.end());
+}
+
+}  // namespace forerun::grammar

@@ -1,0 +1,72 @@
+// Walker: follows a grammar through bytes, one level a byte, and back. The machine itself.
+//
+// A level is the set of places (frame.h) where the grammar can be after the bytes so far. It is
+// closed: rules that are over have returned, and rules that can begin have their starts in the set;
+// places at which only calls begin are left out. A walker keeps its memory from walk to walk, so
+// one a thread is kept. Not thread-safe. The program and the frames of the first level must outlive
+// the walk.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "grammar/frame.h"
+#include "grammar/program.h"
+
+namespace forerun::grammar {
+
+// Places of one level, or callers of one frame, past which a text counts as not accepted: only a
+// grammar that reads one text in very many ways comes near.
+constexpr size_t kMaxPlaces = 2048;
+
+class Walker {
+ public:
+  // The first level is the closure of where `program` begins.
+  void begin_at_root(const Program& program);
+  // The first level is a level of an earlier walk.
+  void begin(const Program& program, std::span<const Place> places, bool complete);
+  // The first level is where a rule with frame `frame` may be after its end.
+  void begin_after(const Program& program, const Frame* frame);
+
+  // Reads one byte. False, and no level is added, where the grammar cannot go on with it.
+  bool push(uint8_t byte);
+  // Takes the last level back; never the first.
+  void pop();
+  size_t levels() const { return levels_.size(); }
+
+  // Of the last level. The span is valid until the next change of the walker.
+  std::span<const Place> places() const {
+    return std::span(places_).subspan(levels_.back().first_place);
+  }
+  // The text may end here.
+  bool complete() const { return levels_.back().complete; }
+  // A rule has returned to unknown_frame() with the last byte.
+  bool escaped() const { return levels_.back().escaped; }
+
+  // Replaces frames of the walk's arena by counted ones; each place gets a reference.
+  void keep(std::span<Place> places) { arena_.keep_all(places); }
+
+ private:
+  struct Level {
+    size_t first_place = 0;
+    bool complete = false, escaped = false;
+    FrameArena::Mark frames;  // before the level
+  };
+
+  void start_walk(const Program& program);
+  void add(const Place& place);
+  void return_from(const Frame* frame);
+  void call(const Node& from, const Place& place);
+  void close();
+
+  const Program* program_ = nullptr;
+  std::vector<Level> levels_;
+  std::vector<Place> places_;
+  std::vector<std::vector<Place>> callers_;  // by CompiledRule::order, while a level is closed
+  std::vector<uint32_t> called_;             // a heap of orders with callers, lowest first
+  FrameArena arena_;
+  bool too_many_ = false;
+};
+
+}  // namespace forerun::grammar
