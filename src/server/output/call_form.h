@@ -1,0 +1,45 @@
+// CallForm: reads what follows the tag that opens one form of tool calls.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "server/output/call_sink.h"
+#include "server/output/tool_format.h"
+
+namespace forerun::server {
+
+class CallForm {
+ public:
+  enum class Step : uint8_t {
+    kMore,      // the byte belongs to the form
+    kCallDone,  // a call is complete with it, and another may follow
+    kEnd,       // the form is complete with it
+    kBad,       // the form cannot go on with it: it, and what was taken since the last call or
+                // piece of arguments was put out or done, is text
+  };
+
+  virtual ~CallForm() = default;
+  // Not to be called after kEnd or kBad.
+  virtual Step push(char byte, CallSink& sink) = 0;
+  // The text has ended within the form: puts out what came of the arguments, as far as push() has
+  // not. False where what was taken since the last call or piece of arguments is text, being the
+  // beginning of a call that there is none of; true where it is what goes with calls.
+  virtual bool finish(CallSink& sink) = 0;
+};
+
+struct CallOpening {
+  std::string_view tag;
+  std::unique_ptr<CallForm> (*make_form)();
+};
+
+// What opens calls of a format.
+std::vector<CallOpening> call_openings(ToolFormat format);
+
+// The reader of a call that is a whole answer and has no tag, begun by '{'; null where the format
+// has none.
+std::unique_ptr<CallForm> make_untagged_form(ToolFormat format);
+
+}  // namespace forerun::server

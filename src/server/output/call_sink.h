@@ -1,0 +1,69 @@
+// Where readers put what they find in a model's text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/output/output_delta.h"
+#include "server/output/tool_use.h"
+
+namespace forerun::server {
+
+// OpenAI's names are of 64 characters at most; some protocols put a prefix before them.
+constexpr size_t kMaxToolNameBytes = 256;
+
+// Which calls may be made, and the types of their arguments.
+class CallableTools {
+ public:
+  explicit CallableTools(const std::vector<OfferedTool>& tools);
+
+  bool may_call(std::string_view name) const;
+  // "string", "integer", ... as the schema names one type; empty where it does not.
+  std::string_view argument_type(std::string_view name, std::string_view argument) const;
+
+ private:
+  std::map<std::string, std::map<std::string, std::string, std::less<>>, std::less<>> types_;
+};
+
+// Collects deltas, joining neighbours of one kind.
+class CallSink {
+ public:
+  CallSink(const std::vector<OfferedTool>& tools, bool parallel,
+           std::function<std::string(int32_t)> make_call_id)
+      : tools_(tools), parallel_(parallel), make_call_id_(std::move(make_call_id)) {}
+
+  void content(std::string_view text) { add(OutputDelta::Kind::kContent, -1, text); }
+  void reasoning(std::string_view text) { add(OutputDelta::Kind::kReasoning, -1, text); }
+  // A call begins. Empty id: one is made.
+  void begin_call(std::string name, std::string id);
+  void arguments(std::string_view text) {
+    add(OutputDelta::Kind::kToolArguments, num_calls_ - 1, text);
+  }
+
+  // Whether a call of this name may begin now.
+  bool may_call(std::string_view name) const;
+  const CallableTools& tools() const { return tools_; }
+  bool parallel() const { return parallel_; }
+  int32_t num_calls() const { return num_calls_; }
+  // Counts the calls and pieces of arguments so far, to see whether one was added.
+  uint64_t num_call_events() const { return num_call_events_; }
+
+  std::vector<OutputDelta> take() { return std::exchange(deltas_, {}); }
+
+ private:
+  void add(OutputDelta::Kind kind, int32_t call_idx, std::string_view text);
+
+  CallableTools tools_;
+  bool parallel_;
+  std::function<std::string(int32_t)> make_call_id_;
+  int32_t num_calls_ = 0;
+  uint64_t num_call_events_ = 0;
+  std::vector<OutputDelta> deltas_;
+};
+
+}  // namespace forerun::server

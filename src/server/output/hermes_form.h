@@ -1,0 +1,25 @@
+// What follows <tool_call>: a JSON object, or Qwen3-Coder's <function=...>, and </tool_call>.
+#pragma once
+
+#include <memory>
+
+#include "server/output/call_form.h"
+#include "server/output/literal.h"
+
+namespace forerun::server {
+
+class HermesForm : public CallForm {
+ public:
+  Step push(char byte, CallSink& sink) override;
+  bool finish(CallSink& sink) override {
+    return is_closing_ || (call_ != nullptr && call_->finish(sink));
+  }
+
+ private:
+  std::unique_ptr<CallForm> call_;  // null before its first byte
+  bool is_closing_ = false;
+  Literal open_function_{"<function="};
+  Literal close_{"</tool_call>"};
+};
+
+}  // namespace forerun::server

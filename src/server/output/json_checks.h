@@ -1,0 +1,32 @@
+// Messages about JSON members that a client sent, for the few files that read them: it brings
+// nlohmann-json along.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "forerun/status.h"
+
+namespace forerun::server {
+
+using Json = nlohmann::ordered_json;
+
+// "<path>: found <value>, accepted <accepted>" as kInvalidArgument. A text is shown in single
+// quotes, other values as JSON, long ones cut; null pointer: "nothing".
+Status refuse(const std::string& path, const Json* value, std::string_view accepted);
+
+// The member of an object, or null where it is absent or null itself.
+const Json* member_of(const Json& object, const char* name);
+
+// The text of a member that must be there.
+Result<std::string> text_member(const Json& object, const char* name, const std::string& path);
+
+inline std::string item_path(const std::string& path, size_t idx) {
+  return path + "[" + std::to_string(idx) + "]";
+}
+
+// The value as compact JSON; text that is no UTF-8 has its bad bytes replaced.
+std::string dump_json(const Json& value);
+
+}  // namespace forerun::server

@@ -1,0 +1,47 @@
+// What follows Mistral's [TOOL_CALLS]: a list of JSON objects, one of them, or a name, then
+// [CALL_ID]id and [ARGS], each of which may be missing, then the arguments.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "server/output/call_form.h"
+#include "server/output/call_object.h"
+#include "server/output/literal.h"
+#include "server/output/named_call.h"
+
+namespace forerun::server {
+
+class MistralForm : public CallForm {
+ public:
+  Step push(char byte, CallSink& sink) override;
+  bool finish(CallSink& sink) override;
+
+ private:
+  enum class Reading : uint8_t {
+    kStart,
+    kItem,  // of the list: an object must begin
+    kObject,
+    kComma,  // or the list's end
+    kName,
+    kId,
+    kTag,   // [CALL_ID] or [ARGS]
+    kOpen,  // the arguments' first byte
+    kArguments,
+  };
+
+  Step at_start(char byte, CallSink& sink);
+  Step in_object(char byte, CallSink& sink);
+  Step in_word(char byte, std::string& word, CallSink& sink);
+  Step in_tag(char byte);
+  Step begin_arguments(CallSink& sink);
+
+  Reading reading_ = Reading::kStart;
+  bool is_list_ = false;
+  bool has_call_ = false;  // of the list
+  std::optional<CallObject> object_;
+  std::string name_, id_, tag_;
+  NamedCall call_;
+};
+
+}  // namespace forerun::server

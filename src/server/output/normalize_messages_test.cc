@@ -1,0 +1,130 @@
+#include "server/output/normalize_messages.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace forerun::server {
+namespace {
+
+std::string normalized(const std::string& messages, const TemplateFacts& facts = {}) {
+  const auto result = normalize_messages(messages, facts);
+  return result.ok() ? *result : result.status().message();
+}
+
+// A user's message, then the given one.
+std::string after_user(const std::string& message, const TemplateFacts& facts = {}) {
+  const std::string user = R"({"role":"user","content":"u"})";
+  std::string out = normalized("[" + user + "," + message + "]", facts);
+  if (out.starts_with("[" + user + ","))
+    out = out.substr(user.size() + 2, out.size() - user.size() - 3);
+  return out;
+}
+
+TEST(NormalizeMessages, PartsBecomeText) {
+  const std::string parts =
+      R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])";
+  EXPECT_EQ(normalized(parts), R"([{"role":"user","content":"a\nb"}])");
+  TemplateFacts facts;
+  facts.wants_content_parts = true;
+  EXPECT_EQ(normalized(parts, facts), parts);
+  EXPECT_EQ(normalized(R"([{"role":"user","content":"a"}])", facts),
+            R"([{"role":"user","content":[{"type":"text","text":"a"}]}])");
+}
+
+TEST(NormalizeMessages, RolesAndUnknownMembers) {
+  EXPECT_EQ(normalized(R"([{"role":"developer","content":"d","name":"n","cache":1}])"),
+            R"([{"role":"system","content":"d","name":"n"}])");
+  EXPECT_EQ(after_user(R"({"role":"assistant","content":null,"refusal":null,"tool_calls":[]})"),
+            R"({"role":"assistant","content":""})");
+  EXPECT_EQ(after_user(R"({"role":"assistant","content":"x","reasoning_content":"r"})"),
+            R"({"role":"assistant","content":"x","reasoning_content":"r"})");
+}
+
+TEST(NormalizeMessages, ArgumentsBecomeWhatTheTemplateTakes) {
+  const std::string call =
+      R"({"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function",)"
+      R"("function":{"name":"f","arguments":"{\"b\": 1,  \"a\": \"ü\"}"}}]})";
+  EXPECT_EQ(after_user(call),
+            R"({"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function",)"
+            R"("function":{"name":"f","arguments":{"b":1,"a":"ü"}}}]})");
+  TemplateFacts facts;
+  facts.wants_arguments_text = true;
+  facts.wants_null_content = true;
+  EXPECT_EQ(after_user(call, facts), call);
+  EXPECT_EQ(
+      after_user(R"({"role":"assistant","content":"say","tool_calls":[{"id":"1","function":)"
+                 R"({"name":"f","arguments":""}}]})",
+                 facts),
+      R"({"role":"assistant","content":"say"},{"role":"assistant","content":null,)"
+      R"("tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]})");
+}
+
+TEST(NormalizeMessages, ResultsKeepTheirCall) {
+  TemplateFacts facts;
+  facts.wants_nine_character_ids = true;
+  const std::string conversation =
+      R"([{"role":"assistant","tool_calls":[{"id":"call_long","type":"function","function":)"
+      R"({"name":"f","arguments":{}}}]},{"role":"tool","tool_call_id":"call_long","content":"r"},)"
+      R"({"role":"tool","tool_call_id":"Abcdefgh1","content":"s"}])";
+  const auto messages = nlohmann::json::parse(normalized(conversation, facts));
+  const std::string id = messages[0]["tool_calls"][0]["id"];
+  EXPECT_EQ(id.size(), 9u);
+  EXPECT_EQ(messages[1]["tool_call_id"], id);
+  EXPECT_EQ(messages[1]["name"], "f");
+  EXPECT_EQ(messages[2]["tool_call_id"], "Abcdefgh1");
+  EXPECT_FALSE(messages[2].contains("name"));
+}
+
+TEST(NormalizeMessages, NamesTheWrongMember) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{", "messages: found broken JSON, accepted is a list"},
+      {"[]", "messages: found [], accepted is a list of one message at least"},
+      {"{}", "messages: found {}, accepted is a list of one message at least"},
+      {"[1]", "messages[0]: found 1, accepted is an object"},
+      {R"([{"content":"x"}])",
+       "messages[0].role: found nothing, accepted are 'system', 'developer', 'user', 'assistant' "
+       "and 'tool'"},
+      {R"([{"role":"function","content":"x"}])",
+       "messages[0].role: found 'function', accepted are 'system', 'developer', 'user', "
+       "'assistant' and 'tool'"},
+      {R"([{"role":"user"}])",
+       "messages[0].content: found nothing, accepted are a text and a list of parts"},
+      {R"([{"role":"user","content":5}])",
+       "messages[0].content: found 5, accepted are a text and a list of parts"},
+      {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
+       "messages[0].content[0].type: found 'image_url', accepted is 'text'"},
+      {R"([{"role":"user","content":[{"type":"text"}]}])",
+       "messages[0].content[0].text: found nothing, accepted is a text"},
+      {R"([{"role":"user","content":["x"]}])",
+       "messages[0].content[0]: found 'x', accepted is an object such as {\"type\": \"text\"}"},
+      {R"([{"role":"user","content":"x","name":1}])",
+       "messages[0].name: found 1, accepted is a text"},
+      {R"([{"role":"tool","content":"x"}])",
+       "messages[0].tool_call_id: found nothing, accepted is a text"},
+      {R"([{"role":"assistant","tool_calls":{}}])",
+       "messages[0].tool_calls: found {}, accepted is a list"},
+      {R"([{"role":"assistant","tool_calls":[{"id":"a","type":"custom"}]}])",
+       "messages[0].tool_calls[0].type: found 'custom', accepted is 'function'"},
+      {R"([{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{"}}]}])",
+       "messages[0].tool_calls[0].function.arguments: found '{', accepted are a JSON object and "
+       "the text of one"},
+      {R"([{"role":"assistant","tool_calls":[{"id":"a","function":{"arguments":"{}"}}]}])",
+       "messages[0].tool_calls[0].function.name: found nothing, accepted is a text"},
+      {R"([{"role":"assistant","reasoning_content":[]}])",
+       "messages[0].reasoning_content: found [], accepted is a text"},
+  };
+  for (const auto& [messages, error] : cases) EXPECT_EQ(normalized(messages), error);
+}
+
+TEST(NormalizeMessages, ShowsLongValuesCutBetweenCharacters) {
+  std::string name;
+  for (int idx = 0; idx < 50; ++idx) name += "ü";
+  const std::string error = normalized(R"([{"role":")" + name + R"("}])");
+  EXPECT_NE(error.find("ü...'"), std::string::npos) << error;
+  // Broken UTF-8 is no JSON.
+  EXPECT_EQ(normalized("[{\"role\":\"\xff\"}]"), "messages: found broken JSON, accepted is a list");
+}
+
+}  // namespace
+}  // namespace forerun::server

@@ -1,0 +1,24 @@
+// What a piece of a model's text adds to the assistant message that a client is given.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace forerun::server {
+
+struct OutputDelta {
+  enum class Kind : uint8_t {
+    kContent,        // text of the message's content
+    kReasoning,      // text of its reasoning_content
+    kToolCall,       // a tool call begins: call_idx, call_id and name; its arguments follow
+    kToolArguments,  // text of the arguments of call call_idx
+  };
+
+  Kind kind = Kind::kContent;
+  int32_t call_idx = -1;  // of kToolCall and kToolArguments, from 0 in the order of the text
+  std::string call_id;    // of kToolCall
+  std::string name;       // of kToolCall: the function's
+  std::string text;       // of all but kToolCall; never empty there
+};
+
+}  // namespace forerun::server

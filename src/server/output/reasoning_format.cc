@@ -1,0 +1,68 @@
+#include "server/output/reasoning_format.h"
+
+#include <array>
+#include <string>
+
+namespace forerun::server {
+namespace {
+
+struct FormatRow {
+  ReasoningFormat format;
+  const char* name;
+  ReasoningTags tags;
+  bool special;
+};
+
+constexpr std::array<FormatRow, 4> kFormats = {{
+    {ReasoningFormat::kNone, "none", {}, false},
+    {ReasoningFormat::kThink, "think", {"<think>", "</think>"}, false},
+    {ReasoningFormat::kThinkBox, "think_box", {"[THINK]", "[/THINK]"}, true},
+    {ReasoningFormat::kSeed, "seed", {"<seed:think>", "</seed:think>"}, true},
+}};
+
+const FormatRow& row_of(ReasoningFormat format) {
+  for (const FormatRow& row : kFormats) {
+    if (row.format == format) return row;
+  }
+  return kFormats[0];
+}
+
+}  // namespace
+
+ReasoningTags reasoning_tags(ReasoningFormat format) { return row_of(format).tags; }
+
+const char* reasoning_format_name(ReasoningFormat format) { return row_of(format).name; }
+
+Result<ReasoningFormat> reasoning_format_of_name(std::string_view name) {
+  std::string accepted;
+  for (const FormatRow& row : kFormats) {
+    if (name == row.name) return row.format;
+    accepted += accepted.empty() ? "" : ", ";
+    accepted += row.name;
+  }
+  return Status(StatusCode::kInvalidArgument,
+                "reasoning format: found '" + std::string(name) + "', accepted are " + accepted);
+}
+
+ReasoningFormat detect_reasoning_format(std::string_view template_text) {
+  for (const FormatRow& row : kFormats) {
+    // Some templates only take the section out of earlier answers and name its end alone.
+    if (row.tags.close.empty()) continue;
+    if (template_text.find(row.tags.close) != std::string_view::npos) return row.format;
+  }
+  return ReasoningFormat::kNone;
+}
+
+bool reasoning_format_needs_special_tokens(ReasoningFormat format) {
+  return row_of(format).special;
+}
+
+bool prompt_opens_reasoning(ReasoningFormat format, std::string_view rendered_prompt) {
+  const std::string_view open = reasoning_tags(format).open;
+  if (open.empty()) return false;
+  const size_t last = rendered_prompt.find_last_not_of(" \t\r\n");
+  if (last == std::string_view::npos) return false;
+  return rendered_prompt.substr(0, last + 1).ends_with(open);
+}
+
+}  // namespace forerun::server

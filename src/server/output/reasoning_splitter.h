@@ -1,0 +1,35 @@
+// ReasoningSplitter: tells the reasoning at the start of an answer from its content.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/output/reasoning_format.h"
+#include "server/output/tag_search.h"
+
+namespace forerun::server {
+
+class ReasoningSplitter {
+ public:
+  ReasoningSplitter(ReasoningFormat format, bool begins_inside);
+
+  // Appends what is certain of `text` to the two. Newlines at both ends of the reasoning and before
+  // the content that follows it are dropped.
+  void push(std::string_view text, std::string& reasoning, std::string& content);
+  // The text has ended.
+  void finish(std::string& content);
+
+ private:
+  enum class Place : uint8_t {
+    kBefore,       // white space, or the opening tag
+    kInsideStart,  // newlines
+    kInside,
+    kAfter,  // newlines
+    kContent,
+  };
+
+  Place place_;
+  TagSearch open_, close_;
+};
+
+}  // namespace forerun::server

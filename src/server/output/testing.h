@@ -1,0 +1,35 @@
+// For this folder's tests: deltas put together.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/output/assistant_output.h"
+
+namespace forerun::server {
+
+struct ParsedCall {
+  std::string id, name, arguments;
+  bool operator==(const ParsedCall&) const = default;
+};
+
+struct ParsedMessage {
+  std::string reasoning, content;
+  std::vector<ParsedCall> calls;
+  bool operator==(const ParsedMessage&) const = default;
+};
+
+// What a client makes of the deltas. Adds a line to `content` where they break what is promised:
+// an empty delta, a piece of arguments for a call other than the last, neighbours of one kind.
+void add_deltas(const std::vector<OutputDelta>& deltas, ParsedMessage& message);
+
+// Takes the text in pieces of so many bytes, the first of `first_bytes`.
+ParsedMessage parse_in_pieces(const AssistantOutputOptions& options, std::string_view text,
+                              size_t first_bytes, size_t piece_bytes);
+
+inline ParsedMessage parse_whole(const AssistantOutputOptions& options, std::string_view text) {
+  return parse_in_pieces(options, text, text.size(), 1);
+}
+
+}  // namespace forerun::server

@@ -1,0 +1,54 @@
+// How a checkpoint writes tool calls, and how that is found out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "forerun/status.h"
+
+namespace forerun::server {
+
+enum class ToolFormat : uint8_t {
+  kNone,  // calls are not looked for
+  // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, one pair of tags a call.
+  kHermes,
+  // {"name": ..., "parameters": {...}} as the whole answer or after <|python_tag|>, several with
+  // ';' between them; <function=name>{...}</function> too, which these checkpoints write at times.
+  kLlamaJson,
+  // Only <function=name>{...}</function>.
+  kLlamaFunction,
+  // [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...], or for each call
+  // [TOOL_CALLS]name[CALL_ID]id[ARGS]{...}, of which id and [ARGS] may be missing.
+  kMistral,
+  // <tool_call><function=name><parameter=key>value</parameter>...</function></tool_call>
+  kQwenCoder,
+  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>..., of V3 and R1 (a fenced block) and of V3.1.
+  kDeepSeek,
+};
+
+// "none", "hermes", "llama_json", "llama_function", "mistral", "qwen_coder", "deepseek".
+const char* tool_format_name(ToolFormat format);
+
+// kInvalidArgument for another name, with those that there are.
+Result<ToolFormat> tool_format_of_name(std::string_view name);
+
+// The format whose tags stand in a chat template's text, or in what it renders of a conversation
+// with tools. kNone where there is none: calls then stay content.
+ToolFormat detect_tool_format(std::string_view template_text);
+
+// The texts that a format's calls are recognised by. Where one of them is a special token of a
+// tokenizer, text without special tokens has lost the call.
+std::span<const std::string_view> tool_format_tags(ToolFormat format);
+
+// Whether the published checkpoints of a format have special tokens among its tags, so that a
+// request must ask for them in its text (and end tokens are to be removed, see AssistantOutput).
+// A form whose tags are plain text, or added tokens that are not special, needs nothing.
+bool tool_format_needs_special_tokens(ToolFormat format);
+
+// An id for a new call from 64 random bits: nine letters and digits for Mistral's templates, which
+// accept no other, "call_" and 24 of them elsewhere. The same bits give the same id.
+std::string make_tool_call_id(ToolFormat format, uint64_t random_bits);
+
+}  // namespace forerun::server

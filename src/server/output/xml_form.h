@@ -1,0 +1,40 @@
+// What follows Qwen3-Coder's <function=: name>, then <parameter=key>value</parameter> of any number
+// and </function>. The arguments are put together as JSON: by the schema's type of an argument, and
+// where it says none, as the JSON value that the text is, or else as a string. Strings are put out
+// as they come.
+#pragma once
+
+#include <string>
+
+#include "server/output/call_form.h"
+#include "server/output/literal.h"
+
+namespace forerun::server {
+
+class XmlForm : public CallForm {
+ public:
+  Step push(char byte, CallSink& sink) override;
+  bool finish(CallSink& sink) override;
+
+ private:
+  enum class Reading : uint8_t { kName, kTag, kKey, kValue };
+
+  Step in_name(char byte, CallSink& sink);
+  Step in_tag(char byte, CallSink& sink);
+  Step in_value(char byte, CallSink& sink);
+  void begin_argument(CallSink& sink);
+  void put_value(std::string_view text, CallSink& sink);
+  void end_value(CallSink& sink);
+
+  Reading reading_ = Reading::kName;
+  std::string name_, tag_, key_;
+  bool has_begun_ = false;      // the call has been put out
+  bool has_arguments_ = false;  // one at least
+  bool streams_ = false;        // the value is a string by its schema
+  std::string value_;           // of a value that does not stream
+  bool at_value_start_ = false;
+  bool holds_newline_ = false;  // which goes with the closing tag, should that follow
+  std::string close_;           // what may be the closing tag
+};
+
+}  // namespace forerun::server
