@@ -5,6 +5,7 @@
 
 #include <ostream>
 
+#include "server/output/call_frame.h"
 #include "server/output/testing.h"
 
 namespace forerun::server {
@@ -323,39 +324,25 @@ TEST(AssistantOutput, IdsAreMadeOnceACall) {
   EXPECT_EQ(made, 2);
 }
 
-TEST(ToolFormat, NamesGoBothWays) {
-  for (const char* name :
-       {"none", "hermes", "llama_json", "llama_function", "mistral", "qwen_coder", "deepseek"}) {
-    const auto format = tool_format_of_name(name);
-    ASSERT_TRUE(format.ok());
-    EXPECT_STREQ(tool_format_name(*format), name);
+TEST(CallFrame, WhatItWritesIsRead) {
+  for (int idx = 1; idx <= 6; ++idx) {
+    const auto format = static_cast<ToolFormat>(idx);
+    const CallFrame frame = call_frame(format);
+    const auto written = [&frame](std::string_view name, std::string_view arguments) {
+      std::string text(frame.before_name);
+      text += name;
+      text += frame.before_arguments;
+      text += arguments;
+      return text += frame.after_arguments;
+    };
+    std::string text(frame.before_all);
+    text += written("f", "{\"a\": 1}");
+    text += frame.between;
+    text += written("g", "{}");
+    text += frame.after_all;
+    expect_message(options_for(format), text,
+                   {"", "", {{"call_0", "f", "{\"a\": 1}"}, {"call_1", "g", "{}"}}});
   }
-  EXPECT_EQ(tool_format_of_name("gpt").status().message(),
-            "tool format: found 'gpt', accepted are none, hermes, llama_json, llama_function, "
-            "mistral, qwen_coder, deepseek");
-  for (const char* name : {"none", "think", "think_box", "seed"}) {
-    EXPECT_STREQ(reasoning_format_name(*reasoning_format_of_name(name)), name);
-  }
-  EXPECT_FALSE(reasoning_format_of_name("x").ok());
-}
-
-TEST(ToolFormat, IdsHaveTheLengthTemplatesWant) {
-  EXPECT_EQ(make_tool_call_id(ToolFormat::kMistral, 7).size(), 9u);
-  EXPECT_EQ(make_tool_call_id(ToolFormat::kHermes, 7).size(), 29u);
-  EXPECT_EQ(make_tool_call_id(ToolFormat::kHermes, 7), make_tool_call_id(ToolFormat::kHermes, 7));
-  EXPECT_NE(make_tool_call_id(ToolFormat::kHermes, 7), make_tool_call_id(ToolFormat::kHermes, 8));
-}
-
-TEST(ReasoningFormat, APromptMayOpenTheSection) {
-  using enum ReasoningFormat;
-  EXPECT_TRUE(prompt_opens_reasoning(kThink, "<|Assistant|><think>\n"));
-  EXPECT_FALSE(prompt_opens_reasoning(kThink, "<|Assistant|><think>\n\n</think>\n\n"));
-  EXPECT_FALSE(prompt_opens_reasoning(kThink, "say <think>\n<|im_start|>assistant\n"));
-  EXPECT_FALSE(prompt_opens_reasoning(kNone, "<think>\n"));
-  EXPECT_FALSE(prompt_opens_reasoning(kThink, ""));
-  EXPECT_EQ(detect_reasoning_format("{{ x.split('</think>')[-1] }}"), kThink);
-  EXPECT_EQ(detect_reasoning_format("[THINK]{{ x }}[/THINK]"), kThinkBox);
-  EXPECT_EQ(detect_reasoning_format("{{ x }}"), kNone);
 }
 
 }  // namespace

@@ -5,6 +5,10 @@
 namespace forerun::server {
 namespace {
 
+// Heads of calls within heads of calls could be read again without end to speak of; real ones break
+// off after some hundred bytes.
+constexpr size_t kMaxBytesReadAgain = 1 << 20;
+
 std::vector<std::string> tags_of(const std::vector<CallOpening>& openings) {
   std::vector<std::string> tags;
   for (const CallOpening& opening : openings) tags.emplace_back(opening.tag);
@@ -52,6 +56,10 @@ void CallScanner::open(std::unique_ptr<CallForm> form) {
 }
 
 void CallScanner::in_text(char byte, CallSink& sink) {
+  if (bytes_read_again_ > kMaxBytesReadAgain) {
+    text_ += byte;
+    return;
+  }
   if (at_answer_start_ && byte == '{' && !search_.holds_partial_tag()) {
     open(make_untagged_form(format_));
     in_form(byte, sink);
@@ -105,6 +113,7 @@ void CallScanner::give_up() {
     again.erase(0, tag_at + 1);
   }
   pending_.append(again.rbegin(), again.rend());
+  bytes_read_again_ += again.size();
 }
 
 void CallScanner::finish(CallSink& sink) {

@@ -41,6 +41,7 @@ class CallScanner {
   std::string held_;     // what the form took since; with the tag, if it has put out nothing
   std::string text_;     // found to be content, not yet put out
   std::string pending_;  // bytes to be taken, the next one last
+  size_t bytes_read_again_ = 0;  // beyond a limit no more calls are looked for
   bool is_over_ = false;
 };
 
