@@ -21,6 +21,7 @@ Command add_bench(CLI::App& app);
 Command add_inspect(CLI::App& app);
 Command add_plan(CLI::App& app);
 Command add_trace(CLI::App& app);
+Command add_serve(CLI::App& app);
 Command add_completion(CLI::App& app);
 Command add_man(CLI::App& app);
 

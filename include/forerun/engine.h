@@ -177,6 +177,10 @@ class Engine {
     return apply_chat_template(prompt);
   }
 
+  // The text of that template, and behind it that of the one for tools, where the checkpoint has
+  // one of its own; empty: there is none.
+  virtual std::string chat_template() const = 0;
+
   // How Steps have kept to the profile of EngineOptions::emulate; all zero without one.
   virtual EmulationStats emulation() const = 0;
   // What has been recorded since the last call; empty without EngineOptions::trace.

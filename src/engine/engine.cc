@@ -56,6 +56,7 @@ class EngineImpl : public Engine {
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const override {
     return text_->apply_chat_template(prompt);
   }
+  std::string chat_template() const override { return text_->chat_template(); }
   EmulationStats emulation() const override {
     return emulator_ ? emulator_->stats() : EmulationStats{};
   }

@@ -22,6 +22,7 @@ class EngineText {
   // These as Engine's.
   Result<std::string> token_bytes(int32_t token) const;
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const;
+  std::string chat_template() const { return chat_template_.ok() ? chat_template_->source() : ""; }
 
  private:
   const OpenedModel& target_;

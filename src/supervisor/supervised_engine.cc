@@ -58,6 +58,7 @@ class SupervisedEngine : public Engine {
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const override {
     return text_.apply_chat_template(prompt);
   }
+  std::string chat_template() const override { return text_.chat_template(); }
   EmulationStats emulation() const override { return keeper_->state().emulation; }
   Trace take_trace() override { return {}; }
   EngineLoad load() const override { return keeper_->state().load; }

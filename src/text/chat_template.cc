@@ -128,6 +128,7 @@ Result<Value> messages_of(const ChatInput& input) {
 }  // namespace
 
 struct ChatTemplate::Parsed {
+  std::string source;
   text::jinja::Body body;
 };
 struct ChatTemplate::SpecialTokens {
@@ -137,6 +138,7 @@ struct ChatTemplate::SpecialTokens {
 Result<ChatTemplate> ChatTemplate::parse(std::string source) {
   FORERUN_ASSIGN_OR_RETURN(text::jinja::Body body, text::jinja::parse_template(source));
   auto parsed = std::make_shared<Parsed>();
+  parsed->source = std::move(source);
   parsed->body = std::move(body);
   ChatTemplate out;
   out.default_ = std::move(parsed);
@@ -189,6 +191,10 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
   tokens->names = special_tokens(config, map);
   out->special_tokens_ = std::move(tokens);
   return out;
+}
+
+std::string ChatTemplate::source() const {
+  return tool_use_ ? default_->source + "\n" + tool_use_->source : default_->source;
 }
 
 Result<std::string> ChatTemplate::render(const ChatInput& input) const {

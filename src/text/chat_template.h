@@ -52,6 +52,9 @@ class ChatTemplate {
   // template.
   static Result<ChatTemplate> load(const std::filesystem::path& checkpoint_dir);
 
+  // Its text, and behind it that of the one for tools, where there is one.
+  std::string source() const;
+
   // kInvalidArgument where the input does not fit the template (its own message where it refuses),
   // kResourceExhausted where the template does not come to an end.
   Result<std::string> render(const ChatInput& input) const;

@@ -1,0 +1,215 @@
+// forerun serve: the OpenAI-compatible server, until Ctrl-C or SIGTERM.
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "commands.h"
+#include "flags.h"
+#include "interrupt.h"
+#include "launch.h"
+#include "server/api_server.h"
+#include "terminal.h"
+
+namespace forerun::app {
+namespace {
+
+constexpr const char* kKeyVariable = "FORERUN_API_KEY";
+constexpr int32_t kMaxWaitingRequests = 256;
+
+struct ServeFlags {
+  EngineOptions engine;
+  server::HttpOptions http;
+  server::ApiOptions api;
+  server::AccessOptions access;
+  std::string api_key_file;
+  std::string tool_format = "auto";
+  std::string reasoning_format = "auto";
+  bool public_metrics = false;
+  double header_seconds = 10.0;
+  double idle_seconds = 300.0;
+  double drain_seconds = 30.0;
+};
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+Status refused(const std::string& message) { return {StatusCode::kInvalidArgument, message}; }
+
+// A key a line; empty lines and those that begin with '#' are left out.
+Status read_api_keys(const std::string& path, std::vector<std::string>& keys) {
+  std::ifstream file(path);
+  if (!file) return refused("--api-key-file " + path + ": cannot be read");
+  for (std::string line; std::getline(file, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty() && line.front() != '#') keys.push_back(line);
+  }
+  return keys.empty() ? refused("--api-key-file " + path + ": holds no key") : Status();
+}
+
+Result<server::AccessOptions> access_options(const ServeFlags& flags) {
+  server::AccessOptions access = flags.access;
+  access.metrics_need_key = !flags.public_metrics;
+  if (const char* const key = std::getenv(kKeyVariable); key != nullptr && *key != '\0') {
+    access.api_keys.emplace_back(key);
+  }
+  if (!flags.api_key_file.empty()) {
+    FORERUN_RETURN_IF_ERROR(read_api_keys(flags.api_key_file, access.api_keys));
+  }
+  // Where it listens for others too, they know it by names that are not known here.
+  std::vector<std::string> own = server::hosts_of_address(flags.http.host);
+  if (!own.empty() || !access.hosts.empty()) {
+    access.hosts.insert(access.hosts.end(), own.begin(), own.end());
+  }
+  return access;
+}
+
+// Ends the server at the first signal, once its requests are done or the time for it is over; the
+// second signal ends what is left at once.
+class Shutdown {
+ public:
+  Shutdown(server::EventLoop& loop, server::ApiServer& api, server::HttpServer& http,
+           double drain_seconds)
+      : loop_(loop), api_(api), http_(http), drain_seconds_(drain_seconds) {}
+
+  void on_signal() {
+    if (std::exchange(begun_, true)) return end();
+    std::cerr << "forerun: ending; requests under way have " << drain_seconds_
+              << " s, a second signal ends them now" << std::endl;
+    api_.begin_drain();
+    http_.drain([this] { loop_.stop(); });
+    loop_.after(milliseconds(drain_seconds_), [this] { end(); });
+  }
+
+ private:
+  void end() {
+    http_.close_all();
+    loop_.stop();
+  }
+
+  server::EventLoop& loop_;
+  server::ApiServer& api_;
+  server::HttpServer& http_;
+  const double drain_seconds_;
+  bool begun_ = false;
+};
+
+std::string address_of(const ServeFlags& flags, uint16_t port) {
+  const bool is_v6 = flags.http.host.find(':') != std::string::npos;
+  return "http://" + (is_v6 ? "[" + flags.http.host + "]" : flags.http.host) + ":" +
+         std::to_string(port);
+}
+
+Status run_serve(const ServeFlags& flags) {
+  FORERUN_ASSIGN_OR_RETURN(server::AccessOptions access, access_options(flags));
+  std::signal(SIGPIPE, SIG_IGN);
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(flags.engine));
+  FORERUN_ASSIGN_OR_RETURN(
+      const server::ChatFormat format,
+      server::find_chat_format(*engine, flags.tool_format, flags.reasoning_format));
+  server::HttpOptions http_options = flags.http;
+  http_options.header_time = milliseconds(flags.header_seconds);
+  http_options.idle_time = milliseconds(flags.idle_seconds);
+  server::EventLoop loop;
+  FORERUN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<server::ApiServer> api,
+      server::ApiServer::create(*engine, loop, flags.api, std::move(access), format));
+  FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<server::HttpServer> http,
+                           server::HttpServer::listen(loop, http_options, api->handlers()));
+  api->count_connections_by([&http] { return http->connections(); });
+  Shutdown shutdown(loop, *api, *http, flags.drain_seconds);
+  FORERUN_RETURN_IF_ERROR(
+      loop.on_signals({SIGINT, SIGTERM}, [&shutdown](int) { shutdown.on_signal(); }));
+  const std::string address = address_of(flags, http->port());
+  std::cout << "Serving " << engine->info().model_name << " on " << address << "\n"
+            << "  curl " << address << "/v1/chat/completions -H 'Content-Type: application/json' "
+            << R"(-d '{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}')"
+            << std::endl;
+  loop.run();
+  return Status();
+}
+
+void add_http_flags(CLI::App& command, ServeFlags& flags) {
+  command
+      .add_option("--host", flags.http.host,
+                  "Address to listen on; 0.0.0.0 is all, for which a key is advised")
+      ->capture_default_str();
+  command.add_option("--port", flags.http.port, "Port; 0 is any free one")->capture_default_str();
+  command.add_option("--api-key-file", flags.api_key_file,
+                     std::string("File of API keys, a key a line; clients send one of them as "
+                                 "'Authorization: Bearer KEY'. Also the variable ") +
+                         kKeyVariable + " (default: no key is asked for)");
+  command.add_flag("--public-metrics", flags.public_metrics, "/metrics needs no API key");
+  command.add_option("--allowed-host", flags.access.hosts,
+                     "A name that clients know this server by, may be given again; requests with "
+                     "another Host are refused (default: localhost and its addresses where it "
+                     "listens there, else any)");
+  command.add_option("--cors-origin", flags.access.cors_origins,
+                     "Web pages of this origin may use the server, may be given again; * is any "
+                     "(default: only its own page)");
+  command.add_option("--max-body", flags.http.max_body_bytes, "Most bytes of a request's body")
+      ->check(CLI::Range(int64_t{1024}, int64_t{1} << 30))
+      ->capture_default_str();
+  command.add_option("--max-connections", flags.http.max_connections,
+                     "Most open connections (default: as many as the process may have)");
+  command
+      .add_option("--header-seconds", flags.header_seconds,
+                  "How long a request's headers may take to arrive, from the first byte on")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  command
+      .add_option("--idle-seconds", flags.idle_seconds,
+                  "How long a connection may stay open without a request")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str();
+  command
+      .add_option("--drain-seconds", flags.drain_seconds,
+                  "How long requests under way may take at the end, after Ctrl-C or SIGTERM")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+Command add_serve(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("serve", "Serve the model over HTTP, as OpenAI's API has it");
+  auto flags = std::make_shared<ServeFlags>();
+  flags->engine.max_waiting_requests = kMaxWaitingRequests;
+  add_engine_flags(*command, flags->engine);
+  add_http_flags(*command, *flags);
+  command->add_option("--served-model-name", flags->api.model_names,
+                      "A name that clients may ask for, may be given again; answers have the first "
+                      "(default: the checkpoint's folder)");
+  command
+      ->add_option("--max-requests", flags->engine.max_active_requests,
+                   "Requests that are decoded at a time")
+      ->capture_default_str();
+  command
+      ->add_option("--max-waiting", flags->engine.max_waiting_requests,
+                   "Requests that may wait for their turn; what comes beyond is told to come again "
+                   "(status 429). -1: any number")
+      ->capture_default_str();
+  command
+      ->add_option("--tool-format", flags->tool_format,
+                   "How the model writes tool calls: auto (by its chat template), none, hermes, "
+                   "llama_json, llama_function, mistral, qwen_coder, deepseek")
+      ->capture_default_str();
+  command
+      ->add_option("--reasoning-format", flags->reasoning_format,
+                   "How it marks its reasoning: auto (by its chat template), none, think, "
+                   "think_box, seed")
+      ->capture_default_str();
+  return with_hosts(command, &flags->engine, [flags] { return run_serve(*flags); });
+}
+
+}  // namespace forerun::app

@@ -1,0 +1,27 @@
+// What an endpoint makes of the events of its requests: a stream of JSON chunks, or one answer.
+// On the loop's thread alone.
+#pragma once
+
+#include <memory>
+
+#include "forerun/event.h"
+#include "server/api/api_error.h"
+#include "server/http/exchange.h"
+
+namespace forerun::server {
+
+class AnswerWriter {
+ public:
+  virtual ~AnswerWriter() = default;
+
+  // All requests have been taken.
+  virtual void begin(Exchange& exchange) = 0;
+  // An event of prompt `prompt_idx` of the call.
+  virtual void take(Exchange& exchange, int32_t prompt_idx, const Event& event) = 0;
+  // Every sample of every prompt has ended well.
+  virtual void finish(Exchange& exchange) = 0;
+  // One of them has failed; nothing comes any more.
+  virtual void fail(Exchange& exchange, const ApiError& error) = 0;
+};
+
+}  // namespace forerun::server

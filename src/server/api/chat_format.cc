@@ -1,0 +1,35 @@
+#include "server/api/chat_format.h"
+
+namespace forerun::server {
+
+Result<ChatFormat> find_chat_format(const Engine& engine, const std::string& tool_format,
+                                    const std::string& reasoning_format) {
+  ChatFormat format;
+  const std::string text = engine.chat_template();
+  format.has_template = !text.empty();
+  if (format.has_template) {
+    format.facts = probe_template([&](const std::string& messages, const std::string& tools) {
+      ChatPrompt prompt;
+      prompt.messages_json = messages;
+      prompt.tools_json = tools;
+      prompt.add_generation_prompt = false;
+      return engine.apply_chat_template(prompt);
+    });
+    format.tools = format.facts.tool_format != ToolFormat::kNone ? format.facts.tool_format
+                                                                 : detect_tool_format(text);
+    format.reasoning = detect_reasoning_format(text);
+  }
+  if (tool_format != "auto") {
+    const Result<ToolFormat> named = tool_format_of_name(tool_format);
+    if (!named.ok()) return named.status();
+    format.tools = *named;
+  }
+  if (reasoning_format != "auto") {
+    const Result<ReasoningFormat> named = reasoning_format_of_name(reasoning_format);
+    if (!named.ok()) return named.status();
+    format.reasoning = *named;
+  }
+  return format;
+}
+
+}  // namespace forerun::server

@@ -1,0 +1,25 @@
+// How the checkpoint's chat template and its answers are written, found out once at start.
+#pragma once
+
+#include <string>
+
+#include "forerun/engine.h"
+#include "server/output/reasoning_format.h"
+#include "server/output/template_facts.h"
+#include "server/output/tool_format.h"
+
+namespace forerun::server {
+
+struct ChatFormat {
+  bool has_template = false;
+  TemplateFacts facts;
+  ToolFormat tools = ToolFormat::kNone;
+  ReasoningFormat reasoning = ReasoningFormat::kNone;
+};
+
+// `tool_format` and `reasoning_format`: their names, or "auto" for what the template says.
+// kInvalidArgument for other names.
+Result<ChatFormat> find_chat_format(const Engine& engine, const std::string& tool_format,
+                                    const std::string& reasoning_format);
+
+}  // namespace forerun::server

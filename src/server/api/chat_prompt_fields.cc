@@ -1,0 +1,76 @@
+#include "server/api/chat_prompt_fields.h"
+
+#include <random>
+
+#include "server/output/normalize_messages.h"
+
+namespace forerun::server {
+namespace {
+
+std::string text_or_nothing(const Json& json) { return json.is_null() ? "" : json_line(json); }
+
+ApiError field_error(const Status& failure, const std::string& field) {
+  ApiError error = api_error(failure);
+  if (error.param.empty()) error.param = field;
+  return error;
+}
+
+std::string random_call_id(ToolFormat format) {
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  return make_tool_call_id(format, random());
+}
+
+// Where special tokens are shown for the sake of tags, those that end an answer must not be.
+void show_special_tokens(const Engine& engine, Request& request, AssistantOutputOptions& output) {
+  request.skip_special_tokens = false;
+  for (const int32_t token : engine.info().eos_token_ids) {
+    const Result<std::string> name = engine.token_bytes(token);
+    if (name.ok()) output.end_token_names.push_back(*name);
+  }
+}
+
+}  // namespace
+
+std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat& format,
+                                         const Conversation& conversation, Request& request,
+                                         AssistantOutputOptions& output) {
+  const Result<ToolUse> use =
+      read_tool_use(text_or_nothing(conversation.tools), text_or_nothing(conversation.tool_choice),
+                    conversation.parallel_tool_calls);
+  if (!use.ok()) return field_error(use.status(), "tools");
+  if (use->choice == ToolUse::Choice::kRequired || use->choice == ToolUse::Choice::kNamed) {
+    ApiError error = api_error(501,
+                               "tool_choice: accepted are \"none\" and \"auto\"; calls cannot "
+                               "be forced yet");
+    error.param = "tool_choice";
+    return error;
+  }
+  const Result<std::string> messages =
+      normalize_messages(json_line(conversation.messages), format.facts);
+  if (!messages.ok()) return field_error(messages.status(), "messages");
+
+  ChatPrompt prompt;
+  prompt.messages_json = *messages;
+  prompt.tools_json = use->tools_json;
+  prompt.variables_json = text_or_nothing(conversation.template_variables);
+  prompt.add_generation_prompt = conversation.add_generation_prompt;
+  Result<std::string> rendered = engine.apply_chat_template(prompt);
+  if (!rendered.ok()) return field_error(rendered.status(), "messages");
+  request.prompt = std::move(*rendered);
+  request.add_special_tokens = false;
+
+  output.reasoning_format = format.reasoning;
+  output.begins_in_reasoning = prompt_opens_reasoning(format.reasoning, request.prompt);
+  bool shows_special = reasoning_format_needs_special_tokens(format.reasoning);
+  if (use->choice != ToolUse::Choice::kNone) {
+    output.tool_format = format.tools;
+    output.tools = use->callable;
+    output.parallel_tool_calls = use->parallel;
+    output.make_call_id = [tools = format.tools](int32_t) { return random_call_id(tools); };
+    shows_special = shows_special || tool_format_needs_special_tokens(format.tools);
+  }
+  if (shows_special) show_special_tokens(engine, request, output);
+  return std::nullopt;
+}
+
+}  // namespace forerun::server

@@ -1,0 +1,31 @@
+// What chat endpoints share: a conversation with tools made into a prompt, and what is to be looked
+// for in its answer.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "forerun/request.h"
+#include "server/api/api_error.h"
+#include "server/api/chat_format.h"
+#include "server/api/json.h"
+#include "server/output/assistant_output.h"
+
+namespace forerun::server {
+
+struct Conversation {
+  Json messages;     // a list
+  Json tools;        // a list, or null
+  Json tool_choice;  // or null
+  std::optional<bool> parallel_tool_calls;
+  Json template_variables;  // an object, or null
+  bool add_generation_prompt = true;
+};
+
+// Renders the conversation into `request` and says how its answer is to be read; or what is wrong
+// with it.
+std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat& format,
+                                         const Conversation& conversation, Request& request,
+                                         AssistantOutputOptions& output);
+
+}  // namespace forerun::server

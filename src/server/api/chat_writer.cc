@@ -1,0 +1,210 @@
+#include "server/api/chat_writer.h"
+
+#include <utility>
+#include <vector>
+
+#include "server/api/token_json.h"
+#include "server/api/usage.h"
+
+namespace forerun::server {
+namespace {
+
+struct Choice {
+  explicit Choice(const AssistantOutputOptions& options) : output(options) {}
+
+  AssistantOutput output;
+  bool begun = false;
+  std::string reason;
+  // Of a whole answer.
+  std::string content, reasoning;
+  Json tool_calls = Json::array();
+  Json logprobs;
+};
+
+Json tool_call_json(const OutputDelta& delta) {
+  return {{"index", delta.call_idx},
+          {"id", delta.call_id},
+          {"type", "function"},
+          {"function", {{"name", delta.name}, {"arguments", ""}}}};
+}
+
+// A "delta" of a chunk.
+Json delta_json(const OutputDelta& delta) {
+  switch (delta.kind) {
+    case OutputDelta::Kind::kContent:
+      return {{"content", delta.text}};
+    case OutputDelta::Kind::kReasoning:
+      return {{"reasoning_content", delta.text}};
+    case OutputDelta::Kind::kToolCall:
+      return {{"tool_calls", Json::array({tool_call_json(delta)})}};
+    case OutputDelta::Kind::kToolArguments:
+      break;
+  }
+  Json call = {{"index", delta.call_idx}, {"function", {{"arguments", delta.text}}}};
+  return {{"tool_calls", Json::array({std::move(call)})}};
+}
+
+void append(Choice& choice, const OutputDelta& delta) {
+  switch (delta.kind) {
+    case OutputDelta::Kind::kContent:
+      choice.content += delta.text;
+      return;
+    case OutputDelta::Kind::kReasoning:
+      choice.reasoning += delta.text;
+      return;
+    case OutputDelta::Kind::kToolCall: {
+      Json call = tool_call_json(delta);
+      call.erase("index");
+      choice.tool_calls.push_back(std::move(call));
+      return;
+    }
+    case OutputDelta::Kind::kToolArguments: {
+      Json& arguments =
+          choice.tool_calls[static_cast<size_t>(delta.call_idx)]["function"]["arguments"];
+      arguments.get_ref<std::string&>() += delta.text;
+    }
+  }
+}
+
+Json message_json(Choice& choice) {
+  Json message = {{"role", "assistant"}};
+  const bool only_calls = choice.content.empty() && !choice.tool_calls.empty();
+  message["content"] = only_calls ? Json() : Json(std::move(choice.content));
+  message["refusal"] = nullptr;
+  if (!choice.reasoning.empty()) message["reasoning_content"] = std::move(choice.reasoning);
+  if (!choice.tool_calls.empty()) message["tool_calls"] = std::move(choice.tool_calls);
+  return message;
+}
+
+class ChatWriter : public AnswerWriter {
+ public:
+  ChatWriter(const Engine& engine, const ServerFacts& facts, const StreamFields& stream,
+             const AssistantOutputOptions& output, size_t num_choices, std::string id)
+      : engine_(engine), facts_(facts), stream_(stream), id_(std::move(id)) {
+    for (size_t idx = 0; idx < num_choices; ++idx) choices_.emplace_back(output);
+  }
+
+  void begin(Exchange& exchange) override {
+    if (stream_.stream) exchange.begin_events();
+  }
+  void take(Exchange& exchange, int32_t prompt_idx, const Event& event) override;
+  void finish(Exchange& exchange) override;
+  void fail(Exchange& exchange, const ApiError& error) override;
+
+ private:
+  Json envelope(const char* object) const {
+    return {{"id", id_},
+            {"object", object},
+            {"created", created_},
+            {"model", facts_.model()},
+            {"system_fingerprint", facts_.info.numeric_fingerprint}};
+  }
+  // One choice's chunk; `logprobs` may be null.
+  Json chunk(size_t index, Json delta, Json logprobs, const std::string& reason) const;
+  void stream_event(Exchange& exchange, size_t index, const Event& event,
+                    const std::vector<OutputDelta>& deltas);
+
+  const Engine& engine_;
+  const ServerFacts& facts_;
+  const StreamFields stream_;
+  const std::string id_;
+  const int64_t created_ = unix_seconds();
+  std::vector<Choice> choices_;
+  Usage usage_;
+};
+
+Json ChatWriter::chunk(size_t index, Json delta, Json logprobs, const std::string& reason) const {
+  Json chunk = envelope("chat.completion.chunk");
+  Json choice = {{"index", index}, {"delta", std::move(delta)}, {"logprobs", std::move(logprobs)}};
+  choice["finish_reason"] = reason.empty() ? Json() : Json(reason);
+  chunk["choices"] = Json::array({std::move(choice)});
+  if (stream_.include_usage) chunk["usage"] = nullptr;
+  return chunk;
+}
+
+void ChatWriter::take(Exchange& exchange, int32_t /*prompt_idx*/, const Event& event) {
+  const auto index = static_cast<size_t>(event.sample_idx);
+  Choice& choice = choices_[index];
+  std::vector<OutputDelta> deltas = choice.output.push(event.text);
+  if (event.finished) {
+    for (OutputDelta& delta : choice.output.finish()) deltas.push_back(std::move(delta));
+    usage_.add(event);
+    const bool calls = choice.output.num_tool_calls() > 0 && event.reason == FinishReason::kStop;
+    choice.reason = calls ? "tool_calls" : finish_reason_name(event.reason);
+  }
+  if (stream_.stream) return stream_event(exchange, index, event, deltas);
+  for (const OutputDelta& delta : deltas) append(choice, delta);
+  if (event.logprobs.empty()) return;
+  if (choice.logprobs.is_null())
+    choice.logprobs = {{"content", Json::array()}, {"refusal", nullptr}};
+  for (Json& token : chat_logprobs(engine_, event)) {
+    choice.logprobs["content"].push_back(std::move(token));
+  }
+}
+
+void ChatWriter::stream_event(Exchange& exchange, size_t index, const Event& event,
+                              const std::vector<OutputDelta>& deltas) {
+  Choice& choice = choices_[index];
+  if (!std::exchange(choice.begun, true)) {
+    exchange.send_event(
+        json_line(chunk(index, {{"role", "assistant"}, {"content", ""}}, nullptr, "")));
+  }
+  // Probabilities and rounds go with the first chunk of their event, which may have no text yet.
+  Json logprobs;
+  if (!event.logprobs.empty()) {
+    logprobs = {{"content", chat_logprobs(engine_, event)}, {"refusal", nullptr}};
+  }
+  Json rounds;
+  if (stream_.speculation && !event.tokens.empty()) rounds = speculation_json(engine_, event);
+  std::vector<Json> parts;
+  for (const OutputDelta& delta : deltas) parts.push_back(delta_json(delta));
+  if (parts.empty() && (!logprobs.is_null() || !rounds.is_null())) parts.push_back(Json::object());
+  for (Json& part : parts) {
+    Json sent = chunk(index, std::move(part), std::exchange(logprobs, nullptr), "");
+    if (!rounds.is_null()) sent["choices"][0]["speculation"] = std::exchange(rounds, nullptr);
+    exchange.send_event(json_line(sent));
+  }
+  if (!event.finished) return;
+  exchange.send_event(json_line(chunk(index, Json::object(), nullptr, choice.reason)));
+}
+
+void ChatWriter::finish(Exchange& exchange) {
+  if (stream_.stream) {
+    Json last = envelope("chat.completion.chunk");
+    last["choices"] = Json::array();
+    last["usage"] = usage_.json();
+    if (stream_.include_usage) exchange.send_event(json_line(last));
+    exchange.send_event("[DONE]");
+    return exchange.end_events();
+  }
+  Json answer = envelope("chat.completion");
+  answer["choices"] = Json::array();
+  for (size_t index = 0; index < choices_.size(); ++index) {
+    Choice& choice = choices_[index];
+    answer["choices"].push_back({{"index", index},
+                                 {"message", message_json(choice)},
+                                 {"logprobs", std::move(choice.logprobs)},
+                                 {"finish_reason", choice.reason}});
+  }
+  answer["usage"] = usage_.json();
+  HttpResponse response;
+  response.body = json_line(answer);
+  exchange.respond(std::move(response));
+}
+
+void ChatWriter::fail(Exchange& exchange, const ApiError& error) {
+  if (!stream_.stream) return exchange.respond(error_response(error));
+  exchange.send_event(error_json(error));
+  exchange.end_events();
+}
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> make_chat_writer(const Engine& engine, const ServerFacts& facts,
+                                               const StreamFields& stream,
+                                               const AssistantOutputOptions& output,
+                                               size_t num_choices, const std::string& id) {
+  return std::make_unique<ChatWriter>(engine, facts, stream, output, num_choices, id);
+}
+
+}  // namespace forerun::server

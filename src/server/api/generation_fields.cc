@@ -1,0 +1,139 @@
+#include "server/api/generation_fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace forerun::server {
+namespace {
+
+constexpr double kMost = std::numeric_limits<float>::max();
+
+template <class T>
+std::optional<float> to_float(const std::optional<T>& value) {
+  return value ? std::optional<float>(static_cast<float>(*value)) : std::nullopt;
+}
+
+// {"50256": -100}
+void read_biases(Fields& fields, const ServerFacts& facts, SamplingOptions& sampling) {
+  const Json* const biases = fields.object("logit_bias");
+  if (biases == nullptr) return;
+  const std::string accepted = "an object of up to " + std::to_string(facts.options.most_biases) +
+                               " token ids below " + std::to_string(facts.info.vocab_size) +
+                               ", each with a number";
+  if (biases->size() > facts.options.most_biases) return fields.refuse("logit_bias", accepted);
+  for (const auto& [key, bias] : biases->items()) {
+    int32_t token = 0;
+    const char* const end = key.data() + key.size();
+    const auto [stopped, error] = std::from_chars(key.data(), end, token);
+    const bool good = error == std::errc() && stopped == end && token >= 0 &&
+                      token < facts.info.vocab_size && bias.is_number();
+    if (!good) return fields.refuse("logit_bias", accepted);
+    sampling.logit_bias.emplace_back(token, bias.get<float>());
+  }
+}
+
+void read_sampling(Fields& fields, const ServerFacts& facts, SamplingOptions& sampling) {
+  sampling.temperature = to_float(fields.number("temperature", 0.0, 100.0));
+  sampling.top_p = to_float(fields.number("top_p", 0.0, 1.0));
+  if (sampling.top_p == 0.0f) sampling.top_p = std::numeric_limits<float>::min();  // the likeliest
+  sampling.min_p = to_float(fields.number("min_p", 0.0, 1.0));
+  if (const auto top_k = fields.integer("top_k", -1, INT32_MAX)) {
+    sampling.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // -1, 0: all
+  }
+  sampling.repetition_penalty = to_float(fields.number("repetition_penalty", 1e-3, kMost));
+  sampling.presence_penalty =
+      static_cast<float>(fields.number("presence_penalty", -2.0, 2.0).value_or(0.0));
+  sampling.frequency_penalty =
+      static_cast<float>(fields.number("frequency_penalty", -2.0, 2.0).value_or(0.0));
+  if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) {
+    sampling.seed = static_cast<uint64_t>(*seed);
+  }
+  read_biases(fields, facts, sampling);
+}
+
+// Fields of SpeculationOptions by their own names, and "strategy" also outside of the object.
+void read_speculation(Fields& fields, Request& request) {
+  SpeculationOptions options;
+  bool given = false;
+  if (const Json* const object = fields.object("speculation")) {
+    Fields inner(*object, "speculation.");
+    const auto read_text = [&](const char* name, std::string& text) {
+      text = inner.string(name).value_or(text);
+    };
+    const auto read_count = [&](const char* name, std::optional<int32_t>& count) {
+      if (const auto value = inner.integer(name, 0, 1 << 20)) count = static_cast<int32_t>(*value);
+    };
+    read_text("strategy", options.strategy);
+    read_text("source", options.source);
+    read_text("shape", options.shape);
+    read_text("accept", options.accept);
+    read_text("view", options.view);
+    read_count("verify_tokens", options.verify_tokens);
+    read_count("draft_width", options.draft_width);
+    read_count("draft_depth", options.draft_depth);
+    read_count("children_per_leaf", options.children_per_leaf);
+    read_count("view_budget", options.view_budget);
+    given = true;
+    if (inner.error()) return fields.refuse("speculation", inner.error()->message);
+  }
+  if (const auto strategy = fields.string("strategy")) {
+    options.strategy = *strategy;
+    given = true;
+  }
+  if (given) request.speculation = options;
+}
+
+}  // namespace
+
+void read_generation(Fields& fields, const ServerFacts& facts, Request& request) {
+  read_sampling(fields, facts, request.sampling);
+  read_speculation(fields, request);
+  if (auto stop = fields.strings("stop", facts.options.most_stop_strings)) {
+    if (std::any_of(stop->begin(), stop->end(), [](const auto& text) { return text.empty(); })) {
+      fields.refuse("stop", "texts of at least one character");
+    }
+    request.stop = std::move(*stop);
+  }
+  request.stop_tokens = fields.integers("stop_token_ids", 64).value_or(std::vector<int32_t>());
+  request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
+  request.num_samples =
+      static_cast<int32_t>(fields.integer("n", 1, facts.options.most_choices).value_or(1));
+  request.priority =
+      -static_cast<int32_t>(fields.integer("priority", -1'000'000, 1'000'000).value_or(0));
+  // What would change the text and is not done here is refused, not left aside.
+  for (const char* const name : {"min_tokens", "prompt_logprobs"}) {
+    if (fields.integer(name, 0, INT32_MAX).value_or(0) > 0) {
+      fields.refuse(name, "0: this server does not do it yet");
+    }
+  }
+  for (const char* const name : {"grammar", "guided_json", "guided_regex", "guided_choice"}) {
+    if (fields.any(name) != nullptr) fields.refuse(name, "nothing: it is not done yet");
+  }
+}
+
+void read_stream(Fields& fields, StreamFields& stream) {
+  stream.stream = fields.boolean("stream").value_or(false);
+  stream.speculation = fields.boolean("return_speculation").value_or(false);
+  const Json* const options = fields.object("stream_options");
+  if (options == nullptr) return;
+  if (!stream.stream) return fields.refuse("stream_options", "nothing unless \"stream\" is true");
+  Fields inner(*options, "stream_options.");
+  stream.include_usage = inner.boolean("include_usage").value_or(false);
+  if (inner.error()) fields.refuse("stream_options", "an object with a boolean \"include_usage\"");
+}
+
+std::optional<ApiError> check_model(Fields& fields, const ServerFacts& facts) {
+  const std::optional<std::string> model = fields.string("model");
+  if (fields.error()) return fields.error();
+  const auto& names = facts.options.model_names;
+  if (!model || std::count(names.begin(), names.end(), *model) > 0) return std::nullopt;
+  ApiError error = api_error(404, "model: found '" + *model + "', this server has '" +
+                                      facts.model() + "' (GET /v1/models)");
+  error.param = "model";
+  error.code = "model_not_found";
+  return error;
+}
+
+}  // namespace forerun::server

@@ -1,0 +1,28 @@
+// The fields that all endpoints which write text share, as OpenAI's API and vLLM's extensions name
+// them.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "forerun/request.h"
+#include "server/api/api_error.h"
+#include "server/api/fields.h"
+#include "server/api/server_facts.h"
+
+namespace forerun::server {
+
+struct StreamFields {
+  bool stream = false;
+  bool include_usage = false;
+  // Forerun's own: which tokens had been guessed, and the trees of their rounds, beside the text.
+  bool speculation = false;
+};
+
+// Sampling, length, stops and speculation. Errors are left in `fields`.
+void read_generation(Fields& fields, const ServerFacts& facts, Request& request);
+void read_stream(Fields& fields, StreamFields& stream);
+// 404 where another model than this server's is asked for.
+std::optional<ApiError> check_model(Fields& fields, const ServerFacts& facts);
+
+}  // namespace forerun::server

@@ -1,0 +1,16 @@
+// JSON texts of requests and answers.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace forerun::server {
+
+using Json = nlohmann::ordered_json;
+
+// On one line. Bytes that are no UTF-8 become U+FFFD.
+inline std::string json_line(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+}  // namespace forerun::server

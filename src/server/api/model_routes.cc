@@ -1,0 +1,131 @@
+#include "server/api/model_routes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/api/chat_prompt_fields.h"
+#include "server/api/fields.h"
+#include "server/api/generation_fields.h"
+#include "server/api/token_json.h"
+#include "text/utf8.h"
+
+namespace forerun::server {
+namespace {
+
+constexpr size_t kMostTokens = 4 << 20;
+
+Json described(const ServerFacts& facts, const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", facts.created},
+          {"owned_by", "forerun"},
+          {"max_model_len", facts.info.max_context_tokens}};
+}
+
+}  // namespace
+
+Json models_json(const ServerFacts& facts) {
+  Json list = Json::array();
+  for (const std::string& name : facts.options.model_names) list.push_back(described(facts, name));
+  return {{"object", "list"}, {"data", std::move(list)}};
+}
+
+JsonOrError model_json(const ServerFacts& facts, const std::string& name) {
+  const auto& names = facts.options.model_names;
+  if (std::count(names.begin(), names.end(), name) > 0) return described(facts, name);
+  ApiError error =
+      api_error(404, "model: found '" + name + "', this server has '" + facts.model() + "'");
+  error.code = "model_not_found";
+  return error;
+}
+
+Json props_json(const Engine& engine, const ServerFacts& facts) {
+  const SamplingParams& sampling = facts.info.default_sampling;
+  return {{"model_alias", facts.model()},
+          {"model_path", facts.info.model_name},
+          {"total_slots", engine.load().running_requests},
+          {"chat_template", engine.chat_template()},
+          {"numeric_fingerprint", facts.info.numeric_fingerprint},
+          {"build_info", std::string("forerun ") + FORERUN_VERSION},
+          {"default_generation_settings",
+           {{"n_ctx", facts.info.max_context_tokens},
+            {"temperature", sampling.temperature},
+            {"top_k", sampling.top_k},
+            {"top_p", sampling.top_p},
+            {"min_p", sampling.min_p}}}};
+}
+
+// Forerun has no slots: each request that is decoded shows as one.
+Json slots_json(const Engine& engine, const ServerFacts& facts) {
+  Json slots = Json::array();
+  const int32_t running = engine.load().running_requests;
+  for (int32_t idx = 0; idx < running; ++idx) {
+    slots.push_back({{"id", idx},
+                     {"n_ctx", facts.info.max_context_tokens},
+                     {"is_processing", true},
+                     {"speculative", true}});
+  }
+  return slots;
+}
+
+JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const ChatFormat& format,
+                          const std::string& body) {
+  Json object;
+  if (const auto error = parse_object(body, &object)) return *error;
+  Fields fields(object);
+  if (const auto error = check_model(fields, facts)) return *error;
+  Request request;
+  if (const Json* const messages = fields.array("messages")) {
+    Conversation conversation;
+    conversation.messages = *messages;
+    if (const Json* const tools = fields.array("tools")) conversation.tools = *tools;
+    conversation.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+    AssistantOutputOptions unused;
+    if (const auto error = make_chat_prompt(engine, format, conversation, request, unused)) {
+      return *error;
+    }
+  } else {
+    const auto prompt = fields.string("prompt");
+    const auto content = fields.string("content");  // llama-server's name
+    if (!prompt && !content) fields.refuse("prompt", "a string, or a list of \"messages\"");
+    request.prompt = prompt ? *prompt : content.value_or("");
+    // vLLM adds them unless told not to, llama-server only where asked.
+    request.add_special_tokens = prompt ? fields.boolean("add_special_tokens").value_or(true)
+                                        : fields.boolean("add_special").value_or(false);
+  }
+  const bool pieces = fields.boolean("with_pieces").value_or(false);
+  if (fields.error()) return *fields.error();
+  const Result<std::vector<int32_t>> tokens =
+      engine.tokenize(request.prompt, request.add_special_tokens);
+  if (!tokens.ok()) return api_error(tokens.status());
+  Json list = Json::array();
+  for (const int32_t token : *tokens) {
+    list.push_back(pieces ? Json{{"id", token}, {"piece", token_text(engine, token)}}
+                          : Json(token));
+  }
+  return Json{{"tokens", std::move(list)},
+              {"count", tokens->size()},
+              {"max_model_len", facts.info.max_context_tokens}};
+}
+
+JsonOrError detokenize_json(const Engine& engine, const ServerFacts& facts,
+                            const std::string& body) {
+  Json object;
+  if (const auto error = parse_object(body, &object)) return *error;
+  Fields fields(object);
+  if (const auto error = check_model(fields, facts)) return *error;
+  const auto tokens = fields.integers("tokens", kMostTokens);
+  if (!tokens) fields.refuse("tokens", "a list of token ids");
+  if (tokens) {
+    const bool known = std::all_of(tokens->begin(), tokens->end(),
+                                   [&](int32_t token) { return token < facts.info.vocab_size; });
+    if (!known) {
+      fields.refuse("tokens", "ids below " + std::to_string(facts.info.vocab_size));
+    }
+  }
+  if (fields.error()) return *fields.error();
+  const std::string text = text::replace_ill_formed(engine.detokenize(*tokens));
+  return Json{{"prompt", text}, {"content", text}};  // vLLM's name and llama-server's
+}
+
+}  // namespace forerun::server

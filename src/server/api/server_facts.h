@@ -1,0 +1,37 @@
+// What the API says of the engine behind it, and what it lets requests ask for.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "forerun/engine.h"
+
+namespace forerun::server {
+
+struct ApiOptions {
+  std::vector<std::string> model_names;  // the first one is answered with; all are accepted
+  int32_t most_prompts = 128;            // in one call of /v1/completions
+  int32_t most_choices = 128;            // n times prompts
+  size_t most_stop_strings = 16;
+  size_t most_biases = 1024;
+  int32_t max_logprobs = 20;
+};
+
+// Since 1970.
+inline int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+struct ServerFacts {
+  ApiOptions options;
+  EngineInfo info;
+  int64_t created = unix_seconds();  // the server
+
+  const std::string& model() const { return options.model_names.front(); }
+};
+
+}  // namespace forerun::server

@@ -1,0 +1,87 @@
+#include "server/api/token_json.h"
+
+#include "text/utf8.h"
+
+namespace forerun::server {
+namespace {
+
+std::string bytes_of(const Engine& engine, int32_t token) {
+  const Result<std::string> bytes = engine.token_bytes(token);
+  return bytes.ok() ? *bytes : std::string();
+}
+
+Json chat_logprob(const Engine& engine, const TokenLogprob& entry) {
+  const std::string bytes = bytes_of(engine, entry.token);
+  Json list = Json::array();
+  for (const char byte : bytes) list.push_back(static_cast<unsigned char>(byte));
+  return {{"token", text::replace_ill_formed(bytes)},
+          {"logprob", entry.logprob},
+          {"bytes", std::move(list)}};
+}
+
+}  // namespace
+
+std::string token_text(const Engine& engine, int32_t token) {
+  return text::replace_ill_formed(bytes_of(engine, token));
+}
+
+Json chat_logprobs(const Engine& engine, const Event& event) {
+  Json list = Json::array();
+  for (const std::vector<TokenLogprob>& token : event.logprobs) {
+    Json entry = chat_logprob(engine, token.front());
+    Json top = Json::array();
+    for (size_t idx = 1; idx < token.size(); ++idx) top.push_back(chat_logprob(engine, token[idx]));
+    entry["top_logprobs"] = std::move(top);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+Json no_completion_logprobs() {
+  return {{"tokens", Json::array()},
+          {"token_logprobs", Json::array()},
+          {"top_logprobs", Json::array()},
+          {"text_offset", Json::array()}};
+}
+
+void append_completion_logprobs(const Engine& engine, const Event& event, Json& logprobs,
+                                int64_t& offset) {
+  for (const std::vector<TokenLogprob>& token : event.logprobs) {
+    const std::string chosen = token_text(engine, token.front().token);
+    logprobs["tokens"].push_back(chosen);
+    logprobs["token_logprobs"].push_back(token.front().logprob);
+    Json top = Json::object();
+    for (size_t idx = 1; idx < token.size(); ++idx) {
+      top[token_text(engine, token[idx].token)] = token[idx].logprob;
+    }
+    logprobs["top_logprobs"].push_back(std::move(top));
+    logprobs["text_offset"].push_back(offset);
+    offset += static_cast<int64_t>(text::count_code_points(chosen));
+  }
+}
+
+Json speculation_json(const Engine& engine, const Event& event) {
+  Json tokens = Json::array();
+  for (size_t idx = 0; idx < event.tokens.size(); ++idx) {
+    tokens.push_back({{"id", event.tokens[idx]},
+                      {"text", token_text(engine, event.tokens[idx])},
+                      {"drafted", idx < event.drafted.size() && event.drafted[idx]}});
+  }
+  Json rounds = Json::array();
+  for (const SpeculationRound& round : event.rounds) {
+    Json nodes = Json::array();
+    for (const SpeculationRound::Node& node : round.nodes) {
+      nodes.push_back({{"token", node.token},
+                       {"text", token_text(engine, node.token)},
+                       {"parent", node.parent},
+                       {"logprob", node.logprob},
+                       {"accepted", node.accepted}});
+    }
+    rounds.push_back({{"nodes", std::move(nodes)},
+                      {"bonus", round.bonus},
+                      {"bonus_text", round.bonus < 0 ? "" : token_text(engine, round.bonus)}});
+  }
+  return {{"tokens", std::move(tokens)}, {"rounds", std::move(rounds)}};
+}
+
+}  // namespace forerun::server

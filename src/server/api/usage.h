@@ -1,0 +1,36 @@
+// What a call has used, summed over its prompts and samples.
+#pragma once
+
+#include <string>
+
+#include "forerun/event.h"
+#include "server/api/json.h"
+
+namespace forerun::server {
+
+class Usage {
+ public:
+  // A sample has ended.
+  void add(const Event& last_of_sample);
+  // OpenAI's "usage", with what speculation came to as an extension.
+  Json json() const;
+
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t output_tokens() const { return output_tokens_; }
+  int64_t cached_tokens() const { return cached_tokens_; }
+  Json speculation() const;
+
+ private:
+  int64_t prompt_tokens_ = 0;  // of a prompt once, however many samples it has
+  int64_t cached_tokens_ = 0;
+  int64_t output_tokens_ = 0;
+  int64_t target_steps_ = 0;
+  int64_t drafted_tokens_ = 0;
+  int64_t accepted_tokens_ = 0;
+  int64_t decoded_tokens_ = 0;  // but the first ones of each sample
+  double first_token_s_ = 0.0;
+  double decode_s_ = 0.0;  // the longest
+  std::string strategy_;
+};
+
+}  // namespace forerun::server

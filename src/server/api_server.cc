@@ -1,0 +1,216 @@
+#include "server/api_server.h"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "server/api/chat_completions.h"
+#include "server/api/completions.h"
+#include "server/api/model_routes.h"
+
+namespace forerun::server {
+namespace {
+
+constexpr int kWorkers = 2;
+constexpr size_t kMostWaitingCalls = 1024;
+constexpr std::chrono::seconds kRetryAfter{1};
+
+constexpr std::array<std::string_view, 6> kPosts = {"/v1/chat/completions", "/v1/completions",
+                                                    "/v1/embeddings",       "/tokenize",
+                                                    "/detokenize",          "/v1/responses"};
+constexpr std::array<std::string_view, 8> kGets = {"/",          "/health", "/ready", "/metrics",
+                                                   "/v1/models", "/props",  "/slots", "/v1/health"};
+
+template <size_t N>
+bool contains(const std::array<std::string_view, N>& paths, std::string_view path) {
+  for (const std::string_view each : paths) {
+    if (each == path) return true;
+  }
+  return false;
+}
+
+// A path as metrics name it: of a fixed set, whatever clients ask for.
+std::string route_of(const HttpRequest& request) {
+  if (contains(kPosts, request.path) || contains(kGets, request.path)) return request.path;
+  return request.path.starts_with("/v1/models/") ? "/v1/models/" : "other";
+}
+
+HttpResponse json_response(const Json& json) {
+  HttpResponse response;
+  response.body = json_line(json);
+  return response;
+}
+
+HttpResponse response_of(const JsonOrError& answer) {
+  if (const auto* error = std::get_if<ApiError>(&answer)) return error_response(*error);
+  return json_response(std::get<Json>(answer));
+}
+
+// "key=value" of what ended; never a word of a prompt or an answer.
+void log_call(const HttpRequest& request, const CallEnd& end) {
+  char figures[160];
+  std::snprintf(figures, sizeof(figures), " status=%d prompt_tokens=%lld output_tokens=%lld",
+                end.status, static_cast<long long>(end.usage.prompt_tokens()),
+                static_cast<long long>(end.usage.output_tokens()));
+  log_line(LogLevel::kInfo, "request id=" + request.id + " path=" + route_of(request) + figures);
+}
+
+}  // namespace
+
+ApiServer::ApiServer(EventLoop& loop, AccessOptions access, const ChatFormat& format)
+    : loop_(loop), access_(std::move(access)), format_(format) {}
+
+Result<std::unique_ptr<ApiServer>> ApiServer::create(Engine& engine, EventLoop& loop,
+                                                     ApiOptions options, AccessOptions access,
+                                                     const ChatFormat& format) {
+  std::unique_ptr<ApiServer> server(new ApiServer(loop, std::move(access), format));
+  server->facts_.info = engine.info();
+  server->facts_.options = std::move(options);
+  if (server->facts_.options.model_names.empty()) {
+    server->facts_.options.model_names.push_back(engine.info().model_name);
+  }
+  auto client = EngineClient::create(engine, loop);
+  if (!client.ok()) return client.status();
+  server->client_ = std::move(*client);
+  server->workers_ = std::make_unique<WorkerPool>(kWorkers, kMostWaitingCalls);
+  return server;
+}
+
+HttpHandlers ApiServer::handlers() {
+  HttpHandlers handlers;
+  handlers.refuse = [this](const HttpRequest& head) { return refuse(head); };
+  handlers.handle = [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
+    handle(std::move(request), std::move(exchange));
+  };
+  handlers.headers = [this](const HttpRequest& head) {
+    HttpHeaders headers = access_.cors_headers(head);
+    headers.emplace_back("X-Content-Type-Options", "nosniff");
+    return headers;
+  };
+  handlers.failure = [](int status, const std::string& message) {
+    return error_response(api_error(status, message));
+  };
+  return handlers;
+}
+
+void ApiServer::count_connections_by(std::function<int32_t()> connections) {
+  connections_ = std::move(connections);
+}
+
+std::optional<HttpResponse> ApiServer::refuse(const HttpRequest& head) const {
+  const std::optional<Refusal> refusal = access_.refuse(head);
+  if (!refusal) return std::nullopt;
+  return error_response(api_error(refusal->status, refusal->message));
+}
+
+void ApiServer::respond(const HttpRequest& request, Exchange& exchange, HttpResponse response) {
+  metrics_.count_answer(route_of(request), response.status);
+  exchange.respond(std::move(response));
+}
+
+HttpResponse ApiServer::ready() const {
+  if (draining_) return error_response(api_error(503, "the server is ending"));
+  return json_response({{"status", "ready"}});
+}
+
+std::optional<HttpResponse> ApiServer::get(const HttpRequest& request) {
+  const std::string& path = request.path;
+  if (path == "/health" || path == "/v1/health") return json_response({{"status", "ok"}});
+  if (path == "/ready") return ready();
+  if (path == "/v1/models") return json_response(models_json(facts_));
+  constexpr std::string_view kModel = "/v1/models/";
+  if (path.starts_with(kModel)) {
+    return response_of(model_json(facts_, path.substr(kModel.size())));
+  }
+  if (path == "/props") return json_response(props_json(client_->engine(), facts_));
+  if (path == "/slots") return json_response(slots_json(client_->engine(), facts_));
+  if (path == "/metrics") {
+    HttpResponse response;
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = metrics_.text(client_->engine().load(), connections_ ? connections_() : 0);
+    return response;
+  }
+  return std::nullopt;
+}
+
+void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  const bool is_get = request.method == "GET" || request.method == "HEAD";
+  if (request.method == "POST" && contains(kPosts, request.path)) {
+    return post(std::move(request), exchange);
+  }
+  if (request.method == "OPTIONS") {
+    HttpResponse response;
+    response.status = 204;
+    return respond(request, *exchange, std::move(response));
+  }
+  if (is_get) {
+    if (std::optional<HttpResponse> response = get(request)) {
+      return respond(request, *exchange, std::move(*response));
+    }
+  }
+  const bool is_known = contains(kPosts, request.path) || contains(kGets, request.path);
+  ApiError error = api_error(is_known ? 405 : 404,
+                             request.method + " " + request.path + ": there is no such endpoint");
+  HttpResponse response = error_response(error);
+  if (is_known) {
+    response.headers.emplace_back("Allow", contains(kPosts, request.path) ? "POST" : "GET, HEAD");
+  }
+  respond(request, *exchange, std::move(response));
+}
+
+void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
+  if (draining_) {
+    return respond(request, *exchange, error_response(api_error(503, "the server is ending")));
+  }
+  auto shared = std::make_shared<HttpRequest>(std::move(request));
+  const bool taken = workers_->try_post([this, shared, exchange] { run_post(*shared, exchange); });
+  if (taken) return;
+  ApiError error = api_error(429, "as many calls wait to be read as may");
+  error.retry_after = kRetryAfter;
+  respond(*shared, *exchange, error_response(error));
+}
+
+void ApiServer::run_post(const HttpRequest& request,
+                         const std::shared_ptr<Exchange>& exchange) try {
+  Engine& engine = client_->engine();
+  const std::string& path = request.path;
+  if (path == "/tokenize") {
+    return respond(request, *exchange,
+                   response_of(tokenize_json(engine, facts_, format_, request.body)));
+  }
+  if (path == "/detokenize") {
+    return respond(request, *exchange, response_of(detokenize_json(engine, facts_, request.body)));
+  }
+  if (path == "/v1/embeddings" || path == "/v1/responses") {
+    return respond(request, *exchange,
+                   error_response(api_error(501, path + ": this server does not do it")));
+  }
+  auto call = path == "/v1/completions"
+                  ? read_completion(engine, facts_, request.body, request.id)
+                  : read_chat_completion(engine, facts_, format_, request.body, request.id);
+  if (const auto* error = std::get_if<ApiError>(&call)) {
+    return respond(request, *exchange, error_response(*error));
+  }
+  generate(request, exchange, std::move(std::get<GenerationCall>(call)));
+} catch (const std::bad_alloc&) {
+  respond(request, *exchange, error_response(api_error(503, "out of memory")));
+}
+
+void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+                         GenerationCall call) {
+  HttpRequest head = request;
+  head.body.clear();
+  const auto on_end = [this, head](const CallEnd& end) {
+    metrics_.count_answer(route_of(head), end.status);
+    log_call(head, end);
+  };
+  const auto generation = std::make_shared<Generation>(*client_, loop_, metrics_, exchange,
+                                                       std::move(call.writer), on_end);
+  generation->start(std::move(call.prompts));
+}
+
+}  // namespace forerun::server

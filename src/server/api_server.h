@@ -1,0 +1,60 @@
+// The server behind its HTTP: which path is answered by what, who may ask, and what is told of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "forerun/engine.h"
+#include "server/api/chat_format.h"
+#include "server/api/generation.h"
+#include "server/api/server_facts.h"
+#include "server/engine_client.h"
+#include "server/http/access_policy.h"
+#include "server/http/http_server.h"
+#include "server/metrics.h"
+#include "server/worker_pool.h"
+
+namespace forerun::server {
+
+class ApiServer {
+ public:
+  // `engine` and `loop` must outlive it; nothing of its handlers may be called after it.
+  static Result<std::unique_ptr<ApiServer>> create(Engine& engine, EventLoop& loop,
+                                                   ApiOptions options, AccessOptions access,
+                                                   const ChatFormat& format);
+  HttpHandlers handlers();
+  // For /metrics: how many there are.
+  void count_connections_by(std::function<int32_t()> connections);
+  // From now on /ready says no, and new work is refused with 503.
+  void begin_drain() { draining_ = true; }
+
+ private:
+  ApiServer(EventLoop& loop, AccessOptions access, const ChatFormat& format);
+
+  std::optional<HttpResponse> refuse(const HttpRequest& head) const;
+  void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  // GET. Nothing where there is no such path.
+  std::optional<HttpResponse> get(const HttpRequest& request);
+  void post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
+  // On a worker.
+  void run_post(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+                GenerationCall call);
+  HttpResponse ready() const;
+  void respond(const HttpRequest& request, Exchange& exchange, HttpResponse response);
+
+  EventLoop& loop_;
+  const AccessPolicy access_;
+  const ChatFormat format_;
+  ServerFacts facts_;
+  Metrics metrics_;
+  std::function<int32_t()> connections_;
+  std::atomic<bool> draining_{false};
+  std::unique_ptr<EngineClient> client_;
+  std::unique_ptr<WorkerPool> workers_;  // last: what runs there uses all of the above
+};
+
+}  // namespace forerun::server

@@ -1,0 +1,41 @@
+// Requests of an engine whose events come to functions on the loop's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "forerun/engine.h"
+#include "server/http/event_loop.h"
+
+namespace forerun::server {
+
+class EngineClient {
+ public:
+  using OnEvent = std::function<void(Event&&)>;
+
+  // Both must outlive it, and `loop` must not run beyond its life.
+  static Result<std::unique_ptr<EngineClient>> create(Engine& engine, EventLoop& loop);
+
+  // Submits; `on_event` is called for every event, on the loop's thread, the last one of the
+  // request included, and also once the handle has been dropped. From any thread; tokenizes on it.
+  Result<std::shared_ptr<RequestHandle>> submit(Request request, OnEvent on_event);
+
+  Engine& engine() { return engine_; }
+
+ private:
+  EngineClient(Engine& engine, std::unique_ptr<CompletionQueue> queue)
+      : engine_(engine), queue_(std::move(queue)) {}
+  void take_events();
+
+  Engine& engine_;
+  std::mutex mutex_;  // guards what follows
+  uint64_t last_tag_ = 0;
+  std::unordered_map<uint64_t, std::shared_ptr<OnEvent>> receivers_;
+  // Last, so that its requests end before anything of theirs goes.
+  std::unique_ptr<CompletionQueue> queue_;
+};
+
+}  // namespace forerun::server

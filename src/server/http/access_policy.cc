@@ -1,0 +1,113 @@
+#include "server/http/access_policy.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace forerun::server {
+namespace {
+
+constexpr std::string_view kBearer = "Bearer ";
+
+// "example.org:8080" and "[::1]:8080" without the port.
+std::string_view without_port(std::string_view host) {
+  if (host.starts_with('[')) {
+    const size_t end = host.find(']');
+    return end == std::string_view::npos ? host : host.substr(0, end + 1);
+  }
+  return host.substr(0, host.find(':'));
+}
+
+// "http://example.org:8080" without the scheme.
+std::string_view without_scheme(std::string_view origin) {
+  const size_t end = origin.find("://");
+  return end == std::string_view::npos ? std::string_view() : origin.substr(end + 3);
+}
+
+bool needs_no_key(const HttpRequest& head, bool metrics_need_key) {
+  if (head.path == "/health" || head.method == "OPTIONS") return true;
+  if (head.path == "/metrics") return !metrics_need_key;
+  // The page itself holds nothing secret; it asks for a key before it asks for anything else.
+  return head.path == "/" || head.path.starts_with("/page/");
+}
+
+bool is_json(std::string_view content_type) {
+  const std::string_view type = content_type.substr(0, content_type.find(';'));
+  const size_t end = type.find_last_not_of(" \t");
+  return end != std::string_view::npos &&
+         equal_ignoring_case(type.substr(0, end + 1), "application/json");
+}
+
+}  // namespace
+
+bool equal_in_constant_time(std::string_view given, std::string_view secret) {
+  unsigned different = given.size() == secret.size() ? 0u : 1u;
+  for (size_t idx = 0; idx < given.size(); ++idx) {
+    const char other = secret.empty() ? '\0' : secret[idx % secret.size()];
+    different |= static_cast<unsigned>(static_cast<unsigned char>(given[idx] ^ other));
+  }
+  return different == 0;
+}
+
+std::vector<std::string> hosts_of_address(const std::string& address) {
+  const bool is_loopback =
+      address == "localhost" || address == "::1" || address.starts_with("127.");
+  if (!is_loopback) return {};
+  std::vector<std::string> hosts = {"localhost", "127.0.0.1", "[::1]"};
+  if (address.starts_with("127.") && address != "127.0.0.1") hosts.push_back(address);
+  return hosts;
+}
+
+bool AccessPolicy::is_known_origin(std::string_view origin) const {
+  return std::any_of(options_.cors_origins.begin(), options_.cors_origins.end(),
+                     [&](const std::string& known) { return known == "*" || known == origin; });
+}
+
+int AccessPolicy::key_of(const HttpRequest& head) const {
+  const std::string_view given = head.header("Authorization");
+  if (!equal_ignoring_case(given.substr(0, kBearer.size()), kBearer)) return -1;
+  int found = -1;
+  for (size_t idx = 0; idx < options_.api_keys.size(); ++idx) {
+    const bool equal = equal_in_constant_time(given.substr(kBearer.size()), options_.api_keys[idx]);
+    if (equal) found = static_cast<int>(idx);
+  }
+  return found;
+}
+
+std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
+  const std::string_view host = head.header("Host");
+  if (!options_.hosts.empty()) {
+    const bool known = std::any_of(
+        options_.hosts.begin(), options_.hosts.end(),
+        [&](const std::string& name) { return equal_ignoring_case(name, without_port(host)); });
+    if (!known) {
+      return Refusal{403, "Host: found '" + std::string(host) +
+                              "', which is no name of this server (serve --allowed-host)"};
+    }
+  }
+  const std::string_view origin = head.header("Origin");
+  const bool own = equal_ignoring_case(without_scheme(origin), host);
+  if (!origin.empty() && !own && !is_known_origin(origin)) {
+    return Refusal{403, "Origin: found '" + std::string(origin) +
+                            "', pages from there may not use this server (serve --cors-origin)"};
+  }
+  if (!options_.api_keys.empty() && !needs_no_key(head, options_.metrics_need_key) &&
+      key_of(head) < 0) {
+    return Refusal{401, "Authorization: accepted is 'Bearer' and an API key of this server"};
+  }
+  if (head.method == "POST" && !is_json(head.header("Content-Type"))) {
+    return Refusal{415, "Content-Type: found '" + std::string(head.header("Content-Type")) +
+                            "', accepted is application/json"};
+  }
+  return std::nullopt;
+}
+
+HttpHeaders AccessPolicy::cors_headers(const HttpRequest& head) const {
+  const std::string_view origin = head.header("Origin");
+  if (origin.empty() || !is_known_origin(origin)) return {};
+  return {{"Access-Control-Allow-Origin", std::string(origin)},
+          {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
+          {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+          {"Vary", "Origin"}};
+}
+
+}  // namespace forerun::server

@@ -1,0 +1,55 @@
+// Who may ask what: API keys, and the checks that keep a web page of somebody else's from using a
+// server that listens on its visitor's machine (DNS rebinding, cross-site requests).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/http_message.h"
+
+namespace forerun::server {
+
+struct AccessOptions {
+  // Any of them is accepted as `Authorization: Bearer KEY`. Empty: no key is asked for.
+  std::vector<std::string> api_keys;
+  bool metrics_need_key = true;
+  // Names and addresses, without ports, that a Host header may have. Empty: any.
+  std::vector<std::string> hosts;
+  // Origins of web pages that may use the server beside its own ("https://chat.example"), as
+  // browsers send them; "*": any.
+  std::vector<std::string> cors_origins;
+};
+
+struct Refusal {
+  int status = 403;
+  std::string message;
+};
+
+class AccessPolicy {
+ public:
+  explicit AccessPolicy(AccessOptions options) : options_(std::move(options)) {}
+
+  // Why a request is not taken, from its headers; nothing where it is. In this order: its Host, its
+  // Origin, its key, the content type of its body.
+  std::optional<Refusal> refuse(const HttpRequest& head) const;
+  // Headers that let a page of the request's Origin read the answer.
+  HttpHeaders cors_headers(const HttpRequest& head) const;
+  // Which of the keys a request has; -1: none. For what is kept apart by key.
+  int key_of(const HttpRequest& head) const;
+
+ private:
+  bool is_known_origin(std::string_view origin) const;
+
+  const AccessOptions options_;
+};
+
+// The hosts that AccessOptions::hosts should name for a server that listens on `address`: those of
+// the loopback interface, or none where any may be meant.
+std::vector<std::string> hosts_of_address(const std::string& address);
+
+// Compares in a time that says nothing of where they differ.
+bool equal_in_constant_time(std::string_view given, std::string_view secret);
+
+}  // namespace forerun::server

@@ -1,0 +1,44 @@
+// The one thread that waits: for sockets, for the engine's completions, for timers, for signals,
+// and for what other threads hand to it.
+//
+// Threads: run() is called by one thread, the loop's; post() and stop() from any; everything else
+// from the loop's thread or before run().
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "forerun/status.h"
+
+namespace forerun::server {
+
+class EventLoop {
+ public:
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Returns after stop().
+  void run();
+  void stop();
+  // Runs `task` on the loop's thread, soon, in the order of the calls.
+  void post(std::function<void()> task);
+  // Runs `task` once, unless the loop stops before.
+  void after(std::chrono::milliseconds delay, std::function<void()> task);
+  // Calls `on_readable` whenever `descriptor` has something to read. The caller keeps it, open for
+  // as long as the loop lives.
+  Status watch(int descriptor, std::function<void()> on_readable);
+  // Calls `on_signal` for each of these signals that comes, in place of what they did before.
+  Status on_signals(const std::vector<int>& signals, std::function<void(int)> on_signal);
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace forerun::server

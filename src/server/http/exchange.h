@@ -1,0 +1,34 @@
+// The answer to one HTTP request, as its handler gives it: whole, or piece by piece as server-sent
+// events.
+//
+// Threads: any, one at a time; what is sent goes to the loop's thread and is written there. The
+// connection may have gone at any time: sending is then without effect.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "server/http/http_message.h"
+
+namespace forerun::server {
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  // The whole answer. Either this once, or the three below in their order.
+  virtual void respond(HttpResponse response) = 0;
+
+  // Sends status 200 and headers of a stream of server-sent events.
+  virtual void begin_events() = 0;
+  // "data: ..." and an empty line; `event` names its kind where it is not empty. Neither may hold a
+  // line break.
+  virtual void send_event(const std::string& data, const std::string& event = {}) = 0;
+  virtual void end_events() = 0;
+
+  // Calls `on_gone`, on the loop's thread, if the client leaves before its answer's end, or reads
+  // so slowly that it is dropped; at once if it has left. Not called after the end.
+  virtual void when_gone(std::function<void()> on_gone) = 0;
+};
+
+}  // namespace forerun::server

@@ -1,0 +1,67 @@
+// HTTP/1.1 on one thread: accepts connections, reads requests within limits, hands them to a
+// handler, and writes what it answers. Connections are kept open between requests.
+//
+// What a client can cost: `max_connections` descriptors, `max_header_bytes` and `max_body_bytes` of
+// memory for `header_time` and `body_time` from a request's first byte on, `max_unsent_bytes` of an
+// answer that it does not read. Who exceeds a limit gets the status that says so (400, 408, 413,
+// 431, 503) and is disconnected. Descriptors that run out make new connections wait, and nothing
+// else.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "forerun/status.h"
+#include "server/http/event_loop.h"
+#include "server/http/exchange.h"
+#include "server/http/http_message.h"
+
+namespace forerun::server {
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";  // an address, or a name that has one
+  uint16_t port = 8080;            // 0: any free one
+  int32_t max_connections = 0;     // 0: as many as the process may have descriptors for
+  int64_t max_header_bytes = 16 << 10;
+  int64_t max_body_bytes = 8 << 20;
+  int64_t max_unsent_bytes = 8 << 20;
+  std::chrono::milliseconds header_time{10'000};  // from the first byte
+  std::chrono::milliseconds body_time{60'000};    // from the header's end
+  std::chrono::milliseconds idle_time{300'000};   // between requests
+  std::chrono::milliseconds write_time{60'000};   // for a client to take what is written at a time
+};
+
+struct HttpHandlers {
+  // What is refused once the headers are there, before a body is read: nothing, or the answer.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> refuse;
+  // A whole request. Both are called on the loop's thread and must not block.
+  std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
+  // Headers that every answer to this request has beside its own.
+  std::function<HttpHeaders(const HttpRequest& head)> headers;
+  // The answer that the server itself gives to what is no proper request.
+  std::function<HttpResponse(int status, const std::string& message)> failure;
+};
+
+class HttpServer {
+ public:
+  // Listens, and accepts once the loop runs. `loop` must outlive the server, and run on until
+  // drain() has called back, or be stopped before the server is destroyed. Fails with
+  // kInvalidArgument where the address cannot be had.
+  static Result<std::unique_ptr<HttpServer>> listen(EventLoop& loop, const HttpOptions& options,
+                                                    HttpHandlers handlers);
+  virtual ~HttpServer() = default;
+
+  virtual uint16_t port() const = 0;
+  virtual int32_t connections() const = 0;
+  // Takes no more connections and ends those without a request; the others after their answers.
+  // `done` is called when the last one has gone. On the loop's thread.
+  virtual void drain(std::function<void()> done) = 0;
+  // Ends what is left.
+  virtual void close_all() = 0;
+};
+
+}  // namespace forerun::server

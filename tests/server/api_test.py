@@ -1,0 +1,188 @@
+"""The API without a client of its own: what comes out equals the engine's, bad fields are named."""
+
+import concurrent.futures
+import unittest
+
+import serving
+
+PROMPTS = ["def read_lines(path):", "class Stack:", "import os\n", "The quick brown fox", "x = [", "# Sort"]
+STRATEGIES = ["autoregressive", "serial_tree", "parallel_tree", "sparse_self", "pipelined", "auto"]
+
+
+class Api(serving.ServerTest):
+    def test_every_strategy_gives_the_same_text_also_under_load(self):
+        def call(prompt, seed, strategy):
+            body = {"prompt": prompt, "max_tokens": 40, "temperature": 0.8, "seed": seed}
+            if strategy:
+                body["strategy"] = strategy
+            status, _, answer = self.server.post("/v1/completions", body)
+            return (status, answer["choices"][0]["text"] if status == 200 else answer)
+
+        cases = [(prompt, seed) for prompt in PROMPTS for seed in range(4)]
+        alone = {case: call(*case, "autoregressive") for case in cases}
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            jobs = {
+                (case, strategy): pool.submit(call, *case, strategy)
+                for case in cases
+                for strategy in STRATEGIES
+            }
+        ran = 0
+        for (case, strategy), job in jobs.items():
+            status, text = job.result()
+            if status == 400:  # a strategy that this machine's devices do not allow
+                self.assertIn(strategy, str(text))
+                continue
+            self.assertEqual((status, text), alone[case], (case, strategy))
+            ran += 1
+        self.assertGreaterEqual(ran, 4 * len(cases))
+
+    def test_streamed_text_is_the_whole_one(self):
+        body = {"prompt": PROMPTS[0], "max_tokens": 60, "temperature": 0.7, "seed": 3}
+        whole = self.server.completion(**body)
+        events = self.server.stream("/v1/completions", {**body, "stream_options": {"include_usage": True}})
+        self.assertEqual("".join(e["choices"][0]["text"] for e in events if e["choices"]), whole["choices"][0]["text"])
+        self.assertEqual(events[-1]["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
+        self.assertEqual(events[-2]["choices"][0]["finish_reason"], whole["choices"][0]["finish_reason"])
+
+    def test_chat(self):
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+        body = {"messages": messages, "max_tokens": 12, "temperature": 0}
+        status, _, whole = self.server.post("/v1/chat/completions", body)
+        self.assertEqual(status, 200, whole)
+        self.assertEqual(whole["choices"][0]["message"]["role"], "assistant")
+        parts = [{**messages[1], "content": [{"type": "text", "text": "Hi"}]}]
+        _, _, same = self.server.post("/v1/chat/completions", {**body, "messages": messages[:1] + parts})
+        self.assertEqual(same["choices"], whole["choices"])
+        events = self.server.stream("/v1/chat/completions", body)
+        text = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
+        self.assertEqual(text, whole["choices"][0]["message"]["content"])
+        self.assertEqual(events[0]["choices"][0]["delta"]["role"], "assistant")
+
+    def test_samples_are_those_of_their_seeds(self):
+        body = {"prompt": "x = ", "max_tokens": 8, "temperature": 1.0, "seed": 11}
+        several = self.server.completion(**body, n=3)["choices"]
+        self.assertEqual([c["index"] for c in several], [0, 1, 2])
+        self.assertEqual(several[0]["text"], self.server.completion(**body)["choices"][0]["text"])
+        self.assertEqual(len({c["text"] for c in several}), 3)
+
+    def test_prompts_in_every_form(self):
+        _, _, made = self.server.post("/tokenize", {"prompt": "def f("})
+        self.assertEqual(self.server.post("/detokenize", {"tokens": made["tokens"]})[2]["prompt"], "def f(")
+        one = self.server.completion("def f(", max_tokens=5, temperature=0)["choices"][0]["text"]
+        for prompt in (made["tokens"], ["def f("], [made["tokens"]]):
+            self.assertEqual(self.server.completion(prompt, max_tokens=5, temperature=0)["choices"][0]["text"], one)
+        two = self.server.completion(["def f(", "x = "], max_tokens=5, temperature=0, n=2)
+        self.assertEqual([c["index"] for c in two["choices"]], [0, 1, 2, 3])
+        self.assertEqual(two["choices"][0]["text"], one)
+        other = self.server.post("/tokenize", {"prompt": "x = "})[2]
+        self.assertEqual(two["usage"]["prompt_tokens"], made["count"] + other["count"])
+
+    def test_stops_echo_and_biases(self):
+        body = {"prompt": "def f(", "max_tokens": 30, "temperature": 0}
+        text = self.server.completion(**body)["choices"][0]["text"]
+        stop = text[5:9]
+        cut = self.server.completion(**body, stop=stop)["choices"][0]
+        self.assertEqual((cut["text"], cut["finish_reason"]), (text[: text.index(stop)], "stop"))
+        self.assertEqual(self.server.completion(**body, echo=True)["choices"][0]["text"], "def f(" + text)
+        _, _, made = self.server.post("/tokenize", {"prompt": "x"})
+        biased = self.server.completion("a", max_tokens=3, temperature=0, logit_bias={str(made["tokens"][0]): 100})
+        self.assertEqual(biased["choices"][0]["text"], "xxx")
+
+    def test_logprobs(self):
+        logprobs = self.server.completion("def f(", max_tokens=4, temperature=0, logprobs=2)["choices"][0]["logprobs"]
+        self.assertEqual([len(logprobs[key]) for key in ("tokens", "token_logprobs", "top_logprobs", "text_offset")], [4] * 4)
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
+        _, _, answer = self.server.post("/v1/chat/completions", body)
+        tokens = answer["choices"][0]["logprobs"]["content"]
+        self.assertEqual([len(token["top_logprobs"]) for token in tokens], [2] * len(tokens))
+        self.assertEqual(bytes(tokens[0]["bytes"]).decode(errors="replace"), tokens[0]["token"])
+
+    def test_speculation_is_shown_where_asked_for(self):
+        body = {"prompt": "for i in range(10):\n    print(i)\nfor i in range(", "max_tokens": 40, "temperature": 0, "strategy": "serial_tree", "speculation": {"strategy": "serial_tree", "source": "model", "shape": "chain"}}
+        events = self.server.stream("/v1/completions", {**body, "return_speculation": True, "stream_options": {"include_usage": True}})
+        shown = [e["choices"][0]["speculation"] for e in events if e["choices"]]
+        tokens = [token for each in shown for token in each["tokens"]]
+        self.assertEqual(len(tokens), 40)
+        self.assertTrue(any(token["drafted"] for token in tokens))
+        self.assertTrue(any(len(r["nodes"]) > 1 for each in shown for r in each["rounds"]))
+        figures = events[-1]["usage"]["speculation"]
+        self.assertEqual(figures["strategy"], "serial_tree")
+        self.assertGreater(figures["accepted_tokens"], 0)
+
+    def test_what_is_wrong_is_named(self):
+        prompt = {"prompt": "x"}
+        cases = [
+            ({}, "prompt"),
+            ({"prompt": {"a": 1}}, "prompt"),
+            ({"prompt": []}, "prompt"),
+            ({"prompt": [1, -2]}, "prompt"),
+            ({"prompt": [10**7]}, "prompt"),
+            ({**prompt, "temperature": "hot"}, "temperature"),
+            ({**prompt, "temperature": -1}, "temperature"),
+            ({**prompt, "top_p": 1.5}, "top_p"),
+            ({**prompt, "max_tokens": 0}, "max_tokens"),
+            ({**prompt, "max_tokens": 1.5}, "max_tokens"),
+            ({**prompt, "max_tokens": 10**30}, "max_tokens"),
+            ({**prompt, "n": 1000}, "n"),
+            ({**prompt, "stop": [1]}, "stop"),
+            ({**prompt, "stop": [""]}, "stop"),
+            ({**prompt, "stop": ["x"] * 100}, "stop"),
+            ({**prompt, "logit_bias": {"no": 1}}, "logit_bias"),
+            ({**prompt, "logit_bias": {"99999999": 1}}, "logit_bias"),
+            ({**prompt, "logit_bias": [1]}, "logit_bias"),
+            ({**prompt, "seed": "x"}, "seed"),
+            ({**prompt, "stream": "yes"}, "stream"),
+            ({**prompt, "stream_options": {}}, "stream_options"),
+            ({**prompt, "logprobs": 99}, "logprobs"),
+            ({**prompt, "suffix": "x"}, "suffix"),
+            ({**prompt, "best_of": 3}, "best_of"),
+            ({**prompt, "strategy": "magic"}, "strategy"),
+            ({**prompt, "speculation": {"verify_tokens": "x"}}, "speculation"),
+        ]
+        for body, param in cases:
+            error = self.refused(self.server.post("/v1/completions", body), 400, param)
+            self.assertEqual(error["type"], "invalid_request_error")
+            if param != "strategy":
+                self.assertEqual(error["param"], param, error)
+        chat = {"messages": [{"role": "user", "content": "x"}]}
+        for body, word in (
+            ({"messages": "x"}, "messages"),
+            ({"messages": []}, "messages"),
+            ({"messages": [{"role": "user"}]}, "messages[0]"),
+            ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role"),
+            ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "image_url"),
+            ({**chat, "top_logprobs": 3}, "top_logprobs"),
+            ({**chat, "tools": [1]}, "tools"),
+            ({**chat, "response_format": {"type": "xml"}}, "response_format"),
+        ):
+            self.refused(self.server.post("/v1/chat/completions", body), 400, word)
+
+    def test_unknown_fields_and_nulls_are_left_aside(self):
+        body = {"prompt": "x", "max_tokens": 2, "user": "me", "whatever": [1], "temperature": None, "stop": None}
+        self.assertEqual(self.server.post("/v1/completions", body)[0], 200)
+
+    def test_too_long_a_prompt(self):
+        error = self.refused(self.server.post("/v1/completions", {"prompt": [5] * 9000}), 400, "9000")
+        self.assertEqual(error["code"], "context_length_exceeded")
+
+    def test_models(self):
+        _, _, models = self.server.get("/v1/models")
+        name = models["data"][0]["id"]
+        self.assertEqual(self.server.get("/v1/models/" + name)[2]["id"], name)
+        self.refused(self.server.get("/v1/models/other"), 404, "other")
+        error = self.refused(self.server.post("/v1/completions", {"model": "other", "prompt": "x"}), 404, "other")
+        self.assertEqual(error["code"], "model_not_found")
+        self.assertEqual(self.server.post("/v1/completions", {"model": name, "prompt": "x"})[0], 200)
+
+    def test_what_is_not_done_says_so(self):
+        self.refused(self.server.post("/v1/embeddings", {"input": "x"}), 501)
+
+    def test_llama_servers_endpoints(self):
+        self.assertEqual(self.server.get("/props")[2]["default_generation_settings"]["n_ctx"], 8192)
+        self.assertEqual(self.server.get("/slots")[2], [])
+        _, _, made = self.server.post("/tokenize", {"content": "def f(", "with_pieces": True})
+        self.assertEqual("".join(token["piece"] for token in made["tokens"]), "def f(")
+
+
+if __name__ == "__main__":
+    serving.main()

@@ -1,0 +1,166 @@
+"""What the tests of the server share: `forerun serve` as a process, and a plain client.
+
+A test file ends with serving.main(), which takes the path of forerun from the command line.
+"""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TARGET = ROOT / "models" / "demo-target"
+DRAFT = ROOT / "models" / "demo-draft"
+PYTHON = ROOT / "build" / "venv" / "bin" / "python"  # with requirements.txt, see scripts/test
+HOME = tempfile.TemporaryDirectory()  # nothing of the user's is read or written
+SKIPPED = 77
+
+_forerun = ""
+
+
+class Server:
+    """A server of the demo pair on a free port, ended with the `with` block."""
+
+    def __init__(self, *flags, env=None, draft=True):
+        self.flags = [str(flag) for flag in flags]
+        self.env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": HOME.name, **(env or {})}
+        if "--port" not in self.flags:
+            self.flags += ["--port", "0"]
+        self.draft = ["--draft", str(DRAFT)] if draft else []
+
+    def __enter__(self):
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [_forerun, "serve", "--model", str(TARGET), *self.draft, *self.flags],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=self.env,
+        )
+        line = self.process.stdout.readline().decode()
+        found = re.search(r"http://(\S+):(\d+)", line)
+        if not found:
+            self.process.wait(timeout=30)
+            raise AssertionError(f"the server did not start: {line}\n{self.stderr()}")
+        self.host, self.port = found.group(1), int(found.group(2))
+        # Whatever else it prints must not fill the pipe.
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.log.close()
+
+    @property
+    def url(self):
+        return f"http://{self.host}:{self.port}"
+
+    def stderr(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def resident_mb(self):
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) / 1024
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def socket(self, timeout=60):
+        return socket.create_connection((self.host, self.port), timeout=timeout)
+
+    def call(self, method, path, body=None, headers=None):
+        """Status, headers and body; the body read as JSON where it is."""
+        headers = dict(headers or {})
+        if body is not None and not isinstance(body, (bytes, str)):
+            body = json.dumps(body)
+        if body is not None:
+            headers.setdefault("Content-Type", "application/json")
+        connection = self.connect()
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        finally:
+            connection.close()
+        if content and answer.headers.get("Content-Type", "").startswith("application/json"):
+            content = json.loads(content)
+        return answer.status, answer.headers, content
+
+    def get(self, path, **headers):
+        return self.call("GET", path, headers=headers)
+
+    def post(self, path, body, headers=None):
+        return self.call("POST", path, body, headers)
+
+    def completion(self, prompt, **fields):
+        status, _, body = self.post("/v1/completions", {"prompt": prompt, **fields})
+        assert status == 200, body
+        return body
+
+    def stream(self, path, body):
+        """The JSON of each event but the last, which must be [DONE]."""
+        connection = self.connect()
+        connection.request(
+            "POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"}
+        )
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        events = [line[6:] for line in answer.read().decode().split("\n") if line.startswith("data: ")]
+        connection.close()
+        assert events[-1] == "[DONE]", events[-1]
+        return [json.loads(event) for event in events[:-1]]
+
+    def metric(self, name):
+        _, _, text = self.get("/metrics")
+        total = 0.0
+        for line in text.decode().splitlines():
+            if line.startswith(name + " ") or line.startswith(name + "{"):
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
+
+class ServerTest(unittest.TestCase):
+    FLAGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.FLAGS)
+        cls.server.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+
+    def refused(self, answer, status, *words):
+        got, _, body = answer
+        self.assertEqual(got, status, str(body)[:500])
+        message = body["error"]["message"]
+        for word in words:
+            self.assertIn(word, message)
+        return body["error"]
+
+
+def main():
+    global _forerun
+    _forerun = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
+
+
+def skip(why):
+    print(why)
+    sys.exit(SKIPPED)
