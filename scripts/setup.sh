@@ -6,7 +6,7 @@ FORERUN_PACKAGES=(g++ cmake ninja-build ccache git pkg-config
   libboost-dev prometheus-cpp-dev libgtest-dev libbenchmark-dev libopenmpi-dev openmpi-bin)
 # numpy multiplies a hundred times faster through OpenBLAS than through Debian's reference BLAS.
 FORERUN_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-14-dev xz-utils dpkg-dev iproute2
-  python3 python3-numpy libopenblas0-pthread)
+  python3 python3-venv python3-numpy libopenblas0-pthread)
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 
@@ -32,6 +32,18 @@ install_missing() {
   "${as_root[@]}" apt-get update -qq
   DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends \
     "${missing[@]}" >/dev/null
+}
+
+# Clients of the server from PyPI, for its tests, in build/venv; without a network they are skipped.
+install_test_clients() {
+  local wanted=tests/server/requirements.txt venv=build/venv
+  cmp -s "$wanted" "$venv/installed.txt" && return 0
+  say "Installing the server's test clients"
+  if python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check -r "$wanted"; then
+    cp "$wanted" "$venv/installed.txt"
+  else
+    say "They cannot be had: the tests that need them are skipped"
+  fi
 }
 
 # build PRESET [cmake --build options]: configures, once or with FORERUN_CONFIGURE's options, and builds.

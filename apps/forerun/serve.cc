@@ -209,6 +209,9 @@ Command add_serve(CLI::App& app) {
                    "How it marks its reasoning: auto (by its chat template), none, think, "
                    "think_box, seed")
       ->capture_default_str();
+  command->footer(
+      "Example:\n"
+      "  forerun serve --model models/demo-target --draft models/demo-draft --port 8080");
   return with_hosts(command, &flags->engine, [flags] { return run_serve(*flags); });
 }
 

@@ -1,11 +1,17 @@
 """The API without a client of its own: what comes out equals the engine's, bad fields are named."""
 
 import concurrent.futures
-import unittest
 
 import serving
 
-PROMPTS = ["def read_lines(path):", "class Stack:", "import os\n", "The quick brown fox", "x = [", "# Sort"]
+PROMPTS = [
+    "def read_lines(path):",
+    "class Stack:",
+    "import os\n",
+    "The quick brown fox",
+    "x = [",
+    "# Sort",
+]
 STRATEGIES = ["autoregressive", "serial_tree", "parallel_tree", "sparse_self", "pipelined", "auto"]
 
 
@@ -39,10 +45,19 @@ class Api(serving.ServerTest):
     def test_streamed_text_is_the_whole_one(self):
         body = {"prompt": PROMPTS[0], "max_tokens": 60, "temperature": 0.7, "seed": 3}
         whole = self.server.completion(**body)
-        events = self.server.stream("/v1/completions", {**body, "stream_options": {"include_usage": True}})
-        self.assertEqual("".join(e["choices"][0]["text"] for e in events if e["choices"]), whole["choices"][0]["text"])
-        self.assertEqual(events[-1]["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
-        self.assertEqual(events[-2]["choices"][0]["finish_reason"], whole["choices"][0]["finish_reason"])
+        events = self.server.stream(
+            "/v1/completions", {**body, "stream_options": {"include_usage": True}}
+        )
+        self.assertEqual(
+            "".join(e["choices"][0]["text"] for e in events if e["choices"]),
+            whole["choices"][0]["text"],
+        )
+        self.assertEqual(
+            events[-1]["usage"]["completion_tokens"], whole["usage"]["completion_tokens"]
+        )
+        self.assertEqual(
+            events[-2]["choices"][0]["finish_reason"], whole["choices"][0]["finish_reason"]
+        )
 
     def test_chat(self):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
@@ -51,7 +66,9 @@ class Api(serving.ServerTest):
         self.assertEqual(status, 200, whole)
         self.assertEqual(whole["choices"][0]["message"]["role"], "assistant")
         parts = [{**messages[1], "content": [{"type": "text", "text": "Hi"}]}]
-        _, _, same = self.server.post("/v1/chat/completions", {**body, "messages": messages[:1] + parts})
+        _, _, same = self.server.post(
+            "/v1/chat/completions", {**body, "messages": messages[:1] + parts}
+        )
         self.assertEqual(same["choices"], whole["choices"])
         events = self.server.stream("/v1/chat/completions", body)
         text = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
@@ -67,10 +84,15 @@ class Api(serving.ServerTest):
 
     def test_prompts_in_every_form(self):
         _, _, made = self.server.post("/tokenize", {"prompt": "def f("})
-        self.assertEqual(self.server.post("/detokenize", {"tokens": made["tokens"]})[2]["prompt"], "def f(")
+        self.assertEqual(
+            self.server.post("/detokenize", {"tokens": made["tokens"]})[2]["prompt"], "def f("
+        )
         one = self.server.completion("def f(", max_tokens=5, temperature=0)["choices"][0]["text"]
         for prompt in (made["tokens"], ["def f("], [made["tokens"]]):
-            self.assertEqual(self.server.completion(prompt, max_tokens=5, temperature=0)["choices"][0]["text"], one)
+            self.assertEqual(
+                self.server.completion(prompt, max_tokens=5, temperature=0)["choices"][0]["text"],
+                one,
+            )
         two = self.server.completion(["def f(", "x = "], max_tokens=5, temperature=0, n=2)
         self.assertEqual([c["index"] for c in two["choices"]], [0, 1, 2, 3])
         self.assertEqual(two["choices"][0]["text"], one)
@@ -83,23 +105,49 @@ class Api(serving.ServerTest):
         stop = text[5:9]
         cut = self.server.completion(**body, stop=stop)["choices"][0]
         self.assertEqual((cut["text"], cut["finish_reason"]), (text[: text.index(stop)], "stop"))
-        self.assertEqual(self.server.completion(**body, echo=True)["choices"][0]["text"], "def f(" + text)
+        self.assertEqual(
+            self.server.completion(**body, echo=True)["choices"][0]["text"], "def f(" + text
+        )
         _, _, made = self.server.post("/tokenize", {"prompt": "x"})
-        biased = self.server.completion("a", max_tokens=3, temperature=0, logit_bias={str(made["tokens"][0]): 100})
+        biased = self.server.completion(
+            "a", max_tokens=3, temperature=0, logit_bias={str(made["tokens"][0]): 100}
+        )
         self.assertEqual(biased["choices"][0]["text"], "xxx")
 
     def test_logprobs(self):
-        logprobs = self.server.completion("def f(", max_tokens=4, temperature=0, logprobs=2)["choices"][0]["logprobs"]
-        self.assertEqual([len(logprobs[key]) for key in ("tokens", "token_logprobs", "top_logprobs", "text_offset")], [4] * 4)
-        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
+        logprobs = self.server.completion("def f(", max_tokens=4, temperature=0, logprobs=2)[
+            "choices"
+        ][0]["logprobs"]
+        self.assertEqual(
+            [
+                len(logprobs[key])
+                for key in ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+            ],
+            [4] * 4,
+        )
+        body = {
+            "messages": [{"role": "user", "content": "x"}],
+            "max_tokens": 3,
+            "logprobs": True,
+            "top_logprobs": 2,
+        }
         _, _, answer = self.server.post("/v1/chat/completions", body)
         tokens = answer["choices"][0]["logprobs"]["content"]
         self.assertEqual([len(token["top_logprobs"]) for token in tokens], [2] * len(tokens))
         self.assertEqual(bytes(tokens[0]["bytes"]).decode(errors="replace"), tokens[0]["token"])
 
     def test_speculation_is_shown_where_asked_for(self):
-        body = {"prompt": "for i in range(10):\n    print(i)\nfor i in range(", "max_tokens": 40, "temperature": 0, "strategy": "serial_tree", "speculation": {"strategy": "serial_tree", "source": "model", "shape": "chain"}}
-        events = self.server.stream("/v1/completions", {**body, "return_speculation": True, "stream_options": {"include_usage": True}})
+        body = {
+            "prompt": "for i in range(10):\n    print(i)\nfor i in range(",
+            "max_tokens": 40,
+            "temperature": 0,
+            "strategy": "serial_tree",
+            "speculation": {"strategy": "serial_tree", "source": "model", "shape": "chain"},
+        }
+        events = self.server.stream(
+            "/v1/completions",
+            {**body, "return_speculation": True, "stream_options": {"include_usage": True}},
+        )
         shown = [e["choices"][0]["speculation"] for e in events if e["choices"]]
         tokens = [token for each in shown for token in each["tokens"]]
         self.assertEqual(len(tokens), 40)
@@ -158,11 +206,20 @@ class Api(serving.ServerTest):
             self.refused(self.server.post("/v1/chat/completions", body), 400, word)
 
     def test_unknown_fields_and_nulls_are_left_aside(self):
-        body = {"prompt": "x", "max_tokens": 2, "user": "me", "whatever": [1], "temperature": None, "stop": None}
+        body = {
+            "prompt": "x",
+            "max_tokens": 2,
+            "user": "me",
+            "whatever": [1],
+            "temperature": None,
+            "stop": None,
+        }
         self.assertEqual(self.server.post("/v1/completions", body)[0], 200)
 
     def test_too_long_a_prompt(self):
-        error = self.refused(self.server.post("/v1/completions", {"prompt": [5] * 9000}), 400, "9000")
+        error = self.refused(
+            self.server.post("/v1/completions", {"prompt": [5] * 9000}), 400, "9000"
+        )
         self.assertEqual(error["code"], "context_length_exceeded")
 
     def test_models(self):
@@ -170,9 +227,13 @@ class Api(serving.ServerTest):
         name = models["data"][0]["id"]
         self.assertEqual(self.server.get("/v1/models/" + name)[2]["id"], name)
         self.refused(self.server.get("/v1/models/other"), 404, "other")
-        error = self.refused(self.server.post("/v1/completions", {"model": "other", "prompt": "x"}), 404, "other")
+        error = self.refused(
+            self.server.post("/v1/completions", {"model": "other", "prompt": "x"}), 404, "other"
+        )
         self.assertEqual(error["code"], "model_not_found")
-        self.assertEqual(self.server.post("/v1/completions", {"model": name, "prompt": "x"})[0], 200)
+        self.assertEqual(
+            self.server.post("/v1/completions", {"model": name, "prompt": "x"})[0], 200
+        )
 
     def test_what_is_not_done_says_so(self):
         self.refused(self.server.post("/v1/embeddings", {"input": "x"}), 501)

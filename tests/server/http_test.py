@@ -60,7 +60,9 @@ class Plain(serving.ServerTest):
         self.assertGreater(int(headers["Content-Length"]), 0)
 
     def test_request_ids_come_back_where_they_are_fit(self):
-        self.assertEqual(self.server.get("/health", **{"X-Request-Id": "mine-7"})[1]["X-Request-Id"], "mine-7")
+        self.assertEqual(
+            self.server.get("/health", **{"X-Request-Id": "mine-7"})[1]["X-Request-Id"], "mine-7"
+        )
         made = self.server.get("/health", **{"X-Request-Id": "not fit"})[1]["X-Request-Id"]
         self.assertRegex(made, "^req-")
 
@@ -74,7 +76,9 @@ class Plain(serving.ServerTest):
     def test_pipelined_requests_are_answered_in_order(self):
         with self.server.socket() as connection:
             connection.sendall(
-                raw("GET", "/health") + raw("GET", "/v1/nothing") + raw("GET", "/ready", b"", "Connection: close")
+                raw("GET", "/health")
+                + raw("GET", "/v1/nothing")
+                + raw("GET", "/ready", b"", "Connection: close")
             )
             text = answer_of(connection).decode()
         self.assertEqual(re.findall(r"HTTP/1.1 (\d+)", text), ["200", "404", "200"])
@@ -90,7 +94,9 @@ class Plain(serving.ServerTest):
 
     def test_expect_continue(self):
         body = json.dumps(HELLO).encode()
-        head, body = raw("POST", CHAT, body, "Expect: 100-continue", "Connection: close").split(b"\r\n\r\n", 1)
+        head, body = raw("POST", CHAT, body, "Expect: 100-continue", "Connection: close").split(
+            b"\r\n\r\n", 1
+        )
         with self.server.socket() as connection:
             connection.sendall(head + b"\r\n\r\n")
             self.assertTrue(connection.recv(100).startswith(b"HTTP/1.1 100 Continue"))
@@ -99,8 +105,18 @@ class Plain(serving.ServerTest):
 
     def test_chunked_bodies_are_read(self):
         body = json.dumps(HELLO).encode()
-        chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:7], body[7:])) + b"0\r\n\r\n"
-        head = raw("POST", CHAT, b"", "Content-Type: application/json", "Transfer-Encoding: chunked", "Connection: close")
+        chunks = (
+            b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:7], body[7:]))
+            + b"0\r\n\r\n"
+        )
+        head = raw(
+            "POST",
+            CHAT,
+            b"",
+            "Content-Type: application/json",
+            "Transfer-Encoding: chunked",
+            "Connection: close",
+        )
         with self.server.socket() as connection:
             connection.sendall(head + chunks)
             self.assertIn(b"HTTP/1.1 200 OK", answer_of(connection))
@@ -112,19 +128,29 @@ class Plain(serving.ServerTest):
             (b"GET /health HTTP/1.1\r\nbad header\r\n\r\n", b"400"),
             (raw("POST", CHAT, b"", "Content-Length: 5", "Transfer-Encoding: chunked"), b"400"),
             (raw("GET", "/health", b"", "X-Long: " + "x" * 40000), b"431"),
-            (raw("POST", CHAT, b"", "Content-Type: application/json", "Content-Length: 30000"), b"413"),
-            (raw("POST", CHAT, b"", "Content-Type: application/json", "Content-Length: nine"), b"400"),
+            (
+                raw("POST", CHAT, b"", "Content-Type: application/json", "Content-Length: 30000"),
+                b"413",
+            ),
+            (
+                raw("POST", CHAT, b"", "Content-Type: application/json", "Content-Length: nine"),
+                b"400",
+            ),
         ]
         for request, status in cases:
             with self.server.socket() as connection:
                 connection.sendall(request)
                 answer = answer_of(connection)
-                self.assertTrue(answer.startswith(b"HTTP/1.1 " + status), (request[:60], answer[:200]))
+                self.assertTrue(
+                    answer.startswith(b"HTTP/1.1 " + status), (request[:60], answer[:200])
+                )
                 self.assertIn(b'{"error":', answer)
 
     def test_an_oversized_body_is_refused_while_it_comes(self):
         with self.server.socket() as connection:
-            connection.sendall(raw("POST", CHAT, b"", "Content-Type: application/json", "Content-Length: 30000"))
+            connection.sendall(
+                raw("POST", CHAT, b"", "Content-Type: application/json", "Content-Length: 30000")
+            )
             try:
                 connection.sendall(b"x" * 30000)
             except OSError:
@@ -149,15 +175,21 @@ class Plain(serving.ServerTest):
         ):
             self.refused(self.server.post("/v1/completions", body), 400, words)
         self.refused(
-            self.server.post("/v1/completions", "{}", {"Content-Type": "text/plain"}), 415, "text/plain"
+            self.server.post("/v1/completions", "{}", {"Content-Type": "text/plain"}),
+            415,
+            "text/plain",
         )
 
     def test_other_hosts_and_origins(self):
-        self.refused(self.server.get("/health", Host="evil.example"), 403, "evil.example", "--allowed-host")
+        self.refused(
+            self.server.get("/health", Host="evil.example"), 403, "evil.example", "--allowed-host"
+        )
         self.assertEqual(self.server.get("/health", Host=f"127.0.0.1:{self.server.port}")[0], 200)
         own = f"http://localhost:{self.server.port}"
         self.assertEqual(self.server.get("/health", Host=own[7:], Origin=own)[0], 200)
-        self.refused(self.server.get("/health", Origin="https://evil.example"), 403, "--cors-origin")
+        self.refused(
+            self.server.get("/health", Origin="https://evil.example"), 403, "--cors-origin"
+        )
 
     def test_a_client_that_leaves_frees_its_request(self):
         connection = self.server.socket()
@@ -213,11 +245,18 @@ class Keys(serving.ServerTest):
 
     def test_cors_where_asked_for(self):
         with serving.Server("--cors-origin", "https://chat.example") as server:
-            status, headers, _ = server.call("OPTIONS", CHAT, headers={"Origin": "https://chat.example"})
+            status, headers, _ = server.call(
+                "OPTIONS", CHAT, headers={"Origin": "https://chat.example"}
+            )
             self.assertEqual(status, 204)
             self.assertEqual(headers["Access-Control-Allow-Origin"], "https://chat.example")
             connection = server.connect()
-            connection.request("POST", CHAT, json.dumps({**HELLO, "stream": True}), {"Content-Type": "application/json", "Origin": "https://chat.example"})
+            connection.request(
+                "POST",
+                CHAT,
+                json.dumps({**HELLO, "stream": True}),
+                {"Content-Type": "application/json", "Origin": "https://chat.example"},
+            )
             answer = connection.getresponse()
             self.assertEqual(answer.headers["Access-Control-Allow-Origin"], "https://chat.example")
             answer.read()
@@ -238,7 +277,9 @@ class Load(unittest.TestCase):
             held = []
             for _ in range(2):
                 connection = server.socket()
-                connection.sendall(raw("POST", "/v1/completions", json.dumps({**LONG, "stream": True}).encode()))
+                connection.sendall(
+                    raw("POST", "/v1/completions", json.dumps({**LONG, "stream": True}).encode())
+                )
                 connection.recv(100)
                 held.append(connection)
             status, headers, body = server.post(CHAT, HELLO)
@@ -252,7 +293,9 @@ class Load(unittest.TestCase):
     def test_many_idle_connections_stay_open_beside_work(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         count = min(10_000, (hard if hard > 0 else 1 << 20) - 500)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 400) if hard > 0 else count + 400, hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (min(hard, count + 400) if hard > 0 else count + 400, hard)
+        )
         with serving.Server() as server:
             before = server.resident_mb()
             idle = [server.socket() for _ in range(count)]

@@ -120,7 +120,9 @@ class Server:
         )
         answer = connection.getresponse()
         assert answer.status == 200, answer.read()
-        events = [line[6:] for line in answer.read().decode().split("\n") if line.startswith("data: ")]
+        events = [
+            line[6:] for line in answer.read().decode().split("\n") if line.startswith("data: ")
+        ]
         connection.close()
         assert events[-1] == "[DONE]", events[-1]
         return [json.loads(event) for event in events[:-1]]

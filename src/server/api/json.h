@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace forerun::server {
+#include "server/api/json_fwd.h"
 
-using Json = nlohmann::ordered_json;
+namespace forerun::server {
 
 // On one line. Bytes that are no UTF-8 become U+FFFD.
 inline std::string json_line(const Json& json) {

@@ -1,5 +1,6 @@
 #include "server/api/token_json.h"
 
+#include "server/api/json.h"
 #include "text/utf8.h"
 
 namespace forerun::server {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "forerun/engine.h"
-#include "server/api/json.h"
+#include "server/api/json_fwd.h"
 
 namespace forerun::server {
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/api/json.h"
+
 namespace forerun::server {
 
 void Usage::add(const Event& last_of_sample) {

@@ -1,0 +1,186 @@
+"""OpenAI's own Python client, and its published shapes, against the server.
+
+The client comes from build/venv (scripts/test); skipped where it is not there. Shapes are those of
+../shared/data/api, where that is there.
+"""
+
+import json
+import lzma
+import os
+import sys
+import unittest
+
+import serving
+
+try:
+    import jsonschema
+    import openai
+except ImportError:
+    if serving.PYTHON.exists() and os.path.realpath(sys.prefix) != os.path.realpath(
+        serving.PYTHON.parent.parent
+    ):
+        os.execv(serving.PYTHON, [str(serving.PYTHON), *sys.argv])
+    serving.skip("skipped: no openai client; scripts/test installs tests/server/requirements.txt")
+
+SPECIFICATION = serving.ROOT.parent / "shared" / "data" / "api" / "openai-openapi.json.xz"
+
+
+class Client(serving.ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
+        cls.model = cls.client.models.list().data[0].id
+
+    def chat(self, **fields):
+        fields = {"model": self.model, "max_tokens": 12, "seed": 5, **fields}
+        fields.setdefault("messages", [{"role": "user", "content": "Write a loop."}])
+        return self.client.chat.completions.create(**fields)
+
+    def test_chat_and_its_stream_say_the_same(self):
+        whole = self.chat(temperature=0.7)
+        pieces = list(
+            self.chat(temperature=0.7, stream=True, stream_options={"include_usage": True})
+        )
+        text = "".join(p.choices[0].delta.content or "" for p in pieces if p.choices)
+        self.assertEqual(text, whole.choices[0].message.content)
+        self.assertEqual(pieces[-1].usage.completion_tokens, whole.usage.completion_tokens)
+        self.assertEqual(
+            [p.choices[0].finish_reason for p in pieces if p.choices][-1],
+            whole.choices[0].finish_reason,
+        )
+
+    def test_several_choices(self):
+        whole = self.chat(n=3, temperature=1.0)
+        self.assertEqual([choice.index for choice in whole.choices], [0, 1, 2])
+        texts = {}
+        for piece in self.chat(n=3, temperature=1.0, stream=True):
+            for choice in piece.choices:
+                texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+        self.assertEqual([texts[i] for i in range(3)], [c.message.content for c in whole.choices])
+
+    def test_the_stream_helper(self):
+        with self.client.chat.completions.stream(
+            model=self.model, messages=[{"role": "user", "content": "x"}], max_tokens=8
+        ) as stream:
+            text = "".join(event.delta for event in stream if event.type == "content.delta")
+        self.assertTrue(text)
+
+    def test_completions(self):
+        whole = self.client.completions.create(
+            model=self.model, prompt=["def f(", "x = "], max_tokens=6, temperature=0, logprobs=2
+        )
+        self.assertEqual(len(whole.choices), 2)
+        self.assertEqual(len(whole.choices[0].logprobs.tokens), 6)
+        pieces = self.client.completions.create(
+            model=self.model, prompt="def f(", max_tokens=6, temperature=0, stream=True
+        )
+        self.assertEqual("".join(p.choices[0].text for p in pieces), whole.choices[0].text)
+
+    def test_log_probabilities(self):
+        entries = self.chat(logprobs=True, top_logprobs=3).choices[0].logprobs.content
+        for entry in entries:
+            self.assertLessEqual(entry.logprob, 0)
+            self.assertEqual(len(entry.top_logprobs), 3)
+
+    def test_tools_are_taken(self):
+        tools = [
+            {
+                "type": "function",
+                "function": {
+                    "name": "look",
+                    "description": "Looks",
+                    "parameters": {"type": "object", "properties": {"at": {"type": "string"}}},
+                },
+            }
+        ]
+        answer = self.chat(tools=tools, tool_choice="auto")
+        self.assertIn(answer.choices[0].finish_reason, ("stop", "length", "tool_calls"))
+        messages = [
+            {"role": "user", "content": "Look."},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "look", "arguments": '{"at": "it"}'},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "seen"},
+        ]
+        self.chat(messages=messages, tools=tools)
+
+    def test_errors_are_its_own_kinds(self):
+        with self.assertRaises(openai.NotFoundError):
+            self.chat(model="gpt-4o")
+        with self.assertRaises(openai.BadRequestError) as refused:
+            self.chat(temperature=-1)
+        self.assertEqual(refused.exception.param, "temperature")
+        with self.assertRaises(openai.BadRequestError):
+            self.chat(messages=[])
+
+    def test_a_key(self):
+        with serving.Server(env={"FORERUN_API_KEY": "k"}) as server:
+            wrong = openai.OpenAI(base_url=server.url + "/v1", api_key="x", max_retries=0)
+            with self.assertRaises(openai.AuthenticationError):
+                wrong.models.list()
+            right = openai.OpenAI(base_url=server.url + "/v1", api_key="k", max_retries=0)
+            self.assertEqual(right.models.list().data[0].id, self.model)
+
+
+def with_nulls(schema):
+    """The specification says "nullable" as OpenAPI 3.0 did, which JSON Schema does not know."""
+    if isinstance(schema, list):
+        return [with_nulls(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: with_nulls(value) for key, value in schema.items()}
+    if made.pop("nullable", False) is True:
+        return {"anyOf": [made, {"type": "null"}]}
+    return made
+
+
+class Shapes(serving.ServerTest):
+    """Every answer against OpenAI's published schema of it."""
+
+    @classmethod
+    def setUpClass(cls):
+        if not SPECIFICATION.exists():
+            raise unittest.SkipTest(f"skipped: there is no {SPECIFICATION}")
+        cls.components = with_nulls(json.loads(lzma.open(SPECIFICATION).read())["components"])
+        super().setUpClass()
+
+    def check(self, name, answer):
+        schema = {"$ref": f"#/components/schemas/{name}", "components": self.components}
+        errors = list(jsonschema.Draft202012Validator(schema).iter_errors(answer))
+        self.assertEqual([f"{e.json_path}: {e.message[:200]}" for e in errors], [])
+
+    def test_answers(self):
+        chat = {
+            "messages": [{"role": "user", "content": "x"}],
+            "max_tokens": 5,
+            "logprobs": True,
+            "top_logprobs": 1,
+        }
+        _, _, answer = self.server.post("/v1/chat/completions", {**chat, "n": 2})
+        self.check("CreateChatCompletionResponse", answer)
+        for event in self.server.stream(
+            "/v1/chat/completions", {**chat, "stream_options": {"include_usage": True}}
+        ):
+            self.check("CreateChatCompletionStreamResponse", event)
+        text = {"prompt": "def f(", "max_tokens": 5, "logprobs": 1}
+        self.check("CreateCompletionResponse", self.server.post("/v1/completions", text)[2])
+        # The specification has no shape of a chunk, whose reason is null until the last one.
+        for event in self.server.stream("/v1/completions", text):
+            for choice in event["choices"]:
+                choice["finish_reason"] = choice["finish_reason"] or "stop"
+            self.check("CreateCompletionResponse", event)
+        self.check("ListModelsResponse", self.server.get("/v1/models")[2])
+        self.check("ErrorResponse", self.server.post("/v1/completions", {})[2])
+
+
+if __name__ == "__main__":
+    serving.main()
