@@ -182,6 +182,12 @@ void print_tensors(const Checkpoint& checkpoint) {
 }
 
 Status run_inspect(const InspectFlags& flags) {
+  if (flags.devices && (flags.tensors || !flags.model.empty())) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--devices: found beside " +
+                      (flags.tensors ? "--tensors" : "the model '" + flags.model + "'") +
+                      ", which it does not look at; accepted beside it is --json");
+  }
   if (flags.devices) return list_devices(flags.json);
   if (flags.model.empty()) {
     return Status(StatusCode::kInvalidArgument,

@@ -79,12 +79,24 @@ Status supervise(const LaunchFlags& flags) {
   return {};
 }
 
+constexpr const char* kGroup = "Several hosts, also under mpirun or Slurm";
+
+// Flags of several hosts say nothing of one process.
+Status check_alone(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group() != kGroup || option->count() == 0) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  option->get_name() +
+                      ": needs --hosts beside it, or several processes under mpirun or Slurm");
+  }
+  return {};
+}
+
 }  // namespace
 
 Command with_hosts(CLI::App* command, EngineOptions* engine, std::function<Status()> run,
                    std::function<bool()> runs_there) {
   auto flags = std::make_shared<LaunchFlags>();
-  constexpr const char* kGroup = "Several hosts, also under mpirun or Slurm";
   command
       ->add_option("--hosts", flags->start.file,
                    "Start over the hosts of this file: the first has the text and the draft, each "
@@ -104,9 +116,13 @@ Command with_hosts(CLI::App* command, EngineOptions* engine, std::function<Statu
       ->capture_default_str()
       ->group(kGroup);
   add_host_flags(*command, flags->hosts, kGroup);
-  return {command, [flags, engine, run = std::move(run), runs_there = std::move(runs_there)] {
+  return {command,
+          [command, flags, engine, run = std::move(run), runs_there = std::move(runs_there)] {
             const bool is_rank = processes_of_launch() > 1;
-            if (!is_rank && flags->start.file.empty()) return run();
+            if (!is_rank && flags->start.file.empty()) {
+              FORERUN_RETURN_IF_ERROR(check_alone(*command));
+              return run();
+            }
             FORERUN_RETURN_IF_ERROR(check_mpi());
             if (is_rank) return run_rank(flags->hosts, *engine, run);
             if (runs_there()) return start_on_hosts(flags->start);

@@ -67,6 +67,11 @@ Status run_trace(const TraceFlags& flags) {
                   "--requests: found " + std::to_string(flags.requests) + ", accepted are 1 to " +
                       std::to_string(kMostRequests));
   }
+  if (flags.svg_path.empty() && (flags.from_ms > 0.0 || flags.length_ms > 0.0)) {
+    return Status(StatusCode::kInvalidArgument,
+                  std::string(flags.from_ms > 0.0 ? "--from-ms" : "--length-ms") +
+                      ": needs --svg, whose drawing it cuts");
+  }
   EngineOptions options = flags.engine;
   options.trace = true;
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(std::move(options)));

@@ -35,6 +35,12 @@ Status check_try_splits(const EngineOptions& options, const Placement& placement
   return Status();
 }
 
+Status check_draft_weights(const EngineOptions& options) {
+  if (!options.draft.empty() || options.draft_weights == EngineOptions().draft_weights) return {};
+  return Status(StatusCode::kInvalidArgument, "draft_weights: found '" + options.draft_weights +
+                                                  "', but there is no draft model");
+}
+
 Status check_draft_window(const EngineOptions& options) {
   if (options.draft_window == 0) return Status();
   if (options.draft.empty()) {
@@ -52,6 +58,7 @@ Status check_options(const EngineOptions& options, const Placement& placement) {
     return Status(StatusCode::kInvalidArgument, "draft devices: found '" + options.draft_devices +
                                                     "', but there is no draft model");
   }
+  FORERUN_RETURN_IF_ERROR(check_draft_weights(options));
   if (options.max_active_requests < 1) {
     return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
                                                     std::to_string(options.max_active_requests) +
