@@ -1,10 +1,12 @@
 // The command line. Exit codes: 0 success, 1 a failure named on stderr, 2 flags that make no sense,
 // 130 and 143 where Ctrl-C or SIGTERM cut a request short.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <memory>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "base/log.h"
@@ -37,6 +39,20 @@ int run_parsed(const std::vector<Command>& commands) {
   return 2;
 }
 
+// `forerun help`, `forerun help generate` and `forerun version`, as other programs have them, in
+// flags; backwards, as CLI11 takes them.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (!arguments.empty() && arguments.front() == "version") arguments.front() = "--version";
+  if (!arguments.empty() && arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.resize(std::min<size_t>(arguments.size(), 1));
+    arguments.push_back("--help");
+  }
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Forerun: the same text, sooner. Exact speculative decoding for large language models.",
@@ -53,7 +69,7 @@ int run(int argc, char** argv) {
                                          add_trace(app),       add_completion(app), add_man(app),
                                          add_serve_launch(app)};
   try {
-    app.parse(argc, argv);
+    app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) {
       fail(describe_parse_error(app, error));

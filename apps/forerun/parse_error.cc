@@ -52,6 +52,19 @@ std::string describe_conversion(const CLI::App& command, const std::string& what
          in_words(option == nullptr ? "" : option->get_type_name());
 }
 
+// "--seed: At Most 1 required but received 2" and "--json: 1 required TEXT missing", in words.
+std::string describe_count(const std::string& what) {
+  const size_t colon = what.find(": ");
+  if (colon == what.npos) return what;
+  const std::string name = what.substr(0, colon);
+  const std::string most = "At Most 1 required but received ";
+  if (what.compare(colon + 2, most.size(), most) == 0) {
+    return name + ": found " + what.substr(colon + 2 + most.size()) + " times, accepted is once";
+  }
+  if (what.ends_with(" missing")) return name + ": its value is missing";
+  return what;
+}
+
 }  // namespace
 
 std::vector<std::string> flag_names(const CLI::App& app) {
@@ -93,6 +106,8 @@ std::string describe_parse_error(const CLI::App& app, const CLI::ParseError& err
     line = describe_extra(app, command, left.front());
   } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     line = describe_conversion(command, line);
+  } else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    line = describe_count(line);
   }
   for (char& c : line) c = c == '\n' ? ' ' : c;
   return line + "; forerun " + command.get_name() + " --help lists what is accepted";

@@ -31,6 +31,30 @@ class Flags(process.CommandLine):
         self.refused(run("bench", "--model", TARGET, "--prompts", ROOT / "README.md",
                          "--temperature", 1), "--temperature", "did you mean --temperatures")
 
+    def test_flags_of_what_is_not_there(self):
+        for flag, value in (("--network", "eth0"), ("--relaunches", 3), ("--silence-s", 3),
+                            ("--start-s", 3), ("--link-gbit", 1), ("--secret-file", "/nowhere")):
+            self.refused(generate("--prompt", "x", flag, value), f"{flag}: needs --hosts", "mpirun")
+        self.refused(generate("--prompt", "x", "--draft-weights", "bf16"), "draft_weights",
+                     "no draft model")
+        self.refused(generate("--prompt", "x", "--draft-window", 64), "no draft model")
+        self.refused(run("inspect", TARGET, "--devices"), "--devices", "demo-target")
+        self.refused(run("inspect", "--tensors", "--devices"), "--devices", "--tensors")
+        self.refused(run("trace", "--model", DRAFT, "--prompt", "x", "--from-ms", 3), "--from-ms",
+                     "--svg")
+        self.refused(run("trace", "--model", DRAFT, "--prompt", "x", "--length-ms", 3), "--svg")
+
+    def test_flags_given_twice_or_without_a_value(self):
+        self.refused(generate("--prompt", "x", "-n", 3, "-n", 4), "--max-tokens: found 2 times",
+                     code=2)
+        self.refused(run("trace", "--model", DRAFT, "--prompt", "x", "--json"),
+                     "--json: its value is missing", code=2)
+
+    def test_help_and_version_as_words(self):
+        for words, flags in ((("help",), ("--help",)), (("version",), ("--version",)),
+                             (("help", "generate"), ("generate", "--help"))):
+            self.assertEqual(self.succeeded(run(*words)).stdout, run(*flags).stdout)
+
     def test_a_refused_request_prints_no_prompt(self):
         for args in (("--temperature", -1), ("--prompt-file", "-", "--context", 128)):
             prompt = () if "--prompt-file" in args else ("--prompt", "x y z")
