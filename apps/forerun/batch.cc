@@ -167,8 +167,9 @@ class BatchRun {
     print_finished();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::cerr << paint(stderr, Colour::kDim,
-                       "— " + std::to_string(printed_) + " requests, " + std::to_string(tokens_) +
-                           " tokens, " +
+                       "— " + std::to_string(printed_) +
+                           (printed_ == 1 ? " request, " : " requests, ") +
+                           std::to_string(tokens_) + " tokens, " +
                            format_fixed(static_cast<double>(tokens_) / seconds.count(), 1) +
                            " tokens/s")
               << std::endl;

@@ -43,8 +43,10 @@ Result<Completion> run_request(Engine& engine, Request request,
 }
 
 std::string describe(const RequestStats& stats) {
-  std::string line = std::to_string(stats.output_tokens) + " tokens, " +
-                     format_fixed(stats.tokens_per_s(), 1) + " tokens/s, " + stats.strategy;
+  std::string line =
+      std::to_string(stats.output_tokens) + (stats.output_tokens == 1 ? " token, " : " tokens, ");
+  if (stats.output_tokens > 1) line += format_fixed(stats.tokens_per_s(), 1) + " tokens/s, ";
+  line += stats.strategy;
   if (stats.drafted_tokens > 0) {
     line += ", acceptance " + format_fixed(100.0 * stats.acceptance(), 0) + "%, " +
             format_fixed(stats.tokens_per_step(), 2) + " tokens a target step";
@@ -52,7 +54,9 @@ std::string describe(const RequestStats& stats) {
   if (stats.reused_tokens > 0) {
     line += ", KV of " + std::to_string(stats.reused_tokens) + " tokens reused";
   }
-  line += ", first token after " + format_fixed(1000.0 * stats.time_to_first_token_s, 1) + " ms";
+  if (stats.output_tokens > 0) {
+    line += ", first token after " + format_fixed(1000.0 * stats.time_to_first_token_s, 1) + " ms";
+  }
   return line;
 }
 

@@ -123,6 +123,9 @@ Result<JsonDocument> JsonDocument::read(const std::filesystem::path& file, int64
     return Status(StatusCode::kNotFound,
                   file.string() + ": " + (error ? error.message() : "no such file"));
   }
+  if (!std::filesystem::is_regular_file(file, error)) {
+    return Status(StatusCode::kInvalidArgument, file.string() + ": is no regular file");
+  }
   const auto bytes = std::filesystem::file_size(file, error);
   if (error) return Status(StatusCode::kNotFound, file.string() + ": " + error.message());
   if (bytes > static_cast<uintmax_t>(max_bytes)) {

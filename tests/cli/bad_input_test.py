@@ -69,7 +69,8 @@ class BadInput(process.CommandLine):
     def test_a_fifo_in_place_of_a_file(self):
         model = self.copied()
         for name, said in (("model.safetensors", "not a regular file"),
-                           ("tokenizer.json", "no regular file"), ("config.json", "config.json")):
+                           ("tokenizer.json", "no regular file"), ("config.json", "config.json: is no regular file"),
+                           ("generation_config.json", "is no regular file")):
             path = model / name
             path.rename(self.folder / name)
             os.mkfifo(path)
@@ -103,6 +104,12 @@ class BadInput(process.CommandLine):
                      ["--version"], ["generate", "--help"]):
             with self.subTest(args[0]), open("/dev/full", "w", encoding="utf-8") as full:
                 done = run(*args, stdout=full)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("standard output: cannot be written", done.stderr)
+        for args, typed in ((["chat", "--model", DRAFT, "--max-tokens", 4], "hello\n"),
+                            (["generate", "--model", DRAFT, "--batch", "-"], '{"prompt": "x"}\n')):
+            with self.subTest(args[0]), open("/dev/full", "w", encoding="utf-8") as full:
+                done = run(*args, stdout=full, input=typed)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("standard output: cannot be written", done.stderr)
 

@@ -56,6 +56,11 @@ class Generate(process.CommandLine):
         self.assertIn("tokens/s", done.stderr)
         self.assertNotIn("tokens/s", done.stdout)
 
+    def test_statistics_of_a_single_token(self):
+        done = self.succeeded(generate("--prompt", "x", "--max-tokens", 1))
+        self.assertIn("— 1 token, ", done.stderr)
+        self.assertNotIn("tokens/s", done.stderr)  # of no time
+
     def test_the_completion_alone(self):
         args = ("--prompt", "def add(a, b):", "--max-tokens", 20, "--temperature", 0)
         text = json.loads(generate(*args, "--json").stdout)["text"]
