@@ -384,8 +384,12 @@ Command add_bench(CLI::App& app) {
   command->footer(
       "Example:\n  forerun bench --model models/demo-target --draft models/demo-draft \\\n"
       "    --prompts bench/workloads/code.jsonl --strategies autoregressive,serial_tree\n"
-      "  ... --requests 64 --arrivals poisson:8 --prompt-tokens 256 --kv-memory 1GB\n"
-      "  ... --concurrency 1,2,4,8,16,32,64 --temperatures 0 --compare");
+      "  forerun bench --model models/demo-target --prompts bench/workloads/code.jsonl \\\n"
+      "    --requests 16 --arrivals poisson:8 --prompt-tokens 64 --max-tokens 32\n"
+      "  forerun bench --model models/demo-target --draft models/demo-draft \\\n"
+      "    --prompts bench/workloads/code.jsonl --concurrency 1,4,16 --temperatures 0 --compare "
+      "\\\n"
+      "    --max-tokens 32");
   return with_hosts(
       command, &flags->engine, [flags] { return run_bench(*flags); },
       [flags] { return flags->host_time; });

@@ -327,6 +327,7 @@ Command add_chat(CLI::App& app) {
   command->footer(
       "Example:\n  forerun chat --model models/demo-target --draft models/demo-draft "
       "--max-tokens 60\n"
+      "once hf download has fetched both:\n"
       "  forerun chat --model Qwen/Qwen2.5-1.5B-Instruct --draft Qwen/Qwen2.5-0.5B-Instruct");
   return with_hosts(command, &flags->engine, [flags] { return run_chat(*flags); });
 }

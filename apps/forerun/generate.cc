@@ -222,7 +222,7 @@ Command add_generate(CLI::App& app) {
   command->footer(
       "Example:\n  forerun generate --model models/demo-target --draft models/demo-draft \\\n"
       "    --prompt 'def fibonacci(n):' --max-tokens 64 --temperature 0.8 --compare\n"
-      "  forerun generate --model models/demo-target --batch requests.jsonl > results.jsonl");
+      "  forerun generate --model models/demo-target --batch examples/requests.jsonl");
   return with_hosts(command, &flags->engine, [flags] { return run_generate(*flags); });
 }
 

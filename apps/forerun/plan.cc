@@ -303,7 +303,8 @@ Command add_plan(CLI::App& app) {
   command->footer(
       "Example:\n  forerun plan --model models/demo-target --gpus h200 --batch 1,8,32 \\\n"
       "    --context 2000,8000 --budgets 512\n"
-      "  ... --devices cpu in place of --gpus measures this machine\n"
+      "  forerun plan --model models/demo-target --draft models/demo-draft --devices cpu \\\n"
+      "    --batch 1,4 --context 2000\n"
       "docs/planning.md explains the figures.");
   return {command, [flags] { return run_plan(*flags); }};
 }

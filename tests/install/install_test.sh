@@ -5,6 +5,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+cmake --build "$1" --target installable >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 cmake --install "$1" --prefix "$scratch/usr" >/dev/null
 # The library shows what include/forerun declares, under its version, and nothing of its insides.
 library=$(find "$scratch/usr" -name libforerun.so)
