@@ -7,7 +7,9 @@
 #include "grammar/compile_rules.h"
 #include "grammar/configuration.h"
 #include "grammar/grammar_text.h"
+#include "grammar/json_rules.h"
 #include "grammar/rule_set.h"
+#include "grammar/schema.h"
 #include "grammar/walker.h"
 
 namespace forerun::grammar {
@@ -46,6 +48,18 @@ Result<Grammar> Grammar::from_text(std::string_view text, const GrammarLimits& l
   RuleSet rules;
   FORERUN_ASSIGN_OR_RETURN(const RuleId root, read_grammar_text(text, limits, rules));
   return compile(rules, root, limits);
+}
+
+Result<Grammar> Grammar::from_json_schema(std::string_view schema, const GrammarLimits& limits) {
+  RuleSet rules;
+  FORERUN_ASSIGN_OR_RETURN(const RuleId root, read_json_schema(schema, limits, rules));
+  return compile(rules, root, limits);
+}
+
+Result<Grammar> Grammar::json_object(const GrammarLimits& limits) {
+  RuleSet rules;
+  const ExprId object = JsonRules(rules).object();
+  return compile(rules, rules.expr(object).rule, limits);
 }
 
 GrammarState Grammar::start() const {

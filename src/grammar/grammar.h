@@ -1,8 +1,9 @@
 // Grammar: which texts a reply may be. GrammarState: how far one text has come in it.
 //
-// A grammar is compiled once, from a grammar text in GBNF (grammar_text.h says which), and is then
-// immutable and shared: copies refer to one program, and any number of threads may use it. It knows
-// bytes, not tokens: a token is accepted if its bytes are, wherever they cut a character.
+// A grammar is compiled once, from a JSON schema (schema.h says what of it), as "any JSON object",
+// or from a grammar text in GBNF (grammar_text.h says which), and is then immutable and shared:
+// copies refer to one program, and any number of threads may use it. It knows bytes, not tokens: a
+// token is accepted if its bytes are, wherever they cut a character.
 //
 // A state is a value: copying it costs two reference counts, so a draft's tree keeps one a node and
 // rolling back is keeping the older one. States that allow the same texts for the same reasons
@@ -27,10 +28,20 @@ struct Configuration;
 
 class Grammar {
  public:
+  // `schema`: the JSON text of a schema.
+  //
+  // Fails with kInvalidArgument for text that is no JSON or no schema, kUnsupported for what
+  // Forerun does not do of JSON Schema, kResourceExhausted past a limit. Messages hold the JSON
+  // pointer of the place, what was found and what is accepted.
+  static Result<Grammar> from_json_schema(std::string_view schema,
+                                          const GrammarLimits& limits = {});
+
+  // Any JSON object, in the form that schema.h describes.
+  static Result<Grammar> json_object(const GrammarLimits& limits = {});
+
   // `text`: rules in GBNF, of which the one named "root" is the whole reply.
   //
-  // Fails with kInvalidArgument or kUnsupported for what is no GBNF, kResourceExhausted past a
-  // limit; messages hold line and column.
+  // Fails as from_json_schema() does; messages hold line and column.
   static Result<Grammar> from_text(std::string_view text, const GrammarLimits& limits = {});
 
   // Before the first byte.

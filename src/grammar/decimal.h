@@ -1,0 +1,28 @@
+// Decimal: the exact value of a number as JSON writes it, for bounds. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace forerun::grammar {
+
+struct Decimal {
+  bool negative = false;  // never for zero
+  std::string whole;      // digits without leading zeros; "0" if none
+  std::string fraction;   // digits without trailing zeros
+
+  // `text` as JSON writes a number, exponents within 40 places; nothing otherwise.
+  static std::optional<Decimal> parse(std::string_view text);
+
+  bool is_zero() const { return whole == "0" && fraction.empty(); }
+  // The value rounded down or up to an integer, held within plus or minus `limit`.
+  int64_t floor(int64_t limit) const;
+  int64_t ceil(int64_t limit) const;
+};
+
+// -1, 0 or 1.
+int compare(const Decimal& a, const Decimal& b);
+
+}  // namespace forerun::grammar

@@ -1,0 +1,53 @@
+#include "grammar/schema.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "grammar/schema_reader.h"
+
+namespace forerun::grammar {
+namespace {
+
+// How deep brackets nest, so that a text that would overflow a stack is not parsed.
+int nesting_of(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+}  // namespace
+
+Result<RuleId> read_json_schema(std::string_view schema, const GrammarLimits& limits,
+                                RuleSet& rules) {
+  if (schema.size() > limits.max_text_bytes) {
+    return refuse_at("#", std::to_string(schema.size()) + " bytes",
+                     "up to " + std::to_string(limits.max_text_bytes),
+                     StatusCode::kResourceExhausted);
+  }
+  const int most = 3 * limits.max_depth;  // "properties" and "anyOf" nest brackets twice
+  if (nesting_of(schema) > most) {
+    return refuse_at("#", "brackets nested deeper", std::to_string(most) + " levels",
+                     StatusCode::kResourceExhausted);
+  }
+  Json document = Json::parse(schema, nullptr, false);
+  if (document.is_discarded()) return refuse_at("#", "text that is no JSON", "a JSON schema");
+  SchemaResolver resolver(std::move(document), limits);
+  return SchemaReader(resolver, limits, rules).read_document();
+}
+
+}  // namespace forerun::grammar

@@ -1,0 +1,95 @@
+// Arrays: items that are alike, counted, and tuples.
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "grammar/schema_reader.h"
+
+namespace forerun::grammar {
+
+Result<ExprId> SchemaReader::read_array(const Json& schema, const std::string& at, int depth) {
+  FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> least, count_at(schema, "minItems", at));
+  FORERUN_ASSIGN_OR_RETURN(const std::optional<uint32_t> most, count_at(schema, "maxItems", at));
+  if (const auto unique = schema.find("uniqueItems"); unique != schema.end() && *unique != false) {
+    return refuse_at(child_of(at, "uniqueItems"), shown(*unique), "false",
+                     StatusCode::kUnsupported);
+  }
+  std::vector<ExprId> first;
+  if (const auto prefix = schema.find("prefixItems"); prefix != schema.end()) {
+    const std::string place = child_of(at, "prefixItems");
+    if (!prefix->is_array()) return refuse_at(place, shown(*prefix), "a list of schemas");
+    for (size_t i = 0; i < prefix->size(); ++i) {
+      FORERUN_ASSIGN_OR_RETURN(const ExprId item,
+                               read((*prefix)[i], child_of(place, std::to_string(i)), depth + 1));
+      first.push_back(item);
+    }
+  }
+  const uint32_t min = least.value_or(0);
+  uint32_t max = most.value_or(kUnbounded);
+  std::optional<ExprId> rest;
+  if (const auto items = schema.find("items"); items != schema.end()) {
+    const std::string place = child_of(at, "items");
+    if (items->is_array()) {
+      return refuse_at(place, "a list of schemas", "prefixItems for a tuple",
+                       StatusCode::kUnsupported);
+    }
+    FORERUN_ASSIGN_OR_RETURN(const ExprId item, read(*items, place, depth + 1));
+    if (!is_never(item)) rest = item;
+  } else if (first.empty() || min > first.size()) {
+    rest = json_.value();
+  }
+  // Nothing can follow an item that nothing can be.
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (!is_never(first[i])) continue;
+    first.resize(i);
+    rest.reset();
+  }
+  if (!rest) max = std::min(max, static_cast<uint32_t>(first.size()));
+  if (min > max) return rules_.never();
+  if (max == 0) return rules_.literal("[]");
+  if (!first.empty()) return tuple_graph(first, rest, min, max);
+  if (min == 0 && max == kUnbounded && !schema.contains("items")) return json_.array();
+  return counted_items(as_rule(child_of(at, "items"), *rest), min, max);
+}
+
+// `item` must be a call of a shared rule.
+ExprId SchemaReader::counted_items(ExprId item, uint32_t min, uint32_t max) {
+  const ExprId gap = json_.gap();
+  CountedLoop loop;
+  loop.before = rules_.sequence({rules_.literal("["), gap, item});
+  loop.body = rules_.sequence({rules_.literal(","), gap, item});
+  loop.after = rules_.sequence({gap, rules_.literal("]")});
+  loop.initial = 1;
+  loop.min = std::max(min, 1u);
+  loop.max = max;
+  const RuleId rule = rules_.add_rule("items");
+  rules_.define(rule, loop);
+  if (min > 0) return rules_.rule(rule);
+  return rules_.choice({rules_.literal("[]"), rules_.rule(rule)});
+}
+
+// State i: i items were written; the last but one state is in the rest.
+ExprId SchemaReader::tuple_graph(const std::vector<ExprId>& first, std::optional<ExprId> rest,
+                                 uint32_t min, uint32_t max) {
+  const auto count = std::min(static_cast<uint32_t>(first.size()), max);
+  const uint32_t more = count + 1, end = count + 2;
+  const ExprId gap = json_.gap(), comma = rules_.sequence({rules_.literal(","), gap});
+  const ExprId close = rules_.sequence({gap, rules_.literal("]")});
+  std::vector<GraphEdge> edges;
+  for (uint32_t i = 0; i < count; ++i) {
+    edges.push_back({i, rules_.sequence({i == 0 ? gap : comma, first[i]}), i + 1});
+    if (i >= min) edges.push_back({i, i == 0 ? rules_.literal("]") : close, end});
+  }
+  const uint32_t rest_min = min > count ? min - count : 0;
+  const uint32_t rest_max = max == kUnbounded ? kUnbounded : max - count;
+  if (!rest || rest_max == 0) {
+    edges.push_back({count, close, end});
+  } else {
+    const ExprId item = rules_.sequence({comma, as_rule("items", *rest)});
+    edges.push_back({count, rules_.repeat(item, rest_min, rest_max), more});
+    edges.push_back({more, close, end});
+  }
+  return rules_.sequence({rules_.literal("["), rules_.graph(end + 1, std::move(edges), {end})});
+}
+
+}  // namespace forerun::grammar

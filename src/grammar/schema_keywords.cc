@@ -1,0 +1,196 @@
+#include "grammar/schema_keywords.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace forerun::grammar {
+namespace {
+
+constexpr std::array<std::string_view, 10> kAnnotations = {
+    "title",    "description", "default", "examples", "deprecated",
+    "readOnly", "writeOnly",   "$schema", "$id",      "$comment"};
+
+// The kind of value that a keyword is about; 0: any.
+constexpr std::array<std::pair<std::string_view, uint8_t>, 30> kKeywords = {{
+    {"type", 0},
+    {"enum", 0},
+    {"const", 0},
+    {"anyOf", 0},
+    {"oneOf", 0},
+    {"allOf", 0},
+    {"$ref", 0},
+    {"$defs", 0},
+    {"definitions", 0},
+    {"properties", kObjectType},
+    {"required", kObjectType},
+    {"additionalProperties", kObjectType},
+    {"minProperties", kObjectType},
+    {"maxProperties", kObjectType},
+    {"items", kArrayType},
+    {"prefixItems", kArrayType},
+    {"minItems", kArrayType},
+    {"maxItems", kArrayType},
+    {"uniqueItems", kArrayType},
+    {"minLength", kStringType},
+    {"maxLength", kStringType},
+    {"pattern", kStringType},
+    {"format", kStringType},
+    {"minimum", kNumberType},
+    {"maximum", kNumberType},
+    {"exclusiveMinimum", kNumberType},
+    {"exclusiveMaximum", kNumberType},
+    {"multipleOf", kNumberType},
+    {"nullable", 0},
+    {"strict", 0},
+}};
+
+}  // namespace
+
+Status refuse_at(std::string_view at, std::string_view found, std::string_view accepted,
+                 StatusCode code) {
+  return Status(code, "schema: " + std::string(at.empty() ? "#" : at) + ": found " +
+                          std::string(found) + "; accepted: " + std::string(accepted));
+}
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 60) + "...";
+  return text;
+}
+
+std::string child_of(std::string_view at, std::string_view name) {
+  std::string pointer = std::string(at.empty() ? "#" : at) + "/";
+  for (const char c : name) {
+    if (c == '~' || c == '/') {
+      pointer += c == '~' ? "~0" : "~1";
+    } else {
+      pointer += c;
+    }
+  }
+  return pointer;
+}
+
+bool is_annotation(std::string_view keyword) {
+  return keyword.starts_with("x-") ||
+         std::find(kAnnotations.begin(), kAnnotations.end(), keyword) != kAnnotations.end();
+}
+
+Status check_keywords(const Json& schema, const std::string& at) {
+  for (const auto& [name, value] : schema.items()) {
+    const std::string& keyword = name;
+    if (is_annotation(keyword)) continue;
+    const bool known = std::any_of(kKeywords.begin(), kKeywords.end(),
+                                   [&](const auto& entry) { return entry.first == keyword; });
+    if (known && keyword != "nullable" && keyword != "strict") continue;
+    if (value.is_boolean() && !value.template get<bool>() && known) continue;
+    return refuse_at(child_of(at, keyword), "the keyword \"" + keyword + "\"",
+                     keyword == "nullable" ? "a list of types with \"null\""
+                                           : "the keywords that Forerun supports",
+                     StatusCode::kUnsupported);
+  }
+  return {};
+}
+
+bool has_assertions(const Json& schema, std::string_view except) {
+  for (const auto& [name, value] : schema.items()) {
+    if (name != except && name != "$defs" && name != "definitions" && !is_annotation(name)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+uint8_t type_of_value(const Json& value) {
+  if (value.is_null()) return kNullType;
+  if (value.is_boolean()) return kBooleanType;
+  if (value.is_object()) return kObjectType;
+  if (value.is_array()) return kArrayType;
+  if (value.is_string()) return kStringType;
+  if (value.is_number_float()) {
+    const std::optional<Decimal> decimal = Decimal::parse(value.dump());
+    return decimal && decimal->fraction.empty() ? kIntegerType : kFractionType;
+  }
+  return kIntegerType;
+}
+
+Result<uint8_t> types_of(const Json& schema, const std::string& at) {
+  uint8_t types = kAllTypes;
+  if (const auto found = schema.find("type"); found != schema.end()) {
+    constexpr std::array<std::pair<std::string_view, uint8_t>, 7> kNames = {
+        {{"null", kNullType},
+         {"boolean", kBooleanType},
+         {"object", kObjectType},
+         {"array", kArrayType},
+         {"string", kStringType},
+         {"integer", kIntegerType},
+         {"number", kNumberType}}};
+    types = 0;
+    const Json list = found->is_array() ? *found : Json::array({*found});
+    for (const Json& name : list) {
+      const auto known = std::find_if(kNames.begin(), kNames.end(), [&](const auto& entry) {
+        return name.is_string() && name.get_ref<const std::string&>() == entry.first;
+      });
+      if (known == kNames.end()) {
+        return refuse_at(child_of(at, "type"), shown(name),
+                         "null, boolean, object, array, string, integer, number");
+      }
+      types = static_cast<uint8_t>(types | known->second);
+    }
+    if (list.empty()) return refuse_at(child_of(at, "type"), "no type", "at least one");
+  }
+  uint8_t listed = 0;
+  if (const auto found = schema.find("const"); found != schema.end()) {
+    listed = type_of_value(*found);
+  } else if (const auto values = schema.find("enum"); values != schema.end()) {
+    for (const Json& value : *values) listed = static_cast<uint8_t>(listed | type_of_value(value));
+  } else {
+    listed = kAllTypes;
+  }
+  return static_cast<uint8_t>(types & listed);
+}
+
+uint8_t types_suggested(const Json& schema) {
+  uint8_t types = 0;
+  for (const auto& [keyword, type] : kKeywords) {
+    if (type != 0 && schema.contains(keyword)) types = static_cast<uint8_t>(types | type);
+  }
+  return types == 0 ? uint8_t{kAllTypes} : types;
+}
+
+Result<std::optional<uint32_t>> count_at(const Json& schema, const char* keyword,
+                                         const std::string& at) {
+  const auto found = schema.find(keyword);
+  if (found == schema.end()) return std::optional<uint32_t>();
+  const std::optional<Decimal> value =
+      found->is_number() ? Decimal::parse(found->dump()) : std::nullopt;
+  constexpr int64_t kMost = 1'000'000'000;
+  if (!value || value->negative || !value->fraction.empty() || value->floor(kMost) >= kMost) {
+    return refuse_at(child_of(at, keyword), shown(*found), "a whole number from 0 to 999,999,999");
+  }
+  return std::optional(static_cast<uint32_t>(value->floor(kMost)));
+}
+
+Result<std::optional<Decimal>> decimal_at(const Json& schema, const char* keyword,
+                                          const std::string& at) {
+  const auto found = schema.find(keyword);
+  if (found == schema.end()) return std::optional<Decimal>();
+  std::optional<Decimal> value = found->is_number() ? Decimal::parse(found->dump()) : std::nullopt;
+  if (!value) {
+    return refuse_at(child_of(at, keyword), shown(*found), "a number with an exponent up to 40");
+  }
+  return value;
+}
+
+Result<std::optional<std::string>> string_at(const Json& schema, const char* keyword,
+                                             const std::string& at) {
+  const auto found = schema.find(keyword);
+  if (found == schema.end()) return std::optional<std::string>();
+  if (!found->is_string()) return refuse_at(child_of(at, keyword), shown(*found), "a string");
+  return std::optional(found->get<std::string>());
+}
+
+}  // namespace forerun::grammar
