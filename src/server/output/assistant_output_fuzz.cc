@@ -41,6 +41,7 @@ constexpr std::string_view kOtherParts[] = {
     "</s>",
     "; ",
     "\"arguments\": \"{}\"",
+    "<|tool_call|>[",
 };
 
 std::string unpack(const uint8_t* data, size_t size) {
@@ -64,9 +65,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 3) return 0;
   AssistantOutputOptions options;
   options.tool_format = static_cast<ToolFormat>(data[0] & 7);
-  if (tool_format_name(options.tool_format) == std::string_view("none")) {
-    options.tool_format = ToolFormat::kQwenCoder;
-  }
   const bool thinks = (data[0] & 8) != 0;
   if (thinks) options.reasoning_format = ReasoningFormat::kThink;
   options.begins_in_reasoning = (data[0] & 16) != 0;

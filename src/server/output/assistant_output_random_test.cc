@@ -71,6 +71,7 @@ TEST(AssistantOutput, RandomPartsInAnyPieces) {
       "</parameter>",
       "</function>",
       "[TOOL_CALLS]",
+      "<TOOLCALL>",
       "[ARGS]",
       "[CALL_ID]",
       "f",
@@ -89,7 +90,7 @@ TEST(AssistantOutput, RandomPartsInAnyPieces) {
   std::minstd_rand random(17);
   size_t num_calls = 0;
   for (int round = 0; round < 4000; ++round) {
-    auto options = with_format(static_cast<ToolFormat>(1 + round % 6));
+    auto options = with_format(static_cast<ToolFormat>(1 + round % 7));
     std::string text;
     for (size_t parts = random() % 12; parts > 0; --parts)
       text += kParts[random() % std::size(kParts)];

@@ -229,6 +229,8 @@ TEST(AssistantOutput, QwenCoderCalls) {
        "I will.",
        {{"call_0", "write",
          R"({"path": "/tmp/a", "text": "1\n\n\t\"</p>\"", "mode": "7", "flags": ["x"], "deep": true})"}}});
+  expect_message(options, "<seed:tool_call>\n<function=write>\n</function>\n</seed:tool_call>",
+                 {"", "", {{"call_0", "write", "{}"}}});
   expect_message(options, "<function=write>\n</function>", {"", "", {{"call_0", "write", "{}"}}});
   expect_message(options, "<tool_call><function=write><parameter=text>\nab\nc",
                  {"", "", {{"call_0", "write", "{\"text\": \"ab\\nc"}}});
@@ -239,6 +241,19 @@ TEST(AssistantOutput, QwenCoderCalls) {
   AssistantOutput output(options);
   output.push("<function=write><parameter=text>\n");
   EXPECT_EQ(output.push("as it comes").at(0).text, "as it comes");
+}
+
+TEST(AssistantOutput, ListsOfCallsBetweenTags) {
+  const auto options = options_for(ToolFormat::kJsonList);
+  const ParsedMessage two = {"", "Ok.", {{"call_0", "f", "{}"}, {"call_1", "g", "{\"a\": 1}"}}};
+  const std::string list = R"([{"name": "f"}, {"name": "g", "arguments": {"a": 1}}])";
+  expect_message(options, "Ok.\n<TOOLCALL>" + list + "</TOOLCALL>", two);
+  expect_message(options, "Ok.<|tool_call|> " + list, two);
+  expect_message(options, "Ok.<tool_calls>" + list + "\n</tool_calls>\n", two);
+  expect_message(options, "<TOOLCALL>[{\"name\": \"f\"}, {\"name",
+                 {"", ", {\"name", {{"call_0", "f", "{}"}}});
+  expect_message(options, "<TOOLCALL>[{\"name\": \"f\"}, ", {"", "", {{"call_0", "f", "{}"}}});
+  expect_content(ToolFormat::kJsonList, "<TOOLCALL>[]</TOOLCALL>");
 }
 
 TEST(AssistantOutput, DeepSeekCalls) {
@@ -325,7 +340,7 @@ TEST(AssistantOutput, IdsAreMadeOnceACall) {
 }
 
 TEST(CallFrame, WhatItWritesIsRead) {
-  for (int idx = 1; idx <= 6; ++idx) {
+  for (int idx = 1; idx <= 7; ++idx) {
     const auto format = static_cast<ToolFormat>(idx);
     const CallFrame frame = call_frame(format);
     const auto written = [&frame](std::string_view name, std::string_view arguments) {

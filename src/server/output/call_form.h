@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,7 @@ class CallForm {
 
 struct CallOpening {
   std::string_view tag;
-  std::unique_ptr<CallForm> (*make_form)();
+  std::function<std::unique_ptr<CallForm>()> make_form;
 };
 
 // What opens calls of a format.

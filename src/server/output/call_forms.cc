@@ -1,5 +1,5 @@
 #include "server/output/call_form.h"
-#include "server/output/call_object.h"
+#include "server/output/call_list.h"
 #include "server/output/deepseek_form.h"
 #include "server/output/hermes_form.h"
 #include "server/output/llama_form.h"
@@ -9,14 +9,9 @@
 namespace forerun::server {
 namespace {
 
-template <class Form>
-std::unique_ptr<CallForm> make() {
-  return std::make_unique<Form>();
-}
-
-template <bool in_call>
-std::unique_ptr<CallForm> make_deepseek() {
-  return std::make_unique<DeepSeekForm>(in_call);
+template <class Form, class... Arguments>
+CallOpening opening(std::string_view tag, Arguments... arguments) {
+  return {tag, [arguments...] { return std::make_unique<Form>(arguments...); }};
 }
 
 }  // namespace
@@ -26,19 +21,26 @@ std::vector<CallOpening> call_openings(ToolFormat format) {
     case ToolFormat::kNone:
       return {};
     case ToolFormat::kHermes:
-      return {{"<tool_call>", make<HermesForm>}};
+      return {opening<HermesForm>("<tool_call>")};
     case ToolFormat::kLlamaJson:
-      return {{"<|python_tag|>", make<LlamaObjectsForm>}, {"<function=", make<LlamaFunctionForm>}};
+      return {opening<LlamaObjectsForm>("<|python_tag|>"),
+              opening<LlamaFunctionForm>("<function=")};
     case ToolFormat::kLlamaFunction:
-      return {{"<function=", make<LlamaFunctionForm>}};
+      return {opening<LlamaFunctionForm>("<function=")};
     case ToolFormat::kMistral:
-      return {{"[TOOL_CALLS]", make<MistralForm>}};
+      return {opening<MistralForm>("[TOOL_CALLS]")};
     case ToolFormat::kQwenCoder:
       // Some calls come without the outer tags.
-      return {{"<tool_call>", make<HermesForm>}, {"<function=", make<XmlForm>}};
+      return {opening<HermesForm>("<tool_call>"),
+              opening<HermesForm>("<seed:tool_call>", "</seed:tool_call>"),
+              opening<XmlForm>("<function=")};
     case ToolFormat::kDeepSeek:
-      return {{"<｜tool▁calls▁begin｜>", make_deepseek<false>},
-              {"<｜tool▁call▁begin｜>", make_deepseek<true>}};
+      return {opening<DeepSeekForm>("<｜tool▁calls▁begin｜>", /*in_call=*/false),
+              opening<DeepSeekForm>("<｜tool▁call▁begin｜>", /*in_call=*/true)};
+    case ToolFormat::kJsonList:
+      return {opening<TaggedListForm>("<|tool_call|>", "<|/tool_call|>"),
+              opening<TaggedListForm>("<TOOLCALL>", "</TOOLCALL>"),
+              opening<TaggedListForm>("<tool_calls>", "</tool_calls>")};
   }
   return {};
 }

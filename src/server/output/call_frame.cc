@@ -36,6 +36,13 @@ CallFrame call_frame(ToolFormat format) {
               .after_arguments = "}",
               .between = ", ",
               .after_all = "]"};
+    case ToolFormat::kJsonList:
+      return {.before_all = "<|tool_call|>[",
+              .before_name = "{\"name\": \"",
+              .before_arguments = "\", \"arguments\": ",
+              .after_arguments = "}",
+              .between = ", ",
+              .after_all = "]"};
     case ToolFormat::kDeepSeek:
       return {.before_all = "<｜tool▁calls▁begin｜>",
               .before_name = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",

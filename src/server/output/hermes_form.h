@@ -1,7 +1,9 @@
-// What follows <tool_call>: a JSON object, or Qwen3-Coder's <function=...>, and </tool_call>.
+// What follows <tool_call>: a JSON object, or Qwen3-Coder's <function=...>, and </tool_call>. Some
+// checkpoints have longer names for the two tags.
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "server/output/call_form.h"
 #include "server/output/literal.h"
@@ -10,6 +12,9 @@ namespace forerun::server {
 
 class HermesForm : public CallForm {
  public:
+  // `close` must outlive it.
+  explicit HermesForm(std::string_view close = "</tool_call>") : close_(close) {}
+
   Step push(char byte, CallSink& sink) override;
   bool finish(CallSink& sink) override {
     return is_closing_ || (call_ != nullptr && call_->finish(sink));
@@ -19,7 +24,7 @@ class HermesForm : public CallForm {
   std::unique_ptr<CallForm> call_;  // null before its first byte
   bool is_closing_ = false;
   Literal open_function_{"<function="};
-  Literal close_{"</tool_call>"};
+  Literal close_;
 };
 
 }  // namespace forerun::server

@@ -1,6 +1,9 @@
 #include "server/output/mistral_form.h"
 
+#include <memory>
 #include <utility>
+
+#include "server/output/literal.h"
 
 namespace forerun::server {
 namespace {
@@ -16,29 +19,22 @@ void trim_end(std::string& text) {
 
 CallForm::Step MistralForm::at_start(char byte, CallSink& sink) {
   if (is_json_space(byte)) return Step::kMore;
-  if (byte == '[') {
-    is_list_ = true;
-    reading_ = Reading::kItem;
-    return Step::kMore;
+  // The member "id", should there be one, stands last.
+  constexpr CallObjectRules kRules{.has_id = true};
+  is_list_ = byte == '[';
+  if (is_list_) json_ = std::make_unique<CallList>(kRules);
+  if (byte == '{') json_ = std::make_unique<CallObject>(kRules);
+  if (json_ != nullptr) {
+    reading_ = Reading::kJson;
+    return in_json(byte, sink);
   }
-  if (byte == '{') return in_object(byte, sink);
   reading_ = Reading::kName;
   return in_word(byte, name_, sink);
 }
 
-CallForm::Step MistralForm::in_object(char byte, CallSink& sink) {
-  if (!object_) {
-    if (is_json_space(byte)) return Step::kMore;
-    if (byte != '{') return Step::kBad;
-    object_.emplace(CallObjectRules{.has_id = true});
-    reading_ = Reading::kObject;
-  }
-  const Step step = object_->push(byte, sink);
-  if (step != Step::kCallDone) return step;
-  object_.reset();
-  has_call_ = true;
-  reading_ = Reading::kComma;
-  return is_list_ ? Step::kCallDone : Step::kEnd;
+CallForm::Step MistralForm::in_json(char byte, CallSink& sink) {
+  const Step step = json_->push(byte, sink);
+  return step == Step::kCallDone && !is_list_ ? Step::kEnd : step;
 }
 
 CallForm::Step MistralForm::begin_arguments(CallSink& sink) {
@@ -79,14 +75,8 @@ CallForm::Step MistralForm::push(char byte, CallSink& sink) {
   switch (reading_) {
     case Reading::kStart:
       return at_start(byte, sink);
-    case Reading::kItem:
-    case Reading::kObject:
-      return in_object(byte, sink);
-    case Reading::kComma:
-      if (is_json_space(byte)) return Step::kMore;
-      if (byte == ']') return Step::kEnd;
-      reading_ = Reading::kItem;
-      return byte == ',' ? Step::kMore : Step::kBad;
+    case Reading::kJson:
+      return in_json(byte, sink);
     case Reading::kName:
       return in_word(byte, name_, sink);
     case Reading::kId:
@@ -106,9 +96,7 @@ CallForm::Step MistralForm::push(char byte, CallSink& sink) {
 }
 
 bool MistralForm::finish(CallSink& sink) {
-  if (reading_ == Reading::kObject) return object_->finish(sink);
-  return reading_ == Reading::kComma || reading_ == Reading::kArguments ||
-         (reading_ == Reading::kItem && has_call_);
+  return json_ != nullptr ? json_->finish(sink) : reading_ == Reading::kArguments;
 }
 
 }  // namespace forerun::server

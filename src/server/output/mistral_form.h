@@ -2,12 +2,12 @@
 // [CALL_ID]id and [ARGS], each of which may be missing, then the arguments.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "server/output/call_form.h"
+#include "server/output/call_list.h"
 #include "server/output/call_object.h"
-#include "server/output/literal.h"
 #include "server/output/named_call.h"
 
 namespace forerun::server {
@@ -20,9 +20,7 @@ class MistralForm : public CallForm {
  private:
   enum class Reading : uint8_t {
     kStart,
-    kItem,  // of the list: an object must begin
-    kObject,
-    kComma,  // or the list's end
+    kJson,  // a list, or an object
     kName,
     kId,
     kTag,   // [CALL_ID] or [ARGS]
@@ -31,15 +29,14 @@ class MistralForm : public CallForm {
   };
 
   Step at_start(char byte, CallSink& sink);
-  Step in_object(char byte, CallSink& sink);
+  Step in_json(char byte, CallSink& sink);
   Step in_word(char byte, std::string& word, CallSink& sink);
   Step in_tag(char byte);
   Step begin_arguments(CallSink& sink);
 
   Reading reading_ = Reading::kStart;
   bool is_list_ = false;
-  bool has_call_ = false;  // of the list
-  std::optional<CallObject> object_;
+  std::unique_ptr<CallForm> json_;
   std::string name_, id_, tag_;
   NamedCall call_;
 };

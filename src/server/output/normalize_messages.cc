@@ -150,6 +150,14 @@ Status Normalizer::add_assistant(const Json& message, Json out, const std::strin
     if (has_content) messages_.push_back(out);
     out["content"] = nullptr;
   }
+  if (facts_.wants_single_calls) {
+    for (Json& call : list) {
+      out["tool_calls"] = Json::array({std::move(call)});
+      messages_.push_back(out);
+      out["content"] = facts_.wants_null_content ? Json() : Json("");
+    }
+    return {};
+  }
   out["tool_calls"] = std::move(list);
   messages_.push_back(std::move(out));
   return {};

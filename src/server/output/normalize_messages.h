@@ -16,6 +16,7 @@ namespace forerun::server {
 //   becomes a message of its own before them;
 // - `arguments` of tool calls, JSON text or an object, becomes what the facts say; an empty list of
 //   tool calls goes, as templates ask whether the member is there;
+// - a message with several tool calls becomes as many with one, where the template takes no more;
 // - ids become nine characters where they must, the same for a call and its result;
 // - a tool's message is given the name of the function it answers, where an earlier call says so;
 // - `reasoning_content` and `name` stay, other members are left out.

@@ -60,6 +60,20 @@ TEST(NormalizeMessages, ArgumentsBecomeWhatTheTemplateTakes) {
       R"("tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]})");
 }
 
+TEST(NormalizeMessages, SeveralCallsBecomeMessagesOfOne) {
+  TemplateFacts facts;
+  facts.wants_single_calls = true;
+  const auto call = [](const char* id) {
+    return std::string(R"({"id":")") + id +
+           R"(","type":"function","function":{"name":"f","arguments":{}}})";
+  };
+  EXPECT_EQ(after_user(R"({"role":"assistant","content":"x","tool_calls":[)" + call("1") + "," +
+                           call("2") + "]}",
+                       facts),
+            R"({"role":"assistant","content":"x","tool_calls":[)" + call("1") +
+                R"(]},{"role":"assistant","content":"","tool_calls":[)" + call("2") + "]}");
+}
+
 TEST(NormalizeMessages, ResultsKeepTheirCall) {
   TemplateFacts facts;
   facts.wants_nine_character_ids = true;

@@ -8,15 +8,15 @@ namespace forerun::server {
 namespace {
 
 TEST(ToolFormat, NamesGoBothWays) {
-  for (const char* name :
-       {"none", "hermes", "llama_json", "llama_function", "mistral", "qwen_coder", "deepseek"}) {
+  for (const char* name : {"none", "hermes", "llama_json", "llama_function", "mistral",
+                           "qwen_coder", "deepseek", "json_list"}) {
     const auto format = tool_format_of_name(name);
     ASSERT_TRUE(format.ok());
     EXPECT_STREQ(tool_format_name(*format), name);
   }
   EXPECT_EQ(tool_format_of_name("gpt").status().message(),
             "tool format: found 'gpt', accepted are none, hermes, llama_json, llama_function, "
-            "mistral, qwen_coder, deepseek");
+            "mistral, qwen_coder, deepseek, json_list");
   for (const char* name : {"none", "think", "think_box", "seed"}) {
     EXPECT_STREQ(reasoning_format_name(*reasoning_format_of_name(name)), name);
   }
@@ -45,11 +45,16 @@ TEST(ToolFormat, SpecialTokensAreShownWhereTagsAreSpecial) {
 TEST(ToolFormat, IsSeenInATemplate) {
   using enum ToolFormat;
   EXPECT_EQ(detect_tool_format("<tool_call>{{ call | tojson }}</tool_call>"), kHermes);
-  EXPECT_EQ(detect_tool_format("<tool_call><function={{ name }}>"), kQwenCoder);
+  EXPECT_EQ(detect_tool_format("<tool_call><function={{ name }}><parameter="), kQwenCoder);
   EXPECT_EQ(detect_tool_format("<tool_call>{{ name }}<arg_key>"), kNone);
   EXPECT_EQ(detect_tool_format("<function={{ name }}>"), kLlamaFunction);
   EXPECT_EQ(detect_tool_format("{{ '<｜tool▁call▁begin｜>' }}"), kDeepSeek);
   EXPECT_EQ(detect_tool_format("{{ tools | tojson }}"), kNone);
+  EXPECT_EQ(detect_tool_format("<tool_call><invoke name="), kNone);
+  EXPECT_EQ(detect_tool_format("<TOOLCALL>[{{ calls }}]"), kJsonList);
+  EXPECT_EQ(detect_tool_format(R"({"name": "{{ n }}", "parameters": {{ p }}})"), kLlamaJson);
+  EXPECT_EQ(detect_tool_format(R"({"name": "{{ n }}", "description": "d", "parameters": 1})"),
+            kNone);
 }
 
 TEST(ReasoningFormat, APromptMayOpenTheSection) {

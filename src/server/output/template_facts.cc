@@ -15,19 +15,22 @@ bool contains(const std::string& text, std::string_view part) {
 }
 
 // What becomes of the conversation; empty where the template refuses it.
-std::string rendered(const RenderMessages& render, const Json& messages) {
-  const Result<std::string> text = render(dump_json(messages), "");
+std::string rendered(const RenderMessages& render, const Json& messages,
+                     const std::string& tools = "") {
+  const Result<std::string> text = render(dump_json(messages), tools);
   return text.ok() ? *text : "";
 }
 
-Json call_messages(const Json& content, const Json& arguments, const char* id) {
+Json call_messages(const Json& content, const Json& arguments, const char* id,
+                   size_t num_calls = 1) {
   Json function = {{"name", "probe_tool"}};
   function["arguments"] = arguments;
   Json call = {{"id", id}, {"type", "function"}};
   call["function"] = std::move(function);
   Json assistant = {{"role", "assistant"}};
   assistant["content"] = content;
-  assistant["tool_calls"] = Json::array({std::move(call)});
+  assistant["tool_calls"] = Json::array();
+  for (size_t idx = 0; idx < num_calls; ++idx) assistant["tool_calls"].push_back(call);
   Json user = {{"role", "user"}, {"content", kText}};
   return Json::array({std::move(user), std::move(assistant)});
 }
@@ -40,26 +43,44 @@ void probe_content(const RenderMessages& render, TemplateFacts& facts) {
   facts.wants_content_parts = contains(rendered(render, Json::array({user})), kText);
 }
 
-void probe_calls(const RenderMessages& render, TemplateFacts& facts) {
+// Whether calls with this content, and with these tools, are rendered; fills the facts if so.
+bool probe_calls(const RenderMessages& render, const Json& content, const std::string& tools,
+                 TemplateFacts& facts) {
   constexpr const char* kNineCharacters = "Pr0beCa11";
-  for (const Json& content : {Json(""), Json(nullptr)}) {
-    const std::string of_text =
-        rendered(render, call_messages(content, kArgumentsText, kNineCharacters));
-    Json object;
-    object["probe_key"] = kValue;
-    const std::string of_object = rendered(render, call_messages(content, object, kNineCharacters));
-    const bool copies_text = contains(of_text, kArgumentsText);
-    // A text made JSON once more has its quotes escaped; an object printed as Python does has none.
-    const bool takes_object = contains(of_object, kValue) && !contains(of_object, "{'probe_key'");
-    if (!copies_text && !takes_object) continue;
-    facts.renders_tool_calls = true;
-    facts.wants_null_content = content.is_null();
-    facts.wants_arguments_text = copies_text;
-    facts.tool_format = detect_tool_format(copies_text ? of_text : of_object);
-    const Json arguments = copies_text ? Json(kArgumentsText) : object;
-    facts.wants_nine_character_ids =
-        rendered(render, call_messages(content, arguments, "call_0123456789abcdef")).empty();
-    return;
+  const Json object = {{"probe_key", kValue}};
+  const auto text_with = [&](const Json& arguments, const char* id) {
+    return rendered(render, call_messages(content, arguments, id), tools);
+  };
+  const std::string of_text = text_with(kArgumentsText, kNineCharacters);
+  const std::string of_object = text_with(object, kNineCharacters);
+  const bool copies_text = contains(of_text, kArgumentsText);
+  // A text made JSON once more has its quotes escaped; an object printed as Python does has none.
+  const bool takes_object = contains(of_object, kValue) && !contains(of_object, "{'probe_key'");
+  if (!copies_text && !takes_object) return false;
+  facts.renders_tool_calls = true;
+  facts.wants_null_content = content.is_null();
+  facts.wants_arguments_text = copies_text;
+  // Definitions of tools, and how to call them, stand before the user's text.
+  std::string call = copies_text ? of_text : of_object;
+  const size_t user_text = call.rfind(kText);
+  if (user_text != std::string::npos) call.erase(0, user_text);
+  facts.tool_format = detect_tool_format(call);
+  const Json arguments = copies_text ? Json(kArgumentsText) : object;
+  facts.wants_nine_character_ids = text_with(arguments, "call_0123456789abcdef").empty();
+  const Json two_calls = call_messages(content, arguments, kNineCharacters, 2);
+  facts.wants_single_calls = rendered(render, two_calls, tools).empty();
+  return true;
+}
+
+void probe_calls(const RenderMessages& render, TemplateFacts& facts) {
+  // Some templates take no conversation with calls unless there are tools.
+  const std::string tools =
+      R"([{"type": "function", "function": {"name": "probe_tool", "description": "none",)"
+      R"( "parameters": {"type": "object", "properties": {"probe_key": {"type": "string"}}}}}])";
+  for (const std::string& offered : {std::string(), tools}) {
+    for (const Json& content : {Json(""), Json(nullptr)}) {
+      if (probe_calls(render, content, offered, facts)) return;
+    }
   }
 }
 

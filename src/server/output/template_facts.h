@@ -19,6 +19,8 @@ struct TemplateFacts {
   bool wants_null_content = false;
   // Ids of tool calls must be nine letters and digits.
   bool wants_nine_character_ids = false;
+  // A message may hold one tool call only.
+  bool wants_single_calls = false;
   // Tool calls of earlier messages reach the text at all.
   bool renders_tool_calls = false;
   // Which form the template writes them in; kNone where they are not rendered or not known.

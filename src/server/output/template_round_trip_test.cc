@@ -109,6 +109,7 @@ TEST(TemplateRoundTrip, CallsComeBack) {
     EXPECT_EQ(facts.wants_null_content, expected.null_content);
     EXPECT_EQ(facts.wants_nine_character_ids, expected.nine_character_ids);
     EXPECT_EQ(facts.tool_format, expected.format);
+    EXPECT_EQ(facts.wants_single_calls, expected.format == ToolFormat::kLlamaJson);
     EXPECT_EQ(detect_tool_format(source), expected.format);
     EXPECT_EQ(detect_reasoning_format(source), expected.reasoning);
 
@@ -165,6 +166,20 @@ TEST(TemplateRoundTrip, R1OpensReasoningInItsPrompt) {
   const auto prompt = chat.render(R"([{"role":"user","content":"Hi"}])", "", true);
   ASSERT_TRUE(prompt.ok());
   EXPECT_TRUE(prompt_opens_reasoning(ReasoningFormat::kThink, *prompt));
+}
+
+TEST(TemplateRoundTrip, SeveralCallsReachATemplateOfSingleCalls) {
+  const std::string source =
+      text::read_shared_file("templates/meta-llama-Llama-3.1-8B-Instruct.jinja");
+  if (source.empty()) GTEST_SKIP() << "no templates under " << text::shared_data_dir();
+  const SharedTemplate chat(source, "");
+  const auto messages = normalize_messages(
+      "[" + std::string(kUser) + "," + assistant_message(sample(2)).dump() + "]", chat.facts());
+  ASSERT_TRUE(messages.ok());
+  const auto text = chat.render(*messages, kTools);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_LT(text->find("{\"name\": \"get_weather\""), text->find("{\"name\": \"get_time\""));
+  EXPECT_NE(text->find("{\"name\": \"get_time\""), std::string::npos);
 }
 
 // Templates of our own in the forms that those above leave out.

@@ -15,15 +15,18 @@ constexpr std::string_view kDeepSeekTags[] = {"<｜tool▁calls▁begin｜>", "<
                                               "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>",
                                               "<｜tool▁sep｜>"};
 
+constexpr std::string_view kJsonListTags[] = {"<|tool_call|>", "<|/tool_call|>", "<TOOLCALL>",
+                                              "</TOOLCALL>",   "<tool_calls>",   "</tool_calls>"};
+
 struct FormatRow {
   ToolFormat format;
   const char* name;
   std::span<const std::string_view> tags;
-  // Special in the tokenizers of Llama 3.1 and Mistral v0.3; of DeepSeek's it differs by version.
+  // Special in the tokenizers of Llama 3.1 and Mistral v0.3; of others it differs by checkpoint.
   bool special;
 };
 
-constexpr std::array<FormatRow, 7> kFormats = {{
+constexpr std::array<FormatRow, 8> kFormats = {{
     {ToolFormat::kNone, "none", {}, false},
     {ToolFormat::kHermes, "hermes", kHermesTags, false},
     {ToolFormat::kLlamaJson, "llama_json", kLlamaJsonTags, true},
@@ -31,6 +34,7 @@ constexpr std::array<FormatRow, 7> kFormats = {{
     {ToolFormat::kMistral, "mistral", kMistralTags, true},
     {ToolFormat::kQwenCoder, "qwen_coder", kQwenCoderTags, false},
     {ToolFormat::kDeepSeek, "deepseek", kDeepSeekTags, true},
+    {ToolFormat::kJsonList, "json_list", kJsonListTags, true},
 }};
 
 const FormatRow& row_of(ToolFormat format) {
@@ -42,6 +46,16 @@ const FormatRow& row_of(ToolFormat format) {
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
+}
+
+// {"name": ..., "parameters": ...} without a member between, as a definition of a tool has.
+bool names_parameters_next(std::string_view text) {
+  constexpr std::string_view kName = "{\"name\": ";
+  for (size_t at = text.find(kName); at != std::string_view::npos; at = text.find(kName, at + 1)) {
+    const std::string_view rest = text.substr(at + kName.size());
+    if (rest.substr(0, rest.find("\": ")).ends_with("\"parameters")) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -60,19 +74,18 @@ Result<ToolFormat> tool_format_of_name(std::string_view name) {
 }
 
 ToolFormat detect_tool_format(std::string_view template_text) {
-  if (contains(template_text, "<｜tool▁call▁begin｜>")) return ToolFormat::kDeepSeek;
-  if (contains(template_text, "[TOOL_CALLS]")) return ToolFormat::kMistral;
-  if (contains(template_text, "<tool_call>")) {
-    // GLM's calls have the same outer tags around pairs of their own.
-    if (contains(template_text, "<arg_key>")) return ToolFormat::kNone;
-    return contains(template_text, "<function=") ? ToolFormat::kQwenCoder : ToolFormat::kHermes;
-  }
-  if (contains(template_text, "<|python_tag|>")) return ToolFormat::kLlamaJson;
-  if (contains(template_text, "<function=")) return ToolFormat::kLlamaFunction;
-  if (contains(template_text, "{\"name\": ") && contains(template_text, "\"parameters\": ")) {
-    return ToolFormat::kLlamaJson;
-  }
-  return ToolFormat::kNone;
+  const auto has = [template_text](std::string_view part) { return contains(template_text, part); };
+  if (has("<｜tool▁call▁begin｜>")) return ToolFormat::kDeepSeek;
+  if (has("[TOOL_CALLS]")) return ToolFormat::kMistral;
+  // Others' calls, some of them within the same outer tags: GLM's and MiniMax's.
+  if (has("<arg_key>") || has("<invoke name=")) return ToolFormat::kNone;
+  if (has("<function=") && has("<parameter=")) return ToolFormat::kQwenCoder;
+  if (has("<tool_call>")) return ToolFormat::kHermes;
+  if (has("<|tool_call|>[") || has("<TOOLCALL>[") || has("<tool_calls>["))
+    return ToolFormat::kJsonList;
+  if (has("<|python_tag|>")) return ToolFormat::kLlamaJson;
+  if (has("<function=")) return ToolFormat::kLlamaFunction;
+  return names_parameters_next(template_text) ? ToolFormat::kLlamaJson : ToolFormat::kNone;
 }
 
 std::span<const std::string_view> tool_format_tags(ToolFormat format) {

@@ -22,20 +22,26 @@ enum class ToolFormat : uint8_t {
   // [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...], or for each call
   // [TOOL_CALLS]name[CALL_ID]id[ARGS]{...}, of which id and [ARGS] may be missing.
   kMistral,
-  // <tool_call><function=name><parameter=key>value</parameter>...</function></tool_call>
+  // <tool_call><function=name><parameter=key>value</parameter>...</function></tool_call>, of
+  // Qwen3-Coder, Qwen3.5, Nemotron 3 and, with longer outer tags, Seed-OSS.
   kQwenCoder,
   // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>..., of V3 and R1 (a fenced block) and of V3.1.
   kDeepSeek,
+  // A JSON list as Mistral's between other tags: <|tool_call|> of Granite 3 and Phi-4, <TOOLCALL>
+  // of Nemotron Nano, <tool_calls> of Apriel.
+  kJsonList,
 };
 
-// "none", "hermes", "llama_json", "llama_function", "mistral", "qwen_coder", "deepseek".
+// "none", "hermes", "llama_json", "llama_function", "mistral", "qwen_coder", "deepseek",
+// "json_list".
 const char* tool_format_name(ToolFormat format);
 
 // kInvalidArgument for another name, with those that there are.
 Result<ToolFormat> tool_format_of_name(std::string_view name);
 
-// The format whose tags stand in a chat template's text, or in what it renders of a conversation
-// with tools. kNone where there is none: calls then stay content.
+// The format whose tags stand in a chat template's text, or in what it renders of a message with
+// tool calls. The latter is surer: a text may name tags that it does not write. kNone where there
+// is none or the tags are another's: calls then stay content.
 ToolFormat detect_tool_format(std::string_view template_text);
 
 // The texts that a format's calls are recognised by. Where one of them is a special token of a
