@@ -11,6 +11,7 @@
 #include "server/api/chat_completions.h"
 #include "server/api/completions.h"
 #include "server/api/model_routes.h"
+#include "server/page/page_files.h"
 
 namespace forerun::server {
 namespace {
@@ -36,6 +37,7 @@ bool contains(const std::array<std::string_view, N>& paths, std::string_view pat
 // A path as metrics name it: of a fixed set, whatever clients ask for.
 std::string route_of(const HttpRequest& request) {
   if (contains(kPosts, request.path) || contains(kGets, request.path)) return request.path;
+  if (request.path.starts_with("/page/")) return "/page/";
   return request.path.starts_with("/v1/models/") ? "/v1/models/" : "other";
 }
 
@@ -48,6 +50,16 @@ HttpResponse json_response(const Json& json) {
 HttpResponse response_of(const JsonOrError& answer) {
   if (const auto* error = std::get_if<ApiError>(&answer)) return error_response(*error);
   return json_response(std::get<Json>(answer));
+}
+
+HttpResponse page_response(const PageFile& file) {
+  HttpResponse response;
+  response.content_type = file.content_type;
+  response.body = file.bytes;
+  response.headers = {{"Content-Security-Policy", std::string(kPageSecurityPolicy)},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cache-Control", "no-cache"}};
+  return response;
 }
 
 // "key=value" of what ended; never a word of a prompt or an answer.
@@ -119,6 +131,7 @@ HttpResponse ApiServer::ready() const {
 
 std::optional<HttpResponse> ApiServer::get(const HttpRequest& request) {
   const std::string& path = request.path;
+  if (const PageFile* const file = find_page_file(path)) return page_response(*file);
   if (path == "/health" || path == "/v1/health") return json_response({{"status", "ok"}});
   if (path == "/ready") return ready();
   if (path == "/v1/models") return json_response(models_json(facts_));

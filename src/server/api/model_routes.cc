@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "forerun/speculation_options.h"
 #include "server/api/chat_prompt_fields.h"
 #include "server/api/fields.h"
 #include "server/api/generation_fields.h"
@@ -20,6 +21,14 @@ Json described(const ServerFacts& facts, const std::string& name) {
           {"created", facts.created},
           {"owned_by", "forerun"},
           {"max_model_len", facts.info.max_context_tokens}};
+}
+
+Json choices_json(const std::vector<OptionChoice>& choices) {
+  Json list = Json::array();
+  for (const OptionChoice& choice : choices) {
+    list.push_back({{"name", choice.name}, {"help", choice.help}});
+  }
+  return list;
 }
 
 }  // namespace
@@ -47,6 +56,8 @@ Json props_json(const Engine& engine, const ServerFacts& facts) {
           {"chat_template", engine.chat_template()},
           {"numeric_fingerprint", facts.info.numeric_fingerprint},
           {"build_info", std::string("forerun ") + FORERUN_VERSION},
+          {"strategies", choices_json(strategy_choices())},
+          {"tree_shapes", choices_json(tree_shape_choices())},
           {"default_generation_settings",
            {{"n_ctx", facts.info.max_context_tokens},
             {"temperature", sampling.temperature},

@@ -1,0 +1,184 @@
+// The page: a conversation, and beside it how its tokens came.
+
+import { Announcer } from "./announcer.js";
+import { Answer } from "./answer.js";
+import { fetchProps, streamChat } from "./api.js";
+import { ChatView } from "./chat_view.js";
+import { byId, count, speed } from "./elements.js";
+import { LegendView } from "./legend_view.js";
+import { RoundsView } from "./rounds_view.js";
+import { Settings } from "./settings.js";
+import { SpeedView } from "./speed_view.js";
+
+const kPlain = "autoregressive";
+const kFiguresMs = 250; // figures that change faster cannot be read
+
+const messages = []; // {role, content} of the conversation
+let shown = null; // the answer whose speculation is shown
+let running = null; // {controller, answer, isComparison}
+let figuresAt = 0;
+
+const announcer = new Announcer();
+const legend = new LegendView();
+const speeds = new SpeedView();
+const settings = new Settings(() => readProps());
+const chat = new ChatView((answer, roundIdx) => {
+  if (answer !== shown) show(answer);
+  if (roundIdx !== null) rounds.pick(roundIdx);
+});
+const rounds = new RoundsView((roundIdx) => chat.mark(shown, roundIdx));
+
+function show(answer) {
+  shown = answer;
+  rounds.show(answer);
+  showFigures();
+}
+
+function showFigures() {
+  figuresAt = performance.now();
+  legend.show(shown);
+  const comparing = running?.isComparison ? running.answer : null;
+  const words = speeds.show(shown, comparing);
+  const able = !running && shown?.done && shown.tokens.length > 1 && !shown.error;
+  byId("compare").disabled = !able;
+  byId("compare").hidden = Boolean(comparing);
+  byId("compare-stop").hidden = !comparing;
+  return words;
+}
+
+// Runs a request into `answer`; `onPieces` gets what its text grows by. Never throws.
+async function run(answer, isComparison, onPieces) {
+  const controller = new AbortController();
+  running = { controller, answer, isComparison };
+  showRunning();
+  try {
+    for await (const chunk of streamChat(answer.request, settings.key, controller.signal)) {
+      onPieces(answer.add(chunk));
+      if (performance.now() - figuresAt > kFiguresMs) showFigures();
+    }
+  } catch (error) {
+    if (controller.signal.aborted) answer.stopped = true;
+    else answer.error = error;
+  }
+  onPieces(answer.finish());
+  running = null;
+  showRunning();
+}
+
+function showRunning() {
+  const busy = Boolean(running) && !running.isComparison;
+  const hadFocus = document.activeElement;
+  byId("send").hidden = busy;
+  byId("stop").hidden = !busy;
+  byId("conversation").setAttribute("aria-busy", busy);
+  // Focus does not fall out of the page with the button that had it.
+  if (hadFocus?.hidden) byId(hadFocus.id === "compare-stop" ? "compare" : "message").focus();
+}
+
+async function send() {
+  const text = byId("message").value;
+  if (running || !text.trim()) return;
+  byId("message").value = "";
+  messages.push({ role: "user", content: text });
+  const answer = new Answer(settings.request([...messages]));
+  chat.addQuestion(text);
+  chat.addAnswer(answer);
+  show(answer);
+  announcer.begin();
+  announcer.status("The answer comes.");
+  await run(answer, false, (pieces) => {
+    chat.append(answer, pieces);
+    announcer.add(pieces.map((piece) => piece.text).join(""));
+    if (answer === shown) rounds.update();
+  });
+  // What was never answered is not asked again with the next message.
+  if (answer.text) messages.push({ role: "assistant", content: answer.text });
+  else messages.pop();
+  if (answer.error && !answer.text && !byId("message").value) byId("message").value = text;
+  chat.finish(answer);
+  announcer.end();
+  announcer.status(endOf(answer));
+  if (answer === shown) rounds.update();
+  showFigures();
+  if (answer.error?.status === 401) settings.open("key");
+}
+
+function endOf(answer) {
+  if (answer.error) return "";  // an alert says it
+  const rate = answer.tokensPerSecond > 0 ? `, ${speed(answer.tokensPerSecond)}` : "";
+  return `${answer.stopped ? "Stopped" : "The answer is complete"}: ${count(answer.tokens.length, "token")}${rate}.`;
+}
+
+// The same request once more, decoded plainly; as long as what there is of the answer.
+async function compare() {
+  const answer = shown;
+  if (running || !answer) return;
+  const request = { ...answer.request, strategy: kPlain, speculation: undefined };
+  if (answer.stopped) request.max_tokens = answer.tokens.length;
+  const plain = new Answer(request);
+  announcer.status("Decoding plainly.");
+  await run(plain, true, () => {});
+  byId("compare-error").textContent = plain.error ? plain.error.message : "";
+  if (!plain.error && !plain.stopped) answer.plain = plain;
+  const words = showFigures();
+  announcer.status(words);
+}
+
+function stop() {
+  running?.controller.abort();
+}
+
+function clear() {
+  stop();
+  messages.length = 0;
+  chat.clear();
+  show(null);
+  byId("message").focus();
+}
+
+async function readProps() {
+  const model = byId("model");
+  try {
+    const props = await fetchProps(settings.key);
+    model.textContent = props.model_alias;
+    model.title = props.numeric_fingerprint ?? "";
+    document.title = `${props.model_alias} · Forerun`;
+    const defaults = props.default_generation_settings ?? {};
+    byId("temperature").placeholder = `the model's own: ${defaults.temperature ?? "?"}`;
+    byId("top-p").placeholder = `the model's own: ${defaults.top_p ?? "?"}`;
+    settings.offer(props.strategies ?? [], props.tree_shapes ?? []);
+  } catch (error) {
+    model.textContent = error.message;
+    if (error.status === 401) {
+      model.textContent = "needs an API key";
+      settings.open("key");
+    }
+  }
+}
+
+byId("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  send();
+});
+byId("message").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  send();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !running || settings.isOpen) return;
+  event.preventDefault();
+  stop();
+});
+byId("stop").addEventListener("click", stop);
+byId("compare").addEventListener("click", compare);
+byId("compare-stop").addEventListener("click", stop);
+byId("new-chat").addEventListener("click", clear);
+for (const example of document.querySelectorAll("#welcome button")) {
+  example.addEventListener("click", () => {
+    byId("message").value = example.textContent;
+    send();
+  });
+}
+
+readProps();

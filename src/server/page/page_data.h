@@ -1,0 +1,16 @@
+// The page's files as embed_files.cmake wrote them into the program.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace forerun::server {
+
+struct EmbeddedFile {
+  std::string_view name;  // "main.js"
+  std::string_view bytes;
+};
+
+const std::vector<EmbeddedFile>& embedded_files();
+
+}  // namespace forerun::server

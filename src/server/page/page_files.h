@@ -1,0 +1,26 @@
+// The files of the page that `/` shows. They are part of the program: nothing is read at run time,
+// and the page asks for nothing from elsewhere.
+//
+// Threads: any.
+#pragma once
+
+#include <string_view>
+
+namespace forerun::server {
+
+struct PageFile {
+  std::string_view path;  // "/" or "/page/main.js"
+  std::string_view content_type;
+  std::string_view bytes;
+};
+
+// Null where the page has no such file.
+const PageFile* find_page_file(std::string_view path);
+
+// What browsers may load and do for the page: its own scripts and styles, calls of its own server,
+// nothing else, and in no other page's frame.
+inline constexpr std::string_view kPageSecurityPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+}  // namespace forerun::server
