@@ -6,7 +6,7 @@ FORERUN_PACKAGES=(g++ cmake ninja-build ccache git pkg-config
   libboost-dev prometheus-cpp-dev libgtest-dev libbenchmark-dev libopenmpi-dev openmpi-bin)
 # numpy multiplies a hundred times faster through OpenBLAS than through Debian's reference BLAS.
 FORERUN_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-14-dev xz-utils dpkg-dev iproute2
-  python3 python3-venv python3-numpy libopenblas0-pthread)
+  python3 python3-venv python3-numpy libopenblas0-pthread chromium)
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 
