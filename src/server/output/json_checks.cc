@@ -1,5 +1,7 @@
 #include "server/output/json_checks.h"
 
+#include <algorithm>
+
 namespace forerun::server {
 namespace {
 
@@ -17,7 +19,31 @@ std::string shown(const Json* value) {
   return value->is_string() ? "'" + text + "'" : text;
 }
 
+// Brackets outside strings; of broken JSON some number.
+int depth_of(std::string_view text) {
+  int depth = 0;
+  int deepest = 0;
+  bool in_string = false;
+  for (size_t idx = 0; idx < text.size(); ++idx) {
+    const char byte = text[idx];
+    if (byte == '"') in_string = !in_string;
+    if (in_string) {
+      if (byte == '\\') ++idx;
+    } else if (byte == '{' || byte == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (byte == '}' || byte == ']') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
 }  // namespace
+
+Json parse_json(std::string_view text) {
+  if (depth_of(text) > kMaxJsonDepth) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
 
 std::string dump_json(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);

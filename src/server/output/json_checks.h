@@ -12,6 +12,11 @@ namespace forerun::server {
 
 using Json = nlohmann::ordered_json;
 
+// The value of a JSON text; discarded (Json::is_discarded) where it is broken or nested deeper than
+// kMaxJsonDepth, since copying and writing a value take stack for each level.
+constexpr int kMaxJsonDepth = 128;
+Json parse_json(std::string_view text);
+
 // "<path>: found <value>, accepted <accepted>" as kInvalidArgument. A text is shown in single
 // quotes, other values as JSON, long ones cut; null pointer: "nothing".
 Status refuse(const std::string& path, const Json* value, std::string_view accepted);

@@ -99,7 +99,7 @@ Result<Json> Normalizer::arguments_of(const Json& function, const std::string& p
   std::string text = arguments->get<std::string>();
   // Some clients write no arguments so.
   if (text.empty()) text = "{}";
-  Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json object = parse_json(text);
   if (!object.is_object()) return refuse(path, arguments, kAccepted);
   return facts_.wants_arguments_text ? Json(std::move(text)) : std::move(object);
 }
@@ -200,9 +200,11 @@ Status Normalizer::add(const Json& message, const std::string& path) {
 
 Result<std::string> normalize_messages(const std::string& messages_json,
                                        const TemplateFacts& facts) {
-  const Json messages = Json::parse(messages_json, nullptr, /*allow_exceptions=*/false);
+  const Json messages = parse_json(messages_json);
   if (messages.is_discarded()) {
-    return Status(StatusCode::kInvalidArgument, "messages: found broken JSON, accepted is a list");
+    return Status(StatusCode::kInvalidArgument,
+                  "messages: found JSON that is broken or nested deeper than " +
+                      std::to_string(kMaxJsonDepth) + ", accepted is a list");
   }
   if (!messages.is_array() || messages.empty()) {
     return refuse("messages", &messages, "is a list of one message at least");

@@ -12,6 +12,9 @@ std::string normalized(const std::string& messages, const TemplateFacts& facts =
   return result.ok() ? *result : result.status().message();
 }
 
+const char* const kBroken =
+    "messages: found JSON that is broken or nested deeper than 128, accepted is a list";
+
 // A user's message, then the given one.
 std::string after_user(const std::string& message, const TemplateFacts& facts = {}) {
   const std::string user = R"({"role":"user","content":"u"})";
@@ -92,7 +95,7 @@ TEST(NormalizeMessages, ResultsKeepTheirCall) {
 
 TEST(NormalizeMessages, NamesTheWrongMember) {
   const std::pair<const char*, const char*> cases[] = {
-      {"{", "messages: found broken JSON, accepted is a list"},
+      {"{", kBroken},
       {"[]", "messages: found [], accepted is a list of one message at least"},
       {"{}", "messages: found {}, accepted is a list of one message at least"},
       {"[1]", "messages[0]: found 1, accepted is an object"},
@@ -131,13 +134,26 @@ TEST(NormalizeMessages, NamesTheWrongMember) {
   for (const auto& [messages, error] : cases) EXPECT_EQ(normalized(messages), error);
 }
 
+TEST(NormalizeMessages, RefusesWhatIsNestedTooDeep) {
+  const std::string deep = std::string(1000000, '[') + std::string(1000000, ']');
+  EXPECT_EQ(normalized("[{\"role\":\"user\",\"content\":" + deep + "}]"), kBroken);
+  const std::string call = R"([{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f",)"
+                           R"("arguments":"{\"a\":)" +
+                           deep + "}\"}}]}]";
+  EXPECT_NE(normalized(call).find("accepted are a JSON object and the text of one"),
+            std::string::npos);
+  // Brackets within texts nest nothing.
+  EXPECT_NE(normalized("[{\"role\":\"user\",\"content\":\"" + deep + "\\\"[\"}]").find("[["),
+            std::string::npos);
+}
+
 TEST(NormalizeMessages, ShowsLongValuesCutBetweenCharacters) {
   std::string name;
   for (int idx = 0; idx < 50; ++idx) name += "ü";
   const std::string error = normalized(R"([{"role":")" + name + R"("}])");
   EXPECT_NE(error.find("ü...'"), std::string::npos) << error;
   // Broken UTF-8 is no JSON.
-  EXPECT_EQ(normalized("[{\"role\":\"\xff\"}]"), "messages: found broken JSON, accepted is a list");
+  EXPECT_EQ(normalized("[{\"role\":\"\xff\"}]"), kBroken);
 }
 
 }  // namespace

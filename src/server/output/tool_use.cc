@@ -73,8 +73,13 @@ Result<OfferedTool> read_tool(const Json& tool, const std::string& path, Json& l
 
 Status read_tools(const std::string& tools_json, ToolUse& use) {
   if (tools_json.empty()) return {};
-  const Json tools = Json::parse(tools_json, nullptr, /*allow_exceptions=*/false);
+  const Json tools = parse_json(tools_json);
   if (tools.is_null()) return {};
+  if (tools.is_discarded()) {
+    return {StatusCode::kInvalidArgument,
+            "tools: found JSON that is broken or nested deeper than " +
+                std::to_string(kMaxJsonDepth) + ", accepted is a list"};
+  }
   if (!tools.is_array() || tools.size() > kMaxTools) {
     const Json found = tools.is_array() ? Json(std::to_string(tools.size()) + " tools") : tools;
     return refuse("tools", &found, "is a list of at most " + std::to_string(kMaxTools));
@@ -166,7 +171,7 @@ Result<ToolUse> read_tool_use(const std::string& tools_json, const std::string& 
   FORERUN_RETURN_IF_ERROR(read_tools(tools_json, use));
   if (!use.callable.empty()) use.choice = ToolUse::Choice::kAuto;
   if (!tool_choice_json.empty()) {
-    const Json choice = Json::parse(tool_choice_json, nullptr, /*allow_exceptions=*/false);
+    const Json choice = parse_json(tool_choice_json);
     if (!choice.is_null()) FORERUN_RETURN_IF_ERROR(read_choice(choice, use));
   }
   if (use.choice == ToolUse::Choice::kNone) {
