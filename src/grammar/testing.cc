@@ -1,8 +1,12 @@
 #include "grammar/testing.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <span>
+
+#include "grammar/configuration.h"
 
 namespace forerun::grammar {
 
@@ -56,26 +60,65 @@ std::vector<int32_t> allowed_ids(const std::vector<uint32_t>& mask) {
   return ids;
 }
 
-// Bytes that lead to an end, preferring those that close what is open. Empty if none is found.
-std::optional<std::string> closing(GrammarState state) {
-  static constexpr std::string_view kFirst = "\"}],:0123456789tfnrualse-+.";
-  std::string text;
-  for (int steps = 0; steps < 4000; ++steps) {
-    if (state.is_complete()) return text;
-    // The shortest way to an end or to a state with a smaller stack would need a search over
-    // states; bytes in this order nearly always find one at once.
-    bool moved = false;
-    for (size_t i = 0; i < kFirst.size() + 256 && !moved; ++i) {
-      const char byte = i < kFirst.size() ? kFirst[i] : static_cast<char>(i - kFirst.size());
-      GrammarState next = state;
-      if (!next.accept({&byte, 1})) continue;
-      text += byte;
-      state = next;
-      moved = true;
+// How many bytes at least lead from a node to its rule's end. Rounds that a loop still owes are not
+// counted.
+std::vector<uint32_t> bytes_to_end(const Program& program) {
+  constexpr uint32_t kFar = 1u << 28;
+  std::vector<uint32_t> distance(program.nodes.size(), kFar);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t at = program.nodes.size(); at-- > 0;) {
+      const Node& node = program.nodes[at];
+      // A start ends its rule only where the rule was not called: calls of empty texts are
+      // bypassed.
+      uint32_t least = node.accepting && at != program.rules[node.rule].start ? 0 : kFar;
+      for (const ByteEdge& edge : program.edges_of(node)) {
+        least = std::min(least, 1 + distance[edge.target]);
+      }
+      for (const CallEdge& call : program.calls_of(node)) {
+        const uint32_t within = distance[program.rules[call.rule].start];
+        least = std::min(least, within + distance[call.target]);
+      }
+      changed = changed || least < distance[at];
+      distance[at] = std::min(distance[at], least);
     }
-    if (!moved) return std::nullopt;
   }
-  return std::nullopt;
+  return distance;
+}
+
+uint64_t bytes_left(const std::vector<uint32_t>& distance, std::span<const Place> places) {
+  uint64_t least = UINT64_MAX / 2;
+  for (const Place& place : places) {
+    if (place.node == kEndNode) return 0;
+    least = std::min(least, distance[place.node] + bytes_left(distance, place.frame->places()));
+  }
+  return least;
+}
+
+// Bytes that lead to an end, each the one that seems to come nearest to it.
+std::optional<std::string> closing(GrammarState state) {
+  const std::vector<uint32_t> distance = bytes_to_end(state.program());
+  std::string text;
+  while (!state.is_complete() && text.size() < 4000) {
+    std::optional<GrammarState> best;
+    char best_byte = 0;
+    uint64_t least = UINT64_MAX;
+    for (int byte = 0; byte < 256; ++byte) {
+      const char c = static_cast<char>(byte);
+      GrammarState next = state;
+      if (!next.accept({&c, 1})) continue;
+      const uint64_t left =
+          next.is_complete() ? 0 : bytes_left(distance, next.configuration().places);
+      if (left >= least) continue;
+      least = left;
+      best = next;
+      best_byte = c;
+    }
+    if (!best) return std::nullopt;
+    text += best_byte;
+    state = *best;
+  }
+  return state.is_complete() ? std::optional(text) : std::nullopt;
 }
 
 }  // namespace

@@ -25,8 +25,7 @@ std::vector<std::string> synthetic_tokens(std::string_view sample, size_t count,
 std::vector<uint32_t> brute_force_mask(const GrammarState& state, const VocabularyTrie& vocabulary);
 
 // Walks from the start by allowed tokens drawn at random until the text ends; after `soft_limit`
-// tokens, by the token that a breadth of tries finds to lead to an end soonest. Nothing if it does
-// not end.
+// tokens, by the bytes that come nearest to an end. Nothing if it does not end.
 std::optional<std::string> random_text(const Grammar& grammar, TokenMasks& masks,
                                        std::mt19937& random, size_t soft_limit);
 

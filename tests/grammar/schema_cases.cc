@@ -1,0 +1,73 @@
+// What schema_test.py asks of the grammars, a JSON line an answer.
+//
+//   schema_cases TOKENIZER_JSON
+//
+// Each line of standard input is {"schema": ..., "count": N, "seed": S, "texts": [...]}. The answer
+// holds, under "derived", N texts walked by random allowed tokens, in turn of the tokenizer's
+// vocabulary and of one made of random pieces (null where a walk found no end), and under
+// "accepted" whether each of "texts" is a whole text of the grammar; or "error", why the schema is
+// refused.
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "grammar/grammar.h"
+#include "grammar/testing.h"
+#include "grammar/token_masks.h"
+
+namespace {
+
+using forerun::grammar::Grammar;
+using forerun::grammar::TokenMasks;
+using forerun::grammar::VocabularyTrie;
+using Json = nlohmann::ordered_json;
+
+constexpr char kSample[] =
+    "{\"name\": \"na\u00efve\", \"\u6f22\u5b57\": [1, 2.50, -3e2], \"text\": \"The \U0001f600 "
+    "end\\n\"} "
+    "2024-02-29T12:00:00Z 123e4567-e89b-12d3-a456-426614174000 user@example.org true false null";
+constexpr size_t kSoftLimit = 60;  // tokens
+
+Json answer(const Json& question, TokenMasks& real, TokenMasks& synthetic) {
+  Json reply;
+  const auto grammar = Grammar::from_json_schema(question["schema"].dump());
+  if (!grammar.ok()) return Json{{"error", grammar.status().message()}};
+  std::mt19937 random(question["seed"].get<uint32_t>());
+  reply["derived"] = Json::array();
+  for (int i = 0; i < question["count"].get<int>(); ++i) {
+    const std::optional<std::string> text =
+        forerun::grammar::random_text(*grammar, i % 2 == 0 ? real : synthetic, random, kSoftLimit);
+    reply["derived"].push_back(text ? Json(*text) : Json());
+  }
+  reply["accepted"] = Json::array();
+  for (const Json& text : question["texts"]) {
+    reply["accepted"].push_back(
+        forerun::grammar::matches(*grammar, text.get_ref<const std::string&>()));
+  }
+  return reply;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: schema_cases TOKENIZER_JSON < questions\n";
+    return 2;
+  }
+  const auto tokenizer = forerun::Tokenizer::load(argv[1]);
+  if (!tokenizer.ok()) {
+    std::cerr << tokenizer.status().message() << '\n';
+    return 1;
+  }
+  TokenMasks real(std::make_shared<const VocabularyTrie>(*tokenizer));
+  TokenMasks synthetic(
+      std::make_shared<const VocabularyTrie>(forerun::grammar::synthetic_tokens(kSample, 2000, 3)));
+  for (std::string line; std::getline(std::cin, line);) {
+    std::cout << answer(Json::parse(line), real, synthetic).dump() << '\n';
+  }
+  return 0;
+}
