@@ -11,6 +11,7 @@ constexpr size_t kMaxBytesReadAgain = 1 << 20;
 
 std::vector<std::string> tags_of(const std::vector<CallOpening>& openings) {
   std::vector<std::string> tags;
+  tags.reserve(openings.size());
   for (const CallOpening& opening : openings) tags.emplace_back(opening.tag);
   return tags;
 }

@@ -146,7 +146,9 @@ Status Normalizer::add_assistant(const Json& message, Json out, const std::strin
   }
   if (facts_.wants_null_content) {
     // Such a template writes either the content or the calls of a message.
-    const bool has_content = !out["content"].empty() && out["content"] != "";
+    const Json& content = out["content"];
+    const bool has_content =
+        content.is_string() ? !content.get_ref<const std::string&>().empty() : !content.empty();
     if (has_content) messages_.push_back(out);
     out["content"] = nullptr;
   }
