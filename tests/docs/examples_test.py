@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Examples can be pasted: every command of README.md's blocks and of each --help runs as it stands.
+"""Examples can be pasted: every command of README.md's blocks, of each --help and every
+`forerun generate --model models/...` of the guides runs as it stands.
 
     examples_test.py PATH_OF_FORERUN [unittest options]
 
@@ -49,6 +50,12 @@ def help_commands(name: str) -> list[str]:
     return commands_of("\n".join(line for line in example.splitlines() if line.startswith("  ")))
 
 
+def guides_commands() -> list[str]:
+    texts = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md"))]
+    found = re.findall(r"^    (forerun generate --model models/(?:.*\\\n)*.*)", "\n".join(texts), flags=re.MULTILINE)
+    return [command for block in found for command in commands_of(block)]
+
+
 class Examples(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -78,6 +85,13 @@ class Examples(unittest.TestCase):
         run = [command for command in readme_commands() if not command.startswith(LEFT_OUT)]
         self.assertTrue(run)
         for command in run:
+            self.runs(command)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "they name two processors")
+    def test_guides(self) -> None:
+        commands = guides_commands()
+        self.assertTrue(commands)
+        for command in commands:
             self.runs(command)
 
     def test_help(self) -> None:
