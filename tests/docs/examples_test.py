@@ -75,8 +75,22 @@ class Examples(unittest.TestCase):
         return subprocess.run(["bash", "-o", "pipefail", "-c", command], input=TYPED, capture_output=True,
                               text=True, check=False, cwd=self.folder, env=self.environment, timeout=200)
 
+    def serves(self, command: str) -> None:
+        """Until it is asked to end; on any free port, for this machine may use the one named."""
+        command = "exec " + re.sub(r"--port \d+", "--port 0", command)
+        with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, text=True, cwd=self.folder,
+                              env=self.environment) as running:
+            try:
+                self.assertRegex(running.stdout.readline(), "^Serving ")
+            finally:
+                running.terminate()
+            self.assertEqual(running.wait(timeout=60), 0)
+
     def runs(self, command: str) -> None:
         with self.subTest(command):
+            if command.startswith("forerun serve "):
+                self.serves(command)
+                return
             done = self.pasted(command)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertNotRegex(done.stderr, r"(?m)^forerun: ")
