@@ -14,6 +14,9 @@ void Usage::add(const Event& last_of_sample) {
   }
   output_tokens_ += stats.output_tokens;
   target_steps_ += stats.target_steps;
+  draft_steps_ += stats.draft_steps;
+  target_busy_s_ += static_cast<double>(stats.target_steps) * stats.target_step_s;
+  draft_busy_s_ += static_cast<double>(stats.draft_steps) * stats.draft_step_s;
   drafted_tokens_ += stats.drafted_tokens;
   accepted_tokens_ += stats.accepted_tokens;
   decoded_tokens_ += std::max(0, stats.output_tokens - stats.resumed_tokens - 1);
@@ -28,6 +31,9 @@ Json Usage::speculation() const {
   };
   return {{"strategy", strategy_},
           {"target_steps", target_steps_},
+          {"draft_steps", draft_steps_},
+          {"target_step_s", per(target_busy_s_, target_steps_)},
+          {"draft_step_s", per(draft_busy_s_, draft_steps_)},
           {"drafted_tokens", drafted_tokens_},
           {"accepted_tokens", accepted_tokens_},
           {"acceptance", per(static_cast<double>(accepted_tokens_), drafted_tokens_)},

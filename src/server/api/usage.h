@@ -25,6 +25,9 @@ class Usage {
   int64_t cached_tokens_ = 0;
   int64_t output_tokens_ = 0;
   int64_t target_steps_ = 0;
+  int64_t draft_steps_ = 0;
+  double target_busy_s_ = 0.0;  // steps times their mean
+  double draft_busy_s_ = 0.0;
   int64_t drafted_tokens_ = 0;
   int64_t accepted_tokens_ = 0;
   int64_t decoded_tokens_ = 0;  // but the first ones of each sample
