@@ -251,6 +251,8 @@ class PageTest(serving.ServerTest):
         self.assertIn("kept", self.page.evaluate("byId('tree-words').textContent"))
         label = self.page.evaluate("document.querySelector('#tree svg').getAttribute('aria-label')")
         self.assertTrue(label.startswith("Tree: 7 guesses"), label)
+        steps = self.page.evaluate("document.querySelector('#work-target .value').textContent")
+        self.assertRegex(steps, rf"^{rounds} steps × [\d.]+ ms$")
         # A token leads to its round, a column too.
         self.page.evaluate("document.querySelector('.token[data-round=\"5\"]').click()")
         self.assertEqual(self.page.evaluate("byId('round').value"), "6")

@@ -28,7 +28,10 @@ export class LanesView {
 
   // The rounds around `selected`, as many as there is room for.
   show(rounds, selected) {
-    if (rounds.length === 0) return this.#box.replaceChildren();
+    if (rounds.length === 0) {
+      byId("lanes-range").textContent = "";
+      return this.#box.replaceChildren();
+    }
     const room = Math.max(8, Math.floor(this.#box.clientWidth / kColumn));
     const first = Math.max(0, Math.min(rounds.length - room, selected - Math.floor(room * 0.7)));
     const shown = rounds.slice(first, first + room);
@@ -48,7 +51,7 @@ export class LanesView {
     });
     this.#box.replaceChildren(picture);
     byId("lanes-range").textContent =
-      `Rounds ${first + 1}–${first + shown.length} of ${rounds.length}, left to right`;
+      `Rounds ${first + 1}–${first + shown.length} of ${rounds.length}, left to right.`;
   }
 
   #column(round, left, roundIdx, selected, units) {
@@ -71,9 +74,10 @@ export class LanesView {
       column.append(bar(x, kLane - guesses * above, (guesses - kept) * above - 1, "dropped"));
     }
     if (kept > 0) column.append(bar(x, kLane - kept * above, kept * above, "kept"));
+    const space = units.target > 5 ? 1.5 : 0.5; // between tokens
     output.forEach(({ origin }, idx) => {
       const y = kLane + kAxis + idx * units.target;
-      column.append(bar(x, y, units.target - 1.5, origin));
+      column.append(bar(x, y, units.target - space, origin));
     });
     return column;
   }

@@ -9,6 +9,7 @@ import { LegendView } from "./legend_view.js";
 import { RoundsView } from "./rounds_view.js";
 import { Settings } from "./settings.js";
 import { SpeedView } from "./speed_view.js";
+import { WorkView } from "./work_view.js";
 
 const kPlain = "autoregressive";
 const kFiguresMs = 250; // figures that change faster cannot be read
@@ -21,6 +22,7 @@ let figuresAt = 0;
 const announcer = new Announcer();
 const legend = new LegendView();
 const speeds = new SpeedView();
+const work = new WorkView();
 const settings = new Settings(() => readProps());
 const chat = new ChatView((answer, roundIdx) => {
   if (answer !== shown) show(answer);
@@ -37,6 +39,7 @@ function show(answer) {
 function showFigures() {
   figuresAt = performance.now();
   legend.show(shown);
+  work.show(shown);
   const comparing = running?.isComparison ? running.answer : null;
   const words = speeds.show(shown, comparing);
   const able = !running && shown?.done && shown.tokens.length > 1 && !shown.error;

@@ -8,6 +8,8 @@ import { TreeView } from "./tree_view.js";
 const kReplayMs = 420;
 const kFollowMs = 120; // at most that often a new tree is drawn
 const kCalmFollowMs = 2000;
+const kNotYet = "Trees of guesses show here while an answer comes.";
+const kNoRounds = "This answer was decoded plainly: a token a step, nothing guessed.";
 
 export class RoundsView {
   #slider = byId("round");
@@ -29,7 +31,10 @@ export class RoundsView {
     byId("round-before").addEventListener("click", () => this.pick(this.#selected - 1));
     byId("round-after").addEventListener("click", () => this.pick(this.#selected + 1));
     this.#replayButton.addEventListener("click", () => this.#toggleReplay());
-    new ResizeObserver(() => this.#drawLanes()).observe(byId("lanes"));
+    new ResizeObserver(() => {
+      this.#drawLanes();
+      this.#tree.fit();
+    }).observe(byId("lanes"));
     this.show(null);
   }
 
@@ -71,7 +76,7 @@ export class RoundsView {
     this.#able("round-before", this.#selected > 0);
     this.#able("round-after", this.#selected >= 0 && this.#selected < rounds.length - 1);
     if (rounds.length > 0) this.#tree.show(rounds[this.#selected]);
-    else this.#tree.clear(this.#answer?.done ? "This answer was decoded plainly: a token a step, nothing guessed." : "Trees of guesses show here while an answer comes.");
+    else this.#tree.clear(this.#answer?.done ? kNoRounds : kNotYet);
     this.#drawLanes();
     this.#onSelect(this.#selected);
   }

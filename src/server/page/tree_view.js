@@ -5,10 +5,11 @@ import { byId, count, svg, visible } from "./elements.js";
 
 const kRowHeight = 34;
 const kNodeHeight = 26;
-const kGap = 30; // between columns
+const kGap = 24; // between columns
 const kMargin = 10;
 const kCharacter = 7.3; // width of one, as style.css sets them
-const kMostCharacters = 12;
+const kMostCharacters = 10;
+const kSmallest = 0.8; // of the size that is set
 
 function shortened(text) {
   const characters = [...visible(text)];
@@ -63,7 +64,7 @@ function layOut(round) {
 function columnsOf(boxes) {
   const widths = [];
   for (const box of boxes) {
-    box.width = Math.max(30, [...box.text].length * kCharacter + 18);
+    box.width = Math.max(30, [...box.text].length * kCharacter + 15);
     widths[box.depth] = Math.max(widths[box.depth] ?? 0, box.width);
   }
   let x = kMargin;
@@ -149,10 +150,25 @@ export class TreeView {
     const width = right + kMargin;
     const height = rows * kRowHeight + 2 * kMargin - (kRowHeight - kNodeHeight);
     const words = describe(round);
-    const picture = svg("svg", { width, height, role: "img", "aria-label": `Tree: ${words}` });
+    const picture = svg("svg", {
+      viewBox: `0 0 ${width} ${height}`,
+      role: "img",
+      "aria-label": `Tree: ${words}`,
+    });
     for (const from of boxes) picture.append(...from.children.map((to) => edge(from, to)));
     picture.append(...boxes.map(node));
     this.#box.replaceChildren(picture);
     this.#words.textContent = words;
+    this.fit();
+  }
+
+  // A tree a little too wide for its box is drawn smaller, one that is much too wide is scrolled.
+  fit() {
+    const picture = this.#box.firstElementChild;
+    if (!picture) return;
+    const { width, height } = picture.viewBox.baseVal;
+    const scale = Math.max(kSmallest, Math.min(1, this.#box.clientWidth / width));
+    picture.setAttribute("width", Math.floor(width * scale));
+    picture.setAttribute("height", Math.floor(height * scale));
   }
 }
