@@ -11,6 +11,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/lfs_pointer.h"
+#include "base/status_macros.h"
+
 namespace forerun {
 namespace {
 
@@ -141,6 +144,7 @@ Result<JsonDocument> JsonDocument::read(const std::filesystem::path& file, int64
                   file.string() + ": cannot be read" +
                       (errno == 0 ? "" : ": " + std::string(std::strerror(errno))));
   }
+  FORERUN_RETURN_IF_ERROR(refuse_lfs_pointer(text, file.string()));
   return parse(text, file.string(), refuse_repeated_keys);
 }
 

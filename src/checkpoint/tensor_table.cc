@@ -1,10 +1,10 @@
 #include "checkpoint/tensor_table.h"
 
 #include <algorithm>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
+#include "base/lfs_pointer.h"
 #include "base/status_macros.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/other_formats.h"
@@ -47,10 +47,8 @@ Result<ShardMap> read_index(const std::filesystem::path& file) {
   return shards;
 }
 
-bool is_lfs_pointer(std::span<const std::byte> bytes) {
-  constexpr std::string_view kStart = "version https://git-lfs";
-  return bytes.size() >= kStart.size() &&
-         std::memcmp(bytes.data(), kStart.data(), kStart.size()) == 0;
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
@@ -86,12 +84,7 @@ Status TensorTable::add_file(const std::filesystem::path& file,
     return listed == nullptr ? mapped.status()
                              : mapped.status().with_context(main_file_.string() + ": shard");
   }
-  if (is_lfs_pointer(mapped->bytes())) {
-    return Status(StatusCode::kCorrupt,
-                  file.string() +
-                      ": found a Git LFS pointer; accepted: the weights themselves "
-                      "(run: git lfs pull)");
-  }
+  FORERUN_RETURN_IF_ERROR(refuse_lfs_pointer(text_of(mapped->bytes()), file.string()));
   auto entries = parse_safetensors_header(mapped->bytes(), mapped->bytes().size());
   if (!entries.ok()) return entries.status().with_context(file.string());
   if (listed != nullptr) {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/lfs_pointer.h"
 #include "base/status_macros.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/json_value.h"
@@ -22,12 +23,15 @@ constexpr const char* kAccepted =
     "tokenizer_config.json";
 
 // The whole file, or nothing if it cannot be opened.
-std::optional<std::string> read_file(const std::filesystem::path& path) {
+Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
+  std::optional<std::string> content;
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  if (!std::filesystem::is_regular_file(path, error)) return content;
   std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  if (!file) return content;
+  content.emplace(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  FORERUN_RETURN_IF_ERROR(refuse_lfs_pointer(*content, path.string()));
+  return content;
 }
 
 // The special tokens that templates are given, as transformers names them.
@@ -59,7 +63,7 @@ Names special_tokens(const Value& config, const Value& map) {
 
 // A JSON file of the checkpoint; none where it is absent.
 Result<Value> read_json(const std::filesystem::path& path) {
-  const std::optional<std::string> bytes = read_file(path);
+  FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, read_file(path));
   if (!bytes) return Value::none();
   return text::jinja::parse_json(*bytes, path.string());
 }
@@ -151,13 +155,15 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
   FORERUN_ASSIGN_OR_RETURN(const Value map, read_json(checkpoint_dir / "special_tokens_map.json"));
   Sources sources;
   std::string where = (checkpoint_dir / "chat_template.jinja").string();
-  if (std::optional<std::string> source = read_file(where)) {
+  FORERUN_ASSIGN_OR_RETURN(std::optional<std::string> source, read_file(where));
+  if (source) {
     sources.regular = std::move(*source);
     sources.found = true;
   }
   if (!sources.found) {
     const std::filesystem::path file = checkpoint_dir / "chat_template.json";
-    if (const std::optional<std::string> bytes = read_file(file)) {
+    FORERUN_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, read_file(file));
+    if (bytes) {
       where = file.string() + ": chat_template";
       FORERUN_ASSIGN_OR_RETURN(const Value json, text::jinja::parse_json(*bytes, file.string()));
       const Value* value = json.find("chat_template");
@@ -178,8 +184,9 @@ Result<ChatTemplate> ChatTemplate::load(const std::filesystem::path& checkpoint_
   std::string tool_use_where = where + ": tool_use";
   const std::filesystem::path tool_use_file =
       checkpoint_dir / "additional_chat_templates" / "tool_use.jinja";
-  if (std::optional<std::string> source = read_file(tool_use_file)) {
-    sources.tool_use = std::move(*source);
+  FORERUN_ASSIGN_OR_RETURN(std::optional<std::string> tool_use_source, read_file(tool_use_file));
+  if (tool_use_source) {
+    sources.tool_use = std::move(*tool_use_source);
     tool_use_where = tool_use_file.string();
   }
   if (!sources.tool_use.empty()) {

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/lfs_pointer.h"
 #include "base/status_macros.h"
 #include "text/canonical_json.h"
 #include "text/hash_bytes.h"
@@ -35,6 +36,7 @@ Result<std::string> read_file(const std::filesystem::path& path) {
     return Status(StatusCode::kCorrupt,
                   path.string() + ": read fewer than " + std::to_string(size) + " bytes");
   }
+  FORERUN_RETURN_IF_ERROR(refuse_lfs_pointer(bytes, path.string()));
   return bytes;
 }
 

@@ -86,8 +86,16 @@ class Checkpoints(EditedCheckpoint):
                      "Is a directory", "- for standard input")
         self.refused(generate("--prompt-file", "/nowhere"), "/nowhere", "No such file")
         pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
-        (self.model / "model.safetensors").write_text(pointer)
-        self.refused(generate("--prompt", "x", model=self.model), "LFS pointer", "git lfs pull")
+        for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json",
+                     "generation_config.json"):
+            kept = (self.model / name).read_bytes()
+            (self.model / name).write_text(pointer)
+            self.refused(generate("--prompt", "x", model=self.model), name, "LFS pointer",
+                         "git lfs pull")
+            (self.model / name).write_bytes(kept)
+        (self.model / "chat_template.jinja").write_text(pointer)
+        self.refused(run("chat", "--model", self.model, input="hello\n"), "chat_template.jinja",
+                     "git lfs pull")
 
     def test_a_directory_without_permission(self):
         # Root may read everything: it becomes nobody, for whom the rest of the way is open.

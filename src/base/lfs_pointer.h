@@ -1,0 +1,19 @@
+// What Git LFS leaves in place of a file whose content was not fetched: three lines of text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "forerun/status.h"
+
+namespace forerun {
+
+// Not ok where `content`, a file's or its beginning, is such a pointer: `file` names it.
+inline Status refuse_lfs_pointer(std::string_view content, const std::string& file) {
+  if (!content.starts_with("version https://git-lfs")) return {};
+  return Status(StatusCode::kCorrupt, file +
+                                          ": found a Git LFS pointer; accepted: the file itself "
+                                          "(run: git lfs pull)");
+}
+
+}  // namespace forerun
