@@ -88,6 +88,8 @@ class Piped(process.CommandLine):
                          answers("/max-tokens 12\nhello\n"))
         text = answers("/max-tokens 12\nhello\n")
         stop = text.split()[0][:2]
+        flagged = self.succeeded(chat("/max-tokens 12\nhello\n", "--stop", stop)).stdout
+        self.assertEqual(flagged.strip("\n"), text[: text.index(stop)].strip("\n"))
         self.assertEqual(answers(f"/max-tokens 12\n/stop {stop}\nhello\n").strip("\n"),
                          text[: text.index(stop)].strip("\n"))
 
