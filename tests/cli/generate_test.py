@@ -201,9 +201,11 @@ class Generate(process.CommandLine):
             (repo / "snapshots").mkdir()
             (repo / "snapshots" / "abc123").symlink_to(DRAFT)
             environment = dict(os.environ, HF_HUB_CACHE=folder)
-            done = generate("--prompt", "x", "--max-tokens", 2, "--json", model="someone/demo",
-                            env=environment)
-        self.succeeded(done)
+            for name in ("someone/demo", "someone/demo@main", "someone/demo@abc123"):
+                self.succeeded(generate("--prompt", "x", "--max-tokens", 2, "--json", model=name,
+                                        env=environment))
+            self.refused(generate("--prompt", "x", model="someone/demo@v2", env=environment),
+                         "someone/demo", "v2")
 
 
 if __name__ == "__main__":

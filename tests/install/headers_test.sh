@@ -25,4 +25,9 @@ for header in include/forerun/*.h; do
   printf '%s defines macros:\n%s\n' "$header" "$macros"
   failed=1
 done
+# Warnings are errors for CI alone: a user's compiler may have others.
+if ! grep -q '^option(FORERUN_WERROR .* OFF)$' CMakeLists.txt || ! grep -q FORERUN_WERROR=ON scripts/test; then
+  echo "FORERUN_WERROR is to be off, and on in scripts/test"
+  failed=1
+fi
 exit $failed
