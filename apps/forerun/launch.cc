@@ -26,6 +26,7 @@ struct LaunchFlags {
 };
 
 bool must_end_launch = false;
+bool is_supervised = false;
 std::string shared_folder;
 std::function<Result<std::unique_ptr<Engine>>(const EngineOptions&)> make = Engine::create;
 
@@ -61,6 +62,21 @@ Result<std::unique_ptr<Engine>> make_supervised(const LaunchFlags& flags,
   return create_supervised_engine(std::move(options));
 }
 
+Result<std::unique_ptr<Engine>> make_isolated(const std::string& program, int32_t relaunches,
+                                              const EngineOptions& engine) {
+  SupervisorOptions options;
+  options.engine = engine;
+  options.hosts = {"localhost"};
+  options.relaunches = relaunches;
+  options.doubts_requests = true;
+  options.command = [program](const std::string&) {
+    return std::vector<std::string>{program, "serve-launch", "--alone"};
+  };
+  const InterruptGuard guard;
+  options.is_cancelled = [] { return InterruptGuard::interrupted(); };
+  return create_supervised_engine(std::move(options));
+}
+
 // What make_engine() is to give from here on.
 Status supervise(const LaunchFlags& flags) {
   MpirunOptions mpirun;
@@ -73,6 +89,7 @@ Status supervise(const LaunchFlags& flags) {
   mpirun.process = {program, "serve-launch"};
   const std::vector<std::string> arguments = flags.hosts.arguments();
   mpirun.process.insert(mpirun.process.end(), arguments.begin(), arguments.end());
+  is_supervised = true;
   make = [flags, mpirun](const EngineOptions& engine) {
     return make_supervised(flags, mpirun, engine);
   };
@@ -132,6 +149,18 @@ Command with_hosts(CLI::App* command, EngineOptions* engine, std::function<Statu
 }
 
 Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options) { return make(options); }
+
+Status isolate_engine(int32_t relaunches) {
+  if (is_supervised) {
+    return Status(StatusCode::kInvalidArgument,
+                  "--isolate: found beside --hosts, whose engine is in other processes anyway");
+  }
+  FORERUN_ASSIGN_OR_RETURN(const std::string program, own_program());
+  make = [program, relaunches](const EngineOptions& engine) {
+    return make_isolated(program, relaunches, engine);
+  };
+  return {};
+}
 
 int leave_launch(int exit_code) {
   leave_mpi(must_end_launch, exit_code == 0 ? 1 : exit_code);

@@ -24,6 +24,10 @@ Command with_hosts(
 // Engine::create, or, under --hosts, its supervised like.
 Result<std::unique_ptr<Engine>> make_engine(const EngineOptions& options);
 
+// From here on make_engine() puts the engine into a process of its own, which is started again when
+// it dies; `relaunches` as SupervisorOptions'. Refused where --hosts does that already.
+Status isolate_engine(int32_t relaunches);
+
 // The ranks of a supervised launch; not listed.
 Command add_serve_launch(CLI::App& app);
 

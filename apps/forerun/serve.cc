@@ -24,6 +24,7 @@ namespace {
 
 constexpr const char* kKeyVariable = "FORERUN_API_KEY";
 constexpr int32_t kMaxWaitingRequests = 256;
+constexpr int32_t kRelaunches = 10;  // in a row, with nothing done between
 
 struct ServeFlags {
   EngineOptions engine;
@@ -34,6 +35,7 @@ struct ServeFlags {
   std::string tool_format = "auto";
   std::string reasoning_format = "auto";
   bool public_metrics = false;
+  bool isolate = false;
   double header_seconds = 10.0;
   double idle_seconds = 300.0;
   double drain_seconds = 30.0;
@@ -112,6 +114,7 @@ std::string address_of(const ServeFlags& flags, uint16_t port) {
 Status run_serve(const ServeFlags& flags) {
   FORERUN_ASSIGN_OR_RETURN(server::AccessOptions access, access_options(flags));
   std::signal(SIGPIPE, SIG_IGN);
+  if (flags.isolate) FORERUN_RETURN_IF_ERROR(isolate_engine(kRelaunches));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, create_engine(flags.engine));
   FORERUN_ASSIGN_OR_RETURN(
       const server::ChatFormat format,
@@ -199,6 +202,9 @@ Command add_serve(CLI::App& app) {
                    "Requests that may wait for their turn; what comes beyond is told to come again "
                    "(status 429). -1: any number")
       ->capture_default_str();
+  command->add_flag("--isolate", flags->isolate,
+                    "Put the engine into a process of its own: where that dies it is started "
+                    "again, and requests go on from their tokens");
   command
       ->add_option("--tool-format", flags->tool_format,
                    "How the model writes tool calls: auto (by its chat template), none, hermes, "

@@ -31,6 +31,7 @@ namespace {
 struct ServeFlags {
   HostFlags hosts;
   std::string folder;
+  bool alone = false;
 };
 
 // The supervisor's descriptors, out of the way of whatever else reads or prints in this process.
@@ -64,19 +65,22 @@ Status share_memory_in(const std::string& name) {
   return {};
 }
 
+// `hosts` null: this process is all of the launch.
 Status coordinate(const Standard& standard, const std::shared_ptr<Hosts>& hosts) {
   ServedEngine served;
   served.input = standard.input;
   served.output = standard.output;
   served.create = [hosts](EngineOptions options) {
-    const std::string text = write_options(options);
-    Bytes notice;
-    ByteWriter(&notice).text(text);
-    hosts->give_notice(notice);
+    if (hosts != nullptr) {
+      const std::string text = write_options(options);
+      Bytes notice;
+      ByteWriter(&notice).text(text);
+      hosts->give_notice(notice);
+    }
     options.hosts = hosts;
     return Engine::create(options);
   };
-  served.failure = [hosts] { return hosts->failure(); };
+  if (hosts != nullptr) served.failure = [hosts] { return hosts->failure(); };
   return serve_engine(served);
 }
 
@@ -94,6 +98,10 @@ Status serve_launch(const ServeFlags& flags) {
   const ParentWatch watch;  // mpirun, or its like on this host
   log_to_supervisor();
   std::signal(SIGPIPE, SIG_IGN);
+  if (flags.alone) {
+    FORERUN_ASSIGN_OR_RETURN(const Standard own, take_standard());
+    return coordinate(own, nullptr);
+  }
   FORERUN_RETURN_IF_ERROR(share_memory_in(flags.folder));
   FORERUN_ASSIGN_OR_RETURN(const Standard standard, take_standard());
   FORERUN_RETURN_IF_ERROR(check_mpi());
@@ -112,7 +120,8 @@ Command add_serve_launch(CLI::App& app) {
   command->group("");  // for supervisors alone
   auto flags = std::make_shared<ServeFlags>();
   add_host_flags(*command, flags->hosts, "");
-  command->add_option("--launch-folder", flags->folder)->required();
+  command->add_option("--launch-folder", flags->folder);
+  command->add_flag("--alone", flags->alone, "This process is all of the launch");
   return {command, [flags] { return serve_launch(*flags); }};
 }
 

@@ -32,7 +32,8 @@ void ignore_broken_pipes() {
 LaunchKeeper::LaunchKeeper(SupervisorOptions options)
     : options_(std::move(options)),
       waker_(std::make_shared<WakeDescriptor>()),
-      policy_(options_.relaunches, !options_.engine.draft.empty(), options_.hosts) {}
+      policy_(options_.relaunches, !options_.engine.draft.empty(), options_.hosts,
+              options_.doubts_requests) {}
 
 std::shared_ptr<LaunchKeeper> LaunchKeeper::start(SupervisorOptions options) {
   std::shared_ptr<LaunchKeeper> keeper(new LaunchKeeper(std::move(options)));
@@ -56,7 +57,8 @@ void LaunchKeeper::run() {
   while (true) {
     Result<std::unique_ptr<LaunchLink>> link = LaunchLink::start(options_, options_.engine);
     if (!link.ok()) return give_up(link.status());
-    const LaunchFailure failure = serve(**link);
+    LaunchFailure failure = serve(**link);
+    failure.of_request = has_trial();
     bool stopping = false, is_first = false;
     {
       const std::lock_guard lock(mutex_);
@@ -156,6 +158,9 @@ void LaunchKeeper::note_loss(const LaunchFailure& failure, bool is_final) {
   for (auto& [id, entry] : requests_) {
     // It had been asked to take this one, and has not answered: the next one is asked.
     if (entry.queue != nullptr) connect(id, entry);
+  }
+  if (options_.doubts_requests) doubt_requests(failure);
+  for (auto& [id, entry] : requests_) {
     entry.parts.clear();
     entry.cancel_sent = false;
   }

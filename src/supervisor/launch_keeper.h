@@ -54,6 +54,8 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
     std::vector<uint64_t> parts;  // their ids in this launch
     int launches = 0;
     bool cancel_sent = false;
+    bool is_fresh = false;  // this launch has it, and no token of it has come
+    int deaths = 0;         // launches in a row that were lost in that state
   };
   struct Part {
     uint64_t request = 0;
@@ -73,6 +75,7 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   std::optional<LaunchFailure> handle(UpMessage&& message);
   LaunchFailure failure_of(const Status& status) const;
   void note_loss(const LaunchFailure& failure, bool is_final);
+  bool has_trial() const;
   void drop_draft();
   void give_up(const Status& why);
   void rest(std::chrono::milliseconds pause);
@@ -81,6 +84,11 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   std::optional<LaunchFailure> take_event(UpMessage&& message);
   void be_ready(EngineInfo&& info);
   void hand_over(uint64_t id, Entry& entry);
+  // Those that launches have died with go on one at a time, when all others have got further.
+  void hand_over_suspect();
+  // Counts a launch that is lost against the requests that it had not got further with, and fails
+  // those that it is enough for.
+  void doubt_requests(const LaunchFailure& failure);
   void connect(uint64_t id, Entry& entry);
   // Those that are cancelled, and, while there is no launch to do it, those that are late.
   void look_after_requests();

@@ -64,6 +64,7 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
     return supervised->channel();
   }
   entry.launches = 1;
+  entry.is_fresh = true;
   DownMessage message;
   message.kind = DownMessage::Kind::kSubmit;
   message.id = ++last_id_;
@@ -128,7 +129,9 @@ void LaunchKeeper::be_ready(EngineInfo&& info) {
   if (!was_ready_) info_ = std::move(info);
   was_ready_ = true;
   phase_ = Phase::kReady;
-  for (auto& [id, entry] : requests_) hand_over(id, entry);
+  for (auto& [id, entry] : requests_) {
+    if (entry.deaths == 0) hand_over(id, entry);
+  }
   log_line(LogLevel::kInfo,
            "the launch is up; requests that wait for it: " + std::to_string(requests_.size()));
   changed_.notify_all();
@@ -136,6 +139,7 @@ void LaunchKeeper::be_ready(EngineInfo&& info) {
 
 void LaunchKeeper::hand_over(uint64_t id, Entry& entry) {
   ++entry.launches;
+  entry.is_fresh = true;
   for (auto& [request, sample] : entry.request->parts()) {
     DownMessage message;
     message.kind = DownMessage::Kind::kSubmit;
@@ -145,6 +149,41 @@ void LaunchKeeper::hand_over(uint64_t id, Entry& entry) {
     entry.parts.push_back(message.id);
     outbox_.push_back(std::move(message));
   }
+}
+
+void LaunchKeeper::hand_over_suspect() {
+  if (phase_ != Phase::kReady || !options_.doubts_requests) return;
+  for (const auto& [id, entry] : requests_) {
+    if (!entry.parts.empty() && entry.is_fresh) return;
+  }
+  for (auto& [id, entry] : requests_) {
+    if (entry.deaths == 0 || !entry.parts.empty()) continue;
+    return hand_over(id, entry);
+  }
+}
+
+bool LaunchKeeper::has_trial() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(requests_.begin(), requests_.end(), [](const auto& each) {
+    const Entry& entry = each.second;
+    return entry.deaths > 0 && entry.is_fresh && !entry.parts.empty();
+  });
+}
+
+void LaunchKeeper::doubt_requests(const LaunchFailure& failure) {
+  std::vector<uint64_t> failed;
+  for (auto& [id, entry] : requests_) {
+    if (entry.parts.empty() || !entry.is_fresh) continue;
+    if (++entry.deaths < SupervisorOptions::kMostDeaths) continue;
+    entry.request->end(FinishReason::kError,
+                       Status(StatusCode::kInternal,
+                              std::to_string(entry.deaths) +
+                                  " processes in a row have died with this request before it put "
+                                  "out a token, and it is not tried again; at last: " +
+                                  failure.status.message()));
+    failed.push_back(id);
+  }
+  for (const uint64_t id : failed) erase(id);
 }
 
 std::optional<LaunchFailure> LaunchKeeper::take_event(UpMessage&& message) {
@@ -158,6 +197,10 @@ std::optional<LaunchFailure> LaunchKeeper::take_event(UpMessage&& message) {
   const bool has_failed = event.finished && event.reason == FinishReason::kError &&
                           event.error.code() == StatusCode::kInternal;
   if (has_failed && entry.request->may_try_again()) return failure_of(event.error);
+  if (!event.tokens.empty() || event.finished) {
+    entry.is_fresh = false;
+    entry.deaths = 0;
+  }
   if (!event.tokens.empty()) policy_.note_progress();
   entry.request->take(std::move(event), sample, entry.launches);
   if (entry.request->has_finished()) erase(id);
@@ -179,6 +222,7 @@ void LaunchKeeper::look_after_requests() {
     }
   }
   for (const uint64_t id : over) erase(id);
+  hand_over_suspect();
 }
 
 void LaunchKeeper::cancel_parts(const Entry& entry) {

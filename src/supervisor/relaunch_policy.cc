@@ -26,8 +26,12 @@ std::optional<int32_t> rank_of_message(const std::string& message, int32_t num_r
   return last;
 }
 
-RelaunchPolicy::RelaunchPolicy(int32_t relaunches, bool has_draft, std::vector<std::string> hosts)
-    : relaunches_(relaunches), hosts_(std::move(hosts)), has_draft_(has_draft) {}
+RelaunchPolicy::RelaunchPolicy(int32_t relaunches, bool has_draft, std::vector<std::string> hosts,
+                               bool doubts_requests)
+    : relaunches_(relaunches),
+      hosts_(std::move(hosts)),
+      doubts_requests_(doubts_requests),
+      has_draft_(has_draft) {}
 
 std::string RelaunchPolicy::describe(int32_t rank) const {
   return "rank " + std::to_string(rank) + " (host " + hosts_[static_cast<size_t>(rank)] + ")";
@@ -36,12 +40,13 @@ std::string RelaunchPolicy::describe(int32_t rank) const {
 void RelaunchPolicy::note_progress() { in_vain_.clear(); }
 
 RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failure) {
+  if (failure.of_request) return {};
   in_vain_.push_back(failure.rank);
   // The coordinator holds the draft. Where it fails, and again before anything has come of it, it
   // may be the draft that it fails of: too little memory, a device that is gone.
   const auto failed = std::count(in_vain_.begin(), in_vain_.end(), std::optional<int32_t>(0));
   Decision decision;
-  decision.drop_draft = has_draft_ && (failure.of_draft || failed >= 2);
+  decision.drop_draft = has_draft_ && (failure.of_draft || (failed >= 2 && !doubts_requests_));
   if (decision.drop_draft) {
     has_draft_ = false;
     in_vain_.clear();  // what comes now is another launch

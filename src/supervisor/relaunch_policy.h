@@ -18,6 +18,7 @@ struct LaunchFailure {
   std::optional<int32_t> rank;
   bool of_draft = false;    // the draft's devices or weights failed
   bool is_refusal = false;  // the engine cannot be made as it is asked for
+  bool of_request = false;  // it died while a request was on trial (SupervisorOptions)
 };
 
 // Of a message that names ranks ("rank 2 (stage 2 of 3, host b): ..."), the one that it comes down
@@ -27,7 +28,9 @@ std::optional<int32_t> rank_of_message(const std::string& message, int32_t num_r
 class RelaunchPolicy {
  public:
   // Gives up at so many failures more than `relaunches` in a row. `hosts` by rank, for messages.
-  RelaunchPolicy(int32_t relaunches, bool has_draft, std::vector<std::string> hosts);
+  // `doubts_requests`: SupervisorOptions.
+  RelaunchPolicy(int32_t relaunches, bool has_draft, std::vector<std::string> hosts,
+                 bool doubts_requests = false);
 
   struct Decision {
     Status give_up;                      // not ok: nothing is started again, and this is why
@@ -43,6 +46,7 @@ class RelaunchPolicy {
  private:
   const int32_t relaunches_;
   const std::vector<std::string> hosts_;
+  const bool doubts_requests_;
   bool has_draft_;
   std::vector<std::optional<int32_t>> in_vain_;  // ranks of the failures in a row
 };

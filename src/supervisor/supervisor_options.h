@@ -29,6 +29,12 @@ struct SupervisorOptions {
   std::chrono::milliseconds kill_patience{3000};
   // Failures in a row, with nothing done between, after which it is started again.
   int32_t relaunches = 3;
+  // Where the launch is one process, what it dies of may be a request rather than a machine: one
+  // that was given to kMostDeaths launches which died before it put out a token is failed, and the
+  // last of these times no other was in that state. The draft is left out only where it says that
+  // it failed.
+  bool doubts_requests = false;
+  static constexpr int kMostDeaths = 3;
 
   // Asked now and then while the first launch starts; true: it is not to. Null: never.
   std::function<bool()> is_cancelled;

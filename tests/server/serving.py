@@ -51,7 +51,8 @@ class Server:
             raise AssertionError(f"the server did not start: {line}\n{self.stderr()}")
         self.host, self.port = found.group(1), int(found.group(2))
         # Whatever else it prints must not fill the pipe.
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        self.reader = threading.Thread(target=self.process.stdout.read, daemon=True)
+        self.reader.start()
         return self
 
     def __exit__(self, *_):
@@ -63,6 +64,8 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
         self.log.close()
 
     @property

@@ -4,7 +4,9 @@
 // Usage: fault_launch FOLDER. Every start adds a line to FOLDER/launches: its process, and whether
 // it has been given a draft. FOLDER/faults has a line a start, what is to happen and after how many
 // events: "die 3", "stop 3", "leave 3", "garble 3", "fail 3 MESSAGE", "error 3 MESSAGE" (of the
-// request), "refuse 0 MESSAGE", "linger 0" (while the engine is made); no line, or "-": nothing.
+// request), "refuse 0 MESSAGE", "linger 0" (while the engine is made), "poison SEED" (dies when it
+// is given a request with this seed); no line, or "-": nothing. A line "always FAULT" stands for
+// all starts from there on.
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -13,10 +15,12 @@
 #include <atomic>
 #include <csignal>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -37,9 +41,11 @@ struct Fault {
 Fault fault_of(const std::string& folder, size_t start) {
   std::ifstream file(folder + "/faults");
   std::string line;
-  for (size_t idx = 0; idx <= start; ++idx) {
+  constexpr std::string_view kAlways = "always ";
+  for (size_t idx = 0; idx <= start && !line.starts_with(kAlways); ++idx) {
     if (!std::getline(file, line)) return {};
   }
+  if (line.starts_with(kAlways)) line.erase(0, kAlways.size());
   Fault fault;
   std::istringstream fields(line);
   fields >> fault.kind >> fault.events >> std::ws;
@@ -68,7 +74,7 @@ class FaultLaunch {
     if (pipe(ends.data()) != 0) return 2;
     std::thread relay([this, from = ends[0]] { pass_on(from); });
     ServedEngine served;
-    served.input = STDIN_FILENO;
+    served.input = fault_.kind == "poison" ? poisoned_input() : STDIN_FILENO;
     served.output = ends[1];
     served.create = [this](const EngineOptions& options) { return create(options); };
     served.failure = [this] {
@@ -88,6 +94,26 @@ class FaultLaunch {
     return Engine::create(options);
   }
 
+  // Standard input, until it asks for the poison.
+  int poisoned_input() {
+    std::array<int, 2> ends{};
+    if (pipe(ends.data()) != 0) _exit(2);
+    std::thread([this, to = ends[1]] {
+      std::string line;
+      while (std::getline(std::cin, line)) {
+        const auto message = read_down_message(line);
+        if (message.ok() && message->kind == DownMessage::Kind::kSubmit &&
+            message->request.sampling.seed == static_cast<uint64_t>(fault_.events)) {
+          std::raise(SIGKILL);
+        }
+        line += '\n';
+        if (write(to, line.data(), line.size()) < 0) break;
+      }
+      close(to);
+    }).detach();
+    return ends[0];
+  }
+
   // The fault comes in the place of an event.
   void pass_on(int from) {
     std::string rest;
@@ -98,7 +124,7 @@ class FaultLaunch {
       (void)cutter.push({bytes.data(), static_cast<size_t>(size)}, lines);
       for (std::string& line : lines) {
         auto message = read_up_message(line);
-        if (message.ok() && message->kind == UpMessage::Kind::kEvent && fault_.kind != "-" &&
+        if (message.ok() && message->kind == UpMessage::Kind::kEvent && fails_by_events() &&
             ++events_ > fault_.events && !fail(*message)) {
           continue;
         }
@@ -106,6 +132,8 @@ class FaultLaunch {
       }
     }
   }
+
+  bool fails_by_events() const { return fault_.kind != "-" && fault_.kind != "poison"; }
 
   // Whether the event is passed on after all.
   bool fail(UpMessage& message) {

@@ -109,6 +109,36 @@ TEST_F(Supervised, GivesUpOnAHostThatFailsAgainAndAgain) {
   EXPECT_EQ(later.status().message(), output.error.message());
 }
 
+// Whatever it takes with it goes on; the draft is not blamed.
+TEST_F(Supervised, ARequestThatProcessesDieOfIsFailedAlone) {
+  write_faults({"always poison 99"});
+  SupervisorOptions with = options();
+  with.doubts_requests = true;
+  const auto engine = create(with);
+  ASSERT_NE(engine, nullptr);
+  constexpr uint64_t kRequests = 12;
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (uint64_t idx = 0; idx < kRequests; ++idx) {
+    auto stream = engine->submit(request(idx == 5 ? 99 : idx));
+    ASSERT_TRUE(stream.ok()) << stream.status().message();
+    streams.push_back(std::move(*stream));
+  }
+  for (uint64_t idx = 0; idx < kRequests; ++idx) {
+    SCOPED_TRACE(idx);
+    const Output output = drain(*streams[idx]);
+    if (idx != 5) {
+      expect_same(output, alone(request(idx)));
+      continue;
+    }
+    EXPECT_EQ(output.reason, FinishReason::kError);
+    EXPECT_NE(output.error.message().find("3 processes in a row have died with this request"),
+              std::string::npos)
+        << output.error.message();
+  }
+  EXPECT_EQ(launches().size(), 4u);
+  expect_same(complete(*engine, request(1)), alone(request(1)));
+}
+
 TEST_F(Supervised, TheDraftsFailureLeavesItOut) {
   write_faults({"fail 3 draft: cuda:0 is gone"});
   const auto engine = create();

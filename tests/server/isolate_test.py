@@ -1,0 +1,104 @@
+"""`forerun serve --isolate`: the engine's process is killed again and again under load, and every
+stream ends with the text of an undisturbed run.
+
+    isolate_test.py FORERUN [--kills N]    more kills than CI has time for
+"""
+
+import concurrent.futures
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import serving
+
+KILLS = 4
+PROMPTS = ["def read_lines(path):", "class Stack:", "import os\n", "The quick brown fox", "x = ["]
+
+
+def worker_of(server):
+    """The process that has the engine; None while there is none."""
+    for child in Path(f"/proc/{server.process.pid}/task").glob("*/children"):
+        for pid in child.read_text().split():
+            return int(pid)
+    return None
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Isolated(unittest.TestCase):
+    def call(self, server, case, stream):
+        prompt, seed = case
+        body = {"prompt": prompt, "max_tokens": 120, "temperature": 0.8, "seed": seed}
+        if not stream:
+            return server.completion(**body)["choices"][0]["text"]
+        events = server.stream("/v1/completions", body)
+        return "".join(event["choices"][0]["text"] for event in events)
+
+    def test_streams_outlive_the_engines_process(self):
+        random.seed(7)
+        cases = [(prompt, seed) for prompt in PROMPTS for seed in range(8)]
+        with serving.Server() as plain:
+            expected = {case: self.call(plain, case, False) for case in cases}
+        with serving.Server("--isolate", "--max-waiting", "-1") as server:
+            stop, kills, ended = threading.Event(), 0, 0
+            with concurrent.futures.ThreadPoolExecutor(16) as pool:
+
+                def work():
+                    done = 0
+                    while not stop.is_set():
+                        case = random.choice(cases)
+                        text = self.call(server, case, random.random() < 0.7)
+                        if text != expected[case]:
+                            return f"{case}: {text!r} is not {expected[case]!r}"
+                        done += 1
+                    return done
+
+                jobs = [pool.submit(work) for _ in range(16)]
+                before = None
+                while kills < KILLS and not any(job.done() for job in jobs):
+                    time.sleep(random.uniform(0.2, 1.5))
+                    worker = worker_of(server)
+                    if worker is None or worker == before:
+                        continue
+                    os.kill(worker, random.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]))
+                    before = worker
+                    kills += 1
+                time.sleep(2)
+                stop.set()
+                for job in jobs:
+                    self.assertIsInstance(job.result(), int, job.result())
+                    ended += job.result()
+            self.assertGreaterEqual(kills, KILLS)
+            self.assertGreater(ended, 0)
+            print(f"{kills} kills, {ended} streams as undisturbed")
+
+    def test_what_is_refused_is_refused_as_ever(self):
+        with serving.Server("--isolate") as server:
+            status, _, body = server.post("/v1/completions", {"prompt": "x", "strategy": "magic"})
+            self.assertEqual(status, 400)
+            self.assertIn("magic", body["error"]["message"])
+            status, _, body = server.post("/v1/completions", {"prompt": [5] * 9000})
+            self.assertEqual((status, body["error"]["code"]), (400, "context_length_exceeded"))
+            worker = worker_of(server)
+        end = time.monotonic() + 10
+        while is_running(worker) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertFalse(is_running(worker), "it outlives its server")
+
+
+if __name__ == "__main__":
+    if "--kills" in sys.argv:
+        place = sys.argv.index("--kills")
+        KILLS = int(sys.argv[place + 1])
+        del sys.argv[place : place + 2]
+    serving.main()
