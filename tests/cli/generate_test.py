@@ -205,7 +205,7 @@ class Generate(process.CommandLine):
                 self.succeeded(generate("--prompt", "x", "--max-tokens", 2, "--json", model=name,
                                         env=environment))
             self.refused(generate("--prompt", "x", model="someone/demo@v2", env=environment),
-                         "someone/demo", "v2")
+                         "someone--demo", "v2")
 
 
 if __name__ == "__main__":
