@@ -11,6 +11,7 @@
 #include "server/api/chat_completions.h"
 #include "server/api/completions.h"
 #include "server/api/model_routes.h"
+#include "server/api/responses.h"
 #include "server/page/page_files.h"
 
 namespace forerun::server {
@@ -198,12 +199,13 @@ void ApiServer::run_post(const HttpRequest& request,
   if (path == "/detokenize") {
     return respond(request, *exchange, response_of(detokenize_json(engine, facts_, request.body)));
   }
-  if (path == "/v1/embeddings" || path == "/v1/responses") {
+  if (path == "/v1/embeddings") {
     return respond(request, *exchange,
                    error_response(api_error(501, path + ": this server does not do it")));
   }
-  auto call = path == "/v1/completions"
-                  ? read_completion(engine, facts_, request.body, request.id)
+  auto call = path == "/v1/completions" ? read_completion(engine, facts_, request.body, request.id)
+              : path == "/v1/responses"
+                  ? read_response(engine, facts_, format_, request.body, request.id)
                   : read_chat_completion(engine, facts_, format_, request.body, request.id);
   if (const auto* error = std::get_if<ApiError>(&call)) {
     return respond(request, *exchange, error_response(*error));

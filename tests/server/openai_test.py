@@ -113,6 +113,25 @@ class Client(serving.ServerTest):
         ]
         self.chat(messages=messages, tools=tools)
 
+    def test_responses(self):
+        asked = {"model": self.model, "instructions": "Be brief.", "max_output_tokens": 12}
+        asked |= {"temperature": 0.7, "extra_body": {"seed": 5}}
+        whole = self.client.responses.create(**asked, input="Write a loop.")
+        self.assertEqual(whole.status, "incomplete")
+        self.assertEqual(whole.usage.output_tokens, 12)
+        parts = [{"type": "input_text", "text": "Write a loop."}]
+        pieces = list(
+            self.client.responses.create(
+                **asked, input=[{"role": "user", "content": parts}], stream=True
+            )
+        )
+        text = "".join(p.delta for p in pieces if p.type == "response.output_text.delta")
+        self.assertEqual(text, whole.output_text)
+        self.assertEqual(pieces[-1].response.output_text, whole.output_text)
+        self.assertEqual([p.sequence_number for p in pieces], list(range(len(pieces))))
+        with self.assertRaises(openai.BadRequestError):
+            self.client.responses.create(model=self.model, input="x", previous_response_id="resp_1")
+
     def test_errors_are_its_own_kinds(self):
         with self.assertRaises(openai.NotFoundError):
             self.chat(model="gpt-4o")
@@ -178,6 +197,10 @@ class Shapes(serving.ServerTest):
             for choice in event["choices"]:
                 choice["finish_reason"] = choice["finish_reason"] or "stop"
             self.check("CreateCompletionResponse", event)
+        asked = {"input": "x", "max_output_tokens": 5}
+        self.check("Response", self.server.post("/v1/responses", asked)[2])
+        for event in self.server.stream("/v1/responses", asked, ends_with=None):
+            self.check("ResponseStreamEvent", event)
         self.check("ListModelsResponse", self.server.get("/v1/models")[2])
         self.check("ErrorResponse", self.server.post("/v1/completions", {})[2])
 

@@ -115,8 +115,8 @@ class Server:
         assert status == 200, body
         return body
 
-    def stream(self, path, body):
-        """The JSON of each event but the last, which must be [DONE]."""
+    def stream(self, path, body, ends_with="[DONE]"):
+        """The JSON of each event but the last where that is what a stream must end with."""
         connection = self.connect()
         connection.request(
             "POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"}
@@ -127,8 +127,9 @@ class Server:
             line[6:] for line in answer.read().decode().split("\n") if line.startswith("data: ")
         ]
         connection.close()
-        assert events[-1] == "[DONE]", events[-1]
-        return [json.loads(event) for event in events[:-1]]
+        if ends_with is not None:
+            assert events.pop() == ends_with
+        return [json.loads(event) for event in events]
 
     def metric(self, name):
         _, _, text = self.get("/metrics")

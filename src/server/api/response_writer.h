@@ -1,0 +1,25 @@
+// The answers of /v1/responses: a "response", or the events in which it comes about.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "server/api/answer_writer.h"
+#include "server/api/json.h"
+#include "server/api/server_facts.h"
+#include "server/output/assistant_output.h"
+
+namespace forerun::server {
+
+// Fields of the call that its answer repeats.
+struct ResponseEcho {
+  Json fields = Json::object();
+};
+
+// `facts` must outlive it.
+std::unique_ptr<AnswerWriter> make_response_writer(const ServerFacts& facts, bool stream,
+                                                   ResponseEcho echo,
+                                                   const AssistantOutputOptions& output,
+                                                   const std::string& call_id);
+
+}  // namespace forerun::server
