@@ -14,9 +14,9 @@ const std::string kDate =
     "|([1-9][0-9](0[48]|[2468][048]|[13579][26])|([2468][048]|[13579][26])00)-02-29)";
 const std::string kClock = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?";
 const std::string kZone = "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
-const std::string kLabel = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
-const std::string kHost = kLabel + "(\\." + kLabel + "){0,7}";
-const std::string kAtom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,32}";
+const std::string kLabel = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?";
+const std::string kHost = kLabel + "(\\." + kLabel + ")*";
+const std::string kAtom = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
 const std::string kByte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const std::string kIpv4 = kByte + "(\\." + kByte + "){3}";
 const std::string kGroup = "[0-9A-Fa-f]{1,4}";
@@ -45,11 +45,11 @@ const std::array<std::pair<std::string_view, std::string>, 11>& formats() {
        "|([0-9]{1,9}D)?T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?"
        "|[0-9]{1,9}S))"},
       {"uuid", "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
-      {"email", kAtom + "(\\." + kAtom + "){0,3}@" + kHost},
+      {"email", kAtom + "(\\." + kAtom + ")*@" + kHost},
       {"hostname", kHost},
       {"ipv4", kIpv4},
       {"ipv6", ipv6()},
-      {"uri", "[A-Za-z][A-Za-z0-9+.-]{0,15}:(//" + kHost +
+      {"uri", "[A-Za-z][A-Za-z0-9+.-]*:(//" + kHost +
                   "(:[0-9]{1,5})?)?(/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*"
                   "(\\?([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"
                   "(#([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"},

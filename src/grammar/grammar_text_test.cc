@@ -56,6 +56,16 @@ TEST(GrammarText, ManyRepetitionsOfACharacterAreCountedWithoutStates) {
   EXPECT_FALSE(matches(grammar, "!" + std::string(21, 'x')));
 }
 
+TEST(GrammarText, ACountThatIsReachedEndsTheText) {
+  GrammarState state = compiled("root ::= [a-z]{20,30}").start();
+  ASSERT_TRUE(state.accept(std::string(29, 'x')));
+  EXPECT_TRUE(state.is_complete());
+  EXPECT_TRUE(state.can_continue());
+  ASSERT_TRUE(state.accept("x"));
+  EXPECT_TRUE(state.is_complete());
+  EXPECT_FALSE(state.can_continue());
+}
+
 TEST(GrammarText, ClassesAreOfCharacters) {
   const Grammar grammar = compiled(R"(root ::= [a-c\u4e00-\u9fff] [^"\\\x00-\x1f] .)");
   EXPECT_TRUE(matches(grammar, "b\u6f22\U0001f600"));

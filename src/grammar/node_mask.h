@@ -17,12 +17,39 @@ struct NodeMask {
   std::vector<uint32_t> bits;
   std::vector<int32_t> ids;
   // The others that may be accepted: after what is cut off here the rule is over, and the rest must
-  // be accepted where it returns to. By rests, each with the ids of its tokens.
+  // be accepted where it returns to. By rests, each with the ids of its tokens; where `by_rounds`,
+  // with indices into `rest_rounds` instead.
   ByteTrie rests;
 
-  size_t size_bytes() const {
-    return sizeof(NodeMask) + bits.size() * 4 + ids.size() * 4 + rests.size_bytes();
-  }
+  // In a rule that counts rounds and calls no other (strings of a length), one NodeMask serves
+  // every count: each token has its rounds, and is accepted if they are no more than the loop has
+  // left. A token that leaves the loop must have at least those that the loop still owes.
+  struct Rounds {
+    int32_t id = 0;
+    uint16_t rounds = 0;
+    bool leaves = false;
+  };
+  bool by_rounds = false;
+  std::vector<Rounds> staying;  // ascending by rounds
+  std::vector<Rounds> leaving;
+  std::vector<Rounds> rest_rounds;
+  // Bits of the tokens in `staying` up to a number of rounds, so that no mask needs more than the
+  // tokens between two of them.
+  struct Checkpoint {
+    uint16_t rounds = 0;
+    size_t tokens = 0;  // how many of `staying`
+    std::vector<uint32_t> bits;
+  };
+  std::vector<Checkpoint> checkpoints;
+
+  // Sets the bits of the tokens that are accepted whatever comes after. `left` and `owed`: rounds
+  // that the loop has left and still owes; meaningless where not `by_rounds`.
+  void add_to(std::span<uint32_t> mask, uint32_t left, uint32_t owed) const;
+  // Sets the bits of the tokens with the rest that has `ids` in `rests`.
+  void add_rest(std::span<const int32_t> rest_ids, std::span<uint32_t> mask, uint32_t left,
+                uint32_t owed) const;
+
+  size_t size_bytes() const;
 };
 
 // For a place at `node` with `rounds` (frame.h). Walks the whole trie: up to some milliseconds for

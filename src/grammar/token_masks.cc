@@ -9,11 +9,8 @@
 namespace forerun::grammar {
 namespace {
 
-void set_bit(std::span<uint32_t> mask, int32_t id) {
-  mask[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
-}
-
-// Names a node's mask. Rounds matter only as far as one token can get: to the loop's bounds.
+// Names a node's mask. Rounds matter only where the mask is not by rounds
+// itself, and as far as one token can get: to the loop's bounds.
 Hash128 key_of(const Program& program, const Place& place, size_t max_token_bytes) {
   const Node& node = program.nodes[place.node];
   const CompiledRule& rule = program.rules[node.rule];
@@ -26,7 +23,8 @@ Hash128 key_of(const Program& program, const Place& place, size_t max_token_byte
     key.mix(node.rule);
   }
   key.mix(place.node - rule.start);
-  if (rule.counted) {
+  key.mix(rule.counted ? rule.initial_rounds + 1 : 0);
+  if (rule.counted && !rule.leaf) {
     const auto near = [&](uint64_t distance) {
       return std::min<uint64_t>(distance, max_token_bytes + 1);
     };
@@ -82,30 +80,28 @@ std::shared_ptr<const NodeMask> TokenMasks::node_mask(const Program& program, co
 
 void TokenMasks::compute(const GrammarState& state, std::span<uint32_t> mask) {
   std::fill(mask.begin(), mask.end(), 0u);
+  const Program& program = state.program();
   for (const Place& place : state.configuration().places) {
-    const auto node = node_mask(state.program(), place);
-    if (node->dense) {
-      for (size_t i = 0; i < mask.size(); ++i) mask[i] |= node->bits[i];
+    const auto node_mask_here = node_mask(program, place);
+    const Node& node = program.nodes[place.node];
+    const CompiledRule& rule = program.rules[node.rule];
+    const uint32_t rounds = node.loop == LoopPart::kOutside ? rule.initial_rounds : place.rounds;
+    const uint32_t left = rule.max_rounds == UINT32_MAX ? UINT32_MAX : rule.max_rounds - rounds;
+    const uint32_t owed = rule.min_rounds > rounds ? rule.min_rounds - rounds : 0;
+    node_mask_here->add_to(mask, left, owed);
+    if (node_mask_here->rests.empty()) continue;
+    Walker& walker = thread_walker();
+    walker.begin_after(program, place.frame);
+    const std::vector<ByteTrie::Node>& rests = node_mask_here->rests.nodes();
+    for (uint32_t at = 0; at < rests.size();) {
+      while (walker.levels() > rests[at].depth) walker.pop();
+      if (!walker.push(rests[at].byte)) {
+        at = rests[at].end;
+        continue;
+      }
+      node_mask_here->add_rest(node_mask_here->rests.ids(rests[at]), mask, left, owed);
+      ++at;
     }
-    for (const int32_t id : node->ids) set_bit(mask, id);
-    if (!node->rests.empty()) add_rests(state.program(), place.frame, node->rests, mask);
-  }
-}
-
-void TokenMasks::add_rests(const Program& program, const Frame* frame, const ByteTrie& rests,
-                           std::span<uint32_t> mask) {
-  Walker& walker = thread_walker();
-  walker.begin_after(program, frame);
-  const std::vector<ByteTrie::Node>& nodes = rests.nodes();
-  for (uint32_t at = 0; at < nodes.size();) {
-    const ByteTrie::Node& node = nodes[at];
-    while (walker.levels() > node.depth) walker.pop();
-    if (!walker.push(node.byte)) {
-      at = node.end;
-      continue;
-    }
-    for (const int32_t id : rests.ids(node)) set_bit(mask, id);
-    ++at;
   }
 }
 

@@ -18,7 +18,6 @@
 
 namespace forerun::grammar {
 
-struct Frame;
 struct Place;
 
 struct TokenMaskLimits {
@@ -95,8 +94,6 @@ class TokenMasks {
 
   std::shared_ptr<const NodeMask> node_mask(const Program& program, const Place& place);
   void compute(const GrammarState& state, std::span<uint32_t> mask);
-  void add_rests(const Program& program, const Frame* frame, const ByteTrie& rests,
-                 std::span<uint32_t> mask);
 
   std::shared_ptr<const VocabularyTrie> vocabulary_;
   std::mutex mutex_;  // of the members below; never held while a mask is computed

@@ -43,6 +43,18 @@ std::vector<Grammar> grammars() {
     EXPECT_TRUE(grammar.ok()) << grammar.status().message();
     if (grammar.ok()) all.push_back(*grammar);
   }
+  const char* schemas[] = {
+      R"({"type":"array","items":{"type":"string","minLength":2,"maxLength":7},"maxItems":3})",
+      R"({"type":"object","properties":{"a":{"type":"string","maxLength":20},"b":{"type":"integer"},
+          "c":{"type":"string","pattern":"^[a-z ]+$"}},"additionalProperties":{"type":"number"}})",
+      R"({"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#"}]},"minItems":1})",
+      "{}",
+  };
+  for (const char* schema : schemas) {
+    Result<Grammar> grammar = Grammar::from_json_schema(schema);
+    EXPECT_TRUE(grammar.ok()) << grammar.status().message();
+    if (grammar.ok()) all.push_back(*grammar);
+  }
   return all;
 }
 

@@ -1,10 +1,26 @@
 #include "grammar/vocabulary_trie.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 
 namespace forerun::grammar {
+
+uint32_t byte_class(uint8_t byte) {
+  static const std::array<uint8_t, 256> kClasses = [] {
+    // Each class begins at one of these bytes.
+    constexpr std::string_view kFirst("\0 !\"#'(,-./0:;AG[\\]^_`ag{|}~\x7f\x80", 29);
+    std::array<uint8_t, 256> classes{};
+    for (size_t c = 0; c < kFirst.size(); ++c) {
+      for (size_t b = static_cast<uint8_t>(kFirst[c]); b < 256; ++b) {
+        classes[b] = static_cast<uint8_t>(c);
+      }
+    }
+    return classes;
+  }();
+  return kClasses[byte];
+}
 
 ByteTrie::ByteTrie(std::vector<Entry> entries) {
   std::erase_if(entries, [](const Entry& entry) {
@@ -14,7 +30,11 @@ ByteTrie::ByteTrie(std::vector<Entry> entries) {
   std::vector<uint32_t> path;  // nodes of the string so far, one a byte
   const auto leave_to = [&](size_t depth) {
     for (; path.size() > depth; path.pop_back()) {
+      const Node& left = nodes_[path.back()];
       nodes_[path.back()].end = static_cast<uint32_t>(nodes_.size());
+      if (path.size() < 2) continue;
+      nodes_[path[path.size() - 2]].classes_below |=
+          left.classes_below | 1u << byte_class(left.byte);
     }
   };
   std::string_view previous;
@@ -28,10 +48,10 @@ ByteTrie::ByteTrie(std::vector<Entry> entries) {
       Node node;
       node.byte = static_cast<uint8_t>(bytes[depth]);
       node.depth = static_cast<uint16_t>(depth + 1);
+      node.first_id = static_cast<uint32_t>(ids_.size());
       nodes_.push_back(node);
     }
     Node& last = nodes_[path.back()];
-    if (last.id_count == 0) last.first_id = static_cast<uint32_t>(ids_.size());
     if (last.id_count < std::numeric_limits<uint16_t>::max()) {
       ++last.id_count;
       ids_.push_back(id);

@@ -17,14 +17,19 @@
 
 namespace forerun::grammar {
 
+// Groups of bytes, 0 to 31, such that classes of characters in grammars are mostly made of whole
+// groups: controls, each usual punctuation mark, digits, a to f, g to z, ..., all beyond ASCII.
+uint32_t byte_class(uint8_t byte);
+
 // Byte strings with ids, one string perhaps with several.
 class ByteTrie {
  public:
   struct Node {
-    uint32_t end = 0;  // the first node that is not below this one
-    uint32_t first_id = 0;
-    uint16_t id_count = 0;  // ids of the string that ends here
-    uint16_t depth = 0;     // bytes up to and with `byte`
+    uint32_t end = 0;            // the first node that is not below this one
+    uint32_t classes_below = 0;  // one bit a byte_class() of the bytes below, `byte` aside
+    uint32_t first_id = 0;       // ids of what is below follow those of the string that ends here
+    uint16_t id_count = 0;       // ids of the string that ends here
+    uint16_t depth = 0;          // bytes up to and with `byte`
     uint8_t byte = 0;
   };
   using Entry = std::pair<std::string, int32_t>;
@@ -36,6 +41,11 @@ class ByteTrie {
   const std::vector<Node>& nodes() const { return nodes_; }
   std::span<const int32_t> ids(const Node& node) const {
     return std::span(ids_).subspan(node.first_id, node.id_count);
+  }
+  // Of the strings that end here or below.
+  std::span<const int32_t> ids_from(const Node& node) const {
+    const size_t last = node.end < nodes_.size() ? nodes_[node.end].first_id : ids_.size();
+    return std::span(ids_).subspan(node.first_id, last - node.first_id);
   }
   bool empty() const { return nodes_.empty(); }
   size_t max_len_bytes() const { return max_len_bytes_; }

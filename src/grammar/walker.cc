@@ -12,7 +12,18 @@ void Walker::start_walk(const Program& program) {
   arena_.release_to({});
   if (callers_.size() < program.rules.size()) callers_.resize(program.rules.size());
   too_many_ = false;
+  bounded_ = true;
   levels_.emplace_back();
+}
+
+uint32_t Walker::rounds_after(const Node& from, uint32_t rounds, const Node& to) const {
+  if (bounded_ || from.loop == LoopPart::kOutside) return program_->rounds_after(from, rounds, to);
+  if (to.loop == LoopPart::kOutside) return 0;
+  return to.loop == LoopPart::kHead ? rounds + 1 : rounds;
+}
+
+bool Walker::may_end(const Node& node, uint32_t rounds) const {
+  return bounded_ ? program_->may_end(node, rounds) : node.accepting;
 }
 
 void Walker::begin_at_root(const Program& program) {
@@ -29,6 +40,11 @@ void Walker::begin(const Program& program, std::span<const Place> places, bool c
   start_walk(program);
   places_.assign(places.begin(), places.end());
   levels_.back().complete = complete;
+}
+
+void Walker::begin_unbounded(const Program& program, const Place& place) {
+  begin(program, {&place, 1}, false);
+  bounded_ = false;
 }
 
 void Walker::begin_after(const Program& program, const Frame* frame) {
@@ -61,7 +77,7 @@ bool Walker::push(uint8_t byte) {
     const Node& node = program_->nodes[from.node];
     const uint32_t target = program_->target(node, byte);
     if (target == kNoNode) continue;
-    const uint32_t rounds = program_->rounds_after(node, from.rounds, program_->nodes[target]);
+    const uint32_t rounds = rounds_after(node, from.rounds, program_->nodes[target]);
     if (rounds != kNoNode) add({target, rounds, from.frame});
   }
   close();
@@ -110,7 +126,7 @@ void Walker::return_from(const Frame* frame) {
 void Walker::call(const Node& from, const Place& place) {
   for (const CallEdge& edge : program_->calls_of(from)) {
     const Node& back = program_->nodes[edge.target];
-    const uint32_t rounds = program_->rounds_after(from, place.rounds, back);
+    const uint32_t rounds = rounds_after(from, place.rounds, back);
     if (rounds == kNoNode) continue;
     const uint32_t order = program_->rules[edge.rule].order;
     std::vector<Place>& callers = callers_[order];
@@ -133,7 +149,7 @@ void Walker::close() {
   const size_t first = levels_.back().first_place;
   for (size_t i = first; i < places_.size(); ++i) {
     const Place place = places_[i];
-    if (program_->may_end(program_->nodes[place.node], place.rounds)) return_from(place.frame);
+    if (may_end(program_->nodes[place.node], place.rounds)) return_from(place.frame);
   }
   for (size_t i = first; i < places_.size() && !too_many_; ++i) {
     const Node& node = program_->nodes[places_[i].node];
@@ -155,12 +171,20 @@ void Walker::close() {
     }
     callers.clear();
   }
-  // Where only calls begin there is nothing to step from.
+  // Where only calls begin, or the rounds that are left forbid every edge, there is nothing to step
+  // from.
   places_.erase(std::remove_if(places_.begin() + static_cast<std::ptrdiff_t>(first), places_.end(),
-                               [&](const Place& place) {
-                                 return program_->nodes[place.node].edge_count == 0;
-                               }),
+                               [&](const Place& place) { return !has_edge(place); }),
                 places_.end());
+}
+
+bool Walker::has_edge(const Place& place) const {
+  const Node& node = program_->nodes[place.node];
+  if (node.loop != LoopPart::kHead) return node.edge_count != 0;
+  const auto edges = program_->edges_of(node);
+  return std::any_of(edges.begin(), edges.end(), [&](const ByteEdge& edge) {
+    return rounds_after(node, place.rounds, program_->nodes[edge.target]) != kNoNode;
+  });
 }
 
 }  // namespace forerun::grammar

@@ -26,6 +26,8 @@ class Walker {
   void begin_at_root(const Program& program);
   // The first level is a level of an earlier walk.
   void begin(const Program& program, std::span<const Place> places, bool complete);
+  // The first level is one place, and loops count their rounds without bounds.
+  void begin_unbounded(const Program& program, const Place& place);
   // The first level is where a rule with frame `frame` may be after its end.
   void begin_after(const Program& program, const Frame* frame);
 
@@ -55,6 +57,9 @@ class Walker {
   };
 
   void start_walk(const Program& program);
+  uint32_t rounds_after(const Node& from, uint32_t rounds, const Node& to) const;
+  bool may_end(const Node& node, uint32_t rounds) const;
+  bool has_edge(const Place& place) const;
   void add(const Place& place);
   void return_from(const Frame* frame);
   void call(const Node& from, const Place& place);
@@ -67,6 +72,7 @@ class Walker {
   std::vector<uint32_t> called_;             // a heap of orders with callers, lowest first
   FrameArena arena_;
   bool too_many_ = false;
+  bool bounded_ = true;
 };
 
 }  // namespace forerun::grammar
