@@ -1,0 +1,63 @@
+// Any bytes as a JSON schema and as a grammar text: refused or compiled, and then states, masks and
+// limits must hold up.
+//
+// The first byte chooses the reader. What stands behind the first zero byte is a text that the
+// grammar is walked with.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "grammar/testing.h"
+#include "grammar/token_masks.h"
+
+namespace {
+
+using forerun::grammar::Grammar;
+using forerun::grammar::GrammarLimits;
+using forerun::grammar::GrammarState;
+using forerun::grammar::TokenMasks;
+using forerun::grammar::VocabularyTrie;
+
+void check_mask(const GrammarState& state, TokenMasks& masks) {
+  std::vector<uint32_t> mask(masks.vocabulary().mask_words());
+  if (masks.write(state, mask) != state.is_complete()) std::abort();
+  if (mask != brute_force_mask(state, masks.vocabulary())) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  std::string_view bytes(reinterpret_cast<const char*>(data + 1), size - 1);
+  const std::string_view source = bytes.substr(0, bytes.find('\0'));
+  const std::string_view walked = bytes.substr(std::min(source.size() + 1, bytes.size()));
+  GrammarLimits limits;
+  limits.max_text_bytes = 4096;
+  limits.max_states = 2000;
+  limits.max_expressions = 20'000;
+  limits.max_work = 300'000;
+  const auto grammar = data[0] % 2 == 0 ? Grammar::from_json_schema(source, limits)
+                                        : Grammar::from_text(source, limits);
+  if (!grammar.ok()) {
+    if (grammar.status().message().empty()) std::abort();
+    return 0;
+  }
+  static const auto vocabulary = std::make_shared<const VocabularyTrie>(
+      forerun::grammar::synthetic_tokens("{\"a\": [1, -2.5e3, \"\xc3\xa9\\n\"]} the end", 20, 5));
+  TokenMasks masks(vocabulary);
+  GrammarState state = grammar->start();
+  // From every state some byte leads on, unless the text is complete.
+  check_mask(state, masks);
+  for (const char c : walked.substr(0, 16)) {
+    if (!state.accept({&c, 1})) break;
+    if (!state.is_complete() && !state.can_continue()) std::abort();
+    check_mask(state, masks);
+  }
+  return 0;
+}
