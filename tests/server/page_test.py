@@ -139,19 +139,25 @@ class PageTest(serving.ServerTest):
     # Answers
 
     def test_text_streams_and_is_the_servers(self):
-        self.set(temperature=0, max_tokens=1200)
+        self.set(temperature=0, max_tokens=4000)
         self.send()
         first = self.page.wait("lastText().length")
         self.assertTrue(self.page.evaluate("!byId('stop').hidden && byId('send').hidden"))
         self.page.wait(f"lastText().length > {first}")
+        # Trees and speed are shown meanwhile.
+        live = self.page.wait("document.querySelector('#tree svg') && !byId('stop').hidden &&"
+                              " [byId('round').max, byId('count-plain').textContent]")
+        self.page.wait(f"+byId('round').max > {live[0]}")
+        self.page.wait("document.querySelector('#speed-answer .value').textContent.startsWith('≈')"
+                       " && !byId('stop').hidden")
         self.page.wait("!byId('send').hidden")
         body = {"messages": [{"role": "user", "content": MESSAGE}], "temperature": 0,
-                "max_tokens": 1200}
+                "max_tokens": 4000}
         status, _, answer = self.server.post("/v1/chat/completions", body)
         self.assertEqual(status, 200)
         self.assertEqual(self.page.evaluate("lastText()"),
                          answer["choices"][0]["message"]["content"])
-        self.assertIn("1,200 tokens", self.page.evaluate("all('.figures')[0].textContent"))
+        self.assertIn("4,000 tokens", self.page.evaluate("all('.figures')[0].textContent"))
 
     def test_escape_stops_midway(self):
         self.set(temperature=0, max_tokens=7000)
@@ -170,6 +176,50 @@ class PageTest(serving.ServerTest):
         self.assertTrue(self.ask("And then?"))
         roles = [message["role"] for message in self.body_sent()["messages"]]
         self.assertEqual(roles, ["user", "assistant", "user"])
+
+    def test_a_new_chat_leaves_the_old_one_behind(self):
+        self.set(temperature=0, max_tokens=7000)
+        self.send()
+        self.page.wait("lastText().length > 100")
+        self.page.evaluate("byId('new-chat').click()")
+        self.assertEqual(self.page.evaluate("document.activeElement.id"), "message")
+        self.set(max_tokens=5)
+        self.page.type("Something else")
+        self.page.press("Enter")
+        self.page.wait("all('.figures')[0]?.textContent.includes('5 tokens')")
+        self.assertEqual(len(self.body_sent()["messages"]), 1)
+        self.assertEqual(self.page.evaluate("all('article').length"), 2)
+        self.assertEqual(self.page.evaluate("all('.answer .token').length"), 5)
+
+    def test_a_message_takes_the_place_of_a_comparison(self):
+        self.set(temperature=0, max_tokens=2000)
+        self.ask()
+        self.page.evaluate("byId('compare').click()")
+        self.page.wait("!byId('compare-stop').hidden")
+        self.set(max_tokens=5)
+        self.ask("Next")
+        self.assertEqual(self.page.evaluate("all('.answer').length"), 2)
+        self.assertTrue(self.page.evaluate("byId('compare-stop').hidden"))
+        self.assertEqual(self.page.evaluate("byId('compare-result').textContent"), "")
+        # Of the two answers the first is looked at again.
+        self.page.evaluate("all('.answer')[0].querySelector('.foot button').click()")
+        self.assertEqual(self.page.evaluate("byId('count-plain').textContent > 0"), True)
+        self.assertEqual(self.page.evaluate(
+            "all('.answer').map((each) => each.classList.contains('selected'))"), [True, False])
+
+    def test_every_strategy_writes_the_same(self):
+        strategies = self.page.evaluate("all('#strategy option').map((each) => each.value)")
+        texts = set()
+        for strategy in strategies:
+            self.set(strategy=strategy, temperature=0.7, seed=5, max_tokens=60)
+            self.page.evaluate("byId('new-chat').click()")
+            texts.add(self.ask())
+            figures = self.page.evaluate("all('.figures').at(-1).textContent")
+            self.assertTrue(figures.startswith("60 tokens"), figures)
+            shown = self.page.evaluate(
+                "['kept', 'bonus', 'plain'].map((each) => +byId(`count-${each}`).textContent)")
+            self.assertEqual(sum(shown), 60, strategy)
+        self.assertEqual(len(texts), 1)
 
     def test_settings_are_what_is_asked_for(self):
         self.set(temperature=0.5, top_p=0.9, max_tokens=7, seed=11, system="Be brief.",
@@ -271,9 +321,9 @@ class PageTest(serving.ServerTest):
         said = self.page.wait("byId('compare-result').textContent")
         self.assertTrue(said.startswith("Identical: 100 of 100 tokens."), said)
         bodies = [json.loads(each["postData"]) for each in self.page.sent() if "postData" in each]
-        self.assertEqual(bodies[1]["strategy"], "autoregressive")
-        self.assertEqual(bodies[1]["seed"], bodies[0]["seed"])
-        self.assertEqual(bodies[1]["messages"], bodies[0]["messages"])
+        self.assertEqual(bodies[1], bodies[0])
+        del bodies[0]["speculation"]
+        self.assertEqual(bodies[2], {**bodies[0], "strategy": "autoregressive"})
         for row in ("speed-answer", "speed-plain"):
             value = self.page.evaluate(f"document.querySelector('#{row} .value').textContent")
             self.assertRegex(value, r"^[\d,.]+ tokens/s$")
@@ -320,6 +370,17 @@ class PageTest(serving.ServerTest):
         self.assertEqual(
             self.page.evaluate("all('.answer .text span').map((each) => each.textContent)"),
             ["é", " a", "b", "<br>", "c"])
+
+    def test_reasoning_stands_apart(self):
+        first = chunk("", [token(1, "<think>"), token(2, "Hm"), token(3, "."), token(4, "</think>"),
+                           token(5, "Yes")])
+        first["choices"][0]["delta"] = {"reasoning_content": "Hm."}
+        second = chunk("Yes")
+        del second["choices"][0]["speculation"]
+        self.page.evaluate(FAKE % json.dumps(events(first, second)))
+        self.assertEqual(self.ask(), "Yes")
+        self.assertEqual(self.page.evaluate(
+            "all('.reasoning .token').map((each) => each.textContent)"), ["Hm", "."])
 
     # Failures
 

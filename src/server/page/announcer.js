@@ -13,6 +13,8 @@ export class Announcer {
   #timer = 0;
 
   begin() {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
     this.#answer.replaceChildren();
     this.#unsaid = "";
   }

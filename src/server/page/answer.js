@@ -36,7 +36,8 @@ export class Answer {
     this.error = null;
     this.stopped = false; // by the reader
     this.done = false;
-    this.plain = null; // the same request decoded plainly: an Answer
+    this.again = null; // the same request once more, an Answer that is not drawn
+    this.plain = null; // and once more, decoded plainly
     this.firstTokenAt = 0; // by performance.now()
     this.lastTokenAt = 0;
     this.waiting = []; // tokens whose text has not come
@@ -148,11 +149,12 @@ export class Answer {
   }
 }
 
-// Where two answers part: an index of tokens; -1: they are the same.
+// Where two answers part: an index of tokens; -1: they are the same. Of an answer that was stopped the
+// last text may not have come.
 export function firstDifference(a, b) {
   const length = Math.max(a.tokens.length, b.tokens.length);
   for (let idx = 0; idx < length; idx++) {
     if (a.tokens[idx]?.id !== b.tokens[idx]?.id) return idx;
   }
-  return a.text === b.text ? -1 : length;
+  return a.text === b.text || (a.stopped && b.text.startsWith(a.text)) ? -1 : length;
 }

@@ -5,6 +5,10 @@ import { byId, count, element, speed } from "./elements.js";
 import { kDeepest } from "./legend_view.js";
 
 const kNearEnd = 80; // pixels
+const kPauseMs = 50; // between two times that text is set into the document
+// Setting it costs more the longer an answer is, and often takes a core from the server: it may take
+// one part in so many of the time.
+const kShare = 12;
 
 function span({ text, token }) {
   const node = document.createElement("span");
@@ -19,13 +23,26 @@ function span({ text, token }) {
   return node;
 }
 
+// What the pointer rests on, in words.
+function explain(node, { rounds }) {
+  if (node.title || !node.matches(".token")) return;
+  const { depth, round } = node.dataset;
+  const words = depth
+    ? `a guess, kept; ${depth} deep in its tree`
+    : node.matches(".bonus")
+      ? "the target's own, behind the guesses"
+      : "the target's own; nothing was guessed";
+  node.title = round ? `${words}. Round ${Number(round) + 1} of ${rounds.length}.` : `${words}.`;
+}
+
 export class ChatView {
   #box = byId("conversation");
   #welcome = byId("welcome");
   #entries = new Map(); // by answer
   #marked = [];
   #pieces = [];
-  #frame = 0;
+  #timer = 0;
+  #pauseMs = kPauseMs;
 
   // `onPick(answer, roundIdx or null)`: a token, or "Show its rounds", was chosen.
   constructor(onPick) {
@@ -48,6 +65,7 @@ export class ChatView {
     const article = element("article", { class: "answer" }, this.#who("Model"), text, footer);
     this.#entries.set(answer, { article, text, figures, show, reasoning: null });
     show.addEventListener("click", () => this.onPick(answer, null));
+    text.addEventListener("pointerover", (event) => explain(event.target, answer));
     text.addEventListener("click", (event) => {
       const token = event.target.closest("[data-round]");
       if (token) this.onPick(answer, Number(token.dataset.round));
@@ -56,16 +74,17 @@ export class ChatView {
     this.#toEnd();
   }
 
-  // Pieces of Answer.add(): set into the document once a frame, however fast they come.
+  // Pieces of Answer.add(): set into the document at a bounded pace, however fast they come.
   append(answer, pieces) {
-    if (pieces.length === 0) return;
+    if (pieces.length === 0 || !this.#entries.has(answer)) return;
     this.#pieces.push(...pieces);
-    this.#frame ||= requestAnimationFrame(() => this.#flush(answer));
+    this.#timer ||= setTimeout(() => this.#flush(answer), this.#pauseMs);
   }
 
   #flush(answer) {
-    cancelAnimationFrame(this.#frame);
-    this.#frame = 0;
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    const begin = performance.now();
     const entry = this.#entries.get(answer);
     if (!entry) return;
     const wasAtEnd = this.#isAtEnd();
@@ -74,6 +93,7 @@ export class ChatView {
     }
     this.#pieces = [];
     if (wasAtEnd) this.#toEnd();
+    this.#pauseMs = Math.max(kPauseMs, kShare * (performance.now() - begin));
   }
 
   #reasoningOf(entry) {
@@ -86,6 +106,7 @@ export class ChatView {
 
   finish(answer) {
     this.#flush(answer);
+    if (!this.#entries.has(answer)) return;
     const { article, figures, text } = this.#entries.get(answer);
     const parts = [];
     if (answer.error) {
@@ -121,6 +142,7 @@ export class ChatView {
   clear() {
     for (const article of this.#box.querySelectorAll("article")) article.remove();
     this.#entries.clear();
+    this.#pieces = [];
     this.#marked = [];
     this.#welcome.hidden = false;
   }

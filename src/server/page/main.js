@@ -14,9 +14,9 @@ import { WorkView } from "./work_view.js";
 const kPlain = "autoregressive";
 const kFiguresMs = 250; // figures that change faster cannot be read
 
-const messages = []; // {role, content} of the conversation
+let messages = []; // {role, content} of the conversation; another list for each
 let shown = null; // the answer whose speculation is shown
-let running = null; // {controller, answer, isComparison}
+let running = null; // {controller, answer, of, ended}; of: what it is to be compared with, or null
 let figuresAt = 0;
 
 const announcer = new Announcer();
@@ -40,20 +40,34 @@ function showFigures() {
   figuresAt = performance.now();
   legend.show(shown);
   work.show(shown);
-  const comparing = running?.isComparison ? running.answer : null;
-  const words = speeds.show(shown, comparing);
+  const words = speeds.show(shown);
   const able = !running && shown?.done && shown.tokens.length > 1 && !shown.error;
-  byId("compare").disabled = !able;
-  byId("compare").hidden = Boolean(comparing);
-  byId("compare-stop").hidden = !comparing;
+  keepFocus(() => {
+    byId("compare").disabled = !able;
+    byId("compare").hidden = Boolean(running?.of);
+    byId("compare-stop").hidden = !running?.of;
+  });
   return words;
 }
 
-// Runs a request into `answer`; `onPieces` gets what its text grows by. Never throws.
-async function run(answer, isComparison, onPieces) {
+// Focus does not fall out of the page with a button that `change` takes away.
+function keepFocus(change) {
+  const { activeElement } = document;
+  change();
+  if (!activeElement?.hidden && !activeElement?.disabled) return;
+  const next = { compare: "compare-stop", "compare-stop": "compare" }[activeElement.id];
+  byId(next ?? "message").focus();
+}
+
+// Runs a request into `answer`, for comparison with `of` unless that is null; `onPieces` gets what
+// its text grows by. Never throws.
+async function run(answer, of, onPieces) {
+  let end;
+  const ended = new Promise((resolve) => (end = resolve));
   const controller = new AbortController();
-  running = { controller, answer, isComparison };
+  running = { controller, answer, of, ended };
   showRunning();
+  showFigures();
   try {
     for await (const chunk of streamChat(answer.request, settings.key, controller.signal)) {
       onPieces(answer.add(chunk));
@@ -66,37 +80,44 @@ async function run(answer, isComparison, onPieces) {
   onPieces(answer.finish());
   running = null;
   showRunning();
+  end();
 }
 
 function showRunning() {
-  const busy = Boolean(running) && !running.isComparison;
-  const hadFocus = document.activeElement;
-  byId("send").hidden = busy;
-  byId("stop").hidden = !busy;
+  const busy = Boolean(running) && !running.of;
+  keepFocus(() => {
+    byId("send").hidden = busy;
+    byId("stop").hidden = !busy;
+  });
   byId("conversation").setAttribute("aria-busy", busy);
-  // Focus does not fall out of the page with the button that had it.
-  if (hadFocus?.hidden) byId(hadFocus.id === "compare-stop" ? "compare" : "message").focus();
 }
 
 async function send() {
+  if (running?.of || running?.controller.signal.aborted) {
+    const { ended } = running; // a comparison gives way
+    stop();
+    await ended;
+  }
   const text = byId("message").value;
   if (running || !text.trim()) return;
   byId("message").value = "";
-  messages.push({ role: "user", content: text });
-  const answer = new Answer(settings.request([...messages]));
+  const conversation = messages;
+  conversation.push({ role: "user", content: text });
+  const answer = new Answer(settings.request([...conversation]));
   chat.addQuestion(text);
   chat.addAnswer(answer);
   show(answer);
   announcer.begin();
   announcer.status("The answer comes.");
-  await run(answer, false, (pieces) => {
+  await run(answer, null, (pieces) => {
     chat.append(answer, pieces);
     announcer.add(pieces.map((piece) => piece.text).join(""));
     if (answer === shown) rounds.update();
   });
+  if (conversation !== messages) return showFigures(); // a new chat has begun
   // What was never answered is not asked again with the next message.
-  if (answer.text) messages.push({ role: "assistant", content: answer.text });
-  else messages.pop();
+  if (answer.text) conversation.push({ role: "assistant", content: answer.text });
+  else conversation.pop();
   if (answer.error && !answer.text && !byId("message").value) byId("message").value = text;
   chat.finish(answer);
   announcer.end();
@@ -107,24 +128,34 @@ async function send() {
 }
 
 function endOf(answer) {
-  if (answer.error) return "";  // an alert says it
+  if (answer.error) return ""; // an alert says it
   const rate = answer.tokensPerSecond > 0 ? `, ${speed(answer.tokensPerSecond)}` : "";
   return `${answer.stopped ? "Stopped" : "The answer is complete"}: ${count(answer.tokens.length, "token")}${rate}.`;
 }
 
-// The same request once more, decoded plainly; as long as what there is of the answer.
+// The same request twice more, as it was and decoded plainly; as long as what there is of the answer.
+// Neither is drawn: that takes time too where the server runs on the same machine.
 async function compare() {
   const answer = shown;
   if (running || !answer) return;
-  const request = { ...answer.request, strategy: kPlain, speculation: undefined };
+  const request = { ...answer.request };
   if (answer.stopped) request.max_tokens = answer.tokens.length;
-  const plain = new Answer(request);
-  announcer.status("Decoding plainly.");
-  await run(plain, true, () => {});
-  byId("compare-error").textContent = plain.error ? plain.error.message : "";
-  if (!plain.error && !plain.stopped) answer.plain = plain;
-  const words = showFigures();
-  announcer.status(words);
+  byId("compare-error").textContent = "";
+  answer.plain = null;
+  announcer.status("Comparing.");
+  for (const [name, changes] of [
+    ["again", {}],
+    ["plain", { strategy: kPlain, speculation: undefined }],
+  ]) {
+    const trial = new Answer({ ...request, ...changes });
+    answer[name] = trial;
+    await run(trial, answer, () => {});
+    if (!trial.error && !trial.stopped) continue;
+    byId("compare-error").textContent = trial.error?.message ?? "";
+    answer.again = answer.plain = null;
+    break;
+  }
+  announcer.status(showFigures());
 }
 
 function stop() {
@@ -133,8 +164,9 @@ function stop() {
 
 function clear() {
   stop();
-  messages.length = 0;
+  messages = [];
   chat.clear();
+  announcer.begin();
   show(null);
   byId("message").focus();
 }
