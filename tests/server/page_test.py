@@ -139,7 +139,7 @@ class PageTest(serving.ServerTest):
     # Answers
 
     def test_text_streams_and_is_the_servers(self):
-        self.set(temperature=0, max_tokens=4000)
+        self.set(temperature=0, max_tokens=2000)
         self.send()
         first = self.page.wait("lastText().length")
         self.assertTrue(self.page.evaluate("!byId('stop').hidden && byId('send').hidden"))
@@ -152,12 +152,12 @@ class PageTest(serving.ServerTest):
                        " && !byId('stop').hidden")
         self.page.wait("!byId('send').hidden")
         body = {"messages": [{"role": "user", "content": MESSAGE}], "temperature": 0,
-                "max_tokens": 4000}
+                "max_tokens": 2000}
         status, _, answer = self.server.post("/v1/chat/completions", body)
         self.assertEqual(status, 200)
         self.assertEqual(self.page.evaluate("lastText()"),
                          answer["choices"][0]["message"]["content"])
-        self.assertIn("4,000 tokens", self.page.evaluate("all('.figures')[0].textContent"))
+        self.assertIn("2,000 tokens", self.page.evaluate("all('.figures')[0].textContent"))
 
     def test_escape_stops_midway(self):
         self.set(temperature=0, max_tokens=7000)
