@@ -14,8 +14,8 @@ from process import DRAFT, generate, run
 class Names(process.CommandLine):
     def test_mistyped_commands_and_flags(self):
         self.refused(run("genrate"), "no command 'genrate'", "generate", code=2)
-        self.refused(run("xyzzy"), "no command 'xyzzy'", "generate, chat, bench", code=2)
-        self.refused(run(), "a command is missing", "generate, chat, bench", code=2)
+        self.refused(run("xyzzy"), "no command 'xyzzy'", "generate, chat, serve, bench", code=2)
+        self.refused(run(), "a command is missing", "generate, chat, serve, bench", code=2)
         self.refused(generate("--prompt", "x", "--max-token", 3), "no flag --max-token",
                      "did you mean --max-tokens", code=2)
         self.refused(generate("--prompt", "x", "--tempreature=3"), "did you mean --temperature")
@@ -62,7 +62,7 @@ class ConfigFile(process.CommandLine):
                      "'max-token'", "did you mean max-tokens")
         self.refused(self.with_config(f"[generat]\n{model}"), "flags.toml:1", r"\[generat\]",
                      r"did you mean \[generate\]")
-        self.refused(self.with_config(f"[xyzzy]\n{model}"), r"\[xyzzy\]", "generate, chat, bench")
+        self.refused(self.with_config(f"[xyzzy]\n{model}"), r"\[xyzzy\]", "generate, chat, serve, bench")
         self.refused(self.with_config("verbos = true\n"), "flags.toml:1:1", "did you mean verbose")
         self.refused(self.with_config(f"[chat]\n{model}prompt = 3\n"), "forerun chat has no flag")
         self.refused(self.with_config("help = true\n"), "'help'")
