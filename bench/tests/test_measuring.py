@@ -20,6 +20,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import draw_timelines  # noqa: E402
 import gpu_models  # noqa: E402
 import gpu_speculation  # noqa: E402
 import measure_cuda  # noqa: E402
@@ -40,6 +41,16 @@ class MeasuringTest(unittest.TestCase):
         quiet = contextlib.redirect_stdout(io.StringIO())
         quiet.__enter__()
         self.addCleanup(quiet.__exit__, None, None, None)
+
+    def test_a_turn_that_loses_its_processor_is_no_quiet_one(self) -> None:
+        def turn(begin_ms: float, ms: float, cpu_ms: float) -> dict:
+            return {"ph": "X", "name": "after draft", "ts": 1e3 * begin_ms, "dur": 1e3 * ms,
+                    "args": {"cpu_ns": 1e6 * cpu_ms}}
+
+        step = {"ph": "X", "name": "8 rows", "ts": 2e3, "dur": 9e3, "args": {}}
+        trace = {"traceEvents": [turn(1, 3.0, 2.9), step, turn(5, 2.5, 0.1), turn(99, 7.0, 0.1)]}
+        self.assertAlmostEqual(draw_timelines.lost_ms(trace, 0, 50), 2.4)
+        self.assertAlmostEqual(draw_timelines.lost_ms(trace, 0, 4), 0.1)  # none but the first
 
     def test_floors_are_the_bytes_of_published_models(self) -> None:
         for model, gigabytes in ((GpuModel("llama-3-70b", "int4"), 37.66),
