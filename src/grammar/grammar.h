@@ -62,7 +62,9 @@ class Grammar {
 class GrammarState {
  public:
   // Advances by `bytes` and returns true, or returns false and stays as it was if no text of the
-  // grammar goes on with them. No bytes: true, and nothing changes.
+  // grammar goes on with them. No bytes: true, and nothing changes. A text that can be read in
+  // thousands of ways at once is given up (walker.h): TokenMasks::prepare refuses grammars like
+  // that.
   bool accept(std::string_view bytes);
 
   // The text so far is a whole text of the grammar: a reply may end here.

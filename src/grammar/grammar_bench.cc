@@ -100,7 +100,7 @@ void mask_along_replies(benchmark::State& state, const std::string& name) {
       masks.clear();
       bool ok = walk(*grammar, reply, masks, cold);
       masks.clear();
-      masks.prepare(*grammar);
+      ok = ok && masks.prepare(*grammar).ok();
       ok = ok && walk(*grammar, reply, masks, prepared) && walk(*grammar, reply, masks, warm);
       if (!ok) {
         state.SkipWithError(("a reply is refused: " + one.name).c_str());
@@ -126,7 +126,7 @@ void prepare_case(benchmark::State& state, const std::string& name, const Case& 
   const auto grammar = Grammar::from_json_schema(one.schema);
   for (auto _ : state) {
     masks.clear();
-    masks.prepare(*grammar);
+    if (!masks.prepare(*grammar).ok()) state.SkipWithError("a case is refused");
   }
   state.counters["nodes"] = static_cast<double>(grammar->node_count());
 }

@@ -39,7 +39,10 @@ class NodeAnalysis {
   }
 
   NodeMask run() {
+    const uint64_t steps_before = walker_.steps();
     for (uint32_t at = 0; at < nodes_.size();) {
+      mask_.steps = walker_.steps() - steps_before + rests_.size();
+      if (mask_.steps >= kMaxNodeSteps) break;
       const ByteTrie::Node& node = nodes_[at];
       while (walker_.levels() > node.depth) {
         walker_.pop();

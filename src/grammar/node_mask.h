@@ -11,7 +11,13 @@
 
 namespace forerun::grammar {
 
+// Steps of a walker (walker.h) that one node's analysis, and one state's rests, may take. Usual
+// nodes need thousands to a million. What has not been tried by then is not allowed.
+constexpr uint64_t kMaxNodeSteps = 10'000'000;
+constexpr uint64_t kMaxRestSteps = 1'000'000;
+
 struct NodeMask {
+  uint64_t steps = 0;  // that finding it took; kMaxNodeSteps or more: it was given up
   // Tokens that are accepted whatever the node's rule returns to: one bit a token, or their ids.
   bool dense = false;
   std::vector<uint32_t> bits;

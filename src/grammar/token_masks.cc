@@ -43,7 +43,7 @@ TokenMasks::TokenMasks(std::shared_ptr<const VocabularyTrie> vocabulary,
     : vocabulary_(std::move(vocabulary)),
       nodes_(limits.node_bytes),
       states_(limits.state_bytes),
-      node_bytes_(limits.node_bytes) {}
+      limits_(limits) {}
 
 bool TokenMasks::write(const GrammarState& state, std::span<uint32_t> mask) {
   const size_t words = vocabulary_->mask_words();
@@ -81,6 +81,7 @@ std::shared_ptr<const NodeMask> TokenMasks::node_mask(const Program& program, co
 void TokenMasks::compute(const GrammarState& state, std::span<uint32_t> mask) {
   std::fill(mask.begin(), mask.end(), 0u);
   const Program& program = state.program();
+  uint64_t steps = 0;  // of this state's rests, nodes' analyses aside
   for (const Place& place : state.configuration().places) {
     const auto node_mask_here = node_mask(program, place);
     const Node& node = program.nodes[place.node];
@@ -91,9 +92,10 @@ void TokenMasks::compute(const GrammarState& state, std::span<uint32_t> mask) {
     node_mask_here->add_to(mask, left, owed);
     if (node_mask_here->rests.empty()) continue;
     Walker& walker = thread_walker();
+    const uint64_t first_step = walker.steps(), last_step = first_step + kMaxRestSteps - steps;
     walker.begin_after(program, place.frame);
     const std::vector<ByteTrie::Node>& rests = node_mask_here->rests.nodes();
-    for (uint32_t at = 0; at < rests.size();) {
+    for (uint32_t at = 0; at < rests.size() && walker.steps() < last_step;) {
       while (walker.levels() > rests[at].depth) walker.pop();
       if (!walker.push(rests[at].byte)) {
         at = rests[at].end;
@@ -102,22 +104,32 @@ void TokenMasks::compute(const GrammarState& state, std::span<uint32_t> mask) {
       node_mask_here->add_rest(node_mask_here->rests.ids(rests[at]), mask, left, owed);
       ++at;
     }
+    steps = std::min(kMaxRestSteps, steps + walker.steps() - first_step);
   }
 }
 
-void TokenMasks::prepare(const Grammar& grammar, size_t max_nodes) {
+Status TokenMasks::prepare(const Grammar& grammar) {
   const GrammarState start = grammar.start();
   const Program& program = start.program();
-  size_t bytes = 0;
-  for (uint32_t at = 0; at < program.nodes.size() && max_nodes > 0; ++at) {
+  uint64_t steps = 0;
+  size_t bytes = 0, nodes = 0;
+  for (uint32_t at = 0; at < program.nodes.size(); ++at) {
     const Node& node = program.nodes[at];
     if (node.edge_count == 0) continue;
     const CompiledRule& rule = program.rules[node.rule];
     const bool looping = rule.counted && node.loop != LoopPart::kOutside;
-    bytes += node_mask(program, {at, looping ? rule.initial_rounds : 0, nullptr})->size_bytes();
-    if (bytes > node_bytes_ / 2) return;
-    --max_nodes;
+    const auto mask = node_mask(program, {at, looping ? rule.initial_rounds : 0, nullptr});
+    steps += mask->steps;
+    if (mask->steps >= kMaxNodeSteps || steps >= limits_.prepare_steps) {
+      return Status(StatusCode::kResourceExhausted,
+                    "grammar: rule \"" + rule.name +
+                        "\" reads the same text in so many ways that "
+                        "masks of tokens take too long; accepted: alternatives that differ sooner");
+    }
+    bytes += mask->size_bytes();
+    if (bytes > limits_.node_bytes / 2 || ++nodes == limits_.prepare_nodes) break;
   }
+  return {};
 }
 
 void TokenMasks::clear() {

@@ -21,8 +21,10 @@ namespace forerun::grammar {
 struct Place;
 
 struct TokenMaskLimits {
-  size_t node_bytes = 128 << 20;  // kept masks of nodes, both generations together
-  size_t state_bytes = 64 << 20;  // kept masks of states
+  size_t node_bytes = 128 << 20;         // kept masks of nodes, both generations together
+  size_t state_bytes = 64 << 20;         // kept masks of states
+  size_t prepare_nodes = 4096;           // that prepare() computes masks of
+  uint64_t prepare_steps = 100'000'000;  // that it takes, some 10 ns each
 };
 
 // What was put away under keys, up to a size: when a generation is full it becomes the old one and
@@ -77,11 +79,15 @@ class TokenMasks {
   // may not and no bit is set, the vocabulary lacks the bytes to go on.
   bool write(const GrammarState& state, std::span<uint32_t> mask);
 
-  // Computes what write() would compute when it first comes to each node of `grammar`, up to
-  // `max_nodes` of them and half of what is kept, so that a request that has been prepared off the
-  // engine's thread never waits there. A node costs microseconds, or milliseconds where most of the
+  // Computes what write() would compute when it first comes to each node of `grammar`, up to the
+  // limits and to half of what is kept, so that a request that has been prepared off the engine's
+  // thread does not wait there. A node costs microseconds, or milliseconds where most of the
   // vocabulary is possible.
-  void prepare(const Grammar& grammar, size_t max_nodes = 4096);
+  //
+  // kResourceExhausted where the grammar is so ambiguous that its masks cost too much. write()
+  // would then leave out tokens that it has not come to try (node_mask.h), the same on every
+  // machine.
+  Status prepare(const Grammar& grammar);
 
   // Forgets every mask: for measuring.
   void clear();
@@ -99,7 +105,7 @@ class TokenMasks {
   std::mutex mutex_;  // of the members below; never held while a mask is computed
   TwoGenerations<NodeMask> nodes_;
   TwoGenerations<StateMask> states_;
-  const size_t node_bytes_;
+  const TokenMaskLimits limits_;
 };
 
 }  // namespace forerun::grammar

@@ -6,6 +6,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "grammar/testing.h"
@@ -115,7 +116,7 @@ TEST(TokenMasks, TheDemoVocabulary) {
   std::mt19937 random(13);
   TokenMasks masks(vocabulary);
   const std::vector<Grammar> all = grammars();
-  masks.prepare(all[0]);
+  EXPECT_TRUE(masks.prepare(all[0]).ok());
   compare_on_walks(all[0], *vocabulary, masks, random, 2, 12);
   compare_on_walks(all[1], *vocabulary, masks, random, 2, 6);
 }
@@ -135,6 +136,59 @@ TEST(TokenMasks, SpecialTokensAreNeverAllowed) {
     EXPECT_EQ((mask[static_cast<size_t>(id) / 32] >> (id % 32)) & 1, 0u);
   }
   EXPECT_GT(special, 0);
+}
+
+TEST(TokenMasks, GrammarsThatReadATextInTooManyWaysAreRefused) {
+  // Any of 40 rules can begin at every letter, each in two places.
+  std::string any, rules = "root ::= r0\n";
+  for (int i = 0; i < 40; ++i) any += (i ? " | r" : "r") + std::to_string(i);
+  for (int i = 0; i < 40; ++i) {
+    rules += "r" + std::to_string(i) + " ::= [a-z ] (" + any + ") (" + any + ")? | [a-z ]\n";
+  }
+  const Result<Grammar> grammar = Grammar::from_text(rules);
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  TokenMasks masks(std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 500, 9)),
+                   {.prepare_steps = 100'000});
+  const Status status = masks.prepare(*grammar);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("so many ways"), std::string::npos) << status.message();
+  // What is asked all the same is answered within bounds.
+  GrammarState state = grammar->start();
+  for (int i = 0; i < 3 && state.accept("abcdefgh"); ++i) {
+    std::vector<uint32_t> mask(masks.vocabulary().mask_words());
+    masks.write(state, mask);
+  }
+}
+
+// Threads walk and write masks of one grammar, with room for next to nothing, so that both
+// generations turn over all the time.
+TEST(TokenMasks, ThreadsShareThem) {
+  const auto vocabulary =
+      std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 300, 10));
+  TokenMasks masks(vocabulary, {.node_bytes = 60'000, .state_bytes = 4'000});
+  const Result<Grammar> grammar = Grammar::json_object();
+  const std::string text = R"({"a": [1, 2.5, {"b": "xyz", "c": null}], "d": "\u00e9 \n"})";
+  const auto walk = [&] {
+    std::vector<uint32_t> sums;
+    std::vector<uint32_t> mask(vocabulary->mask_words());
+    GrammarState state = grammar->start();
+    for (const char c : text) {
+      masks.write(state, mask);
+      for (const uint32_t word : mask) sums.push_back(word);
+      if (!state.accept({&c, 1})) sums.clear();
+    }
+    return sums;
+  };
+  const std::vector<uint32_t> expected = walk();
+  std::vector<std::vector<uint32_t>> found(4);
+  std::vector<std::thread> threads;
+  for (auto& sums : found) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) sums = walk();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& sums : found) EXPECT_EQ(sums, expected);
 }
 
 TEST(TokenMasks, WhereNothingIsAllowedTheMaskIsEmpty) {

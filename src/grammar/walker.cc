@@ -13,6 +13,8 @@ void Walker::start_walk(const Program& program) {
   if (callers_.size() < program.rules.size()) callers_.resize(program.rules.size());
   too_many_ = false;
   bounded_ = true;
+  last_step_ = steps_ + kMaxStepsOfByte;
+  ++level_number_;
   levels_.emplace_back();
 }
 
@@ -56,6 +58,9 @@ void Walker::begin_after(const Program& program, const Frame* frame) {
 bool Walker::push(uint8_t byte) {
   const size_t first = levels_.back().first_place;
   const size_t count = places_.size() - first;
+  steps_ += count;
+  last_step_ = steps_ + kMaxStepsOfByte;
+  ++level_number_;
   levels_.push_back({places_.size(), false, false, arena_.mark()});
   if (count == 1) {
     // Most places of most texts: nothing but a step within one rule.
@@ -96,16 +101,46 @@ void Walker::pop() {
   levels_.pop_back();
 }
 
+void Walker::step() {
+  if (++steps_ > last_step_) too_many_ = true;
+}
+
 void Walker::add(const Place& place) {
-  const size_t first = levels_.back().first_place;
-  for (size_t i = first; i < places_.size(); ++i) {
-    if (same_place(places_[i], place)) return;
-  }
-  if (places_.size() - first >= kMaxPlaces) {
+  step();
+  if (too_many_ || !is_new(place)) return;
+  if (places_.size() - levels_.back().first_place >= kMaxPlaces) {
     too_many_ = true;
     return;
   }
   places_.push_back(place);
+}
+
+// Few places are compared, many are looked up.
+bool Walker::is_new(const Place& place) {
+  constexpr size_t kFew = 12;
+  const size_t first = levels_.back().first_place, count = places_.size() - first;
+  if (count < kFew) {
+    return std::none_of(places_.begin() + static_cast<std::ptrdiff_t>(first), places_.end(),
+                        [&](const Place& other) { return same_place(other, place); });
+  }
+  if (slots_.empty()) slots_.resize(4 * kMaxPlaces);
+  const auto slot_of = [&](const Place& at) {
+    uint64_t hash = text::mix_bits(static_cast<uint64_t>(at.node) << 32 | at.rounds);
+    if (at.frame) hash = text::mix_bits(hash ^ at.frame->hash.low);
+    return static_cast<size_t>(hash) % slots_.size();
+  };
+  const auto insert = [&](const Place& at, size_t index) {
+    size_t slot = slot_of(at);
+    for (; slots_[slot].level == level_number_; slot = (slot + 1) % slots_.size()) {
+      if (same_place(places_[slots_[slot].place], at)) return false;
+    }
+    slots_[slot] = {static_cast<uint32_t>(index), level_number_};
+    return true;
+  };
+  if (count == kFew) {
+    for (size_t i = first; i < places_.size(); ++i) insert(places_[i], i);
+  }
+  return insert(place, places_.size());
 }
 
 void Walker::return_from(const Frame* frame) {
@@ -134,20 +169,22 @@ void Walker::call(const Node& from, const Place& place) {
       called_.push_back(order);
       std::push_heap(called_.begin(), called_.end(), std::greater<>());
     }
+    step();
     // A call that its caller ends with returns to the caller's callers: recursion at the end of a
     // rule keeps the stack as it is.
     if (back.only_accepting && place.frame != unknown_frame()) {
       callers.insert(callers.end(), place.frame->places().begin(), place.frame->places().end());
+      steps_ += place.frame->caller_count;
     } else {
       callers.push_back({edge.target, rounds, place.frame});
     }
-    if (callers.size() > kMaxPlaces) too_many_ = true;
+    if (steps_ > last_step_) too_many_ = true;
   }
 }
 
 void Walker::close() {
   const size_t first = levels_.back().first_place;
-  for (size_t i = first; i < places_.size(); ++i) {
+  for (size_t i = first; i < places_.size() && !too_many_; ++i) {
     const Place place = places_[i];
     if (may_end(program_->nodes[place.node], place.rounds)) return_from(place.frame);
   }
@@ -162,6 +199,7 @@ void Walker::close() {
     std::vector<Place>& callers = callers_[order];
     if (!too_many_) {
       const Hash128 hash = make_canonical(callers);
+      too_many_ = callers.size() > kMaxPlaces;
       const CompiledRule& rule = program_->rules[program_->rule_of_order[order]];
       const Node& start = program_->nodes[rule.start];
       const uint32_t rounds = start.loop == LoopPart::kHead ? rule.initial_rounds : 0;

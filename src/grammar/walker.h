@@ -16,9 +16,10 @@
 
 namespace forerun::grammar {
 
-// Places of one level, or callers of one frame, past which a text counts as not accepted: only a
-// grammar that reads one text in very many ways comes near.
-constexpr size_t kMaxPlaces = 2048;
+// Places of one level, callers of one frame, and steps that one byte may take, past which a text
+// counts as not accepted: only a grammar that reads one text in very many ways comes near.
+constexpr size_t kMaxPlaces = 1024;
+constexpr uint64_t kMaxStepsOfByte = 200'000;
 
 class Walker {
  public:
@@ -36,6 +37,10 @@ class Walker {
   // Takes the last level back; never the first.
   void pop();
   size_t levels() const { return levels_.size(); }
+
+  // Elementary steps of all walks so far, some 10 ns each: the same on every machine, so what is
+  // given up for them is too.
+  uint64_t steps() const { return steps_; }
 
   // Of the last level. The span is valid until the next change of the walker.
   std::span<const Place> places() const {
@@ -61,6 +66,8 @@ class Walker {
   bool may_end(const Node& node, uint32_t rounds) const;
   bool has_edge(const Place& place) const;
   void add(const Place& place);
+  bool is_new(const Place& place);
+  void step();
   void return_from(const Frame* frame);
   void call(const Node& from, const Place& place);
   void close();
@@ -70,7 +77,16 @@ class Walker {
   std::vector<Place> places_;
   std::vector<std::vector<Place>> callers_;  // by CompiledRule::order, while a level is closed
   std::vector<uint32_t> called_;             // a heap of orders with callers, lowest first
+  // The last level's places by hash, once they are many: the index, and the level it is of.
+  struct Slot {
+    uint32_t place = 0;
+    uint64_t level = 0;
+  };
+  std::vector<Slot> slots_;
+  uint64_t level_number_ = 0;
   FrameArena arena_;
+  uint64_t steps_ = 0;
+  uint64_t last_step_ = UINT64_MAX;  // of the byte that is being read
   bool too_many_ = false;
   bool bounded_ = true;
 };
