@@ -14,6 +14,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "grammar/grammar.h"
 #include "grammar/testing.h"
@@ -32,7 +33,26 @@ constexpr char kSample[] =
     "2024-02-29T12:00:00Z 123e4567-e89b-12d3-a456-426614174000 user@example.org true false null";
 constexpr size_t kSoftLimit = 60;  // tokens
 
-Json answer(const Json& question, TokenMasks& real, TokenMasks& synthetic) {
+// Along one walk by tokens drawn at random.
+bool masks_hold(const Grammar& grammar, TokenMasks& masks, std::mt19937& random) {
+  constexpr int kSteps = 24;
+  const VocabularyTrie& vocabulary = masks.vocabulary();
+  std::vector<uint32_t> mask(vocabulary.mask_words());
+  forerun::grammar::GrammarState state = grammar.start();
+  for (int step = 0; step < kSteps; ++step) {
+    if (masks.write(state, mask) != state.is_complete()) return false;
+    if (mask != forerun::grammar::brute_force_mask(state, vocabulary)) return false;
+    std::vector<int32_t> allowed;
+    for (int32_t id = 0; id < vocabulary.vocab_size(); ++id) {
+      if ((mask[static_cast<size_t>(id) / 32] >> (id % 32)) & 1) allowed.push_back(id);
+    }
+    if (allowed.empty()) return state.is_complete();
+    if (!state.accept(vocabulary.token(allowed[random() % allowed.size()]))) return false;
+  }
+  return true;
+}
+
+Json answer(const Json& question, TokenMasks& real, TokenMasks& synthetic, TokenMasks& small) {
   Json reply;
   const auto grammar = Grammar::from_json_schema(question["schema"].dump());
   if (!grammar.ok()) return Json{{"error", grammar.status().message()}};
@@ -48,6 +68,7 @@ Json answer(const Json& question, TokenMasks& real, TokenMasks& synthetic) {
     reply["accepted"].push_back(
         forerun::grammar::matches(*grammar, text.get_ref<const std::string&>()));
   }
+  reply["masks_hold"] = masks_hold(*grammar, small, random);
   return reply;
 }
 
@@ -66,8 +87,10 @@ int main(int argc, char** argv) {
   TokenMasks real(std::make_shared<const VocabularyTrie>(*tokenizer));
   TokenMasks synthetic(
       std::make_shared<const VocabularyTrie>(forerun::grammar::synthetic_tokens(kSample, 2000, 3)));
+  TokenMasks small(
+      std::make_shared<const VocabularyTrie>(forerun::grammar::synthetic_tokens(kSample, 150, 4)));
   for (std::string line; std::getline(std::cin, line);) {
-    std::cout << answer(Json::parse(line), real, synthetic).dump() << '\n';
+    std::cout << answer(Json::parse(line), real, synthetic, small).dump() << '\n';
   }
   return 0;
 }
