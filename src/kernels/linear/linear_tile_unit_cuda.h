@@ -81,11 +81,12 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
       weights[step][2] = v.z;
       weights[step][3] = v.w;
     }
+    const uint64_t rows = wgmma_rows<Stage::kBoxInputs>(wgmma_uniform(stage));
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kCount; ++step) {
-      wgmma<ActivationFormat::kBf16, true>(
-          sums, weights[step], wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(step)));
+      wgmma<ActivationFormat::kBf16, true>(sums, weights[step],
+                                           wgmma_advance(rows, Stage::step_offset(step)));
     }
     wgmma_commit();
   }
@@ -147,6 +148,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
       const auto zeros =
           static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
       const Int4Operand operand(zeros, 0);
+      const uint64_t rows = wgmma_rows<Stage::kBoxInputs>(wgmma_uniform(stage));
       // One fence a group of products: the wait for all but the last group counts fences as well.
       constexpr int kAtOnce = kUnderWay == 1 ? 4 : 8;
 #pragma unroll
@@ -162,12 +164,11 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < kAtOnce; ++step) {
-          const uint64_t rows =
-              wgmma_rows<Stage::kBoxInputs>(stage + Stage::step_offset(first + step));
+          const uint64_t step_rows = wgmma_advance(rows, Stage::step_offset(first + step));
           if (first + step == 0) {
-            wgmma<ActivationFormat::kF16, false>(part, a[step], rows);
+            wgmma<ActivationFormat::kF16, false>(part, a[step], step_rows);
           } else {
-            wgmma<ActivationFormat::kF16, true>(part, a[step], rows);
+            wgmma<ActivationFormat::kF16, true>(part, a[step], step_rows);
           }
         }
         wgmma_commit();

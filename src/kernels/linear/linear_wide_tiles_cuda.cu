@@ -41,12 +41,12 @@ __device__ __forceinline__ void multiply_half(uint32_t stage, uint32_t lane_weig
     weights[step][2] = v.z;
     weights[step][3] = v.w;
   }
+  const uint64_t rows = wgmma_rows<WideStage::kBoxInputs>(wgmma_uniform(stage));
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    wgmma<ActivationFormat::kBf16, true>(
-        sums, weights[step],
-        wgmma_rows<WideStage::kBoxInputs>(stage + WideStage::step_offset(step)));
+    wgmma<ActivationFormat::kBf16, true>(sums, weights[step],
+                                         wgmma_advance(rows, WideStage::step_offset(step)));
   }
   wgmma_commit();
 }
