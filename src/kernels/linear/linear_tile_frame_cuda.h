@@ -70,7 +70,9 @@ template <class Stage, int kStages, int kRingOffset>
 struct TileFrame {
   TileRing<kStages, Stage::kBytes> ring;
   TileRing<1, kTileRows * 4> scales;  // of the rows of a tile, found while it is multiplied
-  static_assert(kStages * 16 + 16 + kTileRows * 4 <= kTileBarrierBytes);
+  // Behind those: what each of the warps that look for scales has just found.
+  static constexpr uint32_t kFoundOffset = kTileRows * 4;
+  static_assert(kStages * 16 + 16 + kFoundOffset + kScaleWarps * 4 <= kTileBarrierBytes);
 
   __device__ __forceinline__ explicit TileFrame(uint32_t base) {
     ring.data = base + kRingOffset;
@@ -100,7 +102,7 @@ struct TileFrame {
     if (warp > kConsumerWarps) wait_for_previous_kernel();
     const int scale_warp = warp - kConsumerWarps - 2;
     if (scale_warp >= 0 && args.input_squares != nullptr) {
-      exchange_scales(args, split, scales.data, scale_warp, lane);
+      exchange_scales(args, split, scales.data + kFoundOffset, scale_warp, lane);
     }
     for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
       const TileWork work(args, split, index);
