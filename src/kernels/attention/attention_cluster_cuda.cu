@@ -31,9 +31,11 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// With 112 registers of a linear layer's threads beside it.
-template <int kDim>
-__global__ void __maxnreg__(144)
+// With 112 registers of a linear layer's threads beside it; two blocks a multiprocessor have less.
+constexpr int cluster_registers(bool paired) { return paired ? 128 : 144; }
+
+template <int kDim, bool kPaired>
+__global__ void __maxnreg__(cluster_registers(kPaired))
     attention_cluster_kernel(const __grid_constant__ ClusterArgs args) {
   using Layout = ClusterLayout<kDim>;
   constexpr int kPairs = kDim / 16;  // threads a column
@@ -284,14 +286,18 @@ __global__ void __maxnreg__(144)
 #else
 
 // Below sm_90 there are no clusters; never launched there.
-template <int kDim>
+template <int kDim, bool kPaired>
 __global__ void attention_cluster_kernel(const __grid_constant__ ClusterArgs) {}
 
 #endif
 
 using Kernel = void (*)(ClusterArgs);
-Kernel kernel_for(int dim) {
-  return dim == 64 ? attention_cluster_kernel<64> : attention_cluster_kernel<128>;
+// `paired`: for two blocks a multiprocessor.
+Kernel kernel_for(int dim, bool paired) {
+  if (paired) {
+    return dim == 64 ? attention_cluster_kernel<64, true> : attention_cluster_kernel<128, true>;
+  }
+  return dim == 64 ? attention_cluster_kernel<64, false> : attention_cluster_kernel<128, false>;
 }
 constexpr int cluster_bytes(int dim) {
   return dim == 64 ? ClusterLayout<64>::kBytes : ClusterLayout<128>::kBytes;
@@ -301,8 +307,10 @@ constexpr int cluster_bytes(int dim) {
 
 Status prepare_attention_cluster_cuda() {
   for (const int dim : {64, 128}) {
-    FORERUN_RETURN_IF_ERROR(
-        allow_shared_memory(kernel_for(dim), cluster_bytes(dim), "loading the attention kernels"));
+    for (const bool paired : {false, true}) {
+      FORERUN_RETURN_IF_ERROR(allow_shared_memory(kernel_for(dim, paired), cluster_bytes(dim),
+                                                  "loading the attention kernels"));
+    }
   }
   return {};
 }
@@ -314,10 +322,15 @@ Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream
   args.v_offset = call.v_offset;
   args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
   args.by_row_columns = Divisor(args.row_columns);
-  return launch_dependent_clusters(kernel_for(kv.head_dim), kClusterBlocks,
-                                   dim3(kResidentClusters * kClusterBlocks), dim3(kClusterThreads),
-                                   static_cast<size_t>(cluster_bytes(kv.head_dim)), stream,
-                                   "launching attention", args);
+  // As the plan groups rows of one sequence; clusters take what there is besides in turn.
+  const int group_rows = std::min(kGroupRows, kClusterColumns / args.row_columns);
+  const int items = (call.rows + group_rows - 1) / group_rows * args.kv_heads * args.parts;
+  const bool paired = items > kResidentClusters;
+  const int clusters = paired ? std::min(items, kMostClusters) : kResidentClusters;
+  return launch_dependent_clusters(
+      kernel_for(kv.head_dim, paired), kClusterBlocks,
+      dim3(static_cast<unsigned>(clusters * kClusterBlocks)), dim3(kClusterThreads),
+      static_cast<size_t>(cluster_bytes(kv.head_dim)), stream, "launching attention", args);
 }
 
 }  // namespace forerun::cuda

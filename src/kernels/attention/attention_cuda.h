@@ -105,6 +105,7 @@ struct AttentionCallCuda {
   bool early = false;
   AttentionMode mode = AttentionMode::kSplit;  // the plan's, as the next
   SharedPrefix shared_prefix = SharedPrefix::kNone;
+  int32_t rows = 1;  // about as many as the step has; kCluster only
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 

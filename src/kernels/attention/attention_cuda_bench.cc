@@ -180,7 +180,8 @@ class Bench {
                                 .failed = failed_.as<uint32_t>(),
                                 .early = layer > 1,
                                 .mode = plan.mode,
-                                .shared_prefix = plan.shared_prefix},
+                                .shared_prefix = plan.shared_prefix,
+                                .rows = static_cast<int32_t>(plan.rows.size())},
                                stream_.get()));
           }
           return Status();

@@ -157,16 +157,7 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
     group(from, group_rows, /*by_tile=*/true);
     if (group_rows == most_rows || num_groups * shape.kv_parts <= kResidentClusters) break;
   }
-  // Where all spans of groups of kGroupRows find blocks at once, that takes less than two rounds.
-  int64_t tiles = 0;
-  for (size_t i = 0; i < from.size(); i += kGroupRows) {
-    tiles += from[i].position / kTilePositions + 1;
-  }
-  const int32_t most =
-      tiles * shape.kv_parts <= shape.multiprocessors ? kResidentClusters : kMostClusters;
-  if (num_groups * shape.kv_parts > most || !fuse(from, kClusterExtras)) {
-    return false;
-  }
+  if (num_groups * shape.kv_parts > kMostClusters || !fuse(from, kClusterExtras)) return false;
   for (AttentionItemCuda& item : items) {
     int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
     item.appends = 1;

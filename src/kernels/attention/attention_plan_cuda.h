@@ -89,8 +89,8 @@ inline constexpr int kHandedOver = 1 << 16;
 inline constexpr int kTotalReady = 1 << 24;
 
 // kCluster: blocks of a cluster; clusters that find room at once, one block a multiprocessor (of
-// 132), and that a launch may have, one after another; and of an item at most so many columns,
-// positions past the prefix and spans.
+// 132) or, of fewer registers, two; and of an item at most so many columns, positions past the
+// prefix and spans.
 inline constexpr int kClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
 inline constexpr int kMostClusters = 2 * kResidentClusters;

@@ -306,12 +306,12 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   build(1000, 40);  // more extras than there is room for
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
-  // Two rounds of clusters, but not where blocks of their own have a tile each.
+  // Two clusters a multiprocessor, but no more.
   shape.kv_parts = 8;
   build(1000, 16);
   EXPECT_EQ(plan.mode, AttentionMode::kCluster);
   EXPECT_EQ(plan.items.size(), 2u);
-  build(400, 16);
+  build(1000, 25);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
 }
 

@@ -179,7 +179,8 @@ class AttentionRig {
                               .to_clear = arrivals_.as<uint32_t>() + kArrivals / 2,
                               .failed = failed_.as<uint32_t>(),
                               .mode = plan.mode,
-                              .shared_prefix = plan.shared_prefix};
+                              .shared_prefix = plan.shared_prefix,
+                              .rows = static_cast<int32_t>(plan.rows.size())};
     expect_ok(attention_cuda(call, stream_.get()));
     if (again_early) {
       std::swap(call.arrivals, call.to_clear);

@@ -144,7 +144,8 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
        // What has been gathered just now is complete only after the kernel before.
        .early = layer_idx > 0 && selections_.empty(),
        .mode = key.mode,
-       .shared_prefix = key.shared_prefix},
+       .shared_prefix = key.shared_prefix,
+       .rows = key.rows},
       stream_.get());
 }
 
