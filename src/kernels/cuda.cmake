@@ -7,7 +7,7 @@ forerun_library(linear_cuda
           linear/linear_round_cuda.cu
           linear/linear_ref_cuda.cu linear/linear_cuda.cu linear/linear_launch_cuda.cu
           linear/linear_tiles_cuda.cu linear/linear_wide_tiles_cuda.cu
-          linear/linear_gather_cuda.cu
+          linear/linear_warpgroups_cuda.cu linear/linear_gather_cuda.cu
   DEPS device_cuda base)
 forerun_test(linear_plan_cuda_test SOURCES linear/linear_plan_cuda_test.cc DEPS linear_cuda
   LABELS fast)

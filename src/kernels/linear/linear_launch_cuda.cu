@@ -9,6 +9,7 @@
 #include "kernels/linear/linear_cuda.h"
 #include "kernels/linear/linear_kernel_cuda.h"
 #include "kernels/linear/linear_tiles_cuda.h"
+#include "kernels/linear/linear_warpgroups_cuda.h"
 
 namespace forerun::cuda {
 namespace {
@@ -112,6 +113,7 @@ Status prepare_linear_cuda() {
       }
     }
   }
+  FORERUN_RETURN_IF_ERROR(prepare_linear_warpgroups());
   return prepare_linear_tiles();
 }
 
@@ -151,6 +153,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
     args.two_shot = int64_t{2} * call.rows * plan.out_features >= call.reduce->two_shot_bytes;
   }
   if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
+  if (takes_warpgroups(plan, call)) return launch_linear_warpgroups(plan, call, args, stream);
   FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
                            plan_launch(plan, call.rows, limit, call.over_half));
   args.stages = launch.stages;

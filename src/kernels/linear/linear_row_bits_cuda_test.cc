@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/linear/linear_rig_cuda_test.h"
+#include "kernels/linear/linear_warpgroups_cuda.h"
 
 namespace forerun::cuda {
 namespace {
@@ -18,15 +19,17 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     int64_t in, out;
     bool before_attention = false;
   };
-  // Of every walk, and a cluster of 4 (before attention); {8192, 14336} is gate and up.
+  // Of every walk, and a cluster of 4 (before attention); 14336 and 28672 are gate and up.
   std::vector<Shape> shapes = {
       {8192, 2560, true}, {2048, 8192}, {3072, 5120}, {4096, 6144}, {14336, 4096}};
   if (format == LinearFormat::kInt4Group128) {
     shapes.push_back({8192, 14336});
+    shapes.push_back({4096, 28672});
     shapes.push_back({9600, 1024});  // all at once at 8 rows with over half of a multiprocessor
   }
   std::set<LinearWalk> walks;
   std::set<int> splits;  // blocks that share a tile of many rows
+  int warpgroup_calls = 0;
   for (const Shape& shape : shapes) {
     const SourceTensor source(format, shape.in, shape.out, 11);
     const Result<LinearPlan> plan =
@@ -40,20 +43,21 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     LinearWeightCuda weight = allocate(*plan);
     ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
     constexpr int kRows = 1024;
-    const bool gated = shape.out == 14336;
+    const bool gated = shape.out % 14336 == 0;
     const int64_t width = gated ? shape.out / 2 : shape.out;
     const DeviceBuffer x =
         to_device(random_inputs(format, static_cast<size_t>(kRows * shape.in), 1.0f, 5));
     LinearCall every_row = call_for(x, shape.in, kRows);
     every_row.gated = gated;
     const std::vector<uint16_t> all = run(weight, every_row, width);
-    for (const int rows : {1, 2, 5, 8, 16, 24, 33, 64, 65, 96, 128, 129, 192, 256, 512}) {
+    for (const int rows : {1, 2, 5, 8, 16, 17, 24, 32, 33, 64, 65, 96, 128, 129, 192, 256, 512}) {
       for (const int first : {0, 5, kRows - rows}) {
         LinearCall call = call_for(x, shape.in, rows);
         call.input += first * shape.in;
         call.gated = gated;
         call.beside_sums = first == 5;  // another kernel, the same bits
         call.over_half = first == 0;    // another walk, perhaps
+        if (takes_warpgroups(*plan, call)) ++warpgroup_calls;
         if (rows >= kFewestTileRows) splits.insert(plan_tiles(*plan, rows, 132).splits);
         const std::vector<uint16_t> part = run(weight, call, width);
         EXPECT_EQ(
@@ -68,6 +72,8 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
   }
   EXPECT_EQ(walks.size(), format == LinearFormat::kBf16 ? 2 : 4);
   EXPECT_GE(splits.size(), 3);
+  // Two shapes, 17, 24 and 32 rows, two of three calls.
+  EXPECT_EQ(warpgroup_calls, format == LinearFormat::kBf16 ? 0 : 12);
 }
 
 // Every split and ragged edge, with all that the epilogue does: rows among hundreds have the bits

@@ -58,6 +58,10 @@ __device__ __forceinline__ void take_registers() {
 
 // The operands of all sums of a thread: of row block n (8 rows), d[4n ..] are those that mma_bf16()
 // has for it.
+#define FORERUN_SUMS_16                                                                           \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+      "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),    \
+      "+f"(d[15])
 #define FORERUN_SUMS_32                                                                           \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
       "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),    \
@@ -70,6 +74,13 @@ __device__ __forceinline__ void take_registers() {
       "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), \
       "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), \
       "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+
+#define FORERUN_WGMMA_32(type)                                             \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type \
+               " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}," \
+               "{%16,%17,%18,%19},%20,%21,1,1,0;"                          \
+               : FORERUN_SUMS_16                                           \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0))
 
 #define FORERUN_WGMMA_64(type)                                                     \
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type         \
@@ -89,7 +100,15 @@ __device__ __forceinline__ void take_registers() {
                : FORERUN_SUMS_64                                                   \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0))
 
-// d (+)= 64 outputs x 16 inputs times 16 inputs x 64 or 128 rows.
+// d (+)= 64 outputs x 16 inputs times 16 inputs x 32, 64 or 128 rows.
+template <ActivationFormat kFormat, bool kAdd>
+__device__ __forceinline__ void wgmma(float (&d)[16], const uint32_t (&a)[4], uint64_t b) {
+  if constexpr (kFormat == ActivationFormat::kF16) {
+    FORERUN_WGMMA_32("f16");
+  } else {
+    FORERUN_WGMMA_32("bf16");
+  }
+}
 template <ActivationFormat kFormat, bool kAdd>
 __device__ __forceinline__ void wgmma(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
   if constexpr (kFormat == ActivationFormat::kF16) {
@@ -107,11 +126,16 @@ __device__ __forceinline__ void wgmma(float (&d)[64], const uint32_t (&a)[4], ui
   }
 }
 
+#undef FORERUN_WGMMA_32
 #undef FORERUN_WGMMA_64
 #undef FORERUN_WGMMA_128
 
 // Returns once all products that this warp asked for but the last kLeft groups are there, those of
 // `d` among them.
+template <int kLeft = 0>
+__device__ __forceinline__ void wgmma_wait(float (&d)[16]) {
+  asm volatile("wgmma.wait_group.sync.aligned %16;" : FORERUN_SUMS_16 : "n"(kLeft) : "memory");
+}
 template <int kLeft = 0>
 __device__ __forceinline__ void wgmma_wait(float (&d)[32]) {
   asm volatile("wgmma.wait_group.sync.aligned %32;" : FORERUN_SUMS_32 : "n"(kLeft) : "memory");
@@ -121,6 +145,7 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[64]) {
   asm volatile("wgmma.wait_group.sync.aligned %64;" : FORERUN_SUMS_64 : "n"(kLeft) : "memory");
 }
 
+#undef FORERUN_SUMS_16
 #undef FORERUN_SUMS_32
 #undef FORERUN_SUMS_64
 
