@@ -28,19 +28,20 @@ from gpu_models import READ_BYTES_PER_S, GpuModel, NotMade, on_disk, positions_o
 from gpu_speculation import SHAPES, measure_speculation
 from recorder import Recorder, gpus, record_sections, relative
 
-ROWS = (1, 8, 16, 32)
+ROWS = (1, 8, 16, 24, 32, 64)
 MATRIX_FLOPS = 2.0 * 8192**3  # of compare_pytorch.py's product of large matrices
 CONTEXT = 1000
 # What must be reached, ms: model, GPUs, {rows: target}. Other rows are measured for the picture.
 FORWARDS = [
-    (GpuModel("llama-3.2-1b", "int4"), [(1, {8: 0.45})]),
+    (GpuModel("llama-3.2-1b", "int4"), [(1, {8: 0.45, 16: 0.56, 32: 0.72})]),
     (GpuModel("llama-3.2-1b", "bf16"), [(1, {1: 0.70})]),
-    (GpuModel("llama-3.2-3b", "int4"), [(1, {8: 0.80})]),
-    (GpuModel("llama-3.1-8b", "int4"), [(1, {8: 1.45})]),
-    (GpuModel("llama-3.1-8b", "bf16"), [(1, {1: 3.8})]),
-    (GpuModel("llama-3-70b", "int4", share=4), [(1, {})]),
+    (GpuModel("llama-3.2-3b", "int4"), [(1, {8: 0.92, 16: 1.15, 32: 1.45})]),
+    (GpuModel("llama-3.1-8b", "int4"), [(1, {1: 1.45, 8: 1.55, 16: 1.85, 32: 2.4, 64: 3.4})]),
+    (GpuModel("llama-3.1-8b", "bf16"), [(1, {1: 3.7})]),
+    (GpuModel("llama-3-70b", "int4", share=4), [(1, {8: 3.25, 16: 3.7, 32: 5.0, 64: 7.5})]),
     (GpuModel("llama-3-70b", "int4"),
-     [(4, {8: 3.4, 16: 3.9, 32: 5.0}), (3, {8: 4.1}), (2, {8: 5.6}), (1, {}), (8, {})]),
+     [(4, {8: 3.4, 16: 3.9, 32: 5.0}), (3, {8: 4.1}), (2, {8: 5.9, 16: 6.7, 32: 9.0}), (1, {}),
+      (8, {})]),
 ]
 
 
