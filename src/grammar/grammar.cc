@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "grammar/compile_rules.h"
@@ -45,8 +46,19 @@ Result<Grammar> Grammar::compile(const RuleSet& rules, uint32_t root, const Gram
 }
 
 Result<Grammar> Grammar::from_text(std::string_view text, const GrammarLimits& limits) {
+  return from_text(text, {}, limits);
+}
+
+Result<Grammar> Grammar::from_text(std::string_view text, std::span<const NamedSchema> schemas,
+                                   const GrammarLimits& limits) {
   RuleSet rules;
-  FORERUN_ASSIGN_OR_RETURN(const RuleId root, read_grammar_text(text, limits, rules));
+  std::vector<NamedRule> defined;
+  for (const NamedSchema& named : schemas) {
+    const Result<RuleId> rule = read_json_schema(named.schema, limits, rules);
+    if (!rule.ok()) return rule.status().with_context("rule \"" + named.name + "\"");
+    defined.push_back({named.name, *rule});
+  }
+  FORERUN_ASSIGN_OR_RETURN(const RuleId root, read_grammar_text(text, defined, limits, rules));
   return compile(rules, root, limits);
 }
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,12 @@ namespace forerun::grammar {
 
 class GrammarState;
 struct Configuration;
+
+// A rule of a grammar text that is a JSON schema.
+struct NamedSchema {
+  std::string name;    // as the text refers to it
+  std::string schema;  // its JSON text
+};
 
 class Grammar {
  public:
@@ -43,6 +50,12 @@ class Grammar {
   //
   // Fails as from_json_schema() does; messages hold line and column.
   static Result<Grammar> from_text(std::string_view text, const GrammarLimits& limits = {});
+
+  // As above, with rules that schemas define: JSON between fixed texts, as tool calls are.
+  // E.g. the text `root ::= "<tool_call>\n" call "\n</tool_call>"` and a schema named "call".
+  // Limits on the size of texts hold for each, all others for the whole.
+  static Result<Grammar> from_text(std::string_view text, std::span<const NamedSchema> schemas,
+                                   const GrammarLimits& limits = {});
 
   // Before the first byte.
   GrammarState start() const;

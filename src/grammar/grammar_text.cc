@@ -20,8 +20,11 @@ bool is_name_char(char c) {
 
 class Reader {
  public:
-  Reader(std::string_view text, const GrammarLimits& limits, RuleSet& rules)
-      : text_(text), limits_(limits), rules_(rules) {}
+  Reader(std::string_view text, std::span<const NamedRule> defined, const GrammarLimits& limits,
+         RuleSet& rules)
+      : text_(text), limits_(limits), rules_(rules) {
+    for (const NamedRule& rule : defined) names_[rule.name] = {rule.rule, 0};
+  }
 
   Result<RuleId> read() {
     skip_blanks(true);
@@ -316,8 +319,8 @@ class Reader {
 
 }  // namespace
 
-Result<RuleId> read_grammar_text(std::string_view text, const GrammarLimits& limits,
-                                 RuleSet& rules) {
+Result<RuleId> read_grammar_text(std::string_view text, std::span<const NamedRule> defined,
+                                 const GrammarLimits& limits, RuleSet& rules) {
   if (text.size() > limits.max_text_bytes) {
     return Status(StatusCode::kResourceExhausted,
                   "grammar: a text of " + std::to_string(text.size()) + " bytes; accepted: up to " +
@@ -327,7 +330,7 @@ Result<RuleId> read_grammar_text(std::string_view text, const GrammarLimits& lim
     return Status(StatusCode::kInvalidArgument, "grammar: byte " + std::to_string(well_formed) +
                                                     " is no UTF-8; accepted: UTF-8 text");
   }
-  return Reader(text, limits, rules).read();
+  return Reader(text, defined, limits, rules).read();
 }
 
 }  // namespace forerun::grammar

@@ -12,6 +12,8 @@
 // recursion (compile_rules.h), rules that are not defined or defined twice.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "forerun/status.h"
@@ -20,11 +22,18 @@
 
 namespace forerun::grammar {
 
-// Adds the rules of `text` to `rules` and returns the one named "root". `text` must be UTF-8.
+// A rule that is there before the text is read.
+struct NamedRule {
+  std::string name;
+  RuleId rule = 0;
+};
+
+// Adds the rules of `text` to `rules` and returns the one named "root". `text` must be UTF-8; it
+// may refer to the rules `defined`, and may not define them again.
 //
 // Fails with kInvalidArgument (message with line and column), kUnsupported or, past a limit,
 // kResourceExhausted.
-Result<RuleId> read_grammar_text(std::string_view text, const GrammarLimits& limits,
-                                 RuleSet& rules);
+Result<RuleId> read_grammar_text(std::string_view text, std::span<const NamedRule> defined,
+                                 const GrammarLimits& limits, RuleSet& rules);
 
 }  // namespace forerun::grammar

@@ -354,6 +354,35 @@ TEST(Schema, AnyJsonObject) {
   EXPECT_FALSE(matches(*grammar, "{\n\n}"));
 }
 
+TEST(Schema, SchemasWithinAGrammarText) {
+  const NamedSchema schemas[] = {
+      {"weather",
+       R"({"properties":{"name":{"const":"weather"},"arguments":{"properties":{"city":{"type":"string"}},"required":["city"]}},"required":["name","arguments"]})"},
+      {"now",
+       R"({"properties":{"name":{"const":"now"},"arguments":{"const":{}}},"required":["name","arguments"]})"},
+  };
+  const char text[] =
+      "root ::= call (\"\\n\" call){0,2}\n"
+      "call ::= \"<tool_call>\\n\" (weather | now) \"\\n</tool_call>\"\n";
+  const Result<Grammar> grammar = Grammar::from_text(text, schemas);
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  const std::string weather =
+      "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": "
+      "\"K\u00f6ln\"}}\n</tool_call>";
+  const std::string now = "<tool_call>\n{\"name\":\"now\",\"arguments\":{}}\n</tool_call>";
+  EXPECT_TRUE(matches(*grammar, weather));
+  EXPECT_TRUE(matches(*grammar, now + "\n" + weather + "\n" + now));
+  EXPECT_FALSE(matches(*grammar, now + weather));
+  EXPECT_FALSE(matches(*grammar, "<tool_call>\n{\"name\":\"now\"}\n</tool_call>"));
+  const NamedSchema broken[] = {{"call", R"({"not":{}})"}};
+  const Status status = Grammar::from_text("root ::= call", broken).status();
+  EXPECT_EQ(status.code(), kUnsupported);
+  EXPECT_NE(status.message().find("rule \"call\": schema: #/not"), std::string::npos)
+      << status.message();
+  const NamedSchema twice[] = {{"root", "true"}};
+  EXPECT_EQ(Grammar::from_text("root ::= \"x\"", twice).status().code(), kInvalid);
+}
+
 TEST(Schema, StatesAfterEqualItemsAreEqual) {
   const Result<Grammar> grammar = Grammar::from_json_schema(R"({"items":{"type":"string"}})");
   GrammarState once = grammar->start();
