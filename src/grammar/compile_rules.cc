@@ -255,7 +255,7 @@ Result<std::shared_ptr<const Program>> compile_rules(const RuleSet& rules, RuleI
   std::vector<Dfa> dfas;
   size_t states_left = limits.max_states;
   for (RuleId rule = 0; rule < rules.rule_count(); ++rule) {
-    FORERUN_ASSIGN_OR_RETURN(Dfa dfa, determinize(nfa, rule, states_left, work));
+    FORERUN_ASSIGN_OR_RETURN(Dfa dfa, determinize(nfa, rule, states_left, limits.max_states, work));
     states_left -= dfa.states.size();
     dfas.push_back(std::move(dfa));
   }

@@ -22,9 +22,11 @@ struct StateSetHasher {
 
 class SubsetConstruction {
  public:
-  SubsetConstruction(const Nfa& nfa, RuleId rule, size_t max_states, WorkMeter& work)
+  SubsetConstruction(const Nfa& nfa, RuleId rule, size_t states_left, size_t max_states,
+                     WorkMeter& work)
       : nfa_(nfa),
         rule_(nfa.rules[rule]),
+        states_left_(states_left),
         max_states_(max_states),
         work_(work),
         first_(rule_.start),
@@ -67,7 +69,7 @@ class SubsetConstruction {
     const auto [found, inserted] =
         number_of_.try_emplace(std::move(set), static_cast<uint32_t>(dfa_.states.size()));
     if (inserted) {
-      if (dfa_.states.size() >= max_states_) {
+      if (dfa_.states.size() >= states_left_) {
         return Status(StatusCode::kResourceExhausted,
                       "grammar: it needs more than the " + std::to_string(max_states_) +
                           " states that may be used; accepted: fewer alternatives that begin "
@@ -173,7 +175,7 @@ class SubsetConstruction {
 
   const Nfa& nfa_;
   const Nfa::RuleStates& rule_;
-  const size_t max_states_;
+  const size_t states_left_, max_states_;
   WorkMeter& work_;
   const uint32_t first_;         // a rule's states lie together
   std::vector<uint32_t> marks_;  // of a state less first_: the last set it was put into
@@ -185,8 +187,9 @@ class SubsetConstruction {
 
 }  // namespace
 
-Result<Dfa> determinize(const Nfa& nfa, RuleId rule, size_t max_states, WorkMeter& work) {
-  return SubsetConstruction(nfa, rule, max_states, work).run();
+Result<Dfa> determinize(const Nfa& nfa, RuleId rule, size_t states_left, size_t max_states,
+                        WorkMeter& work) {
+  return SubsetConstruction(nfa, rule, states_left, max_states, work).run();
 }
 
 }  // namespace forerun::grammar

@@ -21,7 +21,9 @@ struct Dfa {
   std::vector<State> states;  // [0] is the start, which no edge enters
 };
 
-// Fails with kResourceExhausted past `max_states` or the meter's limit.
-Result<Dfa> determinize(const Nfa& nfa, RuleId rule, size_t max_states, WorkMeter& work);
+// Fails with kResourceExhausted past `states_left`, what other rules have left of `max_states`, or
+// the meter's limit.
+Result<Dfa> determinize(const Nfa& nfa, RuleId rule, size_t states_left, size_t max_states,
+                        WorkMeter& work);
 
 }  // namespace forerun::grammar

@@ -173,6 +173,19 @@ ExprId JsonRules::number() {
   });
 }
 
+const CodePointSet& JsonRules::escaped_chars() {
+  static const CodePointSet chars = unescaped_chars().complement();
+  return chars;
+}
+
+ExprId JsonRules::escape_tails() {
+  std::vector<ExprId> tails;
+  for (uint32_t c = 0; c < 0x80; ++c) {
+    if (needs_escape(c)) tails.push_back(rules_.literal(escape_of(c).substr(1)));
+  }
+  return rules_.choice(std::move(tails));
+}
+
 ExprId JsonRules::string_chars(const CodePointSet& chars) {
   std::vector<ExprId> kinds;
   if (CodePointSet plain = chars.intersection(unescaped_chars()); !plain.empty()) {

@@ -44,6 +44,9 @@ class JsonRules {
 
   // One character of `chars` within quotes, in its one spelling.
   ExprId string_chars(const CodePointSet& chars);
+  // The characters that string_chars() escapes, and what follows the backslash of each.
+  static const CodePointSet& escaped_chars();
+  ExprId escape_tails();
 
  private:
   ExprId any_string_char();

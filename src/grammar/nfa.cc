@@ -1,6 +1,7 @@
 #include "grammar/nfa.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/status_macros.h"
 
@@ -164,16 +165,26 @@ class Builder {
     return {};
   }
 
+  // Sequences that end alike in one state share the states of their ends.
   void add_bytes(const std::vector<ByteRange>& sequence, uint32_t from, uint32_t to) {
-    for (size_t i = 0; i < sequence.size(); ++i) {
-      const uint32_t next = i + 1 == sequence.size() ? to : new_state();
-      nfa_.states[from].bytes.push_back({sequence[i], next});
-      from = next;
+    for (size_t i = sequence.size(); i-- > 1;) {
+      const uint64_t key = static_cast<uint64_t>(to) << 16 |
+                           static_cast<uint64_t>(sequence[i].first) << 8 | sequence[i].last;
+      const auto [found, inserted] = before_.try_emplace(key, 0);
+      if (inserted) {
+        found->second = new_state();
+        nfa_.states[found->second].bytes.push_back({sequence[i], to});
+      }
+      to = found->second;
     }
+    nfa_.states[from].bytes.push_back({sequence[0], to});
   }
 
   Status add_literal(const std::string& bytes, uint32_t from, uint32_t to) {
-    if (bytes.empty()) join(from, to);
+    if (bytes.empty()) {
+      join(from, to);
+      return {};
+    }
     std::vector<ByteRange> sequence;
     for (const char c : bytes)
       sequence.push_back({static_cast<uint8_t>(c), static_cast<uint8_t>(c)});
@@ -255,6 +266,8 @@ class Builder {
   WorkMeter& work_;
   bool inlines_ = true;
   const std::string* rule_name_ = nullptr;
+  // By a state and the bytes that lead to it: a state with that move alone.
+  std::unordered_map<uint64_t, uint32_t> before_;
   Nfa nfa_;
 };
 

@@ -109,9 +109,12 @@ ExprId SchemaReader::other_names(const std::vector<std::string>& names) {
     }
     letters[at].ends_name = true;
   }
-  // One state a letter, and one for what has left all names.
-  const auto outside = static_cast<uint32_t>(letters.size());
-  std::vector<GraphEdge> edges = {{outside, json_.string_chars(CodePointSet::all()), outside}};
+  // One state a letter, one for what has left all names, and one behind a backslash that leaves
+  // them: escapes are many moves, so letters share them.
+  const auto outside = static_cast<uint32_t>(letters.size()), escape = outside + 1;
+  const ExprId backslash = rules_.literal("\\");
+  std::vector<GraphEdge> edges = {{outside, json_.string_chars(CodePointSet::all()), outside},
+                                  {escape, json_.escape_tails(), outside}};
   std::vector<uint32_t> ends = {outside};
   for (uint32_t at = 0; at < letters.size(); ++at) {
     CodePointSet others = CodePointSet::all();
@@ -120,11 +123,15 @@ ExprId SchemaReader::other_names(const std::vector<std::string>& names) {
       others = others.minus(letter);
       edges.push_back({at, json_.string_chars(letter), static_cast<uint32_t>(next)});
     }
+    if (others.intersection(JsonRules::escaped_chars()) == JsonRules::escaped_chars()) {
+      edges.push_back({at, backslash, escape});
+      others = others.minus(JsonRules::escaped_chars());
+    }
     edges.push_back({at, json_.string_chars(others), outside});
     if (!letters[at].ends_name) ends.push_back(at);
   }
   const ExprId quote = rules_.literal("\"");
-  const ExprId name = rules_.graph(outside + 1, std::move(edges), std::move(ends));
+  const ExprId name = rules_.graph(escape + 1, std::move(edges), std::move(ends));
   return as_rule("other names", rules_.sequence({quote, name, quote}));
 }
 
