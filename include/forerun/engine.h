@@ -27,6 +27,7 @@
 #include "forerun/completion_queue.h"
 #include "forerun/engine_load.h"
 #include "forerun/event.h"
+#include "forerun/output_format.h"
 #include "forerun/request.h"
 #include "forerun/request_stream.h"
 #include "forerun/sampling_params.h"

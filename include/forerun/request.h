@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "forerun/output_format.h"
 #include "forerun/sampling_params.h"
 #include "forerun/speculation_options.h"
 
@@ -26,6 +27,8 @@ struct Request {
   std::vector<int32_t> resume_tokens;
 
   SamplingOptions sampling;
+  // Not beside ignore_eos, nor where the target's stages are other processes.
+  OutputFormat output_format;
   // So many continuations of the prompt, whose KV they share, each with a seed of its own
   // (sample_seed). Events say whose they are: Event::sample_idx. 1 to 128; 1 with resume_tokens.
   int32_t num_samples = 1;

@@ -31,10 +31,12 @@ SpeculationRound to_round(const RoundRecord& record) {
 }  // namespace
 
 ActiveRequest::ActiveRequest(Request request, SamplingParams sampling,
+                             std::shared_ptr<const TokenConstraint> constraint,
                              std::shared_ptr<const SpeculationPlan> plan,
                              const Tokenizer& tokenizer, const std::vector<int32_t>& eos)
     : request_(std::move(request)),
       sampling_(std::move(sampling)),
+      constraint_(std::move(constraint)),
       plan_(std::move(plan)),
       usual_plan_(plan_),
       end_tokens_(request_.stop_tokens),

@@ -12,6 +12,7 @@
 #include "engine/load_meter.h"
 #include "engine/stop_matcher.h"
 #include "forerun/engine.h"
+#include "step/token_constraint.h"
 #include "strategies/speculation_plan.h"
 #include "strategies/strategy.h"
 #include "text/detokenizer.h"
@@ -23,9 +24,10 @@ using Clock = std::chrono::steady_clock;
 
 class ActiveRequest {
  public:
-  // `request.prompt_tokens` is filled and checked; `sampling` is what request.sampling came to;
-  // `eos` are the checkpoint's end tokens.
+  // `request.prompt_tokens` is filled and checked; `sampling` is what request.sampling came to, and
+  // `constraint` what its output format did; `eos` are the checkpoint's end tokens.
   ActiveRequest(Request request, SamplingParams sampling,
+                std::shared_ptr<const TokenConstraint> constraint,
                 std::shared_ptr<const SpeculationPlan> plan, const Tokenizer& tokenizer,
                 const std::vector<int32_t>& eos);
   // Not finished: it is dropped for lack of memory, and its reader is told so.
@@ -42,6 +44,7 @@ class ActiveRequest {
 
   const Request& request() const { return request_; }
   const SamplingParams& sampling() const { return sampling_; }
+  const std::shared_ptr<const TokenConstraint>& constraint() const { return constraint_; }
   // How it speculates: its own options or the engine's, resolved.
   const SpeculationPlan& plan() const { return *plan_; }
   // The one that its reader asked for; plan() is another one where the engine has chosen it.
@@ -86,6 +89,7 @@ class ActiveRequest {
 
   Request request_;
   const SamplingParams sampling_;
+  const std::shared_ptr<const TokenConstraint> constraint_;
   std::shared_ptr<const SpeculationPlan> plan_;
   std::shared_ptr<const SpeculationPlan> usual_plan_;
   std::vector<int32_t> end_tokens_;  // sorted

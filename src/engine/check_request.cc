@@ -78,6 +78,11 @@ Status check_request(const OpenedModel& target, int32_t max_context_tokens, Requ
                                                     std::to_string(request.max_new_tokens) +
                                                     ", accepted are 1 and more");
   }
+  if (request.ignore_eos && request.output_format.kind != OutputFormat::Kind::kAny) {
+    return Status(StatusCode::kInvalidArgument,
+                  "ignore_eos: found beside an output_format, whose outputs end where they are "
+                  "whole");
+  }
   FORERUN_RETURN_IF_ERROR(check_prompt(target, max_context_tokens, request));
   const int64_t room = max_context_tokens - static_cast<int64_t>(request.prompt_tokens.size());
   request.max_new_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_new_tokens, room));

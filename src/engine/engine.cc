@@ -20,6 +20,7 @@
 #include "engine/model_facts.h"
 #include "engine/numerics_options.h"
 #include "engine/opened_model.h"
+#include "engine/output_formats.h"
 #include "engine/request_handles.h"
 #include "engine/stage_plan.h"
 #include "engine/submission.h"
@@ -98,6 +99,7 @@ class EngineImpl : public Engine {
   std::shared_ptr<const SpeculationPlan> plan_;  // of requests that bring no options
   std::optional<ChosenSplit> chosen_;            // with try_splits
   SeedSource seeds_;
+  std::optional<OutputFormats> formats_;
   std::unique_ptr<LoadMeter> load_;
   std::unique_ptr<AutoStrategy> automatic_;
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses all of the above
@@ -192,6 +194,9 @@ Status EngineImpl::start() {
         chosen_->report + "numeric fingerprint: " + info_.numeric_fingerprint + "\n";
   }
   costs_.set(std::move(known.costs));
+  if (options_.hosts == nullptr) {
+    formats_.emplace(opened_->target.tokenizer, opened_->target.eos_token_ids());
+  }
   load_ = std::make_unique<LoadMeter>(options_.max_waiting_requests < 0
                                           ? -1
                                           : int64_t{options_.max_active_requests} +
@@ -220,7 +225,8 @@ Result<std::shared_ptr<RequestChannel>> EngineImpl::enqueue(Request request,
     FORERUN_ASSIGN_OR_RETURN(plan, resolve_(*request.speculation));
   }
   FORERUN_ASSIGN_OR_RETURN(auto samples, make_samples(opened_->target, info_, options_.max_logprobs,
-                                                      seeds_, std::move(plan), std::move(request)));
+                                                      seeds_, formats_ ? &*formats_ : nullptr,
+                                                      std::move(plan), std::move(request)));
   const auto num_samples = static_cast<int32_t>(samples.size());
   FORERUN_ASSIGN_OR_RETURN(auto places, load_->take_places(num_samples));
   // Handles may outlive the engine, and its loop.

@@ -203,6 +203,7 @@ void EngineLoop::start(Running waited) {
   spec.max_tokens = request.max_tokens();
   spec.share_prefix = shares_prefix(request);
   spec.priority = request.request().priority;
+  spec.constraint = request.constraint();
   admission_.admit(*running.claim, running.promise);
   running.claim.reset();
   running.tokens_at_start = static_cast<int64_t>(request.tokens().size());

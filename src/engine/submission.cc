@@ -55,16 +55,24 @@ SamplingParams resolve_sampling(const SamplingOptions& wanted, const SamplingPar
 
 Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
     const OpenedModel& target, const EngineInfo& info, int32_t max_logprobs, SeedSource& seeds,
-    std::shared_ptr<const SpeculationPlan> plan, Request request) {
+    OutputFormats* formats, std::shared_ptr<const SpeculationPlan> plan, Request request) {
   SamplingParams sampling = resolve_sampling(request.sampling, info.default_sampling, seeds.next());
   FORERUN_RETURN_IF_ERROR(check_sampling(sampling, target.live_vocab(), max_logprobs));
   FORERUN_RETURN_IF_ERROR(check_request(target, info.max_context_tokens, request));
+  std::shared_ptr<const TokenConstraint> constraint;
+  if (request.output_format.kind != OutputFormat::Kind::kAny) {
+    if (formats == nullptr) {
+      return Status(StatusCode::kUnsupported,
+                    "output_format: not done where the target's stages are other processes");
+    }
+    FORERUN_ASSIGN_OR_RETURN(constraint, formats->constraint(request.output_format));
+  }
   const uint64_t seed = sampling.seed;
   std::vector<std::unique_ptr<ActiveRequest>> samples;
   for (int32_t idx = 0; idx < request.num_samples; ++idx) {
     sampling.seed = sample_seed(seed, idx);
-    samples.push_back(std::make_unique<ActiveRequest>(request, sampling, plan, target.tokenizer,
-                                                      info.eos_token_ids));
+    samples.push_back(std::make_unique<ActiveRequest>(request, sampling, constraint, plan,
+                                                      target.tokenizer, info.eos_token_ids));
     FORERUN_RETURN_IF_ERROR(samples.back()->resume());
   }
   return samples;

@@ -9,6 +9,7 @@
 
 #include "engine/active_request.h"
 #include "engine/opened_model.h"
+#include "engine/output_formats.h"
 #include "forerun/engine.h"
 #include "forerun/status.h"
 
@@ -30,9 +31,10 @@ SamplingParams resolve_sampling(const SamplingOptions& wanted, const SamplingPar
                                 uint64_t seed_if_unset);
 
 // Checks the request, speculation aside, which `plan` is, and makes its samples, not yet connected.
+// `formats` null: no output formats are done.
 // Fails, naming the field, on what is out of range.
 Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
     const OpenedModel& target, const EngineInfo& info, int32_t max_logprobs, SeedSource& seeds,
-    std::shared_ptr<const SpeculationPlan> plan, Request request);
+    OutputFormats* formats, std::shared_ptr<const SpeculationPlan> plan, Request request);
 
 }  // namespace forerun

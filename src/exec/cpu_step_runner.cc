@@ -74,7 +74,7 @@ void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
       // The rule subtracts whole distributions, and log-probabilities are of all tokens; a greedy
       // one without needs the best token alone.
       const SamplingParams& params = *row.context.params;
-      if (is_greedy(params) && !is_adjusted(params) && params.logprobs < 0) continue;
+      if (is_greedy(params) && !is_adjusted(row.context) && params.logprobs < 0) continue;
       queries_[static_cast<size_t>(row.logits_row)].kinds = RowQuery::kLogits;
     }
   }

@@ -39,17 +39,21 @@ struct RoleSequence {
                PrefixCache* cache, int32_t head_dim)
       : id(sequence),
         spec(the_spec),
-        penalized(needs_history(the_spec.sampling)),
+        looks_back(needs_history(the_spec.sampling) || the_spec.constraint != nullptr),
         kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr),
+        constrained(the_spec.constraint == nullptr ? nullptr : the_spec.constraint->start()),
         pool_(pool),
         head_dim_(head_dim) {}
   ~RoleSequence() { release_view(); }
 
   const SequenceId id;
   const SequenceSpec spec;
-  const bool penalized;  // its sampler looks at the history
+  const bool looks_back;  // its sampler looks at the history
   SequenceKv kv;
-  TokenCounts counts;    // of the prefix; kept only if `penalized`
+  // Of the prefix, kept only if `looks_back`: its tokens, and what the output's constraint makes of
+  // those behind the prompt.
+  TokenCounts counts;
+  TokenConstraint::State constrained;
   uint64_t arrival = 0;  // order of opening
   bool decodes = false;  // something has come of its rows: its prompt is read
   Status failed;         // not ok: every further item fails with it
@@ -67,7 +71,7 @@ struct RoleSequence {
   // failure nothing more is run.
   bool may_run() const {
     if (!queue.has_next()) return false;
-    return steps_under_way == 0 || (failed.ok() && (!penalized || samples_under_way == 0));
+    return steps_under_way == 0 || (failed.ok() && (!looks_back || samples_under_way == 0));
   }
 
   // Rows of a prompt at least that are left of the item whose turn it is. More of them, of requests
@@ -86,7 +90,11 @@ struct RoleSequence {
   SeenKv see(const WorkItem& item);
 
   void count_token(TokenId token, int32_t position) {
-    if (penalized) counts.add(token, position < spec.prompt_tokens);
+    if (!looks_back) return;
+    const bool is_prompt = position < spec.prompt_tokens;
+    counts.add(token, is_prompt);
+    if (is_prompt || constrained == nullptr) return;
+    constrained = spec.constraint->after(constrained, token);
   }
 
  private:

@@ -89,7 +89,7 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
   const auto row_at = [&](int32_t offset) -> const WorkRow& {
     return rows[item.rows_done + static_cast<size_t>(offset)];
   };
-  if (sequence.penalized) {
+  if (sequence.looks_back) {
     // The token counts are those of the last prefix row of the Step, so a prefix row that samples
     // must be it.
     for (int32_t offset = 0; offset + 1 < count; ++offset) {

@@ -168,7 +168,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   const bool observes = rows() < first_row_ + observers_;
   out.wants_logits = row.want != Want::kNothing || rejection_row || observes;
   PathRange path;
-  if (out.wants_logits && sequence.penalized) path = add_path(sequence, tree_idx);
+  if (out.wants_logits && sequence.looks_back) path = add_path(sequence, tree_idx);
   if (row.want != Want::kNothing) add_task(sequence, item, row, path);
   if (rejection_row) {
     FORERUN_RETURN_IF_ERROR(add_rejection_row(sequence, item, row_idx, path));
@@ -252,7 +252,9 @@ RowContext StepBuilder::context_of(const RoleSequence& sequence, const WorkRow& 
   context.params = &sequence.spec.sampling;
   context.position = row.position + 1;
   context.prompt_tokens = sequence.spec.prompt_tokens;
-  context.history = sequence.penalized ? &sequence.counts : nullptr;
+  context.history = sequence.looks_back ? &sequence.counts : nullptr;
+  context.constraint = sequence.spec.constraint.get();
+  context.constrained = &sequence.constrained;
   return context;
 }
 

@@ -1,6 +1,7 @@
 #include "sampling/logits_processor.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/status_macros.h"
 #include "sampling/token_filters.h"
@@ -67,6 +68,24 @@ void apply_penalties(const RowLogits& part, const RowContext& context, SamplerSc
   }
 }
 
+// On the part of scratch.logits that `part` holds.
+void mask_disallowed(const RowLogits& part, const RowContext& context, SamplerScratch& scratch) {
+  TokenConstraint::State state = *context.constrained;
+  for (const TokenId token : context.path) {
+    if (state == nullptr) return;
+    state = context.constraint->after(state, token);
+  }
+  if (state == nullptr) return;
+  scratch.allowed.assign((static_cast<size_t>(part.vocab) + 31) / 32, 0);
+  context.constraint->allow(state, scratch.allowed);
+  for (size_t index = 0; index < scratch.logits.size(); ++index) {
+    const size_t token = static_cast<size_t>(part.first_token) + index;
+    if ((scratch.allowed[token / 32] >> (token % 32) & 1u) == 0) {
+      scratch.logits[index] = -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
 }  // namespace
 
 bool needs_history(const SamplingParams& params) {
@@ -78,7 +97,7 @@ Status process_logits(const RowLogits& logits, const RowContext& context, Sample
                       ProcessedRow* row) {
   const SamplingParams& params = *context.params;
   *row = {};
-  row->adjusted = is_adjusted(params);
+  row->adjusted = is_adjusted(context);
   RowLogits processed = logits;
   if (row->adjusted) {
     FORERUN_RETURN_IF_ERROR(logits.fetch());
@@ -88,6 +107,7 @@ Status process_logits(const RowLogits& logits, const RowContext& context, Sample
       scratch.logits[static_cast<size_t>(token - logits.first_token)] += bias;
     }
     if (needs_history(params)) apply_penalties(logits, context, scratch);
+    if (context.constraint != nullptr) mask_disallowed(logits, context, scratch);
     processed.values = scratch.logits;
     processed.distant = nullptr;
   }

@@ -2,9 +2,10 @@
 //
 // The order is fixed: logit bias; repetition penalty (over prompt and output), then frequency and
 // presence penalties (over the output); temperature; top-k; top-p over what top-k left; min-p
-// relative to the most likely token. Penalties come in vLLM's order, filters in that of Hugging
-// Face transformers. Tokens are ordered by (logit descending, id ascending), so every filter keeps
-// a prefix of one order. Probabilities are summed in fixed point, so no result depends on the order
+// relative to the most likely token. Tokens that a constraint on the output does not allow are
+// masked after the penalties. Penalties come in vLLM's order, filters in that of Hugging Face
+// transformers. Tokens are ordered by (logit descending, id ascending), so every filter keeps a
+// prefix of one order. Probabilities are summed in fixed point, so no result depends on the order
 // of summation, nor on how a group of devices shares the vocabulary. -inf masks a token; NaN and
 // +inf are errors.
 #pragma once
@@ -21,27 +22,33 @@
 #include "sampling/scan.h"
 #include "sampling/token_counts.h"
 #include "step/greedy.h"
+#include "step/token_constraint.h"
 #include "step/types.h"
 
 namespace forerun {
 
 // Whether a row's distribution depends on the tokens before it.
 bool needs_history(const SamplingParams& params);
-// Whether there are biases or penalties.
-inline bool is_adjusted(const SamplingParams& params) {
-  return !params.logit_bias.empty() || needs_history(params);
-}
-
 // Where in which request a row stands. Views; nothing is kept.
 struct RowContext {
   const SamplingParams* params = nullptr;
   int32_t position = 0;       // of the token to be drawn
   int32_t prompt_tokens = 0;  // positions below it are prompt
   // The sequence before `position`: `history`, then `path`, which ends at position - 1. Read only
-  // if needs_history().
+  // if needs_history() or there is a constraint.
   const TokenCounts* history = nullptr;
   std::span<const TokenId> path;
+  // What the output must be like, and its state at the end of `history`. Where that is null, or the
+  // path leads out of what is allowed (a guess does), nothing is masked: no token comes of it.
+  const TokenConstraint* constraint = nullptr;
+  const TokenConstraint::State* constrained = nullptr;
 };
+
+// Whether logits are changed before the filters: by biases, penalties or a constraint.
+inline bool is_adjusted(const RowContext& context) {
+  return !context.params->logit_bias.empty() || needs_history(*context.params) ||
+         context.constraint != nullptr;
+}
 
 // A row after bias, penalties and filters, or a part of one. Points into the logits and the scratch
 // it was made from.
@@ -79,6 +86,7 @@ struct SamplerScratch {
   std::vector<float> weights;
   std::vector<std::pair<TokenId, int32_t>> path_counts;
   std::vector<float> path_logits;
+  std::vector<uint32_t> allowed;  // a bit a token
 };
 
 // `logits` [live vocabulary] or a part of it. Fails as RowScan.

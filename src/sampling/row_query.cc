@@ -14,7 +14,7 @@ RowQuery processing_query(const RowContext& context, int32_t vocab) {
   const SamplingParams& params = *context.params;
   RowQuery query;
   query.vocab = vocab;
-  if (is_adjusted(params)) return query;
+  if (is_adjusted(context)) return query;
   query.kinds = 0;
   if (is_greedy(params)) return query;
   query.inv_temperature = 1.0f / params.temperature;

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
+#include "step/token_constraint.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -151,6 +153,7 @@ struct SequenceSpec {
   int32_t max_tokens = 0;     // longest length the sequence may reach, drafts included
   bool share_prefix = false;  // takes KV of others with the same beginning, and offers its own
   int32_t priority = 0;       // the higher goes into a Step first
+  std::shared_ptr<const TokenConstraint> constraint = {};  // of the output; null: none
 };
 
 }  // namespace forerun

@@ -74,12 +74,23 @@ void visit_fields(Visitor& visit, SamplingParams& sampling) {
 }
 
 template <class Visitor>
+void visit_fields(Visitor& visit, OutputFormat& format) {
+  visit("kind", format.kind);
+  visit("text", format.text);
+  if (format.kind > OutputFormat::Kind::kGrammar) {
+    visit.fail("kind", "0 to 3");
+    format.kind = OutputFormat::Kind::kAny;
+  }
+}
+
+template <class Visitor>
 void visit_fields(Visitor& visit, Request& request) {
   visit("prompt", request.prompt);
   visit("prompt_tokens", request.prompt_tokens);
   visit("add_special_tokens", request.add_special_tokens);
   visit("resume_tokens", request.resume_tokens);
   visit("sampling", request.sampling);
+  visit("output_format", request.output_format);
   visit("num_samples", request.num_samples);
   visit("max_new_tokens", request.max_new_tokens);
   visit("stop", request.stop);

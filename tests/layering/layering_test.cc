@@ -33,7 +33,7 @@ const Table& allowed() {
                        "checkpoint", "sampling", "exec", "strategies", "views"};
     t["engine"] = {"device",     "kernels",  "kv",    "model",  "exec",       "step",
                    "checkpoint", "sampling", "tree",  "drafts", "strategies", "simulation",
-                   "planner",    "text",     "views", "hosts"};
+                   "planner",    "text",     "views", "hosts",  "grammar"};
     t["supervisor"] = {"engine", "hosts", "text", "strategies"};
     t["server"] = {"text"};
     t["step"] = {};

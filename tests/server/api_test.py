@@ -1,6 +1,7 @@
 """The API without a client of its own: what comes out equals the engine's, bad fields are named."""
 
 import concurrent.futures
+import json
 
 import serving
 
@@ -156,6 +157,49 @@ class Api(serving.ServerTest):
         figures = events[-1]["usage"]["speculation"]
         self.assertEqual(figures["strategy"], "serial_tree")
         self.assertGreater(figures["accepted_tokens"], 0)
+
+    def test_answers_keep_to_their_format(self):
+        schema = {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "maxLength": 12},
+                "size": {"type": "integer", "minimum": 0, "maximum": 500},
+                "kind": {"enum": ["file", "folder", "grün"]},
+            },
+            "required": ["name", "size", "kind"],
+            "additionalProperties": False,
+        }
+        form = {"type": "json_schema", "json_schema": {"name": "entry", "schema": schema}}
+        body = {"max_tokens": 200, "temperature": 0.9, "prompt": "An entry: "}
+        for seed in range(4):
+            texts = set()
+            for strategy in STRATEGIES:
+                asked = {**body, "seed": seed, "strategy": strategy, "response_format": form}
+                status, _, answer = self.server.post("/v1/completions", asked)
+                if status == 400:
+                    self.assertIn(strategy, str(answer))
+                    continue
+                self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
+                texts.add(answer["choices"][0]["text"])
+            self.assertEqual(len(texts), 1, texts)
+            entry = json.loads(texts.pop())
+            self.assertEqual(sorted(entry), ["kind", "name", "size"])
+            self.assertIn(entry["kind"], ["file", "folder", "grün"])
+            self.assertTrue(0 <= entry["size"] <= 500 and len(entry["name"]) <= 12)
+        chosen = self.server.completion("x", max_tokens=20, guided_choice=["yes", "no", 'a "b"'])
+        self.assertIn(chosen["choices"][0]["text"], ["yes", "no", 'a "b"'])
+        dated = self.server.completion(
+            "Today is ", max_tokens=20, grammar='root ::= [0-9]{4} "-" [0-9]{2} "-" [0-9]{2}'
+        )
+        self.assertRegex(dated["choices"][0]["text"], r"^\d{4}-\d{2}-\d{2}$")
+        for wrong, word in (
+            ({"response_format": {"type": "json_schema"}}, "response_format"),
+            ({"grammar": "root = x"}, "line 1"),
+            ({"grammar": 'root ::= "x"', "guided_json": {}}, "grammar"),
+            ({"guided_json": {"type": "string", "pattern": "(?=a)"}}, "pattern"),
+            ({"guided_json": {}, "ignore_eos": True}, "ignore_eos"),
+        ):
+            self.refused(self.server.post("/v1/completions", {"prompt": "x", **wrong}), 400, word)
 
     def test_what_is_wrong_is_named(self):
         prompt = {"prompt": "x"}

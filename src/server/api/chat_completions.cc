@@ -5,6 +5,7 @@
 #include "server/api/chat_prompt_fields.h"
 #include "server/api/chat_writer.h"
 #include "server/api/fields.h"
+#include "server/api/format_fields.h"
 #include "server/api/generation_fields.h"
 
 namespace forerun::server {
@@ -22,16 +23,6 @@ void read_length(Fields& fields, Request& request) {
   const auto newer = fields.integer("max_completion_tokens", 1, INT32_MAX);
   // Without either the answer may fill the context.
   request.max_new_tokens = static_cast<int32_t>(newer.value_or(older.value_or(INT32_MAX)));
-}
-
-void read_response_format(Fields& fields) {
-  const Json* const format = fields.object("response_format");
-  if (format == nullptr) return;
-  Fields inner(*format, "response_format.");
-  const auto type = inner.choice("type", {"text", "json_object", "json_schema"});
-  if (inner.error()) return fields.refuse("response_format", "an object with a type");
-  if (type != "text")
-    fields.refuse("response_format", "{\"type\": \"text\"}: others are not done yet");
 }
 
 void read_conversation(Fields& fields, Conversation& conversation) {
@@ -65,7 +56,7 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   read_stream(fields, stream);
   read_logprobs(fields, facts, request);
   read_length(fields, request);
-  read_response_format(fields);
+  read_response_format(fields, "response_format", request.output_format);
   read_conversation(fields, conversation);
   if (fields.error()) return *fields.error();
   request.record_rounds = stream.speculation;

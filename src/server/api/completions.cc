@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/api/fields.h"
+#include "server/api/format_fields.h"
 #include "server/api/generation_fields.h"
 #include "server/api/token_json.h"
 #include "text/utf8.h"
@@ -185,6 +186,7 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
   Request shared;
   CompletionFields own;
   read_generation(fields, facts, shared);
+  read_response_format(fields, "response_format", shared.output_format);
   read_stream(fields, own.stream);
   shared.max_new_tokens =
       static_cast<int32_t>(fields.integer("max_tokens", 1, INT32_MAX).value_or(kDefaultMaxTokens));

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <limits>
 
+#include "server/api/format_fields.h"
+
 namespace forerun::server {
 namespace {
 
@@ -108,9 +110,7 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
       fields.refuse(name, "0: this server does not do it yet");
     }
   }
-  for (const char* const name : {"grammar", "guided_json", "guided_regex", "guided_choice"}) {
-    if (fields.any(name) != nullptr) fields.refuse(name, "nothing: it is not done yet");
-  }
+  read_guides(fields, request.output_format);
 }
 
 void read_stream(Fields& fields, StreamFields& stream) {

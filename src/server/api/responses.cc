@@ -4,6 +4,7 @@
 
 #include "server/api/chat_prompt_fields.h"
 #include "server/api/fields.h"
+#include "server/api/format_fields.h"
 #include "server/api/generation_fields.h"
 #include "server/api/response_writer.h"
 
@@ -83,11 +84,17 @@ void refuse_what_is_not_done(Fields& fields) {
     }
   }
   if (fields.boolean("background").value_or(false)) fields.refuse("background", "false");
+}
+
+void read_text_format(Fields& fields, OutputFormat& format) {
   const Json* const text = fields.object("text");
-  if (text == nullptr || !text->contains("format")) return;
-  const Json& format = (*text)["format"];
-  if (format.is_object() && text_of(format, "type") == "text") return;
-  fields.refuse("text", "a format of type \"text\": others are not done yet");
+  if (text == nullptr) return;
+  Fields inner(*text, "text.");
+  read_response_format(inner, "format", format);
+  if (inner.error())
+    fields.refuse("text",
+                  "an object whose \"format\" is text, json_object or "
+                  "json_schema with its \"schema\"");
 }
 
 }  // namespace
@@ -109,6 +116,7 @@ std::variant<GenerationCall, ApiError> read_response(const Engine& engine, const
       static_cast<int32_t>(fields.integer("max_output_tokens", 1, INT32_MAX).value_or(INT32_MAX));
   const bool stream = fields.boolean("stream").value_or(false);
   refuse_what_is_not_done(fields);
+  read_text_format(fields, request.output_format);
   read_input(fields, conversation);
   if (const Json* const tools = fields.array("tools")) conversation.tools = *tools;
   if (const Json* const choice = fields.any("tool_choice")) conversation.tool_choice = *choice;

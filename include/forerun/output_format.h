@@ -1,0 +1,24 @@
+// What a request's output must be like: any text, JSON, or what a grammar describes.
+//
+// Every token is drawn from those that keep the output within the format, with their own
+// probabilities; it ends where the format lets it, so an output that was not cut by its length is
+// whole. Exact under speculation as everything else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace forerun {
+
+struct OutputFormat {
+  enum class Kind : uint8_t {
+    kAny,
+    kJsonObject,  // any JSON object
+    kJsonSchema,  // JSON that a schema describes: `text` is the schema
+    kGrammar  // `text`: a grammar in GBNF, as llama.cpp's users write it; its root is the output
+  };
+  Kind kind = Kind::kAny;
+  std::string text;
+};
+
+}  // namespace forerun

@@ -1,0 +1,48 @@
+// Output formats of requests as constraints on tokens: compiled once each and kept, the masks of
+// tokens shared by all of them.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "forerun/output_format.h"
+#include "forerun/status.h"
+#include "grammar/grammar.h"
+#include "grammar/token_masks.h"
+#include "step/token_constraint.h"
+#include "text/tokenizer.h"
+
+namespace forerun {
+
+class OutputFormats {
+ public:
+  // `tokenizer` must outlive it and its constraints. `end_tokens`: those that end an output; where
+  // there are none, formats are refused.
+  OutputFormats(const Tokenizer& tokenizer, std::vector<int32_t> end_tokens);
+
+  // Null for kAny. Messages begin with "output_format". Compiles on the calling thread where it is
+  // a new one; any thread.
+  Result<std::shared_ptr<const TokenConstraint>> constraint(const OutputFormat& format);
+
+ private:
+  using Key = std::pair<OutputFormat::Kind, std::string>;
+  struct Kept {
+    Key key;
+    std::shared_ptr<const TokenConstraint> constraint;
+  };
+
+  // The vocabulary is read with the first format.
+  std::shared_ptr<grammar::TokenMasks> masks();
+
+  const Tokenizer& tokenizer_;
+  const std::vector<int32_t> end_tokens_;
+  std::mutex mutex_;
+  std::shared_ptr<grammar::TokenMasks> masks_;
+  std::list<Kept> kept_;  // the latest first
+};
+
+}  // namespace forerun

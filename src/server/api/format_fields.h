@@ -1,0 +1,17 @@
+// What an answer must be like: OpenAI's "response_format" and "text.format", "grammar", and vLLM's
+// "guided_json", "guided_choice", "guided_grammar".
+#pragma once
+
+#include "forerun/output_format.h"
+#include "server/api/fields.h"
+
+namespace forerun::server {
+
+// The field `name` of `fields`, {"type": "text" | "json_object" | "json_schema", ...}; the schema
+// beside the type or in an object "json_schema". Errors are left in `fields`.
+void read_response_format(Fields& fields, const char* name, OutputFormat& format);
+
+// The extensions. At most one of all may be given.
+void read_guides(Fields& fields, OutputFormat& format);
+
+}  // namespace forerun::server
