@@ -208,9 +208,9 @@ class Rig {
     auto plan = resolve_speculation(
         *request.speculation,
         {.has_draft_model = true, .target_vocab = kVocab, .draft_vocab = kVocab});
-    auto active =
-        std::make_unique<ActiveRequest>(std::move(request), std::move(sampling),
-                                        std::move(plan).value(), tokenizer, std::vector<int32_t>{});
+    auto active = std::make_unique<ActiveRequest>(std::move(request), std::move(sampling),
+                                                  /*constraint=*/nullptr, std::move(plan).value(),
+                                                  tokenizer, std::vector<int32_t>{});
     auto channel = RequestChannel::open(queue_->events(), tag, 1,
                                         {[waker = loop_->waker()] { waker->wake(); }, {}});
     active->connect(std::make_shared<EventStream>(std::move(channel), 0));

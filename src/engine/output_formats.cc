@@ -106,7 +106,7 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
   Result<Grammar> grammar = compile(format);
   if (!grammar.ok()) return grammar.status().with_context("output_format");
   const std::shared_ptr<TokenMasks> masks = this->masks();
-  masks->prepare(*grammar);
+  FORERUN_RETURN_IF_ERROR(masks->prepare(*grammar).with_context("output_format"));
   auto made = std::make_shared<GrammarConstraint>(std::move(*grammar), masks, end_tokens_);
   const std::lock_guard lock(mutex_);
   kept_.push_front({std::move(key), made});

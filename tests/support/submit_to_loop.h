@@ -28,9 +28,9 @@ inline void submit_to_loop(EngineLoop& loop, Request request, const Tokenizer& t
   const SpeculationOptions speculation =
       request.speculation.value_or(SpeculationOptions{.strategy = "autoregressive"});
   auto plan = resolve_speculation(speculation, models);
-  auto active =
-      std::make_unique<ActiveRequest>(std::move(request), std::move(sampling),
-                                      std::move(plan).value(), tokenizer, std::vector<int32_t>{});
+  auto active = std::make_unique<ActiveRequest>(std::move(request), std::move(sampling),
+                                                /*constraint=*/nullptr, std::move(plan).value(),
+                                                tokenizer, std::vector<int32_t>{});
   active->connect(std::make_shared<EventStream>(std::move(channel), 0));
   loop.submit(std::move(active));
 }
