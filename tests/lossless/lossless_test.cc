@@ -37,7 +37,7 @@ TEST_P(Lossless, EveryPolicyEqualsPlainDecoding) {
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     const Output plain = complete(*engine, request);
     ASSERT_TRUE(plain.error.ok()) << plain.error.message();
-    if (request.ignore_eos) ASSERT_EQ(plain.tokens.size(), 40u);
+    ASSERT_TRUE(plain.tokens.size() == 40u || !request.ignore_eos);
     const std::vector<Request> requests = by_every_policy(request, precision);
     const std::vector<Output> outputs = complete_together(*engine, requests);
     ASSERT_EQ(outputs.size(), requests.size());
