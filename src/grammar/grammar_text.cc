@@ -134,8 +134,17 @@ class Reader {
       skip_blanks(depth > 0 || !alternatives.empty());
       FORERUN_ASSIGN_OR_RETURN(const ExprId alternative, read_sequence(depth));
       alternatives.push_back(alternative);
-    } while (take('|'));
+    } while (take_bar());
     return rules_.choice(std::move(alternatives));
+  }
+
+  // A "|" here or at the beginning of the next line that has anything.
+  bool take_bar() {
+    const size_t begin = at_;
+    skip_blanks(true);
+    if (take('|')) return true;
+    at_ = begin;
+    return false;
   }
 
   Result<ExprId> read_sequence(int depth) {

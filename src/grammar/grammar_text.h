@@ -8,8 +8,9 @@
 // classes ([...], [^...]; ranges of Unicode characters), "." (any character), rule names and groups
 // in parentheses, each perhaps followed by *, +, ?, {m}, {m,} or {m,n}. Escapes: \n \r \t \" \\ \[
 // \] \- \^ \/ and \xHH, \uHHHH, \UHHHHHHHH, each a code point. A rule ends with its line, except
-// within parentheses and after "|" or "::=". Refused by name: names of tokens (<...>), left
-// recursion (compile_rules.h), rules that are not defined or defined twice.
+// within parentheses, after "|" or "::=", and where the next line begins with "|". Refused by name:
+// names of tokens (<...>), left recursion (compile_rules.h), rules that are not defined or defined
+// twice.
 #pragma once
 
 #include <span>

@@ -85,6 +85,28 @@ TEST(GrammarText, CommentsLinesAndGroups) {
   EXPECT_FALSE(matches(grammar, "[x,]"));
 }
 
+TEST(GrammarText, LinesAsPublishedGrammarsBreakThem) {
+  const Grammar grammar = compiled(R"(
+root ::= object
+value ::= object | text | ("true" | "null") ws   # in parentheses
+object ::=
+  "{" ws (
+            text ":" ws value
+    ("," ws text ":" ws value)*
+  )? "}" ws
+text ::=
+  "\"" (
+    [^"\\\x7F\x00-\x1F] |
+    "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) # escapes
+  )* "\"" ws
+ws ::= | " " | "\n" [ \t]{0,20}
+)");
+  EXPECT_TRUE(matches(grammar, "{ \"a\": true,\n\t\"b\\n\": {}}\n"));
+  EXPECT_FALSE(matches(grammar, "{\"a\":  true}"));
+  const Grammar bars = compiled("root ::= \"a\"\n  # or\n  | \"b\"\n\n  | c\nc ::= \"c\"");
+  for (const char* text : {"a", "b", "c"}) EXPECT_TRUE(matches(bars, text)) << text;
+}
+
 TEST(GrammarText, RecursionNestsAsDeepAsTheText) {
   const Grammar grammar = compiled("root ::= value\nvalue ::= \"(\" value* \")\" | \"x\"\n");
   const std::string deep = std::string(3000, '(') + "x" + std::string(3000, ')');

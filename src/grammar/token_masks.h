@@ -3,6 +3,11 @@
 // One object per tokenizer serves all grammars and all threads. A mask is put together from those
 // of the state's nodes (node_mask.h); both are kept, masks by state and node masks by node, the
 // latter across grammars where a rule is the same in both (every schema's strings and numbers).
+//
+// Once a tokenizer:  TokenMasks masks(std::make_shared<VocabularyTrie>(tokenizer));
+// Once a request:    compile a Grammar and masks.prepare(grammar), off the engine's thread.
+// A token:           bool may_end = masks.write(state, bits);  // end tokens beside the bits
+//                    state.accept(masks.vocabulary().token(id));
 #pragma once
 
 #include <cstdint>
