@@ -19,9 +19,10 @@ Result<CharNfa> with_length(const CharNfa& nfa, uint32_t min, uint32_t max, size
     return found->second;
   };
   number_of(0, 0);
+  size_t ranges = 0;  // of all edges
   for (size_t at = 0; at < open.size(); ++at) {
     const auto [state, count] = open[at];
-    if (open.size() > max_states) {
+    if (open.size() > max_states || ranges > 50 * max_states) {
       return Status(
           StatusCode::kResourceExhausted,
           "a pattern with these lengths needs more than " + std::to_string(max_states) + " states");
@@ -32,6 +33,7 @@ Result<CharNfa> with_length(const CharNfa& nfa, uint32_t min, uint32_t max, size
       const uint32_t next = bounded ? count + 1 : std::min(count + 1, min);
       for (const CharNfa::Edge& edge : nfa.states[state].edges) {
         made.edges.push_back({edge.chars, number_of(edge.to, next)});
+        ranges += edge.chars.ranges().size();
       }
     }
     result.states.push_back(std::move(made));

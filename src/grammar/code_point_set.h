@@ -4,12 +4,16 @@
 // nothing is shared.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace forerun::grammar {
 
 constexpr uint32_t kLastCodePoint = 0x10ffff;
+// Ranges that a class of a pattern or grammar text may have: what is done with sets takes time and
+// room by their ranges, and a stranger may write as many as fit.
+constexpr size_t kMaxClassRanges = 1000;
 
 struct CodePointRange {
   uint32_t first = 0;

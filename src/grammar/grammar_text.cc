@@ -314,6 +314,10 @@ class Reader {
       }
       if (last < first) return refuse("a range that runs backwards", "first-last in order");
       chars.add(first, last);
+      if (chars.ranges().size() > kMaxClassRanges) {
+        return refuse("a class of more ranges", std::to_string(kMaxClassRanges) + " of them",
+                      StatusCode::kResourceExhausted);
+      }
     }
     ++at_;
     return rules_.chars(negated ? chars.complement() : chars);

@@ -130,6 +130,7 @@ class Builder {
       case Expr::Kind::kChars:
         for (const auto& sequence : expr.chars.utf8_sequences()) {
           add_bytes(sequence, from, to);
+          if (!work_.spend(2)) return work_.exceeded();
         }
         return check_size();
       case Expr::Kind::kSequence:

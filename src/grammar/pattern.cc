@@ -136,17 +136,17 @@ class PatternNfa {
       return numbers[state];
     };
     number_of(start);
-    size_t edges = 0;
+    size_t edges = 0;  // by their ranges
     for (size_t i = 0; i < kept.size(); ++i) {
       const bool at_begin = kept[i] == start;
       CharNfa::State made;
       for (const uint32_t state : reach(kept[i], at_begin, false)) {
         for (const CharNfa::Edge& edge : states_[state].edges) {
           made.edges.push_back({edge.chars, number_of(edge.to)});
+          edges += edge.chars.ranges().size();
         }
       }
       for (const uint32_t state : reach(kept[i], at_begin, true)) made.end |= state == end_;
-      edges += made.edges.size();
       if (edges + work_ > 50 * max_states_) return too_large();
       nfa.states.push_back(std::move(made));
     }

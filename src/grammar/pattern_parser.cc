@@ -237,6 +237,10 @@ class Parser {
     CodePointSet chars;
     while (peek() != ']') {
       if (at_ >= pattern_.size()) return refuse("a class without its end", "\"]\"");
+      if (chars.ranges().size() > kMaxClassRanges) {
+        return refuse("a class of more ranges", std::to_string(kMaxClassRanges) + " of them",
+                      StatusCode::kResourceExhausted);
+      }
       FORERUN_ASSIGN_OR_RETURN(const CodePointSet first, parse_class_chars());
       if (peek() != '-' || peek(1) == ']' || peek(1) == '\0') {
         chars.add(first);

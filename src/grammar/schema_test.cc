@@ -335,6 +335,15 @@ TEST(Schema, LimitsAreNamed) {
   std::string nested = "{}";
   for (int i = 0; i < 70; ++i) nested = R"({"items":)" + nested + "}";
   expect_refused(nested, kExhausted, {"64"});
+  // A class of thousands of ranges, and one of many that is repeated often.
+  std::string ranges;
+  for (int i = 0; i < 3000; ++i) {
+    const uint32_t c = 0x4e00 + 2 * static_cast<uint32_t>((i * 1237) % 3000);
+    ranges += {static_cast<char>(0xe0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 63)),
+               static_cast<char>(0x80 | (c & 63))};
+  }
+  expect_refused("{\"pattern\":\"^[" + ranges + "]\"}", kExhausted, {"1000"});
+  expect_refused("{\"pattern\":\"^[" + ranges.substr(0, 2700) + "]{9999}$\"}", kExhausted, {});
   // Each definition joins the next one twice: exponential if nothing counts.
   std::string defs;
   for (int i = 0; i < 40; ++i) {
