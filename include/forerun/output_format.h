@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace forerun {
 
@@ -18,7 +20,9 @@ struct OutputFormat {
     kGrammar  // `text`: a grammar in GBNF, as llama.cpp's users write it; its root is the output
   };
   Kind kind = Kind::kAny;
-  std::string text;
+  std::string text = {};
+  // kGrammar: further rules, each a name and the JSON schema that defines it.
+  std::vector<std::pair<std::string, std::string>> schemas = {};
 };
 
 }  // namespace forerun

@@ -63,8 +63,11 @@ Result<Grammar> compile(const OutputFormat& format) {
   switch (format.kind) {
     case OutputFormat::Kind::kJsonSchema:
       return Grammar::from_json_schema(format.text);
-    case OutputFormat::Kind::kGrammar:
-      return Grammar::from_text(format.text);
+    case OutputFormat::Kind::kGrammar: {
+      std::vector<grammar::NamedSchema> schemas;
+      for (const auto& [name, schema] : format.schemas) schemas.push_back({name, schema});
+      return Grammar::from_text(format.text, schemas);
+    }
     case OutputFormat::Kind::kJsonObject:
     case OutputFormat::Kind::kAny:
       break;
@@ -93,11 +96,12 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
                   "output_format: the checkpoint has no end token, which an output must be able to "
                   "end with");
   }
-  Key key{format.kind, format.text};
   {
     const std::lock_guard lock(mutex_);
-    const auto found =
-        std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.key == key; });
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
+      return kept.format.kind == format.kind && kept.format.text == format.text &&
+             kept.format.schemas == format.schemas;
+    });
     if (found != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, found);
       return kept_.front().constraint;
@@ -109,7 +113,7 @@ Result<std::shared_ptr<const TokenConstraint>> OutputFormats::constraint(
   FORERUN_RETURN_IF_ERROR(masks->prepare(*grammar).with_context("output_format"));
   auto made = std::make_shared<GrammarConstraint>(std::move(*grammar), masks, end_tokens_);
   const std::lock_guard lock(mutex_);
-  kept_.push_front({std::move(key), made});
+  kept_.push_front({format, made});
   if (kept_.size() > kMostKept) kept_.pop_back();
   return std::shared_ptr<const TokenConstraint>(std::move(made));
 }

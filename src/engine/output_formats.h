@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "forerun/output_format.h"
@@ -29,9 +28,8 @@ class OutputFormats {
   Result<std::shared_ptr<const TokenConstraint>> constraint(const OutputFormat& format);
 
  private:
-  using Key = std::pair<OutputFormat::Kind, std::string>;
   struct Kept {
-    Key key;
+    OutputFormat format;
     std::shared_ptr<const TokenConstraint> constraint;
   };
 

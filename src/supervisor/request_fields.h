@@ -77,6 +77,7 @@ template <class Visitor>
 void visit_fields(Visitor& visit, OutputFormat& format) {
   visit("kind", format.kind);
   visit("text", format.text);
+  visit("schemas", format.schemas);
   if (format.kind > OutputFormat::Kind::kGrammar) {
     visit.fail("kind", "0 to 3");
     format.kind = OutputFormat::Kind::kAny;

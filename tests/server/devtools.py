@@ -31,8 +31,17 @@ FLAGS = (
     "--hide-scrollbars",
 )
 ANSWER_S = 30
-KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37,
-        "ArrowRight": 39, "ArrowDown": 40}
+KEYS = {
+    "Enter": 13,
+    "Escape": 27,
+    "Tab": 9,
+    " ": 32,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
 
 
 def find():
@@ -54,7 +63,10 @@ class Browser:
 
         self._process = subprocess.Popen(
             [path, *FLAGS, f"--user-data-dir={self._home.name}/profile", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=wire, pass_fds=(3, 4),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=wire,
+            pass_fds=(3, 4),
             env={**os.environ, "HOME": self._home.name},
         )
         for fd in (*theirs, theirs_in, theirs_out):
@@ -121,8 +133,9 @@ class Page:
     def __init__(self, browser, url):
         self._browser = browser
         self._target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = browser.call(
-            "Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
+        self._session = browser.call("Target.attachToTarget", targetId=self._target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self._complaints = []
@@ -147,9 +160,15 @@ class Page:
                 continue
             if event["method"] == "Runtime.exceptionThrown":
                 self._complaints.append(json.dumps(params["exceptionDetails"]))
-            elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+            elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in (
+                "error",
+                "warning",
+            ):
                 self._complaints.append(json.dumps(params["args"]))
-            elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in (
+                "error",
+                "warning",
+            ):
                 self._complaints.append(json.dumps(params["entry"]))
             elif event["method"] == "Network.requestWillBeSent":
                 self.requests.append(params["request"])
@@ -165,8 +184,9 @@ class Page:
         return self.requests
 
     def evaluate(self, expression):
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
-                           awaitPromise=True)
+        result = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression}: {json.dumps(result['exceptionDetails'])}")
         return result["result"].get("value")
@@ -187,21 +207,32 @@ class Page:
 
     def press(self, key, shift=False):
         code = KEYS[key]
-        params = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code,
-                  "modifiers": 8 if shift else 0}
+        params = {
+            "key": key,
+            "code": "Space" if key == " " else key,
+            "windowsVirtualKeyCode": code,
+            "modifiers": 8 if shift else 0,
+        }
         typed = {"Enter": "\r", " ": " "}.get(key)
         down = {"type": "keyDown", "text": typed} if typed else {"type": "rawKeyDown"}
         self.call("Input.dispatchKeyEvent", **params, **down)
         self.call("Input.dispatchKeyEvent", type="keyUp", **params)
 
     def resize(self, width, height):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def prefer(self, **features):
         """Media features by name: prefer(color_scheme="dark")."""
-        listed = [{"name": f"prefers-{name.replace('_', '-')}", "value": value}
-                  for name, value in features.items()]
+        listed = [
+            {"name": f"prefers-{name.replace('_', '-')}", "value": value}
+            for name, value in features.items()
+        ]
         self.call("Emulation.setEmulatedMedia", features=listed)
 
     def screenshot(self, path):

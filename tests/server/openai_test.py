@@ -132,6 +132,38 @@ class Client(serving.ServerTest):
         with self.assertRaises(openai.BadRequestError):
             self.client.responses.create(model=self.model, input="x", previous_response_id="resp_1")
 
+    def test_calls_are_forced(self):
+        schema = {
+            "type": "object",
+            "properties": {"city": {"enum": ["Bonn", "Kiel"]}, "days": {"type": "integer"}},
+            "required": ["city", "days"],
+            "additionalProperties": False,
+        }
+        look = {"type": "function", "function": {"name": "look", "parameters": schema}}
+        rest = {"type": "function", "function": {"name": "rest"}}
+        named = {"type": "function", "function": {"name": "look"}}
+        with serving.Server("--tool-format", "hermes") as server:
+            client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+            asked = {"model": self.model, "messages": [{"role": "user", "content": "Weather?"}]}
+            asked |= {"tools": [look, rest], "temperature": 1.0, "seed": 3, "max_tokens": 300}
+            asked |= {"parallel_tool_calls": False}
+            texts = set()
+            for strategy in ("autoregressive", "serial_tree", "parallel_tree"):
+                answer = client.chat.completions.create(
+                    **asked, tool_choice=named, extra_body={"strategy": strategy}
+                )
+                (call,) = answer.choices[0].message.tool_calls
+                self.assertEqual(call.function.name, "look")
+                jsonschema.validate(json.loads(call.function.arguments), schema)
+                self.assertEqual(answer.choices[0].finish_reason, "tool_calls")
+                texts.add(call.function.arguments)
+            self.assertEqual(len(texts), 1)
+            answer = client.chat.completions.create(**asked, tool_choice="required")
+            self.assertIn(answer.choices[0].message.tool_calls[0].function.name, ("look", "rest"))
+            pieces = client.chat.completions.create(**asked, tool_choice=named, stream=True)
+            calls = [c for p in pieces for ch in p.choices for c in ch.delta.tool_calls or []]
+            self.assertEqual("".join(c.function.arguments for c in calls), texts.pop())
+
     def test_errors_are_its_own_kinds(self):
         with self.assertRaises(openai.NotFoundError):
             self.chat(model="gpt-4o")

@@ -47,8 +47,12 @@ CONTRAST = """
 
 
 def chunk(content="", tokens=(), rounds=(), **fields):
-    choice = {"index": 0, "delta": {"content": content}, "finish_reason": None,
-              "speculation": {"tokens": list(tokens), "rounds": list(rounds)}}
+    choice = {
+        "index": 0,
+        "delta": {"content": content},
+        "finish_reason": None,
+        "speculation": {"tokens": list(tokens), "rounds": list(rounds)},
+    }
     return {"choices": [choice], **fields}
 
 
@@ -76,8 +80,9 @@ class PageTest(serving.ServerTest):
         self.expected_complaints = 0
 
     def tearDown(self):
-        self.assertEqual(len(self.page.complaints()), self.expected_complaints,
-                         self.page.complaints())
+        self.assertEqual(
+            len(self.page.complaints()), self.expected_complaints, self.page.complaints()
+        )
         self.page.close()
 
     def open(self, server, width=1280, height=900):
@@ -91,8 +96,10 @@ class PageTest(serving.ServerTest):
         """Fields of the settings by id, '_' for '-'."""
         for name, value in values.items():
             field = f"byId('{name.replace('_', '-')}')"
-            self.page.evaluate(f"{field}.value = {json.dumps(str(value))};"
-                               f"{field}.dispatchEvent(new Event('change'))")
+            self.page.evaluate(
+                f"{field}.value = {json.dumps(str(value))};"
+                f"{field}.dispatchEvent(new Event('change'))"
+            )
 
     def send(self, message=MESSAGE):
         self.page.evaluate("byId('message').focus()")
@@ -107,8 +114,15 @@ class PageTest(serving.ServerTest):
 
     def guess(self, **values):
         """Settings under which guesses are made, whatever they cost on this machine."""
-        self.set(**{"strategy": "serial_tree", "shape": "best", "temperature": 0,
-                    "max_tokens": 100, **values})
+        self.set(
+            **{
+                "strategy": "serial_tree",
+                "shape": "best",
+                "temperature": 0,
+                "max_tokens": 100,
+                **values,
+            }
+        )
 
     def body_sent(self):
         return json.loads([each for each in self.page.sent() if "postData" in each][-1]["postData"])
@@ -145,18 +159,26 @@ class PageTest(serving.ServerTest):
         self.assertTrue(self.page.evaluate("!byId('stop').hidden && byId('send').hidden"))
         self.page.wait(f"lastText().length > {first}")
         # Trees and speed are shown meanwhile.
-        live = self.page.wait("document.querySelector('#tree svg') && !byId('stop').hidden &&"
-                              " [byId('round').max, byId('count-plain').textContent]")
+        live = self.page.wait(
+            "document.querySelector('#tree svg') && !byId('stop').hidden &&"
+            " [byId('round').max, byId('count-plain').textContent]"
+        )
         self.page.wait(f"+byId('round').max > {live[0]}")
-        self.page.wait("document.querySelector('#speed-answer .value').textContent.startsWith('≈')"
-                       " && !byId('stop').hidden")
+        self.page.wait(
+            "document.querySelector('#speed-answer .value').textContent.startsWith('≈')"
+            " && !byId('stop').hidden"
+        )
         self.page.wait("!byId('send').hidden")
-        body = {"messages": [{"role": "user", "content": MESSAGE}], "temperature": 0,
-                "max_tokens": 2000}
+        body = {
+            "messages": [{"role": "user", "content": MESSAGE}],
+            "temperature": 0,
+            "max_tokens": 2000,
+        }
         status, _, answer = self.server.post("/v1/chat/completions", body)
         self.assertEqual(status, 200)
-        self.assertEqual(self.page.evaluate("lastText()"),
-                         answer["choices"][0]["message"]["content"])
+        self.assertEqual(
+            self.page.evaluate("lastText()"), answer["choices"][0]["message"]["content"]
+        )
         self.assertIn("2,000 tokens", self.page.evaluate("all('.figures')[0].textContent"))
 
     def test_escape_stops_midway(self):
@@ -204,8 +226,10 @@ class PageTest(serving.ServerTest):
         # Of the two answers the first is looked at again.
         self.page.evaluate("all('.answer')[0].querySelector('.foot button').click()")
         self.assertEqual(self.page.evaluate("byId('count-plain').textContent > 0"), True)
-        self.assertEqual(self.page.evaluate(
-            "all('.answer').map((each) => each.classList.contains('selected'))"), [True, False])
+        self.assertEqual(
+            self.page.evaluate("all('.answer').map((each) => each.classList.contains('selected'))"),
+            [True, False],
+        )
 
     def test_every_strategy_writes_the_same(self):
         strategies = self.page.evaluate("all('#strategy option').map((each) => each.value)")
@@ -217,19 +241,34 @@ class PageTest(serving.ServerTest):
             figures = self.page.evaluate("all('.figures').at(-1).textContent")
             self.assertTrue(figures.startswith("60 tokens"), figures)
             shown = self.page.evaluate(
-                "['kept', 'bonus', 'plain'].map((each) => +byId(`count-${each}`).textContent)")
+                "['kept', 'bonus', 'plain'].map((each) => +byId(`count-${each}`).textContent)"
+            )
             self.assertEqual(sum(shown), 60, strategy)
         self.assertEqual(len(texts), 1)
 
     def test_settings_are_what_is_asked_for(self):
-        self.set(temperature=0.5, top_p=0.9, max_tokens=7, seed=11, system="Be brief.",
-                 strategy="serial_tree", shape="best")
+        self.set(
+            temperature=0.5,
+            top_p=0.9,
+            max_tokens=7,
+            seed=11,
+            system="Be brief.",
+            strategy="serial_tree",
+            shape="best",
+        )
         self.ask()
         body = self.body_sent()
         self.assertEqual(body["messages"][0], {"role": "system", "content": "Be brief."})
-        wanted = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "seed": 11,
-                  "strategy": "serial_tree", "speculation": {"shape": "best"}, "stream": True,
-                  "return_speculation": True}
+        wanted = {
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "max_tokens": 7,
+            "seed": 11,
+            "strategy": "serial_tree",
+            "speculation": {"shape": "best"},
+            "stream": True,
+            "return_speculation": True,
+        }
         self.assertEqual(wanted, {name: body[name] for name in wanted})
         self.set(seed="", temperature="", shape="")
         self.ask()
@@ -240,8 +279,10 @@ class PageTest(serving.ServerTest):
         self.page.go(self.server.url + "/")  # settings last as long as the tab
         self.page.evaluate(HELPERS)
         self.page.wait("byId('strategy').options.length > 2")
-        self.assertEqual(self.page.evaluate("[byId('strategy').value, byId('top-p').value]"),
-                         ["serial_tree", "0.9"])
+        self.assertEqual(
+            self.page.evaluate("[byId('strategy').value, byId('top-p').value]"),
+            ["serial_tree", "0.9"],
+        )
 
     # What is seen of speculation
 
@@ -252,23 +293,30 @@ class PageTest(serving.ServerTest):
         self.assertEqual("".join(spans), text)
         self.assertEqual(len(spans), 100)
         counts = self.page.evaluate(
-            "['kept', 'bonus', 'plain'].map((each) => all(`.answer .${each}`).length)")
+            "['kept', 'bonus', 'plain'].map((each) => all(`.answer .${each}`).length)"
+        )
         self.assertTrue(counts[0] > 10 and counts[1] > 5, counts)
         shown = self.page.evaluate(
-            "['kept', 'bonus', 'plain'].map((each) => +byId(`count-${each}`).textContent)")
+            "['kept', 'bonus', 'plain'].map((each) => +byId(`count-${each}`).textContent)"
+        )
         self.assertEqual(shown, counts)
         looks = self.page.evaluate(
             "['kept.depth-1', 'kept.depth-2', 'bonus', 'plain']"
             ".map((each) => getComputedStyle(document.querySelector(`.answer .${each}`)))"
             ".map((each) => [each.backgroundColor,"
-            " each.textDecorationLine + ' ' + each.textDecorationStyle])")
+            " each.textDecorationLine + ' ' + each.textDecorationStyle])"
+        )
         self.assertEqual(len({colour for colour, _ in looks}), 4, looks)
         lines = [line for _, line in looks]
         self.assertEqual(lines[0], lines[1])  # kept: a line; bonus: dashes; plain: none
         self.assertEqual(len(set(lines)), 3, looks)
         self.page.evaluate("byId('show-colours').click()")
-        self.assertEqual(self.page.evaluate(
-            "getComputedStyle(document.querySelector('.answer .bonus')).textDecorationLine"), "none")
+        self.assertEqual(
+            self.page.evaluate(
+                "getComputedStyle(document.querySelector('.answer .bonus')).textDecorationLine"
+            ),
+            "none",
+        )
 
     def test_plain_decoding_has_neither_colours_nor_tree(self):
         self.set(strategy="autoregressive", temperature=0, max_tokens=30)
@@ -283,8 +331,9 @@ class PageTest(serving.ServerTest):
         self.ask()
         rounds = self.page.evaluate("+byId('round').max")
         self.assertGreater(rounds, 10)
-        self.assertEqual(self.page.evaluate("byId('round-words').textContent"),
-                         f"Round {rounds} of {rounds}")
+        self.assertEqual(
+            self.page.evaluate("byId('round-words').textContent"), f"Round {rounds} of {rounds}"
+        )
         self.page.evaluate("byId('round').focus()")
         self.page.press("Home")
         self.page.press("ArrowRight")
@@ -306,8 +355,10 @@ class PageTest(serving.ServerTest):
         # A token leads to its round, a column too.
         self.page.evaluate("document.querySelector('.token[data-round=\"5\"]').click()")
         self.assertEqual(self.page.evaluate("byId('round').value"), "6")
-        self.page.evaluate("document.querySelector('#lanes [data-round=\"7\"] .column')"
-                           ".dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        self.page.evaluate(
+            "document.querySelector('#lanes [data-round=\"7\"] .column')"
+            ".dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+        )
         self.assertEqual(self.page.evaluate("byId('round').value"), "8")
         self.page.evaluate("byId('replay').click()")
         self.page.wait("byId('round').value === '10'")
@@ -342,13 +393,18 @@ class PageTest(serving.ServerTest):
     # Text
 
     def test_markup_is_shown_as_text(self):
-        evil = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+        evil = (
+            "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+        )
         self.set(max_tokens=4)
         self.ask(evil)
-        self.assertEqual(self.page.evaluate("document.querySelector('.question .text').textContent"),
-                         evil)
-        nodes = [{"token": 1, "text": "<b>", "parent": -1, "logprob": 0, "accepted": True},
-                 {"token": 2, "text": evil, "parent": 0, "logprob": -1, "accepted": True}]
+        self.assertEqual(
+            self.page.evaluate("document.querySelector('.question .text').textContent"), evil
+        )
+        nodes = [
+            {"token": 1, "text": "<b>", "parent": -1, "logprob": 0, "accepted": True},
+            {"token": 2, "text": evil, "parent": 0, "logprob": -1, "accepted": True},
+        ]
         rounds = [{"nodes": nodes, "bonus": 3, "bonus_text": "</b>"}]
         tokens = [token(1, "<b>"), token(2, evil, True), token(3, "</b>")]
         self.page.evaluate(FAKE % json.dumps(events(chunk("<b>" + evil + "</b>", tokens, rounds))))
@@ -369,18 +425,29 @@ class PageTest(serving.ServerTest):
         self.assertEqual(self.ask(), "é ab<br>c")
         self.assertEqual(
             self.page.evaluate("all('.answer .text span').map((each) => each.textContent)"),
-            ["é", " a", "b", "<br>", "c"])
+            ["é", " a", "b", "<br>", "c"],
+        )
 
     def test_reasoning_stands_apart(self):
-        first = chunk("", [token(1, "<think>"), token(2, "Hm"), token(3, "."), token(4, "</think>"),
-                           token(5, "Yes")])
+        first = chunk(
+            "",
+            [
+                token(1, "<think>"),
+                token(2, "Hm"),
+                token(3, "."),
+                token(4, "</think>"),
+                token(5, "Yes"),
+            ],
+        )
         first["choices"][0]["delta"] = {"reasoning_content": "Hm."}
         second = chunk("Yes")
         del second["choices"][0]["speculation"]
         self.page.evaluate(FAKE % json.dumps(events(first, second)))
         self.assertEqual(self.ask(), "Yes")
-        self.assertEqual(self.page.evaluate(
-            "all('.reasoning .token').map((each) => each.textContent)"), ["Hm", "."])
+        self.assertEqual(
+            self.page.evaluate("all('.reasoning .token').map((each) => each.textContent)"),
+            ["Hm", "."],
+        )
 
     # Failures
 
@@ -390,8 +457,10 @@ class PageTest(serving.ServerTest):
         said = self.page.wait("document.querySelector('.answer .error')?.textContent")
         self.assertIn("levels", said)
         self.assertEqual(self.page.evaluate("byId('message').value"), MESSAGE)  # for another try
-        self.assertEqual(self.page.evaluate(
-            "document.querySelector('.answer .error').getAttribute('role')"), "alert")
+        self.assertEqual(
+            self.page.evaluate("document.querySelector('.answer .error').getAttribute('role')"),
+            "alert",
+        )
         self.expected_complaints = 1  # Chromium logs status 400
         for stream, words in (
             (events(chunk("ab"), {"error": {"message": "out of luck"}}), "out of luck"),
@@ -413,7 +482,8 @@ class PageTest(serving.ServerTest):
             self.assertTrue(self.ask())
             kept = self.page.evaluate(
                 "[localStorage.length, document.cookie, location.href,"
-                " Object.values({...sessionStorage}).filter((each) => each === 'a secret').length]")
+                " Object.values({...sessionStorage}).filter((each) => each === 'a secret').length]"
+            )
             self.assertEqual(kept, [0, "", server.url + "/", 1])
         self.expected_complaints = 1  # Chromium logs the first 401
 
@@ -430,8 +500,7 @@ class PageTest(serving.ServerTest):
             self.assertEqual(outline, "solid", order)
         self.assertEqual(order[:3], ["strategy", "shape", "send"])
         # From the top again: skip link, new chat, settings.
-        self.page.evaluate("document.activeElement.blur();"
-                           "document.querySelector('.skip').focus()")
+        self.page.evaluate("document.activeElement.blur();document.querySelector('.skip').focus()")
         self.page.press("Tab")
         self.page.press("Tab")
         self.page.press("Enter")
@@ -467,8 +536,20 @@ class PageTest(serving.ServerTest):
         self.named(at_least=10)
 
     def named(self, at_least):
-        roles = {"button", "textbox", "combobox", "slider", "checkbox", "spinbutton", "log",
-                 "dialog", "image", "region", "complementary", "form"}
+        roles = {
+            "button",
+            "textbox",
+            "combobox",
+            "slider",
+            "checkbox",
+            "spinbutton",
+            "log",
+            "dialog",
+            "image",
+            "region",
+            "complementary",
+            "form",
+        }
         found = 0
         for node in self.page.call("Accessibility.getFullAXTree")["nodes"]:
             if node["ignored"] or node["role"]["value"] not in roles:
@@ -507,7 +588,8 @@ class PageTest(serving.ServerTest):
             grounds.append(self.page.evaluate("getComputedStyle(document.body).backgroundColor"))
             ratios = self.page.evaluate(
                 f"({CONTRAST})('.token, .hint, .figures, .who, .sample, dt, dd .value, #model,"
-                " #send, label, h1, h2')")
+                " #send, label, h1, h2')"
+            )
             self.assertGreater(len(ratios), 100)
             self.assertGreaterEqual(min(ratios), 4.5, scheme)
         self.assertNotEqual(*grounds)

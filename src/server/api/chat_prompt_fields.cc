@@ -2,10 +2,15 @@
 
 #include <random>
 
+#include "server/api/format_fields.h"
+#include "server/output/call_frame.h"
 #include "server/output/normalize_messages.h"
 
 namespace forerun::server {
 namespace {
+
+// A function whose parameters are not given has none.
+constexpr const char* kNoParameters = R"({"type": "object", "additionalProperties": false})";
 
 std::string text_or_nothing(const Json& json) { return json.is_null() ? "" : json_line(json); }
 
@@ -29,6 +34,43 @@ void show_special_tokens(const Engine& engine, Request& request, AssistantOutput
   }
 }
 
+// The output becomes calls of the tools that may be called, each with arguments by its schema.
+std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, OutputFormat& format) {
+  const auto refused = [](const std::string& message) {
+    ApiError error = api_error(400, message);
+    error.param = "tool_choice";
+    return error;
+  };
+  const CallFrame frame = call_frame(tools);
+  if (frame.before_name.empty()) {
+    return refused(
+        "tool_choice: the checkpoint's chat template has no form for calls, so that "
+        "none can be forced (serve --tool-format names one)");
+  }
+  if (format.kind != OutputFormat::Kind::kAny) {
+    return refused("tool_choice: found beside a format of the answer, accepted is one of them");
+  }
+  const bool several = frame.more_than_one && use.parallel;
+  std::string text = "root ::= " + grammar_literal(frame.before_all) + " call";
+  if (several) text += " (" + grammar_literal(frame.between) + " call)*";
+  text += " " + grammar_literal(frame.after_all) + "\ncall ::=";
+  std::string rules;
+  for (size_t idx = 0; idx < use.callable.size(); ++idx) {
+    const OfferedTool& tool = use.callable[idx];
+    const std::string number = std::to_string(idx);
+    text += (idx == 0 ? " tool-" : " | tool-") + number;
+    rules += "\ntool-" + number + " ::= " + grammar_literal(frame.before_name) + " " +
+             grammar_literal(tool.name) + " " + grammar_literal(frame.before_arguments) +
+             " arguments-" + number + " " + grammar_literal(frame.after_arguments);
+    const bool has_parameters = tool.parameters_json != "{}";
+    format.schemas.emplace_back("arguments-" + number,
+                                has_parameters ? tool.parameters_json : kNoParameters);
+  }
+  format.kind = OutputFormat::Kind::kGrammar;
+  format.text = text + rules;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat& format,
@@ -38,12 +80,10 @@ std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat&
       read_tool_use(text_or_nothing(conversation.tools), text_or_nothing(conversation.tool_choice),
                     conversation.parallel_tool_calls);
   if (!use.ok()) return field_error(use.status(), "tools");
-  if (use->choice == ToolUse::Choice::kRequired || use->choice == ToolUse::Choice::kNamed) {
-    ApiError error = api_error(501,
-                               "tool_choice: accepted are \"none\" and \"auto\"; calls cannot "
-                               "be forced yet");
-    error.param = "tool_choice";
-    return error;
+  const bool is_forced =
+      use->choice == ToolUse::Choice::kRequired || use->choice == ToolUse::Choice::kNamed;
+  if (is_forced) {
+    if (const auto error = force_calls(format.tools, *use, request.output_format)) return *error;
   }
   const Result<std::string> messages =
       normalize_messages(json_line(conversation.messages), format.facts);
@@ -60,7 +100,8 @@ std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat&
   request.add_special_tokens = false;
 
   output.reasoning_format = format.reasoning;
-  output.begins_in_reasoning = prompt_opens_reasoning(format.reasoning, request.prompt);
+  output.begins_in_reasoning =
+      !is_forced && prompt_opens_reasoning(format.reasoning, request.prompt);
   bool shows_special = reasoning_format_needs_special_tokens(format.reasoning);
   if (use->choice != ToolUse::Choice::kNone) {
     output.tool_format = format.tools;

@@ -11,7 +11,8 @@ void set(Fields& fields, const char* name, OutputFormat& format, Kind kind, std:
   if (format.kind != Kind::kAny) {
     return fields.refuse(name, "nothing beside another field that says what the answer is like");
   }
-  format = {kind, std::move(text)};
+  format.kind = kind;
+  format.text = std::move(text);
 }
 
 // {"schema": {...}}, with a name and "strict", which is always so here.
@@ -25,17 +26,21 @@ const Json* schema_of(const Json& holder) {
 std::string choices_grammar(const std::vector<std::string>& choices) {
   std::string rule = "root ::=";
   for (const std::string& choice : choices) {
-    rule += &choice == &choices.front() ? " \"" : " | \"";
-    for (const char letter : choice) {
-      if (letter == '"' || letter == '\\') rule += '\\';
-      rule += letter == '\n' ? std::string("\\n") : std::string(1, letter);
-    }
-    rule += '"';
+    rule += (&choice == &choices.front() ? " " : " | ") + grammar_literal(choice);
   }
   return rule;
 }
 
 }  // namespace
+
+std::string grammar_literal(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char letter : text) {
+    if (letter == '"' || letter == '\\') quoted += '\\';
+    quoted += letter == '\n' ? std::string("\\n") : std::string(1, letter);
+  }
+  return quoted + '"';
+}
 
 void read_response_format(Fields& fields, const char* name, OutputFormat& format) {
   const Json* const object = fields.object(name);

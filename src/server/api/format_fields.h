@@ -2,6 +2,9 @@
 // "guided_json", "guided_choice", "guided_grammar".
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "forerun/output_format.h"
 #include "server/api/fields.h"
 
@@ -10,6 +13,9 @@ namespace forerun::server {
 // The field `name` of `fields`, {"type": "text" | "json_object" | "json_schema", ...}; the schema
 // beside the type or in an object "json_schema". Errors are left in `fields`.
 void read_response_format(Fields& fields, const char* name, OutputFormat& format);
+
+// `text` as a literal of a grammar text.
+std::string grammar_literal(std::string_view text);
 
 // The extensions. At most one of all may be given.
 void read_guides(Fields& fields, OutputFormat& format);
