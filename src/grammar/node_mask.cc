@@ -38,11 +38,12 @@ class NodeAnalysis {
     progress_.push_back(progress_at({}));
   }
 
-  NodeMask run() {
+  NodeMask run(uint64_t max_steps) {
     const uint64_t steps_before = walker_.steps();
     for (uint32_t at = 0; at < nodes_.size();) {
       mask_.steps = walker_.steps() - steps_before + rests_.size();
-      if (mask_.steps >= kMaxNodeSteps) break;
+      mask_.given_up = mask_.steps >= max_steps;
+      if (mask_.given_up) break;
       const ByteTrie::Node& node = nodes_[at];
       while (walker_.levels() > node.depth) {
         walker_.pop();
@@ -226,8 +227,8 @@ size_t NodeMask::size_bytes() const {
 }
 
 NodeMask find_node_mask(const Program& program, uint32_t node, uint32_t rounds,
-                        const VocabularyTrie& vocabulary) {
-  return NodeAnalysis(program, node, rounds, vocabulary).run();
+                        const VocabularyTrie& vocabulary, uint64_t max_steps) {
+  return NodeAnalysis(program, node, rounds, vocabulary).run(max_steps);
 }
 
 }  // namespace forerun::grammar

@@ -11,13 +11,9 @@
 
 namespace forerun::grammar {
 
-// Steps of a walker (walker.h) that one node's analysis, and one state's rests, may take. Usual
-// nodes need thousands to a million. What has not been tried by then is not allowed.
-constexpr uint64_t kMaxNodeSteps = 10'000'000;
-constexpr uint64_t kMaxRestSteps = 1'000'000;
-
 struct NodeMask {
-  uint64_t steps = 0;  // that finding it took; kMaxNodeSteps or more: it was given up
+  uint64_t steps = 0;     // of a walker (walker.h) that finding it took
+  bool given_up = false;  // at the limit: tokens that were not tried by then are left out
   // Tokens that are accepted whatever the node's rule returns to: one bit a token, or their ids.
   bool dense = false;
   std::vector<uint32_t> bits;
@@ -61,6 +57,6 @@ struct NodeMask {
 // For a place at `node` with `rounds` (frame.h). Walks the whole trie: up to some milliseconds for
 // a node that reads nearly everything. Uses this thread's walker.
 NodeMask find_node_mask(const Program& program, uint32_t node, uint32_t rounds,
-                        const VocabularyTrie& vocabulary);
+                        const VocabularyTrie& vocabulary, uint64_t max_steps);
 
 }  // namespace forerun::grammar

@@ -72,7 +72,7 @@ std::shared_ptr<const NodeMask> TokenMasks::node_mask(const Program& program, co
     if (auto kept = nodes_.find(key)) return kept;
   }
   auto mask = std::make_shared<const NodeMask>(
-      find_node_mask(program, place.node, place.rounds, *vocabulary_));
+      find_node_mask(program, place.node, place.rounds, *vocabulary_, limits_.node_steps));
   const std::lock_guard lock(mutex_);
   nodes_.insert(key, mask);
   return mask;
@@ -92,7 +92,8 @@ void TokenMasks::compute(const GrammarState& state, std::span<uint32_t> mask) {
     node_mask_here->add_to(mask, left, owed);
     if (node_mask_here->rests.empty()) continue;
     Walker& walker = thread_walker();
-    const uint64_t first_step = walker.steps(), last_step = first_step + kMaxRestSteps - steps;
+    const uint64_t first_step = walker.steps(),
+                   last_step = first_step + limits_.state_steps - steps;
     walker.begin_after(program, place.frame);
     const std::vector<ByteTrie::Node>& rests = node_mask_here->rests.nodes();
     for (uint32_t at = 0; at < rests.size() && walker.steps() < last_step;) {
@@ -104,7 +105,7 @@ void TokenMasks::compute(const GrammarState& state, std::span<uint32_t> mask) {
       node_mask_here->add_rest(node_mask_here->rests.ids(rests[at]), mask, left, owed);
       ++at;
     }
-    steps = std::min(kMaxRestSteps, steps + walker.steps() - first_step);
+    steps = std::min(limits_.state_steps, steps + walker.steps() - first_step);
   }
 }
 
@@ -112,7 +113,7 @@ Status TokenMasks::prepare(const Grammar& grammar) {
   const GrammarState start = grammar.start();
   const Program& program = start.program();
   uint64_t steps = 0;
-  size_t bytes = 0, nodes = 0;
+  size_t bytes = 0;
   for (uint32_t at = 0; at < program.nodes.size(); ++at) {
     const Node& node = program.nodes[at];
     if (node.edge_count == 0) continue;
@@ -120,14 +121,14 @@ Status TokenMasks::prepare(const Grammar& grammar) {
     const bool looping = rule.counted && node.loop != LoopPart::kOutside;
     const auto mask = node_mask(program, {at, looping ? rule.initial_rounds : 0, nullptr});
     steps += mask->steps;
-    if (mask->steps >= kMaxNodeSteps || steps >= limits_.prepare_steps) {
+    if (mask->given_up) {
       return Status(StatusCode::kResourceExhausted,
                     "grammar: rule \"" + rule.name +
                         "\" reads the same text in so many ways that "
                         "masks of tokens take too long; accepted: alternatives that differ sooner");
     }
     bytes += mask->size_bytes();
-    if (bytes > limits_.node_bytes / 2 || ++nodes == limits_.prepare_nodes) break;
+    if (bytes > limits_.node_bytes / 2 || steps > limits_.prepare_steps) break;
   }
   return {};
 }

@@ -25,11 +25,16 @@ namespace forerun::grammar {
 
 struct Place;
 
+// Steps are those of a walker (walker.h), some 10 ns each: counted, not timed, so that every
+// machine leaves out the same.
 struct TokenMaskLimits {
-  size_t node_bytes = 128 << 20;         // kept masks of nodes, both generations together
-  size_t state_bytes = 64 << 20;         // kept masks of states
-  size_t prepare_nodes = 4096;           // that prepare() computes masks of
-  uint64_t prepare_steps = 100'000'000;  // that it takes, some 10 ns each
+  size_t node_bytes = 128 << 20;  // kept masks of nodes, both generations together
+  size_t state_bytes = 64 << 20;  // kept masks of states
+  // Of one node; one that reads everything needs less than a tenth of it at 128k tokens.
+  uint64_t node_steps = 5'000'000;
+  // Of what depends on one state's stack; usual ones need some hundreds.
+  uint64_t state_steps = 1'000'000;
+  uint64_t prepare_steps = 30'000'000;  // after which prepare() leaves the other nodes for later
 };
 
 // What was put away under keys, up to a size: when a generation is full it becomes the old one and
@@ -84,14 +89,14 @@ class TokenMasks {
   // may not and no bit is set, the vocabulary lacks the bytes to go on.
   bool write(const GrammarState& state, std::span<uint32_t> mask);
 
-  // Computes what write() would compute when it first comes to each node of `grammar`, up to the
-  // limits and to half of what is kept, so that a request that has been prepared off the engine's
-  // thread does not wait there. A node costs microseconds, or milliseconds where most of the
-  // vocabulary is possible.
+  // Computes what write() would compute when it first comes to each node of `grammar`, up to
+  // prepare_steps and half of what is kept, so that a request that has been prepared off the
+  // engine's thread does not wait there. A node costs microseconds, or a millisecond where most of
+  // the vocabulary is possible.
   //
-  // kResourceExhausted where the grammar is so ambiguous that its masks cost too much. write()
-  // would then leave out tokens that it has not come to try (node_mask.h), the same on every
-  // machine.
+  // kResourceExhausted where a node of the grammar takes more than node_steps: it reads texts in so
+  // many ways at once that it should be refused. write() would leave out the tokens that it has not
+  // come to try.
   Status prepare(const Grammar& grammar);
 
   // Forgets every mask: for measuring.

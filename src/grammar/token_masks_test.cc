@@ -148,7 +148,7 @@ TEST(TokenMasks, GrammarsThatReadATextInTooManyWaysAreRefused) {
   const Result<Grammar> grammar = Grammar::from_text(rules);
   ASSERT_TRUE(grammar.ok()) << grammar.status().message();
   TokenMasks masks(std::make_shared<const VocabularyTrie>(synthetic_tokens(kSample, 500, 9)),
-                   {.prepare_steps = 100'000});
+                   {.node_steps = 20'000});
   const Status status = masks.prepare(*grammar);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("so many ways"), std::string::npos) << status.message();
