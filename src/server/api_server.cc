@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -213,6 +214,10 @@ void ApiServer::run_post(const HttpRequest& request,
   generate(request, exchange, std::move(std::get<GenerationCall>(call)));
 } catch (const std::bad_alloc&) {
   respond(request, *exchange, error_response(api_error(503, "out of memory")));
+} catch (const std::exception& defect) {  // of a library: this request's, not the process's
+  log_line(LogLevel::kError, "request id=" + request.id + " failed: " + defect.what());
+  respond(request, *exchange,
+          error_response(api_error(500, "the server failed to read this call")));
 }
 
 void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
