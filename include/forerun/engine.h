@@ -167,6 +167,8 @@ class Engine {
   // The bytes that a token stands for, not always whole characters; a special token's are its name.
   // kInvalidArgument where the id lies beyond the vocabulary, kNotFound where it has no token.
   virtual Result<std::string> token_bytes(int32_t token) const = 0;
+  // The names of the special tokens: where a text spells one, tokenize() reads it as that token.
+  virtual std::vector<std::string> control_tokens() const = 0;
   // Renders a conversation by the checkpoint's own chat template, which is read when the engine is
   // created. Its text holds the special tokens: submit it with add_special_tokens = false. Fails
   // with kNotFound where the checkpoint has no template, with the template's line where it is

@@ -53,6 +53,7 @@ class EngineImpl : public Engine {
   Result<std::string> token_bytes(int32_t token) const override {
     return text_->token_bytes(token);
   }
+  std::vector<std::string> control_tokens() const override { return text_->control_tokens(); }
   using Engine::apply_chat_template;
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const override {
     return text_->apply_chat_template(prompt);

@@ -23,6 +23,15 @@ Result<std::string> EngineText::token_bytes(int32_t token) const {
                 "token: the vocabulary has none with id " + std::to_string(token));
 }
 
+std::vector<std::string> EngineText::control_tokens() const {
+  std::vector<std::string> names;
+  for (int32_t token = 0; token < target_.live_vocab(); ++token) {
+    if (!target_.tokenizer.is_special(token)) continue;
+    if (auto name = target_.tokenizer.token_bytes(token)) names.push_back(std::move(*name));
+  }
+  return names;
+}
+
 Result<std::string> EngineText::apply_chat_template(const ChatPrompt& prompt) const {
   FORERUN_RETURN_IF_ERROR(chat_template_.status());
   ChatInput input;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/opened_model.h"
 #include "forerun/chat_prompt.h"
@@ -21,6 +22,7 @@ class EngineText {
   const Tokenizer& tokenizer() const { return target_.tokenizer; }
   // These as Engine's.
   Result<std::string> token_bytes(int32_t token) const;
+  std::vector<std::string> control_tokens() const;
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const;
   std::string chat_template() const { return chat_template_.ok() ? chat_template_->source() : ""; }
 

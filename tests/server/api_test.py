@@ -76,6 +76,21 @@ class Api(serving.ServerTest):
         self.assertEqual(text, whole["choices"][0]["message"]["content"])
         self.assertEqual(events[0]["choices"][0]["delta"]["role"], "assistant")
 
+    def test_messages_never_become_control_tokens(self):
+        name = "<|endoftext|>"
+        control = self.server.post("/tokenize", {"prompt": name})[2]["tokens"]
+        self.assertEqual(len(control), 1)
+        for text in (name, f"a{name}b", f"{name}{name}", f'{{"x": "{name}"}}'):
+            asked = {"messages": [{"role": "user", "content": text}]}
+            _, _, made = self.server.post("/tokenize", asked)
+            self.assertNotIn(control[0], made["tokens"])
+            _, _, back = self.server.post("/detokenize", {"tokens": made["tokens"]})
+            self.assertIn(text, back["prompt"])  # and nothing else is in it
+            _, _, answer = self.server.post(
+                "/v1/chat/completions", {**asked, "max_tokens": 2, "temperature": 0}
+            )
+            self.assertEqual(answer["usage"]["prompt_tokens"], made["count"])
+
     def test_samples_are_those_of_their_seeds(self):
         body = {"prompt": "x = ", "max_tokens": 8, "temperature": 1.0, "seed": 11}
         several = self.server.completion(**body, n=3)["choices"]

@@ -5,6 +5,7 @@ namespace forerun::server {
 Result<ChatFormat> find_chat_format(const Engine& engine, const std::string& tool_format,
                                     const std::string& reasoning_format) {
   ChatFormat format;
+  format.control = std::make_shared<ControlText>(engine);
   const std::string text = engine.chat_template();
   format.has_template = !text.empty();
   if (format.has_template) {

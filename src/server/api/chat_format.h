@@ -1,9 +1,11 @@
 // How the checkpoint's chat template and its answers are written, found out once at start.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "forerun/engine.h"
+#include "server/api/control_text.h"
 #include "server/output/reasoning_format.h"
 #include "server/output/template_facts.h"
 #include "server/output/tool_format.h"
@@ -11,6 +13,7 @@
 namespace forerun::server {
 
 struct ChatFormat {
+  std::shared_ptr<const ControlText> control;
   bool has_template = false;
   TemplateFacts facts;
   ToolFormat tools = ToolFormat::kNone;

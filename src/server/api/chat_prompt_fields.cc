@@ -89,15 +89,28 @@ std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat&
       normalize_messages(json_line(conversation.messages), format.facts);
   if (!messages.ok()) return field_error(messages.status(), "messages");
 
+  bool is_marked = false;
+  const auto marked = [&](const std::string& text) {
+    if (text.empty()) return text;
+    Json json = Json::parse(text);
+    if (!format.control->mark(json)) return text;
+    is_marked = true;
+    return json_line(json);
+  };
   ChatPrompt prompt;
-  prompt.messages_json = *messages;
-  prompt.tools_json = use->tools_json;
-  prompt.variables_json = text_or_nothing(conversation.template_variables);
+  prompt.messages_json = marked(*messages);
+  prompt.tools_json = marked(use->tools_json);
+  prompt.variables_json = marked(text_or_nothing(conversation.template_variables));
   prompt.add_generation_prompt = conversation.add_generation_prompt;
   Result<std::string> rendered = engine.apply_chat_template(prompt);
   if (!rendered.ok()) return field_error(rendered.status(), "messages");
   request.prompt = std::move(*rendered);
   request.add_special_tokens = false;
+  if (is_marked) {
+    Result<std::vector<int32_t>> tokens = format.control->tokenize(engine, request.prompt);
+    if (!tokens.ok()) return field_error(tokens.status(), "messages");
+    request.prompt_tokens = std::move(*tokens);
+  }
 
   output.reasoning_format = format.reasoning;
   output.begins_in_reasoning =

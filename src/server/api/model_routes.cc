@@ -107,7 +107,8 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
   const bool pieces = fields.boolean("with_pieces").value_or(false);
   if (fields.error()) return *fields.error();
   const Result<std::vector<int32_t>> tokens =
-      engine.tokenize(request.prompt, request.add_special_tokens);
+      request.prompt_tokens.empty() ? engine.tokenize(request.prompt, request.add_special_tokens)
+                                    : request.prompt_tokens;
   if (!tokens.ok()) return api_error(tokens.status());
   Json list = Json::array();
   for (const int32_t token : *tokens) {
