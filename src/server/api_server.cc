@@ -65,12 +65,14 @@ HttpResponse page_response(const PageFile& file) {
 }
 
 // "key=value" of what ended; never a word of a prompt or an answer.
-void log_call(const HttpRequest& request, const CallEnd& end) {
-  char figures[160];
-  std::snprintf(figures, sizeof(figures), " status=%d prompt_tokens=%lld output_tokens=%lld",
-                end.status, static_cast<long long>(end.usage.prompt_tokens()),
+void log_call(const std::string& id, const std::string& route, const CallEnd& end) {
+  char figures[192];
+  std::snprintf(figures, sizeof(figures),
+                " status=%d seconds=%.3f prompt_tokens=%lld cached_tokens=%lld output_tokens=%lld",
+                end.status, end.seconds, static_cast<long long>(end.usage.prompt_tokens()),
+                static_cast<long long>(end.usage.cached_tokens()),
                 static_cast<long long>(end.usage.output_tokens()));
-  log_line(LogLevel::kInfo, "request id=" + request.id + " path=" + route_of(request) + figures);
+  log_line(LogLevel::kInfo, "request id=" + id + " path=" + route + figures);
 }
 
 }  // namespace
@@ -168,8 +170,9 @@ void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) 
     }
   }
   const bool is_known = contains(kPosts, request.path) || contains(kGets, request.path);
-  ApiError error = api_error(is_known ? 405 : 404,
-                             request.method + " " + request.path + ": there is no such endpoint");
+  ApiError error = api_error(is_known ? 405 : 404, request.method + " " + request.path +
+                                                       (is_known ? ": accepted is another method"
+                                                                 : ": there is no such endpoint"));
   HttpResponse response = error_response(error);
   if (is_known) {
     response.headers.emplace_back("Allow", contains(kPosts, request.path) ? "POST" : "GET, HEAD");
@@ -222,11 +225,9 @@ void ApiServer::run_post(const HttpRequest& request,
 
 void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                          GenerationCall call) {
-  HttpRequest head = request;
-  head.body.clear();
-  const auto on_end = [this, head](const CallEnd& end) {
-    metrics_.count_answer(route_of(head), end.status);
-    log_call(head, end);
+  const auto on_end = [this, id = request.id, route = route_of(request)](const CallEnd& end) {
+    metrics_.count_answer(route, end.status);
+    log_call(id, route, end);
   };
   const auto generation = std::make_shared<Generation>(*client_, loop_, metrics_, exchange,
                                                        std::move(call.writer), on_end);

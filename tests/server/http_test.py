@@ -243,6 +243,17 @@ class Keys(serving.ServerTest):
             self.assertEqual(answer[1]["WWW-Authenticate"], "Bearer")
             self.assertNotIn("secret", server.stderr())
 
+    def test_a_line_of_log_a_request_without_its_text(self):
+        with serving.Server("-v") as server:
+            prompt = "def nobody_reads_this("
+            body = {"prompt": prompt, "max_tokens": 3}
+            server.post("/v1/completions", body, {"X-Request-Id": "mine-8"})
+            self.assertTrue(until(lambda: "id=mine-8" in server.stderr()))
+            (line,) = [line for line in server.stderr().splitlines() if "id=mine-8" in line]
+            self.assertRegex(line, r"status=200 seconds=\d+\.\d+ prompt_tokens=\d+ cached_tokens=0")
+            self.assertRegex(line, "output_tokens=3")
+            self.assertNotIn("nobody_reads", server.stderr())
+
     def test_cors_where_asked_for(self):
         with serving.Server("--cors-origin", "https://chat.example") as server:
             status, headers, _ = server.call(

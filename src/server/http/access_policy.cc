@@ -62,13 +62,12 @@ bool AccessPolicy::is_known_origin(std::string_view origin) const {
                      [&](const std::string& known) { return known == "*" || known == origin; });
 }
 
-int AccessPolicy::key_of(const HttpRequest& head) const {
+bool AccessPolicy::has_key(const HttpRequest& head) const {
   const std::string_view given = head.header("Authorization");
-  if (!equal_ignoring_case(given.substr(0, kBearer.size()), kBearer)) return -1;
-  int found = -1;
-  for (size_t idx = 0; idx < options_.api_keys.size(); ++idx) {
-    const bool equal = equal_in_constant_time(given.substr(kBearer.size()), options_.api_keys[idx]);
-    if (equal) found = static_cast<int>(idx);
+  if (!equal_ignoring_case(given.substr(0, kBearer.size()), kBearer)) return false;
+  bool found = false;  // all are compared, whichever it is
+  for (const std::string& key : options_.api_keys) {
+    found = equal_in_constant_time(given.substr(kBearer.size()), key) || found;
   }
   return found;
 }
@@ -91,7 +90,7 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
                             "', pages from there may not use this server (serve --cors-origin)"};
   }
   if (!options_.api_keys.empty() && !needs_no_key(head, options_.metrics_need_key) &&
-      key_of(head) < 0) {
+      !has_key(head)) {
     return Refusal{401, "Authorization: accepted is 'Bearer' and an API key of this server"};
   }
   if (head.method == "POST" && !is_json(head.header("Content-Type"))) {

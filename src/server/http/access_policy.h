@@ -36,11 +36,10 @@ class AccessPolicy {
   std::optional<Refusal> refuse(const HttpRequest& head) const;
   // Headers that let a page of the request's Origin read the answer.
   HttpHeaders cors_headers(const HttpRequest& head) const;
-  // Which of the keys a request has; -1: none. For what is kept apart by key.
-  int key_of(const HttpRequest& head) const;
 
  private:
   bool is_known_origin(std::string_view origin) const;
+  bool has_key(const HttpRequest& head) const;
 
   const AccessOptions options_;
 };

@@ -238,14 +238,15 @@ void Connection::on_body(const error_code& error) {
 void Connection::handle() {
   state_ = State::kAnswering;
   read_deadline_ = Clock::time_point::max();
-  request_.body = std::move(parser_->get().body());
+  HttpRequest whole = request_;  // the head stays, for the answer's
+  whole.body = std::move(parser_->get().body());
   parser_.reset();
   is_stream_ = false;
   answer_ended_ = false;
   ++number_;
   if (buffer_.size() == 0) wait_readable();
-  handlers_.handle(request_, std::make_shared<ConnectionExchange>(shared_from_this(), number_));
-  request_.body = {};
+  handlers_.handle(std::move(whole),
+                   std::make_shared<ConnectionExchange>(shared_from_this(), number_));
 }
 
 bool Connection::answers(uint64_t number) const {
