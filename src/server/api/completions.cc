@@ -180,9 +180,8 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
                                                        const std::string& body,
                                                        const std::string& call_id) {
   Json object;
-  if (const auto error = parse_object(body, &object)) return *error;
+  if (const auto error = parse_call(body, facts, &object)) return *error;
   Fields fields(object);
-  if (const auto error = check_model(fields, facts)) return *error;
   Request shared;
   CompletionFields own;
   read_generation(fields, facts, shared);

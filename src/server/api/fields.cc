@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "text/utf8.h"
+
 namespace forerun::server {
 namespace {
 
@@ -16,7 +18,7 @@ std::string shown(const Json& value) {
   std::string text = json_line(value);
   if (text.size() > kMostShown) {
     text.resize(kMostShown);
-    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80u) != 0) text.pop_back();
+    text.resize(text::well_formed_prefix(text));
     text += "...";
   }
   return text;

@@ -124,7 +124,10 @@ void read_stream(Fields& fields, StreamFields& stream) {
   if (inner.error()) fields.refuse("stream_options", "an object with a boolean \"include_usage\"");
 }
 
-std::optional<ApiError> check_model(Fields& fields, const ServerFacts& facts) {
+std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts,
+                                   Json* object) {
+  if (const auto error = parse_object(body, object)) return error;
+  Fields fields(*object);
   const std::optional<std::string> model = fields.string("model");
   if (fields.error()) return fields.error();
   const auto& names = facts.options.model_names;

@@ -22,7 +22,8 @@ struct StreamFields {
 // Sampling, length, stops and speculation. Errors are left in `fields`.
 void read_generation(Fields& fields, const ServerFacts& facts, Request& request);
 void read_stream(Fields& fields, StreamFields& stream);
-// 404 where another model than this server's is asked for.
-std::optional<ApiError> check_model(Fields& fields, const ServerFacts& facts);
+// The object that a call's body holds; 400 where it holds none, 404 where it asks for another model
+// than this server's.
+std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts, Json* object);
 
 }  // namespace forerun::server

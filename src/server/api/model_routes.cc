@@ -82,9 +82,8 @@ Json slots_json(const Engine& engine, const ServerFacts& facts) {
 JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const ChatFormat& format,
                           const std::string& body) {
   Json object;
-  if (const auto error = parse_object(body, &object)) return *error;
+  if (const auto error = parse_call(body, facts, &object)) return *error;
   Fields fields(object);
-  if (const auto error = check_model(fields, facts)) return *error;
   Request request;
   if (const Json* const messages = fields.array("messages")) {
     Conversation conversation;
@@ -123,9 +122,8 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
 JsonOrError detokenize_json(const Engine& engine, const ServerFacts& facts,
                             const std::string& body) {
   Json object;
-  if (const auto error = parse_object(body, &object)) return *error;
+  if (const auto error = parse_call(body, facts, &object)) return *error;
   Fields fields(object);
-  if (const auto error = check_model(fields, facts)) return *error;
   const auto tokens = fields.integers("tokens", kMostTokens);
   if (!tokens) fields.refuse("tokens", "a list of token ids");
   if (tokens) {

@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include "server/output/named_rows.h"
+
 namespace forerun::server {
 namespace {
 
@@ -34,14 +36,7 @@ ReasoningTags reasoning_tags(ReasoningFormat format) { return row_of(format).tag
 const char* reasoning_format_name(ReasoningFormat format) { return row_of(format).name; }
 
 Result<ReasoningFormat> reasoning_format_of_name(std::string_view name) {
-  std::string accepted;
-  for (const FormatRow& row : kFormats) {
-    if (name == row.name) return row.format;
-    accepted += accepted.empty() ? "" : ", ";
-    accepted += row.name;
-  }
-  return Status(StatusCode::kInvalidArgument,
-                "reasoning format: found '" + std::string(name) + "', accepted are " + accepted);
+  return format_of_name(kFormats, "reasoning format", name);
 }
 
 ReasoningFormat detect_reasoning_format(std::string_view template_text) {

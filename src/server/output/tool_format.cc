@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "server/output/named_rows.h"
+
 namespace forerun::server {
 namespace {
 
@@ -63,14 +65,7 @@ bool names_parameters_next(std::string_view text) {
 const char* tool_format_name(ToolFormat format) { return row_of(format).name; }
 
 Result<ToolFormat> tool_format_of_name(std::string_view name) {
-  std::string accepted;
-  for (const FormatRow& row : kFormats) {
-    if (name == row.name) return row.format;
-    accepted += accepted.empty() ? "" : ", ";
-    accepted += row.name;
-  }
-  return Status(StatusCode::kInvalidArgument,
-                "tool format: found '" + std::string(name) + "', accepted are " + accepted);
+  return format_of_name(kFormats, "tool format", name);
 }
 
 ToolFormat detect_tool_format(std::string_view template_text) {

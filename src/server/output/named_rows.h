@@ -1,0 +1,25 @@
+// Tables of formats by name: each row has a `format` and its `name`.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "forerun/status.h"
+
+namespace forerun::server {
+
+// The format of the row with this name. kInvalidArgument for another, with those that there are;
+// `what` begins the message.
+template <class Rows>
+auto format_of_name(const Rows& rows, const char* what, std::string_view name)
+    -> Result<decltype(rows[0].format)> {
+  std::string accepted;
+  for (const auto& row : rows) {
+    if (name == row.name) return row.format;
+    accepted += (accepted.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return Status(StatusCode::kInvalidArgument,
+                what + (": found '" + std::string(name)) + "', accepted are " + accepted);
+}
+
+}  // namespace forerun::server
