@@ -1,0 +1,63 @@
+// A load on a server: connections that call again and again, or calls that arrive by themselves,
+// beside connections that do nothing. One thread, which waits for sockets (epoll).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "forerun/status.h"
+#include "runner/arrivals.h"
+#include "serving/process_meter.h"
+#include "serving/time_histogram.h"
+
+namespace forerun::bench {
+
+struct LoadOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;
+  int32_t streams = 256;  // most calls at a time
+  // kAll: as one call ends the next one goes. kPoisson, kEvery: they come by themselves and wait
+  // where as many run as may.
+  Arrivals arrivals;
+  int32_t idle_connections = 0;
+  double seconds = 60.0;             // for which calls begin; those under way then are waited for
+  double silence_seconds = 60.0;     // a call of which so long nothing comes has failed
+  std::vector<std::string> prompts;  // not empty
+  std::vector<std::string> strategies;  // that calls ask for in turn; empty: none
+  int32_t max_tokens = 128;             // calls ask for 1/8 of it up to it
+  double leave_share = 0.0;             // of calls, whose clients leave in the middle
+  uint64_t seed = 1;
+  bool reads_stamps = false;    // the server is a null engine's
+  pid_t server_process = 0;     // 0: not looked at
+  std::string engine_thread;    // of the server, whose CPU time is told apart
+  double sample_seconds = 1.0;  // between looks at the server's memory
+};
+
+struct MemorySample {
+  double s = 0.0;  // since the start
+  double mib = 0.0;
+};
+
+struct LoadReport {
+  double seconds = 0.0;  // from the first call to the end of the last
+  int64_t complete = 0, refused = 0, left = 0, failed = 0;
+  std::map<std::string, int64_t> failures;  // how often each
+  int64_t output_tokens = 0;                // of complete calls
+  int64_t events = 0;
+  int32_t most_at_once = 0;
+  double longest_wait_s = 0.0;  // of a call that came while as many ran as may
+  TimeHistogram first_token, between_events;
+  TimeHistogram between_stamps, delivery;  // by the engine's stamps; from stamp to arrival
+  int32_t idle_opened = 0, idle_lost = 0;
+  CpuTime server_cpu;  // used meanwhile
+  std::vector<MemorySample> memory;
+};
+
+// Fails where the server cannot be reached or the process has too few descriptors.
+Result<LoadReport> run_load(const LoadOptions& options);
+
+}  // namespace forerun::bench

@@ -1,0 +1,24 @@
+// What a process uses, as Linux's /proc tells it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace forerun::bench {
+
+struct CpuTime {
+  double all_s = 0.0;
+  double thread_s = 0.0;  // of the threads of the given name
+};
+
+// Of all threads that run now. Zero where there is no such process.
+CpuTime cpu_time_of(pid_t process, const std::string& thread_name);
+
+// Resident memory, in MiB; 0 where there is no such process.
+double resident_mib_of(pid_t process);
+
+// Processes that run or wait for a processor, on average over the last minute.
+double load_average();
+
+}  // namespace forerun::bench

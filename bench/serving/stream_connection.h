@@ -1,0 +1,83 @@
+// One client's connection to a server of OpenAI's API: sends calls that stream, one after the
+// other, and notes when what came. On the thread of its io_context.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace forerun::bench {
+
+struct StreamCall {
+  std::string path, body;
+  int32_t leave_after_events = 0;  // 0: stays to the end
+};
+
+struct StreamOutcome {
+  using Clock = std::chrono::steady_clock;
+  enum class Kind : uint8_t { kComplete, kRefused, kLeft, kFailed };
+
+  Kind kind = Kind::kFailed;
+  std::string failure;  // kFailed: what was wrong
+  // kRefused: a status 429 that says, as it must, when to come again.
+  std::chrono::seconds retry_after{0};
+  Clock::time_point sent;
+  std::vector<Clock::time_point> events;  // arrivals of those with text
+  std::vector<Clock::time_point> stamps;  // of as many, where a null engine made the text
+  int64_t output_tokens = 0;              // as the server's usage says
+};
+
+class StreamConnection : public std::enable_shared_from_this<StreamConnection> {
+ public:
+  using Clock = StreamOutcome::Clock;
+  using OnDone = std::function<void(StreamOutcome)>;
+
+  // `reads_stamps`: texts are a null engine's.
+  StreamConnection(boost::asio::io_context& context, boost::asio::ip::tcp::endpoint server,
+                   bool reads_stamps)
+      : socket_(context), server_(std::move(server)), reads_stamps_(reads_stamps) {}
+
+  // One call at a time; `on_done` is called at its end, never from within.
+  void start(StreamCall call, OnDone on_done);
+  bool is_busy() const { return on_done_ != nullptr; }
+  // Ends a call of which nothing has been heard since `before` as failed.
+  void check_silence(Clock::time_point before);
+
+ private:
+  using Parser = boost::beast::http::response_parser<boost::beast::http::string_body>;
+
+  void write();
+  void read();
+  void on_read(const boost::system::error_code& error, size_t bytes);
+  // What has come, as far as it is whole. False: the call is over.
+  bool parse();
+  bool take_events();
+  void take_event(std::string_view data);
+  void take_answer();
+  void finish(StreamOutcome::Kind kind, const std::string& failure = {});
+
+  boost::asio::ip::tcp::socket socket_;
+  const boost::asio::ip::tcp::endpoint server_;
+  const bool reads_stamps_;
+  StreamCall call_;
+  OnDone on_done_;
+  std::string request_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  std::string unread_;     // of the stream, behind the last whole event
+  bool is_whole_ = false;  // the stream's end has come
+  StreamOutcome outcome_;
+  Clock::time_point heard_;
+};
+
+}  // namespace forerun::bench
