@@ -1,7 +1,7 @@
 // A warp has both halves of a tile of 32 outputs, so that outputs are made of its registers,
 // without sums in shared memory, and 256 outputs share what a block reads of the activations: three
 // quarters of the bytes that tiles of 128 outputs read, which decide
-// (docs/kernels-cuda/linear-many-rows.md). The sums of both halves are 128 registers of a thread,
+// (docs/kernels/linear.md). The sums of both halves are 128 registers of a thread,
 // which leaves none for sums of several chains or for int4.
 #include <string>
 
