@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Pages of documentation hold together: what a link names is there, no page is too long to read,
-indexes list all that there is, and what src/*/README.md says of includes is what the layering test allows.
+"""Pages of documentation hold together: what a link names is there, no page is too long to read, and
+indexes list all that there is.
 
     pages_test.py [ROOT]
 
@@ -89,36 +89,11 @@ def faults_of_indexes(root: Path) -> list[str]:
     return faults
 
 
-def allowed_includes(root: Path) -> dict[str, set[str]]:
-    """The table of tests/layering: folder -> folders that it may include, base among them."""
-    text = (root / "tests" / "layering" / "layering_test.cc").read_text(encoding="utf-8")
-    table = {}
-    for folder, names in re.findall(r't\["(\w+)"\] = \{([^}]*)\};', text):
-        table[folder] = set(re.findall(r'"(\w+)"', names)) | ({"base"} if folder != "base" else set())
-    return table
-
-
-def faults_of_folders(root: Path) -> list[str]:
-    faults = []
-    allowed = allowed_includes(root)
-    for folder in sorted(path for path in (root / "src").iterdir() if path.is_dir()):
-        page = folder / "README.md"
-        if not page.exists():
-            faults.append(f"src/{folder.name}: has no README.md, which says what it does, takes and gives")
-            continue
-        said = re.search(r"^May include: ([^.]*)\.", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        named = set(re.findall(r"`(\w+)`", said[1])) if said else set()
-        if said is None or named != allowed.get(folder.name):
-            wanted = ", ".join(sorted(allowed.get(folder.name, set()))) or "nothing"
-            faults.append(f"src/{folder.name}/README.md: after \"May include:\" there should be {wanted}")
-    return faults
-
-
 def main() -> int:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve()
     all_pages = pages(root)
     faults = [fault for page in all_pages for fault in faults_of_links(root, page)]
-    faults += faults_of_names(root) + faults_of_indexes(root) + faults_of_folders(root)
+    faults += faults_of_names(root) + faults_of_indexes(root)
     for page in all_pages:
         lines = page.read_text(encoding="utf-8").count("\n")
         most = next((most for folder, most in MOST_LINES.items() if page.is_relative_to(root / folder)), None)
