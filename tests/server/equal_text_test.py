@@ -1,0 +1,90 @@
+"""The same text by every strategy and under load: what 32 clients get at a time is what each prompt
+gets alone by plain decoding, sampled with seeds, of formats and tool calls included.
+
+    equal_text_test.py FORERUN [--prompts N]    more prompts than CI has time for (200: the target)
+
+From 100 prompts on also with each model on its own processor, the target in stages, and the engine
+in its own process.
+"""
+
+import collections
+import concurrent.futures
+import random
+import sys
+import time
+import unittest
+
+import cases
+import serving
+
+PROMPTS = 10
+LOAD = 32
+FLAGS = ("--tool-format", "hermes", "--max-requests", str(LOAD), "--kv-memory", "600MB")
+
+
+class EqualText(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.calls = cases.cases(PROMPTS)
+        with serving.Server(*FLAGS) as server:
+            cls.expected = []
+            for path, body in cls.calls:
+                status, _, answer = server.post(path, cases.with_setting(body, "autoregressive"))
+                assert status == 200, (body, answer)
+                cls.expected.append(cases.said(answer))
+        kinds = [said[0][0][2] for said in cls.expected]
+        assert any(kinds), "no call of a tool among the answers"
+
+    def compare(self, server, settings):
+        """Every call by every one of the settings, LOAD at a time, in any order."""
+        jobs = [(setting, idx) for setting in settings for idx in range(len(self.calls))]
+        random.Random(5).shuffle(jobs)
+
+        def call(job):
+            setting, idx = job
+            path, body = self.calls[idx]
+            status, _, answer = server.post(path, cases.with_setting(body, setting))
+            if status != 200:
+                return f"{job}: status {status}: {answer}"
+            if cases.said(answer) != self.expected[idx]:
+                return f"{job}: {cases.said(answer)} is not {self.expected[idx]}"
+            accepted[setting] += answer["usage"]["speculation"]["accepted_tokens"]
+            return None
+
+        accepted = collections.Counter()
+        start = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(LOAD) as pool:
+            wrong = [found for found in pool.map(call, jobs) if found]
+        self.assertEqual(wrong, [], f"{len(wrong)} of {len(jobs)}")
+        for setting in settings:
+            if setting not in ("auto", "autoregressive"):  # auto may find that it does not pay
+                self.assertGreater(accepted[setting], 0, f"{setting} has not speculated")
+        print(f"{len(jobs)} answers equal, {time.monotonic() - start:.0f} s: {', '.join(settings)}")
+
+    def test_every_strategy_under_load(self):
+        with serving.Server(*FLAGS) as server:
+            if PROMPTS < 100:  # strategies side by side
+                return self.compare(server, list(cases.SETTINGS))
+            for setting in cases.SETTINGS:
+                self.compare(server, [setting])
+
+    def test_other_placements(self):
+        if PROMPTS < 100:
+            self.skipTest("with --prompts 100 and more")
+        apart = ("--devices", "cpu:0", "--draft-devices", "cpu:1")
+        stages = ("--devices", "cpu:0/cpu:1")
+        for flags, settings in (
+            (apart, ["serial_tree", "parallel_tree", "auto"]),
+            (stages, ["autoregressive", "pipelined", "auto"]),
+            (("--isolate",), ["auto", "serial_tree"]),
+        ):
+            with self.subTest(flags=flags), serving.Server(*FLAGS, *flags) as server:
+                self.compare(server, settings)
+
+
+if __name__ == "__main__":
+    if "--prompts" in sys.argv:
+        place = sys.argv.index("--prompts")
+        PROMPTS = int(sys.argv[place + 1])
+        del sys.argv[place : place + 2]
+    serving.main()
