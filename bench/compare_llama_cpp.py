@@ -22,11 +22,12 @@ import statistics
 import subprocess
 import sys
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import llama_cpp
 import numpy as np
+
 from recorder import machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -215,7 +216,7 @@ def main() -> None:
             "machine": machine(),
             "commit": subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True,
                                      capture_output=True, check=False).stdout.strip(),
-            "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "command": " ".join(["bench/compare_llama_cpp.py", *sys.argv[1:]]),
             "llama_cpp_python": llama_cpp.__version__,
             "targets": {"autoregressive_over_llama": 1.0, "prefill_over_llama": 1.0,

@@ -83,14 +83,14 @@ def positions_of(model: Path) -> int:
     return json.loads((model / "config.json").read_text())["max_position_embeddings"]
 
 
-class NotMade(Exception):
+class NotMadeError(Exception):
     """A model could not be written; the recorder has noted why."""
 
 
 @contextmanager
 def on_disk(rec: Recorder, *models: GpuModel) -> Iterator[list[Path]]:
     """Directories of the models, which differ; removed at the end unless --keep, and used again
-    where they are kept. Records how long writing a large one took. Raises NotMade where the disk
+    where they are kept. Records how long writing a large one took. Raises NotMadeError where the disk
     lacks the room."""
     paths = []
     try:
@@ -102,7 +102,7 @@ def on_disk(rec: Recorder, *models: GpuModel) -> Iterator[list[Path]]:
             shutil.rmtree(path, ignore_errors=True)
             begun = time.monotonic()
             if rec.attempt(model.command(path)) is None:
-                raise NotMade(model.title)
+                raise NotMadeError(model.title)
             if model.weight_bytes() > 30e9:
                 rec.add(f"{model.title} written", time.monotonic() - begun, "s",
                         " ".join(model.command(Path("DIR"))[1:]), at_most=90)

@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from gpu_models import GpuModel, NotMade, on_disk
+from gpu_models import GpuModel, NotMadeError, on_disk
 from recorder import Recorder, gpus, relative
 
 DRAFTS = (GpuModel("llama-3.2-1b", "int4", draft=True), GpuModel("llama-3.2-3b", "int4", draft=True))
@@ -49,7 +49,7 @@ def measure_speculation(rec: Recorder) -> None:
         return
     drafts = [draft for draft in DRAFTS if draft.title.split()[0] in (rec.args.drafts or "1B 3B")]
     shapes = rec.args.shapes or list(SHAPES)
-    with suppress(NotMade), on_disk(rec, target, *drafts) as (target_path, *draft_paths):
+    with suppress(NotMadeError), on_disk(rec, target, *drafts) as (target_path, *draft_paths):
         for shape in shapes:
             flags = SHAPES[shape]
             # Without the text as a source only where the others are fastest.

@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpu_models import GpuModel, NotMade, on_disk
+from gpu_models import GpuModel, NotMadeError, on_disk
 from llama_batched import TYPES, LlamaCell, run_batched, to_gguf
 from recorder import ROOT, Recorder, record_sections, relative
 
@@ -126,7 +126,7 @@ def cell_tokens(rec: Recorder, target: Target, requests: int) -> tuple[int, int]
 def measure_llama(rec: Recorder) -> None:
     """Throughput and times by the number of requests, ours and llama.cpp's in turn."""
     for target in targets(rec):
-        with suppress(NotMade), on_disk_as(rec, target) as models:
+        with suppress(NotMadeError), on_disk_as(rec, target) as models:
             ggufs = {}
             if rec.args.llama:
                 # On GPUs q4_0 has no layout of its own; from int4 it would be rounded anew, for minutes.
@@ -212,7 +212,7 @@ def measure_arrivals(rec: Recorder) -> None:
     for target in targets(rec):
         if target.dtype != "int4":
             continue
-        with suppress(NotMade), on_disk_as(rec, target) as models:
+        with suppress(NotMadeError), on_disk_as(rec, target) as models:
             long_prompt = rec.args.long_prompt
             longest = LONGEST_GPU if rec.args.devices else LONGEST
             flags = ["--strategy", "autoregressive", "--strategies", "autoregressive",
@@ -228,7 +228,7 @@ def measure_arrivals(rec: Recorder) -> None:
                                  command)
                 rec.rows.append({"model": target.title, **row})
     target = first_int4(rec)
-    with suppress(NotMade), on_disk_as(rec, target, with_draft=True) as models:
+    with suppress(NotMadeError), on_disk_as(rec, target, with_draft=True) as models:
         # In turn, at the same arrivals.
         flags = ["--strategies", "autoregressive,auto", "--temperatures", "0", "--requests", "64",
                  "--arrivals", f"poisson:{rec.args.rate:g}", "--prompt-tokens",
@@ -273,7 +273,7 @@ def measure_auto(rec: Recorder) -> None:
         counts, tokens, repeat = [1, 2, 4, 8, 16, 32, 64], rec.args.tokens, 2
         if target.large and not rec.args.full:
             counts, tokens, repeat = [1, 4, 16], min(48, rec.args.tokens), 1
-        with suppress(NotMade), on_disk_as(rec, target, with_draft=True) as models:
+        with suppress(NotMadeError), on_disk_as(rec, target, with_draft=True) as models:
             flags = ["--strategies", "autoregressive,auto", "--temperatures", "0,0.8",
                      "--concurrency", ",".join(map(str, counts)), "--max-tokens", str(tokens),
                      "--repeat", str(repeat), "--compare", *target.flags,
@@ -299,7 +299,7 @@ def _add_auto(rec: Recorder, target: Target, workload: str, row: dict, command: 
 
 def measure_host(rec: Recorder) -> None:
     """The host's thread CPU time a result, by the number of requests."""
-    with suppress(NotMade), on_disk_as(rec, first_int4(rec), with_draft=True) as models:
+    with suppress(NotMadeError), on_disk_as(rec, first_int4(rec), with_draft=True) as models:
         counts = [16, 64, 256]
         flags = ["--strategies", "autoregressive,auto", "--temperatures", "0", "--concurrency",
                  ",".join(map(str, counts)), "--prompt-tokens", "32", "--max-tokens",

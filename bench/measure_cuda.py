@@ -24,7 +24,7 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
-from gpu_models import READ_BYTES_PER_S, GpuModel, NotMade, on_disk, positions_of
+from gpu_models import READ_BYTES_PER_S, GpuModel, NotMadeError, on_disk, positions_of
 from gpu_speculation import SHAPES, measure_speculation
 from recorder import Recorder, gpus, record_sections, relative
 
@@ -94,7 +94,7 @@ def measure_forwards(rec: Recorder) -> None:
     for model, runs in FORWARDS:
         if rec.args.only and not {model.title, model.title.split()[0]} & set(rec.args.only):
             continue
-        with suppress(NotMade), on_disk(rec, model) as (path,):
+        with suppress(NotMadeError), on_disk(rec, model) as (path,):
             for count, targets in runs:
                 if rec.args.counts and count not in rec.args.counts:
                     continue
@@ -147,7 +147,7 @@ def measure_budget(rec: Recorder) -> None:
         runs.append((GpuModel("llama-3-70b", "int4"), 4))
     for model, count in runs:
         lines = []
-        with suppress(NotMade), on_disk(rec, model) as (path,):
+        with suppress(NotMadeError), on_disk(rec, model) as (path,):
             devices = ["--devices", device_list(count)]
             contexts = [str(context) for context in BUDGET_CONTEXTS
                         if context + BUDGET_ROWS <= positions_of(path)]
@@ -242,7 +242,7 @@ def measure_prefill(rec: Recorder) -> None:
         return
     rates = [MATRIX_FLOPS / row["us"] / 1e6 for row in run_pytorch(rec, "--matrix")]
     lines = []
-    with suppress(NotMade), on_disk(rec, model) as (path,):
+    with suppress(NotMadeError), on_disk(rec, model) as (path,):
         lines, command = measured(rec, [str(bench), str(path), "--tokens", "512,2048,8192"])
     for line in lines:
         tokens, shown = line["prompt_tokens"], command.replace(str(path), "DIR")

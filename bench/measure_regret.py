@@ -19,7 +19,7 @@ import math
 import shlex
 import subprocess
 import tempfile
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from recorder import ROOT, commit, machine, relative
@@ -170,7 +170,7 @@ def main() -> None:
             commands[f"{requests} x {context}"] = command
             ordered = [cells[key] for key in sorted(cells)]
             record = {"machine": machine(), "commit": commit(),
-                      "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                      "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                       "summary": summary(ordered), "cells": ordered, "commands": commands}
             path.write_text(json.dumps(record, indent=1) + "\n")
     print(table(record["cells"]))

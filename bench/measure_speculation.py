@@ -21,7 +21,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from plot_speculation import drawing_by_batch, drawing_predicted, table
@@ -155,7 +155,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--draft", default="")
     parser.add_argument("--devices", default="", help="cuda:0; without it the processors")
     parser.add_argument("--gpus", default="", help="as forerun plan's, without a count: h200")
-    parser.add_argument("--recorded", nargs="+", default=[], help="files of this script, or with runs of replay_batches")
+    parser.add_argument("--recorded", nargs="+", default=[], help="files of this script or of replay_batches")
     parser.add_argument("--requests", nargs="+", type=int, default=[1, 2, 4, 8, 16])
     parser.add_argument("--contexts", nargs="+", type=int, default=[1024, 4096, 7552])
     parser.add_argument("--most-tokens", type=int, default=0, help="larger cells are left out")
@@ -192,7 +192,7 @@ def main() -> None:
         commands.append(relative(shlex.join(plan)))
     facts = record.get("machine") or ({"recorded": [Path(name).name for name in args.recorded]} if args.recorded
                                       else machine())
-    record = {"machine": facts, "commit": commit(), "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    record = {"machine": facts, "commit": commit(), "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
               "commands": list(dict.fromkeys([*commands, *([command] if command else [])])),
               "rows": [kept[key] for key in sorted(kept)]}
     path.write_text(json.dumps(record, indent=1) + "\n")

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -149,7 +149,7 @@ def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]],
         recorder = Recorder(args, min(end, time.monotonic() + longest))
         sections[section](recorder)
         record[section] = {"machine": machine(), "commit": commit(),
-                           "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                           "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                            "figures": recorder.figures}
         for name in ("rows", "failed"):
             if found := getattr(recorder, name):

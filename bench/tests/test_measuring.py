@@ -76,7 +76,7 @@ class MeasuringTest(unittest.TestCase):
             self.assertTrue(all(path.exists() for path in made))
             raise KeyError
         self.assertEqual(len(made), 2)
-        with self.assertRaises(gpu_models.NotMade), gpu_models.on_disk(rec, model, draft):
+        with self.assertRaises(gpu_models.NotMadeError), gpu_models.on_disk(rec, model, draft):
             self.fail("the second could not be made")
         self.assertEqual(len(made), 4)
         rec.args.keep = True

@@ -17,7 +17,6 @@ import process
 from process import DRAFT, TARGET, run
 
 
-
 def arguments(*args, max_tokens=4):
     return [*map(str, ("chat", "--model", DRAFT, "--temperature", 0, "--max-tokens", max_tokens,
                        *args))]

@@ -82,6 +82,7 @@ def altered(value, rng):
 
 def judge(cases, tokenizer, count):
     from jsonschema import Draft202012Validator
+
     from random_schema import FORMATS, random_case
 
     rng = random.Random(17)

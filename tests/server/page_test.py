@@ -7,7 +7,6 @@ Skipped (exit status 77) where there is no Chromium.
 """
 
 import json
-import unittest
 
 import devtools
 import serving
