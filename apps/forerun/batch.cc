@@ -213,6 +213,9 @@ class BatchRun {
                                      event.tokens.end());
     running.completion.logprobs.insert(running.completion.logprobs.end(), event.logprobs.begin(),
                                        event.logprobs.end());
+    running.completion.prompt_logprobs.insert(running.completion.prompt_logprobs.end(),
+                                              event.prompt_logprobs.begin(),
+                                              event.prompt_logprobs.end());
     if (!event.last) return;
     running.completion.reason = event.reason;
     running.completion.stats = std::move(event.stats);

@@ -45,6 +45,9 @@ ordered_json completion_json(const Engine& engine, const Completion& completion)
   ordered_json json = {{"text", completion.text}, {"tokens", completion.tokens}};
   json.update(facts_json(completion.reason, completion.stats));
   if (!completion.logprobs.empty()) json["logprobs"] = logprobs_json(engine, completion.logprobs);
+  if (!completion.prompt_logprobs.empty()) {
+    json["prompt_logprobs"] = logprobs_json(engine, completion.prompt_logprobs);
+  }
   return json;
 }
 

@@ -15,7 +15,7 @@ nlohmann::ordered_json facts_json(FinishReason reason, const RequestStats& stats
 nlohmann::ordered_json logprobs_json(const Engine& engine,
                                      const std::vector<std::vector<TokenLogprob>>& logprobs);
 
-// "text", "tokens", the facts, "logprobs" where there are any.
+// "text", "tokens", the facts, "logprobs" and "prompt_logprobs" where there are any.
 nlohmann::ordered_json completion_json(const Engine& engine, const Completion& completion);
 
 // How an emulated machine kept to its profile; null without one.

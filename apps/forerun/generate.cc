@@ -35,6 +35,7 @@ struct GenerateFlags {
   bool show_tree = false;
   bool compare = false;
   int32_t logprobs = -1;
+  int32_t prompt_logprobs = -1;
 };
 
 // Flags that would do nothing, before any model is loaded.
@@ -71,6 +72,9 @@ Status check(const GenerateFlags& flags) {
   if (flags.logprobs >= 0 && !as_json) {
     return refused("--logprobs: needs --json or --json-lines, which print them");
   }
+  if (flags.prompt_logprobs >= 0 && !as_json) {
+    return refused("--prompt-logprobs: needs --json or --json-lines, which print them");
+  }
   if (flags.show_tree && as_json) {
     return refused("--show-tree: found beside " + json_flag + ", which prints no tree");
   }
@@ -91,6 +95,7 @@ Result<Request> request_of(const GenerateFlags& flags) {
   }
   FORERUN_ASSIGN_OR_RETURN(request.sampling, sampling_options(flags.sampling));
   request.sampling.logprobs = flags.logprobs;
+  request.sampling.prompt_logprobs = flags.prompt_logprobs;
   request.max_new_tokens = flags.max_tokens;
   request.stop = flags.stop;
   request.ignore_eos = flags.ignore_eos;
@@ -159,8 +164,10 @@ Status generate_json(const GenerateFlags& flags, Engine& engine, const Request& 
 // A line an event, as it comes; the last one says how it ended.
 Status generate_json_lines(Engine& engine, const Request& request) {
   const auto on_event = [&](const Event& event) {
-    if (event.tokens.empty() && event.text.empty()) return;
+    const bool is_scored = !event.prompt_logprobs.empty();
+    if (event.tokens.empty() && event.text.empty() && !is_scored) return;
     nlohmann::ordered_json line = {{"text", event.text}, {"tokens", event.tokens}};
+    if (is_scored) line["prompt_logprobs"] = logprobs_json(engine, event.prompt_logprobs);
     if (!event.logprobs.empty()) line["logprobs"] = logprobs_json(engine, event.logprobs);
     std::cout << json_line(line) << std::flush;
   };
@@ -213,6 +220,9 @@ Command add_generate(CLI::App& app) {
   command->add_flag("--no-echo", flags->no_echo, "Print the completion alone, not the prompt");
   command->add_option("--logprobs", flags->logprobs,
                       "With --json: log-probabilities of each token and this many alternatives");
+  command->add_option("--prompt-logprobs", flags->prompt_logprobs,
+                      "With --json: the same of each token of the prompt but the first; with "
+                      "--max-tokens 0 nothing else is done");
   command->add_flag("--json", flags->json, "Print one JSON object instead of streaming");
   command->add_flag("--json-lines", flags->json_lines,
                     "Stream JSON, a line an event; the last line says how it ended");

@@ -34,6 +34,8 @@ Result<Completion> run_request(Engine& engine, Request request,
     completion.tokens.insert(completion.tokens.end(), event->tokens.begin(), event->tokens.end());
     completion.logprobs.insert(completion.logprobs.end(), event->logprobs.begin(),
                                event->logprobs.end());
+    completion.prompt_logprobs.insert(completion.prompt_logprobs.end(),
+                                      event->prompt_logprobs.begin(), event->prompt_logprobs.end());
     if (!event->finished) continue;
     if (event->reason == FinishReason::kError) return event->error;
     completion.reason = event->reason;

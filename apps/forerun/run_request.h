@@ -13,6 +13,7 @@ struct Completion {
   std::string text;
   std::vector<int32_t> tokens;
   std::vector<std::vector<TokenLogprob>> logprobs;  // of each token, where they were asked for
+  std::vector<std::vector<TokenLogprob>> prompt_logprobs;  // likewise, from its second token on
   FinishReason reason = FinishReason::kStop;
   RequestStats stats;
 };

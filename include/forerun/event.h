@@ -79,6 +79,9 @@ struct Event {
   std::vector<bool> drafted;  // per token: it had been guessed
   // SamplingParams::logprobs >= 0: per token the chosen one first, then the alternatives.
   std::vector<std::vector<TokenLogprob>> logprobs;
+  // SamplingParams::prompt_logprobs >= 0: the same of the prompt's tokens from the second on, all
+  // of them in the event that comes first of the sample.
+  std::vector<std::vector<TokenLogprob>> prompt_logprobs;
   std::vector<SpeculationRound> rounds;
 
   // Set on a sample's last event.

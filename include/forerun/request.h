@@ -32,7 +32,9 @@ struct Request {
   // So many continuations of the prompt, whose KV they share, each with a seed of its own
   // (sample_seed). Events say whose they are: Event::sample_idx. 1 to 128; 1 with resume_tokens.
   int32_t num_samples = 1;
-  int32_t max_new_tokens = 256;      // of each sample, resume_tokens included
+  // Of each sample, resume_tokens included; 0: the prompt is read, and scored where that is asked
+  // for, but nothing is written.
+  int32_t max_new_tokens = 256;
   std::vector<std::string> stop;     // output ends before the first of these
   std::vector<int32_t> stop_tokens;  // beside the checkpoint's end tokens
   bool ignore_eos = false;

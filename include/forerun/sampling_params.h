@@ -28,6 +28,9 @@ struct SamplingParams {
   uint64_t seed = 0;
   int32_t logprobs = -1;  // report the chosen token's log-probability and this many
                           // alternatives (>= 0); -1 reports nothing
+  // The same of each token of the prompt but the first: how likely it was after those before it
+  // (Event::prompt_logprobs). All of the prompt is then read: no KV of others is taken.
+  int32_t prompt_logprobs = -1;
 };
 
 // What a request says of it. What it leaves unset is the checkpoint's own default
@@ -45,7 +48,8 @@ struct SamplingOptions {
   std::vector<std::pair<int32_t, float>> logit_bias;
   // Unset: one is drawn, below 2^53 so that it passes through JSON. RequestStats::seed tells it.
   std::optional<uint64_t> seed;
-  int32_t logprobs = -1;  // alternatives: at most EngineOptions::max_logprobs
+  int32_t logprobs = -1;         // alternatives: at most EngineOptions::max_logprobs
+  int32_t prompt_logprobs = -1;  // likewise
 };
 
 // The seed of sample `sample_idx` of a request with `seed`: sample 0 has the seed itself, so it is

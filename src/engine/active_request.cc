@@ -11,7 +11,9 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-std::vector<TokenLogprob> to_logprobs(const EmittedToken& token) {
+// Of an EmittedToken or a RowResult.
+template <class Token>
+std::vector<TokenLogprob> to_logprobs(const Token& token) {
   std::vector<TokenLogprob> logprobs = {{token.token, token.logprob}};
   for (const Candidate& candidate : token.top) {
     logprobs.push_back({candidate.token, candidate.logprob});
@@ -98,6 +100,10 @@ bool ActiveRequest::follow(const std::shared_ptr<const SpeculationPlan>& plan) {
 }
 
 bool ActiveRequest::accept_token(EmittedToken& token) {
+  if (request_.max_new_tokens == 0) {
+    reason_ = FinishReason::kLength;
+    return true;
+  }
   tokens_.push_back(token.token);
   next_event_.tokens.push_back(token.token);
   next_event_.drafted.push_back(token.drafted);
@@ -143,6 +149,12 @@ void ActiveRequest::note(const WorkResult& result, LoadMeter* load) {
   }
   RoleCount& count = counts_[static_cast<size_t>(result.role)];
   count.reused_rows += result.reused_rows;
+  if (!result.scores.empty() && wants_scores()) {
+    has_scores_ = true;
+    for (const RowResult& score : result.scores) {
+      next_event_.prompt_logprobs.push_back(to_logprobs(score));
+    }
+  }
   if (!std::exchange(count.has_read_text, true)) return;
   ++count.steps;
   count.step_seconds += result.step_seconds;
@@ -161,7 +173,10 @@ ActiveRequest::~ActiveRequest() {
 }
 
 void ActiveRequest::send() {
-  if (next_event_.tokens.empty() && next_event_.rounds.empty()) return;
+  if (next_event_.tokens.empty() && next_event_.rounds.empty() &&
+      next_event_.prompt_logprobs.empty()) {
+    return;
+  }
   for (const TokenId token : without_text_) next_event_.text += text_of(token);
   without_text_.clear();
   // Its lists of tokens stay for their memory: accept() is what devices wait for.
@@ -170,6 +185,7 @@ void ActiveRequest::send() {
   event.tokens = next_event_.tokens;
   event.drafted = next_event_.drafted;
   event.logprobs = std::exchange(next_event_.logprobs, {});
+  event.prompt_logprobs = std::exchange(next_event_.prompt_logprobs, {});
   event.rounds = std::exchange(next_event_.rounds, {});
   next_event_.tokens.clear();
   next_event_.drafted.clear();

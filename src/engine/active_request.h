@@ -2,6 +2,7 @@
 // of executors; the loop feeds it tokens.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -55,11 +56,13 @@ class ActiveRequest {
   void begin_with(std::shared_ptr<const SpeculationPlan> plan) { plan_ = std::move(plan); }
   bool follow(const std::shared_ptr<const SpeculationPlan>& plan);
   EventStream& stream() { return *stream_; }
+  // Whether its prompt is still to be scored.
+  bool wants_scores() const { return sampling_.prompt_logprobs >= 0 && !has_scores_; }
   // Prompt and what has been emitted so far: what a rebuilt request starts from.
   const std::vector<TokenId>& tokens() const { return tokens_; }
   int32_t prompt_size() const { return prompt_size_; }
-  // Longest length the sequence may reach.
-  int32_t max_tokens() const { return prompt_size_ + request_.max_new_tokens; }
+  // Longest length the sequence may reach: what reads a prompt draws the token after it.
+  int32_t max_tokens() const { return prompt_size_ + std::max(request_.max_new_tokens, 1); }
   std::optional<Clock::time_point> deadline() const { return deadline_; }
 
   // Takes what a strategy emitted, up to the first token that ends the request. Returns whether the
@@ -76,7 +79,8 @@ class ActiveRequest {
     for (RoleCount& count : counts_) count.has_read_text = false;
     has_read_ = false;
   }
-  // What a result tells beside its rows: what it took and what needed not be run. Before accept().
+  // What a result tells beside its rows: what it took, what needed not be run, and how likely the
+  // prompt was. Before accept().
   void note(const WorkResult& result, LoadMeter* load = nullptr);
   // Tells `load` what has come since the last call; `stats` as in finish().
   void report(LoadMeter& load, const char* strategy_name, const StrategyStats& stats);
@@ -103,6 +107,7 @@ class ActiveRequest {
   bool is_over_ = false;
   bool is_finished_ = false;
   bool has_read_ = false;  // the target has read its text, in this life
+  bool has_scores_ = false;
   LoadMeter::Place place_;
   size_t reported_tokens_;  // of tokens_
   StrategyStats reported_;

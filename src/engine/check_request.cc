@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "sampling/validate.h"
@@ -66,17 +67,22 @@ Status check_samples(const OpenedModel& target, const Request& request) {
 
 Status check_sampling(const SamplingParams& params, int32_t vocab, int32_t max_logprobs) {
   FORERUN_RETURN_IF_ERROR(validate_sampling_params(params, vocab));
-  if (params.logprobs <= max_logprobs) return Status();
-  return Status(StatusCode::kInvalidArgument,
-                "logprobs: found " + std::to_string(params.logprobs) + ", accepted -1 (none) to " +
-                    std::to_string(max_logprobs) + " (EngineOptions::max_logprobs)");
+  for (const auto& [name, count] :
+       {std::pair("logprobs", params.logprobs), {"prompt_logprobs", params.prompt_logprobs}}) {
+    if (count <= max_logprobs) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  std::string(name) + ": found " + std::to_string(count) +
+                      ", accepted -1 (none) to " + std::to_string(max_logprobs) +
+                      " (EngineOptions::max_logprobs)");
+  }
+  return Status();
 }
 
 Status check_request(const OpenedModel& target, int32_t max_context_tokens, Request& request) {
-  if (request.max_new_tokens < 1) {
+  if (request.max_new_tokens < 0) {
     return Status(StatusCode::kInvalidArgument, "max_tokens: found " +
                                                     std::to_string(request.max_new_tokens) +
-                                                    ", accepted are 1 and more");
+                                                    ", accepted are 0 and more");
   }
   if (request.ignore_eos && request.output_format.kind != OutputFormat::Kind::kAny) {
     return Status(StatusCode::kInvalidArgument,

@@ -199,6 +199,7 @@ void EngineLoop::start(Running waited) {
 
   SequenceSpec spec;
   spec.sampling = request.sampling();
+  if (!request.wants_scores()) spec.sampling.prompt_logprobs = -1;
   spec.prompt_tokens = request.prompt_size();
   spec.max_tokens = request.max_tokens();
   spec.share_prefix = shares_prefix(request);

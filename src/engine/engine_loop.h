@@ -98,7 +98,7 @@ class EngineLoop {
   void look_outside();
   void admit();
   bool shares_prefix(const ActiveRequest& request) const {
-    return options_.share_prefixes && request.request().share_prefix;
+    return options_.share_prefixes && request.request().share_prefix && !request.wants_scores();
   }
   void start(Running running);
   // A strategy by the request's plan, told what a row costs at present.

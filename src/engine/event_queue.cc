@@ -26,6 +26,7 @@ void join(Event& unread, Event& later) {
   prepend(unread.tokens, later.tokens);
   prepend(unread.drafted, later.drafted);
   prepend(unread.logprobs, later.logprobs);
+  prepend(unread.prompt_logprobs, later.prompt_logprobs);
   prepend(unread.rounds, later.rounds);
   unread = std::move(later);
 }

@@ -50,6 +50,7 @@ SamplingParams resolve_sampling(const SamplingOptions& wanted, const SamplingPar
   params.logit_bias = wanted.logit_bias;
   params.seed = wanted.seed.value_or(seed_if_unset);
   params.logprobs = wanted.logprobs;
+  params.prompt_logprobs = wanted.prompt_logprobs;
   return params;
 }
 

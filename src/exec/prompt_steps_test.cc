@@ -50,6 +50,40 @@ TEST(RealExecutor, PromptsAreReadByPriorityThenAsTheyCame) {
   EXPECT_EQ(order, (std::vector<SequenceId>{3, 1, 2, 4}));
 }
 
+// The logits of a scored prompt are whole rows: few of them are held at a time, of all prompts.
+TEST(RealExecutor, AScoredPromptIsReadInPiecesOfFewRows) {
+  std::vector<StepRecord> records;
+  Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  SequenceSpec scored = plain_spec();
+  scored.prompt_tokens = 300;
+  scored.sampling.prompt_logprobs = 2;
+  std::vector<TokenId> prompt(300);
+  for (size_t place = 0; place < prompt.size(); ++place) {
+    prompt[place] = static_cast<TokenId>(place % kVocab);
+  }
+  for (const SequenceId id : {1, 2}) {
+    ASSERT_TRUE(rig.executor->open(id, scored).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, prompt));
+  }
+  for (int32_t results = 0; results < 2; ++results) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result.has_value());
+    ASSERT_TRUE(result->status.ok()) << result->status.message();
+    EXPECT_EQ(result->rows.size(), 1u);
+    ASSERT_EQ(result->scores.size(), prompt.size() - 1);
+    for (size_t place = 0; place + 1 < prompt.size(); ++place) {
+      const RowResult& score = result->scores[place];
+      ASSERT_EQ(score.position, static_cast<int32_t>(place));
+      ASSERT_EQ(score.token, prompt[place + 1]);
+      ASSERT_LT(score.logprob, 0.0f);
+      ASSERT_EQ(score.top.size(), 2u);
+      ASSERT_GE(score.top[0].logprob, score.top[1].logprob);
+      ASSERT_GE(score.top[0].logprob, score.logprob);
+    }
+  }
+  for (const StepRecord& record : records) EXPECT_LE(record.rows, RoleWorker::kMostScoredRows + 1);
+}
+
 // Wherever Steps cut it, a block of a prompt that several have is computed by one of them.
 TEST(RealExecutor, ASharedPromptIsComputedOnceHoweverItIsCut) {
   for (const int32_t row_budget : {7, 40, 64, 70, 100, 150, 512}) {

@@ -80,6 +80,11 @@ struct RoleSequence {
   // Whether its next rows are a prompt's: prefix rows that want nothing, more than a draft's few
   // that catch up with the text.
   bool reads_prompt() const;
+  // Whether the prompt's next token is to be scored by the row's logits.
+  bool scores(const WorkRow& row) const {
+    return spec.sampling.prompt_logprobs >= 0 && row.node == kNoNode &&
+           row.position + 1 < spec.prompt_tokens;
+  }
   // Takes blocks for the item's next `count` rows and for the view that they see or choose for.
   // kResourceExhausted where there are too few. Of a draft model that reads a view in place, the
   // blocks that it leaves out are given back first. Items that come later see what is left of them,

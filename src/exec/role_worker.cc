@@ -30,7 +30,9 @@ void RoleWorker::set_pipelined(std::function<void(PipelineEvent)> tell) {
 }
 
 void RoleWorker::open(SequenceId sequence, const SequenceSpec& spec) {
-  auto opened = std::make_unique<RoleSequence>(sequence, spec, &pool_, &prefix_cache_, head_dim_);
+  SequenceSpec own = spec;
+  if (role_ == Role::kDraft) own.sampling.prompt_logprobs = -1;
+  auto opened = std::make_unique<RoleSequence>(sequence, own, &pool_, &prefix_cache_, head_dim_);
   opened->arrival = ++openings_;
   sequences_.insert(sequence, std::move(opened));
 }
@@ -109,6 +111,7 @@ void RoleWorker::finish(RoleSequence& sequence, PendingItem& item,
     item.result.rows.clear();
     item.result.accepted.clear();
     item.result.walked.clear();
+    item.result.scores.clear();
     item.result.bonus = -1;
     item.distributions.clear();
   }
@@ -277,15 +280,19 @@ void RoleWorker::retire(std::unique_ptr<StepUnderWay> step, const Status& status
       if (outcome.ok() && !other.ok()) outcome = other;
     };
     const std::vector<RowResult>& results = item.result.rows;
-    const auto owns = [&results](const RowResult* result) {
-      return !results.empty() && result >= results.data() &&
-             result < results.data() + results.size();
+    const auto is_of = [](const std::vector<RowResult>& list, const RowResult* result) {
+      return !list.empty() && result >= list.data() && result < list.data() + list.size();
+    };
+    const auto owns = [&](const RowResult* result) {
+      return is_of(results, result) || is_of(item.result.scores, result);
     };
     for (; task < built.tasks.size() && owns(built.tasks[task].result); ++task) {
       note(built.tasks[task].status);
       const auto row = piece.first_item_row +
                        static_cast<size_t>(built.tasks[task].step_row - piece.first_step_row);
-      if (item.dead.empty() || !item.dead[row]) continue;
+      if (item.dead.empty() || !item.dead[row] || !is_of(results, built.tasks[task].result)) {
+        continue;
+      }
       item.dead_results.push_back(static_cast<size_t>(built.tasks[task].result - results.data()));
     }
     for (;

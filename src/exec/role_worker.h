@@ -95,6 +95,10 @@ class RoleWorker {
   // Nothing may be queued, nor any sequence be open.
   Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences);
   static constexpr int32_t kMeasuredWants = 128;
+  // Most rows of prompts that a Step scores (SamplingParams::prompt_logprobs), a little more where
+  // short prompts end: their logits are whole rows of the vocabulary, half a megabyte each where
+  // that is large.
+  static constexpr int32_t kMostScoredRows = kKvBlockTokens;
 
  private:
   void forget(SequenceId sequence);
@@ -174,6 +178,7 @@ class RoleWorker {
   double prompt_budget_seconds_ = 0.0;
   int32_t prompt_rows_ = 0;
   int32_t rows_for_prompts_ = 0;  // that decoding leaves to them
+  int32_t scored_rows_ = 0;       // of prompts
   // What is ready while a Step is built: of decoding in the order of its turns, of prompts as they
   // came.
   struct Turn {

@@ -11,6 +11,13 @@
 namespace forerun {
 namespace {
 
+// Of the item's last `count` rows.
+int32_t scored_rows(const RoleSequence& sequence, const PendingItem& item, int32_t count) {
+  const auto end = item.item.rows.begin() + static_cast<std::ptrdiff_t>(item.rows_done);
+  return static_cast<int32_t>(
+      std::count_if(end - count, end, [&](const WorkRow& row) { return sequence.scores(row); }));
+}
+
 bool is_shareable(const WorkRow& row) { return row.node == kNoNode && row.want == Want::kNothing; }
 
 }  // namespace
@@ -98,6 +105,9 @@ int32_t RoleWorker::piece_rows(const RoleSequence& sequence, const PendingItem& 
       }
     }
   }
+  if (sequence.scores(row_at(0))) {
+    count = std::min(count, std::max(0, kMostScoredRows - scored_rows_));
+  }
   if (item.item.verify_by_rejection && count < left) {
     // Its tree rows need their logits together.
     int32_t prefix_rows = 0;
@@ -176,6 +186,7 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       continue;
     }
     if (is_prompt) prompt_rows_ += count;
+    scored_rows_ += scored_rows(sequence, item, count);
     if (block.rows != nullptr) blocks_in_work_.push_back(block);
     const auto end = item.item.rows.begin() + static_cast<std::ptrdiff_t>(item.rows_done);
     const bool samples = item.item.verify_by_rejection ||
@@ -268,7 +279,7 @@ bool RoleWorker::has_room_for(const RoleSequence& sequence) const {
 // those that came first. Sequences that get no room keep their place; those that are served go to
 // the back.
 void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
-  prompt_rows_ = 0;
+  prompt_rows_ = scored_rows_ = 0;
   if (memory_has_returned()) {
     ready_.insert(ready_.begin(), out_of_memory_.begin(), out_of_memory_.end());
     out_of_memory_.clear();

@@ -61,6 +61,7 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   const int32_t prefix_length = sequence.kv.prefix_length();
   const auto tree_size = static_cast<int32_t>(sequence.kv.tree_rows().size());
   const size_t results = item.result.rows.size();
+  const size_t scores = item.result.scores.size();
   const size_t first = item.rows_done;
   const size_t last = first + static_cast<size_t>(count);
   // All at once: tasks of the item's rows point into them while further ones are added.
@@ -68,6 +69,9 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
     item.result.rows.reserve(static_cast<size_t>(
         std::count_if(item.item.rows.begin(), item.item.rows.end(),
                       [](const WorkRow& row) { return row.want != Want::kNothing; })));
+  }
+  if (scores == 0 && sequence.scores(item.item.rows[first])) {
+    item.result.scores.reserve(item.item.rows.size());
   }
 
   seen_ = sequence.see(item.item);
@@ -80,6 +84,7 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
     rewind(before);
     sequence.kv.truncate(prefix_length, tree_size);
     item.result.rows.resize(results);
+    item.result.scores.resize(scores);
     return status;
   }
   if (rejection_rows_.size() > before.rejection_rows) {
@@ -166,9 +171,11 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   const bool rejection_row = item.item.verify_by_rejection && tree_idx >= 0;
   // The queries of the last layer are those of rows that want logits.
   const bool observes = rows() < first_row_ + observers_;
-  out.wants_logits = row.want != Want::kNothing || rejection_row || observes;
+  const bool scores = sequence.scores(row);
+  out.wants_logits = row.want != Want::kNothing || rejection_row || observes || scores;
   PathRange path;
   if (out.wants_logits && sequence.looks_back) path = add_path(sequence, tree_idx);
+  if (scores) FORERUN_RETURN_IF_ERROR(add_score(sequence, item, row_idx));
   if (row.want != Want::kNothing) add_task(sequence, item, row, path);
   if (rejection_row) {
     FORERUN_RETURN_IF_ERROR(add_rejection_row(sequence, item, row_idx, path));
@@ -272,12 +279,41 @@ void StepBuilder::add_task(RoleSequence& sequence, PendingItem& item, const Work
     task.distribution = distribution.get();
     item.distributions.push_back({row.node, row.position, std::move(distribution)});
   }
-  task_origins_.push_back({&item, item.result.rows.size(), path});
+  task_origins_.push_back({&item, &WorkResult::rows, item.result.rows.size(), path});
   tasks_.push_back(std::move(task));
   RowResult result;
   result.node = row.node;
   result.position = row.position;
   item.result.rows.push_back(std::move(result));
+}
+
+Status StepBuilder::add_score(const RoleSequence& sequence, PendingItem& item, size_t row_idx) {
+  static const SamplingParams kUnprocessed;
+  const std::vector<WorkRow>& item_rows = item.item.rows;
+  const WorkRow& row = item_rows[row_idx];
+  if (row_idx + 1 >= item_rows.size() || item_rows[row_idx + 1].node != kNoNode) {
+    return internal("the prompt's row at position " + std::to_string(row.position) +
+                    " is to be scored by the token after it, which its item lacks");
+  }
+  if (row.want != Want::kNothing) {
+    return internal("the prompt's row at position " + std::to_string(row.position) +
+                    " is to be scored, and its item wants something else of it");
+  }
+  RowTask task;
+  task.want = Want::kScore;
+  task.count = sequence.spec.sampling.prompt_logprobs;
+  task.token = item_rows[row_idx + 1].token;
+  task.step_row = rows();
+  task.logits_row = logits_rows_;
+  task.context.params = &kUnprocessed;
+  task.context.position = row.position + 1;
+  task.context.prompt_tokens = sequence.spec.prompt_tokens;
+  task_origins_.push_back({&item, &WorkResult::scores, item.result.scores.size(), {}});
+  tasks_.push_back(std::move(task));
+  RowResult result;
+  result.position = row.position;
+  item.result.scores.push_back(std::move(result));
+  return {};
 }
 
 Status StepBuilder::add_rejection_row(RoleSequence& sequence, PendingItem& item, size_t row_idx,
@@ -311,7 +347,7 @@ StepBuilder::Built StepBuilder::finish() {
   for (size_t index = 0; index < tasks_.size(); ++index) {
     const TaskOrigin& origin = task_origins_[index];
     tasks_[index].context.path = view(origin.path);
-    tasks_[index].result = &origin.item->result.rows[origin.result_idx];
+    tasks_[index].result = &(origin.item->result.*origin.results)[origin.result_idx];
   }
   for (size_t index = 0; index < rejection_rows_.size(); ++index) {
     rejection_rows_[index].context.path = view(rejection_paths_[index]);

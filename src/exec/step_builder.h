@@ -57,6 +57,7 @@ class StepBuilder {
   };
   struct TaskOrigin {
     PendingItem* item;
+    std::vector<RowResult> WorkResult::*results;  // of the item's result
     size_t result_idx;
     PathRange path;
   };
@@ -85,6 +86,8 @@ class StepBuilder {
   PathRange add_path(const RoleSequence& sequence, int32_t tree_idx);
   RowContext context_of(const RoleSequence& sequence, const WorkRow& row) const;
   void add_task(RoleSequence& sequence, PendingItem& item, const WorkRow& row, PathRange path);
+  // For the prompt's next token.
+  Status add_score(const RoleSequence& sequence, PendingItem& item, size_t row_idx);
   Status add_rejection_row(RoleSequence& sequence, PendingItem& item, size_t row_idx,
                            PathRange path);
 

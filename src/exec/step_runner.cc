@@ -28,6 +28,8 @@ RowQuery query_of(const RowTask& task, int32_t live_vocab) {
       return candidates_query(task.context, task.count, task.shared_noise, live_vocab);
     case Want::kDraw:
       return draw_query(task.context, task.count, live_vocab);
+    case Want::kScore:  // a digest rarely has the token
+      return {.kinds = RowQuery::kLogits, .vocab = live_vocab};
   }
   return {.kinds = 0, .vocab = live_vocab};
 }
@@ -53,6 +55,11 @@ void perform_task(const StepLogits& all, SamplerScratch& scratch, RowTask& task)
       task.status = draw_candidates(logits, task.context, task.count, scratch, &result.top,
                                     task.distribution);
       return;
+    case Want::kScore:
+      result.token = task.token;
+      task.status = token_logprobs(logits, task.context.position, task.token, task.count, scratch,
+                                   &result.logprob, &result.top);
+      return;
   }
 }
 
@@ -75,8 +82,9 @@ void perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
       RowResult& walked = task.result->walked.emplace_back();
       walked.token = outcome.token;
       walked.position = row.context.position - 1;
-      task.status = token_logprobs(logits.row(row.logits_row), row.context, outcome.token, scratch,
-                                   &walked.logprob, &walked.top);
+      task.status =
+          token_logprobs(logits.row(row.logits_row), row.context.position, outcome.token,
+                         row.context.params->logprobs, scratch, &walked.logprob, &walked.top);
       if (!task.status.ok()) return;
     }
     if (outcome.child_idx < 0) {

@@ -25,6 +25,7 @@ namespace forerun {
 struct RowTask {
   Want want = Want::kNothing;
   int32_t count = 0;
+  TokenId token = -1;  // kScore: of which token
   bool shared_noise = true;
   int32_t step_row = 0;    // in the Step
   int32_t logits_row = 0;  // among the Step's rows that want logits

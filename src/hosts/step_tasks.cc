@@ -148,6 +148,7 @@ void write_tasks(std::span<const RowTask> tasks, std::span<const RejectionTask> 
   for (const RowTask& task : tasks) {
     to.number(static_cast<uint8_t>(task.want));
     to.number(task.count);
+    to.number(task.token);
     to.flag(task.shared_noise);
     to.number(task.step_row);
     write_context(task.context, shared, to);
@@ -191,19 +192,20 @@ RowContext StepTasks::read_context(ByteReader& from) {
 }
 
 void StepTasks::read_tasks(ByteReader& from) {
-  constexpr size_t kTaskBytes = 34;
+  constexpr size_t kTaskBytes = 38;
   tasks_.resize(from.count("tasks", kTaskBytes));
   results_.assign(tasks_.size(), {});
   distributions_.assign(tasks_.size(), {});
   for (size_t idx = 0; idx < tasks_.size(); ++idx) {
     RowTask& task = tasks_[idx];
     const auto want = from.number<uint8_t>("want");
-    if (want > static_cast<uint8_t>(Want::kDraw)) {
-      from.fail("want", "found " + std::to_string(want) + ", accepted are 0 to 3");
+    if (want > static_cast<uint8_t>(Want::kScore)) {
+      from.fail("want", "found " + std::to_string(want) + ", accepted are 0 to 4");
     }
     if (!from.status().ok()) return;
     task.want = static_cast<Want>(want);
     task.count = from.number<int32_t>("candidates wanted");
+    task.token = from.number<TokenId>("token to score");
     task.shared_noise = from.flag("shared noise");
     task.step_row = from.number<int32_t>("row of a task");
     task.context = read_context(from);
@@ -283,6 +285,8 @@ Status StepTasks::check(int32_t live_vocab) const {
     if (task.count < 0 || task.count > live_vocab) {
       return out_of_range("candidates wanted", task.count, 0, live_vocab);
     }
+    if (task.want != Want::kScore) continue;
+    FORERUN_RETURN_IF_ERROR(check_tokens({&task.token, 1}, live_vocab));
   }
   return {};
 }

@@ -38,6 +38,7 @@ struct Asked {
     for (size_t idx = 0; idx < tasks.size(); ++idx) {
       tasks[idx].want = idx == 1 ? Want::kDraw : Want::kSample;
       tasks[idx].count = static_cast<int32_t>(idx);
+      tasks[idx].token = 21;
       tasks[idx].shared_noise = idx == 0;
       tasks[idx].step_row = static_cast<int32_t>(2 * idx);
       tasks[idx].result = &results[idx];
@@ -84,6 +85,7 @@ TEST(StepTasks, HoldAllThatTheyPointTo) {
   ASSERT_EQ(read_back.tasks().size(), 3u);
   const RowTask& first = read_back.tasks()[0];
   EXPECT_EQ(first.want, Want::kSample);
+  EXPECT_EQ(first.token, 21);
   EXPECT_TRUE(first.shared_noise);
   EXPECT_EQ(first.context.params->seed, uint64_t{1} << 60);
   EXPECT_EQ(first.context.params->logit_bias[0], (std::pair<int32_t, float>{4, -1.5f}));
@@ -134,6 +136,10 @@ TEST(StepTasks, WhatIsOutOfRangeIsRefused) {
   Asked many;
   many.tasks[0].count = kVocab + 1;
   EXPECT_NE(why(many).find("candidates wanted 51"), std::string::npos);
+  Asked scored;
+  scored.tasks[0].want = Want::kScore;
+  scored.tasks[0].token = kVocab + 2;
+  EXPECT_NE(why(scored).find("token 52"), std::string::npos);
   Asked strange;
   strange.plain.temperature = NAN;
   EXPECT_NE(why(strange).find("temperature"), std::string::npos);

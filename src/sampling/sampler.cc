@@ -76,9 +76,8 @@ Status draw_target_token(const RowContext& context, SamplerScratch& scratch, Pro
 }
 
 // `raw` is of the logits as they came.
-Status raw_logprobs(const RowLogits& logits, const RowContext& context, RowScan& raw,
-                    SamplerScratch& scratch, SampledToken* out,
-                    std::vector<Candidate>* alternatives) {
+Status raw_logprobs(const RowLogits& logits, int32_t count, RowScan& raw, SamplerScratch& scratch,
+                    SampledToken* out, std::vector<Candidate>* alternatives) {
   const float raw_max = raw.best().logit;
   struct Part {
     uint64_t weight = 0;
@@ -103,10 +102,10 @@ Status raw_logprobs(const RowLogits& logits, const RowContext& context, RowScan&
                     kLowestLogprob);
   };
   out->logprob = logprob_of(drawn_logit);
-  if (alternatives == nullptr || context.params->logprobs == 0) return {};
-  FORERUN_RETURN_IF_ERROR(raw.best_tokens(context.params->logprobs, scratch.ids, scratch.ranked));
+  if (alternatives == nullptr || count == 0) return {};
+  FORERUN_RETURN_IF_ERROR(raw.best_tokens(count, scratch.ids, scratch.ranked));
   std::vector<RankedToken>& best = of_all_parts(logits, scratch.ranked, scratch.merged);
-  keep_best(best, context.params->logprobs, true);
+  keep_best(best, count, true);
   for (const RankedToken& ranked : best) {
     alternatives->push_back({ranked.token, logprob_of(ranked.logit)});
   }
@@ -120,21 +119,22 @@ Status sample_token(const RowLogits& logits, const RowContext& context, SamplerS
   ProcessedRow row;
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
   FORERUN_RETURN_IF_ERROR(draw_target_token(context, scratch, &row, &out->token));
-  if (context.params->logprobs < 0) return {};
-  if (!row.adjusted) return raw_logprobs(logits, context, row.scan, scratch, out, alternatives);
+  const int32_t count = context.params->logprobs;
+  if (count < 0) return {};
+  if (!row.adjusted) return raw_logprobs(logits, count, row.scan, scratch, out, alternatives);
   RowScan raw;
   FORERUN_RETURN_IF_ERROR(raw.start(logits, context.position, &scratch.raw_lane_max));
-  return raw_logprobs(logits, context, raw, scratch, out, alternatives);
+  return raw_logprobs(logits, count, raw, scratch, out, alternatives);
 }
 
-Status token_logprobs(const RowLogits& logits, const RowContext& context, TokenId token,
+Status token_logprobs(const RowLogits& logits, int32_t position, TokenId token, int32_t count,
                       SamplerScratch& scratch, float* logprob,
                       std::vector<Candidate>* alternatives) {
   RowScan raw;
-  FORERUN_RETURN_IF_ERROR(raw.start(logits, context.position, &scratch.raw_lane_max));
+  FORERUN_RETURN_IF_ERROR(raw.start(logits, position, &scratch.raw_lane_max));
   SampledToken chosen;
   chosen.token = token;
-  FORERUN_RETURN_IF_ERROR(raw_logprobs(logits, context, raw, scratch, &chosen, alternatives));
+  FORERUN_RETURN_IF_ERROR(raw_logprobs(logits, count, raw, scratch, &chosen, alternatives));
   *logprob = chosen.logprob;
   return {};
 }

@@ -39,8 +39,8 @@ Status sample_token(const RowLogits& logits, const RowContext& context, SamplerS
                     SampledToken* out, std::vector<Candidate>* alternatives);
 
 // What sample_token() says of the token that it drew, for one that another rule chose: its
-// log-probability, and alternatives as there. SamplingParams::logprobs must be >= 0.
-Status token_logprobs(const RowLogits& logits, const RowContext& context, TokenId token,
+// log-probability, and the `count` most likely tokens. `position`: of the token, for messages.
+Status token_logprobs(const RowLogits& logits, int32_t position, TokenId token, int32_t count,
                       SamplerScratch& scratch, float* logprob,
                       std::vector<Candidate>* alternatives);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace forerun {
 namespace {
@@ -51,9 +52,10 @@ Status validate_sampling_params(const SamplingParams& params, int32_t vocab) {
                     "finite numbers");
     }
   }
-  if (params.logprobs < -1 || params.logprobs > vocab) {
-    return refuse("logprobs", std::to_string(params.logprobs),
-                  "-1 (none) to " + std::to_string(vocab));
+  for (const auto& [name, count] :
+       {std::pair("logprobs", params.logprobs), {"prompt_logprobs", params.prompt_logprobs}}) {
+    if (count >= -1 && count <= vocab) continue;
+    return refuse(name, std::to_string(count), "-1 (none) to " + std::to_string(vocab));
   }
   return {};
 }

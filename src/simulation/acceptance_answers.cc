@@ -9,6 +9,8 @@ void answer(const AcceptanceSource& source, std::span<const uint64_t> histories,
   const int32_t position = task.context.position - 1;
   if (task.want == Want::kSample) {
     task.result->token = source.target_token(history, position);
+  } else if (task.want == Want::kScore) {
+    task.result->token = task.token;
   } else {
     source.draft_guesses(history, position, task.count, &task.result->top);
   }

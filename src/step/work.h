@@ -29,6 +29,10 @@ enum class Want : uint8_t {
   // `count` continuations drawn independently from the draft's processed distribution, which stays
   // on the device until the row's node is dropped or committed (rule `rejection`).
   kDraw,
+  // The log-probability of a token that is known, and `count` alternatives: as of kSample where
+  // log-probabilities are wanted. The executor asks it of rows of the target's prompts
+  // (SamplingParams::prompt_logprobs); policies do not.
+  kScore,
 };
 
 struct WorkRow {
@@ -144,6 +148,9 @@ struct WorkResult {
   TokenId bonus = -1;
   // Where SamplingParams::logprobs >= 0: what kSample would say of each of them, the bonus last.
   std::vector<RowResult> walked;
+  // Of the target's prefix rows whose next token is the prompt's, where
+  // SamplingParams::prompt_logprobs >= 0: that token with what kSample would say of it.
+  std::vector<RowResult> scores;
 };
 
 // What an executor must know of a sequence before its first item.

@@ -84,6 +84,7 @@ void visit_fields(Visitor& visit, Event& event) {
   visit("tokens", event.tokens);
   visit("drafted", event.drafted);
   visit("logprobs", event.logprobs);
+  visit("prompt_logprobs", event.prompt_logprobs);
   visit("rounds", event.rounds);
   visit("finished", event.finished);
   if (!event.finished) return;

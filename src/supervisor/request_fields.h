@@ -61,6 +61,7 @@ void visit_sampling(Visitor& visit, Sampling& sampling) {
   visit("logit_bias", sampling.logit_bias);
   visit("seed", sampling.seed);
   visit("logprobs", sampling.logprobs);
+  visit("prompt_logprobs", sampling.prompt_logprobs);
 }
 
 template <class Visitor>

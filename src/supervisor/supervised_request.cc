@@ -32,7 +32,8 @@ std::vector<std::pair<Request, int32_t>> SupervisedRequest::parts() const {
     whole.deadline = std::max(left, std::chrono::milliseconds(1));
   }
   const bool is_fresh = std::all_of(samples_.begin(), samples_.end(), [&](const Sample& sample) {
-    return !sample.finished && sample.tokens.size() == request_.resume_tokens.size();
+    return !sample.finished && !sample.scored &&
+           sample.tokens.size() == request_.resume_tokens.size();
   });
   std::vector<std::pair<Request, int32_t>> parts;
   if (is_fresh) {
@@ -46,6 +47,7 @@ std::vector<std::pair<Request, int32_t>> SupervisedRequest::parts() const {
     part.num_samples = 1;
     part.sampling.seed = sample_seed(seed, static_cast<int32_t>(idx));
     part.resume_tokens = samples_[idx].tokens;
+    if (samples_[idx].scored) part.sampling.prompt_logprobs = -1;
     parts.emplace_back(std::move(part), static_cast<int32_t>(idx));
   }
   return parts;
@@ -59,6 +61,7 @@ void SupervisedRequest::take(Event event, int32_t part, int launches) {
   sample.tokens.insert(sample.tokens.end(), event.tokens.begin(), event.tokens.end());
   if (!event.tokens.empty() && !sample.first_token) sample.first_token = Clock::now();
   sample.finished = event.finished;
+  sample.scored |= !event.prompt_logprobs.empty();
   // The last launch knows when it began with it, not when it was asked for.
   if (event.finished && launches > 1 && sample.first_token) {
     event.stats.time_to_first_token_s =

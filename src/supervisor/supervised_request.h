@@ -53,6 +53,7 @@ class SupervisedRequest {
     std::shared_ptr<EventStream> stream;
     std::vector<int32_t> tokens;  // all that have been put out, resume_tokens included
     std::optional<Clock::time_point> first_token;
+    bool scored = false;  // Event::prompt_logprobs has been put out
     bool finished = false;
   };
 

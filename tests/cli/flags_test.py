@@ -25,6 +25,7 @@ class Flags(process.CommandLine):
 
     def test_flags_that_would_do_nothing(self):
         self.refused(generate("--prompt", "x", "--logprobs", 3), "--logprobs", "--json")
+        self.refused(generate("--prompt", "x", "--prompt-logprobs", 3), "--prompt-logprobs", "--json")
         self.refused(generate("--prompt", "x", "--json", "--show-tree"), "--show-tree", "--json")
         self.refused(generate("--prompt", "x", "--json", "--no-echo"), "--no-echo", "--json")
         self.refused(generate("--prompt", "x", "--json", "--json-lines"), "--json-lines", "--json")
@@ -69,7 +70,7 @@ class Flags(process.CommandLine):
     def test_flags_out_of_range(self):
         self.refused(generate("--prompt", "x", "--temperature", -1), "temperature", "-1")
         self.refused(generate("--prompt", "x", "--top-p", 1.5), "top.p", "1.5")
-        self.refused(generate("--prompt", "x", "--max-tokens", 0), "max.*tokens", "0")
+        self.refused(generate("--prompt", "x", "--max-tokens", -1), "max.*tokens", "-1")
         self.refused(generate("--prompt", "x", "--strategy", "magic"), "magic", "auto, autoreg")
         self.refused(generate("--prompt", "x", "--shape", "star"), "star", "chain")
         self.refused(generate("--prompt", "x", "--accept", "hope"), "hope", "match")

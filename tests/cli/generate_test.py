@@ -80,6 +80,18 @@ class Generate(process.CommandLine):
         self.assertEqual((last["finish_reason"], last["prompt_tokens"]),
                          ("length", whole["prompt_tokens"]))
 
+    def test_prompts_are_scored(self):
+        args = ("--max-tokens", 30, "--temperature", 0, "--json")
+        written = json.loads(generate("--prompt", "def add(a, b):", *args, "--logprobs", 1).stdout)
+        text = "def add(a, b):" + written["text"]
+        scored = json.loads(generate("--prompt", text, "--json", "--prompt-logprobs", 1,
+                                     "--max-tokens", 0).stdout)
+        self.assertEqual((scored["text"], scored["tokens"]), ("", []))
+        scores = scored["prompt_logprobs"]
+        self.assertEqual(len(scores), scored["prompt_tokens"] - 1)
+        first = scored["prompt_tokens"] - len(written["tokens"]) - 1
+        self.assertEqual(scores[first:first + 10], written["logprobs"][:10])
+
     def test_lossy_rules_say_that_they_give_the_text_up(self):
         for accept in ("relaxed", "nucleus:0.8"):
             done = generate("--prompt", "def f(", "--max-tokens", 40, "--draft", DRAFT,

@@ -123,7 +123,7 @@ TEST_F(CompletionQueues, OutliveTheEngine) {
 
 TEST_F(CompletionQueues, ARefusedRequestLeavesNothingInTheQueue) {
   Request request = request_of(1);
-  request.max_new_tokens = 0;
+  request.max_new_tokens = -1;
   EXPECT_FALSE(engine_->submit(request, *queue_, 1).ok());
   EXPECT_EQ(queue_->outstanding(), 0);
   EXPECT_FALSE(queue_->next());

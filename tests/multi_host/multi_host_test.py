@@ -31,7 +31,8 @@ REQUESTS = [{"prompt": PROMPT, "temperature": 0}, {"prompt": PROMPT, "temperatur
             {"prompt": "It was late", "temperature": 1, "top_p": 0.9, "seed": 4},
             {"prompt": "class A:\n    def f(self):\n" * 8, "temperature": 0.3, "max_tokens": 24}]
 # What the last stage needs from the coordinator: counts of tokens, biases, how many to report.
-SAMPLING = ("--repetition-penalty", 1.1, "--logit-bias", "11:2.5", "--logprobs", 3)
+SAMPLING = ("--repetition-penalty", 1.1, "--logit-bias", "11:2.5", "--logprobs", 3,
+            "--prompt-logprobs", 2)
 
 
 def written(name, text, mode=0o600):
@@ -72,6 +73,8 @@ class SameTokens(Launched):
         for result, alone in zip(results, expected(), strict=True):
             self.assertEqual(result["tokens"], alone["tokens"])
             self.assertEqual(result["logprobs"], alone["logprobs"])
+            self.assertEqual(len(result["prompt_logprobs"]), result["prompt_tokens"] - 1)
+            self.assertEqual(result["prompt_logprobs"], alone["prompt_logprobs"])
             self.assertEqual(result["strategy"].split()[0], strategy)
         if strategy != "autoregressive":
             self.assertGreater(sum(result["drafted_tokens"] for result in results), 0)

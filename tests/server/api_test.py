@@ -125,6 +125,75 @@ class Api(serving.ServerTest):
         self.assertEqual([len(token["top_logprobs"]) for token in tokens], [2] * len(tokens))
         self.assertEqual(bytes(tokens[0]["bytes"]).decode(errors="replace"), tokens[0]["token"])
 
+    def test_prompts_are_scored(self):
+        shared = {"temperature": 0, "logprobs": 2}
+        prompt = self.server.post("/tokenize", {"prompt": "def f("})[2]["tokens"]
+        written = self.server.completion(prompt, max_tokens=90, strategy="autoregressive", **shared)
+        answer = written["choices"][0]["logprobs"]
+        tokens = self.server.post(
+            "/tokenize", {"prompt": "def f(" + written["choices"][0]["text"]}
+        )[2]["tokens"]
+        scored = self.server.completion(tokens, max_tokens=0, echo=True, **shared)
+        choice = scored["choices"][0]
+        logprobs = choice["logprobs"]
+        self.assertEqual(scored["usage"]["completion_tokens"], 0)
+        self.assertEqual(choice["finish_reason"], "length")
+        self.assertEqual(choice["text"], "def f(" + written["choices"][0]["text"])
+        self.assertEqual([len(entries) for entries in logprobs.values()], [len(tokens)] * 4)
+        self.assertEqual((logprobs["token_logprobs"][0], logprobs["top_logprobs"][0]), (None, None))
+        self.assertEqual("".join(logprobs["tokens"]), choice["text"])
+        self.assertEqual(logprobs["text_offset"][0], 0)
+        for offset, token in zip(logprobs["text_offset"], logprobs["tokens"]):
+            self.assertTrue(choice["text"][offset:].startswith(token))
+        # As far as the text reads back as the tokens that were drawn, which all its beginning does.
+        same = len(prompt)
+        while (
+            same < len(tokens) and logprobs["tokens"][same] == answer["tokens"][same - len(prompt)]
+        ):
+            same += 1
+        self.assertGreater(same - len(prompt), 30)
+        for key in ("token_logprobs", "top_logprobs"):
+            self.assertEqual(logprobs[key][len(prompt) : same], answer[key][: same - len(prompt)])
+        # The same of a text, in a stream, and with text behind it.
+        body = {"prompt": "def f(x):\n", "max_tokens": 4, "echo": True, **shared}
+        whole = self.server.completion(**body)["choices"][0]
+        streamed = {key: [] for key in logprobs}
+        for event in self.server.stream("/v1/completions", body):
+            for key, entries in (event["choices"][0]["logprobs"] or {}).items():
+                streamed[key] += entries
+        self.assertEqual(streamed, whole["logprobs"])
+        self.assertIsNone(streamed["token_logprobs"][0])
+        self.assertEqual("".join(streamed["tokens"]), whole["text"])
+
+    def test_prompt_logprobs_as_vllm_has_them(self):
+        body = {"prompt": ["def f(x):", "x"], "max_tokens": 1, "prompt_logprobs": 2}
+        long, short = self.server.completion(**body)["choices"]
+        tokens = self.server.post("/tokenize", {"prompt": "def f(x):"})[2]["tokens"]
+        self.assertEqual(len(long["prompt_logprobs"]), len(tokens))
+        self.assertIsNone(long["prompt_logprobs"][0])
+        self.assertEqual(short["prompt_logprobs"], [None])
+        for token, entry in zip(tokens[1:], long["prompt_logprobs"][1:]):
+            self.assertIn(len(entry), (2, 3))
+            self.assertIn(str(token), entry)
+            ranks = sorted(found["rank"] for found in entry.values() if found["rank"])
+            self.assertEqual(ranks, [1, 2])
+            for found in entry.values():
+                self.assertLessEqual(found["logprob"], 0)
+                self.assertIsInstance(found["decoded_token"], str)
+        chat = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+        answer = self.server.post("/v1/chat/completions", {**chat, "prompt_logprobs": 0})[2]
+        self.assertEqual(len(answer["prompt_logprobs"]), answer["usage"]["prompt_tokens"])
+        self.assertEqual({len(entry) for entry in answer["prompt_logprobs"][1:]}, {1})
+        plain = self.server.post("/v1/chat/completions", chat)[2]
+        self.assertNotIn("prompt_logprobs", plain)
+        self.refused(
+            self.server.post(
+                "/v1/chat/completions", {**chat, "prompt_logprobs": 1, "stream": True}
+            ),
+            400,
+            "prompt_logprobs",
+        )
+
     def test_speculation_is_shown_where_asked_for(self):
         body = {
             "prompt": "for i in range(10):\n    print(i)\nfor i in range(",
@@ -200,7 +269,8 @@ class Api(serving.ServerTest):
             ({**prompt, "temperature": "hot"}, "temperature"),
             ({**prompt, "temperature": -1}, "temperature"),
             ({**prompt, "top_p": 1.5}, "top_p"),
-            ({**prompt, "max_tokens": 0}, "max_tokens"),
+            ({**prompt, "max_tokens": -1}, "max_tokens"),
+            ({**prompt, "prompt_logprobs": 99}, "prompt_logprobs"),
             ({**prompt, "max_tokens": 1.5}, "max_tokens"),
             ({**prompt, "max_tokens": 10**30}, "max_tokens"),
             ({**prompt, "n": 1000}, "n"),

@@ -77,6 +77,19 @@ class Client(serving.ServerTest):
         )
         self.assertEqual("".join(p.choices[0].text for p in pieces), whole.choices[0].text)
 
+    def test_a_prompt_is_scored(self):
+        scored = self.client.completions.create(
+            model=self.model, prompt="def f(x):", max_tokens=0, temperature=0, logprobs=1, echo=True
+        )
+        logprobs = scored.choices[0].logprobs
+        self.assertEqual("".join(logprobs.tokens), "def f(x):")
+        self.assertIsNone(logprobs.token_logprobs[0])
+        for chosen, top in zip(logprobs.token_logprobs[1:], logprobs.top_logprobs[1:]):
+            self.assertLessEqual(chosen, max(top.values()))
+        self.assertEqual(scored.usage.completion_tokens, 0)
+        chat = self.chat(extra_body={"prompt_logprobs": 1})
+        self.assertEqual(len(chat.prompt_logprobs), chat.usage.prompt_tokens)
+
     def test_log_probabilities(self):
         entries = self.chat(logprobs=True, top_logprobs=3).choices[0].logprobs.content
         for entry in entries:

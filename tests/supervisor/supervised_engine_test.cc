@@ -78,6 +78,8 @@ TEST_F(Supervised, SamplesGoOnEachByItself) {
     sample.tokens.insert(sample.tokens.end(), event.tokens.begin(), event.tokens.end());
     sample.text += event.text;
     sample.logprobs.insert(sample.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
+    sample.prompt_logprobs.insert(sample.prompt_logprobs.end(), event.prompt_logprobs.begin(),
+                                  event.prompt_logprobs.end());
     if (event.finished) {
       sample.reason = event.reason;
       sample.error = event.error;

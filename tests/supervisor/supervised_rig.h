@@ -122,6 +122,7 @@ class Supervised : public ::testing::Test {
     request.sampling.repetition_penalty = 1.1f;
     request.sampling.seed = seed;
     request.sampling.logprobs = 2;
+    request.sampling.prompt_logprobs = 1;
     request.num_samples = num_samples;
     return request;
   }
@@ -138,12 +139,17 @@ class Supervised : public ::testing::Test {
     EXPECT_EQ(found.stats.output_tokens, expected.stats.output_tokens);
     EXPECT_EQ(found.stats.prompt_tokens, expected.stats.prompt_tokens);
     EXPECT_EQ(found.stats.seed, expected.stats.seed);
-    ASSERT_EQ(found.logprobs.size(), expected.logprobs.size());
-    for (size_t idx = 0; idx < found.logprobs.size(); ++idx) {
-      ASSERT_EQ(found.logprobs[idx].size(), expected.logprobs[idx].size());
-      for (size_t rank = 0; rank < found.logprobs[idx].size(); ++rank) {
-        EXPECT_EQ(found.logprobs[idx][rank].token, expected.logprobs[idx][rank].token);
-        EXPECT_EQ(found.logprobs[idx][rank].logprob, expected.logprobs[idx][rank].logprob);
+    expect_same(found.logprobs, expected.logprobs);
+    expect_same(found.prompt_logprobs, expected.prompt_logprobs);
+  }
+  using Logprobs = std::vector<std::vector<TokenLogprob>>;
+  static void expect_same(const Logprobs& found, const Logprobs& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t idx = 0; idx < found.size(); ++idx) {
+      ASSERT_EQ(found[idx].size(), expected[idx].size());
+      for (size_t rank = 0; rank < found[idx].size(); ++rank) {
+        EXPECT_EQ(found[idx][rank].token, expected[idx][rank].token);
+        EXPECT_EQ(found[idx][rank].logprob, expected[idx][rank].logprob);
       }
     }
   }

@@ -88,6 +88,8 @@ Output drain(RequestStream& stream) {
   while (std::optional<Event> event = stream.next()) {
     output.tokens.insert(output.tokens.end(), event->tokens.begin(), event->tokens.end());
     output.logprobs.insert(output.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
+    output.prompt_logprobs.insert(output.prompt_logprobs.end(), event->prompt_logprobs.begin(),
+                                  event->prompt_logprobs.end());
     output.text += event->text;
     if (!event->finished) continue;
     output.reason = event->reason;

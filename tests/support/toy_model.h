@@ -35,6 +35,7 @@ struct Output {
   std::vector<int32_t> tokens;
   std::string text;
   std::vector<std::vector<TokenLogprob>> logprobs;
+  std::vector<std::vector<TokenLogprob>> prompt_logprobs;
   FinishReason reason = FinishReason::kError;
   Status error;
   RequestStats stats;

@@ -54,6 +54,8 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   read_generation(fields, facts, request);
   read_stream(fields, stream);
   read_logprobs(fields, facts, request);
+  const auto prompt_logprobs = read_prompt_logprobs(fields, facts, stream.stream);
+  request.sampling.prompt_logprobs = prompt_logprobs.value_or(-1);
   read_length(fields, request);
   read_response_format(fields, "response_format", request.output_format);
   read_conversation(fields, conversation);
@@ -65,7 +67,8 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   }
   GenerationCall call;
   call.writer = make_chat_writer(engine, facts, stream, std::move(output),
-                                 static_cast<size_t>(request.num_samples), "chatcmpl-" + call_id);
+                                 static_cast<size_t>(request.num_samples), "chatcmpl-" + call_id,
+                                 prompt_logprobs);
   call.prompts.push_back(std::move(request));
   return call;
 }

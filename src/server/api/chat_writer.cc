@@ -79,8 +79,13 @@ Json message_json(Choice& choice) {
 class ChatWriter : public AnswerWriter {
  public:
   ChatWriter(const Engine& engine, const ServerFacts& facts, const StreamFields& stream,
-             const AssistantOutputOptions& output, size_t num_choices, std::string id)
-      : engine_(engine), facts_(facts), stream_(stream), id_(std::move(id)) {
+             const AssistantOutputOptions& output, size_t num_choices, std::string id,
+             std::optional<int32_t> prompt_logprobs)
+      : engine_(engine),
+        facts_(facts),
+        stream_(stream),
+        prompt_logprobs_wanted_(prompt_logprobs),
+        id_(std::move(id)) {
     for (size_t idx = 0; idx < num_choices; ++idx) choices_.emplace_back(output);
   }
 
@@ -107,9 +112,11 @@ class ChatWriter : public AnswerWriter {
   const Engine& engine_;
   const ServerFacts& facts_;
   const StreamFields stream_;
+  const std::optional<int32_t> prompt_logprobs_wanted_;
   const std::string id_;
   const int64_t created_ = unix_seconds();
   std::vector<Choice> choices_;
+  Json prompt_logprobs_;
   Usage usage_;
 };
 
@@ -125,6 +132,9 @@ Json ChatWriter::chunk(size_t index, Json delta, Json logprobs, const std::strin
 void ChatWriter::take(Exchange& exchange, int32_t /*prompt_idx*/, const Event& event) {
   const auto index = static_cast<size_t>(event.sample_idx);
   Choice& choice = choices_[index];
+  if (prompt_logprobs_wanted_ && prompt_logprobs_.is_null()) {
+    prompt_logprobs_ = prompt_logprobs_json(engine_, event, *prompt_logprobs_wanted_);
+  }
   std::vector<OutputDelta> deltas = choice.output.push(event.text);
   if (event.finished) {
     for (OutputDelta& delta : choice.output.finish()) deltas.push_back(std::move(delta));
@@ -187,6 +197,7 @@ void ChatWriter::finish(Exchange& exchange) {
                                  {"finish_reason", choice.reason}});
   }
   answer["usage"] = usage_.json();
+  if (prompt_logprobs_wanted_) answer["prompt_logprobs"] = std::move(prompt_logprobs_);
   HttpResponse response;
   response.body = json_line(answer);
   exchange.respond(std::move(response));
@@ -203,8 +214,10 @@ void ChatWriter::fail(Exchange& exchange, const ApiError& error) {
 std::unique_ptr<AnswerWriter> make_chat_writer(const Engine& engine, const ServerFacts& facts,
                                                const StreamFields& stream,
                                                const AssistantOutputOptions& output,
-                                               size_t num_choices, const std::string& id) {
-  return std::make_unique<ChatWriter>(engine, facts, stream, output, num_choices, id);
+                                               size_t num_choices, const std::string& id,
+                                               std::optional<int32_t> prompt_logprobs) {
+  return std::make_unique<ChatWriter>(engine, facts, stream, output, num_choices, id,
+                                      prompt_logprobs);
 }
 
 }  // namespace forerun::server

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/api/answer_writer.h"
@@ -11,10 +12,12 @@
 
 namespace forerun::server {
 
-// `engine` and `facts` must outlive it.
+// `engine` and `facts` must outlive it. `prompt_logprobs`: alternatives of the prompt's tokens that
+// the answer has.
 std::unique_ptr<AnswerWriter> make_chat_writer(const Engine& engine, const ServerFacts& facts,
                                                const StreamFields& stream,
                                                const AssistantOutputOptions& output,
-                                               size_t num_choices, const std::string& id);
+                                               size_t num_choices, const std::string& id,
+                                               std::optional<int32_t> prompt_logprobs);
 
 }  // namespace forerun::server

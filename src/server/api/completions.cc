@@ -1,6 +1,8 @@
 #include "server/api/completions.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "server/api/fields.h"
@@ -17,7 +19,11 @@ constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's
 struct CompletionFields {
   StreamFields stream;
   bool echo = false;
-  std::vector<std::string> echoed;  // by prompt
+  std::vector<std::string> echoed;         // by prompt
+  int32_t echoed_logprobs = -1;            // alternatives of echoed tokens; -1: no such list
+  std::vector<int32_t> first_tokens;       // of prompts that have one
+  std::optional<int32_t> prompt_logprobs;  // vLLM's
+  std::set<std::string> without_text;      // control tokens
   int32_t samples = 1;
 };
 
@@ -65,6 +71,26 @@ void refuse_what_is_not_done(Fields& fields) {
   }
 }
 
+// Whose scores are echoed must be known by its tokens.
+std::optional<ApiError> echo_prompts(const Engine& engine, std::vector<Request>& prompts,
+                                     CompletionFields& fields) {
+  if (!fields.echo) return std::nullopt;
+  for (const std::string& name : engine.control_tokens()) fields.without_text.insert(name);
+  for (Request& prompt : prompts) {
+    const bool is_text = prompt.prompt_tokens.empty();
+    fields.echoed.push_back(is_text ? prompt.prompt : engine.detokenize(prompt.prompt_tokens));
+    if (fields.echoed_logprobs < 0) continue;
+    if (is_text) {
+      auto tokens = engine.tokenize(prompt.prompt, prompt.add_special_tokens);
+      if (!tokens.ok()) return api_error(tokens.status());
+      prompt.prompt_tokens = std::move(*tokens);
+    }
+    // An empty one is refused by the engine.
+    fields.first_tokens.push_back(prompt.prompt_tokens.empty() ? 0 : prompt.prompt_tokens.front());
+  }
+  return std::nullopt;
+}
+
 class CompletionWriter : public AnswerWriter {
  public:
   CompletionWriter(const Engine& engine, const ServerFacts& facts, CompletionFields fields,
@@ -87,6 +113,7 @@ class CompletionWriter : public AnswerWriter {
     bool begun = false;
     std::string text;
     Json logprobs;
+    Json prompt_logprobs;
     int64_t offset = 0;
     std::string reason;
   };
@@ -98,7 +125,11 @@ class CompletionWriter : public AnswerWriter {
             {"model", facts_.model()},
             {"system_fingerprint", facts_.info.numeric_fingerprint}};
   }
-  void stream_event(Exchange& exchange, size_t index, const Event& event, const std::string& text);
+  // What stands before the choice's own text, and how likely it is.
+  void begin_choice(Choice& choice, size_t prompt_idx, const Event& event, std::string& text,
+                    Json& logprobs) const;
+  void stream_event(Exchange& exchange, size_t index, const Event& event, const std::string& text,
+                    Json logprobs);
 
   const Engine& engine_;
   const ServerFacts& facts_;
@@ -114,29 +145,49 @@ void CompletionWriter::take(Exchange& exchange, int32_t prompt_idx, const Event&
                        static_cast<size_t>(event.sample_idx);
   Choice& choice = choices_[index];
   std::string text = event.text;
-  if (!std::exchange(choice.begun, true) && fields_.echo) {
-    text = fields_.echoed[static_cast<size_t>(prompt_idx)] + text;
-    choice.offset = static_cast<int64_t>(
-        text::count_code_points(fields_.echoed[static_cast<size_t>(prompt_idx)]));
+  Json logprobs;
+  if (!std::exchange(choice.begun, true)) {
+    begin_choice(choice, static_cast<size_t>(prompt_idx), event, text, logprobs);
+  }
+  if (!event.logprobs.empty()) {
+    if (logprobs.is_null()) logprobs = no_completion_logprobs();
+    append_completion_logprobs(engine_, event, logprobs, choice.offset);
   }
   if (event.finished) {
     usage_.add(event);
     choice.reason = finish_reason_name(event.reason);
   }
-  if (fields_.stream.stream) return stream_event(exchange, index, event, text);
+  if (fields_.stream.stream) {
+    return stream_event(exchange, index, event, text, std::move(logprobs));
+  }
   choice.text += text;
-  if (event.logprobs.empty()) return;
+  if (logprobs.is_null()) return;
   if (choice.logprobs.is_null()) choice.logprobs = no_completion_logprobs();
-  append_completion_logprobs(engine_, event, choice.logprobs, choice.offset);
+  for (const auto& [name, list] : logprobs.items()) {
+    for (Json& entry : list) choice.logprobs[name].push_back(std::move(entry));
+  }
+}
+
+void CompletionWriter::begin_choice(Choice& choice, size_t prompt_idx, const Event& event,
+                                    std::string& text, Json& logprobs) const {
+  if (fields_.prompt_logprobs) {
+    choice.prompt_logprobs = prompt_logprobs_json(engine_, event, *fields_.prompt_logprobs);
+  }
+  if (!fields_.echo) return;
+  const std::string& echoed = fields_.echoed[prompt_idx];
+  text = echoed + text;
+  choice.offset = static_cast<int64_t>(text::count_code_points(echoed));
+  if (fields_.echoed_logprobs < 0) return;
+  logprobs = no_completion_logprobs();
+  append_prompt_logprobs(engine_, event,
+                         {.first_token = fields_.first_tokens[prompt_idx],
+                          .count = fields_.echoed_logprobs,
+                          .without_text = &fields_.without_text},
+                         logprobs);
 }
 
 void CompletionWriter::stream_event(Exchange& exchange, size_t index, const Event& event,
-                                    const std::string& text) {
-  Json logprobs;
-  if (!event.logprobs.empty()) {
-    logprobs = no_completion_logprobs();
-    append_completion_logprobs(engine_, event, logprobs, choices_[index].offset);
-  }
+                                    const std::string& text, Json logprobs) {
   Json choice = {{"index", index}, {"text", text}, {"logprobs", std::move(logprobs)}};
   choice["finish_reason"] = event.finished ? Json(choices_[index].reason) : Json();
   if (fields_.stream.speculation) choice["speculation"] = speculation_json(engine_, event);
@@ -161,6 +212,8 @@ void CompletionWriter::finish(Exchange& exchange) {
                                  {"text", std::move(choice.text)},
                                  {"logprobs", std::move(choice.logprobs)},
                                  {"finish_reason", choice.reason}});
+    if (!fields_.prompt_logprobs) continue;
+    answer["choices"].back()["prompt_logprobs"] = std::move(choice.prompt_logprobs);
   }
   HttpResponse response;
   response.body = json_line(answer);
@@ -188,16 +241,16 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
   read_response_format(fields, "response_format", shared.output_format);
   read_stream(fields, own.stream);
   shared.max_new_tokens =
-      static_cast<int32_t>(fields.integer("max_tokens", 1, INT32_MAX).value_or(kDefaultMaxTokens));
+      static_cast<int32_t>(fields.integer("max_tokens", 0, INT32_MAX).value_or(kDefaultMaxTokens));
   shared.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   shared.record_rounds = own.stream.speculation;
   if (const auto logprobs = fields.integer("logprobs", 0, facts.options.max_logprobs)) {
     shared.sampling.logprobs = static_cast<int32_t>(*logprobs);
   }
   own.echo = fields.boolean("echo").value_or(false);
-  if (own.echo && shared.sampling.logprobs >= 0) {
-    fields.refuse("echo", "false beside logprobs: prompts are not scored yet");
-  }
+  own.prompt_logprobs = read_prompt_logprobs(fields, facts, own.stream.stream);
+  if (own.echo) own.echoed_logprobs = shared.sampling.logprobs;
+  shared.sampling.prompt_logprobs = std::max(own.prompt_logprobs.value_or(-1), own.echoed_logprobs);
   refuse_what_is_not_done(fields);
   own.samples = shared.num_samples;
   GenerationCall call;
@@ -208,12 +261,7 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
                            std::to_string(facts.options.most_choices));
   }
   if (fields.error()) return *fields.error();
-  if (own.echo) {
-    for (const Request& prompt : call.prompts) {
-      own.echoed.push_back(prompt.prompt_tokens.empty() ? prompt.prompt
-                                                        : engine.detokenize(prompt.prompt_tokens));
-    }
-  }
+  if (const auto error = echo_prompts(engine, call.prompts, own)) return *error;
   call.writer = std::make_unique<CompletionWriter>(engine, facts, std::move(own), "cmpl-" + call_id,
                                                    call.prompts.size());
   return call;

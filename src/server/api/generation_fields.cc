@@ -105,12 +105,17 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
   request.priority =
       -static_cast<int32_t>(fields.integer("priority", -1'000'000, 1'000'000).value_or(0));
   // What would change the text and is not done here is refused, not left aside.
-  for (const char* const name : {"min_tokens", "prompt_logprobs"}) {
-    if (fields.integer(name, 0, INT32_MAX).value_or(0) > 0) {
-      fields.refuse(name, "0: this server does not do it yet");
-    }
+  if (fields.integer("min_tokens", 0, INT32_MAX).value_or(0) > 0) {
+    fields.refuse("min_tokens", "0: this server does not do it yet");
   }
   read_guides(fields, request.output_format);
+}
+
+std::optional<int32_t> read_prompt_logprobs(Fields& fields, const ServerFacts& facts, bool stream) {
+  const auto count = fields.integer("prompt_logprobs", 0, facts.options.max_logprobs);
+  if (!count) return std::nullopt;
+  if (stream) fields.refuse("prompt_logprobs", "null beside \"stream\", as in vLLM");
+  return static_cast<int32_t>(*count);
 }
 
 void read_stream(Fields& fields, StreamFields& stream) {

@@ -22,6 +22,8 @@ struct StreamFields {
 // Sampling, length, stops and speculation. Errors are left in `fields`.
 void read_generation(Fields& fields, const ServerFacts& facts, Request& request);
 void read_stream(Fields& fields, StreamFields& stream);
+// vLLM's: alternatives to report of each token of the prompt, not where the answer is a stream.
+std::optional<int32_t> read_prompt_logprobs(Fields& fields, const ServerFacts& facts, bool stream);
 // The object that a call's body holds; 400 where it holds none, 404 where it asks for another model
 // than this server's.
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts, Json* object);

@@ -1,5 +1,8 @@
 #include "server/api/token_json.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "server/api/json.h"
 #include "text/utf8.h"
 
@@ -38,6 +41,16 @@ Json chat_logprobs(const Engine& engine, const Event& event) {
   return list;
 }
 
+// The chosen one first; of the others at most `count`.
+Json alternatives_by_text(const Engine& engine, const std::vector<TokenLogprob>& token,
+                          size_t count) {
+  Json top = Json::object();
+  for (size_t idx = 1; idx < std::min(token.size(), count + 1); ++idx) {
+    top[token_text(engine, token[idx].token)] = token[idx].logprob;
+  }
+  return top;
+}
+
 Json no_completion_logprobs() {
   return {{"tokens", Json::array()},
           {"token_logprobs", Json::array()},
@@ -51,14 +64,48 @@ void append_completion_logprobs(const Engine& engine, const Event& event, Json& 
     const std::string chosen = token_text(engine, token.front().token);
     logprobs["tokens"].push_back(chosen);
     logprobs["token_logprobs"].push_back(token.front().logprob);
-    Json top = Json::object();
-    for (size_t idx = 1; idx < token.size(); ++idx) {
-      top[token_text(engine, token[idx].token)] = token[idx].logprob;
-    }
-    logprobs["top_logprobs"].push_back(std::move(top));
+    logprobs["top_logprobs"].push_back(alternatives_by_text(engine, token, token.size()));
     logprobs["text_offset"].push_back(offset);
     offset += static_cast<int64_t>(text::count_code_points(chosen));
   }
+}
+
+void append_prompt_logprobs(const Engine& engine, const Event& event, const EchoedPrompt& prompt,
+                            Json& logprobs) {
+  int64_t offset = 0;
+  const auto append = [&](int32_t token, Json logprob, Json top) {
+    const std::string text = token_text(engine, token);
+    logprobs["tokens"].push_back(text);
+    logprobs["token_logprobs"].push_back(std::move(logprob));
+    logprobs["top_logprobs"].push_back(std::move(top));
+    logprobs["text_offset"].push_back(offset);
+    if (prompt.without_text->count(text) > 0) return;
+    offset += static_cast<int64_t>(text::count_code_points(text));
+  };
+  append(prompt.first_token, nullptr, nullptr);
+  for (const std::vector<TokenLogprob>& token : event.prompt_logprobs) {
+    append(token.front().token, token.front().logprob,
+           alternatives_by_text(engine, token, static_cast<size_t>(prompt.count)));
+  }
+}
+
+Json prompt_logprobs_json(const Engine& engine, const Event& event, int32_t count) {
+  Json list = Json::array({nullptr});
+  for (const std::vector<TokenLogprob>& token : event.prompt_logprobs) {
+    Json of_token = Json::object();
+    const auto add = [&](const TokenLogprob& entry, Json rank) {
+      of_token[std::to_string(entry.token)] = {{"logprob", entry.logprob},
+                                               {"rank", std::move(rank)},
+                                               {"decoded_token", token_text(engine, entry.token)}};
+    };
+    add(token.front(), nullptr);
+    for (size_t rank = 1; rank < token.size(); ++rank) {
+      const bool is_asked_for = rank <= static_cast<size_t>(count);
+      if (is_asked_for || token[rank].token == token.front().token) add(token[rank], rank);
+    }
+    list.push_back(std::move(of_token));
+  }
+  return list;
 }
 
 Json speculation_json(const Engine& engine, const Event& event) {
