@@ -1,7 +1,9 @@
 """`forerun serve --isolate`: the engine's process is killed again and again under load, and every
 stream ends with the text of an undisturbed run.
 
-    isolate_test.py FORERUN [--kills N]    more kills than CI has time for
+    isolate_test.py FORERUN [--kills N] [--deadly-reads LIBRARY]
+
+--kills: more than CI has time for; LIBRARY: of deadly_reads.cc.
 """
 
 import concurrent.futures
@@ -17,6 +19,8 @@ from pathlib import Path
 import serving
 
 KILLS = 4
+DEADLY_READS = None
+POISON = [7, 77, 777]  # again and again: deadly_reads.cc looks for it
 PROMPTS = ["def read_lines(path):", "class Stack:", "import os\n", "The quick brown fox", "x = ["]
 
 
@@ -82,6 +86,34 @@ class Isolated(unittest.TestCase):
             self.assertGreater(ended, 0)
             print(f"{kills} kills, {ended} streams as undisturbed")
 
+    def test_a_request_that_processes_die_of_is_failed_alone(self):
+        if DEADLY_READS is None:
+            self.skipTest("without --deadly-reads")
+        cases = [(prompt, seed) for prompt in PROMPTS for seed in range(100, 110)]
+        with serving.Server() as plain, concurrent.futures.ThreadPoolExecutor(16) as pool:
+            texts = pool.map(lambda case: self.call(plain, case, False), cases)
+            expected = dict(zip(cases, texts))
+        isolated = serving.Server(
+            "--isolate", "--max-waiting", "-1", env={"LD_PRELOAD": DEADLY_READS}
+        )
+        with isolated as server, concurrent.futures.ThreadPoolExecutor(60) as pool:
+            first = worker_of(server)
+            jobs = {}
+            for place, case in enumerate(cases):
+                if place == 25:
+                    time.sleep(0.2)  # so that it meets some that run and some that wait
+                    body = {"prompt": POISON * 20, "max_tokens": 50}
+                    poisoned = pool.submit(server.post, "/v1/completions", body)
+                jobs[case] = pool.submit(self.call, server, case, place % 2 == 0)
+            for case, job in jobs.items():
+                self.assertEqual(job.result(timeout=120), expected[case], case)
+            status, _, answer = poisoned.result(timeout=120)
+            self.assertEqual(status, 500, answer)
+            self.assertIn("died with this request", answer["error"]["message"])
+            self.assertNotEqual(worker_of(server), first, "no process has died")
+            self.assertEqual(self.call(server, cases[0], True), expected[cases[0]])
+            print(f"{len(jobs)} requests as undisturbed beside one that processes die of")
+
     def test_what_is_refused_is_refused_as_ever(self):
         with serving.Server("--isolate") as server:
             status, _, body = server.post("/v1/completions", {"prompt": "x", "strategy": "magic"})
@@ -97,6 +129,10 @@ class Isolated(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if "--deadly-reads" in sys.argv:
+        place = sys.argv.index("--deadly-reads")
+        DEADLY_READS = sys.argv[place + 1]
+        del sys.argv[place : place + 2]
     if "--kills" in sys.argv:
         place = sys.argv.index("--kills")
         KILLS = int(sys.argv[place + 1])
