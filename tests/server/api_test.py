@@ -1,6 +1,7 @@
 """The API without a client of its own: what comes out equals the engine's, bad fields are named."""
 
 import json
+import re
 
 import serving
 
@@ -336,6 +337,20 @@ class Api(serving.ServerTest):
         self.assertEqual(
             self.server.post("/v1/completions", {"model": name, "prompt": "x"})[0], 200
         )
+
+    def test_the_dashboard_asks_for_what_metrics_there_are(self):
+        self.server.completion("x", max_tokens=8, strategy="serial_tree")
+        _, _, text = self.server.get("/metrics")
+        there = set(re.findall(r"^(forerun_\w+)", text.decode(), re.MULTILINE))
+        dashboard = (serving.ROOT / "docs" / "grafana-dashboard.json").read_text()
+        asked = [
+            target["expr"]
+            for panel in json.loads(dashboard)["panels"]
+            for target in panel["targets"]
+        ]
+        names = {name for expression in asked for name in re.findall(r"forerun_\w+", expression)}
+        self.assertGreater(len(names), 10)
+        self.assertEqual(names - there, set())
 
     def test_what_is_not_done_says_so(self):
         self.refused(self.server.post("/v1/embeddings", {"input": "x"}), 501)

@@ -18,8 +18,9 @@ import serving
 
 sys.path.insert(0, str(serving.ROOT / "tests" / "grammar"))
 try:
-    import random_schema
     from jsonschema import Draft202012Validator
+
+    import random_schema
 except ImportError:
     if serving.PYTHON.exists() and os.path.realpath(sys.prefix) != os.path.realpath(
         serving.PYTHON.parent.parent
