@@ -37,7 +37,7 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
         call.next_norm = {halves.as<float>(), x[(index + 1) % 2].as<uint16_t>(),
                           squares.as<float>(), linear_input_format(GetParam())};
         call.dependent = dependent;
-        call.over_half = index % 2 != 0;
+        call.over_half_smem = index % 2 != 0;
         call.scratch = scratch();
         return linear_cuda(weight, call, stream_->get());
       };

@@ -39,23 +39,27 @@ namespace {
 // Registers a thread. At 8 rows two blocks of consecutive layers share an SM with the small kernels
 // between them, which must find room beside both: else they wait for one to leave, and the layer
 // after them places two blocks on the SMs that become free first. 8 warps of 112 and 14 of 64 leave
-// 8,192. The one kernel of a group (kAny) has 72 for few warps and many: a block of attention has
-// up to 36,864 and starts beside QKV's 12 warps while the layer before still runs; with 80 it does
-// not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop lacks). One GPU
-// has a kernel for each: with 72 for both 1B takes 3% longer. At 32 rows of many units a block has
-// an SM to itself.
-constexpr int registers(LinearFormat format, int row_blocks, LinearEnd end, LinearWalk walk) {
-  const bool many = walk == LinearWalk::kManyWarps;
+// 8,192. The one kernel of a group (kRuntime) has 72 for few warps and many: a block of attention
+// has up to 36,864 and starts beside QKV's 12 warps while the layer before still runs; with 80 it
+// does not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop lacks). One
+// GPU has a kernel for each: with 72 for both 1B takes 3% longer. At 32 rows of many units a block
+// has an SM to itself.
+constexpr int registers(LinearFormat format, int row_blocks, LinearEpilogue epilogue,
+                        TileSchedule schedule) {
+  const bool many = schedule == TileSchedule::kManyWarps;
   if (row_blocks == 4) return many ? 128 : 224;
-  if (row_blocks == 2 || walk == LinearWalk::kPasses || format == LinearFormat::kBf16) return 112;
-  return end == LinearEnd::kAny ? 72 : many ? 64 : 112;
+  if (row_blocks == 2 || schedule == TileSchedule::kMultiPass || format == LinearFormat::kBf16) {
+    return 112;
+  }
+  return epilogue == LinearEpilogue::kRuntime ? 72 : many ? 64 : 112;
 }
 
-template <LinearFormat kFormat, int kRowBlocks, LinearEnd kEnd, LinearWalk kWalk>
-__global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
+template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSchedule kSchedule>
+__global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
-  constexpr bool kBothSums = kWalk == LinearWalk::kBothSums;
-  constexpr bool kAtOnce = kWalk == LinearWalk::kAtOnce || kWalk == LinearWalk::kManyWarps;
+  constexpr bool kSlicesInOneWarp = kSchedule == TileSchedule::kSlicesInOneWarp;
+  constexpr bool kSinglePass =
+      kSchedule == TileSchedule::kSinglePass || kSchedule == TileSchedule::kManyWarps;
   constexpr int kUnitBytes = unit_bytes(kFormat);
   constexpr int kStageBytes = stage_bytes(kFormat);
   constexpr int kUnitInputs = unit_inputs(kFormat);
@@ -76,10 +80,10 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
   const BlockUnits block(args, rank);
 
   // The ring fills while the previous kernel still runs.
-  const int warp_tiles = kAtOnce
+  const int warp_tiles = kSinglePass
                              ? tile_begin + tile_warp < tile_end
                              : (tile_end - tile_begin - tile_warp + tile_warps - 1) / tile_warps;
-  UnitRing<kUnitBytes, kStageBytes, kAtOnce> ring;
+  UnitRing<kUnitBytes, kStageBytes, kSinglePass> ring;
   ring.next = args.weight + (static_cast<int64_t>(tile_begin + tile_warp) * args.units +
                              block.first + input_warp) *
                                 kUnitBytes;
@@ -93,7 +97,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
   ring.data = base + args.ring_offset + warp * args.stages * kStageBytes;
   ring.data_end = ring.data + args.stages * kStageBytes;
   ring.barrier = base + ring_barrier_offset(kRowBlocks) + warp * args.stages * 8;
-  InputRing<kRowBlocks, kAtOnce> inputs;
+  InputRing<kRowBlocks, kSinglePass> inputs;
   inputs.data = base + kBarrierBytes;
   inputs.full = base;
   inputs.empty = inputs.full + kInputSegments * 8;
@@ -126,7 +130,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
 
   const int first_row = blockIdx.y * 8 * kRowBlocks;
   const int rows = min(8 * kRowBlocks, args.rows - first_row);
-  const int passes = kAtOnce ? 1 : (tile_end - tile_begin + tile_warps - 1) / tile_warps;
+  const int passes = kSinglePass ? 1 : (tile_end - tile_begin + tile_warps - 1) / tile_warps;
   prefetch_next_norm(args, tile_begin, tile_end);
   const bool inputs_stay = args.segments == args.input_buffers;
   inputs.block_bytes = block.count * kUnitInputs * 2;
@@ -136,16 +140,16 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
   inputs.left = passes == 0 ? 0 : args.segments * (inputs_stay ? 1 : passes);
   // With registers to spare, what the last step reads is asked for before the main loop. A thread
   // has one item at most.
-  constexpr bool kLoadsEarly =
-      kWalk == LinearWalk::kAtOnce && kRowBlocks == 1 && kEnd != LinearEnd::kAny;
+  constexpr bool kLoadsEarly = kSchedule == TileSchedule::kSinglePass && kRowBlocks == 1 &&
+                               kEpilogue != LinearEpilogue::kRuntime;
   const OutputItems<kRowBlocks> early_items(args, tile_begin, tile_end - tile_begin, first_row,
                                             rank);
   OutputItem early = {};
   if constexpr (kLoadsEarly) {
     early = early_items.at(args, static_cast<int>(threadIdx.x));
-    if (ends_plain<kEnd>(args)) early.load_weights(args);
+    if (ends_plain<kEpilogue>(args)) early.load_weights(args);
   }
-  const bool chooses = kEnd != LinearEnd::kGated && args.row_index != nullptr;
+  const bool chooses = kEpilogue != LinearEpilogue::kGated && args.row_index != nullptr;
   if constexpr (kRowBlocks == 1) {
     auto first_inputs = inputs.prepare(args, warp, lane);
     RowScales::Asked squares = scales.prepare(args, first_row, rows, warp, lane);
@@ -158,7 +162,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
     scales.ask(squares);
     inputs.request_first(args, first_inputs);
     if constexpr (kLoadsEarly) {
-      if (ends_plain<kEnd>(args)) early.load_residual(args);
+      if (ends_plain<kEpilogue>(args)) early.load_residual(args);
     }
     scales.find(args, rows, lane, squares);
   } else {
@@ -187,7 +191,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
   Unit<kFormat> weights;
   if constexpr (Unit<kFormat>::kAhead) weights.take(args, ring, lane);
   if constexpr (kRowBlocks > 1) cluster_wait();
-  if constexpr (kAtOnce) {
+  if constexpr (kSinglePass) {
     sums.buffer = base + args.receive_offset;
     sums.barrier = receive_barriers;
     const int tiles = tile_end - tile_begin;
@@ -215,11 +219,11 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
     }
     const OutputItems<kRowBlocks> items(args, tile_begin, tiles, first_row, owner);
     if constexpr (kLoadsEarly) {
-      store_item<kEnd>(args, sums, 0, scales, items, items.first(), early);
+      store_item<kEpilogue>(args, sums, 0, scales, items, items.first(), early);
     } else {
-      store_sums<kEnd>(args, sums, 0, scales, items);
+      store_sums<kEpilogue>(args, sums, 0, scales, items);
     }
-    if (ends_in_sum<kEnd>(args)) store_group_sums(args, items);
+    if (ends_in_sum<kEpilogue>(args)) store_group_sums(args, items);
   } else {
     for (int pass = tile_begin; pass < tile_end; pass += tile_warps) {
       const int tiles = min(tile_warps, tile_end - pass);
@@ -239,7 +243,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
         units_left -= units;
         for (int unit = 0; unit < units; ++unit, input += input_step) {
           weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
-          if (kBothSums && ++unit < units) {
+          if (kSlicesInOneWarp && ++unit < units) {
             input += input_step;
             weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, other);
           }
@@ -270,7 +274,7 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
         }
       }
       weights.finish(acc);
-      if constexpr (kBothSums) {
+      if constexpr (kSlicesInOneWarp) {
         weights.finish(other);
         add(acc, other);
       }
@@ -281,13 +285,13 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
             kPartBytes, tile_warp, input_warp, input_warps, lane);
       }
       const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
-      store_sums<kEnd>(args, sums, passes_done >> 1 & 1, scales, items);
+      store_sums<kEpilogue>(args, sums, passes_done >> 1 & 1, scales, items);
       // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
       // to receive what every warp here sends a pass later, after reading this one (plan_linear()
       // sees to it that every block owns some of that).
       ++passes_done;
     }
-    if (ends_in_sum<kEnd>(args)) {
+    if (ends_in_sum<kEpilogue>(args)) {
       store_group_sums(
           args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin, first_row, rank));
     }
@@ -297,45 +301,46 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEnd, kWalk))
 #else
 
 // Below sm_90 there is neither a cluster nor a bulk copy; linear_cuda() never launches this there.
-template <LinearFormat kFormat, int kRowBlocks, LinearEnd kEnd, LinearWalk kWalk>
+template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSchedule kSchedule>
 __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 #endif
 
-template <LinearFormat kFormat, int kRowBlocks, LinearWalk kWalk>
+template <LinearFormat kFormat, int kRowBlocks, TileSchedule kSchedule>
 LinearKernel kernel_for(const LinearVariant& variant) {
-  return variant.end == LinearEnd::kPlain
-             ? linear_kernel<kFormat, kRowBlocks, LinearEnd::kPlain, kWalk>
-         : variant.end == LinearEnd::kGated
-             ? linear_kernel<kFormat, kRowBlocks, LinearEnd::kGated, kWalk>
-             : linear_kernel<kFormat, kRowBlocks, LinearEnd::kAny, kWalk>;
+  return variant.epilogue == LinearEpilogue::kPlain
+             ? linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kPlain, kSchedule>
+         : variant.epilogue == LinearEpilogue::kGated
+             ? linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kGated, kSchedule>
+             : linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kRuntime, kSchedule>;
 }
-template <LinearFormat kFormat, LinearWalk kWalk>
+template <LinearFormat kFormat, TileSchedule kSchedule>
 LinearKernel kernel_for(const LinearVariant& variant) {
-  return variant.row_blocks == 1   ? kernel_for<kFormat, 1, kWalk>(variant)
-         : variant.row_blocks == 2 ? kernel_for<kFormat, 2, kWalk>(variant)
-                                   : kernel_for<kFormat, 4, kWalk>(variant);
+  return variant.row_blocks == 1   ? kernel_for<kFormat, 1, kSchedule>(variant)
+         : variant.row_blocks == 2 ? kernel_for<kFormat, 2, kSchedule>(variant)
+                                   : kernel_for<kFormat, 4, kSchedule>(variant);
 }
 // Many warps have a kernel of their own only where they must have fewer registers than few. Which
-// walks bf16 has no use for: linear_plan_cuda.cc.
+// schedules bf16 has no use for: linear_plan_cuda.cc.
 template <LinearFormat kFormat>
 LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt4Group128) {
-    if (variant.walk == LinearWalk::kManyWarps && variant.row_blocks == 4) {
-      return kernel_for<kFormat, 4, LinearWalk::kManyWarps>(variant);
+    if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 4) {
+      return kernel_for<kFormat, 4, TileSchedule::kManyWarps>(variant);
     }
-    if (variant.walk == LinearWalk::kManyWarps && variant.row_blocks == 1 &&
-        variant.end != LinearEnd::kAny) {
-      return variant.end == LinearEnd::kGated
-                 ? linear_kernel<kFormat, 1, LinearEnd::kGated, LinearWalk::kManyWarps>
-                 : linear_kernel<kFormat, 1, LinearEnd::kPlain, LinearWalk::kManyWarps>;
+    if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 1 &&
+        variant.epilogue != LinearEpilogue::kRuntime) {
+      return variant.epilogue == LinearEpilogue::kGated
+                 ? linear_kernel<kFormat, 1, LinearEpilogue::kGated, TileSchedule::kManyWarps>
+                 : linear_kernel<kFormat, 1, LinearEpilogue::kPlain, TileSchedule::kManyWarps>;
     }
-    if (variant.walk == LinearWalk::kBothSums) {
-      return kernel_for<kFormat, 4, LinearWalk::kBothSums>(variant);
+    if (variant.schedule == TileSchedule::kSlicesInOneWarp) {
+      return kernel_for<kFormat, 4, TileSchedule::kSlicesInOneWarp>(variant);
     }
   }
-  return variant.walk == LinearWalk::kPasses ? kernel_for<kFormat, LinearWalk::kPasses>(variant)
-                                             : kernel_for<kFormat, LinearWalk::kAtOnce>(variant);
+  return variant.schedule == TileSchedule::kMultiPass
+             ? kernel_for<kFormat, TileSchedule::kMultiPass>(variant)
+             : kernel_for<kFormat, TileSchedule::kSinglePass>(variant);
 }
 
 }  // namespace

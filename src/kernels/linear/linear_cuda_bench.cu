@@ -191,7 +191,7 @@ class Bench {
     call.rows = rows;
     call.gated = layer.gated;
     const bool residual = std::strcmp(layer.name, "o") == 0 || std::strcmp(layer.name, "down") == 0;
-    call.over_half = in_forward && residual;
+    call.over_half_smem = in_forward && residual;
     call.scratch = scratch_.view(squares_.as<uint32_t>());  // nobody waits in vain
     if (norm && residual) {
       call.residual = output_.as<__nv_bfloat16>();

@@ -9,8 +9,8 @@ namespace forerun::cuda {
 struct LinearVariant {
   LinearFormat format;
   int row_blocks;  // 1, 2 or 4
-  LinearEnd end;
-  LinearWalk walk;  // kManyWarps, kBothSums: of int4 only, the latter of 4 row blocks
+  LinearEpilogue epilogue;
+  TileSchedule schedule;  // kManyWarps, kSlicesInOneWarp: of int4 only, the latter of 4 row blocks
 };
 using LinearKernel = void (*)(LinearKernelArgs);
 LinearKernel linear_kernel_for(const LinearVariant& variant);

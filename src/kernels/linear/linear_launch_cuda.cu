@@ -100,15 +100,17 @@ Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
-      for (const LinearWalk walk : {LinearWalk::kPasses, LinearWalk::kBothSums, LinearWalk::kAtOnce,
-                                    LinearWalk::kManyWarps}) {
-        const bool of_int4 = walk == LinearWalk::kBothSums || walk == LinearWalk::kManyWarps;
+      for (const TileSchedule schedule : {TileSchedule::kMultiPass, TileSchedule::kSlicesInOneWarp,
+                                          TileSchedule::kSinglePass, TileSchedule::kManyWarps}) {
+        const bool of_int4 =
+            schedule == TileSchedule::kSlicesInOneWarp || schedule == TileSchedule::kManyWarps;
         if (format == LinearFormat::kBf16 && of_int4) continue;
-        if (walk == LinearWalk::kBothSums && row_blocks != 4) continue;
-        for (const LinearEnd end : {LinearEnd::kPlain, LinearEnd::kGated, LinearEnd::kAny}) {
+        if (schedule == TileSchedule::kSlicesInOneWarp && row_blocks != 4) continue;
+        for (const LinearEpilogue epilogue :
+             {LinearEpilogue::kPlain, LinearEpilogue::kGated, LinearEpilogue::kRuntime}) {
           FORERUN_RETURN_IF_ERROR(
-              allow_shared_memory(linear_kernel_for({format, row_blocks, end, walk}), limit,
-                                  "loading the linear kernels"));
+              allow_shared_memory(linear_kernel_for({format, row_blocks, epilogue, schedule}),
+                                  limit, "loading the linear kernels"));
         }
       }
     }
@@ -155,7 +157,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
   if (takes_warpgroups(plan, call)) return launch_linear_warpgroups(plan, call, args, stream);
   FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
-                           plan_launch(plan, call.rows, limit, call.over_half));
+                           plan_launch(plan, call.rows, limit, call.over_half_smem));
   args.stages = launch.stages;
   args.segment_units = launch.segment_units;
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(launch.input_warps));
@@ -187,11 +189,15 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
-  // A walk that other layers do not share is as small as may be.
+  // A schedule that other layers do not share is as small as may be.
   const bool any = call.reduce != nullptr ||
-                   (call.beside_sums && !(call.gated && launch.walk == LinearWalk::kBothSums));
-  const LinearEnd end = any ? LinearEnd::kAny : call.gated ? LinearEnd::kGated : LinearEnd::kPlain;
-  const LinearKernel kernel = linear_kernel_for({plan.format, launch.row_blocks, end, launch.walk});
+                   (call.shares_reduce_kernel &&
+                    !(call.gated && launch.schedule == TileSchedule::kSlicesInOneWarp));
+  const LinearEpilogue epilogue = any          ? LinearEpilogue::kRuntime
+                                  : call.gated ? LinearEpilogue::kGated
+                                               : LinearEpilogue::kPlain;
+  const LinearKernel kernel =
+      linear_kernel_for({plan.format, launch.row_blocks, epilogue, launch.schedule});
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
                                "launching a linear layer");
   return {};

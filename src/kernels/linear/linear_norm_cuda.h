@@ -104,12 +104,12 @@ struct RowScales {
       const int from = input_row(args, min(first_row + row + r, args.rows - 1));
       squares[r] = args.input_squares + static_cast<int64_t>(from) * 2 * pairs;
     }
-    constexpr int kAtOnce = 8 / kCount;  // loads of a row on their way together
+    constexpr int kInFlight = 8 / kCount;  // loads of a row on their way together
 #pragma unroll 1
-    for (int begin = lane; begin < pairs; begin += 32 * kAtOnce) {
-      float2 v[kAtOnce][kCount];
+    for (int begin = lane; begin < pairs; begin += 32 * kInFlight) {
+      float2 v[kInFlight][kCount];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
+      for (int i = 0; i < kInFlight; ++i) {
 #pragma unroll
         for (int r = 0; r < kCount; ++r) {
           const int pair = begin + 32 * i;
@@ -117,7 +117,7 @@ struct RowScales {
         }
       }
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
+      for (int i = 0; i < kInFlight; ++i) {
 #pragma unroll
         for (int r = 0; r < kCount; ++r) {
           sum[r] += v[i][r].x;

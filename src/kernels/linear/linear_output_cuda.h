@@ -97,7 +97,7 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
 // Once they are there, adds up what this block's peers have sent of item `index`, in the order of
 // the peers, and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
 // `sums`. For whole warps.
-template <LinearEnd kEnd, int kRowBlocks>
+template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const RowScales& scales,
                                            const OutputItems<kRowBlocks>& items, int index,
@@ -120,12 +120,12 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
           load_shared_sums(sums.buffer + sums.offset(args, source, half, place, item.lane)));
     }
   }
-  if (ends_in_sum<kEnd>(args)) {
+  if (ends_in_sum<kEpilogue>(args)) {
     push_item(args, item, v);
     return;
   }
   scales.apply(args, items.block_row(index, item.lane), v);
-  if (ends_gated<kEnd>(args)) {
+  if (ends_gated<kEpilogue>(args)) {
     store_gated(args, item.tile, item.lane >> 2, item.row, v);
   } else {
     finish_sums(args, item, v);
@@ -134,7 +134,7 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
 }
 
 // The same of all items.
-template <LinearEnd kEnd, int kRowBlocks>
+template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const RowScales& scales,
                                            const OutputItems<kRowBlocks>& items) {
@@ -142,8 +142,8 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
 #pragma unroll 1
   do {
     OutputItem item = items.at(args, index);
-    if (ends_plain<kEnd>(args)) item.load(args);
-    store_item<kEnd>(args, sums, parity, scales, items, index, item);
+    if (ends_plain<kEpilogue>(args)) item.load(args);
+    store_item<kEpilogue>(args, sums, parity, scales, items, index, item);
     index += args.warps * 32;
   } while (items.warp_has(index));
 }

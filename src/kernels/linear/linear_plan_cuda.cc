@@ -28,9 +28,9 @@ static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit bes
 // with three no better).
 constexpr int kWantedStages = 2;
 constexpr int kBf16Stages = 4;  // rather than all activations at once
-constexpr int most_stages(LinearFormat format, int row_blocks, LinearWalk walk) {
+constexpr int most_stages(LinearFormat format, int row_blocks, TileSchedule schedule) {
   if (format == LinearFormat::kBf16) return row_blocks == 1 ? kMaxStages : kBf16Stages;
-  return row_blocks == 1 && walk == LinearWalk::kAtOnce ? 3 : kWantedStages;
+  return row_blocks == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
 }
 // Room for 8 rows of activations in segments (one unit a warp may take more), by preference.
 struct InputRoom {
@@ -60,25 +60,25 @@ int input_stride(const LinearPlan& plan, int units) {
 // Whether a warp takes a whole tile that is split over two, at 32 rows in passes: it makes both
 // sums, unit by unit in turn, where pairs would pass over the tiles twice as often, each time with
 // the activations to be brought again (gate and up of 70B over 4 GPUs, 7 tiles).
-bool takes_both(const LinearPlan& plan, int row_blocks, LinearWalk walk, int tiles) {
+bool takes_both_slices(const LinearPlan& plan, int row_blocks, TileSchedule schedule, int tiles) {
   return plan.format == LinearFormat::kInt4Group128 && plan.input_warps == 2 && row_blocks == 4 &&
-         walk == LinearWalk::kPasses &&
+         schedule == TileSchedule::kMultiPass &&
          2 * ceil_div(tiles, kLinearWarps) <= ceil_div(tiles, kLinearWarps / 2);
 }
 
 // Shared memory: barriers, up to four segments of activations, the sums that warps of a group
 // exchange (in the rings where there is one pass), those that peers send (two buffers, one if there
 // is one pass), and the rings in what is left of `limit`; stages is below 1 if nothing is.
-LinearLaunch lay_out(const LinearPlan& plan, int rows, LinearWalk walk, int limit,
+LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, int limit,
                      int input_buffers, int most_input_bytes) {
   const int row_blocks = row_blocks_of(rows);
   LinearLaunch launch;
   launch.row_blocks = row_blocks;
   launch.row_tiles = ceil_div(rows, 8 * row_blocks);
-  const bool one_pass = walk != LinearWalk::kPasses;
+  const bool one_pass = schedule != TileSchedule::kMultiPass;
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
-  const bool both = takes_both(plan, row_blocks, walk, cluster_tiles);
-  launch.walk = both ? LinearWalk::kBothSums : walk;
+  const bool both = takes_both_slices(plan, row_blocks, schedule, cluster_tiles);
+  launch.schedule = both ? TileSchedule::kSlicesInOneWarp : schedule;
   launch.input_warps = both ? 1 : plan.input_warps;
   launch.tile_warps = std::max(1, kLinearWarps / launch.input_warps);
   if (one_pass) launch.tile_warps = std::max(launch.tile_warps, cluster_tiles);
@@ -113,7 +113,7 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, LinearWalk walk, int limi
   const int ring_stage_bytes = warps * stage_bytes(plan.format);
   launch.stages =
       std::min({(limit - launch.ring_offset) / ring_stage_bytes,
-                most_stages(plan.format, row_blocks, walk), ring_barriers(row_blocks) / warps});
+                most_stages(plan.format, row_blocks, schedule), ring_barriers(row_blocks) / warps});
   launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
   return launch;
 }
@@ -122,13 +122,13 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, LinearWalk walk, int limi
 // little arithmetic, would rather have four stages than all activations, or more warps (gate and up
 // of 8B, when it had the room of 8 rows at 1 row: 56.9 us in passes with four stages, 59.4 at once
 // with two).
-LinearLaunch lay_out_at_once(const LinearPlan& plan, int rows, int limit) {
+LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   const bool int4 = plan.format == LinearFormat::kInt4Group128;
   const int warps = plan.input_warps *
                     std::max(kLinearWarps / plan.input_warps, ceil_div(plan.tiles, plan.clusters));
   const bool many = warps > kLinearWarps;
   LinearLaunch launch =
-      lay_out(plan, rows, many ? LinearWalk::kManyWarps : LinearWalk::kAtOnce, limit, 1, 0);
+      lay_out(plan, rows, many ? TileSchedule::kManyWarps : TileSchedule::kSinglePass, limit, 1, 0);
   const int wanted = !int4 ? kBf16Stages : many ? 1 : kWantedStages;
   // Sums that warps exchange lie where their units were.
   const bool exchange_fits =
@@ -149,7 +149,7 @@ int half_of_multiprocessor(int shared_limit) {
 // first computes: what a layer then may take, and what one of over half may take in order to have
 // all activations at once.
 struct SharedRoom {
-  int half, over_half;
+  int half, over_half_smem;
 };
 SharedRoom room_beside_another(const LinearPlan& plan, int row_blocks, int shared_limit) {
   const int half = half_of_multiprocessor(shared_limit);
@@ -164,19 +164,19 @@ SharedRoom room_beside_another(const LinearPlan& plan, int row_blocks, int share
 LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, int shared_limit) {
   const int row_blocks = row_blocks_of(rows);
   if (row_blocks == 1) {
-    LinearLaunch launch = lay_out(plan, rows, LinearWalk::kPasses, half, kInt4InputRoom.buffers,
-                                  kInt4InputRoom.bytes);
+    LinearLaunch launch = lay_out(plan, rows, TileSchedule::kMultiPass, half,
+                                  kInt4InputRoom.buffers, kInt4InputRoom.bytes);
     if (launch.stages < kWantedStages) launch.stages = 0;
     return launch;
   }
   const InputRoom room = {2, kInt4WideInputBytes / row_blocks};
   if (row_blocks == 2) {
     const LinearLaunch launch =
-        lay_out(plan, rows, LinearWalk::kPasses, half, room.buffers, room.bytes);
+        lay_out(plan, rows, TileSchedule::kMultiPass, half, room.buffers, room.bytes);
     if (launch.segments == 1 && launch.stages >= kWantedStages) return launch;
   }
   LinearLaunch launch =
-      lay_out(plan, rows, LinearWalk::kPasses, shared_limit, room.buffers, room.bytes);
+      lay_out(plan, rows, TileSchedule::kMultiPass, shared_limit, room.buffers, room.bytes);
   if (launch.stages < (row_blocks == 2 ? kWantedStages : 1)) launch.stages = 0;
   return launch;
 }
@@ -186,12 +186,12 @@ LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, in
 LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool is_all) {
   LinearLaunch launch;
   for (const InputRoom& room : kInputRooms) {
-    launch = lay_out(plan, rows, LinearWalk::kPasses, limit, room.buffers, room.bytes);
+    launch = lay_out(plan, rows, TileSchedule::kMultiPass, limit, room.buffers, room.bytes);
     if (is_all && launch.stages < kWantedStages) {
       // Somewhat smaller segments, if that leaves the memory enough to do.
       const int missing = (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
-      const LinearLaunch smaller = lay_out(plan, rows, LinearWalk::kPasses, limit, room.buffers,
-                                           room.bytes - missing / launch.row_blocks);
+      const LinearLaunch smaller = lay_out(plan, rows, TileSchedule::kMultiPass, limit,
+                                           room.buffers, room.bytes - missing / launch.row_blocks);
       if (smaller.stages >= kWantedStages) launch = smaller;
     }
     if (launch.stages >= (is_all ? 1 : kWantedStages)) return launch;
@@ -203,15 +203,16 @@ LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool 
 // Up to 8 rows a launch leaves room for another's where it can; from 16 on it takes a whole SM
 // where it has all activations at once only then, or little on its way otherwise.
 Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
-                                   bool over_half) {
+                                   bool over_half_smem) {
   if (rows < 1) {
     return Status(StatusCode::kInvalidArgument,
                   "a linear layer needs at least one row, not " + std::to_string(rows));
   }
   const int row_blocks = row_blocks_of(rows);
   const SharedRoom room = room_beside_another(plan, row_blocks, shared_limit);
-  LinearLaunch launch = lay_out_at_once(plan, rows, over_half ? room.over_half : room.half);
-  if (launch.stages < 1 && row_blocks > 1) launch = lay_out_at_once(plan, rows, shared_limit);
+  LinearLaunch launch =
+      lay_out_single_pass(plan, rows, over_half_smem ? room.over_half_smem : room.half);
+  if (launch.stages < 1 && row_blocks > 1) launch = lay_out_single_pass(plan, rows, shared_limit);
   if (launch.stages < 1 && plan.format == LinearFormat::kInt4Group128) {
     launch = lay_out_few_segments(plan, rows, room.half, shared_limit);
   }
@@ -229,16 +230,17 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
 }  // namespace
 
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
-                                 bool over_half) {
-  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit, over_half));
+                                 bool over_half_smem) {
+  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch,
+                           plan_for_rows(plan, rows, shared_limit, over_half_smem));
   // Fewer rows ask for as much as 8: of smaller blocks three may come to lie on a multiprocessor
   // and none on another (1 row of 70B on three GPUs: 5.36 ms, with the room of 8 rows 4.71).
-  if (!over_half && rows < 8) {
-    const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, over_half);
+  if (!over_half_smem && rows < 8) {
+    const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, over_half_smem);
     if (eight.ok()) launch.shared_bytes = std::max(launch.shared_bytes, eight->shared_bytes);
   }
   // Several tiles of rows may share an SM all the same.
-  if (over_half && launch.row_tiles == 1) {
+  if (over_half_smem && launch.row_tiles == 1) {
     launch.shared_bytes =
         std::max(launch.shared_bytes, half_of_multiprocessor(shared_limit) + kOverHalfBytes);
   }

@@ -85,12 +85,12 @@ struct LinearPlan {
   }
 };
 
-// The split used for a shape. `gaps`: some multiprocessors may stay without a block, if that is
-// faster: what is launched next does not come to lie there twice because of it (attention, whose
-// blocks are few, but no linear layer). Fails if the inputs are not a multiple of 128 (int4) or 32
-// (bf16).
+// The split used for a shape. `may_idle_sms`: some multiprocessors may stay without a block, if
+// that is faster: what is launched next does not come to lie there twice because of it (attention,
+// whose blocks are few, but no linear layer). Fails if the inputs are not a multiple of 128 (int4)
+// or 32 (bf16).
 Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
-                               bool gaps = false);
+                               bool may_idle_sms = false);
 
 // The same with a given split, for measuring; fails if it does not fit the shape.
 Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
@@ -116,18 +116,18 @@ constexpr int ring_barriers(int row_blocks) {
 static_assert(ring_barriers(1) >= kLinearWarps * kMaxStages);
 
 // How a block goes through its tiles.
-enum class LinearWalk : uint8_t {
-  kPasses,     // 8 warps; as many tiles at a time as they allow, activations in segments
-  kBothSums,   // the same, a warp makes the sums that two have in other walks (int4, 32 rows)
-  kAtOnce,     // at most 8 warps; all tiles, all activations
-  kManyWarps,  // the same, more than 8 warps, of fewer registers
+enum class TileSchedule : uint8_t {
+  kMultiPass,        // 8 warps; as many tiles at a time as they allow, activations in segments
+  kSlicesInOneWarp,  // the same, a warp makes the sums that two have elsewhere (int4, 32 rows)
+  kSinglePass,       // at most 8 warps; all tiles, all activations
+  kManyWarps,        // the same, more than 8 warps, of fewer registers
 };
 
 // What a launch for `rows` rows needs: rows are cut into tiles of 8 * row_blocks.
 struct LinearLaunch {
   int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share a weight's registers
   int row_tiles = 1;   // passes over the weight
-  LinearWalk walk = LinearWalk::kPasses;
+  TileSchedule schedule = TileSchedule::kMultiPass;
   int input_warps = 1;         // the plan's, or 1 where a warp makes the sums of two of those
   int tile_warps = 1;          // tiles at a time: a block has tile_warps * input_warps warps
   int segment_units = 1;       // units of a warp's activations that travel together
@@ -142,12 +142,12 @@ struct LinearLaunch {
   int receive_places = 0;        // halves of fragments (16 outputs, 8 rows) that a block owns in it
   int shared_bytes = 0;
 };
-// `shared_limit`: what a block may ask for on the device. `over_half`: asks for more than half of a
-// multiprocessor (LinearCall says why), otherwise half is kept to where it can be, and fewer rows
-// than 8 ask for what 8 do. The number of row blocks comes from `rows` alone: ranks of a group
+// `shared_limit`: what a block may ask for on the device. `over_half_smem`: asks for more than half
+// of a multiprocessor (LinearCall says why), otherwise half is kept to where it can be, and fewer
+// rows than 8 ask for what 8 do. The number of row blocks comes from `rows` alone: ranks of a group
 // whose parts of the inputs differ have the same tiles of rows, which sums in two shots rest on
 // (linear_reduce_cuda.h). Fails if they do not fit.
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
-                                 bool over_half = false);
+                                 bool over_half_smem = false);
 
 }  // namespace forerun::cuda

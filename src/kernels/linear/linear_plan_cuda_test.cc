@@ -51,8 +51,12 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         EXPECT_EQ(launch->ring_offset % 128, 0);
         const int warps = launch->tile_warps * launch->input_warps;
         EXPECT_LE(launch->stages * warps, ring_barriers(launch->row_blocks));
-        EXPECT_LE(warps, launch->walk == LinearWalk::kManyWarps ? kMostLinearWarps : kLinearWarps);
-        if (launch->walk == LinearWalk::kPasses || launch->walk == LinearWalk::kBothSums) continue;
+        EXPECT_LE(warps,
+                  launch->schedule == TileSchedule::kManyWarps ? kMostLinearWarps : kLinearWarps);
+        if (launch->schedule == TileSchedule::kMultiPass ||
+            launch->schedule == TileSchedule::kSlicesInOneWarp) {
+          continue;
+        }
         EXPECT_EQ(launch->segments, 1);
         EXPECT_GE(launch->tile_warps * plan->clusters, plan->tiles);
         if (plan->input_warps > 1) {
@@ -72,7 +76,7 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
     for (const int rows : {8, 16}) {
       const Result<LinearLaunch> launch = plan_launch(*plan, rows, kH200SharedLimit);
       ASSERT_TRUE(launch.ok());
-      EXPECT_EQ(launch->walk, LinearWalk::kManyWarps);
+      EXPECT_EQ(launch->schedule, TileSchedule::kManyWarps);
       EXPECT_EQ(launch->tile_warps * plan->input_warps, 14);
     }
   }
@@ -82,7 +86,7 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
   EXPECT_EQ(pairs->input_warps, 2);
   const Result<LinearLaunch> wide = plan_launch(*pairs, 32, kH200SharedLimit);
   ASSERT_TRUE(wide.ok());
-  EXPECT_EQ(wide->walk, LinearWalk::kBothSums);
+  EXPECT_EQ(wide->schedule, TileSchedule::kSlicesInOneWarp);
   EXPECT_EQ(wide->input_warps, 1);
   EXPECT_EQ(wide->tile_warps, 8);
   EXPECT_EQ(wide->segment_units % 2, 0);
@@ -91,7 +95,7 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
   ASSERT_TRUE(head.ok());
   const Result<LinearLaunch> passes = plan_launch(*head, 8, kH200SharedLimit);
   ASSERT_TRUE(passes.ok());
-  EXPECT_EQ(passes->walk, LinearWalk::kPasses);
+  EXPECT_EQ(passes->schedule, TileSchedule::kMultiPass);
 }
 
 TEST(LinearPlanCuda, FewRowsLeaveRoomForMoreUnitsOnTheirWay) {
@@ -101,9 +105,9 @@ TEST(LinearPlanCuda, FewRowsLeaveRoomForMoreUnitsOnTheirWay) {
   const Result<LinearLaunch> one = plan_launch(*gate_up, 1, kH200SharedLimit);
   const Result<LinearLaunch> eight = plan_launch(*gate_up, 8, kH200SharedLimit);
   ASSERT_TRUE(one.ok() && eight.ok());
-  EXPECT_EQ(one->walk, LinearWalk::kAtOnce);
+  EXPECT_EQ(one->schedule, TileSchedule::kSinglePass);
   EXPECT_EQ(one->stages, kMaxStages);
-  EXPECT_EQ(eight->walk, LinearWalk::kPasses);
+  EXPECT_EQ(eight->schedule, TileSchedule::kMultiPass);
   EXPECT_EQ(eight->stages, 4);
 }
 
@@ -114,8 +118,8 @@ TEST(LinearPlanCuda, ALayerOfOverHalfMayTakeWhatTheOthersLeave) {
   const Result<LinearLaunch> half = plan_launch(*down, 8, kH200SharedLimit);
   const Result<LinearLaunch> over = plan_launch(*down, 8, kH200SharedLimit, true);
   ASSERT_TRUE(half.ok() && over.ok());
-  EXPECT_EQ(half->walk, LinearWalk::kPasses);
-  EXPECT_EQ(over->walk, LinearWalk::kAtOnce);
+  EXPECT_EQ(half->schedule, TileSchedule::kMultiPass);
+  EXPECT_EQ(over->schedule, TileSchedule::kSinglePass);
 }
 
 TEST(LinearPlanCuda, FewTilesAreSplitOverBlocks) {
@@ -139,11 +143,12 @@ TEST(LinearPlanCuda, LargeClustersAreNoMoreThanFinishAsEarly) {
   EXPECT_EQ(launch->segment_units, 6);
   EXPECT_EQ(launch->input_stride_bytes, 22 * 128 * 2 + 16);
   EXPECT_EQ(launch->receive_places, 2);  // of 4 halves of fragments, over 3 blocks
-  // Chosen are 27 of 4 with 3 tiles of 16 units each, for 2 of 32, where gaps do no harm.
-  const Result<LinearPlan> gaps = plan_linear(LinearFormat::kInt4Group128, 8192, 2560, true);
-  ASSERT_TRUE(gaps.ok());
-  EXPECT_EQ(gaps->cluster_size, 4);
-  EXPECT_EQ(gaps->clusters, 27);
+  // Chosen are 27 of 4 with 3 tiles of 16 units each, for 2 of 32, where idle multiprocessors do no
+  // harm.
+  const Result<LinearPlan> idle = plan_linear(LinearFormat::kInt4Group128, 8192, 2560, true);
+  ASSERT_TRUE(idle.ok());
+  EXPECT_EQ(idle->cluster_size, 4);
+  EXPECT_EQ(idle->clusters, 27);
   EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 8192, 2560)->cluster_size, 2);
   EXPECT_EQ(plan_linear(LinearFormat::kInt4Group128, 4096, 6144, true)->cluster_size, 2);
   // 64 tiles fit into 22 of them, 3 each.
@@ -177,7 +182,7 @@ TEST(LinearPlanCuda, OverHalfSharesAnSmWithHalfButNotWithItsLike) {
         const Result<LinearLaunch> half = plan_launch(*plan, rows, kH200SharedLimit);
         const Result<LinearLaunch> over = plan_launch(*plan, rows, kH200SharedLimit, true);
         ASSERT_TRUE(half.ok() && over.ok());
-        if (over->walk == half->walk) {
+        if (over->schedule == half->schedule) {
           EXPECT_GE(over->stages, half->stages);
         }
         EXPECT_LE(over->shared_bytes, kH200SharedLimit);

@@ -76,26 +76,26 @@ __device__ __forceinline__ void push_to_peers(const PeerMailboxes& peers, int64_
 // What all ranks have sent of one word, added up in their order.
 __device__ __forceinline__ void collect_from_peers(const PeerMailboxes& peers, int64_t word,
                                                    PeerWait& wait, float4 (&v)[2]) {
-  constexpr int kAtOnce = 4;  // ranks; their words travel together
+  constexpr int kInFlight = 4;  // ranks; their words travel together
   v[0] = v[1] = make_float4(0, 0, 0, 0);
 #pragma unroll 1
-  for (int first = 0; first < peers.degree; first += kAtOnce) {
+  for (int first = 0; first < peers.degree; first += kInFlight) {
     uint4* const from = peers.received + first * peers.slot_words + word;
-    uint4 words[kAtOnce];
+    uint4 words[kInFlight];
     int missing;
     do {
       missing = -1;
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
+      for (int i = 0; i < kInFlight; ++i) {
         if (first + i < peers.degree) words[i] = load_mailbox(from + i * peers.slot_words);
       }
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
+      for (int i = 0; i < kInFlight; ++i) {
         if (first + i < peers.degree && !has_arrived(words[i])) missing = first + i;
       }
     } while (missing >= 0 && wait.more(peers, missing));
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kInFlight; ++i) {
       if (first + i >= peers.degree) continue;
       store_mailbox(from + i * peers.slot_words,
                     make_uint4(kNotArrived, kNotArrived, kNotArrived, kNotArrived));

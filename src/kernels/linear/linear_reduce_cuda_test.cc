@@ -52,7 +52,7 @@ class Rank {
     EXPECT_TRUE(plan.ok());
     const Result<LinearLaunch> launch = plan_launch(*plan, 8, 227 << 10);
     EXPECT_TRUE(launch.ok());
-    EXPECT_EQ(launch->walk == LinearWalk::kPasses, in_passes);
+    EXPECT_EQ(launch->schedule == TileSchedule::kMultiPass, in_passes);
     for (uint32_t layer = 0; layer < 2; ++layer) {
       const DeviceBuffer source =
           to_device(random_bf16(static_cast<size_t>(inputs * kWidth), 0.01f, seed + layer * 1000));

@@ -47,19 +47,20 @@ struct LinearKernelArgs {
   int input_rows;                   // of a segment of activations in shared memory
 };
 
-// What a layer ends in: known when the kernel is compiled, or kAny, asked as it runs.
-enum class LinearEnd : uint8_t { kPlain, kGated, kAny };
-template <LinearEnd kEnd>
+// What a layer ends in: known when the kernel is compiled, or kRuntime, asked as it runs.
+enum class LinearEpilogue : uint8_t { kPlain, kGated, kRuntime };
+template <LinearEpilogue kEpilogue>
 __device__ __forceinline__ bool ends_gated(const LinearKernelArgs& args) {
-  return kEnd == LinearEnd::kGated || (kEnd == LinearEnd::kAny && args.gated);
+  return kEpilogue == LinearEpilogue::kGated ||
+         (kEpilogue == LinearEpilogue::kRuntime && args.gated);
 }
-template <LinearEnd kEnd>
+template <LinearEpilogue kEpilogue>
 __device__ __forceinline__ bool ends_in_sum(const LinearKernelArgs& args) {
-  return kEnd == LinearEnd::kAny && args.peers.degree > 0;
+  return kEpilogue == LinearEpilogue::kRuntime && args.peers.degree > 0;
 }
-template <LinearEnd kEnd>
+template <LinearEpilogue kEpilogue>
 __device__ __forceinline__ bool ends_plain(const LinearKernelArgs& args) {
-  return !ends_gated<kEnd>(args) && !ends_in_sum<kEnd>(args);
+  return !ends_gated<kEpilogue>(args) && !ends_in_sum<kEpilogue>(args);
 }
 
 // The row of the input that row `row` of the output is made of.

@@ -19,7 +19,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     int64_t in, out;
     bool before_attention = false;
   };
-  // Of every walk, and a cluster of 4 (before attention); 14336 and 28672 are gate and up.
+  // Of every tile schedule, and a cluster of 4 (before attention); 14336 and 28672 are gate and up.
   std::vector<Shape> shapes = {
       {8192, 2560, true}, {2048, 8192}, {3072, 5120}, {4096, 6144}, {14336, 4096}};
   if (format == LinearFormat::kInt4Group128) {
@@ -27,18 +27,18 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     shapes.push_back({4096, 28672});
     shapes.push_back({9600, 1024});  // all at once at 8 rows with over half of a multiprocessor
   }
-  std::set<LinearWalk> walks;
+  std::set<TileSchedule> schedules;
   std::set<int> splits;  // blocks that share a tile of many rows
   int warpgroup_calls = 0;
   for (const Shape& shape : shapes) {
     const SourceTensor source(format, shape.in, shape.out, 11);
     const Result<LinearPlan> plan =
-        plan_linear(format, shape.in, shape.out, /*gaps=*/shape.before_attention);
+        plan_linear(format, shape.in, shape.out, /*may_idle_sms=*/shape.before_attention);
     ASSERT_TRUE(plan.ok());
     for (const int rows : {8, 16, 24}) {
       const Result<LinearLaunch> launch = plan_launch(*plan, rows, 232448);
       ASSERT_TRUE(launch.ok());
-      walks.insert(launch->walk);
+      schedules.insert(launch->schedule);
     }
     LinearWeightCuda weight = allocate(*plan);
     ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
@@ -55,8 +55,8 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
         LinearCall call = call_for(x, shape.in, rows);
         call.input += first * shape.in;
         call.gated = gated;
-        call.beside_sums = first == 5;  // another kernel, the same bits
-        call.over_half = first == 0;    // another walk, perhaps
+        call.shares_reduce_kernel = first == 5;  // another kernel, the same bits
+        call.over_half_smem = first == 0;        // another schedule, perhaps
         if (takes_warpgroups(*plan, call)) ++warpgroup_calls;
         if (rows >= kFewestTileRows) splits.insert(plan_tiles(*plan, rows, 132).splits);
         const std::vector<uint16_t> part = run(weight, call, width);
@@ -70,7 +70,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     const std::vector<uint16_t> first_rows(all.begin(), all.begin() + 8 * shape.out);
     EXPECT_LT(relative_error(floats(first_rows), ref), kBf16Tolerance);
   }
-  EXPECT_EQ(walks.size(), format == LinearFormat::kBf16 ? 2 : 4);
+  EXPECT_EQ(schedules.size(), format == LinearFormat::kBf16 ? 2 : 4);
   EXPECT_GE(splits.size(), 3);
   // Two shapes, 17, 24 and 32 rows, two of three calls.
   EXPECT_EQ(warpgroup_calls, format == LinearFormat::kBf16 ? 0 : 12);
@@ -112,9 +112,9 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
         for (const bool gated : {false, true}) {
           if (gated && shape.out % 32 != 0) continue;
-          const auto rows_from = [&](int first, int rows, bool beside_sums = false) {
+          const auto rows_from = [&](int first, int rows, bool shares_reduce_kernel = false) {
             LinearCall call = call_for(x, input_stride, rows);
-            call.beside_sums = beside_sums;
+            call.shares_reduce_kernel = shares_reduce_kernel;
             call.input += first * input_stride;
             call.norm = {.squares = squares.as<float>() + first * groups, .eps = 0.1f};
             call.gated = gated;
@@ -126,17 +126,18 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
           };
           const std::vector<uint16_t> all = rows_from(0, kRows);
           const auto width = static_cast<size_t>(gated ? shape.out / 2 : shape.out);
-          const auto expect_same = [&](int first, int rows, bool beside_sums) {
-            const std::vector<uint16_t> part = rows_from(first, rows, beside_sums);
+          const auto expect_same = [&](int first, int rows, bool shares_reduce_kernel) {
+            const std::vector<uint16_t> part = rows_from(first, rows, shares_reduce_kernel);
             EXPECT_TRUE(std::equal(part.begin(), part.end(),
                                    all.begin() + static_cast<int64_t>(first * width)))
                 << shape.in << " x " << shape.out << ", cluster " << cluster_size
                 << ", input warps " << input_warps << (gated ? ", gated" : "") << ", " << rows
-                << " rows from " << first << (beside_sums ? ", beside sums" : "");
+                << " rows from " << first << (shares_reduce_kernel ? ", beside sums" : "");
           };
           for (const int first : {0, 111, kRows - kFew}) expect_same(first, kFew, first == 111);
           for (const int rows : {3, 13}) {
-            for (const bool beside_sums : {false, true}) expect_same(50, rows, beside_sums);
+            for (const bool shares_reduce_kernel : {false, true})
+              expect_same(50, rows, shares_reduce_kernel);
           }
           for (const int rows : {33, 40, 64, 65, 77, 128, 129, kRows}) {
             expect_same(kRows - rows, rows, false);

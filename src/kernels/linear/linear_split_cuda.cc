@@ -30,8 +30,8 @@ constexpr int kSharedLimitOfSm90 = 227 << 10;
 // busiest block, which pass more slowly if few are on their way; the block's share of the
 // activations out of L2, longer in segments; passes; the exchange of sums between warps; warps that
 // have no tile. Fitted to all splits over 1 and 2 blocks of the layers of 70B over 2, 3 and 4 GPUs,
-// 8B, 3B and 1B (linear_cuda_bench --splits); what a warp without a tile and what gaps cost then to
-// whole forwards of 70B.
+// 8B, 3B and 1B (linear_cuda_bench --splits); what a warp without a tile and what idle
+// multiprocessors cost then to whole forwards of 70B.
 double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
   struct Costs {
     double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments, idle_warp;
@@ -50,7 +50,7 @@ double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
                costs.warp_unit * passes * ceil_div(units, plan.input_warps));
   cycles += units * unit_inputs(plan.format) * 8 * 2 / kL2BytesPerCycle;
   if (launch.segments > 1) cycles += costs.segments * passes;
-  if (launch.walk == LinearWalk::kPasses) cycles += costs.pass * passes;
+  if (launch.schedule == TileSchedule::kMultiPass) cycles += costs.pass * passes;
   if (plan.cluster_size > 2) cycles += kGapCycles;
   if (plan.input_warps > 1) cycles += costs.shared_tile;
   if (plan.input_warps == 1) cycles += costs.idle_warp * std::max(0, kLinearWarps - tiles);
@@ -98,12 +98,12 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
 }
 
 Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
-                               bool gaps) {
+                               bool may_idle_sms) {
   FORERUN_RETURN_IF_ERROR(check_shape(format, in_features, out_features));
   double least = std::numeric_limits<double>::infinity();
   LinearPlan best;
   for (const int cluster_size : {1, 2, 4}) {
-    if (cluster_size > 2 && !gaps) continue;
+    if (cluster_size > 2 && !may_idle_sms) continue;
     for (const int input_warps : {1, 2, 4, 8}) {
       const Result<LinearPlan> plan =
           plan_linear(format, in_features, out_features, cluster_size, input_warps);

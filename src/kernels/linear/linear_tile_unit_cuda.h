@@ -150,12 +150,12 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
       const Int4Operand operand(zeros, 0);
       const uint64_t rows = wgmma_rows<Stage::kBoxInputs>(wgmma_uniform(stage));
       // One fence a group of products: the wait for all but the last group counts fences as well.
-      constexpr int kAtOnce = kUnderWay == 1 ? 4 : 8;
+      constexpr int kInFlight = kUnderWay == 1 ? 4 : 8;
 #pragma unroll
-      for (int first = 0; first < 8; first += kAtOnce) {
-        uint32_t a[kAtOnce][4];
+      for (int first = 0; first < 8; first += kInFlight) {
+        uint32_t a[kInFlight][4];
 #pragma unroll
-        for (int step = 0; step < kAtOnce; step += 4) {
+        for (int step = 0; step < kInFlight; step += 4) {
           const uint4 v = load_shared_16(unit + (half * 2 + (first + step) / 4) * 512 + lane * 16);
           const uint32_t q[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
@@ -163,7 +163,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
         }
         wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < kAtOnce; ++step) {
+        for (int step = 0; step < kInFlight; ++step) {
           const uint64_t step_rows = wgmma_advance(rows, Stage::step_offset(first + step));
           if (first + step == 0) {
             wgmma<ActivationFormat::kF16, false>(part, a[step], step_rows);

@@ -155,7 +155,7 @@ __device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
 template <class Stage>
 __device__ __forceinline__ float4 add_pieces(const TileSplit& split, int part, const float* sums,
                                              uint32_t own_sums, int pieces_of_block) {
-  constexpr int kAtOnce = 4;
+  constexpr int kInFlight = 4;
   const int own_pieces = split.pieces >> split.count_log2;
   const int first_own = part * own_pieces;
   const int own_piece_bytes = (2 * kBlockTiles * Stage::kRowBlocks * 512) >> split.count_log2;
@@ -163,10 +163,10 @@ __device__ __forceinline__ float4 add_pieces(const TileSplit& split, int part, c
   int in_block = 0;
   bool first_block = true;
 #pragma unroll 1
-  for (int begin = 0; begin < split.pieces; begin += kAtOnce) {
-    float4 piece[kAtOnce];
+  for (int begin = 0; begin < split.pieces; begin += kInFlight) {
+    float4 piece[kInFlight];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kInFlight; ++i) {
       const int own = begin + i - first_own;
       if (begin + i >= split.pieces) continue;
       piece[i] = own >= 0 && own < own_pieces
@@ -174,7 +174,7 @@ __device__ __forceinline__ float4 add_pieces(const TileSplit& split, int part, c
                      : load_through_l2(sums + static_cast<int64_t>(begin + i) * kPieceFloats);
     }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kInFlight; ++i) {
       if (begin + i >= split.pieces) continue;
       if (in_block == 0) {
         block = piece[i];

@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   }
   const OutputItems<kRowBlocks> items(args, tile_begin, tiles, 0, rank);
-  store_sums<LinearEnd::kGated>(args, sums, 0, scales, items);
+  store_sums<LinearEpilogue::kGated>(args, sums, 0, scales, items);
 }
 
 #else
@@ -298,7 +298,7 @@ Status prepare_linear_warpgroups() {
 
 bool takes_warpgroups(const LinearPlan& plan, const LinearCall& call) {
   return plan.format == kFormat && call.gated && call.rows >= kFewestRows && call.rows <= kRows &&
-         !call.beside_sums && lay_out(plan, call.rows).stages > 0;
+         !call.shares_reduce_kernel && lay_out(plan, call.rows).stages > 0;
 }
 
 Status launch_linear_warpgroups(const LinearPlan& plan, const LinearCall& call,

@@ -61,7 +61,7 @@ Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearS
   }
   return plan_linear(
       int4 || linear.becomes_int4 ? LinearFormat::kInt4Group128 : LinearFormat::kBf16,
-      linear.in.total, linear.outputs, /*gaps=*/linear.before_attention);
+      linear.in.total, linear.outputs, /*may_idle_sms=*/linear.before_attention);
 }
 
 }  // namespace forerun::cuda

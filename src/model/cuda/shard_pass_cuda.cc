@@ -61,7 +61,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                         .next_norm = next_norm,
                         .reduce = peers_,
                         .mailbox = mailbox,
-                        .over_half = !shares_gpu_,
+                        .over_half_smem = !shares_gpu_,
                         .scratch = linear_scratch()},
                        stream);
   };
@@ -75,7 +75,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .rows = rows,
                                          .bias = bf16(layer.qkv_bias),
                                          .norm = normed(),
-                                         .beside_sums = peers_ != nullptr,
+                                         .shares_reduce_kernel = peers_ != nullptr,
                                          .scratch = linear_scratch()},
                                         stream));
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
@@ -95,7 +95,7 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
                                          .norm = normed(),
                                          .gated = true,
                                          .gated_format = input_format(layer.down),
-                                         .beside_sums = peers_ != nullptr,
+                                         .shares_reduce_kernel = peers_ != nullptr,
                                          .scratch = linear_scratch()},
                                         stream));
   }
