@@ -1,4 +1,4 @@
-// Bits: what a row computes does not depend on how its Step is cut, on companions, slots or
+// Bits: what a row computes does not depend on how its Step is cut, on other rows, slots or
 // threads. Whole toy models, every weight format and activation.
 #include <gtest/gtest.h>
 
@@ -99,7 +99,7 @@ TEST_P(Invariance, TreesAndCommits) {
 
 TEST_P(Invariance, UnwantedRowsAndCompanions) {
   const LoadedDecoder loaded = open(2);
-  expect_unwanted_rows_and_companions(*loaded.decoder, tokens_, /*first_block=*/20);
+  expect_unwanted_rows_and_others(*loaded.decoder, tokens_, /*first_block=*/20);
 }
 
 std::string numerics_name(const testing::TestParamInfo<Numerics>& info_of) {

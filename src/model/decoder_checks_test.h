@@ -108,7 +108,7 @@ inline std::vector<float> logits_through_a_view(Decoder& decoder,
   std::vector<float> expected;
   for (const bool in_tree : {false, true}) {
     for (const int32_t rows_per_step : {kRows, 1}) {
-      for (const bool with_companion : {false, true}) {
+      for (const bool with_other : {false, true}) {
         std::vector<float> logits;
         for (int32_t first = 0; first < kRows; first += rows_per_step) {
           Step step;
@@ -127,7 +127,7 @@ inline std::vector<float> logits_through_a_view(Decoder& decoder,
             row.wants_logits = true;
             step.rows.push_back(row);
           }
-          if (with_companion) {
+          if (with_other) {
             SequenceDriver::add_prefix_rows(step, 1, part_of(tokens, 0, 1), 0, false);
           }
           const Status ran = decoder.forward(step);
@@ -137,7 +137,7 @@ inline std::vector<float> logits_through_a_view(Decoder& decoder,
         }
         if (expected.empty()) expected = logits;
         EXPECT_TRUE(logits == expected) << "in a tree " << in_tree << ", rows " << rows_per_step
-                                        << ", companion " << with_companion;
+                                        << ", another sequence " << with_other;
       }
     }
   }
@@ -257,9 +257,8 @@ inline void expect_gathered_kv_is_the_kv(Decoder& decoder, const std::vector<int
 
 // Rows that want nothing leave their KV behind; another sequence in front only shifts rows. Needs
 // 330 tokens; uses blocks 0 to 5 and six from `first_block` on.
-inline void expect_unwanted_rows_and_companions(Decoder& decoder,
-                                                const std::vector<int32_t>& tokens,
-                                                int32_t first_block) {
+inline void expect_unwanted_rows_and_others(Decoder& decoder, const std::vector<int32_t>& tokens,
+                                            int32_t first_block) {
   const int32_t vocab = decoder.config().vocab_size;
   const std::vector<float> expected =
       run_tokens(decoder, part_of(tokens, 0, 330), 0, 1, SequenceDriver::blocks_for(330));

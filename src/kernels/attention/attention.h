@@ -2,13 +2,14 @@
 //
 // By logical position, never by slot. Positions fall into fixed tiles of 64 and spans of 256; a
 // span is a running softmax over its tiles in ascending order, and spans are merged in ascending
-// order. What is summed when depends on the row's position and window alone, so a row's bits do not
-// depend on which slots hold its positions, on whether they come through the block table or the
-// row's own list, on its companions or on the team's size.
+// order. What is summed when depends on the row's position and window alone: batch invariance. A
+// row's bits do not depend on the other rows, on which slots hold its positions, on whether they
+// come through the block table or the row's own list, or on the team's size.
 //
 // Sums are f32. What is multiplied is f32 too, keys and values of a bf16 cache widened; with a bf16
-// cache and Isa::kAvx512Bf16 it is bf16, queries and weights rounded to it (attention_bf16_dot.h).
-// Bits therefore belong to an instruction set, as those of linear layers do.
+// cache and Isa::kAvx512Bf16 it is bf16, queries and probabilities rounded to it
+// (attention_bf16_dot.h). Bits therefore belong to an instruction set, as those of linear layers
+// do.
 #pragma once
 
 #include <cstddef>

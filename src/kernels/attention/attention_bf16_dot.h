@@ -2,9 +2,9 @@
 // what f32 has, and nothing to widen). Included by the files that define the instruction, each with
 // a copy of its own; nothing of the standard library is called here (attention_tile_impl.h).
 //
-// Rounded to bf16 are queries, as their keys are, and weights before they meet the values; the sum
-// that they are divided by is of the rounded ones, so that they add up to 1. Sums are f32. Scores
-// and maxima are logarithms to base 2.
+// Rounded to bf16 are queries, as their keys are, and probabilities before they meet the values;
+// the sum that they are divided by is of the rounded ones, so that they add up to 1. Sums are f32.
+// Scores and maxima are logarithms to base 2.
 //
 // A score is four chains, of the dimensions 0 1, 2 3, 4 5 and 6 7 of every 8, and a fixed tree over
 // them; a value is one chain over pairs of positions (0 1, 2 3, ... of the tile) in ascending
@@ -105,10 +105,10 @@ inline float raise_pow2_maximum(float* state, int64_t padded_dim, float maximum)
   return maximum;
 }
 
-// Turns a query's scores into weights relative to its maximum so far, bf16 [64] in the same place;
-// unseen positions get 0.
+// Turns a query's scores into probabilities relative to its maximum so far, bf16 [64] in the same
+// place; unseen positions get 0.
 template <class D>
-void dot_weights(const AttentionTile& tile, int32_t query) {
+void dot_probs(const AttentionTile& tile, int32_t query) {
   float* const scores = tile.scores + query * kAttentionTile;
   float* const state = tile.states[query];
   const uint64_t seen = (~uint64_t{0} << tile.first[query]) &
@@ -141,7 +141,7 @@ template <class D, int QB, int kLoads, Seen kSeen, bool kAhead>
 void add_pairs(const AttentionTile& tile, int32_t query_begin, int32_t pair, int32_t num_pairs,
                int64_t dim) {
   float* const* states = tile.states + query_begin;
-  const float* const weights = tile.scores + query_begin * kAttentionTile;
+  const float* const probs = tile.scores + query_begin * kAttentionTile;
   __m512 sums[QB][2 * kLoads];
   for (int query = 0; query < QB; ++query) {
     for (int vec = 0; vec < 2 * kLoads; ++vec) {
@@ -171,7 +171,7 @@ void add_pairs(const AttentionTile& tile, int32_t query_begin, int32_t pair, int
     for (int query = 0; query < QB; ++query) {
       int32_t two;
       __builtin_memcpy(
-          &two, reinterpret_cast<const std::byte*>(weights + query * kAttentionTile) + 4 * pair, 4);
+          &two, reinterpret_cast<const std::byte*>(probs + query * kAttentionTile) + 4 * pair, 4);
       const __m512i p = _mm512_set1_epi32(two);
 #pragma GCC unroll 4
       for (int vec = 0; vec < 2 * kLoads; ++vec) {
@@ -249,7 +249,7 @@ void dot_block(const AttentionTile& tile, int32_t query_begin) {
     if (tile.last[query] > last) last = tile.last[query];
   }
   dot_scores<D, QB, kAhead>(tile, query_begin, first, last);
-  for (int32_t query = query_begin; query < query_begin + QB; ++query) dot_weights<D>(tile, query);
+  for (int32_t query = query_begin; query < query_begin + QB; ++query) dot_probs<D>(tile, query);
   dot_values<D, QB, kAhead>(tile, query_begin);
 }
 

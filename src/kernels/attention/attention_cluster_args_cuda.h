@@ -21,7 +21,7 @@ constexpr int kClusterThreads = kClusterWarps * 32;
 template <int kDim>
 struct ClusterLayout {
   // A block merges this many dimensions of every column: of a span and column, kDim / 8 sums, and
-  // behind those of all its largest score and its sum of weights.
+  // behind those of all its largest score and its sum of exponentials.
   static constexpr int kSliceBytes = kDim / kClusterBlocks * 4;
   static constexpr int kPanels = kDim / 64;
   static constexpr int kColumnPanelBytes = kClusterColumns * kPanelRowBytes;

@@ -198,7 +198,7 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
         score_tile<kDim>(score, here + Layout::kQueries, Layout::kColumnPanelBytes,
                          stage + Layout::kKeys);
         if (tile + 1 == task.end_tile) leave_keys();
-        uint32_t weights[4][4] = {};
+        uint32_t probs[4][4] = {};
         if (has_columns) {
           scale_scores(score, args.scale_log2);
           if (args.window > 0) {
@@ -207,9 +207,9 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
               return position_of(min(row, fact(kNumRows) - 1)) - args.window + 1;
             });
           }
-          weigh<kDim>(score, sums, weights);
+          exponentiate<kDim>(score, sums, probs);
         }
-        add_tile<kDim>(sums, weights, stage + Layout::kValues);
+        add_tile<kDim>(sums, probs, stage + Layout::kValues);
         if (tile + 1 < task.end_tile) {
           named_barrier(1 + group, 128);
           if (leads) request(tile + 1);
@@ -242,15 +242,15 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
       // The row's warps have told one another its scores.
       if (shift > 0) named_barrier(3 + row, 32 << shift);
       ColumnSoftmax sums;
-      uint32_t weights[4][4];
+      uint32_t probs[4][4];
       float out[4][4];
       const auto values = tail.values(lane);
-      tail.weigh(sums, weights, lane);
+      tail.exponentiate(sums, probs, lane);
       const int parts = kDim / 32 >> shift;
       const int first = (index & ((1 << shift) - 1)) * parts;
 #pragma unroll 1
       for (int part = first; part < first + parts; ++part) {
-        tail.add_values(values, weights, part, lane, out);
+        tail.add_values(values, probs, part, lane, out);
         barrier_wait(leave_barrier, received & 1);
         if (lane / 4 < fact(kPartHeads)) {
           const int own = tail.column + lane / 4;

@@ -67,7 +67,7 @@ __device__ __forceinline__ void send_sums(const ColumnSoftmax& sums, int half, u
   for (int i = 0; i < 2; ++i) {
     const auto rank = static_cast<uint32_t>((lane & 3) + 4 * i);
     store_peer_8(peer_address(target, rank), peer_address(shared + Layout::kReceivedBarrier, rank),
-                 sums.most[half], sums.weight[half][0]);
+                 sums.most[half], sums.exp_sum[half][0]);
   }
 }
 
@@ -78,7 +78,7 @@ __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, in
   using Layout = ClusterLayout<kDim>;
   float2 out = make_float2(0.0f, 0.0f);
   float most = kNothing;
-  float weight = 0.0f;
+  float exp_sum = 0.0f;
 #pragma unroll 4
   for (int span = first; span < end; ++span) {
     const int place = span * kClusterColumns + column;
@@ -87,11 +87,11 @@ __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, in
     const float2 sums = load_shared_pair(shared + Layout::kReceivedSums + place * 8);
     const float2 factors = merge_factors(most, sums.x);
     most = fmaxf(most, sums.x);
-    weight = merged(weight, sums.y, factors);
+    exp_sum = merged(exp_sum, sums.y, factors);
     out.x = merged(out.x, next.x, factors);
     out.y = merged(out.y, next.y, factors);
   }
-  return make_float2(__fdiv_rn(out.x, weight), __fdiv_rn(out.y, weight));
+  return make_float2(__fdiv_rn(out.x, exp_sum), __fdiv_rn(out.y, exp_sum));
 }
 
 #endif

@@ -1,8 +1,8 @@
 // A row's last tile in the cluster kernel of attention (attention_cluster_cuda.cu), where it sees
-// what its companions do not: a warp takes a row at a time, or some of its keys and then some
-// dimensions of its values, where there are warps enough; the row's heads are the upper half of the
-// first operand, and lanes name the rows of keys and values to matrix loads in the order of the
-// row's own positions. Device code; included by the kernel alone.
+// what the other rows of its group do not: a warp takes a row at a time, or some of its keys and
+// then some dimensions of its values, where there are warps enough; the row's heads are the upper
+// half of the first operand, and lanes name the rows of keys and values to matrix loads in the
+// order of the row's own positions. Device code; included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -94,8 +94,8 @@ struct TailRow {
   }
 
   // The tile's softmax, once all scores are there.
-  __device__ __forceinline__ void weigh(ColumnSoftmax& sums, uint32_t (&weights)[4][4],
-                                        int lane) const {
+  __device__ __forceinline__ void exponentiate(ColumnSoftmax& sums, uint32_t (&probs)[4][4],
+                                               int lane) const {
     float score[8][4];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -105,7 +105,7 @@ struct TailRow {
     }
     sums.clear();
     float shrink[2];
-    weigh_scores<1>(score, sums, weights, shrink);
+    exponentiate_scores<1>(score, sums, probs, shrink);
     sums.close<1>();
   }
 
@@ -122,7 +122,7 @@ struct TailRow {
     return result;
   }
   // Sums of values, of 32 dimensions from 32 * part on.
-  __device__ __forceinline__ void add_values(const Values& values, const uint32_t (&weights)[4][4],
+  __device__ __forceinline__ void add_values(const Values& values, const uint32_t (&probs)[4][4],
                                              int part, int lane, float (&out)[4][4]) const {
     clear_sums<32>(out);
 #pragma unroll
@@ -132,8 +132,8 @@ struct TailRow {
       for (int j = 0; j < 2; ++j) {
         uint32_t b[4];
         load_matrices_transposed(b, values.of[c].piece(4 * part + 2 * j + (lane >> 4)));
-        mma_bf16(out[2 * j], {weights[c][0], 0u, weights[c][2], 0u}, b[0], b[1]);
-        mma_bf16(out[2 * j + 1], {weights[c][0], 0u, weights[c][2], 0u}, b[2], b[3]);
+        mma_bf16(out[2 * j], {probs[c][0], 0u, probs[c][2], 0u}, b[0], b[1]);
+        mma_bf16(out[2 * j + 1], {probs[c][0], 0u, probs[c][2], 0u}, b[2], b[3]);
       }
     }
   }

@@ -2,7 +2,7 @@
 // whose products have columns as the first operand: a lane holds columns g and g + 8 of a warp's 16
 // (g = lane / 4, t = lane % 4), of scores the positions 8j + 2t and the next, of sums the
 // dimensions likewise. The same bits as attention_row_cuda.h, where keys and values are the first
-// operand: weights are added up by position modulo 8, then crosswise. Device code.
+// operand: probabilities are added up by position modulo 8, then crosswise. Device code.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ namespace forerun::cuda {
 
 struct ColumnSoftmax {
   float most[2];
-  float weight[2][2];  // of the lane's even and odd positions until close(), then [0] of all
+  float exp_sum[2][2];  // of the lane's even and odd positions until close(), then [0] of all
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       most[i] = kNothing;
-      weight[i][0] = weight[i][1] = 0.0f;
+      exp_sum[i][0] = exp_sum[i][1] = 0.0f;
     }
   }
   template <int kHalves = 2>
   __device__ __forceinline__ void close() {
 #pragma unroll
     for (int i = 0; i < kHalves; ++i) {
-      float sum = __fadd_rn(weight[i][0], weight[i][1]);
+      float sum = __fadd_rn(exp_sum[i][0], exp_sum[i][1]);
       sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 1));
-      weight[i][0] = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 2));
+      exp_sum[i][0] = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 2));
     }
   }
 };
@@ -72,7 +72,7 @@ __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<k
   for (int i = 0; i < 2; ++i) {
     const float2 factors = merge_factors(sums.most[i], next.most[i]);
     sums.most[i] = fmaxf(sums.most[i], next.most[i]);
-    sums.weight[i][0] = merged(sums.weight[i][0], next.weight[i][0], factors);
+    sums.exp_sum[i][0] = merged(sums.exp_sum[i][0], next.exp_sum[i][0], factors);
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j) {
 #pragma unroll
@@ -109,11 +109,11 @@ __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int fir
   }
 }
 
-// Scores of a tile, those that are not seen kNothing, to weights, packed as the first operand of
-// four products; sums of values shrink by `shrink`. `kHalves`: 1 if only column g counts.
+// Scores of a tile, those that are not seen kNothing, to probabilities, packed as the first operand
+// of four products; sums of values shrink by `shrink`. `kHalves`: 1 if only column g counts.
 template <int kHalves>
-__device__ __forceinline__ void weigh_scores(float (&score)[8][4], ColumnSoftmax& sums,
-                                             uint32_t (&weights)[4][4], float (&shrink)[2]) {
+__device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], ColumnSoftmax& sums,
+                                                    uint32_t (&probs)[4][4], float (&shrink)[2]) {
 #pragma unroll
   for (int i = 0; i < kHalves; ++i) {
     float most = kNothing;
@@ -127,28 +127,28 @@ __device__ __forceinline__ void weigh_scores(float (&score)[8][4], ColumnSoftmax
     sums.most[i] = most;
 #pragma unroll
     for (int odd = 0; odd < 2; ++odd) {
-      float weight = 0.0f;
+      float exp_sum = 0.0f;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         float& s = score[j][2 * i + odd];
         s = power_of_two(s - base);
-        weight = __fadd_rn(weight, s);
+        exp_sum = __fadd_rn(exp_sum, s);
       }
-      sums.weight[i][odd] = __fmaf_rn(sums.weight[i][odd], shrink[i], weight);
+      sums.exp_sum[i][odd] = __fmaf_rn(sums.exp_sum[i][odd], shrink[i], exp_sum);
     }
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      weights[c][i] = pack_bf16x2(score[2 * c][2 * i], score[2 * c][2 * i + 1]);
-      weights[c][2 + i] = pack_bf16x2(score[2 * c + 1][2 * i], score[2 * c + 1][2 * i + 1]);
+      probs[c][i] = pack_bf16x2(score[2 * c][2 * i], score[2 * c][2 * i + 1]);
+      probs[c][2 + i] = pack_bf16x2(score[2 * c + 1][2 * i], score[2 * c + 1][2 * i + 1]);
     }
   }
 }
 
 template <int kDim>
-__device__ __forceinline__ void weigh(float (&score)[8][4], ColumnSums<kDim>& sums,
-                                      uint32_t (&weights)[4][4]) {
+__device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kDim>& sums,
+                                             uint32_t (&probs)[4][4]) {
   float shrink[2];
-  weigh_scores<2>(score, sums, weights, shrink);
+  exponentiate_scores<2>(score, sums, probs, shrink);
 #pragma unroll
   for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
 }
@@ -176,13 +176,13 @@ __device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t querie
 }
 
 template <int kDim>
-__device__ __forceinline__ void add_tile(ColumnSums<kDim>& sums, const uint32_t (&weights)[4][4],
+__device__ __forceinline__ void add_tile(ColumnSums<kDim>& sums, const uint32_t (&probs)[4][4],
                                          uint32_t values) {
   const uint64_t first = wgmma_values(wgmma_uniform(values));
   wgmma_fence();
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
-    wgmma_add_values(sums.out, weights[c], wgmma_advance(first, c * 16 * kPanelRowBytes));
+    wgmma_add_values(sums.out, probs[c], wgmma_advance(first, c * 16 * kPanelRowBytes));
   }
   wgmma_commit();
   wgmma_wait(sums.out);

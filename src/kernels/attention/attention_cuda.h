@@ -124,7 +124,7 @@ constexpr int query_columns(int num_heads, int num_kv_heads) {
   return heads < 8 ? heads : 8;
 }
 // Of one partial result, for all key/value heads: of each part its heads' sums, then their largest
-// scores and sums of weights.
+// scores and sums of exponentials.
 constexpr int64_t partial_floats(int num_heads, int num_kv_heads, int head_dim) {
   const int columns = query_columns(num_heads, num_kv_heads);
   return int64_t{num_kv_heads} * query_parts(num_heads, num_kv_heads) *

@@ -19,7 +19,7 @@
 namespace forerun::cuda {
 namespace {
 
-// Averages of values in [-1, 1]: weights and the result are rounded to bf16.
+// Averages of values in [-1, 1]: probabilities and the result are rounded to bf16.
 constexpr double kTolerance = 8e-3;
 
 bool same_bits(const std::vector<bf16>& a, const std::vector<bf16>& b) {

@@ -6,7 +6,7 @@
 
 namespace forerun::cuda {
 
-void AttentionPlanCuda::deal_out_spans() {
+void AttentionPlanCuda::partition_kv() {
   groups_.swap(items);
   items.clear();
   for (const AttentionItemCuda& group : groups_) {

@@ -68,17 +68,17 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
     most[i] = fmaxf(most[i], sum.most[i]);
     const float shrink = power_of_two(sum.most[i] - most[i]);
     sum.most[i] = most[i];
-    float weight = 0.0f;
+    float exp_sum = 0.0f;
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float& s = score[c][half * 2 + i];
         s = power_of_two(s - most[i]);
-        weight = __fadd_rn(weight, s);
+        exp_sum = __fadd_rn(exp_sum, s);
       }
     }
-    sum.weight[i] = __fmaf_rn(sum.weight[i], shrink, weight);
+    sum.exp_sum[i] = __fmaf_rn(sum.exp_sum[i], shrink, exp_sum);
 #pragma unroll
     for (int m = 0; m < kDim / 16; ++m) {
       sum.out[m][i] *= shrink;

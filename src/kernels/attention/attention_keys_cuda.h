@@ -179,12 +179,12 @@ struct GatheredRows {
         score);
   }
   __device__ __forceinline__ void add(int chunk, int first_chunk, uint32_t /*values*/,
-                                      const float (&weight)[4], RowSum<kDim>& sum) const {
+                                      const float (&probs)[4], RowSum<kDim>& sum) const {
     if (chunk > first_chunk) request_values(chunk);
     copies_wait();
     __syncwarp();
     const int key = value_key(lane);
-    add_chunk<kDim>(sum, weight, own_values + key * kPanelRowBytes, key, kChunk, lane);
+    add_chunk<kDim>(sum, probs, own_values + key * kPanelRowBytes, key, kChunk, lane);
     __syncwarp();  // before the next chunk overwrites
   }
 };
@@ -219,11 +219,11 @@ struct StagedRows {
         score);
   }
   __device__ __forceinline__ void add(int chunk, int /*first_chunk*/, uint32_t tile_values,
-                                      const float (&weight)[4], RowSum<kDim>& sum) const {
+                                      const float (&probs)[4], RowSum<kDim>& sum) const {
     int slot;
     const uint32_t values = row(begin + chunk * kChunk + value_key(lane), tile_values,
                                 extras + kMostExtras * kDim * 2, &slot);
-    add_chunk<kDim>(sum, weight, values, slot, kMostExtras, lane);
+    add_chunk<kDim>(sum, probs, values, slot, kMostExtras, lane);
   }
 };
 

@@ -17,8 +17,8 @@ namespace forerun::cuda {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // A partial result of a part of a key/value head, its heads' sums, then of each the largest score
-// and the sum of weights. Of every 16 dimensions of a head there are four times 2t, 2t + 1, 8 + 2t,
-// 9 + 2t.
+// and the sum of exponentials. Of every 16 dimensions of a head there are four times 2t, 2t + 1, 8
+// + 2t, 9 + 2t.
 __device__ __forceinline__ float* partial_at(const AttentionArgs& args, int partial, int head) {
   return args.partials + partial * args.partial_floats + head * args.part_partial_floats;
 }
@@ -44,14 +44,14 @@ __device__ __forceinline__ void store_partial(const AttentionArgs& args, const R
   }
   if (lane < 4 && 2 * t < args.row_columns) {
     store_through_l2(to + args.row_columns * kDim + lane * 4,
-                     make_float4(sum.most[0], sum.weight[0], sum.most[1], sum.weight[1]));
+                     make_float4(sum.most[0], sum.exp_sum[0], sum.most[1], sum.exp_sum[1]));
   }
 }
 
 // Dimensions g, g + 8 of 16, heads 2t, 2t + 1 of the part's heads.
 __device__ __forceinline__ void store_attended(const AttentionArgs& args, int row_idx, int head,
                                                int dims, const float (&out)[4],
-                                               const float (&weight)[2], int lane) {
+                                               const float (&exp_sum)[2], int lane) {
   const int part = head % args.parts;
   const int heads = min(args.group_heads - part * 8, 8);
   const int first_head = head / args.parts * args.group_heads + part * 8;
@@ -61,7 +61,8 @@ __device__ __forceinline__ void store_attended(const AttentionArgs& args, int ro
     const int dim = dims + (lane >> 2) + (i >> 1) * 8;
     if (own_head < heads && dim < args.head_dim) {
       args.attended[row_idx * args.attended_stride + (first_head + own_head) * args.head_dim +
-                    dim] = round_activation(args.attended_format, __fdiv_rn(out[i], weight[i & 1]));
+                    dim] =
+          round_activation(args.attended_format, __fdiv_rn(out[i], exp_sum[i & 1]));
     }
   }
 }
@@ -90,11 +91,11 @@ __device__ __forceinline__ void store_partial_softmax(const AttentionArgs& args,
                                                       int lane) {
   if ((lane & 3) != 0) return;
   store_pair_through_l2(partial_at(args, partial, head) + args.row_columns * kDim + own_head * 2,
-                        sums.most[half], sums.weight[half][0]);
+                        sums.most[half], sums.exp_sum[half][0]);
 }
 
 // Of a span on its way to a warp: the dimensions of a head that it merges, a few a lane, and 16
-// bytes that hold the head's largest score and sum of weights, then factors.
+// bytes that hold the head's largest score and sum of exponentials, then factors.
 constexpr int merge_bytes(int lane_dims) { return lane_dims * 32 * 4 + 16; }
 
 // A head of a row.
@@ -126,7 +127,7 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
   const uint32_t own_sums = own + ahead * kPieces * 16;
   float out[kLaneDims] = {};
   float most = kNothing;
-  float weight = 0.0f;
+  float exp_sum = 0.0f;
   for (int span = the.first_span; span < spans; span += ahead) {
     const int count = min(ahead, spans - span);
 #pragma unroll 1
@@ -182,7 +183,7 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
     for (int i = 0; i < count; ++i) {
       const uint4 its = load_shared_16(own_sums + i * 16);
       const float2 factors = make_float2(__uint_as_float(its.x), __uint_as_float(its.y));
-      weight = merged(weight, __uint_as_float(its.z), factors);
+      exp_sum = merged(exp_sum, __uint_as_float(its.z), factors);
       const uint32_t at = own + i * (kPieces * 16) + lane * (kLaneDims * 4);
       if constexpr (kLaneDims == 4) {
         const uint4 next = load_shared_16(at);
@@ -208,7 +209,7 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
     const int at = lane * kLaneDims + i;  // among the head's, as they lie
     const int dim = first_dim + at / 16 * 16 + at % 16 / 4 * 2 + at % 4 / 2 * 8 + at % 2;
     if (dim < args.head_dim) {
-      to[dim] = round_activation(args.attended_format, __fdiv_rn(out[i], weight));
+      to[dim] = round_activation(args.attended_format, __fdiv_rn(out[i], exp_sum));
     }
   }
 }

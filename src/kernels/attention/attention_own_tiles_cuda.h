@@ -75,11 +75,11 @@ struct OwnTile {
         score);
   }
   __device__ __forceinline__ void add(int chunk, int /*first_chunk*/, uint32_t /*values*/,
-                                      const float (&weight)[4], RowSum<kDim>& sum) const {
+                                      const float (&probs)[4], RowSum<kDim>& sum) const {
     copies_wait_for_all_but<1>();
     __syncwarp();
     const int key = value_key(lane);
-    add_chunk<kDim>(sum, weight, values(chunk) + key * kPanelRowBytes, key, kChunk, lane);
+    add_chunk<kDim>(sum, probs, values(chunk) + key * kPanelRowBytes, key, kChunk, lane);
     __syncwarp();  // before the next but one overwrites
     request_values(chunk + 2);
   }
@@ -102,7 +102,7 @@ __device__ __forceinline__ void load_total(const AttentionArgs& args, RowSum<kDi
     }
     const float2 softmax = load_pair_through_l2(from + args.row_columns * kDim + own_head * 2);
     total.most[i] = softmax.x;
-    total.weight[i] = softmax.y;
+    total.exp_sum[i] = softmax.y;
   }
 }
 
@@ -169,7 +169,7 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
     if (waits) take_up();
 #pragma unroll
     for (int m = 0; m < kDim / 16; ++m) {
-      store_attended(args, item.first_row + warp, head, m * 16, total.out[m], total.weight, lane);
+      store_attended(args, item.first_row + warp, head, m * 16, total.out[m], total.exp_sum, lane);
     }
   }
 }

@@ -135,7 +135,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     }
     item.shared_tiles = lowest_boundary / kTilePositions;
   }
-  deal_out_spans();
+  partition_kv();
   // With a tile for every second block, sharing them is worth another trip through the L2.
   if (shape.may_tile && 2 * tiles * shape.kv_parts > shape.multiprocessors) {
     deal_out_prefixes(shape.row_columns);

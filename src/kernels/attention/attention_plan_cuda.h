@@ -3,9 +3,8 @@
 //
 // Sums run as on the CPU, by logical position: positions fall into tiles of 64, tiles into spans; a
 // span is a running softmax over its tiles in ascending order, and spans are merged in ascending
-// order. How a row's tiles fall into spans comes from the row's position alone, so a row's bits
-// depend neither on its companions nor on whether one block takes all of its spans or many blocks
-// one each.
+// order. How a row's tiles fall into spans (KV splits) comes from the row's position alone: batch
+// invariance, whether one block takes all of its spans or many blocks one each.
 #pragma once
 
 #include <cstdint>
@@ -186,7 +185,7 @@ class AttentionPlanCuda {
   void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
                  int32_t stable);
   bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
-  void deal_out_spans();
+  void partition_kv();
   void deal_out_prefixes(int32_t row_columns);
   bool fuse(std::span<const AttentionRow> from, int32_t most_extras);
   void clear();

@@ -23,7 +23,7 @@ double key_element(const PagedKv& kv, const std::byte* head, int32_t dim) {
 void attention_ref(MatrixView<const float> q, std::span<const AttentionRow> rows, const PagedKv& kv,
                    int32_t window, MatrixView<float> out) {
   const auto num_heads = static_cast<int32_t>(q.dim(1) / kv.head_dim);
-  std::vector<double> weights;
+  std::vector<double> probs;
   for (size_t row_idx = 0; row_idx < rows.size(); ++row_idx) {
     const AttentionRow& row = rows[row_idx];
     const int32_t first = window > 0 ? std::max(0, row.position - window + 1) : 0;
@@ -33,7 +33,7 @@ void attention_ref(MatrixView<const float> q, std::span<const AttentionRow> rows
       const auto slot_of = [&row](int32_t position) {
         return position < row.boundary ? position : row.ancestors[position - row.boundary];
       };
-      weights.clear();
+      probs.clear();
       for (int32_t position = first; position <= row.position; ++position) {
         const int32_t slot = slot_of(position);
         const std::byte* key = kv.key(row.block_table[slot / 64], slot % 64, kv_head);
@@ -41,13 +41,13 @@ void attention_ref(MatrixView<const float> q, std::span<const AttentionRow> rows
         for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
           score += static_cast<double>(query[dim]) * key_element(kv, key, dim);
         }
-        weights.push_back(score / std::sqrt(static_cast<double>(kv.head_dim)));
+        probs.push_back(score / std::sqrt(static_cast<double>(kv.head_dim)));
       }
-      const double maximum = *std::max_element(weights.begin(), weights.end());
+      const double maximum = *std::max_element(probs.begin(), probs.end());
       double sum = 0.0;
-      for (double& weight : weights) {
-        weight = std::exp(weight - maximum);
-        sum += weight;
+      for (double& prob : probs) {
+        prob = std::exp(prob - maximum);
+        sum += prob;
       }
       float* result = out.row(static_cast<int64_t>(row_idx)) + head * kv.head_dim;
       for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
@@ -55,7 +55,7 @@ void attention_ref(MatrixView<const float> q, std::span<const AttentionRow> rows
         for (int32_t position = first; position <= row.position; ++position) {
           const int32_t slot = slot_of(position);
           const std::byte* v = kv.value(row.block_table[slot / 64], slot % 64, kv_head);
-          value += weights[static_cast<size_t>(position - first)] * value_element(kv, v, dim);
+          value += probs[static_cast<size_t>(position - first)] * value_element(kv, v, dim);
         }
         result[dim] = static_cast<float>(value / sum);
       }

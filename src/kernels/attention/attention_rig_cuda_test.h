@@ -221,7 +221,7 @@ class AttentionRig {
     for (int32_t head = 0; head < shape_.num_heads; ++head) {
       std::vector<double> query;
       for (int32_t i = 0; i < dim; ++i) query.push_back(rotated(row_idx, head, i));
-      std::vector<double> weights;
+      std::vector<double> probs;
       double most = -1e30;
       for (int32_t position = first; position <= row.position; ++position) {
         double score = 0;
@@ -230,17 +230,17 @@ class AttentionRig {
           score += query[static_cast<size_t>(i)] *
                    static_cast<double>(to_float(*element(slot, head / group, i, false)));
         }
-        weights.push_back(score / std::sqrt(static_cast<double>(dim)));
-        most = std::max(most, weights.back());
+        probs.push_back(score / std::sqrt(static_cast<double>(dim)));
+        most = std::max(most, probs.back());
       }
       double sum = 0;
-      for (double& weight : weights) sum += weight = std::exp(weight - most);
+      for (double& prob : probs) sum += prob = std::exp(prob - most);
       std::vector<double> result(static_cast<size_t>(dim));
       for (int32_t position = first; position <= row.position; ++position) {
         const int32_t slot = physical(row, position);
         for (int32_t i = 0; i < dim; ++i) {
           result[static_cast<size_t>(i)] +=
-              weights[static_cast<size_t>(position - first)] / sum *
+              probs[static_cast<size_t>(position - first)] / sum *
               static_cast<double>(to_float(*element(slot, head / group, i, true)));
         }
       }

@@ -24,7 +24,7 @@ template <int kDim>
 struct RowSum {
   float out[kDim / 16][4];
   float most[2];
-  float weight[2];  // of the lane's own keys until close(), then of all
+  float exp_sum[2];  // of the lane's own keys until close(), then of all
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -33,14 +33,14 @@ struct RowSum {
       for (int i = 0; i < 4; ++i) out[m][i] = 0.0f;
     }
     most[0] = most[1] = kNothing;
-    weight[0] = weight[1] = 0.0f;
+    exp_sum[0] = exp_sum[1] = 0.0f;
   }
   __device__ __forceinline__ void close() {
 #pragma unroll
     for (int lanes = 4; lanes < 32; lanes *= 2) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        weight[i] = __fadd_rn(weight[i], __shfl_xor_sync(~0u, weight[i], lanes));
+        exp_sum[i] = __fadd_rn(exp_sum[i], __shfl_xor_sync(~0u, exp_sum[i], lanes));
       }
     }
   }
@@ -73,7 +73,7 @@ __device__ __forceinline__ void merge(RowSum<kDim>& sum, const RowSum<kDim>& nex
   for (int i = 0; i < 2; ++i) {
     factors[i] = merge_factors(sum.most[i], next.most[i]);
     sum.most[i] = fmaxf(sum.most[i], next.most[i]);
-    sum.weight[i] = merged(sum.weight[i], next.weight[i], factors[i]);
+    sum.exp_sum[i] = merged(sum.exp_sum[i], next.exp_sum[i], factors[i]);
   }
 #pragma unroll
   for (int m = 0; m < kDim / 16; ++m) {
@@ -120,13 +120,13 @@ __device__ __forceinline__ int score_piece(int lane) { return lane >> 4; }
 // The key of a chunk whose values a lane fetches in add_chunk().
 __device__ __forceinline__ int value_key(int lane) { return (lane & 7) + (lane >> 4) * 8; }
 
-// Adds 16 keys' values by their weights. `row`: where the values of value_key(lane) lie in shared
-// memory, as row `slot` of panels of `rows`.
+// Adds 16 keys' values by their probabilities. `row`: where the values of value_key(lane) lie in
+// shared memory, as row `slot` of panels of `rows`.
 template <int kDim>
-__device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&weight)[4], uint32_t row,
+__device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&probs)[4], uint32_t row,
                                           int slot, int rows, int lane) {
-  const uint32_t b0 = transpose_8x8(pack_bf16x2(weight[0], weight[1]));
-  const uint32_t b1 = transpose_8x8(pack_bf16x2(weight[2], weight[3]));
+  const uint32_t b0 = transpose_8x8(pack_bf16x2(probs[0], probs[1]));
+  const uint32_t b1 = transpose_8x8(pack_bf16x2(probs[2], probs[3]));
 #pragma unroll
   for (int m = 0; m < kDim / 16; ++m) {
     const int piece = 2 * m + ((lane >> 3) & 1);

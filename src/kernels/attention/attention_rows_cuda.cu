@@ -95,7 +95,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
       if (warp < item.num_rows) {
 #pragma unroll
         for (int m = 0; m < kDim / 16; ++m) {
-          store_attended(args, item.first_row + warp, head, m * 16, total.out[m], total.weight,
+          store_attended(args, item.first_row + warp, head, m * 16, total.out[m], total.exp_sum,
                          lane);
         }
       }

@@ -115,7 +115,7 @@ __device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSum
   }
   const float2 softmax = load_pair_through_l2(from + args.row_columns * kDim + own_head * 2);
   sums.most[half] = softmax.x;
-  sums.weight[half][0] = softmax.y;
+  sums.exp_sum[half][0] = softmax.y;
 }
 
 // A column's span has ended, closed: it joins the total, and the next begins.
@@ -124,7 +124,7 @@ __device__ __forceinline__ void merge_column(ColumnSums<kDim>& total, ColumnSums
                                              int half) {
   const float2 factors = merge_factors(total.most[half], span.most[half]);
   total.most[half] = fmaxf(total.most[half], span.most[half]);
-  total.weight[half][0] = merged(total.weight[half][0], span.weight[half][0], factors);
+  total.exp_sum[half][0] = merged(total.exp_sum[half][0], span.exp_sum[half][0], factors);
 #pragma unroll
   for (int j = 0; j < kDim / 8; ++j) {
 #pragma unroll
@@ -137,7 +137,7 @@ __device__ __forceinline__ void merge_column(ColumnSums<kDim>& total, ColumnSums
 template <int kDim>
 __device__ __forceinline__ void clear_column(ColumnSums<kDim>& sums, int half) {
   sums.most[half] = kNothing;
-  sums.weight[half][0] = sums.weight[half][1] = 0.0f;
+  sums.exp_sum[half][0] = sums.exp_sum[half][1] = 0.0f;
 #pragma unroll
   for (int j = 0; j < kDim / 8; ++j) sums.out[j][2 * half] = sums.out[j][2 * half + 1] = 0.0f;
 }
@@ -156,9 +156,9 @@ __device__ __forceinline__ void store_output(const AttentionArgs& args, const Ru
     for (int j = 0; j < kDim / 8; ++j) {
       const int dim = 8 * j + 2 * (threadIdx.x & 3);
       if (dim >= args.head_dim) break;
-      *reinterpret_cast<uint32_t*>(out + dim) =
-          pack_activations(args.attended_format, __fdiv_rn(total.out[j][2 * i], total.weight[i][0]),
-                           __fdiv_rn(total.out[j][2 * i + 1], total.weight[i][0]));
+      *reinterpret_cast<uint32_t*>(out + dim) = pack_activations(
+          args.attended_format, __fdiv_rn(total.out[j][2 * i], total.exp_sum[i][0]),
+          __fdiv_rn(total.out[j][2 * i + 1], total.exp_sum[i][0]));
     }
   }
 }
@@ -224,9 +224,9 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         named_barrier(meeting, 128);
       }
-      uint32_t weights[4][4];
-      weigh<kDim>(score, span, weights);
-      add_tile<kDim>(span, weights, values);
+      uint32_t probs[4][4];
+      exponentiate<kDim>(score, span, probs);
+      add_tile<kDim>(span, probs, values);
       __syncwarp();
       if (lane == 0) barrier_arrive(filled + 8);
       if (++stage == Layout::kStages) {
@@ -253,7 +253,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, uint32_t 
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (!ends[i]) continue;
-        span.weight[i][0] = closed.weight[i][0];
+        span.exp_sum[i][0] = closed.exp_sum[i][0];
         if (the.run.splits != 0) {
           store_column(args, span, i,
                        columns.first_partial(args, the, i) + span_of(columns.position[i], tile),

@@ -7,9 +7,11 @@
 //  - one launch, half of an SM a block: its first tiles are requested while the layer before it
 //    runs, the next layer's weights while it merges;
 //  - a warp of its own keeps a ring of keys and values full, across items;
-//  - up to 64 columns: one warpgroup makes weights of keys, the other adds values, a tile behind
+//  - up to 64 columns: one warpgroup makes probabilities of keys, the other adds values, a tile
+//  behind
 //    (attention_shared_narrow_cuda.h), in so few registers that two blocks fit into an SM;
-//  - more: each warpgroup has its own columns, whose weights stay in registers between the two
+//  - more: each warpgroup has its own columns, whose probabilities stay in registers between the
+//  two
 //    products; narrow items among them by turns, so that one's last products and stores hide behind
 //    the other's tiles.
 #include <cuda_bf16.h>
@@ -67,9 +69,9 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
       ring.release(ring.unit, arrivals);
       scale_scores(score, args.scale_log2);
       columns.hide(args, score, the.first_tile + tile, lane);
-      uint32_t weights[4][4];
-      weigh<kDim>(score, sums, weights);
-      add_tile<kDim>(sums, weights, ring.wait(ring.unit + 1));
+      uint32_t probs[4][4];
+      exponentiate<kDim>(score, sums, probs);
+      add_tile<kDim>(sums, probs, ring.wait(ring.unit + 1));
       ring.release(ring.unit + 1, arrivals);
       ring.unit += 2;
     }
@@ -116,7 +118,7 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
   if constexpr (kWide) {
     attend_wide_prefixes<kDim, kFused>(args, shared, ring);
   } else if (threadIdx.x < 128) {
-    weigh_prefixes<kDim, kFused>(args, shared, ring);
+    exponentiate_prefixes<kDim, kFused>(args, shared, ring);
   } else {
     add_prefixes<kDim>(args, shared, ring);
   }
@@ -159,7 +161,7 @@ Kernel kernel_for(bool fused) {
   return fused ? attention_shared_kernel<kDim, true, kWide>
                : attention_shared_kernel<kDim, false, kWide>;
 }
-// The memory brings tiles of 64 dimensions faster than one warpgroup makes weights of them.
+// The memory brings tiles of 64 dimensions faster than one warpgroup makes probabilities of them.
 Kernel kernel_for(int padded_dim, bool fused, bool wide) {
   return padded_dim == 64 ? kernel_for<64, true>(fused)
          : wide           ? kernel_for<128, true>(fused)

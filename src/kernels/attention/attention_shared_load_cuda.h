@@ -29,14 +29,14 @@ struct SharedLayout {
   static constexpr int kSmallBytes = kWeightSlots * 64 * 4 + kWorkSlots * kWorkWords * 4;
   static constexpr int kSlotBarrierBytes = 16 * (kWorkSlots + kWeightSlots);
 
-  // [warpgroup] queries, panels of 64 columns, or one warpgroup's and weights for the other; later
-  // what rows gather for themselves.
+  // [warpgroup] queries, panels of 64 columns, or one warpgroup's and probabilities for the other;
+  // later what rows gather for themselves.
   static constexpr int kQueries = 0;
   static constexpr int kWeights = tile_bytes(kDim);
   static constexpr int kRing = 2 * tile_bytes(kDim);
   static constexpr int kUnits =
       (kSharedLimit - kRing - kSmallBytes - kSlotBarrierBytes) / (kUnitBytes + 16);
-  // Of a unit: it is there, it is free; of work: it is there, it has been read; of weights
+  // Of a unit: it is there, it is free; of work: it is there, it has been read; of probabilities
   // likewise.
   static constexpr int kBarriers = kRing + kUnits * kUnitBytes;
   static constexpr int kWorkBarriers = kBarriers + kUnits * 16;

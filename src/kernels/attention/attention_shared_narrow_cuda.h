@@ -1,8 +1,8 @@
 // Prefix items of up to 64 columns in the kernel of attention over shared prefixes
-// (attention_shared_cuda.cu): one warpgroup makes weights of keys, the other adds values, a tile
-// behind. One warpgroup for both takes longer for a tile than the memory does, and their registers
-// together leave no room beside a linear layer's 16 warps. Device code; included by the kernel
-// alone.
+// (attention_shared_cuda.cu): one warpgroup makes probabilities of keys, the other adds values, a
+// tile behind. One warpgroup for both takes longer for a tile than the memory does, and their
+// registers together leave no room beside a linear layer's 16 warps. Device code; included by the
+// kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -31,21 +31,21 @@ struct WeightSlots {
   __device__ __forceinline__ uint32_t barrier() const {  // they are there; then: they are free
     return shared + Layout::kWeightBarriers + slot() * 16;
   }
-  __device__ __forceinline__ uint32_t weights() const {
+  __device__ __forceinline__ uint32_t probs() const {
     return shared + Layout::kWeights + slot() * Layout::kWeightBytes;
   }
   __device__ __forceinline__ uint32_t shrink_at(int column) const {
     return shared + Layout::kShrinks + (slot() * 64 + column) * 4;
   }
   // Writes the tile's; then: they are there.
-  __device__ __forceinline__ void put(const uint32_t (&weights_of)[4][4], const float (&shrink)[2],
+  __device__ __forceinline__ void put(const uint32_t (&probs_of)[4][4], const float (&shrink)[2],
                                       int warp, int lane) {
     barrier_wait(barrier() + 8, parity() ^ 1);
     const int column = warp * 16 + lane % 16;
-    const uint32_t row = weights() + column * kPanelRowBytes;
+    const uint32_t row = probs() + column * kPanelRowBytes;
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      store_matrices(row + kv_piece(2 * c + lane / 16, column), weights_of[c]);
+      store_matrices(row + kv_piece(2 * c + lane / 16, column), probs_of[c]);
     if (lane % 4 == 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -62,8 +62,8 @@ struct WeightSlots {
 
 // The first warpgroup.
 template <int kDim, bool kFused>
-__device__ __forceinline__ void weigh_prefixes(const AttentionArgs& args, uint32_t shared,
-                                               SharedRing<kDim>& ring) {
+__device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args, uint32_t shared,
+                                                      SharedRing<kDim>& ring) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const uint32_t queries = shared + SharedLayout<kDim>::kQueries;
@@ -83,10 +83,10 @@ __device__ __forceinline__ void weigh_prefixes(const AttentionArgs& args, uint32
       ring.release(unit, 2);
       scale_scores(score, args.scale_log2);
       columns.hide(args, score, the.first_tile + tile, lane);
-      uint32_t weights[4][4];
+      uint32_t probs[4][4];
       float shrink[2];
-      weigh_scores<2>(score, sums, weights, shrink);
-      slots.put(weights, shrink, warp, lane);
+      exponentiate_scores<2>(score, sums, probs, shrink);
+      slots.put(probs, shrink, warp, lane);
       if (tile + 1 == the.tiles) {  // not before that fence, which would wait for it
         sums.close();
 #pragma unroll
@@ -103,8 +103,8 @@ __device__ __forceinline__ void weigh_prefixes(const AttentionArgs& args, uint32
   if (!waited) wait_for_previous_kernel();
 }
 
-// The second, which has the last word: what the first wrote came before its last weights. Partial
-// results may still be read by the previous kernel until that has ended.
+// The second, which has the last word: what the first wrote came before its last probabilities.
+// Partial results may still be read by the previous kernel until that has ended.
 template <int kDim>
 __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t shared,
                                              SharedRing<kDim>& ring) {
@@ -129,11 +129,11 @@ __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t
       }
       const uint32_t unit = ring.unit + values_unit(tile, the.tiles);
       const uint64_t values = wgmma_values(wgmma_uniform(ring.wait_in_order(unit)));
-      const uint64_t weights = wgmma_rows<64>(wgmma_uniform(slots.weights()));
+      const uint64_t probs = wgmma_rows<64>(wgmma_uniform(slots.probs()));
       wgmma_fence();
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        wgmma_add_values(out, wgmma_advance(weights, c * 32),
+        wgmma_add_values(out, wgmma_advance(probs, c * 32),
                          wgmma_advance(values, c * 16 * kPanelRowBytes));
       }
       wgmma_commit();

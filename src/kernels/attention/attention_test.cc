@@ -28,8 +28,8 @@ namespace {
 // an f32 error of a few 1e-6, and so does its exponential.
 constexpr double kTolerance = 2e-5;
 
-// Products of bf16: queries are rounded to bf16 (the reference is given rounded ones), and a weight
-// is off by 2^-9 of itself at most, so an average of values in [-1, 1] by twice that.
+// Products of bf16: queries are rounded to bf16 (the reference is given rounded ones), and a
+// probability is off by 2^-9 of itself at most, so an average of values in [-1, 1] by twice that.
 constexpr double kDotTolerance = kTolerance + 1.0 / 256.0;
 
 double max_difference(const std::vector<float>& a, const std::vector<float>& b) {
@@ -239,7 +239,8 @@ TEST_F(AttentionTiles, InstructionSetsAgree) {
 
 #if defined(__x86_64__)
 // The instruction against its emulation, and both against f32 as far as bf16 goes: a score of
-// queries and keys in [-2, 2] is off by 2^-9 of its products, so weights by a few percent at most.
+// queries and keys in [-2, 2] is off by 2^-9 of its products, so probabilities by a few percent at
+// most.
 TEST_F(AttentionTiles, ProductsOfBf16) {
   if (!isa_is_supported(Isa::kAvx512)) GTEST_SKIP() << "no AVX-512";
   const std::vector<float> emulated = run(DType::kBf16, attention_kernels_bf16_dot_emulated());

@@ -9,8 +9,8 @@ namespace forerun {
 
 // A running softmax of one query is `padded_dim` unnormalized values in an order of the kernel's
 // own, then the maximum score, then the sum of powers relative to it. Scores are natural logarithms
-// of weights, or logarithms to base 2, as each kernel likes: states and scores are for the
-// functions of one AttentionTypeKernels.
+// of unnormalized probabilities, or logarithms to base 2, as each kernel likes: states and scores
+// are for the functions of one AttentionTypeKernels.
 inline constexpr int64_t kSoftmaxStateExtra = 16;  // keeps states 64-byte aligned
 // Static: a copy of it compiled for one processor must never serve another.
 [[maybe_unused]] static constexpr int64_t softmax_state_floats(int64_t padded_dim) {

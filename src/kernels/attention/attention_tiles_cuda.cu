@@ -2,9 +2,9 @@
 // requests. A block takes neighbouring rows of a sequence, two warpgroups of up to 64 columns (a
 // row's query head each), and tiles that they see; a third fills a ring of tiles.
 //
-// Floor: the products at the speed of wgmma; a column's weights stay in registers between the two.
-// The bits are those of the other kernels (attention_columns_cuda.h): spans are merged as they end,
-// which is why a lane has two sets of sums.
+// Floor: the products at the speed of wgmma; a column's probabilities stay in registers between the
+// two. The bits are those of the other kernels (attention_columns_cuda.h): spans are merged as they
+// end, which is why a lane has two sets of sums.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -96,9 +96,9 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
             named_barrier(1 + group, 128);
           }
         }
-        uint32_t weights[4][4];
-        weigh<kDim>(score, span, weights);
-        add_tile<kDim>(span, weights, keys + tile_bytes(kDim));
+        uint32_t probs[4][4];
+        exponentiate<kDim>(score, span, probs);
+        add_tile<kDim>(span, probs, keys + tile_bytes(kDim));
         if (ends_span(highest, tile)) {
           span.close();
           merge(total, span);
@@ -123,8 +123,8 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
         const int dim = 8 * j + 2 * (lane & 3);
         if (dim >= args.head_dim) break;
         *reinterpret_cast<uint32_t*>(out + dim) = pack_activations(
-            args.attended_format, __fdiv_rn(total.out[j][2 * i], total.weight[i][0]),
-            __fdiv_rn(total.out[j][2 * i + 1], total.weight[i][0]));
+            args.attended_format, __fdiv_rn(total.out[j][2 * i], total.exp_sum[i][0]),
+            __fdiv_rn(total.out[j][2 * i + 1], total.exp_sum[i][0]));
       }
     }
   }

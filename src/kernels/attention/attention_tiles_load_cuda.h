@@ -69,7 +69,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t s
 }
 
 // Zeros in the place of values of positions past `highest`, which may be anything: not even their
-// weight of zero would make them harmless.
+// probability of zero would make them harmless.
 template <int kDim>
 __device__ __forceinline__ void clear_values(uint32_t values, int first, int thread) {
   constexpr int kPieces = kDim / 8;

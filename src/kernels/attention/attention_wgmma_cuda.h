@@ -67,14 +67,14 @@ __device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], const uint32
                : FORERUN_ROWS_16
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(values));
 }
-// The same, 64 columns' weights of 16 positions in shared memory.
-__device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], uint64_t weights,
+// The same, 64 columns' probabilities of 16 positions in shared memory.
+__device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], uint64_t probs,
                                                  uint64_t values) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " FORERUN_SUMS_16
                ","
                "%64,%65,1,1,1,0,1;"
                : FORERUN_ROWS_16
-               : "l"(weights), "l"(values));
+               : "l"(probs), "l"(values));
 }
 // Return once all products that this warp asked for are in `d`.
 __device__ __forceinline__ void wgmma_wait(float (&d)[8][4]) {

@@ -2,8 +2,8 @@
 // w[out][in].
 //
 // 16-bit activations, f32 sums; weights AWQ int4 (group 128) or bf16, repacked at load
-// (linear_plan_cuda.h). A row's bits do not depend on its companions: the split of the inner
-// dimension and the order of summation come from the weight's shape alone.
+// (linear_plan_cuda.h). Batch-invariant: the split of the inner dimension and the order of
+// summation come from the weight's shape alone, so a row's bits do not depend on the other rows.
 #pragma once
 
 #include <cuda_bf16.h>

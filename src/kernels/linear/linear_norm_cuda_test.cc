@@ -116,7 +116,7 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
             std::vector<float> squares = expect_norm_parts(
                 weight, call, weight_of_norm, linear_input_format(GetParam()), *stream_);
             EXPECT_TRUE(std::equal(fewer_rows.begin(), fewer_rows.end(), squares.begin()))
-                << "a row's bits depend on its companions";
+                << "a row's bits depend on the other rows";
             fewer_rows = std::move(squares);
           }
         }
@@ -177,7 +177,7 @@ TEST_P(LinearCuda, NormOfTheInputAndChosenRowsMatchReferenceForEverySplitAndRowC
         }
         for (const std::vector<uint16_t>& part : bits) {
           EXPECT_TRUE(std::equal(part.begin(), part.end(), bits.back().begin()))
-              << "a row's bits depend on its companions";
+              << "a row's bits depend on the other rows";
         }
       }
     }

@@ -120,8 +120,8 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
 
 // Everything at once, if there are warps and room for it: stages is 0 if not. bf16, which has
 // little arithmetic, would rather have four stages than all activations, or more warps (gate and up
-// of 8B, when it had the room of 8 rows at 1 row: 56.9 us in passes with four stages, 59.4 at once
-// with two).
+// of 8B, when at 1 row it had the shared-memory footprint of 8: 56.9 us in passes with four
+// stages, 59.4 at once with two).
 LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   const bool int4 = plan.format == LinearFormat::kInt4Group128;
   const int warps = plan.input_warps *
@@ -234,7 +234,7 @@ Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_li
   FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch,
                            plan_for_rows(plan, rows, shared_limit, over_half_smem));
   // Fewer rows ask for as much as 8: of smaller blocks three may come to lie on a multiprocessor
-  // and none on another (1 row of 70B on three GPUs: 5.36 ms, with the room of 8 rows 4.71).
+  // and none on another (1 row of 70B on three GPUs: 5.36 ms, with the footprint of 8 rows 4.71).
   if (!over_half_smem && rows < 8) {
     const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, over_half_smem);
     if (eight.ok()) launch.shared_bytes = std::max(launch.shared_bytes, eight->shared_bytes);

@@ -205,7 +205,7 @@ TEST_F(OneGpu, LoopbackAddsEqualPartialsForEveryDegreeAndRowCount) {
         const std::vector<const Rank*> ranks(static_cast<size_t>(degree), &rank);
         const Bits expected = reference(ranks, rows, start_rows(rows));
         EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), expected.begin()))
-            << "a row's bits depend on its companions";
+            << "a row's bits depend on the other rows";
         fewer = expected;
         const Graph graph = rank.chain(rows, group->rank(0));
         for (int replay = 0; replay < 5; ++replay) {

@@ -1,4 +1,4 @@
-// A row's bits are the same in any company, whichever kernel runs it.
+// Batch invariance: a row's bits are the same beside any other rows, whichever kernel runs it.
 // Runs on a GPU of compute capability 9.0; skips itself elsewhere.
 #include <gtest/gtest.h>
 

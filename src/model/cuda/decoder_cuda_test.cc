@@ -1,5 +1,5 @@
 // A whole decoder on one GPU and in two to four parts (two on one GPU where there are too few):
-// logits against the CPU's, and bits that do not depend on how a Step is cut, on slots, companions
+// logits against the CPU's, and bits that do not depend on how a Step is cut, on slots, other rows
 // or trees. Toy models of every family and format.
 #include <gtest/gtest.h>
 
@@ -172,10 +172,10 @@ TEST_P(DecoderCuda, TreesAndCommits) {
 }
 
 TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
-  expect_unwanted_rows_and_companions(*decoder_, tokens_, /*first_block=*/20);
+  expect_unwanted_rows_and_others(*decoder_, tokens_, /*first_block=*/20);
 }
 
-// A draft's head: near the one that is stored, and rows keep their bits in any company.
+// A draft's head: near the one that is stored, and rows keep their bits beside any others.
 TEST_P(DecoderCuda, AnInt4HeadIsNearAndKeepsBits) {
   if (checkpoint_->config().hidden_size % 128 != 0) GTEST_SKIP() << "the head stays as it is";
   const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, 64, blocks());
@@ -283,7 +283,7 @@ TEST_P(DecoderCuda, StagesAreTheWhole) {
     EXPECT_TRUE(run_tokens(chain, tokens_, 0, rows, blocks()) == expected) << rows << " rows";
   }
   expect_trees_and_commits(chain, tokens_, /*depth=*/25, /*first_block=*/20);
-  expect_unwanted_rows_and_companions(chain, tokens_, /*first_block=*/20);
+  expect_unwanted_rows_and_others(chain, tokens_, /*first_block=*/20);
 }
 
 TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
