@@ -8,10 +8,10 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
-#include "model/cuda/cut_uploader_cuda.h"
 #include "model/cuda/fused_linear_cuda.h"
 #include "model/cuda/load_decoder_cuda.h"
 #include "model/cuda/shard_cuda.h"
+#include "model/cuda/slice_uploader_cuda.h"
 #include "model/device_memory.h"
 
 namespace forerun::cuda {
@@ -19,7 +19,7 @@ namespace {
 
 struct WeightBytes {
   int64_t packed = 0;
-  std::array<int64_t, CutUploader::kPlaces> staged{};  // the most that a place has held
+  std::array<int64_t, SliceUploader::kPlaces> staged{};  // the most that a place has held
 };
 
 Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, WeightBytes& bytes) {
@@ -32,12 +32,12 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
     bytes.staged[place] = std::max(bytes.staged[place], static_cast<int64_t>(staged));
   };
   for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
-    const Cut& out = linear.parts[i].out;
+    const Slice& out = linear.parts[i].out;
     if (plan.format == LinearFormat::kInt4Group128 && !sources[i].is_plain()) {
-      const LinearSource::Int4 cuts = sources[i].int4(out, linear.in);
-      stage(0, cuts.qweight.bytes());
-      stage(1, cuts.qzeros.bytes());
-      stage(2, cuts.scales.bytes());
+      const LinearSource::Int4 slices = sources[i].int4(out, linear.in);
+      stage(0, slices.qweight.bytes());
+      stage(1, slices.qzeros.bytes());
+      stage(2, slices.scales.bytes());
     } else {
       stage(0, static_cast<size_t>(out.total * linear.in.total) * sizeof(bf16));
     }

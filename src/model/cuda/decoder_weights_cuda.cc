@@ -11,8 +11,8 @@
 #include "checkpoint/float_tensor.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_stream.h"
-#include "model/cuda/cut_uploader_cuda.h"
 #include "model/cuda/fused_linear_cuda.h"
+#include "model/cuda/slice_uploader_cuda.h"
 
 namespace forerun::cuda {
 namespace {
@@ -25,7 +25,7 @@ class Loader {
  public:
   Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout, const LayerRange& layers,
          bool int4_head, const std::function<void(double)>& progress, const Stream* stream,
-         CutUploader uploader)
+         SliceUploader uploader)
       : checkpoint_(checkpoint),
         config_(checkpoint.config()),
         layout_(layout),
@@ -45,14 +45,14 @@ class Loader {
  private:
   struct BiasPart {
     std::string name;
-    Cut out;
+    Slice out;
     int64_t first_output = 0;
   };
 
   Status load_layer(const std::string& prefix, LayerWeightsCuda& layer);
   Status load_biases(const std::string& attention, LayerWeightsCuda& layer);
   Status load_linear(const FusedLinear& linear, LinearWeightCuda& to);
-  Status pack(const LinearSource& source, const FusedPart& part, const Cut& in,
+  Status pack(const LinearSource& source, const FusedPart& part, const Slice& in,
               LinearWeightCuda& to);
   Status pack_floats(const __nv_bfloat16* weight, const FusedPart& part, LinearWeightCuda& to);
   Status load_embedding(DecoderWeightsCuda& to);
@@ -72,25 +72,25 @@ class Loader {
   const bool int4_head_;
   const std::function<void(double)>& progress_;
   const Stream* stream_;
-  CutUploader uploader_;
+  SliceUploader uploader_;
   double total_bytes_ = 0;
   double done_bytes_ = 0;
 };
 
-Status Loader::pack(const LinearSource& source, const FusedPart& part, const Cut& in,
+Status Loader::pack(const LinearSource& source, const FusedPart& part, const Slice& in,
                     LinearWeightCuda& to) {
   if (to.plan().format == LinearFormat::kInt4Group128 && !source.is_plain()) {
-    const LinearSource::Int4 cuts = source.int4(part.out, in);
-    FORERUN_ASSIGN_OR_RETURN(const std::byte* qweight, uploader_.bring(cuts.qweight, 0));
-    FORERUN_ASSIGN_OR_RETURN(const std::byte* qzeros, uploader_.bring(cuts.qzeros, 1));
-    FORERUN_ASSIGN_OR_RETURN(const std::byte* scales, uploader_.bring(cuts.scales, 2));
+    const LinearSource::Int4 slices = source.int4(part.out, in);
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* qweight, uploader_.bring(slices.qweight, 0));
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* qzeros, uploader_.bring(slices.qzeros, 1));
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* scales, uploader_.bring(slices.scales, 2));
     return to.pack_awq(reinterpret_cast<const uint32_t*>(qweight),
                        reinterpret_cast<const uint32_t*>(qzeros),
                        reinterpret_cast<const __half*>(scales), part.out.total, part.placement,
                        part.first_output, stream_->get());
   }
   FORERUN_ASSIGN_OR_RETURN(const LinearSource::Bf16 values, source.bf16_part(part.out, in));
-  FORERUN_ASSIGN_OR_RETURN(const std::byte* weight, uploader_.bring(values.cut, 0));
+  FORERUN_ASSIGN_OR_RETURN(const std::byte* weight, uploader_.bring(values.slice, 0));
   return pack_floats(reinterpret_cast<const __nv_bfloat16*>(weight), part, to);
 }
 
@@ -153,7 +153,7 @@ Status Loader::load_biases(const std::string& attention, LayerWeightsCuda& layer
                   layout_.qkv_width, layer.qkv_bias));
   }
   if (!config_.o_bias) return {};
-  return load_bias({{attention + "o_proj.bias", Cut::of_all(config_.hidden_size), 0}},
+  return load_bias({{attention + "o_proj.bias", Slice::of_all(config_.hidden_size), 0}},
                    config_.hidden_size, layer.o_bias);
 }
 
@@ -179,10 +179,10 @@ Status Loader::load_embedding(DecoderWeightsCuda& to) {
   FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor,
                            require_tensor(checkpoint_, "model.embed_tokens.weight"));
   FORERUN_RETURN_IF_ERROR(check_float(*tensor));
-  const MatrixCut whole{.tensor = tensor,
-                        .rows = Cut::of_all(config_.vocab_size),
-                        .columns = Cut::of_all(config_.hidden_size),
-                        .as_bf16 = true};
+  const MatrixSlice whole{.tensor = tensor,
+                          .rows = Slice::of_all(config_.vocab_size),
+                          .columns = Slice::of_all(config_.hidden_size),
+                          .as_bf16 = true};
   FORERUN_ASSIGN_OR_RETURN(to.embedding, DeviceBuffer::allocate(whole.bytes(), "the embedding"));
   FORERUN_RETURN_IF_ERROR(uploader_.upload(whole, to.embedding.data()));
   done(*tensor);
@@ -232,7 +232,7 @@ Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoin
                                                      const LayerRange& layers, bool int4_head,
                                                      const std::function<void(double)>& progress) {
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
-  FORERUN_ASSIGN_OR_RETURN(CutUploader uploader, CutUploader::create(&stream));
+  FORERUN_ASSIGN_OR_RETURN(SliceUploader uploader, SliceUploader::create(&stream));
   return Loader(checkpoint, layout, layers, int4_head, progress, &stream, std::move(uploader))
       .run();
 }

@@ -16,7 +16,7 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
   constexpr auto kPlain = OutputPlacement::kPlain;
   const std::string attention = prefix + "self_attn.";
   const std::string mlp = prefix + "mlp.";
-  const Cut hidden = Cut::of_all(config.hidden_size);
+  const Slice hidden = Slice::of_all(config.hidden_size);
   return {.qkv = {.parts = {{attention + "q_proj", layout.q_out, kPlain, 0},
                             {attention + "k_proj", layout.kv_out, kPlain, layout.k_offset},
                             {attention + "v_proj", layout.kv_out, kPlain, layout.v_offset}},
@@ -37,7 +37,7 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
 
 FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout, bool int4) {
   return {.parts = {{"lm_head", layout.head_out, OutputPlacement::kPlain, 0}},
-          .in = Cut::of_all(config.hidden_size),
+          .in = Slice::of_all(config.hidden_size),
           .outputs = layout.head_out.total,
           .becomes_int4 = int4 && config.hidden_size % kInt4Group == 0};
 }

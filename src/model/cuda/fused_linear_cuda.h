@@ -19,14 +19,14 @@ namespace forerun::cuda {
 // A module whose outputs go into a weight from `first_output` on.
 struct FusedPart {
   std::string module;
-  Cut out;
+  Slice out;
   OutputPlacement placement = OutputPlacement::kPlain;
   int64_t first_output = 0;
 };
 
 struct FusedLinear {
   std::vector<FusedPart> parts;
-  Cut in;
+  Slice in;
   int64_t outputs = 0;        // 0: the part has nothing of the layer
   bool becomes_int4 = false;  // rounded, if it is stored otherwise
   bool before_attention = false;

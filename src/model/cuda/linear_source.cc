@@ -17,21 +17,21 @@ namespace {
 constexpr int64_t kWord = 8;  // values of a packed word
 
 // In units of several elements.
-Cut in_units(const Cut& cut, int64_t unit) {
-  return {.from = {cut.from.begin / unit, cut.from.end / unit},
-          .lead = cut.lead / unit,
-          .total = cut.total / unit};
+Slice in_units(const Slice& slice, int64_t unit) {
+  return {.from = {slice.from.begin / unit, slice.from.end / unit},
+          .lead = slice.lead / unit,
+          .total = slice.total / unit};
 }
 
-bool aligned(const Cut& cut, int64_t unit) {
-  return cut.from.begin % unit == 0 && cut.from.end % unit == 0 && cut.lead % unit == 0 &&
-         cut.total % unit == 0;
+bool aligned(const Slice& slice, int64_t unit) {
+  return slice.from.begin % unit == 0 && slice.from.end % unit == 0 && slice.lead % unit == 0 &&
+         slice.total % unit == 0;
 }
 
 template <class T>
-std::vector<T> copied(const MatrixCut& cut) {
-  std::vector<T> values(cut.bytes() / sizeof(T));
-  cut.copy_rows(0, cut.rows.total, reinterpret_cast<std::byte*>(values.data()));
+std::vector<T> copied(const MatrixSlice& slice) {
+  std::vector<T> values(slice.bytes() / sizeof(T));
+  slice.copy_rows(0, slice.rows.total, reinterpret_cast<std::byte*>(values.data()));
   return values;
 }
 
@@ -52,12 +52,12 @@ Result<LinearSource> LinearSource::find(const Checkpoint& checkpoint, const std:
   return source;
 }
 
-bool LinearSource::packs_as_int4(const Cut& out, const Cut& in, int64_t step) const {
+bool LinearSource::packs_as_int4(const Slice& out, const Slice& in, int64_t step) const {
   return awq_ && awq_->group_size == kInt4Group && awq_->scales->dtype == DType::kF16 &&
          aligned(in, kInt4Group) && aligned(out, kWord) && out.total % step == 0;
 }
 
-LinearSource::Int4 LinearSource::int4(const Cut& out, const Cut& in) const {
+LinearSource::Int4 LinearSource::int4(const Slice& out, const Slice& in) const {
   return {.qweight = {.tensor = awq_->qweight, .rows = in, .columns = in_units(out, kWord)},
           .qzeros = {.tensor = awq_->qzeros,
                      .rows = in_units(in, kInt4Group),
@@ -65,9 +65,9 @@ LinearSource::Int4 LinearSource::int4(const Cut& out, const Cut& in) const {
           .scales = {.tensor = awq_->scales, .rows = in_units(in, kInt4Group), .columns = out}};
 }
 
-Result<LinearSource::Bf16> LinearSource::bf16_part(const Cut& out, const Cut& in) const {
+Result<LinearSource::Bf16> LinearSource::bf16_part(const Slice& out, const Slice& in) const {
   Bf16 part;
-  part.cut = {.tensor = plain_, .rows = out, .columns = in, .as_bf16 = true};
+  part.slice = {.tensor = plain_, .rows = out, .columns = in, .as_bf16 = true};
   if (plain_ != nullptr) return part;
   // What the CPU's kernels make of the integers, rounded. The part may begin or end within a group:
   // its scale then serves smaller groups; and within a word of outputs.
@@ -80,14 +80,15 @@ Result<LinearSource::Bf16> LinearSource::bf16_part(const Cut& out, const Cut& in
   std::vector<float> scales(static_cast<size_t>(groups * outputs));
   for (int64_t index = 0; index < groups; ++index) {
     const int64_t stored = (in.from.begin + index * group) / awq_->group_size;
-    const std::vector<int32_t> row = copied<int32_t>(
-        {.tensor = awq_->qzeros, .rows = Cut::of({stored, stored + 1}), .columns = Cut::of(words)});
+    const std::vector<int32_t> row = copied<int32_t>({.tensor = awq_->qzeros,
+                                                      .rows = Slice::of({stored, stored + 1}),
+                                                      .columns = Slice::of(words)});
     zeros.insert(zeros.end(), row.begin(), row.end());
     widen(*awq_->scales, stored * awq_->out_features + words.begin * kWord, outputs,
           scales.data() + index * outputs);
   }
   const std::vector<int32_t> qweight = copied<int32_t>(
-      {.tensor = awq_->qweight, .rows = Cut::of(in.from), .columns = Cut::of(words)});
+      {.tensor = awq_->qweight, .rows = Slice::of(in.from), .columns = Slice::of(words)});
   const LinearWeight packed = LinearWeight::from_awq(
       MatrixView<const int32_t>(qweight.data(), {in.from.size(), words.size()}),
       MatrixView<const int32_t>(zeros.data(), {groups, words.size()}),
@@ -103,9 +104,9 @@ Result<LinearSource::Bf16> LinearSource::bf16_part(const Cut& out, const Cut& in
                                             .shape = {outputs, in.from.size()},
                                             .bytes = std::as_bytes(std::span(part.converted))});
   const int64_t skipped = out.from.begin - words.begin * kWord;
-  part.cut.tensor = part.tensor.get();
-  part.cut.rows.from = {skipped, skipped + out.from.size()};
-  part.cut.columns.from = {0, in.from.size()};
+  part.slice.tensor = part.tensor.get();
+  part.slice.rows.from = {skipped, skipped + out.from.size()};
+  part.slice.columns.from = {0, in.from.size()};
   return part;
 }
 

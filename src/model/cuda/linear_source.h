@@ -12,7 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "forerun/status.h"
-#include "model/cuda/matrix_cut.h"
+#include "model/cuda/matrix_slice.h"
 
 namespace forerun::cuda {
 
@@ -25,22 +25,22 @@ class LinearSource {
   bool is_plain() const { return plain_ != nullptr; }
   // Whether the int4 kernels take the part as it is stored. `step`: what its outputs must be a
   // multiple of.
-  bool packs_as_int4(const Cut& out, const Cut& in, int64_t step) const;
+  bool packs_as_int4(const Slice& out, const Slice& in, int64_t step) const;
 
   // Only where packs_as_int4(): AutoAWQ's tensors, [in][out / 8], [in / 128][out / 8] and
   // [in / 128][out].
   struct Int4 {
-    MatrixCut qweight, qzeros, scales;
+    MatrixSlice qweight, qzeros, scales;
   };
-  Int4 int4(const Cut& out, const Cut& in) const;
+  Int4 int4(const Slice& out, const Slice& in) const;
 
   // bf16 [out][in], whatever the format.
   struct Bf16 {
-    MatrixCut cut;
-    std::vector<bf16> converted;        // where it is not stored as floats; `cut` looks into it
+    MatrixSlice slice;
+    std::vector<bf16> converted;        // where it is not stored as floats; `slice` looks into it
     std::unique_ptr<RawTensor> tensor;  // of `converted`
   };
-  Result<Bf16> bf16_part(const Cut& out, const Cut& in) const;
+  Result<Bf16> bf16_part(const Slice& out, const Slice& in) const;
 
   // Those that it is stored in.
   std::vector<const RawTensor*> tensors() const;

@@ -37,7 +37,7 @@ ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& 
   layout.q_out = {.from = times(part.heads, dim),
                   .lead = part.first_slot * dim,
                   .total = layout.num_heads * dim};
-  layout.kv_out = Cut::of(times(part.kv_heads, dim));
+  layout.kv_out = Slice::of(times(part.kv_heads, dim));
   layout.k_offset = static_cast<int32_t>(round_up(layout.q_out.total, kTileOutputs));
   const auto kv_width = static_cast<int32_t>(round_up(layout.kv_out.total, kTileOutputs));
   layout.v_offset = layout.k_offset + kv_width;
@@ -51,15 +51,15 @@ ShardLayoutCuda shard_layout_cuda(const ModelConfig& config, const DeviceShard& 
   layout.attended_width = round_up(
       std::max(layout.num_heads * dim, layout.attended_offset + layout.o_in.total), kVector);
 
-  layout.mlp_out = Cut::of(part.mlp);
+  layout.mlp_out = Slice::of(part.mlp);
   layout.mlp_in = {.from = part.mlp, .lead = 0, .total = inputs(part.mlp.size())};
 
   layout.num_tokens = part.vocab.size();
-  layout.head_out = Cut::of(part.vocab);
+  layout.head_out = Slice::of(part.vocab);
   if (config.quantization.kind == QuantizationConfig::Kind::kAwq && layout.num_tokens > 0) {
     // A quantized head is cut at words of 8.
-    layout.head_out = Cut::of({part.vocab.begin, std::min<int64_t>(round_up(part.vocab.end, 8),
-                                                                   int64_t{config.vocab_size})});
+    layout.head_out = Slice::of({part.vocab.begin, std::min<int64_t>(round_up(part.vocab.end, 8),
+                                                                     int64_t{config.vocab_size})});
   }
   return layout;
 }

@@ -15,14 +15,14 @@ namespace forerun::cuda {
 
 // A stretch of a weight's outputs or inputs as it lies on the GPU: `from` of the checkpoint's,
 // zeros around it.
-struct Cut {
+struct Slice {
   ShardRange from;
   int64_t lead = 0;   // zeros in front
   int64_t total = 0;  // with all zeros
 
   // The range and nothing around it.
-  static Cut of(ShardRange range) { return {.from = range, .lead = 0, .total = range.size()}; }
-  static Cut of_all(int64_t count) { return of({0, count}); }
+  static Slice of(ShardRange range) { return {.from = range, .lead = 0, .total = range.size()}; }
+  static Slice of_all(int64_t count) { return of({0, count}); }
 };
 
 struct ShardLayoutCuda {
@@ -35,16 +35,16 @@ struct ShardLayoutCuda {
   int32_t k_offset = 0;
   int32_t v_offset = 0;
   int32_t qkv_width = 0;
-  Cut q_out, kv_out;  // rows of q; of k and v
+  Slice q_out, kv_out;  // rows of q; of k and v
   // Inputs of o: from element `attended_offset` of a row of attention's output, which has
   // `attended_width`.
-  Cut o_in;
+  Slice o_in;
   int64_t attended_offset = 0;
   int64_t attended_width = 0;
-  Cut mlp_out, mlp_in;  // rows of gate and up; inputs of down, and their width in its buffer
+  Slice mlp_out, mlp_in;  // rows of gate and up; inputs of down, and their width in its buffer
   // Rows of the head; `head_out.total` with the rest of a word, where the head is quantized.
   int64_t num_tokens = 0;
-  Cut head_out;
+  Slice head_out;
 
   bool has_heads() const { return num_heads > 0; }
   bool has_mlp() const { return mlp_out.total > 0; }

@@ -74,23 +74,24 @@ Matrix dequantized(const LinearWeight& weight) {
 }
 
 template <class T>
-std::vector<T> copied(const MatrixCut& cut) {
-  std::vector<T> values(cut.bytes() / sizeof(T));
+std::vector<T> copied(const MatrixSlice& slice) {
+  std::vector<T> values(slice.bytes() / sizeof(T));
   // In two portions.
-  const int64_t first = cut.rows.total / 3;
+  const int64_t first = slice.rows.total / 3;
   auto* const to = reinterpret_cast<std::byte*>(values.data());
-  cut.copy_rows(0, first, to);
-  cut.copy_rows(first, cut.rows.total - first, to + static_cast<size_t>(first) * cut.row_bytes());
+  slice.copy_rows(0, first, to);
+  slice.copy_rows(first, slice.rows.total - first,
+                  to + static_cast<size_t>(first) * slice.row_bytes());
   return values;
 }
 
 // The module as the packing kernels see it, [out.total][in.total].
-Matrix packed(const LinearSource& source, const Cut& out, const Cut& in, bool int4) {
+Matrix packed(const LinearSource& source, const Slice& out, const Slice& in, bool int4) {
   if (int4) {
-    const LinearSource::Int4 cuts = source.int4(out, in);
-    const auto qweight = copied<int32_t>(cuts.qweight);
-    const auto qzeros = copied<int32_t>(cuts.qzeros);
-    const auto narrow = copied<f16>(cuts.scales);
+    const LinearSource::Int4 slices = source.int4(out, in);
+    const auto qweight = copied<int32_t>(slices.qweight);
+    const auto qzeros = copied<int32_t>(slices.qzeros);
+    const auto narrow = copied<f16>(slices.scales);
     std::vector<float> scales;
     for (const f16 scale : narrow) scales.push_back(to_float(scale));
     return dequantized(LinearWeight::from_awq(
@@ -100,7 +101,7 @@ Matrix packed(const LinearSource& source, const Cut& out, const Cut& in, bool in
   }
   const auto part = source.bf16_part(out, in);
   EXPECT_TRUE(part.ok()) << part.status().message();
-  const auto values = copied<bf16>(part->cut);
+  const auto values = copied<bf16>(part->slice);
   EXPECT_EQ(values.size(), static_cast<size_t>(out.total * in.total));
   Matrix rows;
   for (int64_t row = 0; row < out.total; ++row) {
@@ -112,8 +113,8 @@ Matrix packed(const LinearSource& source, const Cut& out, const Cut& in, bool in
   return rows;
 }
 
-// The CPU's part of a weight inside the frame of zeros that the cuts describe.
-Matrix framed(const LinearWeight& part, const Cut& out, const Cut& in, bool rounds) {
+// The CPU's part of a weight inside the frame of zeros that the slices describe.
+Matrix framed(const LinearWeight& part, const Slice& out, const Slice& in, bool rounds) {
   Matrix rows(static_cast<size_t>(out.total), std::vector<float>(static_cast<size_t>(in.total)));
   if (out.from.size() == 0 || in.from.size() == 0) return rows;
   const Matrix inner = dequantized(part);
@@ -201,7 +202,7 @@ TEST_P(ShardWeights, LieWhereKernelsTakeThem) {
       EXPECT_EQ(layout.attended_width % 8, 0);
       EXPECT_LE(layout.attended_offset + layout.o_in.total, layout.attended_width);
       EXPECT_LE(int64_t{layout.num_heads} * config.head_dim, layout.attended_width);
-      for (const Cut& in : {layout.o_in, layout.mlp_in}) {
+      for (const Slice& in : {layout.o_in, layout.mlp_in}) {
         EXPECT_GE(in.total, 32);
         EXPECT_EQ(in.total % 32, 0);
         EXPECT_LE(in.lead + in.from.size(), in.total);

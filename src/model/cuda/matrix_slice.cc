@@ -1,4 +1,4 @@
-#include "model/cuda/matrix_cut.h"
+#include "model/cuda/matrix_slice.h"
 
 #include <cstring>
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace forerun::cuda {
 
-size_t MatrixCut::element_bytes() const {
+size_t MatrixSlice::element_bytes() const {
   return as_bf16 ? sizeof(bf16) : dtype_bytes(tensor->dtype);
 }
 
-void MatrixCut::copy_rows(int64_t first, int64_t count, std::byte* to) const {
+void MatrixSlice::copy_rows(int64_t first, int64_t count, std::byte* to) const {
   const int64_t width = tensor->shape[1];
   const size_t element = element_bytes();
   const size_t lead = static_cast<size_t>(columns.lead) * element;

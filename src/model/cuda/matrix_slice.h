@@ -12,17 +12,17 @@
 
 namespace forerun::cuda {
 
-struct MatrixCut {
+struct MatrixSlice {
   // Two-dimensional; floats of any format become bf16 where `as_bf16`, everything else is taken
-  // as it is. Must outlive the cut.
+  // as it is. Must outlive the slice.
   const RawTensor* tensor = nullptr;
-  Cut rows, columns;  // `from` within the tensor's shape
+  Slice rows, columns;  // `from` within the tensor's shape
   bool as_bf16 = false;
 
   size_t element_bytes() const;
   size_t row_bytes() const { return static_cast<size_t>(columns.total) * element_bytes(); }
   size_t bytes() const { return static_cast<size_t>(rows.total) * row_bytes(); }
-  // Rows [first, first + count) of the cut, dense, to `to`.
+  // Rows [first, first + count) of the slice, dense, to `to`.
   void copy_rows(int64_t first, int64_t count, std::byte* to) const;
 };
 

@@ -10,28 +10,28 @@
 #include "device/cuda/cuda_memory.h"
 #include "device/cuda/cuda_stream.h"
 #include "forerun/status.h"
-#include "model/cuda/matrix_cut.h"
+#include "model/cuda/matrix_slice.h"
 
 namespace forerun::cuda {
 
-class CutUploader {
+class SliceUploader {
  public:
   // `stream` must outlive it.
-  static Result<CutUploader> create(const Stream* stream);
+  static Result<SliceUploader> create(const Stream* stream);
 
-  // The cut, dense, in the order of the stream: `cut`'s tensor has been read when this returns, the
-  // bytes are there for what is submitted next.
-  Status upload(const MatrixCut& cut, std::byte* to);
+  // The slice, dense, in the order of the stream: `slice`'s tensor has been read when this returns,
+  // the bytes are there for what is submitted next.
+  Status upload(const MatrixSlice& slice, std::byte* to);
   // To memory of its own, one of kPlaces; until something is brought to the same place.
   static constexpr size_t kPlaces = 3;
-  Result<const std::byte*> bring(const MatrixCut& cut, size_t place);
+  Result<const std::byte*> bring(const MatrixSlice& slice, size_t place);
 
  private:
   struct Portion {
     PinnedBuffer memory;
     Event copied;
   };
-  explicit CutUploader(const Stream* stream, Portion first, Portion second)
+  explicit SliceUploader(const Stream* stream, Portion first, Portion second)
       : stream_(stream), portions_{std::move(first), std::move(second)} {}
 
   const Stream* stream_;

@@ -1,4 +1,4 @@
-#include "model/cuda/cut_uploader_cuda.h"
+#include "model/cuda/slice_uploader_cuda.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,7 +13,7 @@ constexpr size_t kPortionBytes = size_t{8} << 20;
 
 }  // namespace
 
-Result<CutUploader> CutUploader::create(const Stream* stream) {
+Result<SliceUploader> SliceUploader::create(const Stream* stream) {
   const auto portion = []() -> Result<Portion> {
     FORERUN_ASSIGN_OR_RETURN(PinnedBuffer memory,
                              PinnedBuffer::allocate(kPortionBytes, "weights on their way"));
@@ -22,24 +22,24 @@ Result<CutUploader> CutUploader::create(const Stream* stream) {
   };
   FORERUN_ASSIGN_OR_RETURN(Portion first, portion());
   FORERUN_ASSIGN_OR_RETURN(Portion second, portion());
-  return CutUploader(stream, std::move(first), std::move(second));
+  return SliceUploader(stream, std::move(first), std::move(second));
 }
 
-Status CutUploader::upload(const MatrixCut& cut, std::byte* to) {
-  const size_t row_bytes = cut.row_bytes();
-  if (cut.bytes() == 0) return {};
+Status SliceUploader::upload(const MatrixSlice& slice, std::byte* to) {
+  const size_t row_bytes = slice.row_bytes();
+  if (slice.bytes() == 0) return {};
   if (row_bytes > kPortionBytes) {
     return {StatusCode::kUnsupported, "a row of a weight of " + std::to_string(row_bytes) +
                                           " bytes; at most " + std::to_string(kPortionBytes) +
                                           " are accepted"};
   }
   const auto most_rows = static_cast<int64_t>(kPortionBytes / row_bytes);
-  for (int64_t first = 0; first < cut.rows.total; first += most_rows) {
-    const int64_t rows = std::min(most_rows, cut.rows.total - first);
+  for (int64_t first = 0; first < slice.rows.total; first += most_rows) {
+    const int64_t rows = std::min(most_rows, slice.rows.total - first);
     Portion& portion = portions_[next_];
     next_ = 1 - next_;
     FORERUN_RETURN_IF_ERROR(portion.copied.synchronize());
-    cut.copy_rows(first, rows, portion.memory.data());
+    slice.copy_rows(first, rows, portion.memory.data());
     FORERUN_CUDA_RETURN_IF_ERROR(
         cudaMemcpyAsync(to + static_cast<size_t>(first) * row_bytes, portion.memory.data(),
                         static_cast<size_t>(rows) * row_bytes, cudaMemcpyHostToDevice,
@@ -50,15 +50,16 @@ Status CutUploader::upload(const MatrixCut& cut, std::byte* to) {
   return {};
 }
 
-Result<const std::byte*> CutUploader::bring(const MatrixCut& cut, size_t place) {
+Result<const std::byte*> SliceUploader::bring(const MatrixSlice& slice, size_t place) {
   DeviceBuffer& buffer = places_[place];
-  if (buffer.bytes() < cut.bytes()) {
+  if (buffer.bytes() < slice.bytes()) {
     FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // its last contents have been used
     buffer = DeviceBuffer();
     FORERUN_ASSIGN_OR_RETURN(
-        buffer, DeviceBuffer::allocate(cut.bytes(), "a tensor on its way to the kernels' format"));
+        buffer,
+        DeviceBuffer::allocate(slice.bytes(), "a tensor on its way to the kernels' format"));
   }
-  FORERUN_RETURN_IF_ERROR(upload(cut, buffer.data()));
+  FORERUN_RETURN_IF_ERROR(upload(slice, buffer.data()));
   return static_cast<const std::byte*>(buffer.data());
 }
 
