@@ -25,10 +25,10 @@ struct AcceptanceModel {
   int32_t draft_vocab = 50;
   // rank_hit[r]: how often the target's token is the draft's r-th guess, on average. A history's
   // own chances vary around it by `spread` (0 to 1), and the draft's log-probabilities tell, off by
-  // the factor `honesty` (1: calibrated; above 1: it believes too much in its best guess).
+  // the factor `overconfidence` (1: calibrated; above 1: it believes too much in its best guess).
   std::vector<double> rank_hit = {0.6, 0.1, 0.06, 0.04, 0.02, 0.02, 0.01, 0.01};
   double spread = 0.5;
-  double honesty = 1.0;
+  double overconfidence = 1.0;
   // Not empty: rank_hit of the next `phase_tokens` positions, then the next entry's, and so on.
   std::vector<std::vector<double>> phases;
   int32_t phase_tokens = 0;
@@ -74,7 +74,7 @@ struct AcceptanceModel {
       }
       const double chance = r < chances.size() ? chances[r] : 0.001;
       const double told =
-          r == 0 ? std::pow(std::max(chance, 1e-4), 1.0 / honesty) : chance / honesty;
+          r == 0 ? std::pow(std::max(chance, 1e-4), 1.0 / overconfidence) : chance / overconfidence;
       result.push_back({token, static_cast<float>(std::log(std::max(told, 1e-6)))});
     }
     return result;

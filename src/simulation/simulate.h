@@ -19,7 +19,7 @@ struct SimulatedText {
   std::string name;
   double within_1, within_2, within_4, within_8;
   double spread = 0.7;
-  double honesty = 1.0;
+  double overconfidence = 1.0;
 
   FakeModels models(uint64_t seed) const {
     FakeModels models;
@@ -30,7 +30,7 @@ struct SimulatedText {
     for (int i = 0; i < 2; ++i) models.rank_hit.push_back((within_4 - within_2) / 2);
     for (int i = 0; i < 4; ++i) models.rank_hit.push_back((within_8 - within_4) / 4);
     models.spread = spread;
-    models.honesty = honesty;
+    models.overconfidence = overconfidence;
     return models;
   }
 };

@@ -159,7 +159,7 @@ inline FakeModels random_models(std::mt19937& rng) {
   const double top = 0.1 * static_cast<double>(rng() % 11);
   models.rank_hit = {top, (1 - top) * 0.4, (1 - top) * 0.2, (1 - top) * 0.1};
   models.spread = 0.25 * static_cast<double>(rng() % 5);
-  models.honesty = 0.5 + 0.5 * static_cast<double>(rng() % 4);
+  models.overconfidence = 0.5 + 0.5 * static_cast<double>(rng() % 4);
   return models;
 }
 

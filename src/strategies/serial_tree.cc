@@ -186,7 +186,7 @@ void SerialTree::continue_drafting(StrategyOutput& out) {
   const bool first = phase_ == Phase::kPrefill && config_.has_draft_model;
   if (!first) guesses_.observe(tokens_);
   while (true) {
-    if (!first) hang_source_nodes();
+    if (!first) add_source_nodes();
     growth_->next_leaves(tree_, requests_);
     if (requests_.empty()) break;
     if (config_.has_draft_model) {
@@ -252,7 +252,7 @@ void SerialTree::on_drafted(const WorkResult& result, StrategyOutput& out) {
   continue_drafting(out);
 }
 
-void SerialTree::hang_source_nodes() {
+void SerialTree::add_source_nodes() {
   int32_t budget = guesses_.has_source() ? growth_->source_nodes() : 0;
   if (budget <= 0) return;
   const auto lighter = [&](int32_t a, int32_t b) {

@@ -73,7 +73,7 @@ class SerialTree : public Strategy {
     guesses_.add_children(tree_, node, candidates, count, *growth_);
   }
   void drop_source_nodes() { tree_.truncate(model_size_); }
-  void hang_source_nodes();
+  void add_source_nodes();
 
   // Verification.
   // Of verification_.nodes().
