@@ -14,7 +14,7 @@
 #include "exec/real_executor.h"
 #include "runner/model_pair.h"
 #include "runner/workload.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "simulation/recorded_acceptance.h"
 #include "simulation/recording_runner.h"
 #include "strategies/strategy_table.h"
@@ -26,7 +26,7 @@ constexpr int32_t kGuesses = 16;
 constexpr int32_t kBranchGuesses = 8;
 constexpr int64_t kKvBlocks = 64;
 
-PlayOptions play_options(const SpeculationOptions& strategy) {
+OfflineOptions offline_options(const SpeculationOptions& strategy) {
   return {.max_active = 1,
           .clock = [] { return 0.0; },
           .make_strategy = [plan = resolve_speculation(strategy).value()](
@@ -45,14 +45,14 @@ SpeculationOptions wide_tree(const char* strategy) {
 
 Result<RecordedText> record(bench::ModelPair& pair, Executor& executor, RecordingRunner& draft,
                             const std::string& prompt, int32_t new_tokens) {
-  PlayRequest request;
+  OfflineRequest request;
   FORERUN_ASSIGN_OR_RETURN(request.prompt,
                            pair.models[0]->tokenizer.encode(prompt, {.add_special_tokens = true}));
   request.new_tokens = new_tokens;
   request.sampling.temperature = 0.0f;
   SpeculationOptions plain{.strategy = "autoregressive"};
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
-                           play(executor, {&request, 1}, play_options(plain)));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> played,
+                           run_offline(executor, {&request, 1}, offline_options(plain)));
   std::vector<TokenId> tokens = request.prompt;
   tokens.insert(tokens.end(), played[0].tokens.begin(), played[0].tokens.end());
   SequenceSpec spec;
@@ -62,8 +62,9 @@ Result<RecordedText> record(bench::ModelPair& pair, Executor& executor, Recordin
   FORERUN_ASSIGN_OR_RETURN(RecordedText text, record_acceptance(executor, 1, spec, tokens,
                                                                 spec.prompt_tokens, kGuesses));
   for (const char* strategy : {"serial_tree", "parallel_tree"}) {
-    FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> again,
-                             play(executor, {&request, 1}, play_options(wide_tree(strategy))));
+    FORERUN_ASSIGN_OR_RETURN(
+        const std::vector<OfflineResult> again,
+        run_offline(executor, {&request, 1}, offline_options(wide_tree(strategy))));
     if (again[0].tokens != played[0].tokens) {
       return Status(StatusCode::kInternal, "speculation changed the output");
     }

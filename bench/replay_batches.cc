@@ -36,7 +36,7 @@
 #include "engine/opened_model.h"
 #include "kernels/attention/attention.h"
 #include "runner/record_rows.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "strategies/speculation_plan.h"
 
 namespace forerun {
@@ -158,7 +158,7 @@ class Bench {
         models_->make_executor({.answers = {&target, &draft},
                                 .on_step = [&](const StepRecord& step) { steps.push_back(step); },
                                 .budget = {.rows = cell.requests * options_.max_context_tokens}});
-    std::vector<PlayRequest> requests(static_cast<size_t>(cell.requests));
+    std::vector<OfflineRequest> requests(static_cast<size_t>(cell.requests));
     for (size_t index = 0; index < requests.size(); ++index) {
       // Texts of their own: none shares another's KV.
       requests[index].prompt.assign(static_cast<size_t>(cell.context), 1);
@@ -172,20 +172,21 @@ class Bench {
     };
     std::vector<Emitted> emitted;
     const auto clock = [] { return 1e-9 * static_cast<double>(steady_ns()); };
-    FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
-                             play(*executor, requests,
-                                  {.max_active = cell.requests,
-                                   .clock = clock,
-                                   .make_strategy = [&](size_t) { return plan->make_strategy({}); },
-                                   .on_tokens =
-                                       [&](size_t, size_t tokens) {
-                                         emitted.push_back({clock(), tokens});
-                                       }}));
+    FORERUN_ASSIGN_OR_RETURN(
+        const std::vector<OfflineResult> played,
+        run_offline(*executor, requests,
+                    {.max_active = cell.requests,
+                     .clock = clock,
+                     .make_strategy = [&](size_t) { return plan->make_strategy({}); },
+                     .on_tokens =
+                         [&](size_t, size_t tokens) {
+                           emitted.push_back({clock(), tokens});
+                         }}));
     double begin = 0.0;
     double end = played[0].last_token_seconds;
     int64_t tokens = 0;
     int64_t rounds = 0;
-    for (const PlayedRequest& request : played) {
+    for (const OfflineResult& request : played) {
       begin = std::max(begin, request.first_token_seconds);
       end = std::min(end, request.last_token_seconds);
       tokens += static_cast<int64_t>(request.tokens.size()) - 1;

@@ -17,7 +17,7 @@
 
 #include "base/status_macros.h"
 #include "runner/record_rows.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "simulation/simulate.h"
 #include "simulation/simulated_executor.h"
 #include "strategies/strategy_table.h"
@@ -61,8 +61,8 @@ double at_share(std::vector<double>& values, double share) {
   return values[static_cast<size_t>(place)];
 }
 
-PlayRequest request_of(size_t number, int32_t prompt_tokens, int32_t new_tokens) {
-  PlayRequest request;
+OfflineRequest request_of(size_t number, int32_t prompt_tokens, int32_t new_tokens) {
+  OfflineRequest request;
   for (int32_t place = 0; place < prompt_tokens; ++place) {
     request.prompt.push_back(
         static_cast<TokenId>((number * 37 + static_cast<size_t>(place)) % 5000));
@@ -73,13 +73,13 @@ PlayRequest request_of(size_t number, int32_t prompt_tokens, int32_t new_tokens)
 
 // A request's output tokens, and when each came.
 struct Timed {
-  std::vector<PlayedRequest> requests;
+  std::vector<OfflineResult> requests;
   std::vector<std::vector<double>> seconds;
 };
 
 Result<Timed> play_on(const StepProfile& profile, const AcceptanceModel& model,
-                      const std::vector<PlayRequest>& requests, const SpeculationOptions& options,
-                      int32_t at_once, double host_us) {
+                      const std::vector<OfflineRequest>& requests,
+                      const SpeculationOptions& options, int32_t at_once, double host_us) {
   LiveCosts costs;
   costs.set(profile.costs);
   SimulatedExecutorOptions setup;
@@ -92,19 +92,19 @@ Result<Timed> play_on(const StepProfile& profile, const AcceptanceModel& model,
   const auto shared = std::make_shared<SharedAcceptance>();
   Timed timed;
   timed.seconds.resize(requests.size());
-  PlayOptions play_options;
-  play_options.max_active = at_once;
-  play_options.clock = [&executor] { return executor.now_seconds(); };
-  play_options.make_strategy = [&](size_t) {
+  OfflineOptions offline_options;
+  offline_options.max_active = at_once;
+  offline_options.clock = [&executor] { return executor.now_seconds(); };
+  offline_options.make_strategy = [&](size_t) {
     return plan->make_strategy(
         {.shared = shared, .costs = costs.table(at_once, kReferenceContext)});
   };
-  play_options.on_tokens = [&](size_t request, size_t tokens) {
+  offline_options.on_tokens = [&](size_t request, size_t tokens) {
     timed.seconds[request].insert(timed.seconds[request].end(), tokens, executor.now_seconds());
   };
-  play_options.costs = &costs;
-  play_options.drafts_in_turn = !profile.separate_devices;
-  FORERUN_ASSIGN_OR_RETURN(timed.requests, play(executor, requests, play_options));
+  offline_options.costs = &costs;
+  offline_options.drafts_in_turn = !profile.separate_devices;
+  FORERUN_ASSIGN_OR_RETURN(timed.requests, run_offline(executor, requests, offline_options));
   return timed;
 }
 
@@ -134,7 +134,7 @@ Status measure_batches(const StepProfile& profile, const Arguments& arguments,
   for (const SimulatedText& text : simulated_texts()) {
     std::printf("%s\n", text.name.c_str());
     for (const int32_t at_once : arguments.at_once) {
-      std::vector<PlayRequest> requests;
+      std::vector<OfflineRequest> requests;
       const auto count = static_cast<size_t>(std::max(16, 4 * at_once));
       for (size_t number = 0; number < count; ++number) {
         // Of different lengths, so that some begin while others decode.

@@ -24,7 +24,7 @@
 #include "runner/record_rows.h"
 #include "runner/timed.h"
 #include "runner/workload.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "simulation/simulated_executor.h"
 #include "strategies/strategy_table.h"
 
@@ -129,7 +129,7 @@ class PlainText : public AcceptanceSource {
 
 class Bench {
  public:
-  Bench(const bench::ModelPair& pair, std::vector<PlayRequest> requests, bool replays_target)
+  Bench(const bench::ModelPair& pair, std::vector<OfflineRequest> requests, bool replays_target)
       : pair_(pair),
         requests_(std::move(requests)),
         replays_target_(replays_target),
@@ -169,21 +169,21 @@ class Bench {
     FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation(setting.options, facts));
     const int64_t start_ns = thread_cpu_ns();
     FORERUN_ASSIGN_OR_RETURN(
-        const std::vector<PlayedRequest> played,
-        play(executor, requests_,
-             {.max_active = 1,
-              .clock = [&executor] { return executor.now_seconds(); },
-              .make_strategy =
-                  [&](size_t) {
-                    return plan->make_strategy({.shared = nullptr, .costs = costs});
-                  }}));
+        const std::vector<OfflineResult> played,
+        run_offline(executor, requests_,
+                    {.max_active = 1,
+                     .clock = [&executor] { return executor.now_seconds(); },
+                     .make_strategy =
+                         [&](size_t) {
+                           return plan->make_strategy({.shared = nullptr, .costs = costs});
+                         }}));
     const int64_t draft_ns = draft_worker_ns + strategy_ns[static_cast<size_t>(Role::kDraft)];
     const int64_t host_ns = thread_cpu_ns() - start_ns - model_ns - draft_ns;
     Measured measured;
     double seconds = 0.0;
     int64_t tokens = 0, steps = 0;
     for (size_t idx = 0; idx < played.size(); ++idx) {
-      const PlayedRequest& request = played[idx];
+      const OfflineResult& request = played[idx];
       seconds += request.last_token_seconds - request.first_token_seconds;
       tokens += static_cast<int64_t>(request.tokens.size()) - 1;
       steps += request.stats.target_steps;
@@ -202,19 +202,20 @@ class Bench {
 
  private:
   const bench::ModelPair& pair_;
-  const std::vector<PlayRequest> requests_;
+  const std::vector<OfflineRequest> requests_;
   const bool replays_target_;
   PlainText text_;
   std::vector<std::vector<TokenId>> plain_;  // of the first setting, plain decoding
 };
 
-Result<std::vector<PlayRequest>> requests_of(const bench::ModelPair& pair, const std::string& file,
-                                             float temperature, const Arguments& arguments) {
+Result<std::vector<OfflineRequest>> requests_of(const bench::ModelPair& pair,
+                                                const std::string& file, float temperature,
+                                                const Arguments& arguments) {
   FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                            bench::read_prompts(file, arguments.limit));
-  std::vector<PlayRequest> requests;
+  std::vector<OfflineRequest> requests;
   for (const std::string& text : texts) {
-    PlayRequest& request = requests.emplace_back();
+    OfflineRequest& request = requests.emplace_back();
     FORERUN_ASSIGN_OR_RETURN(request.prompt,
                              pair.models[0]->tokenizer.encode(text, {.add_special_tokens = true}));
     request.new_tokens = arguments.tokens;
@@ -264,7 +265,7 @@ Status run(const Arguments& arguments) {
         std::printf("%d stages, %.0f Gb/s + %.0f ms, %s at %.1f\n", chain.stages,
                     8e-9 * chain.bytes_per_s, 1e3 * chain.latency_seconds, text.c_str(),
                     temperature);
-        FORERUN_ASSIGN_OR_RETURN(std::vector<PlayRequest> requests,
+        FORERUN_ASSIGN_OR_RETURN(std::vector<OfflineRequest> requests,
                                  requests_of(pair, file, temperature, arguments));
         Bench bench(pair, std::move(requests), arguments.replay_target);
         double plain_ms = 0.0;

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "simulation/recorded_acceptance.h"
 #include "simulation/simulate.h"
 #include "simulation/simulated_executor.h"
@@ -27,14 +27,14 @@ namespace {
 struct Text {
   std::string name;
   std::shared_ptr<const AcceptanceSource> acceptance;
-  std::vector<PlayRequest> requests;
+  std::vector<OfflineRequest> requests;
 };
 
 std::vector<Text> modelled_texts(int32_t tokens) {
   std::vector<Text> texts;
   for (const SimulatedText& each : simulated_texts()) {
     Text text{each.name, std::make_shared<ModelledAcceptance>(each.models(42)), {}};
-    PlayRequest request;
+    OfflineRequest request;
     request.prompt = {1, 2, 3, 4, 5};
     request.new_tokens = tokens;
     text.requests.push_back(std::move(request));
@@ -47,7 +47,7 @@ Result<std::vector<Text>> recorded_texts(const std::string& file, int32_t tokens
   FORERUN_ASSIGN_OR_RETURN(RecordedAcceptance recorded, RecordedAcceptance::load(file));
   Text text{"recorded", nullptr, {}};
   for (const RecordedText& each : recorded.texts()) {
-    PlayRequest request;
+    OfflineRequest request;
     request.prompt.assign(each.tokens.begin(), each.tokens.begin() + each.prompt_tokens);
     request.new_tokens =
         std::min(tokens, static_cast<int32_t>(each.tokens.size()) - each.prompt_tokens);
@@ -97,19 +97,19 @@ Status print_row(const StepProfile& profile, const Text& text, const Setting& se
   SimulatedExecutor executor(std::move(options));
   constexpr int32_t kContextTokens = 256;
   const CostTable costs = profile.costs.table(1, kContextTokens);
-  PlayOptions play_options;
-  play_options.clock = [&executor] { return executor.now_seconds(); };
+  OfflineOptions offline_options;
+  offline_options.clock = [&executor] { return executor.now_seconds(); };
   FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation(setting.options));
-  play_options.make_strategy = [&](size_t) {
+  offline_options.make_strategy = [&](size_t) {
     return plan->make_strategy({.shared = nullptr, .costs = costs});
   };
   const auto start = std::chrono::steady_clock::now();
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
-                           play(executor, text.requests, play_options));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> played,
+                           run_offline(executor, text.requests, offline_options));
   const double taken =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::vector<double> rates, per_step;
-  for (const PlayedRequest& request : played) {
+  for (const OfflineResult& request : played) {
     rates.push_back(request.tokens_per_s());
     per_step.push_back(request.tokens_per_step());
   }

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "planner/measure_costs.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "strategies/acceptance.h"
 #include "strategies/speculation_plan.h"
 #include "strategies/strategy.h"
@@ -27,12 +27,12 @@ constexpr int32_t kVerifyTokens = 8;  // what t_target is shown for
 constexpr int32_t kDraftWidth = 8;
 
 // Half greedy, half sampled.
-std::vector<PlayRequest> trial_requests(const std::vector<std::vector<int32_t>>& prompts,
-                                        int32_t new_tokens) {
-  std::vector<PlayRequest> requests;
+std::vector<OfflineRequest> trial_requests(const std::vector<std::vector<int32_t>>& prompts,
+                                           int32_t new_tokens) {
+  std::vector<OfflineRequest> requests;
   for (const float temperature : {0.0f, kTrialTemperature}) {
     for (const std::vector<int32_t>& prompt : prompts) {
-      PlayRequest request;
+      OfflineRequest request;
       request.prompt = prompt;
       request.new_tokens = new_tokens;
       request.sampling.temperature = temperature;
@@ -53,15 +53,15 @@ Result<double> try_plan(SplitModels& models, const SplitTrials& trials, const Co
       kTrialSeconds * forecast.tokens_per_s / static_cast<double>(2 * trials.prompts.size());
   const auto tokens =
       static_cast<int32_t>(std::clamp<double>(affordable, kLeastTrialTokens, kTrialTokens));
-  const std::vector<PlayRequest> requests = trial_requests(trials.prompts, tokens);
+  const std::vector<OfflineRequest> requests = trial_requests(trials.prompts, tokens);
   const auto shared = std::make_shared<SharedAcceptance>();
-  PlayOptions play_options;
-  play_options.clock = [&models] { return models.now_seconds(); };
-  play_options.make_strategy = [&](size_t) {
+  OfflineOptions offline_options;
+  offline_options.clock = [&models] { return models.now_seconds(); };
+  offline_options.make_strategy = [&](size_t) {
     return plan->make_strategy({.shared = shared, .costs = costs});
   };
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<PlayedRequest> played,
-                           play(models.executor(), requests, play_options));
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> played,
+                           run_offline(models.executor(), requests, offline_options));
   return decoding_rate(played);
 }
 

@@ -45,10 +45,10 @@ std::string describe(const AutoChoice& plan) {
   return plan.strategy + (plan.extra_draft_steps > 0 ? ", d = r + 1" : ", d = r");
 }
 
-double decoding_rate(const std::vector<PlayedRequest>& played) {
+double decoding_rate(const std::vector<OfflineResult>& played) {
   double tokens = 0.0;
   double seconds = 0.0;
-  for (const PlayedRequest& request : played) {
+  for (const OfflineResult& request : played) {
     tokens += static_cast<double>(request.tokens.size()) - 1.0;
     seconds += request.last_token_seconds - request.first_token_seconds;
   }
@@ -61,16 +61,16 @@ Result<double> forecast_tokens_per_s(const CostTable& costs, const Placing& plac
   options.profile = profile_of(costs, placing);
   options.acceptance = std::make_shared<ModelledAcceptance>(AcceptanceModel{});
   SimulatedExecutor executor(std::move(options));
-  PlayRequest request;
+  OfflineRequest request;
   request.prompt = {1, 2, 3, 4};
   request.new_tokens = kForecastTokens;
-  PlayOptions play_options;
-  play_options.clock = [&executor] { return executor.now_seconds(); };
+  OfflineOptions offline_options;
+  offline_options.clock = [&executor] { return executor.now_seconds(); };
   FORERUN_ASSIGN_OR_RETURN(const auto speculation, resolve_speculation({}, {}, plan));
-  play_options.make_strategy = [&](size_t) {
+  offline_options.make_strategy = [&](size_t) {
     return speculation->make_strategy({.shared = nullptr, .costs = costs});
   };
-  const auto played = play(executor, std::span(&request, 1), play_options);
+  const auto played = run_offline(executor, std::span(&request, 1), offline_options);
   if (!played.ok()) return played.status().with_context("forecast of " + describe(plan));
   return decoding_rate(*played);
 }

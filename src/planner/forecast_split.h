@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "step/cost_table.h"
 #include "strategies/speculation_plan.h"
 
@@ -20,7 +20,7 @@ struct ForecastPlan {
 
 std::string describe(const AutoChoice& plan);
 // Tokens/s of decoding over all requests; their first tokens aside.
-double decoding_rate(const std::vector<PlayedRequest>& played);
+double decoding_rate(const std::vector<OfflineResult>& played);
 
 // Where the models run.
 struct Placing {
@@ -29,7 +29,8 @@ struct Placing {
 };
 
 // The plans that fit, best first, by simulation of some hundred tokens with an average draft. Pure.
-// `costs` is measured for both roles, the target's of all stages together. Fails as play() does.
+// `costs` is measured for both roles, the target's of all stages together. Fails as run_offline()
+// does.
 Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, const Placing& placing);
 // One of them.
 Result<double> forecast_tokens_per_s(const CostTable& costs, const Placing& placing,

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/clocks.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "simulation/simulate.h"
 #include "simulation/simulated_executor.h"
 
@@ -34,19 +34,19 @@ Measured measure(const SpeculationOptions& strategy, const SimulatedText& text, 
   options.profile = eight_stages();
   options.acceptance = std::make_shared<ModelledAcceptance>(text.models(42));
   SimulatedExecutor executor(std::move(options));
-  PlayRequest request;
+  OfflineRequest request;
   request.prompt = {1, 2, 3, 4, 5};
   request.new_tokens = tokens;
   request.sampling.temperature = 0.0f;
-  PlayOptions play_options;
-  play_options.clock = [&] { return executor.now_seconds(); };
-  play_options.make_strategy = [plan = resolve_speculation(strategy).value()](size_t) {
+  OfflineOptions offline_options;
+  offline_options.clock = [&] { return executor.now_seconds(); };
+  offline_options.make_strategy = [plan = resolve_speculation(strategy).value()](size_t) {
     return plan->make_strategy({});
   };
   const int64_t start_ns = thread_cpu_ns();
-  const auto played = play(executor, {&request, 1}, play_options).value();
+  const auto played = run_offline(executor, {&request, 1}, offline_options).value();
   const int64_t host_ns = thread_cpu_ns() - start_ns;
-  const PlayedRequest& one = played.front();
+  const OfflineResult& one = played.front();
   return {1e3 / one.tokens_per_s(),
           1e-3 * static_cast<double>(host_ns) / static_cast<double>(one.stats.target_steps)};
 }

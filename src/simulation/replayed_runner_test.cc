@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "exec/real_executor.h"
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "strategies/speculation_plan.h"
 
 namespace forerun {
@@ -41,7 +41,7 @@ class StubbornRunner : public StepRunner {
 };
 
 struct Replayed {
-  std::vector<PlayedRequest> played;
+  std::vector<OfflineResult> played;
   std::array<int, kNumRoles> steps{};  // of the real runners
 };
 
@@ -59,7 +59,7 @@ Replayed replay(const SpeculationOptions& strategy, double acceptance, bool skip
   }
   options.budget.rows = 1000;
   RealExecutor executor(std::move(options));
-  std::vector<PlayRequest> requests(3);
+  std::vector<OfflineRequest> requests(3);
   for (size_t index = 0; index < requests.size(); ++index) {
     requests[index].prompt.resize(100 + index);
     std::iota(requests[index].prompt.begin(), requests[index].prompt.end(),
@@ -69,10 +69,10 @@ Replayed replay(const SpeculationOptions& strategy, double acceptance, bool skip
   }
   const auto plan = resolve_speculation(strategy);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
-  auto played = play(executor, requests,
-                     {.max_active = 3,
-                      .clock = [] { return 0.0; },
-                      .make_strategy = [&](size_t) { return (*plan)->make_strategy({}); }});
+  auto played = run_offline(executor, requests,
+                            {.max_active = 3,
+                             .clock = [] { return 0.0; },
+                             .make_strategy = [&](size_t) { return (*plan)->make_strategy({}); }});
   EXPECT_TRUE(played.ok()) << played.status().message();
   if (played.ok()) replayed.played = std::move(*played);
   return replayed;

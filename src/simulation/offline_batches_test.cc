@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "simulation/simulate.h"
 #include "simulation/simulated_executor.h"
 #include "strategies/acceptance.h"
@@ -57,16 +57,16 @@ class ManyRequests {
 
   // Tokens a second of all of them, prompts included, each as `options` says.
   double throughput(const SpeculationOptions& options) {
-    PlayOptions play_options;
-    play_options.max_active = static_cast<int32_t>(requests_.size());
-    play_options.clock = [this] { return executor_->now_seconds(); };
-    play_options.costs = &live_;
-    play_options.make_strategy = [&](size_t) {
+    OfflineOptions offline_options;
+    offline_options.max_active = static_cast<int32_t>(requests_.size());
+    offline_options.clock = [this] { return executor_->now_seconds(); };
+    offline_options.costs = &live_;
+    offline_options.make_strategy = [&](size_t) {
       return resolve_speculation(options).value()->make_strategy(
           {.shared = shared_, .costs = live_.table()});
     };
     const double begin = executor_->now_seconds();
-    const auto played = play(*executor_, requests_, play_options);
+    const auto played = run_offline(*executor_, requests_, offline_options);
     EXPECT_TRUE(played.ok()) << played.status().message();
     const double tokens = 160.0 * static_cast<double>(requests_.size());
     return tokens / (executor_->now_seconds() - begin);
@@ -75,7 +75,7 @@ class ManyRequests {
   double with_auto() { return throughput({.strategy = "auto"}); }
 
  private:
-  std::vector<PlayRequest> requests_;
+  std::vector<OfflineRequest> requests_;
   LiveCosts live_;
   std::unique_ptr<SimulatedExecutor> executor_;
   std::shared_ptr<SharedAcceptance> shared_ = std::make_shared<SharedAcceptance>();

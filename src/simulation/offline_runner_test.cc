@@ -1,5 +1,5 @@
 // Strategies on the simulated executor, alone and against the emulated one.
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 
 #include <gtest/gtest.h>
 
@@ -31,8 +31,8 @@ StepProfile profile_of(double target_ms, double draft_ms, bool separate) {
   return profile;
 }
 
-std::vector<PlayRequest> requests_of(size_t count, int32_t new_tokens) {
-  std::vector<PlayRequest> requests(count);
+std::vector<OfflineRequest> requests_of(size_t count, int32_t new_tokens) {
+  std::vector<OfflineRequest> requests(count);
   for (size_t index = 0; index < count; ++index) {
     requests[index].prompt.resize(5 + 3 * index);
     std::iota(requests[index].prompt.begin(), requests[index].prompt.end(),
@@ -52,8 +52,8 @@ SpeculationOptions best_tree() {
   return options;
 }
 
-PlayOptions play_options(const SpeculationOptions& strategy, std::function<double()> clock,
-                         int32_t max_active = 1) {
+OfflineOptions offline_options(const SpeculationOptions& strategy, std::function<double()> clock,
+                               int32_t max_active = 1) {
   return {.max_active = max_active,
           .clock = std::move(clock),
           .make_strategy = [plan = resolve_speculation(strategy).value()](size_t) {
@@ -75,13 +75,15 @@ class SimulatedPlay : public ::testing::Test {
     executor_ = std::make_unique<SimulatedExecutor>(std::move(options));
     return *executor_;
   }
-  std::vector<PlayedRequest> run(const SpeculationOptions& strategy,
-                                 const std::vector<PlayRequest>& requests, int32_t max_active = 1) {
-    auto played = play(*executor_, requests,
-                       play_options(
-                           strategy, [this] { return executor_->now_seconds(); }, max_active));
+  std::vector<OfflineResult> run(const SpeculationOptions& strategy,
+                                 const std::vector<OfflineRequest>& requests,
+                                 int32_t max_active = 1) {
+    auto played =
+        run_offline(*executor_, requests,
+                    offline_options(
+                        strategy, [this] { return executor_->now_seconds(); }, max_active));
     EXPECT_TRUE(played.ok()) << played.status().message();
-    return played.ok() ? std::move(*played) : std::vector<PlayedRequest>{};
+    return played.ok() ? std::move(*played) : std::vector<OfflineResult>{};
   }
   std::unique_ptr<SimulatedExecutor> executor_;
   std::vector<StepRecord> records_;
@@ -188,12 +190,13 @@ TEST_F(SimulatedPlay, AFailureIsReportedAndLeavesNothingOpen) {
   profile.costs.add(Role::kTarget, {8, 0}, 10e-3);
   make(profile);
   const auto requests = requests_of(1, 10);
-  const auto played = play(*executor_, requests,
-                           play_options(best_tree(), [this] { return executor_->now_seconds(); }));
+  const auto played =
+      run_offline(*executor_, requests,
+                  offline_options(best_tree(), [this] { return executor_->now_seconds(); }));
   ASSERT_FALSE(played.ok());
   EXPECT_NE(played.status().message().find("draft, which has no model"), std::string::npos);
   EXPECT_EQ(executor_->kv_usage(Role::kTarget).used_blocks, 0);
-  EXPECT_FALSE(play(*executor_, std::vector<PlayRequest>(1), {}).ok());
+  EXPECT_FALSE(run_offline(*executor_, std::vector<OfflineRequest>(1), {}).ok());
 }
 
 // A toy pair behind a real executor, its Steps stretched by an emulator where there is one.
@@ -264,7 +267,7 @@ TEST(SimulatedAndEmulated, AgreeOnEveryTokenStepAndRate) {
   RecordingRunner* recording = nullptr;
   const auto real = machine.executor(nullptr, &recording);
   SpeculationOptions plain{.strategy = "autoregressive"};
-  const auto texts = play(*real, requests, play_options(plain, no_clock));
+  const auto texts = run_offline(*real, requests, offline_options(plain, no_clock));
   ASSERT_TRUE(texts.ok()) << texts.status().message();
   for (size_t index = 0; index < requests.size(); ++index) {
     std::vector<TokenId> tokens = requests[index].prompt;
@@ -275,7 +278,8 @@ TEST(SimulatedAndEmulated, AgreeOnEveryTokenStepAndRate) {
     auto text = record_acceptance(*real, 1, spec, tokens,
                                   static_cast<int32_t>(requests[index].prompt.size()));
     ASSERT_TRUE(text.ok()) << text.status().message();
-    ASSERT_TRUE(play(*real, {&requests[index], 1}, play_options(best_tree(), no_clock)).ok());
+    ASSERT_TRUE(
+        run_offline(*real, {&requests[index], 1}, offline_options(best_tree(), no_clock)).ok());
     recording->take_branches(16, *text);
     ASSERT_FALSE(text->branches.empty());
     ASSERT_TRUE(recorded.add(std::move(*text)).ok());
@@ -285,20 +289,20 @@ TEST(SimulatedAndEmulated, AgreeOnEveryTokenStepAndRate) {
   options.profile = profile;
   options.acceptance = std::make_shared<RecordedAcceptance>(recorded);
   SimulatedExecutor simulated(std::move(options));
-  const auto virtual_run =
-      play(simulated, requests, play_options(best_tree(), [&] { return simulated.now_seconds(); }));
+  const auto virtual_run = run_offline(
+      simulated, requests, offline_options(best_tree(), [&] { return simulated.now_seconds(); }));
   ASSERT_TRUE(virtual_run.ok()) << virtual_run.status().message();
 
   SleptClock clock;
   StepEmulator emulator(profile, true, &clock);
   const auto executor = machine.executor(&emulator, nullptr);
-  const auto emulated =
-      play(*executor, requests, play_options(best_tree(), [&] { return clock.seconds(); }));
+  const auto emulated = run_offline(*executor, requests,
+                                    offline_options(best_tree(), [&] { return clock.seconds(); }));
   ASSERT_TRUE(emulated.ok()) << emulated.status().message();
   EXPECT_EQ(emulator.stats().late_steps, 0);
   for (size_t index = 0; index < requests.size(); ++index) {
-    const PlayedRequest& slept = (*emulated)[index];
-    const PlayedRequest& skipped = (*virtual_run)[index];
+    const OfflineResult& slept = (*emulated)[index];
+    const OfflineResult& skipped = (*virtual_run)[index];
     EXPECT_EQ(slept.tokens, (*texts)[index].tokens);
     EXPECT_EQ(slept.tokens, skipped.tokens);
     EXPECT_EQ(slept.stats.target_steps, skipped.stats.target_steps);
@@ -333,7 +337,7 @@ TEST_F(SimulatedStagesPlay, RequestsFillTheStages) {
   make(four_stages());
   const auto played = run({.strategy = "autoregressive"}, requests_of(4, 20), 4);
   EXPECT_EQ(played[0].tokens, alone[0].tokens);
-  for (const PlayedRequest& request : played) {
+  for (const OfflineResult& request : played) {
     EXPECT_GT(request.tokens_per_s(), 0.9 * alone[0].tokens_per_s());
   }
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 #include "simulation/simulated_executor.h"
 #include "step/step_costs.h"
 #include "strategies/acceptance.h"
@@ -82,27 +82,27 @@ TEST(PlayAnyCosts, GivesEveryRequestThePlainTokens) {
     machine.budget.rows = random() % 4 == 0 ? 4 : 512;
     SimulatedExecutor executor(std::move(machine));
 
-    std::vector<PlayRequest> requests(1 + random() % 3);
-    for (PlayRequest& request : requests) {
+    std::vector<OfflineRequest> requests(1 + random() % 3);
+    for (OfflineRequest& request : requests) {
       request.prompt.assign(1 + random() % 100, 1);
       request.new_tokens = static_cast<int32_t>(1 + random() % 40);
     }
     SpeculationOptions plain_decoding{.strategy = "autoregressive"};
     SpeculationOptions strategy = plain_decoding;
     const auto shared = std::make_shared<SharedAcceptance>();
-    PlayOptions options;
+    OfflineOptions options;
     options.max_active = static_cast<int32_t>(1 + random() % 3);
     options.clock = [&] { return executor.now_seconds(); };
     options.make_strategy = [&](size_t) {
       return resolve_speculation(strategy).value()->make_strategy(
           {.shared = shared, .costs = believed});
     };
-    const auto plain = play(executor, requests, options);
+    const auto plain = run_offline(executor, requests, options);
     ASSERT_TRUE(plain.ok()) << plain.status().message();
     for (int32_t turn = 0; turn < 6; ++turn) {
       strategy = turn % 2 == 0 ? strategy_of(random) : plain_decoding;
       SCOPED_TRACE(policy_name(strategy));
-      const auto played = play(executor, requests, options);
+      const auto played = run_offline(executor, requests, options);
       ASSERT_TRUE(played.ok()) << played.status().message();
       for (size_t index = 0; index < requests.size(); ++index) {
         EXPECT_EQ((*played)[index].tokens, (*plain)[index].tokens);

@@ -1,6 +1,6 @@
-// Plays requests on any executor, by any clock, on the calling thread: how strategies are measured
-// on simulated machines and compared with emulated ones. No text, no events, no preemption; the
-// engine's loop is engine_loop.h.
+// Runs requests offline, on any executor, by any clock, on the calling thread: how strategies are
+// measured on simulated machines and compared with emulated ones. No text, no events, no
+// preemption; the engine's loop is engine_loop.h.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace forerun {
 
-struct PlayRequest {
+struct OfflineRequest {
   std::vector<TokenId> prompt;  // not empty
   int32_t new_tokens = 1;       // at least 1; ends there and nowhere else
   SamplingParams sampling;
   bool shared_noise = true;
 };
 
-struct PlayedRequest {
+struct OfflineResult {
   std::vector<TokenId> tokens;  // the output
   StrategyStats stats;
   double start_seconds = 0.0;  // by the clock given
@@ -37,7 +37,7 @@ struct PlayedRequest {
   double tokens_per_step() const;
 };
 
-struct PlayOptions {
+struct OfflineOptions {
   int32_t max_active = 1;         // requests at a time; others wait in order
   std::function<double()> clock;  // seconds
   // Makes the strategy of requests[index].
@@ -53,7 +53,8 @@ struct PlayOptions {
 // In the order of `requests`. Fails with the first request's failure, and where the executor has
 // nothing left to do before a request has its tokens (kInternal). Sequences are closed either way;
 // none of `executor` may be open.
-Result<std::vector<PlayedRequest>> play(Executor& executor, std::span<const PlayRequest> requests,
-                                        const PlayOptions& options);
+Result<std::vector<OfflineResult>> run_offline(Executor& executor,
+                                               std::span<const OfflineRequest> requests,
+                                               const OfflineOptions& options);
 
 }  // namespace forerun

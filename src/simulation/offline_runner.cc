@@ -1,4 +1,4 @@
-#include "simulation/play.h"
+#include "simulation/offline_runner.h"
 
 #include <algorithm>
 #include <chrono>
@@ -22,15 +22,16 @@ struct Active {
   uint64_t costs_version = 0;  // that its strategy was told
 };
 
-class Player {
+class OfflineRunner {
  public:
-  Player(Executor& executor, std::span<const PlayRequest> requests, const PlayOptions& options)
+  OfflineRunner(Executor& executor, std::span<const OfflineRequest> requests,
+                const OfflineOptions& options)
       : executor_(executor),
         requests_(requests),
         options_(options),
-        played_(requests.size()),
+        results_(requests.size()),
         batch_costs_(options.costs, options.drafts_in_turn) {}
-  ~Player() {
+  ~OfflineRunner() {
     for (const auto& [sequence, active] : active_) executor_.close(sequence);
   }
 
@@ -40,7 +41,7 @@ class Player {
       std::optional<WorkResult> result = executor_.next(kPatience);
       if (!result) {
         return Status(StatusCode::kInternal,
-                      "play: " + std::to_string(active_.size()) +
+                      "run_offline: " + std::to_string(active_.size()) +
                           " requests wait, and the executor has nothing to do");
       }
       // Others that end leave it memory.
@@ -62,14 +63,14 @@ class Player {
     }
     return {};
   }
-  std::vector<PlayedRequest> take() { return std::move(played_); }
+  std::vector<OfflineResult> take() { return std::move(results_); }
 
  private:
   Status admit() {
     while (next_ < requests_.size() &&
            static_cast<int32_t>(active_.size()) < std::max(options_.max_active, 1)) {
       const size_t index = next_++;
-      const PlayRequest& request = requests_[index];
+      const OfflineRequest& request = requests_[index];
       SequenceSpec spec;
       spec.sampling = request.sampling;
       spec.prompt_tokens = static_cast<int32_t>(request.prompt.size());
@@ -80,7 +81,7 @@ class Player {
       active.index = index;
       batch_costs_.admit();
       active.driver.set_strategy(options_.make_strategy(index));
-      played_[index].start_seconds = options_.clock();
+      results_[index].start_seconds = options_.clock();
       active.driver.start(
           {.sequence = sequence,
            .tokens = request.prompt,
@@ -96,7 +97,7 @@ class Player {
 
   // True once the request has its tokens.
   bool accept(const Active& active, const StrategyOutput& out) {
-    PlayedRequest& played = played_[active.index];
+    OfflineResult& played = results_[active.index];
     const auto wanted = static_cast<size_t>(requests_[active.index].new_tokens);
     if (!out.tokens.empty()) {
       const double now = options_.clock();
@@ -119,7 +120,7 @@ class Player {
   }
 
   void count_in_batch(Active& active, const WorkResult& result) {
-    const std::vector<TokenId>& tokens = played_[active.index].tokens;
+    const std::vector<TokenId>& tokens = results_[active.index].tokens;
     if (tokens.empty()) return;
     const auto length = static_cast<int64_t>(requests_[active.index].prompt.size() + tokens.size());
     if (active.tokens_counted == 0) {
@@ -134,7 +135,7 @@ class Player {
 
   void close_if_over(SequenceId sequence, const Active& active) {
     if (active.driver.state() != RequestDriver::State::kOver) return;
-    played_[active.index].stats = active.driver.stats();
+    results_[active.index].stats = active.driver.stats();
     if (active.tokens_counted > 0) batch_costs_.leave(active.tokens_counted);
     batch_costs_.retire();
     executor_.close(sequence);
@@ -142,9 +143,9 @@ class Player {
   }
 
   Executor& executor_;
-  const std::span<const PlayRequest> requests_;
-  const PlayOptions& options_;
-  std::vector<PlayedRequest> played_;
+  const std::span<const OfflineRequest> requests_;
+  const OfflineOptions& options_;
+  std::vector<OfflineResult> results_;
   std::map<SequenceId, Active> active_;
   BatchCosts batch_costs_;
   size_t next_ = 0;
@@ -152,30 +153,31 @@ class Player {
 
 }  // namespace
 
-double PlayedRequest::tokens_per_s() const {
+double OfflineResult::tokens_per_s() const {
   const double seconds = last_token_seconds - first_token_seconds;
   return seconds > 0.0 ? static_cast<double>(tokens.size() - 1) / seconds : 0.0;
 }
 
-double PlayedRequest::tokens_per_step() const {
+double OfflineResult::tokens_per_step() const {
   return stats.target_steps > 0
              ? static_cast<double>(tokens.size() - 1) / static_cast<double>(stats.target_steps)
              : 0.0;
 }
 
-Result<std::vector<PlayedRequest>> play(Executor& executor, std::span<const PlayRequest> requests,
-                                        const PlayOptions& options) {
-  for (const PlayRequest& request : requests) {
+Result<std::vector<OfflineResult>> run_offline(Executor& executor,
+                                               std::span<const OfflineRequest> requests,
+                                               const OfflineOptions& options) {
+  for (const OfflineRequest& request : requests) {
     if (request.prompt.empty() || request.new_tokens < 1) {
       return Status(StatusCode::kInvalidArgument,
-                    "play: found a request of " + std::to_string(request.prompt.size()) +
+                    "run_offline: found a request of " + std::to_string(request.prompt.size()) +
                         " prompt tokens and " + std::to_string(request.new_tokens) +
                         " new ones; accepted are 1 and more");
     }
   }
-  Player player(executor, requests, options);
-  FORERUN_RETURN_IF_ERROR(player.run());
-  return player.take();
+  OfflineRunner runner(executor, requests, options);
+  FORERUN_RETURN_IF_ERROR(runner.run());
+  return runner.take();
 }
 
 }  // namespace forerun
