@@ -21,7 +21,7 @@
 namespace forerun {
 
 inline constexpr int32_t kVocab = 60;
-inline constexpr auto kPatience = std::chrono::seconds(20);
+inline constexpr auto kTimeout = std::chrono::seconds(20);
 
 // Two fake models and an executor over them.
 struct Rig {
@@ -69,7 +69,7 @@ struct Rig {
     executor = std::make_unique<RealExecutor>(std::move(setup));
   }
   FakeDecoder& decoder(Role role) { return role == Role::kTarget ? target : draft; }
-  std::optional<WorkResult> next() { return executor->next(kPatience); }
+  std::optional<WorkResult> next() { return executor->next(kTimeout); }
   void wait_until_kv_is_free() {
     for (int tries = 0; tries < 20000; ++tries) {
       if (executor->kv_usage(Role::kTarget).used_blocks == 0 &&

@@ -56,7 +56,7 @@ class GroupFaults : public ::testing::TestWithParam<bool> {
     spec.sampling.temperature = 0.9f;
     EXPECT_TRUE(executor_->open(sequence, spec).ok());
     executor_->submit(prefix_item(sequence, Role::kTarget, {5, 7, 11, 200}));
-    std::optional<WorkResult> result = executor_->next(kPatience);
+    std::optional<WorkResult> result = executor_->next(kTimeout);
     executor_->close(sequence);
     EXPECT_TRUE(result.has_value());
     return result ? std::move(*result) : WorkResult();

@@ -212,7 +212,7 @@ TEST(RealExecutor, ARoleWithoutAModelFailsItsItems) {
   RealExecutor executor(std::move(options));
   ASSERT_TRUE(executor.open(1, plain_spec()).ok());
   executor.submit(prefix_item(1, Role::kDraft, {1}));
-  const auto result = executor.next(kPatience);
+  const auto result = executor.next(kTimeout);
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->status.code(), StatusCode::kInternal);
   EXPECT_EQ(executor.kv_usage(Role::kDraft).total_blocks, 0);
@@ -273,8 +273,8 @@ TEST(RealExecutor, ThreadedRolesOverlap) {
     ASSERT_TRUE(executor.open(1, plain_spec()).ok());
     executor.submit(prefix_item(1, Role::kTarget, {1, 2}));
     executor.submit(prefix_item(1, Role::kDraft, {1, 2}));
-    ASSERT_TRUE(executor.next(kPatience).has_value());
-    ASSERT_TRUE(executor.next(kPatience).has_value());
+    ASSERT_TRUE(executor.next(kTimeout).has_value());
+    ASSERT_TRUE(executor.next(kTimeout).has_value());
     EXPECT_FALSE(executor.next(std::chrono::microseconds(0)).has_value());
     executor.submit(prefix_item(1, Role::kTarget, {3}, 2));  // in flight when it all ends
   }
@@ -305,7 +305,7 @@ TEST(RealExecutor, ThreadsThatPollBeforeTheySleepMissNothing) {
 // What follows from the results of one Step comes to a thread that polls at once, not in pieces.
 TEST(RealExecutor, SequencesThatSharedAStepShareTheNextOneToo) {
   std::atomic<int> steps{0};
-  Rig rig({.threaded = true, .spin = kPatience, .on_step = [&](const StepRecord&) { ++steps; }});
+  Rig rig({.threaded = true, .spin = kTimeout, .on_step = [&](const StepRecord&) { ++steps; }});
   const auto submit = [&](SequenceId id, int32_t position) {
     rig.executor->submit(prefix_item(id, Role::kTarget, {7}, position));
   };
@@ -334,7 +334,7 @@ TEST(RealExecutor, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
   Rig rig({.threaded = true, .on_step = [&](const StepRecord& record) {
              if (record.role != Role::kDraft || !std::exchange(is_first, false)) return;
              has_run.set_value();
-             may_report.get_future().wait_for(kPatience);
+             may_report.get_future().wait_for(kTimeout);
            }});
   const auto submit = [&](Role role, uint64_t tag) {
     WorkItem item = prefix_item(1, role, {1, 2, 3});
@@ -344,7 +344,7 @@ TEST(RealExecutor, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
   ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
   submit(Role::kDraft, 7);
   EXPECT_FALSE(rig.executor->next(std::chrono::microseconds(0)).has_value());
-  ASSERT_EQ(has_run.get_future().wait_for(kPatience), std::future_status::ready);
+  ASSERT_EQ(has_run.get_future().wait_for(kTimeout), std::future_status::ready);
   rig.executor->close(1);
   ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
   submit(Role::kDraft, 8);

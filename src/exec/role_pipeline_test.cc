@@ -40,7 +40,7 @@ class Gate {
   // Whether so many Steps have come to the stage.
   bool wait_for(int32_t stage, int steps) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kPatience,
+    return changed_.wait_for(lock, kTimeout,
                              [&] { return arrived_[static_cast<size_t>(stage)] >= steps; });
   }
 

@@ -17,9 +17,9 @@ namespace forerun {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kTimeout = std::chrono::seconds(20);
 
-Messenger::Clock::time_point soon() { return Messenger::Clock::now() + kPatience; }
+Messenger::Clock::time_point soon() { return Messenger::Clock::now() + kTimeout; }
 
 Bytes numbered(const Messenger& messenger, uint32_t number) {
   Bytes frame = messenger.begin(FrameKind::kReport);

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int64_t kBlocks = 16;
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kTimeout = std::chrono::seconds(20);
 
 // A launch of fake stages, and the pipeline over them.
 struct Launch {
@@ -113,7 +113,7 @@ struct Told {
   };
   bool wait_for(size_t steps) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, kPatience, [&] { return retired.size() >= steps; });
+    return changed.wait_for(lock, kTimeout, [&] { return retired.size() >= steps; });
   }
   std::mutex mutex;
   std::condition_variable changed;
@@ -205,7 +205,7 @@ TEST(RemoteStages, ALostRankEndsThePipelineByName) {
     // Cut off from the coordinator the middle stage still works: a Step may get through.
     ASSERT_TRUE(told.wait_for(1));
     Status failed = told.statuses[0];
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
     while (failed.ok() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(milliseconds(20));
       failed = launch.pipeline->run(late.step, {&late.task, 1}, {}, {});

@@ -13,7 +13,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kTimeout{60};
 
 struct Active {
   size_t index = 0;
@@ -38,7 +38,7 @@ class OfflineRunner {
   Status run() {
     FORERUN_RETURN_IF_ERROR(admit());
     while (!active_.empty()) {
-      std::optional<WorkResult> result = executor_.next(kPatience);
+      std::optional<WorkResult> result = executor_.next(kTimeout);
       if (!result) {
         return Status(StatusCode::kInternal,
                       "run_offline: " + std::to_string(active_.size()) +

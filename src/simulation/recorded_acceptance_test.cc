@@ -158,7 +158,7 @@ TEST(RecordingRunner, KeepsTheBranchesOfAText) {
       row.count = 3;
     }
     executor.submit(std::move(item));
-    const auto result = executor.next(kPatience);
+    const auto result = executor.next(kTimeout);
     EXPECT_TRUE(result && result->status.ok());
     return result->rows;
   };

@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 // A supervisor that is stopped for a while (Ctrl-Z) finds its launch again.
-constexpr int kPatience = 6;
+constexpr int kSilencesAllowed = 6;
 constexpr milliseconds kBeforeHello{60000};
 constexpr milliseconds kLastWords{1000};
 constexpr milliseconds kBetweenProgress{50};
@@ -137,7 +137,7 @@ class EngineService {
     }
     if (status.code() == StatusCode::kCancelled) return has_been_told_to_end_ ? Status() : gone();
     FORERUN_RETURN_IF_ERROR(status);
-    if (now - heard_ > (has_hello_ ? kPatience * silence_ : kBeforeHello)) {
+    if (now - heard_ > (has_hello_ ? kSilencesAllowed * silence_ : kBeforeHello)) {
       return Status(StatusCode::kDeadlineExceeded, "nothing has been heard of the supervisor");
     }
     return {};

@@ -26,7 +26,7 @@ TEST_P(Delivery, TokensReachTheirReaderWhileTheNextStepRuns) {
   int waited_in_vain = 0;
   rig.target.while_running = [&] {
     if (++steps != 2) return;
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kTimeout;
     while (!has_read && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }

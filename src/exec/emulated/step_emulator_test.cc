@@ -142,7 +142,7 @@ TEST(StepEmulator, ResultsAreTheRealOnesAndRolesSleepSideBySide) {
   }
   std::array<TokenId, kNumRoles> tokens{-1, -1};
   for (int count = 0; count < kNumRoles; ++count) {
-    const auto emulated = executor.next(kPatience);
+    const auto emulated = executor.next(kTimeout);
     ASSERT_TRUE(emulated && emulated->status.ok());
     tokens[static_cast<size_t>(emulated->role)] = emulated->rows.at(0).token;
   }

@@ -75,7 +75,7 @@ TEST(StagePipeline, EveryStageWorksOnAStepOfItsOwn) {
     most = std::max(most, ++inside);
     met = met || inside == kStages;
     changed.notify_all();
-    changed.wait_for(lock, kPatience, [&] { return met; });
+    changed.wait_for(lock, kTimeout, [&] { return met; });
     --inside;
   });
   std::vector<uint64_t> entered, retired;
@@ -95,7 +95,7 @@ TEST(StagePipeline, EveryStageWorksOnAStepOfItsOwn) {
     EXPECT_EQ(number, static_cast<uint64_t>(idx) + 1);
   }
   std::unique_lock lock(mutex);
-  ASSERT_TRUE(changed.wait_for(lock, kPatience, [&] { return retired.size() == kSteps; }));
+  ASSERT_TRUE(changed.wait_for(lock, kTimeout, [&] { return retired.size() == kSteps; }));
   EXPECT_EQ(most, kStages);
   EXPECT_TRUE(met);
   EXPECT_EQ(entered, retired);
@@ -145,7 +145,7 @@ TEST(StagePipeline, MovesAndBlocksTakeEffectInOrder) {
     issue(round + 2, 2, {round, round + 1, round + 2});
   }
   std::unique_lock lock(mutex);
-  ASSERT_TRUE(changed.wait_for(lock, kPatience, [&] { return retired == rows.size(); }));
+  ASSERT_TRUE(changed.wait_for(lock, kTimeout, [&] { return retired == rows.size(); }));
   for (size_t idx = 0; idx < rows.size(); ++idx) {
     EXPECT_EQ(rows[idx]->result.token, expected[idx]) << idx;
   }
