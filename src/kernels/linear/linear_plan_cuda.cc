@@ -11,13 +11,13 @@ namespace {
 // Taken of an SM's shared memory for each block; its limit is what one block alone may have.
 constexpr int kReservedBytes = 1 << 10;
 // Of an SM, left to small kernels between two layers.
-constexpr int kRoomForOthers = 2 << 10;
+constexpr int kSmallKernelBytes = 2 << 10;
 constexpr int kOverHalfBytes = 128;
-// Up to 8 rows an int4 layer of over half may have so much, and that room, beyond its half to have
-// all activations at once; the int4 layers beside it have as much less: down of a third of 70B (20
-// layers on three GPUs 1.475 to 1.425 ms).
+// Up to 8 rows an int4 layer of over half may have so much, and kSmallKernelBytes, beyond its half
+// to have all activations at once; the int4 layers beside it have as much less: down of a third of
+// 70B (20 layers on three GPUs 1.475 to 1.425 ms).
 constexpr int kUnevenBytes = 1 << 10;
-static_assert(kOverHalfBytes < kRoomForOthers / 2, "a block of half must fit beside it");
+static_assert(kOverHalfBytes < kSmallKernelBytes / 2, "a block of half must fit beside it");
 // Units that a warp keeps on their way: fewer leave the memory idle while it computes. More, where
 // there is room, delay the activations of the layer before, beside which they are fetched: bf16 has
 // little arithmetic and gains from six up to 8 rows (8B at 1 row, whole forwards, ms: 3.84 with
@@ -32,21 +32,22 @@ constexpr int most_stages(LinearFormat format, int row_blocks, TileSchedule sche
   if (format == LinearFormat::kBf16) return row_blocks == 1 ? kMaxStages : kBf16Stages;
   return row_blocks == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
 }
-// Room for 8 rows of activations in segments (one unit a warp may take more), by preference.
-struct InputRoom {
+// Shared memory for 8 rows of activations in segments (one unit a warp may take more), by
+// preference.
+struct SegmentBuffers {
   int buffers, bytes;
 };
-constexpr InputRoom kInputRooms[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
-                                     {3, 36 << 10}, {3, 18 << 10}, {3, 9 << 10},
-                                     {4, 36 << 10}, {4, 18 << 10}, {4, 9 << 10}};
+constexpr SegmentBuffers kSegmentBuffers[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
+                                              {3, 36 << 10}, {3, 18 << 10}, {3, 9 << 10},
+                                              {4, 36 << 10}, {4, 18 << 10}, {4, 9 << 10}};
 // Int4 would rather have them all at once, or in few segments: what is brought later queues in the
 // copy engine behind the weights, for as long as a ring takes to fill (QKV of 70B over 4 GPUs at 8
 // rows: 8.0 us in four segments, 7.1 in one). From 16 rows on even if that takes a whole
 // multiprocessor, so that the next layer cannot start beside (all layers of a quarter of 70B at 16
 // rows: 5.5 ms in segments, 4.55 at once; at 32 6.7 and 5.8).
-constexpr InputRoom kInt4InputRoom = {4, 80 << 10};
+constexpr SegmentBuffers kInt4SegmentBuffers = {4, 80 << 10};
 constexpr int kInt4WideInputBytes = 192 << 10;  // of all rows, from 16 on, in two buffers
-static_assert(kInt4InputRoom.buffers <= kInputSegments);
+static_assert(kInt4SegmentBuffers.buffers <= kInputSegments);
 
 // Groups of 8 rows that share a weight's registers.
 int row_blocks_of(int rows) { return rows <= 8 ? 1 : rows <= 16 ? 2 : 4; }
@@ -118,10 +119,10 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   return launch;
 }
 
-// Everything at once, if there are warps and room for it: stages is 0 if not. bf16, which has
-// little arithmetic, would rather have four stages than all activations, or more warps (gate and up
-// of 8B, when at 1 row it had the shared-memory footprint of 8: 56.9 us in passes with four
-// stages, 59.4 at once with two).
+// Everything in one pass, if there are warps and shared memory for it: stages is 0 if not. bf16,
+// which has little arithmetic, would rather have four stages than all activations, or more warps
+// (gate and up of 8B, when at 1 row it had the shared-memory footprint of 8: 56.9 us in passes with
+// four stages, 59.4 at once with two).
 LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   const bool int4 = plan.format == LinearFormat::kInt4Group128;
   const int warps = plan.input_warps *
@@ -148,15 +149,16 @@ int half_of_multiprocessor(int shared_limit) {
 // Two blocks of consecutive layers share an SM, so that the second can fetch its weights while the
 // first computes: what a layer then may take, and what one of over half may take in order to have
 // all activations at once.
-struct SharedRoom {
+struct SmemLimits {
   int half, over_half_smem;
 };
-SharedRoom room_beside_another(const LinearPlan& plan, int row_blocks, int shared_limit) {
+SmemLimits smem_limits(const LinearPlan& plan, int row_blocks, int shared_limit) {
   const int half = half_of_multiprocessor(shared_limit);
   if (plan.format == LinearFormat::kInt4Group128 && row_blocks == 1) {
-    return {half - kRoomForOthers / 2 - kUnevenBytes, half + kRoomForOthers / 2 + kUnevenBytes};
+    return {half - kSmallKernelBytes / 2 - kUnevenBytes,
+            half + kSmallKernelBytes / 2 + kUnevenBytes};
   }
-  return {half - kRoomForOthers / 2, half + kOverHalfBytes};
+  return {half - kSmallKernelBytes / 2, half + kOverHalfBytes};
 }
 
 // Passes over the tiles with activations in as few segments as int4 wants; stages is 0 where that
@@ -165,33 +167,34 @@ LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, in
   const int row_blocks = row_blocks_of(rows);
   if (row_blocks == 1) {
     LinearLaunch launch = lay_out(plan, rows, TileSchedule::kMultiPass, half,
-                                  kInt4InputRoom.buffers, kInt4InputRoom.bytes);
+                                  kInt4SegmentBuffers.buffers, kInt4SegmentBuffers.bytes);
     if (launch.stages < kWantedStages) launch.stages = 0;
     return launch;
   }
-  const InputRoom room = {2, kInt4WideInputBytes / row_blocks};
+  const SegmentBuffers segments = {2, kInt4WideInputBytes / row_blocks};
   if (row_blocks == 2) {
     const LinearLaunch launch =
-        lay_out(plan, rows, TileSchedule::kMultiPass, half, room.buffers, room.bytes);
+        lay_out(plan, rows, TileSchedule::kMultiPass, half, segments.buffers, segments.bytes);
     if (launch.segments == 1 && launch.stages >= kWantedStages) return launch;
   }
   LinearLaunch launch =
-      lay_out(plan, rows, TileSchedule::kMultiPass, shared_limit, room.buffers, room.bytes);
+      lay_out(plan, rows, TileSchedule::kMultiPass, shared_limit, segments.buffers, segments.bytes);
   if (launch.stages < (row_blocks == 2 ? kWantedStages : 1)) launch.stages = 0;
   return launch;
 }
 
-// Passes over the tiles with activations in segments of the room in kInputRooms that leaves enough
+// Passes over the tiles with activations in the first of kSegmentBuffers that leaves enough
 // on its way within `limit`, or anything where `limit` is all there is; stages is 0 if none does.
 LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool is_all) {
   LinearLaunch launch;
-  for (const InputRoom& room : kInputRooms) {
-    launch = lay_out(plan, rows, TileSchedule::kMultiPass, limit, room.buffers, room.bytes);
+  for (const SegmentBuffers& segments : kSegmentBuffers) {
+    launch = lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers, segments.bytes);
     if (is_all && launch.stages < kWantedStages) {
       // Somewhat smaller segments, if that leaves the memory enough to do.
       const int missing = (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
-      const LinearLaunch smaller = lay_out(plan, rows, TileSchedule::kMultiPass, limit,
-                                           room.buffers, room.bytes - missing / launch.row_blocks);
+      const LinearLaunch smaller =
+          lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers,
+                  segments.bytes - missing / launch.row_blocks);
       if (smaller.stages >= kWantedStages) launch = smaller;
     }
     if (launch.stages >= (is_all ? 1 : kWantedStages)) return launch;
@@ -200,8 +203,8 @@ LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool 
   return launch;
 }
 
-// Up to 8 rows a launch leaves room for another's where it can; from 16 on it takes a whole SM
-// where it has all activations at once only then, or little on its way otherwise.
+// Up to 8 rows a launch leaves shared memory for another's where it can; from 16 on it takes a
+// whole SM where it has all activations at once only then, or little on its way otherwise.
 Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
                                    bool over_half_smem) {
   if (rows < 1) {
@@ -209,15 +212,15 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
                   "a linear layer needs at least one row, not " + std::to_string(rows));
   }
   const int row_blocks = row_blocks_of(rows);
-  const SharedRoom room = room_beside_another(plan, row_blocks, shared_limit);
+  const SmemLimits limits = smem_limits(plan, row_blocks, shared_limit);
   LinearLaunch launch =
-      lay_out_single_pass(plan, rows, over_half_smem ? room.over_half_smem : room.half);
+      lay_out_single_pass(plan, rows, over_half_smem ? limits.over_half_smem : limits.half);
   if (launch.stages < 1 && row_blocks > 1) launch = lay_out_single_pass(plan, rows, shared_limit);
   if (launch.stages < 1 && plan.format == LinearFormat::kInt4Group128) {
-    launch = lay_out_few_segments(plan, rows, room.half, shared_limit);
+    launch = lay_out_few_segments(plan, rows, limits.half, shared_limit);
   }
   if (launch.stages < 1 && row_blocks < 4) {
-    launch = lay_out_segments(plan, rows, room.half, /*is_all=*/false);
+    launch = lay_out_segments(plan, rows, limits.half, /*is_all=*/false);
   }
   if (launch.stages < 1) launch = lay_out_segments(plan, rows, shared_limit, /*is_all=*/true);
   if (launch.stages >= 1) return launch;

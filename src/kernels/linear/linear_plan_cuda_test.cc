@@ -172,7 +172,7 @@ TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
 TEST(LinearPlanCuda, OverHalfSharesAnSmWithHalfButNotWithItsLike) {
   constexpr int kReserved = 1024;  // for each block, of an SM's kSm
   constexpr int kSm = kH200SharedLimit + kReserved;
-  constexpr int kRoomForOthers = 2048;  // small kernels between two layers
+  constexpr int kSmallKernelBytes = 2048;  // small kernels between two layers
   for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
     for (const int rows : {1, 4, 8, 16, 100}) {
       int most_half = 0, most_over = 0;  // of layers that leave half
@@ -193,7 +193,7 @@ TEST(LinearPlanCuda, OverHalfSharesAnSmWithHalfButNotWithItsLike) {
           continue;
         }
         EXPECT_GT(2 * over_bytes, kSm);
-        if (2 * half_bytes > kSm - kRoomForOthers) continue;  // does not leave half
+        if (2 * half_bytes > kSm - kSmallKernelBytes) continue;  // does not leave half
         most_half = std::max(most_half, half_bytes);
         most_over = std::max(most_over, over_bytes);
       }
