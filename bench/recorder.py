@@ -14,6 +14,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import tabulate_results
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -155,3 +157,4 @@ def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]],
             if found := getattr(recorder, name):
                 record[section][name] = found
         path.write_text(json.dumps(record, indent=2) + "\n")
+        tabulate_results.refresh(path)

@@ -173,6 +173,12 @@ def page(folder: Path) -> str:
     return "\n".join(head + parts)
 
 
+def refresh(changed: Path) -> None:
+    """Makes the tables anew where `changed` is one of the files that they are made of."""
+    if changed.resolve().parent == RESULTS.resolve():
+        (RESULTS / TABLES).write_text(page(RESULTS), encoding="utf-8")
+
+
 def main() -> int:
     made = page(RESULTS)
     target = RESULTS / TABLES

@@ -10,9 +10,11 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import recorder  # noqa: E402
 import tabulate_results  # noqa: E402
 
 
@@ -97,6 +99,21 @@ class Tables(unittest.TestCase):
         self.assertNotIn("| 7 | 0.5 |", page_of(a={"part": section(figures=FIGURES, rows=raw)}))
         many = page_of(a={"part": section(rows=[*raw, {"rows": 60, "ms": 0.5}])})
         self.assertIn("61 rows of rows, ms: in the file.", many)
+
+    def test_recording_refreshes_them(self) -> None:
+        """Where a script records into the folder of the results, and nowhere else."""
+
+        def measure(made: recorder.Recorder) -> None:
+            made.figures.append({"figure": "one", "value": 1, "unit": "ms"})
+
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+            with mock.patch.object(tabulate_results, "RESULTS", Path(folder)):
+                for out in (other, folder):
+                    self.assertEqual(list(Path(folder).glob("*")), [])
+                    with mock.patch.object(sys, "argv", ["x", "part", "--out", f"{out}/new.json"]):
+                        recorder.record_sections("doc", {"part": measure})
+            made = (Path(folder) / tabulate_results.TABLES).read_text(encoding="utf-8")
+            self.assertIn("| one | 1 | ms |", made)
 
     def test_numbers(self) -> None:
         cells = [
