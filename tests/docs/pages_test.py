@@ -89,11 +89,25 @@ def faults_of_indexes(root: Path) -> list[str]:
     return faults
 
 
+def faults_of_glossary(root: Path) -> list[str]:
+    """Where the glossary says that a word is used, as a path from src/ on or a file's name."""
+    text = (root / "docs" / "glossary.md").read_text(encoding="utf-8")
+    named = sorted(set(re.findall(r"`((?:\w+/)*\w+\.(?:h|cc|cu|py|md))`", text)))
+    faults = [f"docs/glossary.md: only {len(named)} files found"] if len(named) < 40 else []
+    sources = {path.relative_to(root / "src").as_posix() for path in (root / "src").rglob("*.*")}
+    names = {path.rpartition("/")[2] for path in sources}
+    for name in named:
+        if name not in sources and name not in names and not (root / name).exists():
+            faults.append(f"docs/glossary.md: {name} is not there")
+    return faults
+
+
 def main() -> int:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve()
     all_pages = pages(root)
     faults = [fault for page in all_pages for fault in faults_of_links(root, page)]
     faults += faults_of_names(root) + faults_of_indexes(root)
+    faults += faults_of_glossary(root)
     for page in all_pages:
         lines = page.read_text(encoding="utf-8").count("\n")
         most = next((most for folder, most in MOST_LINES.items() if page.is_relative_to(root / folder)), None)
