@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Pages of documentation hold together: what a link names is there, no page is too long to read, and
-indexes list all that there is.
+indexes list all that there is, and files that the glossary names are there.
 
     pages_test.py [ROOT]
 
