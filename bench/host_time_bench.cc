@@ -82,8 +82,9 @@ class IdleGpu : public Decoder, public DistantLogits {
   Status forward(const Step&) override {
     return Status(StatusCode::kInternal, "whole logits are not made");
   }
+  bool makes_digests() const override { return true; }
   Status forward_digested(const Step& step, std::span<const RowQuery> queries,
-                          const Meanwhile& meanwhile) override {
+                          const StepEdits& /*edits*/, const Meanwhile& meanwhile) override {
     const int64_t cpu_ns = thread_cpu_ns();
     const SteadyClock::time_point begin = SteadyClock::now();
     note_gap(step, begin, cpu_ns);

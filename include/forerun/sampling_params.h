@@ -23,7 +23,8 @@ struct SamplingParams {
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
 
-  std::vector<std::pair<int32_t, float>> logit_bias;  // (token id, added to its logit)
+  std::vector<std::pair<int32_t, float>> logit_bias;  // (token id, added to its logit),
+                                                      // each token once
 
   uint64_t seed = 0;
   int32_t logprobs = -1;  // report the chosen token's log-probability and this many

@@ -60,22 +60,33 @@ void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
   perform_rejection(logits, worker.scratch, worker.children, task);
 }
 
+void CpuStepRunner::ask_row(const RowContext& context, const RowQuery& query, int32_t logits_row) {
+  RowQuery& asked = queries_[static_cast<size_t>(logits_row)];
+  asked = query;
+  if (query.kinds == RowQuery::kLogits || !is_adjusted(context)) return;
+  asked.edits = edits_.add(context);
+  if (!edits_.fits_devices(asked.edits)) asked.kinds = RowQuery::kLogits;
+}
+
 void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
                         std::span<const RejectionTask> rejections) {
   const auto wanted = std::count_if(step.rows.begin(), step.rows.end(),
                                     [](const StepRow& row) { return row.wants_logits; });
-  queries_.assign(static_cast<size_t>(wanted), {.kinds = 0, .vocab = live_vocab_});
+  const RowQuery best_token{.kinds = 0, .vocab = live_vocab_};
+  queries_.assign(static_cast<size_t>(wanted), best_token);
+  edits_.clear();
+  if (!decoder_->makes_digests()) return;
   for (const RowTask& task : tasks) {
     if (task.skipped) continue;
-    queries_[static_cast<size_t>(task.logits_row)] = query_of(task, live_vocab_);
+    ask_row(task.context, query_of(task, live_vocab_), task.logits_row);
   }
   for (const RejectionTask& task : rejections) {
     for (const RejectionRow& row : task.rows) {
       // The rule subtracts whole distributions, and log-probabilities are of all tokens; a greedy
       // one without needs the best token alone.
       const SamplingParams& params = *row.context.params;
-      if (is_greedy(params) && !is_adjusted(row.context) && params.logprobs < 0) continue;
-      queries_[static_cast<size_t>(row.logits_row)].kinds = RowQuery::kLogits;
+      const bool is_brief = is_greedy(params) && params.logprobs < 0;
+      ask_row(row.context, is_brief ? best_token : RowQuery{.vocab = live_vocab_}, row.logits_row);
     }
   }
 }
@@ -124,7 +135,7 @@ void CpuStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_reject
 Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
                           std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
   ask(step, tasks, rejections);
-  FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_, meanwhile));
+  FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_, edits_, meanwhile));
   const size_t count = tasks.size() + rejections.size();
   const bool alone = devices_->degree() == 1;
   if (alone && is_brief(tasks, rejections.size())) {

@@ -9,6 +9,7 @@
 #include "device/cpu/device_group.h"
 #include "exec/step_runner.h"
 #include "model/decoder.h"
+#include "sampling/edit_list.h"
 
 namespace forerun {
 
@@ -36,9 +37,11 @@ class CpuStepRunner : public StepRunner {
     RowResult row_result;
     WorkResult result;
   };
-  // Fills queries_ for the Step's rows that want logits.
+  // Fills queries_ and edits_ for the Step's rows that want logits.
   void ask(const Step& step, std::span<const RowTask> tasks,
            std::span<const RejectionTask> rejections);
+  // A row's query, with the edits that its context makes.
+  void ask_row(const RowContext& context, const RowQuery& query, int32_t logits_row);
   // Whether all of it is likely to take the caller less time than waking the threads.
   bool is_brief(std::span<const RowTask> tasks, size_t num_rejections) const;
   // Performs, on the calling thread, what digests suffice for; the rest goes to remaining_.
@@ -52,6 +55,7 @@ class CpuStepRunner : public StepRunner {
   int32_t live_vocab_;
   std::vector<std::vector<Worker>> workers_;  // [device][member of its team]
   std::vector<RowQuery> queries_;
+  EditList edits_;                 // that the queries refer to
   std::vector<size_t> remaining_;  // tasks, then rejections, that are still to be performed
 };
 

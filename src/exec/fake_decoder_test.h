@@ -117,8 +117,9 @@ class FakeDecoder : public Decoder {
 
   // Keeps logits on devices, each of which cuts its tokens into so many parts; 0: in host memory.
   void set_distant_parts(int32_t parts) { distant_parts_ = parts; }
+  bool makes_digests() const override { return distant_parts_ > 0; }
   Status forward_digested(const Step& step, std::span<const RowQuery> queries,
-                          const Meanwhile& meanwhile) override {
+                          const StepEdits& edits, const Meanwhile& meanwhile) override {
     if (meanwhile) meanwhile();
     if (while_running) while_running();
     FORERUN_RETURN_IF_ERROR(forward(step));
@@ -126,6 +127,7 @@ class FakeDecoder : public Decoder {
     if (distant_parts_ == 0) return {};
     on_devices_ = logits_;
     queries_.assign(queries.begin(), queries.end());
+    edits_ = &edits;
     for (int32_t rank = 0; rank < degree_; ++rank) devices_.emplace_back(this, rank);
     const auto vocab = static_cast<size_t>(config_.vocab_size);
     if (queries_.size() * vocab != logits_.size()) ++violations;
@@ -136,6 +138,7 @@ class FakeDecoder : public Decoder {
     return {};
   }
   std::atomic<int64_t> digested = 0;
+  std::atomic<int64_t> edited = 0;  // of them
   std::atomic<int64_t> fetched = 0;
 
   // Devices that the vocabulary is shared among, 16 tokens at a time.
@@ -220,21 +223,30 @@ class FakeDecoder : public Decoder {
       const RowQuery& query = decoder_->queries_[row];
       count_ = static_cast<int32_t>(part.values.dim(1));
       const int32_t live = std::clamp(query.vocab - first_, 0, count_);
-      const std::span<const float> columns(part.values.row(static_cast<int64_t>(row)),
-                                           static_cast<size_t>(live));
+      const float* const values = part.values.row(static_cast<int64_t>(row));
+      std::vector<float> columns(values, values + live);
+      if (query.edits != RowQuery::kNone) edit(query, columns);
       const int32_t parts = decoder_->distant_parts_;
       std::vector<RowDigest> cut(static_cast<size_t>(parts));
       std::vector<const RowDigest*> pointers;
       for (int32_t i = 0; i < parts; ++i) {
         const auto begin = static_cast<size_t>(live * i / parts);
         const auto end = static_cast<size_t>(live * (i + 1) / parts);
-        row_digest_ref(columns.subspan(begin, end - begin), first_ + static_cast<int32_t>(begin),
-                       query, nullptr, &cut[static_cast<size_t>(i)]);
+        row_digest_ref(std::span(columns).subspan(begin, end - begin),
+                       first_ + static_cast<int32_t>(begin), query, nullptr,
+                       &cut[static_cast<size_t>(i)]);
         pointers.push_back(&cut[static_cast<size_t>(i)]);
       }
       digests_.push_back(cut[0]);
       if (parts > 1) merge_row_digests(pointers, &digests_.back());
       if (query.kinds != RowQuery::kLogits) ++decoder_->digested;
+    }
+    void edit(const RowQuery& query, std::vector<float>& columns) {
+      const RowEdits& edits = decoder_->edits_->row(query.edits);
+      std::vector<uint32_t> mask((static_cast<size_t>(query.vocab) + 31) / 32, 0xdeadbeef);
+      if (edits.mask >= 0) decoder_->edits_->write_mask(edits.mask, mask);
+      edit_logits(columns, first_, edits, mask);
+      ++decoder_->edited;
     }
     FakeDecoder* decoder_;
     int32_t first_ = 0;
@@ -247,6 +259,7 @@ class FakeDecoder : public Decoder {
   int32_t distant_parts_ = 0;
   mutable std::deque<Device> devices_;
   std::vector<RowQuery> queries_;
+  const StepEdits* edits_ = nullptr;  // of the Step that runs
   std::vector<float> on_devices_;
   ModelConfig config_;
   LayerRange layers_ = {0, 1, true, true};

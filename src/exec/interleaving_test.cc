@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exec/exec_rig_test.h"
+#include "step/hash_constraint_test.h"
 
 namespace forerun {
 namespace {
@@ -145,11 +146,26 @@ class Mirror {
     task.context.position = row.position + 1;
     task.context.prompt_tokens = spec_.prompt_tokens;
     task.context.history = &counts;
+    TokenConstraint::State constrained = constrain(tokens);
+    task.context.constraint = spec_.constraint.get();
+    task.context.constrained = &constrained;
     task.result = &result;
     task.distribution = &distribution;
     SamplerScratch scratch;
     perform_task({{logits.data(), {1, kVocab}}, 0, kVocab, nullptr, nullptr}, scratch, task);
     expected_[tag].push_back(result);
+  }
+
+  // After these tokens, of which those behind the prefix are drafted.
+  TokenConstraint::State constrain(const std::vector<TokenId>& tokens) const {
+    if (spec_.constraint == nullptr) return nullptr;
+    TokenConstraint::State state = spec_.constraint->start();
+    for (size_t index = 0; index < tokens.size() && state != nullptr; ++index) {
+      const bool is_prompt =
+          index < prefix_.size() && static_cast<int32_t>(index) < spec_.prompt_tokens;
+      if (!is_prompt) state = spec_.constraint->after(state, tokens[index]);
+    }
+    return state;
   }
 
   SequenceId id_;
@@ -173,6 +189,8 @@ SequenceSpec random_spec(std::mt19937& rng) {
     spec.sampling.frequency_penalty = 0.3f;
   }
   if (rng() % 3 == 0) spec.sampling.logprobs = 2;
+  if (rng() % 4 == 0) spec.sampling.logit_bias = {{7, 3.0f}, {kVocab - 1, -100.0f}};
+  if (rng() % 3 == 0) spec.constraint = std::make_shared<HashConstraint>(rng());
   spec.prompt_tokens = static_cast<int32_t>(rng() % 30);
   spec.max_tokens = 400;
   return spec;
@@ -219,6 +237,7 @@ class Interleavings : public ::testing::TestWithParam<Variant> {};
 TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   int64_t reused = 0;
   int64_t digested = 0;
+  int64_t edited = 0;
   int64_t fetched = 0;
   int64_t dropped = 0;
   int64_t notices = 0;
@@ -329,6 +348,7 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
     EXPECT_EQ(rig.draft.violations, 0);
     EXPECT_LE(rig.target.largest_step, GetParam().row_budget);
     digested += rig.target.digested;
+    edited += rig.target.edited;
     fetched += rig.target.fetched;
     if (HasFailure()) return;
   }
@@ -337,6 +357,7 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   EXPECT_EQ(notices > 100, several_steps) << notices;
   EXPECT_EQ(dropped > 0, several_steps) << dropped;
   EXPECT_EQ(digested > 100, GetParam().distant_parts > 0) << digested;
+  EXPECT_EQ(edited > 50, GetParam().distant_parts > 0) << edited;
   // Sums of parts that measure from origins of their own are not known.
   const bool in_parts = GetParam().distant_parts > 1 ||
                         (GetParam().distant_parts > 0 && !GetParam().teams[0].empty());

@@ -9,6 +9,7 @@
 #include "checkpoint/model_config.h"
 #include "forerun/status.h"
 #include "kernels/row_digest/row_digest.h"
+#include "kernels/row_digest/row_edits.h"
 #include "model/layer_range.h"
 #include "step/meanwhile.h"
 #include "step/step.h"
@@ -38,13 +39,15 @@ class Decoder {
   // for those that choose the KV that it sees (Step::selections; kInvalidArgument where
   // selects_kv() is false).
   virtual Status forward(const Step& step) = 0;
-  // As forward(), told what will be asked of the logits, [rows that want]: where they lie on a
-  // device, they may stay there and be answered for by digests.
+  // As forward(), told what will be asked of the logits, [rows that want], and how they are to be
+  // edited first: where they lie on a device, they may stay there and be answered for by digests.
   virtual Status forward_digested(const Step& step, std::span<const RowQuery> /*queries*/,
-                                  const Meanwhile& meanwhile) {
+                                  const StepEdits& /*edits*/, const Meanwhile& meanwhile) {
     if (meanwhile) meanwhile();
     return forward(step);
   }
+  // Whether it looks at the queries; else logits lie in host memory.
+  virtual bool makes_digests() const { return false; }
   // Whether Steps may have selections.
   virtual bool selects_kv() const { return false; }
   // How long a choice of KV by 32 observers takes, which score every key of every layer: as many

@@ -14,6 +14,7 @@
 #include "sampling/row_query.h"
 #include "sampling/same_candidates_test.h"
 #include "sampling/sampler.h"
+#include "step/hash_constraint_test.h"
 
 namespace forerun {
 namespace {
@@ -39,17 +40,20 @@ std::vector<float> random_logits(int32_t vocab, uint64_t seed, float spread) {
 // A device with one row, cut at multiples of 16 where there are several parts.
 class FakeDevice : public DistantLogits {
  public:
-  // `origins_apart`: every part measures weights from its own best.
-  FakeDevice(const std::vector<float>& logits, const RowQuery& query, int32_t num_parts,
-             bool origins_apart = false)
+  // Edits the row as the context says. `origins_apart`: every part measures weights from its own
+  // best.
+  FakeDevice(const std::vector<float>& logits, const RowContext& context, const RowQuery& query,
+             int32_t num_parts, bool origins_apart = false)
       : logits_(logits), query_(query), host_(logits.size(), NAN) {
     if (query.kinds == RowQuery::kLogits) {
       host_ = logits_;
       return;
     }
     const auto vocab = static_cast<int32_t>(logits.size());
+    std::vector<float> row = logits_;
+    if (is_adjusted(context)) edit(context, num_parts, row);
     float origin = -kInfinity;  // where weights of all parts are measured from
-    for (const float logit : logits) origin = logit > origin ? logit : origin;
+    for (const float logit : row) origin = logit > origin ? logit : origin;
     std::vector<RowDigest> parts(static_cast<size_t>(num_parts));
     std::vector<const RowDigest*> pointers;
     for (int32_t part = 0; part < num_parts; ++part) {
@@ -57,7 +61,7 @@ class FakeDevice : public DistantLogits {
       const int32_t end = part + 1 == num_parts ? vocab : vocab * (part + 1) / num_parts / 16 * 16;
       RowDigest* const digest = &parts[static_cast<size_t>(part)];
       row_digest_ref(
-          std::span(logits_).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+          std::span(row).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
           begin, query, origins_apart ? nullptr : &origin, digest);
       pointers.push_back(digest);
     }
@@ -88,6 +92,21 @@ class FakeDevice : public DistantLogits {
   bool broken = false;
 
  private:
+  // Every part by itself.
+  void edit(const RowContext& context, int32_t num_parts, std::vector<float>& row) {
+    EditList list;
+    query_.edits = list.add(context);
+    const RowEdits& edits = list.row(query_.edits);
+    std::vector<uint32_t> mask((row.size() + 31) / 32 + 3, 0xdeadbeef);
+    if (edits.mask >= 0) list.write_mask(edits.mask, mask);
+    const size_t each =
+        (row.size() + static_cast<size_t>(num_parts) - 1) / static_cast<size_t>(num_parts);
+    for (size_t begin = 0; begin < row.size(); begin += each) {
+      edit_logits(std::span(row).subspan(begin, std::min(each, row.size() - begin)),
+                  static_cast<int32_t>(begin), edits, mask);
+    }
+  }
+
   std::vector<float> logits_;
   RowQuery query_;
   std::vector<float> host_;
@@ -123,7 +142,8 @@ class DigestedRows : public testing::TestWithParam<int32_t> {
   // Whether the row was fetched.
   bool check_sample(const Question& question, const std::string& what) {
     const auto vocab = static_cast<int32_t>(question.logits.size());
-    FakeDevice device(question.logits, sample_query(question.context, vocab), GetParam());
+    FakeDevice device(question.logits, question.context, sample_query(question.context, vocab),
+                      GetParam());
     SampledToken found, expected;
     std::vector<Candidate> found_others, expected_others;
     const Status status =
@@ -140,7 +160,7 @@ class DigestedRows : public testing::TestWithParam<int32_t> {
   bool check_candidates(const Question& question, int32_t count, bool shared_noise,
                         const std::string& what) {
     const auto vocab = static_cast<int32_t>(question.logits.size());
-    FakeDevice device(question.logits,
+    FakeDevice device(question.logits, question.context,
                       candidates_query(question.context, count, shared_noise, vocab), GetParam());
     std::vector<Candidate> found, expected;
     const Status status =
@@ -154,7 +174,8 @@ class DigestedRows : public testing::TestWithParam<int32_t> {
   }
   bool check_draws(const Question& question, int32_t count, const std::string& what) {
     const auto vocab = static_cast<int32_t>(question.logits.size());
-    FakeDevice device(question.logits, draw_query(question.context, count, vocab), GetParam());
+    FakeDevice device(question.logits, question.context, draw_query(question.context, count, vocab),
+                      GetParam());
     std::vector<Candidate> found, expected;
     DraftDistribution found_weights, expected_weights;
     const Status status =
@@ -191,6 +212,14 @@ TEST_P(DigestedRows, GiveWhatRowsInMemoryGive) {
                  index < 4);
     }
     question.context.history = &counts;
+    const std::vector<TokenId> path = {2, static_cast<TokenId>(seed % 3), 2};
+    if (seed % 2 == 0) question.context.path = path;
+    const HashConstraint constraint(seed);
+    const TokenConstraint::State start = constraint.start();
+    if (seed % 4 == 2) {
+      question.context.constraint = &constraint;
+      question.context.constrained = &start;
+    }
     const std::string what = "seed " + std::to_string(seed) + " ";
     for (const bool was : {check_sample(question, what + "sample"),
                            check_candidates(question, 7, false, what + "candidates"),
@@ -236,6 +265,22 @@ TEST_P(DigestedRows, AreSeldomFetched) {
     EXPECT_FALSE(check_sample(question, "top-p and min-p"));
     question.params.logprobs = 20;
     EXPECT_FALSE(check_sample(question, "log-probabilities"));
+    question.params.logprobs = -1;
+    question.params.logit_bias = {{5, 3.0f}, {9, -4.0f}};
+    question.params.repetition_penalty = 1.2f;
+    question.params.frequency_penalty = 0.2f;
+    TokenCounts counts;
+    for (TokenId token = 0; token < 300; ++token) counts.add(token * 7, token < 100);
+    question.context.history = &counts;
+    const HashConstraint constraint(2 * seed);
+    const TokenConstraint::State start = constraint.start();
+    question.context.constraint = &constraint;
+    question.context.constrained = &start;
+    EXPECT_FALSE(check_sample(question, "edited, top-p and min-p"));
+    EXPECT_FALSE(check_candidates(question, 16, true, "edited candidates"));
+    question.params.temperature = 0.0f;
+    EXPECT_FALSE(check_sample(question, "edited, greedy"));
+    EXPECT_FALSE(check_candidates(question, 16, true, "edited greedy candidates"));
   }
 }
 
@@ -251,7 +296,8 @@ TEST_P(DigestedRows, ErrorsAreThoseOfRowsInMemory) {
     } else {
       question.logits[250] = wrong;
     }
-    FakeDevice device(question.logits, sample_query(question.context, 300), GetParam());
+    FakeDevice device(question.logits, question.context, sample_query(question.context, 300),
+                      GetParam());
     const Status found = sample_token(device.row(), question.context, scratch_, &token, nullptr);
     const Status expected =
         sample_token(question.logits, question.context, scratch_, &token, nullptr);
@@ -262,7 +308,8 @@ TEST_P(DigestedRows, ErrorsAreThoseOfRowsInMemory) {
   question.logits.assign(5000, 1.0f);
   question.params.temperature = 0.8f;
   question.params.top_p = 0.9f;
-  FakeDevice device(question.logits, sample_query(question.context, 5000), GetParam());
+  FakeDevice device(question.logits, question.context, sample_query(question.context, 5000),
+                    GetParam());
   device.broken = true;
   const Status found = sample_token(device.row(), question.context, scratch_, &token, nullptr);
   EXPECT_EQ(found.message(), "the bus is down");
@@ -275,13 +322,37 @@ TEST_P(DigestedRows, SumsFromSeveralOriginsAreNotUsed) {
   question.logits[4000] = 11.3f;  // in the last part
   question.context.params = &question.params;
   question.params.temperature = 0.0f;
-  FakeDevice device(question.logits, candidates_query(question.context, 5, true, 5000), GetParam(),
+  FakeDevice device(question.logits, question.context,
+                    candidates_query(question.context, 5, true, 5000), GetParam(),
                     /*origins_apart=*/true);
   std::vector<Candidate> found, expected;
   ASSERT_TRUE(top_candidates(device.row(), question.context, 5, true, scratch_, &found).ok());
   ASSERT_TRUE(top_candidates(question.logits, question.context, 5, true, scratch_, &expected).ok());
   expect_same(found, expected, "several origins");
   EXPECT_TRUE(device.fetched());
+}
+
+// Nor are answers of edited logits taken for those of logits as they came, nor the other way round.
+TEST_P(DigestedRows, AnswersOfOtherLogitsAreNotUsed) {
+  Question question;
+  question.logits = random_logits(5000, 7, 9.0f);
+  question.context.params = &question.params;
+  question.params.temperature = 0.8f;
+  SamplingParams biased = question.params;
+  biased.logit_bias = {{4321, 50.0f}};
+  RowContext other = question.context;
+  other.params = &biased;
+  const RowQuery query = sample_query(question.context, 5000);
+  for (const auto& [asked, of] :
+       {std::pair(question.context, other), std::pair(other, question.context)}) {
+    FakeDevice device(question.logits, of, query, GetParam());
+    SampledToken found, expected;
+    ASSERT_TRUE(sample_token(device.row(), asked, scratch_, &found, nullptr).ok());
+    ASSERT_TRUE(sample_token(question.logits, asked, scratch_, &expected, nullptr).ok());
+    EXPECT_TRUE(device.fetched());
+    EXPECT_EQ(found.token, expected.token);
+    EXPECT_EQ(found.token == 4321, asked.params == &biased);
+  }
 }
 
 // Another question's answers are not taken for this one's.
@@ -292,7 +363,7 @@ TEST_P(DigestedRows, AnswersToOtherQuestionsAreNotUsed) {
   question.params.temperature = 0.8f;
   RowQuery asked = sample_query(question.context, 5000);
   ++asked.position;
-  FakeDevice device(question.logits, asked, GetParam());
+  FakeDevice device(question.logits, question.context, asked, GetParam());
   SampledToken found, expected;
   ASSERT_TRUE(sample_token(device.row(), question.context, scratch_, &found, nullptr).ok());
   ASSERT_TRUE(sample_token(question.logits, question.context, scratch_, &expected, nullptr).ok());
@@ -311,7 +382,7 @@ TEST_P(DigestedRows, AnswersToOtherQuestionsAreNotUsed) {
   ++seeded.seed_low;
   fewer.top = kCount - 4;
   for (const RowQuery& other : {right, elsewhere, hotter, seeded, fewer}) {
-    FakeDevice lister(question.logits, other, GetParam());
+    FakeDevice lister(question.logits, question.context, other, GetParam());
     std::vector<Candidate> candidates;
     ASSERT_TRUE(
         top_candidates(lister.row(), question.context, kCount, true, scratch_, &candidates).ok());

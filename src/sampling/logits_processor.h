@@ -16,6 +16,7 @@
 
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
+#include "sampling/edit_list.h"
 #include "sampling/ranked_token.h"
 #include "sampling/row_logits.h"
 #include "sampling/row_scan.h"
@@ -84,10 +85,14 @@ struct SamplerScratch {
   std::vector<Survivor> survivors;
   std::vector<double> target;  // rejection: the target's distribution, then its residuals
   std::vector<float> weights;
-  std::vector<std::pair<TokenId, int32_t>> path_counts;
-  std::vector<float> path_logits;
+  EditList edits;
   std::vector<uint32_t> allowed;  // a bit a token
 };
+
+// A row's logits after bias, penalties and constraint, in scratch.logits. They must be in host
+// memory.
+std::span<const float> edited_logits(const RowLogits& logits, const RowContext& context,
+                                     SamplerScratch& scratch);
 
 // `logits` [live vocabulary] or a part of it. Fails as RowScan.
 Status process_logits(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,

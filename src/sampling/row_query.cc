@@ -14,7 +14,6 @@ RowQuery processing_query(const RowContext& context, int32_t vocab) {
   const SamplingParams& params = *context.params;
   RowQuery query;
   query.vocab = vocab;
-  if (is_adjusted(context)) return query;
   query.kinds = 0;
   if (is_greedy(params)) return query;
   query.inv_temperature = 1.0f / params.temperature;
@@ -52,7 +51,11 @@ void ask_for_logprobs(const RowContext& context, int32_t count, int32_t vocab, R
 RowQuery sample_query(const RowContext& context, int32_t vocab) {
   const SamplingParams& params = *context.params;
   RowQuery query = processing_query(context, vocab);
-  if (query.kinds == RowQuery::kLogits) return query;
+  // Log-probabilities are of the logits as they came, and a digest is of the edited ones.
+  if (params.logprobs >= 0 && is_adjusted(context)) {
+    query.kinds = RowQuery::kLogits;
+    return query;
+  }
   if (!is_greedy(params) && !filters(params, vocab)) query.kinds |= RowQuery::kNoise;
   if (params.logprobs >= 0) {
     query.kinds |= RowQuery::kRawWeights;
@@ -64,7 +67,7 @@ RowQuery sample_query(const RowContext& context, int32_t vocab) {
 RowQuery candidates_query(const RowContext& context, int32_t count, bool shared_noise,
                           int32_t vocab) {
   RowQuery query = processing_query(context, vocab);
-  if (query.kinds == RowQuery::kLogits || count <= 0) return query;
+  if (count <= 0) return query;
   if (!shared_noise || is_greedy(*context.params)) {
     ask_for_logprobs(context, count, vocab, &query);
   } else if (!filters(*context.params, vocab)) {
@@ -76,7 +79,7 @@ RowQuery candidates_query(const RowContext& context, int32_t count, bool shared_
 
 RowQuery draw_query(const RowContext& context, int32_t count, int32_t vocab) {
   RowQuery query = processing_query(context, vocab);
-  if (query.kinds == RowQuery::kLogits || count <= 0) return query;
+  if (count <= 0) return query;
   if (!is_greedy(*context.params)) {
     query.kinds = RowQuery::kLogits;
   } else {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/status_macros.h"
+#include "sampling/logits_processor.h"
 
 namespace forerun {
 namespace {
@@ -55,17 +56,23 @@ RankedToken best_of_lanes(const RowLogits& logits, std::span<const float> lane_m
 
 }  // namespace
 
-Status RowScan::start(const RowLogits& logits, int32_t position, std::vector<float>* lane_max) {
+Status RowScan::start(const RowLogits& logits, int32_t position, std::vector<float>* lane_max,
+                      const RowEditor& editor) {
   logits_ = logits;
   lane_max_ = lane_max;
+  editor_ = editor;
   distant_ = logits.digested();
+  const bool is_of_edited = distant_.query != nullptr && distant_.query->edits != RowQuery::kNone;
+  if (distant_.digest == nullptr || is_of_edited != (editor.context != nullptr)) {
+    FORERUN_RETURN_IF_ERROR(fetch());
+  }
   bool good = true;
   if (distant_.digest != nullptr) {
     good = distant_.digest->bad == 0;
     part_best_ = distant_.digest->best;
   } else {
-    good = scan_lanes(logits.values, *lane_max);
-    part_best_ = good ? best_of_lanes(logits, *lane_max) : RankedToken{-kInfinity, -1};
+    good = scan_lanes(logits_.values, *lane_max);
+    part_best_ = good ? best_of_lanes(logits_, *lane_max) : RankedToken{-kInfinity, -1};
   }
   struct Part {
     RankedToken best;
@@ -93,10 +100,18 @@ Status RowScan::start(const RowLogits& logits, int32_t position, std::vector<flo
   return {};
 }
 
+Status RowScan::fetch() {
+  if (distant_.digest != nullptr) FORERUN_RETURN_IF_ERROR(logits_.fetch());
+  distant_ = {};
+  if (editor_.context != nullptr) {
+    logits_.values = edited_logits(logits_, *editor_.context, *editor_.scratch);
+  }
+  return {};
+}
+
 Status RowScan::read() {
   if (distant_.digest == nullptr) return {};
-  FORERUN_RETURN_IF_ERROR(logits_.fetch());
-  distant_ = {};
+  FORERUN_RETURN_IF_ERROR(fetch());
   scan_lanes(logits_.values, *lane_max_);
   return {};
 }

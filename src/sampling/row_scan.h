@@ -15,13 +15,24 @@
 
 namespace forerun {
 
+struct RowContext;
+struct SamplerScratch;
+
+// Whose biases, penalties and constraint change a row's logits (logits_processor.h).
+struct RowEditor {
+  const RowContext* context = nullptr;  // null: nobody's
+  SamplerScratch* scratch = nullptr;    // where edited logits go
+};
+
 class RowScan {
  public:
   RowScan() = default;
   // Finds the best tokens; of a row in parts, together with the others. `lane_max` is working
-  // memory of this scan for as long as it is used. Fails with kInternal if a logit is NaN or +inf,
-  // or all are -inf, in any part; the message names the position.
-  Status start(const RowLogits& logits, int32_t position, std::vector<float>* lane_max);
+  // memory of this scan for as long as it is used. With an `editor` it scans the edited logits, by
+  // a digest of such ones or as it edits them itself. Fails with kInternal if a logit is NaN or
+  // +inf, or all are -inf, in any part; the message names the position.
+  Status start(const RowLogits& logits, int32_t position, std::vector<float>* lane_max,
+               const RowEditor& editor = {});
 
   // `values` may be read after read().
   const RowLogits& logits() const { return logits_; }
@@ -53,9 +64,12 @@ class RowScan {
   std::span<const RankedToken> listed() const;
   bool lists_all() const;
   bool asked_for_noise(const RowQuery& query) const;
+  // Brings the logits here and edits them; no digest is asked from then on.
+  Status fetch();
 
   RowLogits logits_{std::span<const float>()};
   std::vector<float>* lane_max_ = nullptr;
+  RowEditor editor_;
   RankedToken best_;
   RankedToken part_best_{0.0f, -1};
   DistantLogits::Digested distant_;  // null once the logits are here

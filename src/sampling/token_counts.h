@@ -6,16 +6,14 @@
 #include <span>
 #include <vector>
 
+#include "kernels/row_digest/row_edits.h"
 #include "step/types.h"
 
 namespace forerun {
 
 class TokenCounts {
  public:
-  struct Entry {
-    TokenId token = 0;
-    int32_t output_count = 0;  // 0: it occurs in the prompt only
-  };
+  using Entry = TokenCount;
 
   void add(TokenId token, bool is_prompt);
   // Brings back an entry of another one; a distinct token each, in the order of entries().

@@ -1,9 +1,12 @@
 #include "sampling/validate.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace forerun {
 namespace {
@@ -51,6 +54,13 @@ Status validate_sampling_params(const SamplingParams& params, int32_t vocab) {
       return refuse("logit_bias", number(bias) + " for token " + std::to_string(token),
                     "finite numbers");
     }
+  }
+  std::vector<int32_t> biased;
+  for (const auto& [token, bias] : params.logit_bias) biased.push_back(token);
+  std::sort(biased.begin(), biased.end());
+  const auto twice = std::adjacent_find(biased.begin(), biased.end());
+  if (twice != biased.end()) {
+    return refuse("logit_bias", "token " + std::to_string(*twice) + " twice", "every token once");
   }
   for (const auto& [name, count] :
        {std::pair("logprobs", params.logprobs), {"prompt_logprobs", params.prompt_logprobs}}) {

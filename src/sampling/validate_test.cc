@@ -53,6 +53,10 @@ TEST(ValidateSamplingParams, NamesTheParameterAndWhatItFound) {
        [](SamplingParams& p) {
          p.logit_bias = {{5, NAN}};
        }},
+      {"logit_bias", "token 5 twice",
+       [](SamplingParams& p) {
+         p.logit_bias = {{5, 1.0f}, {7, 1.0f}, {5, 2.0f}};
+       }},
       {"logprobs", "-2", [](SamplingParams& p) { p.logprobs = -2; }},
       {"logprobs", "101", [](SamplingParams& p) { p.logprobs = 101; }},
   };

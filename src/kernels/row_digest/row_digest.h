@@ -37,8 +37,11 @@ struct RowQuery {
   uint32_t seed_low = 0;
   uint32_t seed_high = 0;
   int32_t position = 0;
-  int32_t unused = 0;
+  // What is done to the logits before they are asked: the number of a RowEdits of the Step
+  // (row_edits.h); kNone: nothing. All answers but whole logits are of the edited ones.
+  int32_t edits = kNone;
 
+  static constexpr int32_t kNone = -1;
   static constexpr int32_t kMostTop = 256;
   bool operator==(const RowQuery&) const = default;
 };

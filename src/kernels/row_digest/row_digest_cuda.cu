@@ -9,6 +9,9 @@
 //                                                            largest sum
 //   3. threads whose own best lies that deep list their tokens in the first block
 //
+// Where a query says so, the row is edited in shared memory first (row_edits_cuda.h): each block
+// finds its tokens in the row's lists, and the bits of its tokens in the mask.
+//
 // The histogram counts threads, not tokens: that as many threads reach a depth as tokens are wanted
 // means that as many tokens do, and costs one atomic a thread. A list is longer than asked for by
 // the tokens that share a thread or the last eighth: about a tenth at 256 of 128,256.
@@ -29,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
     row_digest_kernel(const __grid_constant__ Arguments arguments) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   const RowDigestCallCuda& call = arguments.call;
-  extern __shared__ __align__(16) std::byte quads[];
+  extern __shared__ __align__(16) float logits[];
   __shared__ Shared shared;
   __shared__ RowQuery query;
   launch_dependents();
@@ -45,10 +48,14 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) {
     const int32_t offset = *reinterpret_cast<const int32_t*>(call.step + call.offset_offset);
     query = reinterpret_cast<const RowQuery*>(call.step + offset)[row];
+    if (query.edits != RowQuery::kNone && (query.kinds & RowQuery::kLogits) == 0) {
+      const int32_t edits = *reinterpret_cast<const int32_t*>(call.step + call.edits_offset_offset);
+      shared.edits = reinterpret_cast<const RowEditsCuda*>(call.step + edits)[query.edits];
+    }
   }
   __syncthreads();
   if ((query.kinds & RowQuery::kLogits) != 0) return;
-  RowPasses passes(arguments, query, row, shared_address(quads), shared);
+  RowPasses passes(arguments, query, row, logits, shared);
   passes.find_best();
   passes.meet_peers(row);
   const bool first = blockIdx.x % kBlocks == 0;

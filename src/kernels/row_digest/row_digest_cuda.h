@@ -8,8 +8,28 @@
 #include "device/cuda/peer_group.h"
 #include "forerun/status.h"
 #include "kernels/row_digest/row_digest.h"
+#include "kernels/row_digest/row_edits.h"
 
 namespace forerun::cuda {
+
+// The RowEdits of a row as the kernel reads them. Lists lie in the step's data, at offsets of bytes
+// from its beginning, each a multiple of 8.
+struct alignas(16) RowEditsCuda {
+  Penalties penalties;
+  int32_t num_biases = 0;
+  int32_t biases_offset = 0;  // [num_biases] TokenBias
+  int32_t num_history = 0;
+  int32_t history_offset = 0;  // [num_history] TokenCount
+  int32_t num_path = 0;        // at most RowEdits::kMostPath
+  int32_t path_offset = 0;     // [num_path] TokenCount
+  int32_t unused = 0;
+  // mask_words_cuda() words for the whole vocabulary, 16-byte aligned, on the device or in mapped
+  // host memory; null: all tokens are allowed.
+  const uint32_t* mask = nullptr;
+};
+
+// Words of a mask of so many tokens.
+constexpr int64_t mask_words_cuda(int64_t vocab) { return (vocab + 127) / 128 * 4; }
 
 struct RowDigestCallCuda {
   const float* logits = nullptr;  // [rows][stride]; 16-byte aligned, as is the stride in bytes
@@ -17,9 +37,11 @@ struct RowDigestCallCuda {
   int32_t tokens = 0;
   int32_t first_token = 0;  // token of column 0, a multiple of 4
   // The step's data on the device: at `offset_offset` an int32, where [count] RowQuery begin
-  // (16-byte aligned); at `count_offset` an int32, how many rows there are, at most `rows`.
+  // (16-byte aligned); at `count_offset` an int32, how many rows there are, at most `rows`; at
+  // `edits_offset_offset` an int32, where the RowEditsCuda begin that queries refer to.
   const std::byte* step = nullptr;
   int32_t offset_offset = 0;
+  int32_t edits_offset_offset = 0;
   int32_t count_offset = 0;
   RowDigest* digests = nullptr;  // [rows]; mapped host memory. Untouched for kLogits
   int32_t rows = 0;

@@ -59,9 +59,19 @@ Result<double> time_of(const Stream& stream, const std::function<Status()>& subm
 }
 
 Status run(const std::string& json) {
+  // A mask that allows every third token; a sequence of 1,000 tokens, 7 of them on the path.
+  const std::vector<uint32_t> mask(static_cast<size_t>(mask_words_cuda(kVocab)), 0x49249249u);
+  std::vector<TokenCount> history;
+  for (int32_t i = 0; i < 1000; ++i) history.push_back({i * 128, i % 3});
+  RowEdits masked, penalized;
+  masked.mask = 0;
+  penalized.penalties = {.repetition = 1.1f, .presence = 0.1f, .frequency = 0.2f};
+  penalized.history = history;
+  penalized.path = std::span(history).first(7);
   const struct {
     const char* name;
     RowQuery query;
+    const RowEdits* edits = nullptr;
   } cases[] = {
       {"greedy", {.kinds = 0}},
       {"sampled", {.kinds = RowQuery::kNoise, .inv_temperature = 1.25f}},
@@ -71,6 +81,10 @@ Status run(const std::string& json) {
       {"the best 128", {.kinds = 0, .top = 128}},
       {"a draft's candidates", {.kinds = RowQuery::kNoisyTop, .top = 16, .inv_temperature = 1.25f}},
       {"a draft's candidates, greedy", {.kinds = RowQuery::kWeights, .top = 16}},
+      {"greedy, masked", {.kinds = 0}, &masked},
+      {"greedy, penalties", {.kinds = 0}, &penalized},
+      {"sampled, masked", {.kinds = RowQuery::kNoise, .inv_temperature = 1.25f}, &masked},
+      {"sampled, penalties", {.kinds = RowQuery::kNoise, .inv_temperature = 1.25f}, &penalized},
   };
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
   for (const int32_t rows : {1, 8, 16, 64}) {
@@ -87,14 +101,21 @@ Status run(const std::string& json) {
         std::fclose(file);
       }
     };
-    for (const auto& [name, query] : cases) {
+    for (const auto& [name, query, row_edits] : cases) {
       std::vector<RowQuery> queries(static_cast<size_t>(rows), query);
+      std::vector<RowEdits> edits;
+      std::vector<uint32_t> masks;  // everybody's own
       for (size_t row = 0; row < queries.size(); ++row) {
         queries[row].vocab = kVocab;
         queries[row].position = static_cast<int32_t>(row);
+        if (row_edits == nullptr) continue;
+        queries[row].edits = static_cast<int32_t>(row);
+        edits.push_back(*row_edits);
+        masks.insert(masks.end(), mask.begin(), mask.end());
       }
-      FORERUN_ASSIGN_OR_RETURN(const RowDigestRigCuda rig,
-                               RowDigestRigCuda::create(logits, kVocab, kVocab, 0, queries));
+      FORERUN_ASSIGN_OR_RETURN(
+          const RowDigestRigCuda rig,
+          RowDigestRigCuda::create(logits, kVocab, kVocab, 0, queries, edits, masks));
       FORERUN_ASSIGN_OR_RETURN(const double us, time_of(stream, [&] {
                                  return row_digest_cuda(rig.call(), stream.get());
                                }));

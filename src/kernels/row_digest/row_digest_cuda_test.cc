@@ -226,6 +226,70 @@ RowQuery query_of(uint32_t seed) {
   return query;
 }
 
+// Random edits of a row, and where its lists lie.
+struct Edited {
+  std::vector<TokenBias> biases;
+  std::vector<TokenCount> history, path;
+  std::vector<uint32_t> mask;
+  RowEdits edits;
+};
+
+// Of every kind alone and together, of tokens in the part and outside it.
+std::unique_ptr<Edited> edits_of(uint32_t seed, int32_t vocab) {
+  std::mt19937 rng(seed);
+  auto edited = std::make_unique<Edited>();
+  const auto distinct = [&](size_t count) {
+    std::set<int32_t> tokens;
+    for (size_t i = 0; i < count; ++i) {
+      tokens.insert(static_cast<int32_t>(rng() % static_cast<uint32_t>(vocab)));
+    }
+    std::vector<int32_t> shuffled(tokens.begin(), tokens.end());
+    std::shuffle(shuffled.begin(), shuffled.end(), rng);
+    return shuffled;
+  };
+  const size_t lengths[] = {1, 7, 300, 3000};
+  if (seed % 2 == 0) {
+    const float biases[] = {2.5f, -100.0f, -kInfinity, 0.3f, 8.0f};
+    for (const int32_t token : distinct(lengths[seed / 2 % 3])) {
+      edited->biases.push_back({token, biases[rng() % 5]});
+    }
+  }
+  if (seed % 3 != 1) {
+    edited->edits.penalties = {.repetition = seed % 4 == 1 ? 1.0f : 1.3f,
+                               .presence = seed % 5 == 1 ? 0.0f : 0.7f,
+                               .frequency = seed % 5 == 2 ? 0.0f : 0.31f};
+    for (const int32_t token : distinct(lengths[seed / 3 % 4])) {
+      edited->history.push_back({token, static_cast<int32_t>(rng() % 4)});
+    }
+    const size_t paths[] = {0, 1, 9, 1024};
+    for (const int32_t token : distinct(paths[seed / 12 % 4])) {
+      edited->path.push_back({token, static_cast<int32_t>(rng() % 5)});
+    }
+    // In both.
+    const int32_t again = edited->history.front().token;
+    if (!edited->path.empty()) {
+      std::erase_if(edited->path, [&](const TokenCount& other) { return other.token == again; });
+      edited->path.push_back({again, edited->history.front().output_count + 1});
+    }
+  }
+  edited->mask.assign(static_cast<size_t>(cuda::mask_words_cuda(vocab)), 0);
+  if (seed % 5 != 3) {
+    edited->edits.mask = 0;
+    const auto allow = [&](uint32_t token) { edited->mask[token / 32] |= 1u << (token % 32); };
+    const uint32_t one_in[] = {2, 1000, 1, 0};  // 0: one token; in one row of 28 none
+    const uint32_t drawn = one_in[seed / 7 % 4];
+    for (uint32_t token = 0; drawn > 0 && token < static_cast<uint32_t>(vocab); ++token) {
+      if (rng() % drawn == 0) allow(token);
+    }
+    if (drawn == 0 && seed % 7 != 0)
+      allow(static_cast<uint32_t>(rng()) % static_cast<uint32_t>(vocab));
+  }
+  edited->edits.biases = edited->biases;
+  edited->edits.history = edited->history;
+  edited->edits.path = edited->path;
+  return edited;
+}
+
 class RowDigestCuda : public testing::Test {
  protected:
   void SetUp() override {
@@ -236,7 +300,8 @@ class RowDigestCuda : public testing::Test {
   }
   // Digests of rows of one width, NaN behind them; `live`: query.vocab, at most the width.
   void run(const std::vector<Row>& rows, int32_t first_token, int32_t live,
-           std::vector<RowQuery> queries, std::vector<RowDigest>* digests) {
+           std::vector<RowQuery> queries, std::vector<RowDigest>* digests,
+           std::span<const RowEdits> edits = {}, std::span<const uint32_t> masks = {}) {
     const auto tokens = static_cast<int32_t>(rows.front().logits.size());
     const int64_t stride = (tokens + 31) / 32 * 32;
     std::vector<float> logits(rows.size() * static_cast<size_t>(stride), NAN);
@@ -245,13 +310,43 @@ class RowDigestCuda : public testing::Test {
                 logits.begin() + static_cast<ptrdiff_t>(index) * stride);
       queries[index].vocab = first_token + live;
     }
-    auto rig = cuda::RowDigestRigCuda::create(logits, stride, tokens, first_token, queries);
+    auto rig =
+        cuda::RowDigestRigCuda::create(logits, stride, tokens, first_token, queries, edits, masks);
     ASSERT_TRUE(rig.ok()) << rig.status().message();
     const Status submitted = cuda::row_digest_cuda(rig->call(), stream_->get());
     ASSERT_TRUE(submitted.ok()) << submitted.message();
     const Status ran = stream_->synchronize();
     ASSERT_TRUE(ran.ok()) << ran.message();
     digests->assign(rig->digests().begin(), rig->digests().end());
+  }
+
+  // Digests of `count` random rows, most of them edited, each from its own seed.
+  void check_edited(int32_t tokens, int32_t first_token, int32_t count, uint32_t* seed,
+                    int* all_masked) {
+    std::vector<Row> rows;
+    std::vector<RowQuery> queries;
+    std::vector<std::unique_ptr<Edited>> edited;
+    std::vector<RowEdits> edits;
+    std::vector<uint32_t> masks;
+    for (int32_t row = 0; row < count; ++row, ++*seed) {
+      rows.push_back({row_of(kPatterns[*seed % 6], tokens, *seed),
+                      std::to_string(tokens) + " tokens from " + std::to_string(first_token) +
+                          " seed " + std::to_string(*seed)});
+      queries.push_back(query_of(*seed));
+      if (row % 8 != 5) queries.back().edits = row;  // others see nothing of it
+      edited.push_back(edits_of(*seed, first_token + tokens));
+      edits.push_back(edited.back()->edits);
+      masks.insert(masks.end(), edited.back()->mask.begin(), edited.back()->mask.end());
+    }
+    std::vector<RowDigest> digests;
+    ASSERT_NO_FATAL_FAILURE(run(rows, first_token, tokens, queries, &digests, edits, masks));
+    for (size_t index = 0; index < rows.size(); ++index) {
+      if (queries[index].edits != RowQuery::kNone) {
+        edit_logits(rows[index].logits, first_token, edits[index], edited[index]->mask);
+      }
+      ASSERT_NO_FATAL_FAILURE(check(rows[index], first_token, queries[index], digests[index]));
+      *all_masked += digests[index].best.token < 0 ? 1 : 0;
+    }
   }
 
   std::unique_ptr<cuda::Stream> stream_;
@@ -365,6 +460,47 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
     }
     EXPECT_GT(drawn.size(), 8u);
   }
+}
+
+// Rows that the kernel edits have the digests of rows that the host has edited; parts too, as a
+// group's ranks hold them, which begin anywhere in a mask.
+TEST_F(RowDigestCuda, OfEditedRows) {
+  uint32_t seed = 0;
+  int all_masked = 0;
+  for (const int32_t tokens : {1, 31, 1000, 8190, 32001, 128256, 270001}) {
+    for (const int32_t first_token : {0, 16, 32064, 100 * 16}) {
+      ASSERT_NO_FATAL_FAILURE(check_edited(tokens, first_token, 12, &seed, &all_masked));
+    }
+  }
+  EXPECT_GT(all_masked, 0);
+}
+
+// For compute-sanitizer, under which rows take long.
+TEST_F(RowDigestCuda, OfAFewEditedRows) {
+  uint32_t seed = 5;
+  int all_masked = 0;
+  ASSERT_NO_FATAL_FAILURE(check_edited(40001, 48, 12, &seed, &all_masked));
+}
+
+// Wrong logits of tokens that no mask allows are not seen.
+TEST_F(RowDigestCuda, MasksHideErrors) {
+  Row row{row_of(Pattern::kNormal, 5000, 1), "hidden"};
+  row.logits[77] = NAN;
+  row.logits[4001] = kInfinity;
+  std::vector<uint32_t> mask(static_cast<size_t>(cuda::mask_words_cuda(5000)), 0x1u);
+  RowQuery query = query_of(3);
+  query.edits = 0;
+  std::vector<RowDigest> digests;
+  RowEdits edits;
+  edits.mask = 0;
+  ASSERT_NO_FATAL_FAILURE(run({row}, 0, 5000, {query}, &digests, std::span(&edits, 1), mask));
+  edit_logits(row.logits, 0, edits, mask);
+  ASSERT_EQ(digests[0].bad, 0);
+  ASSERT_NO_FATAL_FAILURE(check(row, 0, query, digests[0]));
+  row.logits[77] = NAN;
+  mask[77 / 32] |= 1u << (77 % 32);
+  ASSERT_NO_FATAL_FAILURE(run({row}, 0, 5000, {query}, &digests, std::span(&edits, 1), mask));
+  EXPECT_EQ(digests[0].bad, 1);
 }
 
 // Two GPUs, each with a part of every row, tell each other the rows' largest logits.

@@ -9,6 +9,7 @@
 #include "device/cuda/peer_mailboxes_cuda.h"
 #include "kernels/row_digest/gumbel_cuda.h"
 #include "kernels/row_digest/row_digest_share_cuda.h"
+#include "kernels/row_digest/row_edits_cuda.h"
 
 namespace forerun::cuda::row_digest {
 
@@ -19,7 +20,8 @@ namespace cg = cooperative_groups;
 // Passes over the row; all threads of a cluster take the same way through them.
 class RowPasses {
  public:
-  __device__ RowPasses(const Arguments& arguments, const RowQuery& query, int row, uint32_t quads,
+  // `logits`: dynamic shared memory, for the block's share of the row.
+  __device__ RowPasses(const Arguments& arguments, const RowQuery& query, int row, float* logits,
                        Shared& shared)
       : peers_(arguments.peers),
         senders_(arguments.call.senders),
@@ -32,8 +34,15 @@ class RowPasses {
     const RowDigestCallCuda& call = arguments.call;
     const int32_t live = min(call.tokens, max(query.vocab - call.first_token, 0));
     const auto thread = static_cast<int>(threadIdx.x);
-    quads_ = {quads + 16 * threadIdx.x, arguments.num_quads, live, 4 * (rank_ * kThreads + thread)};
+    quads_ = {shared_address(logits) + 16 * threadIdx.x, arguments.num_quads, live,
+              4 * (rank_ * kThreads + thread)};
     quads_.request(call.logits + row * call.stride);
+    if (query.edits != RowQuery::kNone) {
+      const RowEditing editing(arguments, shared.edits, logits, live, rank_, shared.mask);
+      editing.request_mask();
+      copies_wait();
+      editing.apply();
+    }
   }
 
   __device__ void find_best() {

@@ -48,6 +48,13 @@ struct ToldFirst {
   TokenLogit nominees[RowDigest::kMostNominees];
 };
 
+// The part of a mask that a block has to do with: of each quad index the bits of its 4 kThreads
+// tokens, in chunks of 128 from the first that they lie in.
+constexpr int kMaskChunks = 4 * kThreads / 128 + 1;
+struct MaskShare {
+  uint32_t words[kMostQuads][4 * kMaskChunks];
+};
+
 struct Shared {
   TokenLogit warp_best[kWarps];
   unsigned long long warp_sums[2][kWarps];
@@ -65,6 +72,8 @@ struct Shared {
   ToldFirst told_first[kBlocks];
   int num_listed;
   TokenLogit listed[RowDigest::kMostListed];
+  RowEditsCuda edits;
+  alignas(16) MaskShare mask;
 };
 
 __device__ __forceinline__ bool comes_before(const TokenLogit& a, const TokenLogit& b) {
@@ -134,6 +143,16 @@ struct Quads {
     values[3] = begin + 3 < tokens ? __uint_as_float(v.w) : -kInfinity;
   }
 };
+
+// Where the logit of column `column` of the part lies in the shared memory of block `rank`, which
+// begins with `logits`; null where it lies in another block's, or past the `live` columns.
+__device__ __forceinline__ float* place_of(float* logits, int64_t column, int32_t live, int rank) {
+  if (column < 0 || column >= live) return nullptr;
+  const int quad = static_cast<int>(column) / 4;
+  if (quad / kThreads % kBlocks != rank) return nullptr;
+  const int number = quad / (kThreads * kBlocks);
+  return logits + 4 * (number * kThreads + quad % kThreads) + column % 4;
+}
 
 // The two largest sums of a thread, and a third that tells whether there are more.
 struct LargestSums {

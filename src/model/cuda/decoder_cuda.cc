@@ -95,6 +95,17 @@ Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
   return {};
 }
 
+// Of Steps whose logits are asked for as they are.
+class NoEdits : public StepEdits {
+ public:
+  const RowEdits& row(int32_t /*edits*/) const override { return none_; }
+  int32_t num_masks() const override { return 0; }
+  void write_mask(int32_t /*mask*/, std::span<uint32_t> /*words*/) const override {}
+
+ private:
+  RowEdits none_;
+};
+
 bool wants_logits(const StepRow& row) { return row.wants_logits; }
 
 }  // namespace
@@ -137,7 +148,7 @@ Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpo
   FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));
   const bool sums_known = options.devices.size() == 1 || decoder->maxima_;
   decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
-  FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1));  // page-locked memory takes its time
+  FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1, 1));  // page-locked memory takes its time
   const Result<int> prepared = decoder->prepare_usual_passes();
   if (!prepared.ok()) return prepared.status().with_context(where);
   return decoder;
@@ -295,16 +306,17 @@ Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit,
 }
 
 Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
-                             const Meanwhile& meanwhile) {
+                             const StepEdits& edits, const Meanwhile& meanwhile) {
   const auto wanted =
       !layers_.heads ? 0
                      : std::count_if(step.rows.begin() + static_cast<ptrdiff_t>(begin),
                                      step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
-  const HostLogits logits = logits_->of_pass(first_logits_row, wanted);
+  const HostLogits logits = logits_->of_pass(first_logits_row, wanted, edits);
   const bool is_whole = begin == 0 && end == step.rows.size();
   if (!is_whole || !foreseen_.take(step, logits.queries, block_)) {
     block_.build(step, begin, end, logits.queries, shape_, rope_);
   }
+  logits_->append_edits(logits.queries, edits, block_);
   if (std::any_of(step.selections.begin(), step.selections.end(),
                   [](const KvSelection& each) { return each.index_blocks != nullptr; })) {
     return {StatusCode::kInvalidArgument,
@@ -357,8 +369,10 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   return {};
 }
 
+Status DecoderCuda::forward(const Step& step) { return forward_digested(step, {}, NoEdits(), {}); }
+
 Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries,
-                                     const Meanwhile& meanwhile) {
+                                     const StepEdits& edits, const Meanwhile& meanwhile) {
   FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, DType::kBf16, kv_blocks_));
   const auto wanted =
       layers_.heads ? std::count_if(step.rows.begin(), step.rows.end(), wants_logits) : 0;
@@ -367,16 +381,16 @@ Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery>
     hidden_rows_ = step.rows.size();
     hidden_.resize(std::max(hidden_.size(), hidden_rows_ * hidden_row_bytes()));
   }
-  if (!logits_->has_room(wanted)) {
+  if (!logits_->has_room(wanted, edits.num_masks())) {
     const GpusInUse all = GpusInUse::everywhere();
-    FORERUN_RETURN_IF_ERROR(logits_->make_room(wanted));
+    FORERUN_RETURN_IF_ERROR(logits_->make_room(wanted, edits.num_masks()));
   }
   logits_->start(wanted, queries);
   int64_t first_logits_row = 0;
   for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {
     end = StepBlockCuda::pass_end(step, begin, most_pass_rows_);
     FORERUN_RETURN_IF_ERROR(
-        run_pass(step, begin, end, first_logits_row, begin == 0 ? meanwhile : Meanwhile()));
+        run_pass(step, begin, end, first_logits_row, edits, begin == 0 ? meanwhile : Meanwhile()));
     first_logits_row += block_.num_wanted();
   }
   std::vector<ShardCuda*> heads;

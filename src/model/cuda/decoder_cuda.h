@@ -38,9 +38,10 @@ class DecoderCuda : public Decoder {
   bool selects_kv() const override { return most_pass_rows_ >= kKvBlockTokens; }
   double readings_a_choice() const override { return 24.0; }  // measured on an H200
   int64_t kv_block_bytes() const override;                    // on all GPUs together
-  Status forward(const Step& step) override { return forward_digested(step, {}, {}); }
+  Status forward(const Step& step) override;
   Status forward_digested(const Step& step, std::span<const RowQuery> queries,
-                          const Meanwhile& meanwhile) override;
+                          const StepEdits& edits, const Meanwhile& meanwhile) override;
+  bool makes_digests() const override { return true; }
   // One part, whatever the number of GPUs: whole rows.
   LogitsPart logits(int32_t rank) const override;
   HiddenRows hidden() const override;
@@ -58,7 +59,7 @@ class DecoderCuda : public Decoder {
   Status load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
                      const ShardPlan& plan);
   Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
-                  const Meanwhile& meanwhile);
+                  const StepEdits& edits, const Meanwhile& meanwhile);
   // Calls `work` for every shard on a thread of its own, the first one's on the caller's,
   // `unusable` where its GPU is not to be had; the first failure in the order of the ranks.
   Status on_all(const std::function<Status(ShardCuda&)>& work,

@@ -19,8 +19,10 @@
 #include "model/decoder_checks_test.h"
 #include "model/shard_plan.h"
 #include "model/testing.h"
+#include "sampling/edit_list.h"
 #include "sampling/row_query.h"
 #include "sampling/sampler.h"
+#include "step/hash_constraint_test.h"
 
 namespace forerun {
 namespace {
@@ -209,6 +211,12 @@ TEST_P(DecoderCuda, DigestsStandForTheLogits) {
     std::vector<SamplingParams> params(static_cast<size_t>(count));
     std::vector<RowContext> contexts(params.size());
     std::vector<RowQuery> queries;
+    const HashConstraint constraint(17, 0);
+    const TokenConstraint::State start = constraint.start();
+    const std::vector<TokenId> path = {11, 3, 11};
+    TokenCounts history;
+    for (TokenId token = 0; token < 40; ++token) history.add(token * 3 % kVocab, token < 9);
+    EditList edits;
     for (size_t row = 0; row < params.size(); ++row) {
       params[row].temperature = row % 4 == 0 ? 0.0f : 0.7f;
       params[row].seed = row + 3;
@@ -217,10 +225,21 @@ TEST_P(DecoderCuda, DigestsStandForTheLogits) {
       if (row % 6 == 3) params[row].logprobs = 3;
       contexts[row].params = &params[row];
       contexts[row].position = static_cast<int32_t>(row) + 1;
+      contexts[row].history = &history;
+      if (row % 9 == 4) params[row].logit_bias = {{2, 1.5f}, {kVocab - 1, -50.0f}};
+      if (row % 10 == 6) params[row].repetition_penalty = 1.4f;
+      if (row % 11 == 7) params[row].frequency_penalty = 0.2f;
+      if (row % 4 == 0) contexts[row].path = path;
+      if (row % 3 == 0 && params[row].logprobs < 0) {
+        contexts[row].constraint = &constraint;
+        contexts[row].constrained = &start;
+      }
+      if (is_adjusted(contexts[row])) params[row].logprobs = -1;
       queries.push_back(sample_query(contexts[row], kVocab));
+      if (is_adjusted(contexts[row])) queries.back().edits = edits.add(contexts[row]);
       if (row % 8 == 7) queries.back().kinds = RowQuery::kLogits;
     }
-    const Status ran = decoder_->forward_digested(step, queries, {});
+    const Status ran = decoder_->forward_digested(step, queries, edits, {});
     ASSERT_TRUE(ran.ok()) << ran.message();
     const LogitsPart part = decoder_->logits(0);
     ASSERT_NE(part.distant, nullptr);

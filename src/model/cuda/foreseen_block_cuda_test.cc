@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/row_digest/row_digest_cuda.h"
+
 namespace forerun::cuda {
 namespace {
 
@@ -116,6 +118,75 @@ TEST(ForeseenBlock, IsWhatWouldHaveBeenBuilt) {
     }
   }
   EXPECT_EQ(taken, 40 * 70);
+}
+
+class ListedEdits : public StepEdits {
+ public:
+  const RowEdits& row(int32_t edits) const override { return rows[static_cast<size_t>(edits)]; }
+  int32_t num_masks() const override { return 2; }
+  void write_mask(int32_t, std::span<uint32_t>) const override {}
+  std::vector<RowEdits> rows;
+};
+
+// Behind all else, with lists that rows share once, and none of rows that come whole.
+TEST(ForeseenBlock, EditsAreAppended) {
+  const std::vector<TokenBias> biases = {{5, 1.5f}};
+  const std::vector<TokenCount> history = {{1, 2}, {3, 0}, {9, 4}};
+  const std::vector<TokenCount> paths[] = {{{3, 1}}, {{9, 5}, {4, 1}}};
+  ListedEdits edits;
+  for (const std::vector<TokenCount>& path : paths) {
+    RowEdits& row = edits.rows.emplace_back();
+    row.biases = biases;
+    row.penalties = {.repetition = 1.2f, .presence = 0.5f, .frequency = 0.1f};
+    row.history = history;
+    row.path = path;
+  }
+  edits.rows[1].mask = 1;
+  edits.rows.push_back(edits.rows[1]);
+  RopeTable rope = angles();
+  Batch batch(4, 500, 1);
+  const Step before = batch.step();
+  batch.decode();
+  const Step step = batch.step();
+  std::vector<RowQuery> queries(step.rows.size());
+  for (RowQuery& query : queries) query.kinds = 0;
+  queries[0].edits = 0;
+  queries[2].edits = 1;
+  queries[3].edits = 2;
+  queries[3].kinds = RowQuery::kLogits;
+  StepBlockCuda built;
+  built.build(step, 0, step.rows.size(), queries, shape_of(), rope);
+  const size_t bytes = built.bytes().size();
+  const uint32_t masks[64] = {};
+  built.append_edits(queries, edits, masks, 32);
+  const auto* const begin = built.bytes().data();
+  const auto* const header = reinterpret_cast<const StepHeaderCuda*>(begin);
+  EXPECT_EQ(header->edits_offset, static_cast<int32_t>(bytes));
+  EXPECT_EQ(header->bytes, static_cast<int32_t>(built.bytes().size()));
+  EXPECT_EQ(built.bytes().size(), bytes + 2 * sizeof(RowEditsCuda) + 16 + 32 + 16 + 16);
+  const auto* const rows = reinterpret_cast<const RowEditsCuda*>(begin + bytes);
+  EXPECT_EQ(rows[0].mask, nullptr);
+  EXPECT_EQ(rows[1].mask, masks + 32);
+  EXPECT_EQ(rows[0].history_offset, rows[1].history_offset);
+  for (size_t row = 0; row < 2; ++row) {
+    EXPECT_EQ(rows[row].penalties.repetition, 1.2f);
+    EXPECT_EQ(rows[row].num_biases, 1);
+    const auto* const bias = reinterpret_cast<const TokenBias*>(begin + rows[row].biases_offset);
+    EXPECT_TRUE(bias->token == 5 && bias->bias == 1.5f);
+    const auto list = [&](int32_t offset, int32_t count) {
+      const auto* const first = reinterpret_cast<const TokenCount*>(begin + offset);
+      return std::vector<TokenCount>(first, first + count);
+    };
+    EXPECT_EQ(list(rows[row].history_offset, rows[row].num_history), history);
+    EXPECT_EQ(list(rows[row].path_offset, rows[row].num_path), paths[row]);
+  }
+  // Likewise of a block that has been foreseen.
+  ForeseenBlockCuda foreseen;
+  foreseen.foresee(before, kMostPassRows, shape_of(), rope);
+  StepBlockCuda taken;
+  ASSERT_TRUE(foreseen.take(step, queries, taken));
+  taken.append_edits(queries, edits, masks, 32);
+  EXPECT_TRUE(same(taken, built));
 }
 
 // Whatever else comes is not taken for it, and nothing is taken twice.

@@ -245,6 +245,7 @@ Status ShardCuda::submit_head(const PassKeyCuda& key) {
        .first_token = static_cast<int32_t>(layout_.part.vocab.begin),
        .step = step_.data(),
        .offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, queries_offset)),
+       .edits_offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, edits_offset)),
        .count_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, num_wanted)),
        .digests = digests_.as<RowDigest>(),
        .rows = key.wanted,

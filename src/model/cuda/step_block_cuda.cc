@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "kernels/row_digest/row_digest_cuda.h"
+
 namespace forerun::cuda {
 namespace {
 
@@ -32,6 +34,25 @@ class Writer {
 
  private:
   std::vector<std::byte>* bytes_;
+};
+
+// Appends lists, but not the same one twice in a row: rows of one sequence share theirs.
+template <class T>
+class ListWriter {
+ public:
+  explicit ListWriter(Writer* writer) : writer_(writer) {}
+  int32_t append(std::span<const T> list) {
+    if (list.data() != last_.data() || list.size() != last_.size()) {
+      last_ = list;
+      offset_ = writer_->append(list);
+    }
+    return offset_;
+  }
+
+ private:
+  Writer* writer_;
+  std::span<const T> last_;
+  int32_t offset_ = 0;
 };
 
 int32_t physical_slot(const int32_t* block_table, int32_t slot) {
@@ -174,6 +195,38 @@ void StepBlockCuda::refill(const Step& step, std::span<const RowQuery> queries) 
   const std::span<const RowQuery> wanted = queries.first(static_cast<size_t>(num_wanted_));
   if (wanted.empty()) return;
   std::memcpy(bytes_.data() + header->queries_offset, wanted.data(), wanted.size_bytes());
+}
+
+void StepBlockCuda::append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
+                                 const uint32_t* masks, int64_t mask_words) {
+  const auto is_edited = [](const RowQuery& query) {
+    return query.kinds != RowQuery::kLogits && query.edits != RowQuery::kNone;
+  };
+  int32_t count = 0;
+  for (const RowQuery& query : queries) {
+    if (is_edited(query)) count = std::max(count, query.edits + 1);
+  }
+  if (count == 0) return;
+  Writer writer(&bytes_);
+  const auto offset = writer.reserve<RowEditsCuda>(static_cast<size_t>(count));
+  ListWriter<TokenBias> biases(&writer);
+  ListWriter<TokenCount> history(&writer), path(&writer);
+  for (const RowQuery& query : queries) {
+    if (!is_edited(query)) continue;
+    const RowEdits& row = edits.row(query.edits);
+    const RowEditsCuda appended = {.penalties = row.penalties,
+                                   .num_biases = static_cast<int32_t>(row.biases.size()),
+                                   .biases_offset = biases.append(row.biases),
+                                   .num_history = static_cast<int32_t>(row.history.size()),
+                                   .history_offset = history.append(row.history),
+                                   .num_path = static_cast<int32_t>(row.path.size()),
+                                   .path_offset = path.append(row.path),
+                                   .mask = row.mask < 0 ? nullptr : masks + row.mask * mask_words};
+    writer.place<RowEditsCuda>(offset)[query.edits] = appended;
+  }
+  auto* const header = reinterpret_cast<StepHeaderCuda*>(bytes_.data());
+  header->edits_offset = offset;
+  header->bytes = static_cast<int32_t>(bytes_.size());
 }
 
 }  // namespace forerun::cuda

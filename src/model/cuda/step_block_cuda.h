@@ -12,6 +12,7 @@
 #include "kernels/attention/attention_plan_cuda.h"
 #include "kernels/rope/rope.h"
 #include "kernels/row_digest/row_digest.h"
+#include "kernels/row_digest/row_edits.h"
 #include "step/step.h"
 
 namespace forerun::cuda {
@@ -33,7 +34,7 @@ struct alignas(16) StepHeaderCuda {
   int32_t bytes = 0;  // of the whole block, a multiple of 16
   int32_t num_wanted = 0;
   int32_t queries_offset = 0;  // [num_wanted] RowQuery
-  int32_t unused = 0;
+  int32_t edits_offset = 0;    // RowEditsCuda, as many as queries refer to
   // The rows' tokens, pass_bucket() of them, and at wanted_offset() the rows that want logits, as
   // many as the bucket of these, ascending. The block ends there.
   int32_t tokens[2 * kMostPassRows] = {};
@@ -85,6 +86,12 @@ class StepBlockCuda {
   // have the shape of those that the block was built of: positions, slots, what they see and want.
   // No row has ancestors, each has a sequence of its own, and nothing is selected.
   void refill(const Step& step, std::span<const RowQuery> queries);
+
+  // Appends the edits that those of the pass's `queries` that ask for digests refer to; once, after
+  // build() or refill(). `masks`: mask m of the Step begins at its word m mask_words, to be read by
+  // the device.
+  void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
+                    const uint32_t* masks, int64_t mask_words);
 
   int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
   int32_t num_wanted() const { return num_wanted_; }

@@ -4,8 +4,16 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "kernels/row_digest/row_digest_cuda.h"
 
 namespace forerun::cuda {
+namespace {
+
+// Of a pass's lists of biases and counts, which every step's data is copied with.
+constexpr size_t kMostEditBytesCuda = size_t{1} << 20;
+static_assert(kMostEditBytesCuda < kStepBytesCuda / 2);
+
+}  // namespace
 
 int64_t StepLogitsCuda::stride() const {
   return (int64_t{num_tokens_} + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
@@ -15,6 +23,7 @@ void StepLogitsCuda::start(int64_t rows, std::span<const RowQuery> queries) {
   queries_.assign(queries.begin(), queries.end());
   queries_.resize(static_cast<size_t>(rows));  // by itself a query asks for whole rows
   for (RowQuery& query : queries_) {
+    query.vocab = std::min(query.vocab, num_tokens_);
     const bool sums = (query.kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) != 0;
     if (sums && !sums_known_) query.kinds = RowQuery::kLogits;
   }
@@ -23,28 +32,67 @@ void StepLogitsCuda::start(int64_t rows, std::span<const RowQuery> queries) {
   shards_.clear();
 }
 
-Status StepLogitsCuda::make_room(int64_t rows) {
-  if (has_room(rows)) return {};
-  const int64_t capacity = std::max({rows, 2 * capacity_, int64_t{64}});
-  FORERUN_ASSIGN_OR_RETURN(
-      PinnedBuffer larger,
-      PinnedBuffer::allocate(static_cast<size_t>(capacity * stride()) * sizeof(float),
-                             "logits on the host"));
-  rows_ = std::move(larger);
-  capacity_ = capacity;
+Status StepLogitsCuda::make_room(int64_t rows, int64_t masks) {
+  const auto larger = [](int64_t wanted, int64_t capacity) {
+    return wanted <= capacity ? capacity : std::max({wanted, 2 * capacity, int64_t{64}});
+  };
+  if (rows > capacity_) {
+    const int64_t capacity = larger(rows, capacity_);
+    FORERUN_ASSIGN_OR_RETURN(
+        rows_, PinnedBuffer::allocate(static_cast<size_t>(capacity * stride()) * sizeof(float),
+                                      "logits on the host"));
+    capacity_ = capacity;
+  }
+  if (masks > mask_capacity_) {
+    const int64_t capacity = larger(masks, mask_capacity_);
+    const int64_t words = capacity * mask_words_cuda(num_tokens_);
+    FORERUN_ASSIGN_OR_RETURN(
+        masks_,
+        PinnedBuffer::allocate(static_cast<size_t>(words) * sizeof(uint32_t), "masks of tokens"));
+    mask_capacity_ = capacity;
+  }
   return {};
 }
 
-HostLogits StepLogitsCuda::of_pass(int64_t first, int64_t count) {
-  const auto begin = queries_.begin() + first;
-  if (first + count < static_cast<int64_t>(queries_.size())) {
-    std::for_each(begin, begin + count, [](RowQuery& query) { query.kinds = RowQuery::kLogits; });
+void StepLogitsCuda::limit_lists(std::span<RowQuery> queries, const StepEdits& edits) const {
+  size_t bytes = 0;
+  const TokenCount* history = nullptr;  // of the row before, which shares it
+  for (RowQuery& query : queries) {
+    if (query.kinds == RowQuery::kLogits || query.edits == RowQuery::kNone) continue;
+    const RowEdits& row = edits.row(query.edits);
+    size_t added = sizeof(RowEditsCuda) + row.biases.size_bytes() + row.path.size_bytes() + 32;
+    if (row.history.data() != history) added += row.history.size_bytes() + 16;
+    if (bytes + added > kMostEditBytesCuda) {
+      query.kinds = RowQuery::kLogits;
+      continue;
+    }
+    bytes += added;
+    history = row.history.data();
   }
+}
+
+HostLogits StepLogitsCuda::of_pass(int64_t first, int64_t count, const StepEdits& edits) {
+  const auto queries =
+      std::span(queries_).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+  if (first + count < static_cast<int64_t>(queries_.size())) {
+    for (RowQuery& query : queries) query.kinds = RowQuery::kLogits;
+  }
+  limit_lists(queries, edits);
   if (count > 0) first_of_pass_ = first;
-  return {.rows = rows_.as<float>() + first * stride(),
-          .stride = stride(),
-          .queries =
-              std::span(queries_).subspan(static_cast<size_t>(first), static_cast<size_t>(count))};
+  return {.rows = rows_.as<float>() + first * stride(), .stride = stride(), .queries = queries};
+}
+
+void StepLogitsCuda::append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
+                                  StepBlockCuda& block) {
+  const int64_t words = mask_words_cuda(num_tokens_);
+  auto* const masks = masks_.as<uint32_t>();
+  for (const RowQuery& query : queries) {
+    if (query.kinds == RowQuery::kLogits || query.edits == RowQuery::kNone) continue;
+    const int32_t mask = edits.row(query.edits).mask;
+    if (mask < 0) continue;
+    edits.write_mask(mask, std::span(masks + mask * words, static_cast<size_t>(words)));
+  }
+  block.append_edits(queries, edits, masks, words);
 }
 
 void StepLogitsCuda::finish(std::vector<ShardCuda*> shards) {
