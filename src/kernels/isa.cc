@@ -7,17 +7,22 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace forerun {
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
+constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx};
 
 #if defined(__x86_64__)
 struct X86Features {
   bool avx2 = false;
   bool avx512 = false;
   bool avx512_bf16 = false;
+  bool tiles = false;  // AMX_TILE, AMX_BF16, AMX_INT8, and leave to use them
 };
 
 // The register state that the operating system saves (extended control register 0).
@@ -26,6 +31,18 @@ uint64_t saved_state() {
   uint32_t high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+// Linux gives a process tile registers on request (the state is 8 KB a thread); threads inherit the
+// permission.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 X86Features detect() {
@@ -49,12 +66,20 @@ X86Features detect() {
   const bool bw = ((ebx >> 30) & 1) != 0;
   const bool vl = ((ebx >> 31) & 1) != 0;
   const bool vnni = ((ecx >> 11) & 1) != 0;
+  constexpr uint32_t kTileBits = (1u << 22) | (1u << 24) | (1u << 25);  // bf16, tile, int8
+  const bool tiles = (edx & kTileBits) == kTileBits && (state & 0x60000) == 0x60000;
   const bool zmm_saved = (state & 0xe6) == 0xe6;
   found.avx512 = found.avx2 && zmm_saved && f && dq && bw && vl && vnni;
   if (found.avx512 && max_subleaf >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) {
     found.avx512_bf16 = ((eax >> 5) & 1) != 0;
   }
+  found.tiles = found.avx512_bf16 && tiles && may_use_tiles();
   return found;
+}
+
+const X86Features& x86_features() {
+  static const X86Features features = detect();
+  return features;
 }
 #endif
 
@@ -68,7 +93,7 @@ Choice choose() {
   std::string usable;
   for (Isa isa : kAllIsas) {
     if (!isa_is_supported(isa)) continue;
-    choice.isa = isa;
+    if (!isa_is_emulated(isa)) choice.isa = isa;
     usable += (usable.empty() ? "" : ", ") + std::string(isa_name(isa));
   }
   const char* wanted = std::getenv("FORERUN_ISA");
@@ -102,26 +127,37 @@ const char* isa_name(Isa isa) {
       return "avx512";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
+    case Isa::kAmx:
+      return "amx";
   }
   return "?";
 }
 
 bool isa_is_supported(Isa isa) {
 #if defined(__x86_64__)
-  static const X86Features features = detect();
   switch (isa) {
     case Isa::kScalar:
       return true;
     case Isa::kAvx2:
-      return features.avx2;
+      return x86_features().avx2;
     case Isa::kAvx512:
-      return features.avx512;
+      return x86_features().avx512;
     case Isa::kAvx512Bf16:
-      return features.avx512_bf16;
+    case Isa::kAmx:
+      return x86_features().avx512_bf16;
   }
   return false;
 #else
   return isa == Isa::kScalar;
+#endif
+}
+
+bool isa_is_emulated(Isa isa) {
+#if defined(__x86_64__)
+  return isa == Isa::kAmx && isa_is_supported(isa) && !x86_features().tiles;
+#else
+  static_cast<void>(isa);
+  return false;
 #endif
 }
 

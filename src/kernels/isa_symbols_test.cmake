@@ -1,4 +1,4 @@
-# cmake -DNM=... -DLIBRARY=... -DOP=linear -P isa_symbols_test.cmake
+# cmake -DNM=... -DLIBRARY=... -DOP=linear -DEXPECTED=5 -P isa_symbols_test.cmake
 #
 # Fails if an object compiled for one instruction set defines a weak symbol: the linker keeps one
 # copy of those for the whole program, perhaps the one that this processor cannot run.
@@ -13,13 +13,13 @@ set(checked 0)
 foreach(line IN LISTS lines)
   if(line MATCHES "^(.*)\\.o:$")
     set(member "${CMAKE_MATCH_1}")
-    if(member MATCHES "^${OP}_(avx2|avx512|avx512_bf16)\\.cc$")
+    if(member MATCHES "^${OP}_(avx2|avx512|avx512_bf16|amx|amx_twin)\\.cc$")
       math(EXPR checked "${checked} + 1")
     endif()
-  elseif(member MATCHES "^${OP}_avx" AND line MATCHES " [WVwvu] (.*)$")
+  elseif(member MATCHES "^${OP}_(avx|amx)" AND line MATCHES " [WVwvu] (.*)$")
     message(SEND_ERROR "${member} defines the weak symbol ${CMAKE_MATCH_1}")
   endif()
 endforeach()
-if(NOT checked EQUAL 3)
-  message(FATAL_ERROR "expected 3 objects of x86 instruction sets in ${LIBRARY}, found ${checked}")
+if(NOT checked EQUAL EXPECTED)
+  message(FATAL_ERROR "expected ${EXPECTED} objects of x86 instruction sets in ${LIBRARY}, found ${checked}")
 endif()

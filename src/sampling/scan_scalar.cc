@@ -105,6 +105,7 @@ const ScanKernels& scan_kernels() {
       return scan_kernels_avx2();
     case Isa::kAvx512:
     case Isa::kAvx512Bf16:
+    case Isa::kAmx:
       return scan_kernels_avx512();
   }
 #endif

@@ -65,7 +65,8 @@ const AttentionKernels& attention_kernels() {
       return attention_kernels_avx2();
     case Isa::kAvx512:
       return attention_kernels_avx512();
-    case Isa::kAvx512Bf16: {
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx: {
       static const AttentionKernels kernels{attention_kernels_avx512().f32,
                                             attention_kernels_bf16_dot()};
       return kernels;

@@ -81,7 +81,8 @@ inline std::vector<float> query_of(uint32_t sequence, int32_t position, int64_t 
 
 // Whether kernels multiply bf16 by bf16, which attention.h says when.
 inline bool uses_bf16_dot(const PagedKv& kv) {
-  return kv.dtype == DType::kBf16 && current_isa() == Isa::kAvx512Bf16;
+  return kv.dtype == DType::kBf16 &&
+         (current_isa() == Isa::kAvx512Bf16 || current_isa() == Isa::kAmx);
 }
 
 // Queries as kernels use them.

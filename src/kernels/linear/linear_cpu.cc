@@ -23,6 +23,8 @@ const LinearKernels& default_kernels() {
       return kLinearAvx512;
     case Isa::kAvx512Bf16:
       return kLinearAvx512Bf16;
+    case Isa::kAmx:
+      return isa_is_emulated(Isa::kAmx) ? kLinearAmxTwin : kLinearAmx;
 #endif
     default:
       return kLinearScalar;
@@ -34,6 +36,12 @@ const LinearKernels& default_kernels() {
 constexpr int64_t kTileInputBytes = int64_t{384} << 10;
 constexpr int64_t kMaxTileRows = 128;
 constexpr int64_t kTileOuts = 48;  // whole blocks of 16, whole register tiles of 3 and 4
+// Tile registers take the inputs in passes, so that a pass of all rows, one of two columns' weights
+// and the sums share the L2 cache: more channels a tile read the rows less often. One or two tiles
+// of rows stream through the weights instead.
+constexpr int64_t kMaxDotRows = 256;
+constexpr int64_t kDotOuts = 256;
+constexpr int64_t kStreamOuts = 64;
 
 struct Scratch {
   AlignedBuffer sums;
@@ -57,7 +65,22 @@ struct Tile {
   RowBlocks blocks;
   int64_t out;
   int64_t outs;
+  int64_t sums_stride;
 };
+
+// The tiles of a call: how large one may be, and in what units members share channels.
+struct TilePlan {
+  RowBlocks blocks;
+  int64_t max_blocks;
+  int64_t outs;
+  int64_t grain;
+};
+
+// Whether tile registers take this weight's products.
+bool takes_tiles(const LinearKernels& kernels, WeightFormat format, const InputLayout& layout) {
+  if (kernels.tile_rows == 0) return false;
+  return format == WeightFormat::kBf16Pairs || (is_packed(format) && layout.digit_tiles);
+}
 
 float* floats_of(AlignedBuffer& buffer, int64_t count) {
   buffer.grow(static_cast<size_t>(count) * sizeof(float));
@@ -78,7 +101,7 @@ void dense_sums(const LinearKernels& kernels, const LinearWeight& weight, const 
   task.blocks = tile.blocks;
   task.outs = tile.outs;
   task.sums = sums;
-  task.sums_stride = kTileOuts;
+  task.sums_stride = tile.sums_stride;
   task.scratch = floats_of(scratch().partial, dense_scratch_floats(tile.blocks.rows, tile.outs));
   if (weight.format() == WeightFormat::kBf16) return kernels.dense_bf16(task);
   if (weight.format() == WeightFormat::kF16) return kernels.dense_f16(task);
@@ -99,7 +122,7 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
   task.blocks = tile.blocks;
   task.out_blocks = (tile.outs + kBlockOuts - 1) / kBlockOuts;
   task.sums = sums;
-  task.sums_stride = kTileOuts;
+  task.sums_stride = tile.sums_stride;
   if (weight.format() == WeightFormat::kBf16Pairs) {
     assert(input.at.halves != nullptr);
     task.x_row_bytes = layout.half_bytes;
@@ -123,7 +146,8 @@ void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const
                                                : input.at.sums_128;
   task.input_sums_stride = layout.scale_stride * per_group;
   task.input_sums = input_sums + tile.row * task.input_sums_stride;
-  kernels.packed[format][layout.digit_count - 1](task);
+  const auto& packed = layout.digit_tiles ? kernels.tile_packed : kernels.packed;
+  packed[format][layout.digit_count - 1](task);
 }
 
 void tile_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
@@ -132,27 +156,43 @@ void tile_sums(const LinearKernels& kernels, const LinearWeight& weight, const L
   dense_sums(kernels, weight, x, tile, sums);
 }
 
+TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearInput& x) {
+  const InputLayout& layout = x.storage().layout;
+  const bool long_enough = weight.out_features() >= 1024 * team.size();
+  TilePlan plan = {};
+  if (takes_tiles(linear_kernels(), weight.format(), layout)) {
+    plan.blocks = x.storage().dot_blocks;
+    plan.max_blocks = kMaxDotRows / plan.blocks.begin(1);
+    plan.outs = plan.blocks.count <= 2 ? kStreamOuts : kDotOuts;
+    plan.grain = long_enough ? kStreamOuts : kBlockOuts;
+    return plan;
+  }
+  plan.blocks = x.storage().blocks;
+  const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
+  const int64_t block_bytes = row_bytes * plan.blocks.begin(1);
+  // Pairs take the inputs in passes: of so many rows a pass always fits.
+  const int64_t fitting =
+      weight.format() == WeightFormat::kBf16Pairs ? kMaxTileRows : kTileInputBytes / block_bytes;
+  plan.max_blocks = std::clamp(fitting, int64_t{1}, kMaxTileRows / plan.blocks.begin(1));
+  plan.outs = kTileOuts;
+  plan.grain = long_enough ? kTileOuts : kBlockOuts;
+  return plan;
+}
+
 // Calls `work` with every tile of this member's channels.
 template <class Work>
 void for_each_tile(const Team& team, const LinearWeight& weight, const LinearInput& x,
                    const Work& work) {
-  const InputLayout& layout = x.storage().layout;
-  const RowBlocks& blocks = x.storage().blocks;
-  if (blocks.rows == 0) return;
-  const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
-  const int64_t block_bytes = row_bytes * blocks.begin(1);
-  // Pairs take the inputs in passes: of so many rows a pass always fits.
-  const int64_t fitting =
-      weight.format() == WeightFormat::kBf16Pairs ? kMaxTileRows : kTileInputBytes / block_bytes;
-  const int64_t max_blocks = std::clamp(fitting, int64_t{1}, kMaxTileRows / blocks.begin(1));
-  const int64_t grain = weight.out_features() >= 1024 * team.size() ? kTileOuts : kBlockOuts;
-  const WorkRange outs = team.share(weight.out_features(), grain);
-  for (int64_t block = 0; block < blocks.count; block += max_blocks) {
-    const int64_t count = std::min(max_blocks, blocks.count - block);
+  if (x.rows() == 0) return;
+  const TilePlan plan = plan_tiles(team, weight, x);
+  const RowBlocks& blocks = plan.blocks;
+  const WorkRange outs = team.share(weight.out_features(), plan.grain);
+  for (int64_t block = 0; block < blocks.count; block += plan.max_blocks) {
+    const int64_t count = std::min(plan.max_blocks, blocks.count - block);
     const int64_t row = blocks.begin(block);
     const RowBlocks rows = {blocks.begin(block + count) - row, count};
-    for (int64_t out = outs.begin; out < outs.end; out += kTileOuts) {
-      work(Tile{row, rows, out, std::min(kTileOuts, outs.end - out)});
+    for (int64_t out = outs.begin; out < outs.end; out += plan.outs) {
+      work(Tile{row, rows, out, std::min(plan.outs, outs.end - out), plan.outs});
     }
   }
 }
@@ -180,12 +220,12 @@ void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, 
   assert(y.dim(0) == x.rows() && y.dim(1) == weight.out_features());
   const LinearKernels& kernels = linear_kernels();
   for_each_tile(team, weight, x, [&](const Tile& tile) {
-    float* sums = floats_of(scratch().sums, tile.blocks.rows * kTileOuts);
+    float* sums = floats_of(scratch().sums, tile.blocks.rows * tile.sums_stride);
     tile_sums(kernels, weight, x, tile, sums);
     const int64_t offset = tile.row * y.outer_stride() + tile.out;
     StoreTask task = {};
     task.sums = sums;
-    task.sums_stride = kTileOuts;
+    task.sums_stride = tile.sums_stride;
     task.rows = tile.blocks.rows;
     task.outs = tile.outs;
     task.y = y.data() + offset;
@@ -205,14 +245,14 @@ void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeig
   assert(y.dim(0) == x.rows() && y.dim(1) == gate.out_features());
   const LinearKernels& kernels = linear_kernels();
   for_each_tile(team, gate, x, [&](const Tile& tile) {
-    float* gate_sums = floats_of(scratch().sums, tile.blocks.rows * kTileOuts);
-    float* up_sums = floats_of(scratch().other_sums, tile.blocks.rows * kTileOuts);
+    float* gate_sums = floats_of(scratch().sums, tile.blocks.rows * tile.sums_stride);
+    float* up_sums = floats_of(scratch().other_sums, tile.blocks.rows * tile.sums_stride);
     tile_sums(kernels, gate, x, tile, gate_sums);
     tile_sums(kernels, up, x, tile, up_sums);
     SwigluTask task = {};
     task.gate = gate_sums;
     task.up = up_sums;
-    task.sums_stride = kTileOuts;
+    task.sums_stride = tile.sums_stride;
     task.rows = tile.blocks.rows;
     task.outs = tile.outs;
     task.y = y.data() + tile.row * y.outer_stride() + tile.out;

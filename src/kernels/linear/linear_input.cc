@@ -13,26 +13,59 @@ bool wants(WeightFormats formats, WeightFormat format) {
   return (formats & weight_formats(format)) != 0;
 }
 
-// Where a group of a row goes: `row` counts from its block's first row, `first`.
-PackedGroup group_of(const InputRows& at, const InputLayout& layout, const RowBlocks& blocks,
-                     int64_t block, int64_t row, int64_t group) {
-  const int64_t first_row = blocks.begin(block);
+// One layout of digits serves all weights of an input: the most demanding format decides.
+bool takes_digit_tiles(const LinearKernels& kernels, int64_t rows, WeightFormats formats) {
+  if (kernels.tile_rows == 0) return false;
+  const auto [of_int8, of_int4] = kernels.min_tile_rows;
+  return (!wants(formats, WeightFormat::kInt8) || rows >= of_int8) &&
+         (!wants(formats, WeightFormat::kInt4) || rows >= of_int4);
+}
+
+// A block and a row of it, counted from its first.
+struct BlockRow {
+  int64_t first;  // the block's first row
+  int64_t rows;   // the block's
+  int64_t row;
+};
+
+// Walks through the blocks with ascending rows.
+class BlockCursor {
+ public:
+  explicit BlockCursor(const RowBlocks& blocks) : blocks_(blocks) {}
+  BlockRow at(int64_t row) {
+    while (blocks_.begin(block_ + 1) <= row) ++block_;
+    const int64_t first = blocks_.begin(block_);
+    return {first, blocks_.begin(block_ + 1) - first, row - first};
+  }
+
+ private:
+  RowBlocks blocks_;
+  int64_t block_ = 0;
+};
+
+// Where a group of a row goes: `in_floats` and `in_dots` are its places in either kind of block.
+PackedGroup group_of(const InputRows& at, const InputLayout& layout, const LinearKernels& kernels,
+                     const BlockRow& in_floats, const BlockRow& in_dots, int64_t group) {
   PackedGroup out = {};
-  out.block_rows = blocks.begin(block + 1) - first_row;
+  out.block_rows = in_floats.rows;
+  out.dot_block_rows = in_dots.rows;
+  out.digit_tiles = layout.digit_tiles;
   out.round_to_bf16 = layout.round_to_bf16;
   out.digit_count = layout.digit_count;
-  const int64_t inputs_before = group * kInputGroup * out.block_rows;
+  const int64_t inputs_before = group * kInputGroup * in_dots.rows;
   if (at.floats != nullptr) {
-    out.floats = at.floats + first_row * layout.float_bytes / 4 + inputs_before +
-                 row * linear_kernels().float_lanes;
+    out.floats = at.floats + in_floats.first * layout.float_bytes / 4 +
+                 group * kInputGroup * in_floats.rows + in_floats.row * kernels.float_lanes;
   }
   if (at.halves != nullptr) {
-    out.halves = at.halves + first_row * layout.half_bytes / 2 + inputs_before + row * 32;
+    out.halves =
+        at.halves + in_dots.first * layout.half_bytes / 2 + inputs_before + in_dots.row * 32;
   }
   if (at.digits != nullptr) {
-    const int64_t entry = (first_row + row) * layout.scale_stride + group;
-    out.digits =
-        at.digits + first_row * layout.digit_bytes + (inputs_before + row * 4) * layout.digit_count;
+    const int64_t entry = (in_dots.first + in_dots.row) * layout.scale_stride + group;
+    const int64_t row_bytes = out.digit_tiles ? 64 : 4 * layout.digit_count;
+    out.digits = at.digits + in_dots.first * layout.digit_bytes +
+                 inputs_before * layout.digit_count + in_dots.row * row_bytes;
     out.scale = at.scales + entry;
     out.sums_32 = at.sums_32 + 4 * entry;
     out.sums_64 = at.sums_64 + 2 * entry;
@@ -55,7 +88,8 @@ void AlignedBuffer::grow(size_t bytes) {
   capacity_ = rounded;
 }
 
-InputLayout InputLayout::plan(int64_t in, Activation activation, WeightFormats formats) {
+InputLayout InputLayout::plan(int64_t rows, int64_t in, Activation activation,
+                              WeightFormats formats) {
   InputLayout layout;
   layout.groups = (in + kInputGroup - 1) / kInputGroup;
   layout.round_to_bf16 = activation != Activation::kF32;
@@ -70,6 +104,7 @@ InputLayout InputLayout::plan(int64_t in, Activation activation, WeightFormats f
   if (integers && activation != Activation::kF32) {
     layout.digit_count = activation == Activation::kInt8 ? 1 : 2;
     layout.digit_bytes = padded * layout.digit_count;
+    layout.digit_tiles = takes_digit_tiles(linear_kernels(), rows, formats);
     layout.scale_stride = (layout.groups + 15) / 16 * 16;
   }
   return layout;
@@ -104,7 +139,7 @@ LinearInput::LinearInput(LinearInput&&) noexcept = default;
 LinearInput& LinearInput::operator=(LinearInput&&) noexcept = default;
 
 void LinearInput::reserve(int64_t rows, int64_t in, Activation activation, WeightFormats formats) {
-  const InputLayout layout = InputLayout::plan(in, activation, formats);
+  const InputLayout layout = InputLayout::plan(rows, in, activation, formats);
   storage_->buffer.grow(layout.row_bytes() * static_cast<size_t>(rows));
 }
 
@@ -112,7 +147,7 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
                        WeightFormats formats) {
   const int64_t rows = x.dim(0);
   const int64_t in = x.dim(1);
-  const InputLayout layout = InputLayout::plan(in, activation, formats);
+  const InputLayout layout = InputLayout::plan(rows, in, activation, formats);
   const size_t bytes = layout.row_bytes() * static_cast<size_t>(rows);
   // Every member sees the same capacity and takes the same way: it changes between the two syncs.
   if (!storage_->buffer.fits(bytes)) {
@@ -122,23 +157,28 @@ void LinearInput::pack(const Team& team, MatrixView<const float> x, Activation a
   }
   const InputRows at = InputRows::place(storage_->buffer.data(), layout, rows);
   const LinearKernels& kernels = linear_kernels();
-  const RowBlocks blocks = {rows, (rows + kernels.row_block - 1) / kernels.row_block};
+  const auto blocks_of = [rows](int64_t height) {
+    return RowBlocks{rows, (rows + height - 1) / height};
+  };
+  const RowBlocks blocks = blocks_of(kernels.row_block);
+  const RowBlocks dot_blocks = kernels.tile_rows > 0 ? blocks_of(kernels.tile_rows) : blocks;
   if (team.rank() == 0) {
     storage_->layout = layout;
     storage_->at = at;
     storage_->activation = activation;
     storage_->blocks = blocks;
+    storage_->dot_blocks = dot_blocks;
     storage_->in = in;
   }
   const WorkRange units = team.share(rows * layout.groups);
-  int64_t block = 0;
+  BlockCursor in_floats(blocks);
+  BlockCursor in_dots(dot_blocks);
   for (int64_t unit = units.begin; unit < units.end; ++unit) {
     const int64_t row = unit / layout.groups;
     const int64_t group = unit % layout.groups;
-    while (blocks.begin(block + 1) <= row) ++block;
     const int64_t first = group * kInputGroup;
     kernels.pack_group(x.row(row) + first, std::min(in - first, kInputGroup),
-                       group_of(at, layout, blocks, block, row - blocks.begin(block), group));
+                       group_of(at, layout, kernels, in_floats.at(row), in_dots.at(row), group));
   }
 }
 

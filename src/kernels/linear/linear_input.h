@@ -36,8 +36,9 @@ struct InputLayout {
   int64_t scale_stride = 0;  // f32 scales and i32 sums: elements a row
   int32_t digit_count = 0;
   bool round_to_bf16 = false;
+  bool digit_tiles = false;  // see PackedGroup
 
-  static InputLayout plan(int64_t in, Activation activation, WeightFormats formats);
+  static InputLayout plan(int64_t rows, int64_t in, Activation activation, WeightFormats formats);
   size_t row_bytes() const;
 };
 
@@ -59,7 +60,8 @@ struct LinearInput::Storage {
   InputLayout layout;
   InputRows at;
   Activation activation = Activation::kF32;
-  RowBlocks blocks = {};
+  RowBlocks blocks = {};      // of floats
+  RowBlocks dot_blocks = {};  // of halves and digits
   int64_t in = 0;
 };
 

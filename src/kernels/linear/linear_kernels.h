@@ -15,11 +15,12 @@
 
 namespace forerun {
 
-// Rows of a LinearInput are laid out in blocks of up to `row_block` rows that a register tile takes
-// together: the rows of a block alternate vector by vector (floats, halves) or four inputs by four
-// (digits), so that a tile reads one forward stream at constant offsets. All blocks of an input
-// have the same height, give or take one row, the higher ones first: 9 rows are 5 and 4, not 8
-// and 1. The block of the rows from r on starts r row sizes into the layout.
+// Rows of a LinearInput are laid out in blocks of up to `row_block` rows (halves and digits: of
+// `tile_rows` where there are tiles) that a register tile takes together: the rows of a block
+// alternate vector by vector (floats, halves) or four inputs by four (digits), so that a tile reads
+// one forward stream at constant offsets. All blocks of an input have the same height, give or take
+// one row, the higher ones first: 9 rows are 5 and 4, not 8 and 1. The block of the rows from r on
+// starts r row sizes into the layout.
 struct RowBlocks {
   int64_t rows;
   int64_t count;
@@ -34,9 +35,13 @@ struct RowBlocks {
 // zero.
 struct PackedGroup {
   float* floats;     // vectors of float_lanes, `block_rows` vectors apart
-  uint16_t* halves;  // bf16 bits in order, 32 together, `block_rows` times 32 apart
-  int8_t* digits;    // four inputs' digits together, `block_rows` times that apart
+  uint16_t* halves;  // bf16 bits in order, 32 together, `dot_block_rows` times 32 apart
+  int8_t* digits;    // four inputs' digits together, `dot_block_rows` times that apart
   int64_t block_rows;
+  int64_t dot_block_rows;
+  // Digits lie as tiles take them instead: 64 inputs' high digits in order, their low digits
+  // `dot_block_rows` times 64 bytes further on, the next 64 inputs as far on again.
+  bool digit_tiles;
   float* scale;       // [1] of the digits
   int32_t* sums_32;   // [4] sums of the quantized inputs over 32, 64 and 128 inputs, negated, in
   int32_t* sums_64;   // [2] two 16-bit halves: sum = 128 * high + low, low in [0, 128)
@@ -112,6 +117,12 @@ struct LinearKernels {
   // `floats` are kept in chunks of 2 * float_lanes inputs, the even ones first.
   int32_t float_lanes;
   int32_t row_block;
+  // Where halves and digits are multiplied in tiles of rows (AMX): the rows of a tile, and of a
+  // block of those layouts. 0: register tiles of row_block rows take all layouts.
+  int32_t tile_rows;
+  // From so many rows on tiles take digits, by format: [int8, int4]; row_block + 1 at most. Fewer
+  // keep them for `packed`, with the same bits: integers are exact either way.
+  int32_t min_tile_rows[2];
   void (*pack_group)(const float* x, int64_t count, const PackedGroup& out);
   void (*dense_f32)(const DenseTask&);
   void (*dense_f16)(const DenseTask&);
@@ -119,7 +130,8 @@ struct LinearKernels {
   // bf16 weights in pairs meet bf16 inputs (`halves`) in a bf16 dot instruction; null: there is
   // none.
   void (*bf16_pairs)(const PackedTask&);
-  void (*packed[2][2])(const PackedTask&);  // [int8, int4][digit_count - 1]
+  void (*packed[2][2])(const PackedTask&);       // [int8, int4][digit_count - 1]
+  void (*tile_packed[2][2])(const PackedTask&);  // of digit tiles; null: there are no tiles
   void (*packed_float[2])(const PackedTask&);
   void (*store)(const StoreTask&);
   void (*swiglu)(const SwigluTask&);
@@ -132,6 +144,8 @@ extern const LinearKernels kLinearScalar;
 extern const LinearKernels kLinearAvx2;
 extern const LinearKernels kLinearAvx512;
 extern const LinearKernels kLinearAvx512Bf16;
+extern const LinearKernels kLinearAmx;
+extern const LinearKernels kLinearAmxTwin;  // the same bits without tile registers
 #endif
 
 // The table of current_isa(), or the one a test put in its place (null: back to the default; not
