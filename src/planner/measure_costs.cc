@@ -19,8 +19,12 @@ constexpr std::array<int32_t, 11> kRows = {1, 2, 3, 4, 6, 8, 9, 16, 17, 24, 32};
 constexpr std::array<int32_t, 10> kManyRows = {25, 33,  48,  49,  64,
                                                65, 128, 129, 256, kMostMeasuredRows};
 constexpr double kBriefSeconds = 0.03;
-// A forward slower than this is timed at fewer row counts and fewer times.
+// A forward slower than this is timed at fewer row counts and fewer times; at more of them as long
+// as rows have cost next to nothing, up to so much of a Step of one: where that ends, and what they
+// cost from there on, is not to be seen before (processors with tiles).
 constexpr double kSlowSeconds = 0.02;
+constexpr double kRowsHardlyCost = 1.5;
+constexpr int32_t kManySlowRows = 64;
 // How the time grows with the cache is told by Steps behind two contexts, of one row and of
 // several, and by Steps of several sequences: a GPU reads the cache of one sequence alone at a part
 // of its bandwidth. The smaller count of rows is one that slow forwards are timed at anyway.
@@ -181,12 +185,19 @@ Result<StepCosts> measure_costs(RealExecutor& executor, bool has_draft, int32_t 
   };
   bool slow = false;
   double seconds = 0.0;
+  const auto rows_hardly_cost = [&] {
+    return seconds < kRowsHardlyCost * measurement.plain_seconds();
+  };
   for (size_t i = 0; i < kRows.size(); ++i) {
     const int32_t rows = kRows[i];
-    if (slow && rows != 4 && rows != 8 && rows != 16) continue;
+    const bool few = rows == 4 || rows == 8 || rows == 16;
+    if (slow && !few && !(rows == kRows.back() && rows_hardly_cost())) continue;
     report(i);
     FORERUN_ASSIGN_OR_RETURN(seconds, measurement.add(rows, slow ? 3 : 9));
     slow = slow || seconds > kSlowSeconds;
+  }
+  if (slow && rows_hardly_cost() && kManySlowRows < max_context_tokens) {
+    FORERUN_ASSIGN_OR_RETURN(seconds, measurement.add(kManySlowRows, 3));
   }
   for (size_t i = 0; !slow && i < kManyRows.size() && 2.0 * seconds < kBriefSeconds; ++i) {
     if (kManyRows[i] >= max_context_tokens) break;
