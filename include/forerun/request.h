@@ -35,6 +35,9 @@ struct Request {
   // Of each sample, resume_tokens included; 0: the prompt is read, and scored where that is asked
   // for, but nothing is written.
   int32_t max_new_tokens = 256;
+  // Output does not end by itself before so many: what would end it is not drawn, stop strings are
+  // looked for in the text behind them. At most max_new_tokens; not beside an output format.
+  int32_t min_new_tokens = 0;
   std::vector<std::string> stop;     // output ends before the first of these
   std::vector<int32_t> stop_tokens;  // beside the checkpoint's end tokens
   bool ignore_eos = false;

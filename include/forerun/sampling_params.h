@@ -32,6 +32,11 @@ struct SamplingParams {
   // The same of each token of the prompt but the first: how likely it was after those before it
   // (Event::prompt_logprobs). All of the prompt is then read: no KV of others is taken.
   int32_t prompt_logprobs = -1;
+
+  // The first `min_tokens` tokens of the output are none of `end_tokens`, which ascend
+  // (Request::min_new_tokens).
+  int32_t min_tokens = 0;
+  std::vector<int32_t> end_tokens;
 };
 
 // What a request says of it. What it leaves unset is the checkpoint's own default

@@ -199,7 +199,7 @@ void ActiveRequest::finish(FinishReason reason, Status error, const StrategyStat
   send();
   Event event;
   if (!stop_matcher_.stopped()) {
-    event.text = stop_matcher_.push(detokenizer_.finish());
+    event.text = stop_matcher_.push(detokenizer_.finish(), may_stop());
     event.text += stop_matcher_.finish();
   }
   event.finished = true;

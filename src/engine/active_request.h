@@ -89,7 +89,13 @@ class ActiveRequest {
   // Adds one token to the next event; true if it ends the request.
   bool accept_token(EmittedToken& token);
   // As text, behind what may be a part of a stop string.
-  std::string text_of(TokenId token) { return stop_matcher_.push(detokenizer_.push(token)); }
+  std::string text_of(TokenId token) {
+    return stop_matcher_.push(detokenizer_.push(token), may_stop());
+  }
+  // Whether stop strings are looked for in the text of the last token.
+  bool may_stop() const {
+    return static_cast<int32_t>(tokens_.size()) - prompt_size_ > request_.min_new_tokens;
+  }
 
   Request request_;
   const SamplingParams sampling_;

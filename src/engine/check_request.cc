@@ -84,6 +84,16 @@ Status check_request(const OpenedModel& target, int32_t max_context_tokens, Requ
                                                     std::to_string(request.max_new_tokens) +
                                                     ", accepted are 0 and more");
   }
+  if (request.min_new_tokens < 0 || request.min_new_tokens > request.max_new_tokens) {
+    return Status(StatusCode::kInvalidArgument,
+                  "min_tokens: found " + std::to_string(request.min_new_tokens) +
+                      ", accepted are 0 to max_tokens, " + std::to_string(request.max_new_tokens));
+  }
+  if (request.min_new_tokens > 0 && request.output_format.kind != OutputFormat::Kind::kAny) {
+    return Status(StatusCode::kInvalidArgument,
+                  "min_tokens: found beside an output_format, whose outputs end where they are "
+                  "whole");
+  }
   if (request.ignore_eos && request.output_format.kind != OutputFormat::Kind::kAny) {
     return Status(StatusCode::kInvalidArgument,
                   "ignore_eos: found beside an output_format, whose outputs end where they are "

@@ -9,11 +9,15 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
   std::erase_if(stops_, [](const std::string& stop) { return stop.empty(); });
 }
 
-std::string StopMatcher::push(std::string_view text) {
+std::string StopMatcher::push(std::string_view text, bool may_stop) {
   if (stopped_) return {};
   held_ += text;
+  if (!may_stop) unstopped_ = held_.size();
   size_t first = std::string::npos;
-  for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
+  for (const std::string& stop : stops_) {
+    const size_t from = unstopped_ < stop.size() ? 0 : unstopped_ - stop.size() + 1;
+    first = std::min(first, held_.find(stop, from));
+  }
   if (first != std::string::npos) {
     stopped_ = true;
     std::string out = held_.substr(0, first);
@@ -32,6 +36,7 @@ std::string StopMatcher::push(std::string_view text) {
     }
   }
   std::string out = held_.substr(0, held_.size() - keep);
+  unstopped_ -= std::min(unstopped_, held_.size() - keep);
   held_.erase(0, held_.size() - keep);
   return out;
 }

@@ -15,8 +15,8 @@ class StopMatcher {
 
   // Appends `text` and returns what may be shown now. Once a stop string is complete everything
   // before it is returned, stopped() is true and later pushes return nothing. Where two stops
-  // overlap the one that begins first wins.
-  std::string push(std::string_view text);
+  // overlap the one that begins first wins. `may_stop` false: no stop string ends in this text.
+  std::string push(std::string_view text, bool may_stop = true);
   // The stream has ended: what was held back.
   std::string finish();
   bool stopped() const { return stopped_; }
@@ -24,6 +24,7 @@ class StopMatcher {
  private:
   std::vector<std::string> stops_;
   std::string held_;
+  size_t unstopped_ = 0;  // bytes at the front of held_ in which no stop string ends
   bool stopped_ = false;
 };
 

@@ -29,6 +29,49 @@ TEST(StopMatcher, ReleasesHeldTextAtTheEnd) {
   EXPECT_FALSE(matcher.stopped());
 }
 
+// Before some place no stop string ends, however the text arrives and whatever was held back.
+TEST(StopMatcher, StopsOnlyBehindAPlace) {
+  std::mt19937 random(6);
+  int stopped_across = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text;
+    for (int i = 0; i < 20; ++i) text += static_cast<char>('a' + random() % 2);
+    std::vector<std::string> stops(1 + random() % 3);
+    for (std::string& stop : stops) {
+      for (size_t i = 0; i < 1 + random() % 5; ++i) stop += static_cast<char>('a' + random() % 2);
+    }
+    const size_t place = random() % text.size();
+    size_t first = std::string::npos;
+    for (const std::string& stop : stops) {
+      for (size_t at = 0; at + stop.size() <= text.size(); ++at) {
+        if (at + stop.size() <= place || text.compare(at, stop.size(), stop) != 0) continue;
+        first = std::min(first, at);
+      }
+    }
+    StopMatcher matcher(stops);
+    std::string out;
+    for (size_t at = 0; at < text.size(); ++at)
+      out += matcher.push(text.substr(at, 1), at >= place);
+    out += matcher.finish();
+    // A character at a time the stop that is complete first is found, which is not always the one
+    // that begins first.
+    EXPECT_EQ(matcher.stopped(), first != std::string::npos);
+    if (first == std::string::npos) {
+      EXPECT_EQ(out, text);
+    } else {
+      EXPECT_EQ(out, text.substr(0, out.size()));
+      EXPECT_GE(out.size(), first);
+      stopped_across += out.size() < place ? 1 : 0;
+      bool is_stop = false;
+      for (const std::string& stop : stops) {
+        is_stop |= out.size() + stop.size() > place && text.substr(out.size()).starts_with(stop);
+      }
+      EXPECT_TRUE(is_stop);
+    }
+  }
+  EXPECT_GT(stopped_across, 100);
+}
+
 TEST(StopMatcher, EqualsASearchOfTheWholeText) {
   std::mt19937 random(5);
   for (int round = 0; round < 2000; ++round) {

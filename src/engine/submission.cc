@@ -21,6 +21,25 @@ uint64_t split_mix(uint64_t seed, uint64_t index) {
   return mixed ^ (mixed >> 31);
 }
 
+// What ends the request is not drawn before min_new_tokens.
+Status hold_ends_back(const Request& request, const EngineInfo& info, int32_t vocab,
+                      SamplingParams& sampling) {
+  if (request.min_new_tokens == 0) return {};
+  sampling.min_tokens = request.min_new_tokens;
+  std::vector<int32_t>& ends = sampling.end_tokens;
+  ends = request.stop_tokens;
+  if (!request.ignore_eos) {
+    ends.insert(ends.end(), info.eos_token_ids.begin(), info.eos_token_ids.end());
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  std::erase_if(ends, [&](int32_t token) { return token < 0 || token >= vocab; });
+  if (static_cast<int32_t>(ends.size()) < vocab) return {};
+  return Status(StatusCode::kInvalidArgument,
+                "min_tokens: found beside stop tokens that are all of the vocabulary, accepted are "
+                "fewer of them");
+}
+
 }  // namespace
 
 uint64_t sample_seed(uint64_t seed, int32_t sample_idx) {
@@ -68,6 +87,7 @@ Result<std::vector<std::unique_ptr<ActiveRequest>>> make_samples(
     }
     FORERUN_ASSIGN_OR_RETURN(constraint, formats->constraint(request.output_format));
   }
+  FORERUN_RETURN_IF_ERROR(hold_ends_back(request, info, target.live_vocab(), sampling));
   const uint64_t seed = sampling.seed;
   std::vector<std::unique_ptr<ActiveRequest>> samples;
   for (int32_t idx = 0; idx < request.num_samples; ++idx) {

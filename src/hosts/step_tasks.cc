@@ -49,6 +49,8 @@ void write_params(const SamplingParams& params, ByteWriter& to) {
   to.number(params.top_k);
   to.number(params.seed);
   to.number(params.logprobs);
+  to.number(params.min_tokens);
+  to.list(std::span<const TokenId>(params.end_tokens));
   to.count(params.logit_bias.size());
   for (const auto& [token, bias] : params.logit_bias) {
     to.number(token);
@@ -65,6 +67,8 @@ void read_params(ByteReader& from, SamplingParams& params) {
   params.top_k = from.number<int32_t>("top_k");
   params.seed = from.number<uint64_t>("seed");
   params.logprobs = from.number<int32_t>("logprobs");
+  params.min_tokens = from.number<int32_t>("min_tokens");
+  from.list("end tokens", params.end_tokens);
   params.logit_bias.resize(from.count("logit bias", 8));
   for (auto& [token, bias] : params.logit_bias) {
     token = from.number<int32_t>("logit bias");

@@ -26,6 +26,8 @@ struct Asked {
 
   Asked() {
     plain.seed = uint64_t{1} << 60;
+    plain.min_tokens = 33;
+    plain.end_tokens = {1, 3};
     plain.logit_bias = {{4, -1.5f}, {5, 30.0f}};
     penalized.frequency_penalty = 0.5f;
     penalized.temperature = 0.7f;
@@ -89,6 +91,8 @@ TEST(StepTasks, HoldAllThatTheyPointTo) {
   EXPECT_TRUE(first.shared_noise);
   EXPECT_EQ(first.context.params->seed, uint64_t{1} << 60);
   EXPECT_EQ(first.context.params->logit_bias[0], (std::pair<int32_t, float>{4, -1.5f}));
+  EXPECT_EQ(first.context.params->min_tokens, 33);
+  EXPECT_EQ(first.context.params->end_tokens, (std::vector<int32_t>{1, 3}));
   EXPECT_EQ(first.context.history, nullptr);
   EXPECT_NE(read_back.tasks()[1].distribution, nullptr);
   const RowTask& third = read_back.tasks()[2];

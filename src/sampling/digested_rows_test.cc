@@ -132,6 +132,10 @@ SamplingParams random_params(uint64_t seed) {
   if (seed % 6 == 1) params.repetition_penalty = 1.3f;
   if (seed % 7 == 4) params.frequency_penalty = 0.4f;
   if (seed % 8 == 3) params.logit_bias = {{3, 2.5f}, {40, -100.0f}};
+  if (seed % 8 == 6) {
+    params.min_tokens = 1 << 20;
+    params.end_tokens = {2, 7, 33};
+  }
   const int32_t logprobs[] = {-1, 0, 4, 400};
   params.logprobs = logprobs[seed / 2 % 4];
   return params;

@@ -1,6 +1,7 @@
 #include "sampling/edit_list.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "sampling/logits_processor.h"
@@ -26,7 +27,7 @@ void EditList::clear() {
 int32_t EditList::add(const RowContext& context) {
   const SamplingParams& params = *context.params;
   RowEdits edits;
-  edits.biases = biases_of(params);
+  edits.biases = biases_of(context);
   if (needs_history(params)) {
     edits.penalties = {params.repetition_penalty, params.presence_penalty,
                        params.frequency_penalty};
@@ -47,12 +48,24 @@ void EditList::write_mask(int32_t mask, std::span<uint32_t> words) const {
   asked.constraint->allow(asked.state, words);
 }
 
-std::span<const TokenBias> EditList::biases_of(const SamplingParams& params) {
-  if (params.logit_bias.empty()) return {};
-  if (biased_by_ == &params) return biases_.all[biases_.used - 1];
+// End tokens that may not be drawn yet are biased by minus infinity.
+std::span<const TokenBias> EditList::biases_of(const RowContext& context) {
+  const SamplingParams& params = *context.params;
+  const bool with_ends = holds_ends_back(context);
+  if (params.logit_bias.empty() && !with_ends) return {};
+  if (biased_by_ == &params && with_ends_ == with_ends) return biases_.all[biases_.used - 1];
   biased_by_ = &params;
+  with_ends_ = with_ends;
   std::vector<TokenBias>& biases = biases_.next();
-  for (const auto& [token, bias] : params.logit_bias) biases.push_back({token, bias});
+  const std::vector<int32_t>& ends = params.end_tokens;
+  for (const auto& [token, bias] : params.logit_bias) {
+    if (with_ends && std::binary_search(ends.begin(), ends.end(), token)) continue;
+    biases.push_back({token, bias});
+  }
+  if (!with_ends) return biases;
+  for (const int32_t token : ends) {
+    biases.push_back({token, -std::numeric_limits<float>::infinity()});
+  }
   return biases;
 }
 

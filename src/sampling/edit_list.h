@@ -55,7 +55,7 @@ class EditList : public StepEdits {
     int32_t mask;
   };
 
-  std::span<const TokenBias> biases_of(const SamplingParams& params);
+  std::span<const TokenBias> biases_of(const RowContext& context);
   std::span<const TokenCount> count_path(const RowContext& context);
   int32_t mask_of(const RowContext& context);
 
@@ -65,6 +65,7 @@ class EditList : public StepEdits {
   Pool<TokenBias> biases_;
   Pool<TokenCount> paths_;
   const SamplingParams* biased_by_ = nullptr;  // whose biases are the pool's last
+  bool with_ends_ = false;                     // and whether end tokens are held back by them
 };
 
 }  // namespace forerun

@@ -49,6 +49,33 @@ RowContext context_of(const SamplingParams& params, const TokenCounts& history) 
   return context;
 }
 
+TEST(EditList, EndTokensAreHeldBackByTheirPlace) {
+  SamplingParams params;
+  params.min_tokens = 12;
+  params.end_tokens = {2, 5};
+  params.logit_bias = {{2, 50.0f}, {3, 1.0f}};
+  const TokenCounts history;
+  EditList list;
+  const auto edited = [&](int32_t position) {
+    RowContext context = context_of(params, history);
+    context.position = position;
+    std::vector<float> logits(7, 1.0f);
+    edit_logits(logits, 0, list.row(list.add(context)), {});
+    return logits;
+  };
+  const std::vector<float> early = {1, 1, -kInfinity, 2, 1, -kInfinity, 1};
+  const std::vector<float> late = {1, 1, 51, 2, 1, 1, 1};
+  // Rows of one sequence, some of which may draw the 12th token and some the one behind it.
+  for (const int32_t position : {10, 21, 22, 21, 22, 30}) {
+    EXPECT_EQ(edited(position), position < 22 ? early : late) << position;
+  }
+  params.logit_bias.clear();
+  RowContext context = context_of(params, history);
+  EXPECT_TRUE(is_adjusted(context));
+  context.position = 22;
+  EXPECT_FALSE(is_adjusted(context));
+}
+
 TEST(EditList, PartsOfARowAreEditedAsTheWhole) {
   SamplingParams params;
   params.logit_bias = {{3, 2.0f}, {70, -100.0f}, {99, 1.0f}};

@@ -2,12 +2,12 @@
 //
 // The order is fixed: logit bias; repetition penalty (over prompt and output), then frequency and
 // presence penalties (over the output); temperature; top-k; top-p over what top-k left; min-p
-// relative to the most likely token. Tokens that a constraint on the output does not allow are
-// masked after the penalties. Penalties come in vLLM's order, filters in that of Hugging Face
-// transformers. Tokens are ordered by (logit descending, id ascending), so every filter keeps a
-// prefix of one order. Probabilities are summed in fixed point, so no result depends on the order
-// of summation, nor on how a group of devices shares the vocabulary. -inf masks a token; NaN and
-// +inf are errors.
+// relative to the most likely token. Tokens that a constraint on the output does not allow, or that
+// would end it too early, are masked after the penalties. Penalties come in vLLM's order, filters
+// in that of Hugging Face transformers. Tokens are ordered by (logit descending, id ascending), so
+// every filter keeps a prefix of one order. Probabilities are summed in fixed point, so no result
+// depends on the order of summation, nor on how a group of devices shares the vocabulary. -inf
+// masks a token; NaN and +inf are errors.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +45,17 @@ struct RowContext {
   const TokenConstraint::State* constrained = nullptr;
 };
 
-// Whether logits are changed before the filters: by biases, penalties or a constraint.
+// Whether tokens that end the output may not be drawn yet: a matter of the row's place alone.
+inline bool holds_ends_back(const RowContext& context) {
+  return context.position - context.prompt_tokens < context.params->min_tokens &&
+         !context.params->end_tokens.empty();
+}
+
+// Whether logits are changed before the filters: by biases, penalties, masked end tokens or a
+// constraint.
 inline bool is_adjusted(const RowContext& context) {
   return !context.params->logit_bias.empty() || needs_history(*context.params) ||
-         context.constraint != nullptr;
+         context.constraint != nullptr || holds_ends_back(context);
 }
 
 // A row after bias, penalties and filters, or a part of one. Points into the logits and the scratch

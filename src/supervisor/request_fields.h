@@ -95,6 +95,7 @@ void visit_fields(Visitor& visit, Request& request) {
   visit("output_format", request.output_format);
   visit("num_samples", request.num_samples);
   visit("max_new_tokens", request.max_new_tokens);
+  visit("min_new_tokens", request.min_new_tokens);
   visit("stop", request.stop);
   visit("stop_tokens", request.stop_tokens);
   visit("ignore_eos", request.ignore_eos);

@@ -123,6 +123,11 @@ Request request_of(uint64_t seed, bool sampled) {
     request.output_format = {OutputFormat::Kind::kGrammar,
                              R"(root ::= ([a-p] | [q-z] [0-9] | " " [^ ])+)"};
   }
+  if (seed % 8 == 0 && sampled) {  // it may end at most tokens, but not at once
+    request.ignore_eos = false;
+    for (int32_t token = 1; token < 256; token += 3) request.stop_tokens.push_back(token);
+    request.min_new_tokens = 25;
+  }
   if (!sampled) return request;
   // Every processor takes part in some seed.
   if (seed % 2 == 1) request.sampling.top_p = 0.9f;

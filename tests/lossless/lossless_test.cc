@@ -117,6 +117,46 @@ TEST(LosslessEnds, StopStringsEndTokensAndLengthCutAlike) {
   }
 }
 
+// End tokens and stop strings that nearly every text has: not before min_new_tokens, and then
+// alike.
+TEST(LosslessEnds, NothingEndsEarly) {
+  const Precision precision = precisions().front();
+  const ToyPair pair(precision.spec);
+  const auto engine = make_engine(pair.target(), pair.draft(), precision);
+  ASSERT_NE(engine, nullptr);
+  constexpr size_t kLeast = 15;
+  int early = 0, by_token = 0, by_text = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Request request = request_of(seed, seed > 1);
+    request.output_format = {};
+    request.ignore_eos = false;
+    request.stop_tokens.clear();
+    if (seed % 3 == 0) {
+      request.stop = {"a", "e", "i", "n", "o", "r", "s", "t", "u", "A", "E", "I", "1", "5", "#"};
+    } else {
+      for (int32_t token = 0; token < 256; token += 4) request.stop_tokens.push_back(token);
+    }
+    request.min_new_tokens = 0;
+    request.speculation = SpeculationOptions{.strategy = "autoregressive"};
+    early += complete(*engine, request).tokens.size() <= kLeast ? 1 : 0;
+    request.min_new_tokens = kLeast;
+    const Output plain = complete(*engine, request);
+    ASSERT_TRUE(plain.error.ok()) << plain.error.message();
+    ASSERT_GT(plain.tokens.size(), kLeast);
+    for (size_t place = 0; place < kLeast && seed % 3 != 0; ++place) {
+      EXPECT_NE(plain.tokens[place] % 4, 0) << place;
+    }
+    if (plain.reason == FinishReason::kStop) (seed % 3 == 0 ? by_text : by_token) += 1;
+    expect_all_give(plain, *engine, slice(by_every_policy(request, precision), 4, seed));
+    request.min_new_tokens = 41;
+    EXPECT_NE(complete(*engine, request).error.message().find("min_tokens: found 41"),
+              std::string::npos);
+  }
+  EXPECT_GT(early, 3);
+  EXPECT_GT(by_token, 3);
+  EXPECT_GT(by_text, 0);
+}
+
 TEST(LosslessEnds, TheWholeContextCanBeFilled) {
   Precision precision = precisions().front();
   const ToyPair pair(precision.spec);

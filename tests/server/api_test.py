@@ -104,6 +104,32 @@ class Api(serving.ServerTest):
         )
         self.assertEqual(biased["choices"][0]["text"], "xxx")
 
+    def test_nothing_ends_before_min_tokens(self):
+        body = {"prompt": "def f(", "max_tokens": 30, "temperature": 0}
+        tokens = self.server.post(
+            "/tokenize", {"prompt": self.server.completion(**body)["choices"][0]["text"]}
+        )[2]["tokens"]
+        ends = sorted(set(tokens))[:64]
+        ended = self.server.completion(**body, stop_token_ids=ends)
+        self.assertLess(ended["usage"]["completion_tokens"], 12)
+        texts = set()
+        for strategy in STRATEGIES:
+            held = self.server.completion(
+                **body, stop_token_ids=ends, min_tokens=12, strategy=strategy
+            )
+            self.assertGreater(held["usage"]["completion_tokens"], 12)
+            texts.add(held["choices"][0]["text"])
+        self.assertEqual(len(texts), 1, texts)
+        # A stop string counts only behind so many tokens.
+        stop = ["(", ")", "e", "s", " "]
+        cut = self.server.completion(**body, stop=stop)["usage"]["completion_tokens"]
+        self.assertLess(cut, 12)
+        held = self.server.completion(**body, stop=stop, min_tokens=12)
+        self.assertGreater(held["usage"]["completion_tokens"], 12)
+        self.refused(
+            self.server.post("/v1/completions", {**body, "min_tokens": 31}), 400, "min_tokens"
+        )
+
     def test_logprobs(self):
         logprobs = self.server.completion("def f(", max_tokens=4, temperature=0, logprobs=2)[
             "choices"
@@ -251,6 +277,7 @@ class Api(serving.ServerTest):
         )
         self.assertRegex(dated["choices"][0]["text"], r"^\d{4}-\d{2}-\d{2}$")
         for wrong, word in (
+            ({"guided_json": {}, "min_tokens": 2}, "min_tokens"),
             ({"response_format": {"type": "json_schema"}}, "response_format"),
             ({"grammar": "root = x"}, "line 1"),
             ({"grammar": 'root ::= "x"', "guided_json": {}}, "grammar"),

@@ -104,10 +104,8 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
       static_cast<int32_t>(fields.integer("n", 1, facts.options.most_choices).value_or(1));
   request.priority =
       -static_cast<int32_t>(fields.integer("priority", -1'000'000, 1'000'000).value_or(0));
-  // What would change the text and is not done here is refused, not left aside.
-  if (fields.integer("min_tokens", 0, INT32_MAX).value_or(0) > 0) {
-    fields.refuse("min_tokens", "0: this server does not do it yet");
-  }
+  request.min_new_tokens =
+      static_cast<int32_t>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
   read_guides(fields, request.output_format);
 }
 
