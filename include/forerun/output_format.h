@@ -17,7 +17,8 @@ struct OutputFormat {
     kAny,
     kJsonObject,  // any JSON object
     kJsonSchema,  // JSON that a schema describes: `text` is the schema
-    kGrammar  // `text`: a grammar in GBNF, as llama.cpp's users write it; its root is the output
+    kGrammar,  // `text`: a grammar in GBNF, as llama.cpp's users write it; its root is the output
+    kRegex     // `text`: a regular expression of ECMAScript's that the whole output matches
   };
   Kind kind = Kind::kAny;
   std::string text = {};

@@ -68,6 +68,8 @@ Result<Grammar> compile(const OutputFormat& format) {
       for (const auto& [name, schema] : format.schemas) schemas.push_back({name, schema});
       return Grammar::from_text(format.text, schemas);
     }
+    case OutputFormat::Kind::kRegex:
+      return Grammar::from_regex(format.text);
     case OutputFormat::Kind::kJsonObject:
     case OutputFormat::Kind::kAny:
       break;

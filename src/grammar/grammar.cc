@@ -9,6 +9,7 @@
 #include "grammar/configuration.h"
 #include "grammar/grammar_text.h"
 #include "grammar/json_rules.h"
+#include "grammar/regex_rules.h"
 #include "grammar/rule_set.h"
 #include "grammar/schema.h"
 #include "grammar/walker.h"
@@ -72,6 +73,13 @@ Result<Grammar> Grammar::json_object(const GrammarLimits& limits) {
   RuleSet rules;
   const ExprId object = JsonRules(rules).object();
   return compile(rules, rules.expr(object).rule, limits);
+}
+
+Result<Grammar> Grammar::from_regex(std::string_view regex, const GrammarLimits& limits) {
+  RuleSet rules;
+  const Result<ExprId> texts = read_regex(regex, limits, rules);
+  if (!texts.ok()) return texts.status().with_context("regex");
+  return compile(rules, rules.new_rule("root", *texts), limits);
 }
 
 GrammarState Grammar::start() const {

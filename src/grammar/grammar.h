@@ -1,9 +1,9 @@
 // Grammar: which texts a reply may be. GrammarState: how far one text has come in it.
 //
 // A grammar is compiled once, from a JSON schema (schema.h says what of it), as "any JSON object",
-// or from a grammar text in GBNF (grammar_text.h says which), and is then immutable and shared:
-// copies refer to one program, and any number of threads may use it. It knows bytes, not tokens: a
-// token is accepted if its bytes are, wherever they cut a character.
+// from a regular expression, or from a grammar text in GBNF (grammar_text.h says which), and is
+// then immutable and shared: copies refer to one program, and any number of threads may use it. It
+// knows bytes, not tokens: a token is accepted if its bytes are, wherever they cut a character.
 //
 // A state is a value: copying it costs two reference counts, so a draft's tree keeps one a node and
 // rolling back is keeping the older one. States that allow the same texts for the same reasons
@@ -56,6 +56,11 @@ class Grammar {
   // Limits on the size of texts hold for each, all others for the whole.
   static Result<Grammar> from_text(std::string_view text, std::span<const NamedSchema> schemas,
                                    const GrammarLimits& limits = {});
+
+  // The texts that `regex` (pattern.h) matches as a whole, anchored or not.
+  //
+  // Fails as from_json_schema() does; messages hold the offset in bytes.
+  static Result<Grammar> from_regex(std::string_view regex, const GrammarLimits& limits = {});
 
   // Before the first byte.
   GrammarState start() const;

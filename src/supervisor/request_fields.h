@@ -79,8 +79,8 @@ void visit_fields(Visitor& visit, OutputFormat& format) {
   visit("kind", format.kind);
   visit("text", format.text);
   visit("schemas", format.schemas);
-  if (format.kind > OutputFormat::Kind::kGrammar) {
-    visit.fail("kind", "0 to 3");
+  if (format.kind > OutputFormat::Kind::kRegex) {
+    visit.fail("kind", "0 to 4");
     format.kind = OutputFormat::Kind::kAny;
   }
 }

@@ -276,8 +276,31 @@ class Api(serving.ServerTest):
             "Today is ", max_tokens=20, grammar='root ::= [0-9]{4} "-" [0-9]{2} "-" [0-9]{2}'
         )
         self.assertRegex(dated["choices"][0]["text"], r"^\d{4}-\d{2}-\d{2}$")
+        regex = r"[a-f]{3}-(\d|x){2,5}"
+        for guide in ({"guided_regex": regex}, {"structured_outputs": {"regex": regex}}):
+            texts = {
+                self.server.completion(
+                    "x", max_tokens=20, temperature=1, seed=3, strategy=strategy, **guide
+                )["choices"][0]["text"]
+                for strategy in STRATEGIES
+            }
+            self.assertEqual(len(texts), 1, texts)
+            self.assertRegex(texts.pop(), f"^{regex}$")
+        for outputs, accepted in (
+            ({"choice": ["yes", "no"]}, "^(yes|no)$"),
+            ({"grammar": 'root ::= "<" [0-9] ">"'}, "^<[0-9]>$"),
+            ({"json": {"enum": ["a", 1]}}, '^("a"|1)$'),
+            ({"json": '{"type": "boolean"}'}, "^(true|false)$"),
+        ):
+            made = self.server.completion("x", max_tokens=9, structured_outputs=outputs)
+            self.assertRegex(made["choices"][0]["text"], accepted)
         for wrong, word in (
-            ({"guided_json": {}, "min_tokens": 2}, "min_tokens"),
+            ({"guided_regex": "(a"}, "regex"),
+            ({"guided_regex": 3}, "guided_regex"),
+            ({"structured_outputs": {}}, "structured_outputs"),
+            ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs"),
+            ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs"),
+            ({"guided_regex": "a", "min_tokens": 2}, "min_tokens"),
             ({"response_format": {"type": "json_schema"}}, "response_format"),
             ({"grammar": "root = x"}, "line 1"),
             ({"grammar": 'root ::= "x"', "guided_json": {}}, "grammar"),

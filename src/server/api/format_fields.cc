@@ -7,6 +7,8 @@ namespace {
 
 using Kind = OutputFormat::Kind;
 
+constexpr size_t kMostChoices = 1024;
+
 void set(Fields& fields, const char* name, OutputFormat& format, Kind kind, std::string text) {
   if (format.kind != Kind::kAny) {
     return fields.refuse(name, "nothing beside another field that says what the answer is like");
@@ -58,6 +60,38 @@ void read_response_format(Fields& fields, const char* name, OutputFormat& format
   set(fields, name, format, Kind::kJsonSchema, json_line(*schema));
 }
 
+namespace {
+
+// vLLM's newer spelling of all guides, one of them at a time.
+void read_structured_outputs(Fields& fields, const Json& outputs, OutputFormat& format) {
+  constexpr const char* kName = "structured_outputs";
+  const std::string accepted =
+      "an object with one of \"json\", \"json_object\", \"regex\", \"choice\" and \"grammar\"";
+  Fields inner(outputs, std::string(kName) + ".");
+  const auto json = inner.any("json");
+  const auto json_object = inner.boolean("json_object");
+  const auto regex = inner.string("regex");
+  const auto choices = inner.strings("choice", kMostChoices);
+  const auto grammar = inner.string("grammar");
+  if (inner.error()) return fields.refuse(kName, accepted + "; " + inner.error()->message);
+  if (inner.any("structural_tag") != nullptr) return fields.refuse(kName, accepted);
+  int given = 0;
+  const auto take = [&](bool is_given, Kind kind, auto&& text) {
+    if (!is_given) return;
+    ++given;
+    set(fields, kName, format, kind, text());
+  };
+  take(json != nullptr, Kind::kJsonSchema,
+       [&] { return json->is_string() ? json->get<std::string>() : json_line(*json); });
+  take(json_object.value_or(false), Kind::kJsonObject, [] { return std::string(); });
+  take(regex.has_value(), Kind::kRegex, [&] { return *regex; });
+  take(choices && !choices->empty(), Kind::kGrammar, [&] { return choices_grammar(*choices); });
+  take(grammar.has_value(), Kind::kGrammar, [&] { return *grammar; });
+  if (given != 1) fields.refuse(kName, accepted);
+}
+
+}  // namespace
+
 void read_guides(Fields& fields, OutputFormat& format) {
   if (const Json* const schema = fields.any("guided_json")) {
     // vLLM takes the schema as a text, too.
@@ -67,12 +101,15 @@ void read_guides(Fields& fields, OutputFormat& format) {
   for (const char* const name : {"grammar", "guided_grammar"}) {
     if (const auto text = fields.string(name)) set(fields, name, format, Kind::kGrammar, *text);
   }
-  if (const auto choices = fields.strings("guided_choice", 1024)) {
+  if (const auto choices = fields.strings("guided_choice", kMostChoices)) {
     if (choices->empty()) return fields.refuse("guided_choice", "a list of texts");
     set(fields, "guided_choice", format, Kind::kGrammar, choices_grammar(*choices));
   }
-  if (fields.any("guided_regex") != nullptr) {
-    fields.refuse("guided_regex", "nothing: a grammar or a schema's \"pattern\" says the same");
+  if (const auto regex = fields.string("guided_regex")) {
+    set(fields, "guided_regex", format, Kind::kRegex, *regex);
+  }
+  if (const Json* const outputs = fields.object("structured_outputs")) {
+    read_structured_outputs(fields, *outputs, format);
   }
 }
 

@@ -1,0 +1,40 @@
+#include "grammar/regex_rules.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "grammar/pattern.h"
+#include "grammar/pattern_tree.h"
+
+namespace forerun::grammar {
+
+Result<ExprId> read_regex(std::string_view regex, const GrammarLimits& limits, RuleSet& rules) {
+  // By itself first: a bracket must not close the group that is put around it, and offsets in
+  // messages are its own.
+  FORERUN_RETURN_IF_ERROR(parse_pattern(regex, limits).status());
+  FORERUN_ASSIGN_OR_RETURN(const CharNfa nfa,
+                           read_pattern("^(?:" + std::string(regex) + ")$", limits));
+  std::vector<GraphEdge> edges;
+  std::vector<uint32_t> ends;
+  for (uint32_t from = 0; from < nfa.states.size(); ++from) {
+    for (const CharNfa::Edge& edge : nfa.states[from].edges) {
+      edges.push_back({from, rules.chars(edge.chars), edge.to});
+    }
+    if (nfa.states[from].end) ends.push_back(from);
+    if (rules.expr_count() > 4 * limits.max_expressions) {
+      return Status(StatusCode::kResourceExhausted,
+                    "found more than " + std::to_string(4 * limits.max_expressions) +
+                        " moves, accepted are fewer: fewer repetitions");
+    }
+  }
+  if (ends.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "it matches no text, accepted is one that matches some");
+  }
+  const auto count = static_cast<uint32_t>(nfa.states.size());
+  return rules.graph(count, std::move(edges), std::move(ends));
+}
+
+}  // namespace forerun::grammar

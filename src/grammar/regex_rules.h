@@ -1,0 +1,16 @@
+// A regular expression as an expression of rules: the whole text is what it matches.
+#pragma once
+
+#include <string_view>
+
+#include "forerun/status.h"
+#include "grammar/limits.h"
+#include "grammar/rule_set.h"
+
+namespace forerun::grammar {
+
+// Adds to `rules` what `regex` (pattern.h) matches from its first character to its last, and names
+// it. Fails as read_pattern() does, and with kInvalidArgument where it matches nothing.
+Result<ExprId> read_regex(std::string_view regex, const GrammarLimits& limits, RuleSet& rules);
+
+}  // namespace forerun::grammar

@@ -1,0 +1,82 @@
+#include "grammar/regex_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "grammar/testing.h"
+
+namespace forerun::grammar {
+namespace {
+
+Grammar compiled(const std::string& regex) {
+  Result<Grammar> grammar = Grammar::from_regex(regex);
+  if (!grammar.ok()) ADD_FAILURE() << regex << ": " << grammar.status().message();
+  return grammar.ok() ? *grammar : *Grammar::from_regex("\\?");
+}
+
+std::string refusal(const std::string& regex) {
+  const Result<Grammar> grammar = Grammar::from_regex(regex);
+  return grammar.ok() ? "accepted" : grammar.status().message();
+}
+
+TEST(RegexRules, TheWholeTextMatches) {
+  const Grammar date = compiled(R"(\d{4}-\d{2}(-\d{2})?)");
+  EXPECT_TRUE(matches(date, "2026-11"));
+  EXPECT_TRUE(matches(date, "2026-11-24"));
+  EXPECT_FALSE(matches(date, "on 2026-11-24"));
+  EXPECT_FALSE(matches(date, "2026-11-24 "));
+  EXPECT_FALSE(matches(date, "2026-11-"));
+  // Alternatives are of the whole, anchors say what is so anyway.
+  const Grammar choice = compiled("a|^b+$|");
+  for (const char* const text : {"a", "b", "bbb", ""}) EXPECT_TRUE(matches(choice, text)) << text;
+  for (const char* const text : {"ab", "xb", "aa"}) EXPECT_FALSE(matches(choice, text)) << text;
+  EXPECT_TRUE(matches(compiled("[äöü]+.😀"), "öäx😀"));
+  EXPECT_TRUE(matches(compiled("\"\\\\\""), "\"\\\""));
+  EXPECT_FALSE(matches(compiled("."), "\n"));
+}
+
+TEST(RegexRules, WhatIsRefusedIsNamedByItsPlace) {
+  // A bracket of its own does not close the one around it.
+  EXPECT_NE(refusal("a)|(b").find("regex"), std::string::npos);
+  EXPECT_NE(refusal("a)|(b").find("1"), std::string::npos) << refusal("a)|(b");
+  EXPECT_NE(refusal("(a").find("regex"), std::string::npos);
+  EXPECT_NE(refusal("(?=a)b"), "accepted");
+  EXPECT_NE(refusal("(a)\\1"), "accepted");
+  EXPECT_NE(refusal("a^b").find("matches no text"), std::string::npos) << refusal("a^b");
+  EXPECT_NE(refusal("((a{1000}){1000}){1000}"), "accepted");
+}
+
+// Against the standard library's, on texts of two letters.
+TEST(RegexRules, EqualTheStandardLibrarys) {
+  std::mt19937 random(3);
+  const std::vector<std::string> parts = {"a", "b", "(ab|b)", "[ab]", "a*", "b+", "(a|bb)?", "."};
+  int matched = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::string pattern;
+    for (size_t count = 1 + random() % 4; count > 0; --count) {
+      pattern += parts[random() % parts.size()];
+      if (random() % 5 == 0) pattern += "|";
+    }
+    const Grammar grammar = compiled(pattern);
+    const std::regex expected(pattern);
+    for (uint32_t length = 0; length <= 5; ++length) {
+      for (uint32_t bits = 0; bits < 1u << length; ++bits) {
+        std::string text;
+        for (uint32_t at = 0; at < length; ++at) text += (bits >> at & 1u) != 0 ? 'b' : 'a';
+        const bool is_match = std::regex_match(text, expected);
+        matched += is_match ? 1 : 0;
+        EXPECT_EQ(matches(grammar, text), is_match) << pattern << " on " << text;
+      }
+    }
+  }
+  EXPECT_GT(matched, 200);
+}
+
+}  // namespace
+}  // namespace forerun::grammar
