@@ -51,6 +51,9 @@ struct Request {
   std::optional<SpeculationOptions> speculation;
   bool record_rounds = false;  // fill Event::rounds
   bool share_prefix = true;    // false: neither takes KV of other requests nor offers its own
+  // KV is shared among requests of one salt only, so that its time tells nothing about the prompts
+  // of those with another. Never changes a token.
+  std::string cache_salt;
 };
 
 }  // namespace forerun

@@ -25,10 +25,11 @@ uint64_t page_name(uint64_t before, std::span<const TokenId> page) {
 
 }  // namespace
 
-Admission::Claim::Claim(std::span<const TokenId> text, bool shares, int64_t view_blocks)
+Admission::Claim::Claim(std::span<const TokenId> text, bool shares, uint64_t salt,
+                        int64_t view_blocks)
     : own_blocks_(blocks_of(text.size()) + view_blocks) {
   if (!shares) return;
-  uint64_t name = 0;
+  uint64_t name = salt;
   for (size_t begin = 0; begin + kPage <= text.size(); begin += kPage) {
     name = page_name(name, text.subspan(begin, kPage));
     pages_.push_back(name);

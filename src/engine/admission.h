@@ -23,7 +23,7 @@ class Admission {
    public:
     Claim() = default;
     // `view_blocks`: what a model takes for a view beside the text.
-    Claim(std::span<const TokenId> text, bool shares, int64_t view_blocks = 0);
+    Claim(std::span<const TokenId> text, bool shares, uint64_t salt, int64_t view_blocks = 0);
 
    private:
     friend class Admission;

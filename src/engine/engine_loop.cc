@@ -178,7 +178,8 @@ void EngineLoop::admit() {
     const ActiveRequest& request = *first.front().request;
     auto& claim = first.front().claim;
     if (!claim) {
-      claim.emplace(request.tokens(), shares_prefix(request), view_blocks_of(request));
+      claim.emplace(request.tokens(), shares_prefix(request),
+                    salts_.number(request.request().cache_salt), view_blocks_of(request));
     }
     if (!admission_.has_room(*claim, static_cast<int64_t>(running_.size()))) return;
     Running running = std::move(first.front());
@@ -203,6 +204,7 @@ void EngineLoop::start(Running waited) {
   spec.prompt_tokens = request.prompt_size();
   spec.max_tokens = request.max_tokens();
   spec.share_prefix = shares_prefix(request);
+  spec.prefix_salt = salts_.number(request.request().cache_salt);
   spec.priority = request.request().priority;
   spec.constraint = request.constraint();
   admission_.admit(*running.claim, running.promise);

@@ -31,6 +31,7 @@
 #include "engine/admission.h"
 #include "engine/auto_strategy.h"
 #include "engine/loop_waker.h"
+#include "engine/prefix_salts.h"
 #include "engine/trace_recorder.h"
 #include "exec/batch_costs.h"
 #include "exec/executor.h"
@@ -147,6 +148,7 @@ class EngineLoop {
   // By priority, the highest first; front first. Those set aside come back to the front.
   std::map<int32_t, std::deque<Running>, std::greater<>> waiting_;
   IdMap<Running> running_;
+  PrefixSalts salts_;
   Admission admission_;
   BatchCosts batch_costs_;
   int64_t decoded_tokens_ = 0;       // of all requests so far

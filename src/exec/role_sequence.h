@@ -40,7 +40,8 @@ struct RoleSequence {
       : id(sequence),
         spec(the_spec),
         looks_back(needs_history(the_spec.sampling) || the_spec.constraint != nullptr),
-        kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr),
+        kv(pool, the_spec.max_tokens, the_spec.share_prefix ? cache : nullptr,
+           the_spec.prefix_salt),
         constrained(the_spec.constraint == nullptr ? nullptr : the_spec.constraint->start()),
         pool_(pool),
         head_dim_(head_dim) {}

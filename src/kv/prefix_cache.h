@@ -24,7 +24,8 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // A block and the text up to its end. Numbers are never reused: 0 is the empty text.
+  // A block and the text up to its end. Numbers are never reused: 0 is the empty text, and those
+  // from kFirstPrefixSalt (step/work.h) on are empty texts of their own.
   struct Page {
     int32_t block = -1;
     uint64_t text = 0;

@@ -11,8 +11,8 @@ int32_t blocks_for(int32_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvB
 
 }  // namespace
 
-SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache)
-    : pool_(pool), cache_(cache) {
+SequenceKv::SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache, uint64_t salt)
+    : pool_(pool), cache_(cache), published_text_(salt) {
   blocks_.reserve(static_cast<size_t>(blocks_for(max_tokens)));
 }
 

@@ -34,7 +34,8 @@ class SequenceKv {
 
   // `pool` and `cache` must outlive the object. `max_tokens`: the block table's capacity is
   // reserved for it. `cache` null: the sequence neither takes nor offers blocks of its prefix.
-  SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache = nullptr);
+  // `salt`: those of sequences with the same one (SequenceSpec::prefix_salt) are shared.
+  SequenceKv(BlockPool* pool, int32_t max_tokens, PrefixCache* cache = nullptr, uint64_t salt = 0);
   ~SequenceKv();  // releases every block
   SequenceKv(const SequenceKv&) = delete;
   SequenceKv& operator=(const SequenceKv&) = delete;
@@ -109,8 +110,8 @@ class SequenceKv {
   BlockPool* pool_;
   PrefixCache* cache_;
   std::vector<TokenId> prefix_tokens_;
-  size_t published_ = 0;  // of them, up to that block
-  uint64_t published_text_ = 0;
+  size_t published_ = 0;     // of them, up to that block
+  uint64_t published_text_;  // at first the salt, which stands before all texts
   std::vector<int32_t> blocks_;
   std::vector<TreeRow> tree_;
   NodeIndex index_;

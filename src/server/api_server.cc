@@ -225,6 +225,9 @@ void ApiServer::run_post(const HttpRequest& request,
 
 void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                          GenerationCall call) {
+  // Before the salt of the call's own: nobody can name another key's.
+  const std::string salt = access_.salt_of(request);
+  for (Request& prompt : call.prompts) prompt.cache_salt.insert(0, salt);
   const auto on_end = [this, id = request.id, route = route_of(request)](const CallEnd& end) {
     metrics_.count_answer(route, end.status);
     log_call(id, route, end);

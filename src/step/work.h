@@ -153,12 +153,16 @@ struct WorkResult {
   std::vector<RowResult> scores;
 };
 
+// Lower numbers are those of texts (kv/prefix_cache.h).
+inline constexpr uint64_t kFirstPrefixSalt = uint64_t{1} << 63;
+
 // What an executor must know of a sequence before its first item.
 struct SequenceSpec {
   SamplingParams sampling;
   int32_t prompt_tokens = 0;  // positions below it are prompt, for the penalties
   int32_t max_tokens = 0;     // longest length the sequence may reach, drafts included
   bool share_prefix = false;  // takes KV of others with the same beginning, and offers its own
+  uint64_t prefix_salt = 0;   // of others with this one; 0, or from kFirstPrefixSalt on
   int32_t priority = 0;       // the higher goes into a Step first
   std::shared_ptr<const TokenConstraint> constraint = {};  // of the output; null: none
 };

@@ -93,6 +93,7 @@ void visit_fields(Visitor& visit, Request& request) {
   visit("resume_tokens", request.resume_tokens);
   visit("sampling", request.sampling);
   visit("output_format", request.output_format);
+  visit("cache_salt", request.cache_salt);
   visit("num_samples", request.num_samples);
   visit("max_new_tokens", request.max_new_tokens);
   visit("min_new_tokens", request.min_new_tokens);

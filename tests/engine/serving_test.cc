@@ -326,6 +326,45 @@ TEST_F(Serving, ResumptionsThatCannotBeAreRefused) {
   expect_refused(*engine, request, "num_samples: found 129, accepted are 1 to 128");
 }
 
+// A salt's KV is its own: of others nothing is taken, not even by who was admitted with them.
+TEST_F(Serving, PrefixesAreSharedWithinASalt) {
+  const auto engine = make();
+  ASSERT_NE(engine, nullptr);
+  Request request = request_of(1);
+  request.prompt_tokens.resize(200, 7);
+  request.stop.clear();
+  const auto reused = [&](const char* salt) {
+    request.cache_salt = salt;
+    const Output output = complete(*engine, request);
+    EXPECT_TRUE(output.error.ok()) << output.error.message();
+    return output.stats.reused_tokens;
+  };
+  for (const char* const salt : {"", "a", "b"}) {
+    EXPECT_EQ(reused(salt), 0) << salt;
+    EXPECT_EQ(reused(salt), 3 * 64) << salt;
+  }
+  EXPECT_EQ(reused("ab"), 0);
+  EXPECT_EQ(reused(""), 3 * 64);
+  // Side by side, of a prompt that nobody has read.
+  request.prompt_tokens.assign(200, 9);
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (const char* const salt : {"x", "y", "x", "y"}) {
+    request.cache_salt = salt;
+    auto stream = engine->submit(request);
+    ASSERT_TRUE(stream.ok());
+    streams.push_back(*stream);
+  }
+  int32_t together = 0;
+  std::vector<int32_t> tokens;
+  for (const auto& stream : streams) {
+    const Output output = drain(*stream);
+    together += output.stats.reused_tokens;
+    if (tokens.empty()) tokens = output.tokens;
+    EXPECT_EQ(output.tokens, tokens);
+  }
+  EXPECT_EQ(together, 2 * 3 * 64) << "one of each salt reads the prompt";
+}
+
 // What the target says of a token does not depend on the rule that chose it: asked at each place
 // again, for all tokens, it says the same.
 TEST_F(Serving, LogprobsUnderRejectionAreTheTargetsOwn) {

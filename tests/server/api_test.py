@@ -130,6 +130,22 @@ class Api(serving.ServerTest):
             self.server.post("/v1/completions", {**body, "min_tokens": 31}), 400, "min_tokens"
         )
 
+    def test_prefixes_are_shared_within_a_salt(self):
+        body = {"prompt": "The same words again. " * 40, "max_tokens": 2}
+
+        def cached(**fields):
+            usage = self.server.completion(**body, **fields)["usage"]
+            return usage["prompt_tokens_details"]["cached_tokens"]
+
+        self.assertEqual(cached(cache_salt="one"), 0)
+        self.assertGreater(cached(cache_salt="one"), 64)
+        self.assertEqual(cached(cache_salt="two"), 0)
+        self.assertEqual(cached(), 0)
+        self.assertGreater(cached(), 64)
+        for salt in ("", "x" * 1025, 3):
+            answer = self.server.post("/v1/completions", {**body, "cache_salt": salt})
+            self.refused(answer, 400, "cache_salt")
+
     def test_logprobs(self):
         logprobs = self.server.completion("def f(", max_tokens=4, temperature=0, logprobs=2)[
             "choices"

@@ -9,6 +9,7 @@ import lzma
 import os
 import sys
 import unittest
+from pathlib import Path
 
 import serving
 
@@ -193,6 +194,28 @@ class Client(serving.ServerTest):
                 wrong.models.list()
             right = openai.OpenAI(base_url=server.url + "/v1", api_key="k", max_retries=0)
             self.assertEqual(right.models.list().data[0].id, self.model)
+
+    def test_keys_do_not_see_what_others_have_had_read(self):
+        prompt = "The same words again. " * 40
+        keys = Path(serving.HOME.name) / "keys"
+        keys.write_text("first\nsecond\n")
+        with serving.Server("--api-key-file", keys) as server:
+
+            def cached(key, **fields):
+                client = openai.OpenAI(base_url=server.url + "/v1", api_key=key, max_retries=0)
+                answer = client.completions.create(
+                    model=self.model, prompt=prompt, max_tokens=1, extra_body=fields
+                )
+                return answer.usage.prompt_tokens_details.cached_tokens
+
+            self.assertEqual(cached("first"), 0)
+            self.assertGreater(cached("first"), 64)
+            self.assertEqual(cached("second"), 0)
+            self.assertGreater(cached("second"), 64)
+            # Nor by a salt that both name.
+            self.assertEqual(cached("first", cache_salt="ours"), 0)
+            self.assertEqual(cached("second", cache_salt="ours"), 0)
+            self.assertGreater(cached("second", cache_salt="ours"), 64)
 
 
 def with_nulls(schema):

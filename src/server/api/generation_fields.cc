@@ -106,6 +106,13 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
       -static_cast<int32_t>(fields.integer("priority", -1'000'000, 1'000'000).value_or(0));
   request.min_new_tokens =
       static_cast<int32_t>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
+  if (auto salt = fields.string("cache_salt")) {
+    const size_t most = facts.options.most_salt_bytes;
+    if (salt->empty() || salt->size() > most) {
+      fields.refuse("cache_salt", "a text of 1 to " + std::to_string(most) + " bytes");
+    }
+    request.cache_salt = std::move(*salt);
+  }
   read_guides(fields, request.output_format);
 }
 

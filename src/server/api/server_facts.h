@@ -16,6 +16,7 @@ struct ApiOptions {
   int32_t most_choices = 128;            // n times prompts
   size_t most_stop_strings = 16;
   size_t most_biases = 1024;
+  size_t most_salt_bytes = 1024;
   int32_t max_logprobs = 20;
 };
 

@@ -62,12 +62,19 @@ bool AccessPolicy::is_known_origin(std::string_view origin) const {
                      [&](const std::string& known) { return known == "*" || known == origin; });
 }
 
-bool AccessPolicy::has_key(const HttpRequest& head) const {
+std::string AccessPolicy::salt_of(const HttpRequest& head) const {
+  if (options_.api_keys.size() < 2) return {};
+  const std::optional<size_t> key = key_of(head);
+  return key ? "key " + std::to_string(*key) + "\n" : std::string();
+}
+
+std::optional<size_t> AccessPolicy::key_of(const HttpRequest& head) const {
   const std::string_view given = head.header("Authorization");
-  if (!equal_ignoring_case(given.substr(0, kBearer.size()), kBearer)) return false;
-  bool found = false;  // all are compared, whichever it is
-  for (const std::string& key : options_.api_keys) {
-    found = equal_in_constant_time(given.substr(kBearer.size()), key) || found;
+  if (!equal_ignoring_case(given.substr(0, kBearer.size()), kBearer)) return std::nullopt;
+  std::optional<size_t> found;  // all are compared, whichever it is
+  for (size_t idx = 0; idx < options_.api_keys.size(); ++idx) {
+    const bool same = equal_in_constant_time(given.substr(kBearer.size()), options_.api_keys[idx]);
+    if (same) found = idx;
   }
   return found;
 }
@@ -90,7 +97,7 @@ std::optional<Refusal> AccessPolicy::refuse(const HttpRequest& head) const {
                             "', pages from there may not use this server (serve --cors-origin)"};
   }
   if (!options_.api_keys.empty() && !needs_no_key(head, options_.metrics_need_key) &&
-      !has_key(head)) {
+      !key_of(head)) {
     return Refusal{401, "Authorization: accepted is 'Bearer' and an API key of this server"};
   }
   if (head.method == "POST" && !is_json(head.header("Content-Type"))) {

@@ -34,12 +34,16 @@ class AccessPolicy {
   // Why a request is not taken, from its headers; nothing where it is. In this order: its Host, its
   // Origin, its key, the content type of its body.
   std::optional<Refusal> refuse(const HttpRequest& head) const;
+  // What keeps the cached prefixes of those with different keys apart: which of several keys it
+  // has. Empty where there is one at most.
+  std::string salt_of(const HttpRequest& head) const;
   // Headers that let a page of the request's Origin read the answer.
   HttpHeaders cors_headers(const HttpRequest& head) const;
 
  private:
   bool is_known_origin(std::string_view origin) const;
-  bool has_key(const HttpRequest& head) const;
+  // Its place in api_keys.
+  std::optional<size_t> key_of(const HttpRequest& head) const;
 
   const AccessOptions options_;
 };

@@ -1,0 +1,50 @@
+// Numbers of salts (Request::cache_salt), as prefix caches know them: equal for equal texts, never
+// the same for two.
+//
+// The latest kMostKept are remembered. A salt that has been forgotten gets a new number: what was
+// cached under the old one is then found by nobody.
+//
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "step/work.h"
+
+namespace forerun {
+
+class PrefixSalts {
+ public:
+  static constexpr size_t kMostKept = 4096;
+
+  // 0 for the empty text, else kFirstPrefixSalt or above.
+  uint64_t number(const std::string& salt) {
+    if (salt.empty()) return 0;
+    const auto known = places_.find(salt);
+    if (known != places_.end()) {
+      kept_.splice(kept_.begin(), kept_, known->second);
+      return kept_.front().second;
+    }
+    if (kept_.size() >= kMostKept) {
+      places_.erase(kept_.back().first);
+      kept_.pop_back();
+    }
+    kept_.emplace_front(salt, next_++);
+    places_.emplace(kept_.front().first, kept_.begin());
+    return kept_.front().second;
+  }
+
+ private:
+  using Kept = std::list<std::pair<std::string, uint64_t>>;  // the latest first
+  Kept kept_;
+  std::unordered_map<std::string_view, Kept::iterator> places_;  // names point into kept_
+  uint64_t next_ = kFirstPrefixSalt;
+};
+
+}  // namespace forerun
