@@ -30,6 +30,9 @@ static_assert(kTilePositions == kKvBlockTokens);
 // other part's the other half.
 constexpr int32_t kSharedPassRows = 8;
 
+// So many masks take longer to write than the head takes to be launched by itself.
+constexpr int32_t kFewestLateMasks = 16;
+
 // Blocks of one launch wait for one another, and kernels of one GPU for those of others, so no two
 // decoders may have passes under way on a GPU. Other processes on it are out of reach (one process
 // a GPU, unless they share it in time slices).
@@ -353,6 +356,13 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
     if (meanwhile) meanwhile();
     if (is_whole) foreseen_.foresee(step, most_pass_rows_, shape_, rope_);
   };
+  // Many masks are written while the GPU is at the layers, if there is but one.
+  std::function<void()> write_masks = [&] { logits_->write_masks(logits.queries, edits); };
+  const int32_t masks = StepLogitsCuda::count_masks(logits.queries, edits);
+  if (shards_.size() > 1 || masks < kFewestLateMasks) {
+    write_masks();
+    write_masks = {};
+  }
   const GpusInUse in_use(devices_);
   FORERUN_RETURN_IF_ERROR(run_all(
       [&](ShardCuda& shard) {
@@ -360,7 +370,7 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
         const bool leaves = !layers_.heads && &shard == shards_[0].get();
         const HostHidden hidden{.rows = leaves ? hidden_out_.data() : nullptr,
                                 .count = static_cast<int64_t>(end - begin)};
-        return shard.launch(key, logits, hidden, block_.selections());
+        return shard.launch(key, logits, hidden, block_.selections(), write_masks);
       },
       while_it_runs));
   if (!layers_.heads) {

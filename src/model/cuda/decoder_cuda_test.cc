@@ -199,7 +199,7 @@ TEST_P(DecoderCuda, AnInt4HeadIsNearAndKeepsBits) {
 
 // Rows that want logits, of which a Step's last pass (of 1,024) has digests.
 TEST_P(DecoderCuda, DigestsStandForTheLogits) {
-  for (const int32_t count : {1, 9, 300, 1033}) {
+  for (const int32_t count : {1, 9, 100, 300, 1033}) {
     const std::vector<int32_t> table = blocks();
     Step step;
     step.sequences.push_back({table.data()});

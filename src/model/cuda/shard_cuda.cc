@@ -121,23 +121,27 @@ Status ShardCuda::prepare(const PassKeyCuda& key) {
   return {};
 }
 
-Status ShardCuda::run(const PassKeyCuda& key) {
-  if (!selections_.empty()) return submit(key);
-  auto graph = graphs_.find(key);
-  if (graph != graphs_.end()) return graph->second.launch(stream_);
+Status ShardCuda::run(const PassKeyCuda& key, const std::function<void()>& before_head) {
   PassKeyCuda layers = key;
   layers.wanted = 0;
-  graph = graphs_.find(layers);
-  if (graph == graphs_.end()) return submit(key);
-  FORERUN_RETURN_IF_ERROR(graph->second.launch(stream_));
+  const auto layers_alone = selections_.empty() ? graphs_.find(layers) : graphs_.end();
+  if (before_head && layers_alone == graphs_.end()) before_head();
+  if (!selections_.empty()) return submit(key);
+  const auto graph = graphs_.find(key);
+  const bool in_two = before_head && layers_alone != graphs_.end();
+  if (graph != graphs_.end() && !in_two) return graph->second.launch(stream_);
+  if (layers_alone == graphs_.end()) return submit(key);
+  FORERUN_RETURN_IF_ERROR(layers_alone->second.launch(stream_));
+  if (before_head) before_head();
   return layout_.has_head() ? submit_head(key) : Status();
 }
 
 Status ShardCuda::launch(const PassKeyCuda& key, const HostLogits& logits, const HostHidden& hidden,
-                         std::span<const PassSelectionCuda> selections) {
+                         std::span<const PassSelectionCuda> selections,
+                         const std::function<void()>& before_head) {
   last_pass_ = key;
   selections_ = selections;
-  const Status submitted = run(key);
+  const Status submitted = run(key, before_head);
   selections_ = {};  // graphs have none
   FORERUN_RETURN_IF_ERROR(submitted);
   if (hidden.rows != nullptr) {

@@ -93,9 +93,11 @@ class ShardCuda {
   bool must_prepare(const PassKeyCuda& key) const {
     return edit_ != nullptr && key.rows <= kMostGraphRows && !graphs_.contains(key);
   }
-  // With `selections` kernel by kernel.
+  // With `selections` kernel by kernel. `before_head`: what the head's kernels read is still to be
+  // written by it; the layers are under way by then, if there is a graph of them alone.
   Status launch(const PassKeyCuda& key, const HostLogits& logits, const HostHidden& hidden = {},
-                std::span<const PassSelectionCuda> selections = {});
+                std::span<const PassSelectionCuda> selections = {},
+                const std::function<void()>& before_head = {});
   Status finish();
   // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
   const float* device_logits() const { return logits_.as<float>(); }
@@ -134,7 +136,7 @@ class ShardCuda {
     if (options.shares_gpu) edit_ = one_kernel_at_a_time;
   }
   Status allocate(int64_t kv_blocks);
-  Status run(const PassKeyCuda& key);
+  Status run(const PassKeyCuda& key, const std::function<void()>& before_head = {});
   // Submit all kernels of a pass (shard_pass_cuda.cc).
   Status submit(const PassKeyCuda& key);
   Status submit_layer(size_t layer_idx, const PassKeyCuda& key);

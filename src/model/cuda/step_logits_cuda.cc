@@ -13,6 +13,14 @@ namespace {
 constexpr size_t kMostEditBytesCuda = size_t{1} << 20;
 static_assert(kMostEditBytesCuda < kStepBytesCuda / 2);
 
+bool is_edited(const RowQuery& query) {
+  return query.kinds != RowQuery::kLogits && query.edits != RowQuery::kNone;
+}
+
+int32_t mask_of(const RowQuery& query, const StepEdits& edits) {
+  return is_edited(query) ? edits.row(query.edits).mask : -1;
+}
+
 }  // namespace
 
 int64_t StepLogitsCuda::stride() const {
@@ -58,7 +66,7 @@ void StepLogitsCuda::limit_lists(std::span<RowQuery> queries, const StepEdits& e
   size_t bytes = 0;
   const TokenCount* history = nullptr;  // of the row before, which shares it
   for (RowQuery& query : queries) {
-    if (query.kinds == RowQuery::kLogits || query.edits == RowQuery::kNone) continue;
+    if (!is_edited(query)) continue;
     const RowEdits& row = edits.row(query.edits);
     size_t added = sizeof(RowEditsCuda) + row.biases.size_bytes() + row.path.size_bytes() + 32;
     if (row.history.data() != history) added += row.history.size_bytes() + 16;
@@ -83,16 +91,24 @@ HostLogits StepLogitsCuda::of_pass(int64_t first, int64_t count, const StepEdits
 }
 
 void StepLogitsCuda::append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
-                                  StepBlockCuda& block) {
+                                  StepBlockCuda& block) const {
+  block.append_edits(queries, edits, masks_.as<uint32_t>(), mask_words_cuda(num_tokens_));
+}
+
+int32_t StepLogitsCuda::count_masks(std::span<const RowQuery> queries, const StepEdits& edits) {
+  return static_cast<int32_t>(
+      std::count_if(queries.begin(), queries.end(),
+                    [&](const RowQuery& query) { return mask_of(query, edits) >= 0; }));
+}
+
+void StepLogitsCuda::write_masks(std::span<const RowQuery> queries, const StepEdits& edits) {
   const int64_t words = mask_words_cuda(num_tokens_);
-  auto* const masks = masks_.as<uint32_t>();
   for (const RowQuery& query : queries) {
-    if (query.kinds == RowQuery::kLogits || query.edits == RowQuery::kNone) continue;
-    const int32_t mask = edits.row(query.edits).mask;
+    const int32_t mask = mask_of(query, edits);
     if (mask < 0) continue;
-    edits.write_mask(mask, std::span(masks + mask * words, static_cast<size_t>(words)));
+    edits.write_mask(mask,
+                     std::span(masks_.as<uint32_t>() + mask * words, static_cast<size_t>(words)));
   }
-  block.append_edits(queries, edits, masks, words);
 }
 
 void StepLogitsCuda::finish(std::vector<ShardCuda*> shards) {

@@ -39,10 +39,13 @@ class StepLogitsCuda : public DistantLogits {
   // Where the pass that computes rows [first, first + count) leaves them. Valid until the next
   // start().
   HostLogits of_pass(int64_t first, int64_t count, const StepEdits& edits);
-  // Appends to the pass's block the edits that `queries` of HostLogits refer to, and writes the
-  // masks among them.
+  // Of the pass with these `queries` of HostLogits: appends to its block the edits that they refer
+  // to; says how many masks are among them; and writes those, before the kernels of the head are
+  // launched.
   void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
-                    StepBlockCuda& block);
+                    StepBlockCuda& block) const;
+  static int32_t count_masks(std::span<const RowQuery> queries, const StepEdits& edits);
+  void write_masks(std::span<const RowQuery> queries, const StepEdits& edits);
   // After the last pass, by its shards in the order of their tokens, which must stay as they are
   // until the next start().
   void finish(std::vector<ShardCuda*> shards);
