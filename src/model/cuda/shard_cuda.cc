@@ -62,7 +62,7 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
             .embeds = layers_.embeds,
             .heads = layers_.heads};
 
-  const auto rows_of = [this](int64_t width) {
+  const auto rows_of = [](int64_t width) {
     return static_cast<size_t>(kMostPassRows * linear_input_stride(width, 1)) *
            sizeof(__nv_bfloat16);
   };
