@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "forerun/guess_origin.h"
 #include "forerun/status.h"
 
 namespace forerun {
@@ -26,6 +27,7 @@ struct SpeculationRound {
     int32_t parent = -1;  // index in nodes; node 0 is the last verified token
     float logprob = 0.0f;
     bool accepted = false;
+    GuessOrigin origin = GuessOrigin::kModel;  // of node 0 nobody's
   };
   std::vector<Node> nodes;
   int32_t bonus = -1;  // the token that the target drew after the last accepted node

@@ -24,7 +24,7 @@ std::vector<TokenLogprob> to_logprobs(const Token& token) {
 SpeculationRound to_round(const RoundRecord& record) {
   SpeculationRound round;
   for (const RoundRecord::Node& node : record.nodes) {
-    round.nodes.push_back({node.token, node.parent, node.logprob, node.accepted});
+    round.nodes.push_back({node.token, node.parent, node.logprob, node.accepted, node.origin});
   }
   round.bonus = record.bonus;
   return round;

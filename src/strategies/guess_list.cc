@@ -55,7 +55,9 @@ void GuessList::add_children(TokenTree& tree, NodeId node, std::span<const Candi
   for (const Guess& guess : guesses_) candidates_.push_back({guess.token, guess.logprob});
   const NodeId first = tree.add_children(node, candidates_);
   for (size_t i = 0; first != kNoNode && i < guesses_.size(); ++i) {
-    tree.set_note(first + static_cast<NodeId>(i), guesses_[i].note);
+    const NodeId child = first + static_cast<NodeId>(i);
+    tree.set_note(child, guesses_[i].note);
+    tree.set_origin(child, guesses_[i].origin);
   }
 }
 

@@ -251,6 +251,7 @@ void Pipelined::record(TokenId bonus, bool hit, StrategyOutput& out) {
       RoundRecord::Node node;
       node.token = sent.token;
       node.logprob = sent.logprob;
+      node.origin = sent.origin;
       node.accepted = sent.accepted;
       node.parent = 0;  // also where its parent was told of earlier
       for (size_t idx = 0; idx < round.nodes.size() - 1; ++idx) {
@@ -352,8 +353,11 @@ void Pipelined::add_row(NodeId node, WorkItem& item, Flight& flight) {
   tree_.set_expansion(Role::kTarget, node, Expansion::kInFlight);
   ++rows_with_kv_;
   if (parent == kNoNode) return;
-  flight.guesses.push_back(
-      {.node = node, .parent = parent, .token = tree_.token(node), .logprob = tree_.logprob(node)});
+  flight.guesses.push_back({.node = node,
+                            .parent = parent,
+                            .token = tree_.token(node),
+                            .logprob = tree_.logprob(node),
+                            .origin = tree_.origin(node)});
 }
 
 }  // namespace forerun

@@ -90,6 +90,7 @@ class Pipelined : public Strategy {
     NodeId parent = kNoNode;
     TokenId token = 0;
     float logprob = 0.0f;
+    GuessOrigin origin = GuessOrigin::kModel;
     bool accepted = false;
   };
   // A target item without its result.

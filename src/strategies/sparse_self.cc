@@ -198,7 +198,10 @@ void SparseSelf::on_drafted(const WorkResult& result) {
   }
   // A guess that was left out and says the same has stayed.
   NodeId next = own.token < 0 ? kNoNode : tree_.child(end, own.token);
-  if (next == kNoNode && own.token >= 0) next = tree_.add_children(end, std::span(&own, 1));
+  if (next == kNoNode && own.token >= 0) {
+    next = tree_.add_children(end, std::span(&own, 1));
+    if (next != kNoNode) tree_.set_origin(next, GuessOrigin::kSelf);
+  }
   if (next == kNoNode) depth_ = 0;
   last_ = next == kNoNode ? end : next;
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "forerun/guess_origin.h"
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
 #include "forerun/trace.h"
@@ -51,6 +52,7 @@ struct RoundRecord {
     int32_t parent = -1;  // index in `nodes`; the root is node 0 with parent -1
     float logprob = 0.0f;
     bool accepted = false;
+    GuessOrigin origin = GuessOrigin::kModel;
   };
   std::vector<Node> nodes;  // what was verified, parents before children
   TokenId bonus = -1;

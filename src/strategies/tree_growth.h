@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "forerun/guess_origin.h"
 #include "step/cost_table.h"
 #include "step/types.h"
 #include "tree/token_tree.h"
@@ -21,8 +22,7 @@ struct LeafRequest {
 
 // A guess on its way into the tree.
 struct Guess {
-  // Who made it.
-  enum class Origin : uint8_t { kModel, kSource, kBoth };
+  using Origin = GuessOrigin;
   TokenId token = 0;
   float logprob = 0.0f;  // natural; as its origin says, later as the growth weighs it
   Origin origin = Origin::kModel;

@@ -99,6 +99,7 @@ RoundRecord Verification::record(const TokenTree& tree, NodeId next) const {
     entry.token = tree.token(node);
     entry.parent = parent == kNoNode ? -1 : static_cast<int32_t>(place_of(parent));
     entry.logprob = tree.logprob(node);
+    entry.origin = tree.origin(node);
     entry.accepted = std::find(path_.begin(), path_.end(), node) != path_.end();
     record.nodes.push_back(entry);
   }

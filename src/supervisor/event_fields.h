@@ -23,6 +23,8 @@ void visit_fields(Visitor& visit, SpeculationRound::Node& node) {
   visit("parent", node.parent);
   visit("logprob", node.logprob);
   visit("accepted", node.accepted);
+  visit("origin", node.origin);
+  if (node.origin > GuessOrigin::kSelf) node.origin = GuessOrigin::kModel;
 }
 
 template <class Visitor>

@@ -30,6 +30,7 @@ TokenTree::TokenTree(int32_t capacity_nodes) {
   logprobs_.reserve(capacity);
   weights_.reserve(capacity);
   notes_.reserve(capacity);
+  origins_.reserve(capacity);
   for (auto& states : expansions_) states.reserve(capacity);
   // Nodes between the root and the last one may be gone; their ids remain.
   rows_by_id_.reserve(4 * capacity);
@@ -93,6 +94,7 @@ int32_t TokenTree::append(int32_t parent_row, const Candidate& candidate) {
   logprobs_.push_back(parent_row == kNone ? 0.0f : logprob);
   weights_.push_back(parent_row == kNone ? 0.0f : weights_[at(parent_row)] + logprob);
   notes_.push_back(0);
+  origins_.push_back(GuessOrigin::kModel);
   first_children_.push_back(kNone);
   last_children_.push_back(kNone);
   next_siblings_.push_back(kNone);
@@ -231,6 +233,7 @@ void TokenTree::compact(int32_t root) {
     // Summed anew from the root down, so that it equals the sum along the path.
     weights_[at(to)] = is_root ? 0.0f : weights_[at(parent_row)] + logprobs_[at(to)];
     notes_[at(to)] = notes_[at(row)];
+    origins_[at(to)] = origins_[at(row)];
     for (auto& states : expansions_) states[at(to)] = states[at(row)];
   }
   resize_arrays(kept_rows_.size());
@@ -254,6 +257,7 @@ void TokenTree::resize_arrays(size_t size) {
   logprobs_.resize(size);
   weights_.resize(size);
   notes_.resize(size);
+  origins_.resize(size);
   for (auto& states : expansions_) states.resize(size);
 }
 

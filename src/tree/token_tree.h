@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "forerun/guess_origin.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -61,6 +62,9 @@ class TokenTree {
   // A number of the policy's own; 0 at first.
   uint32_t note(NodeId node) const { return notes_[slot(node)]; }
   void set_note(NodeId node, uint32_t note) { notes_[slot(node)] = note; }
+  // Who guessed it; the draft model at first.
+  GuessOrigin origin(NodeId node) const { return origins_[slot(node)]; }
+  void set_origin(NodeId node, GuessOrigin origin) { origins_[slot(node)] = origin; }
   int32_t max_position() const { return max_position_; }
 
   // Children in order of insertion: first_child, then next_sibling until kNoNode.
@@ -154,6 +158,7 @@ class TokenTree {
   std::vector<float> logprobs_;
   std::vector<float> weights_;
   std::vector<uint32_t> notes_;
+  std::vector<GuessOrigin> origins_;
   std::vector<int32_t> first_children_, last_children_, next_siblings_;
   std::array<std::vector<Expansion>, kNumRoles> expansions_;
 

@@ -270,6 +270,24 @@ TEST(TokenTree, SubgraphStaysClosedWhereLogprobsAreUnusable) {
   EXPECT_EQ(chosen, (std::vector<NodeId>{root, first, first + 2}));
 }
 
+TEST(TokenTree, ANodeKeepsItsOriginWhereverItsRowGoes) {
+  TokenTree tree;
+  const NodeId root = tree.reset(1, 0, 10);
+  const std::vector<Candidate> guesses = {{2, -0.1f}, {3, -0.2f}, {4, -0.3f}};
+  const NodeId first = tree.add_children(root, guesses);
+  tree.set_origin(first + 1, GuessOrigin::kSource);
+  tree.set_origin(first + 2, GuessOrigin::kSelf);
+  const NodeId below = tree.add_children(first + 1, guesses);
+  tree.set_origin(below + 2, GuessOrigin::kBoth);
+  EXPECT_EQ(tree.origin(first), GuessOrigin::kModel);
+  EXPECT_EQ(tree.origin(first + 2), GuessOrigin::kSelf);
+  std::vector<NodeId> kept;
+  tree.reroot(first + 1, kept);
+  EXPECT_EQ(tree.origin(first + 1), GuessOrigin::kSource);
+  EXPECT_EQ(tree.origin(below), GuessOrigin::kModel);
+  EXPECT_EQ(tree.origin(below + 2), GuessOrigin::kBoth);
+}
+
 TEST(TokenTree, ANodeInFlightIsNoLeafUntilItReturns) {
   TokenTree tree;
   const NodeId root = tree.reset(1, 0, 100);

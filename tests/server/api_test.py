@@ -258,6 +258,31 @@ class Api(serving.ServerTest):
         self.assertEqual(figures["strategy"], "serial_tree")
         self.assertGreater(figures["accepted_tokens"], 0)
 
+    def test_guesses_say_whose_they_are(self):
+        body = {
+            "prompt": "for i in range(10):\n    print(i)\nfor i in range(" * 30,
+            "max_tokens": 40,
+            "temperature": 0,
+            "return_speculation": True,
+        }
+        model = {"strategy": "serial_tree", "source": "model", "shape": "best"}
+        for speculation, expected in (
+            (model, {"model"}),
+            ({**model, "source": "suffix"}, {"source"}),
+            ({**model, "source": "model+suffix"}, {"model", "source", "both"}),
+            ({"strategy": "pipelined", "source": "suffix"}, {"source"}),
+            ({"strategy": "sparse_self", "view_budget": 192}, {"self"}),
+        ):
+            events = self.server.stream("/v1/completions", {**body, "speculation": speculation})
+            sources = {
+                node["source"]
+                for event in events
+                for each in event["choices"]
+                for found in each["speculation"]["rounds"]
+                for node in found["nodes"][1:]
+            }
+            self.assertTrue(sources and sources <= expected, (speculation, sources))
+
     def test_answers_keep_to_their_format(self):
         schema = {
             "type": "object",

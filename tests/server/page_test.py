@@ -24,7 +24,9 @@ window.fetch = async () => new Response(new Blob([%s]).stream(), {status: 200});
 """
 CONTRAST = """
 (selector) => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  // Mixed colours are computed as color(srgb r g b), of parts up to 1.
+  const parse = (text) => text.match(/[\\d.]+/g)
+    .map((part, idx) => idx < 3 && text.startsWith('color(srgb') ? 255 * part : Number(part));
   const light = (colour) => {
     const [r, g, b] = parse(colour).slice(0, 3).map((each) => each / 255)
       .map((each) => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
@@ -306,6 +308,12 @@ class PageTest(serving.ServerTest):
             " each.textDecorationLine + ' ' + each.textDecorationStyle])"
         )
         self.assertEqual(len({colour for colour, _ in looks}), 4, looks)
+        # Who guessed them: this tree's guesses are all the draft model's.
+        sources = self.page.evaluate(
+            "all('#legend-sources .number').map((each) => +each.textContent)"
+        )
+        self.assertEqual(sources, [counts[0], 0, 0, 0])
+        self.assertEqual(self.page.evaluate("all('.answer .kept.from-model').length"), counts[0])
         lines = [line for _, line in looks]
         self.assertEqual(lines[0], lines[1])  # kept: a line; bonus: dashes; plain: none
         self.assertEqual(len(set(lines)), 3, looks)
@@ -316,6 +324,28 @@ class PageTest(serving.ServerTest):
             ),
             "none",
         )
+
+    def test_guesses_have_the_colours_of_who_made_them(self):
+        looks = self.page.evaluate(
+            "all('#legend-sources .sample').map((each) => getComputedStyle(each))"
+            ".map((each) => each.backgroundColor)"
+        )
+        self.assertEqual(len(set(looks)), 4, looks)
+        lines = self.page.evaluate(
+            "all('#legend-sources .sample')"
+            ".map((each) => getComputedStyle(each).textDecorationStyle)"
+        )
+        self.assertEqual(lines, ["solid", "double", "double", "dotted"])
+        # The text so far guesses beside the draft model in this tree.
+        self.guess(shape="adaptive")
+        self.ask("print(1)\nprint(1)\nprint(1)\n" * 6)
+        kept = self.page.evaluate("all('.answer .kept').length")
+        of = self.page.evaluate("all('#legend-sources .number').map((each) => +each.textContent)")
+        self.assertEqual(sum(of), kept)
+        for idx, source in enumerate(("model", "source", "both", "self")):
+            self.assertEqual(
+                self.page.evaluate(f"all('.answer .from-{source}').length"), of[idx], source
+            )
 
     def test_plain_decoding_has_neither_colours_nor_tree(self):
         self.set(strategy="autoregressive", temperature=0, max_tokens=30)

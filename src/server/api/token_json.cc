@@ -123,7 +123,8 @@ Json speculation_json(const Engine& engine, const Event& event) {
                        {"text", token_text(engine, node.token)},
                        {"parent", node.parent},
                        {"logprob", node.logprob},
-                       {"accepted", node.accepted}});
+                       {"accepted", node.accepted},
+                       {"source", guess_origin_name(node.origin)}});
     }
     rounds.push_back({{"nodes", std::move(nodes)},
                       {"bonus", round.bonus},

@@ -9,12 +9,21 @@ export const Origin = {
 
 const kUnknown = "\uFFFD"; // stands in a token's text for bytes that are no whole character
 
+// Who guessed what was kept.
+export const kSources = {
+  model: "the draft model's",
+  source: "from the text so far",
+  both: "the draft model's and the text's",
+  self: "the target's own, by a part of its memory",
+};
+
 // The tokens that a round puts out: the guesses that were kept, from the root on, then the target's.
 export function outputOf(round, roundIdx) {
   const kept = round.nodes.filter((node, idx) => idx > 0 && node.accepted);
   const output = kept.map((node, idx) => ({
     id: node.token,
     origin: Origin.kept,
+    source: node.source,
     depth: idx + 1,
     round: roundIdx,
   }));
@@ -29,7 +38,7 @@ export class Answer {
   constructor(request) {
     this.request = request; // as it was sent
     this.text = "";
-    this.tokens = []; // {id, text, origin, depth, round}; round -1: of none
+    this.tokens = []; // {id, text, origin, source, depth, round}; round -1: of none
     this.rounds = [];
     this.usage = null; // once it has ended by itself
     this.finishReason = null;
@@ -77,12 +86,12 @@ export class Answer {
       const at = this.expected.findIndex((each) => each.id === id);
       const known = at >= 0 ? this.expected[at] : null;
       if (known) this.expected.splice(0, at + 1);
-      const { origin, depth, round } = known ?? {
+      const { origin, source, depth, round } = known ?? {
         origin: drafted ? Origin.kept : Origin.plain,
         depth: drafted ? 1 : 0,
         round: -1,
       };
-      const token = { id, text, origin, depth, round };
+      const token = { id, text, origin, source, depth, round };
       this.tokens.push(token);
       this.waiting.push(token);
     }
@@ -137,12 +146,15 @@ export class Answer {
     return seconds > 0.05 ? (this.tokens.length - 1) / seconds : 0;
   }
 
-  // {plain, bonus, kept: tokens by depth (from 1), guesses}
+  // {plain, bonus, kept: tokens by depth (from 1), sources: kept tokens by who guessed them,
+  // guesses}
   counts() {
-    const counts = { plain: 0, bonus: 0, kept: [], guesses: 0 };
-    for (const { origin, depth } of this.tokens) {
-      if (origin === Origin.kept) counts.kept[depth] = (counts.kept[depth] ?? 0) + 1;
-      else counts[origin] += 1;
+    const counts = { plain: 0, bonus: 0, kept: [], sources: {}, guesses: 0 };
+    for (const { origin, source, depth } of this.tokens) {
+      if (origin === Origin.kept) {
+        counts.kept[depth] = (counts.kept[depth] ?? 0) + 1;
+        if (source) counts.sources[source] = (counts.sources[source] ?? 0) + 1;
+      } else counts[origin] += 1;
     }
     for (const { nodes } of this.rounds) counts.guesses += Math.max(0, nodes.length - 1);
     return counts;

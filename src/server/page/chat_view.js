@@ -1,6 +1,6 @@
 // The conversation: questions and answers, tokens in the colours of how they came.
 
-import { Origin } from "./answer.js";
+import { kSources, Origin } from "./answer.js";
 import { byId, count, element, speed } from "./elements.js";
 import { kDeepest } from "./legend_view.js";
 
@@ -18,6 +18,10 @@ function span({ text, token }) {
   if (token.origin === Origin.kept) {
     node.classList.add(`depth-${Math.min(token.depth, kDeepest)}`);
     node.dataset.depth = token.depth;
+    if (token.source in kSources) {
+      node.classList.add(`from-${token.source}`);
+      node.dataset.source = token.source;
+    }
   }
   if (token.round >= 0) node.dataset.round = token.round;
   return node;
@@ -26,9 +30,10 @@ function span({ text, token }) {
 // What the pointer rests on, in words.
 function explain(node, { rounds }) {
   if (node.title || !node.matches(".token")) return;
-  const { depth, round } = node.dataset;
+  const { depth, round, source } = node.dataset;
+  const whose = source ? `, ${kSources[source]}` : "";
   const words = depth
-    ? `a guess, kept; ${depth} deep in its tree`
+    ? `a guess${whose}, kept; ${depth} deep in its tree`
     : node.matches(".bonus")
       ? "the target's own, behind the guesses"
       : "the target's own; nothing was guessed";

@@ -6,9 +6,10 @@ export const kDeepest = 5; // depths from here on share a colour
 
 export class LegendView {
   #kept = byId("legend-depths");
+  #sources = byId("legend-sources");
 
   show(answer) {
-    const counts = answer?.counts() ?? { plain: 0, bonus: 0, kept: [], guesses: 0 };
+    const counts = answer?.counts() ?? { plain: 0, bonus: 0, kept: [], sources: {}, guesses: 0 };
     const byDepth = new Array(kDeepest).fill(0);
     counts.kept.forEach((number, depth) => {
       byDepth[Math.min(depth, kDeepest) - 1] += number;
@@ -17,6 +18,9 @@ export class LegendView {
     [...this.#kept.querySelectorAll(".number")].forEach((node, idx) => {
       node.textContent = byDepth[idx];
     });
+    for (const node of this.#sources.querySelectorAll(".number")) {
+      node.textContent = counts.sources[node.dataset.source] ?? 0;
+    }
     byId("count-kept").textContent = kept;
     byId("count-bonus").textContent = counts.bonus;
     byId("count-plain").textContent = counts.plain;

@@ -1,6 +1,7 @@
 // The tree of one round: its root on the left, guesses to the right of what they follow, the path
 // that was kept along the top with the target's own token at its end.
 
+import { kSources } from "./answer.js";
 import { byId, count, svg, visible } from "./elements.js";
 
 const kRowHeight = 34;
@@ -30,6 +31,7 @@ function layOut(round) {
     state: idx === 0 ? "root" : node.accepted ? "kept" : "dropped",
     parent: node.parent,
     logprob: node.logprob,
+    source: node.source,
     full: node.text,
     children: [],
     depth: 0,
@@ -92,10 +94,11 @@ function edge(from, to) {
 }
 
 function node(box) {
+  const whose = box.source in kSources ? `, ${kSources[box.source]}` : "";
   const words = {
     root: "the last token before this round",
-    kept: `guess ${box.depth} deep, kept; the draft gave it ${percent(box.logprob)}`,
-    dropped: `guess ${box.depth} deep, dropped; the draft gave it ${percent(box.logprob)}`,
+    kept: `guess ${box.depth} deep${whose}, kept; it was given ${percent(box.logprob)}`,
+    dropped: `guess ${box.depth} deep${whose}, dropped; it was given ${percent(box.logprob)}`,
     bonus: "the target's own token",
     plain: "the target's own token; nothing was guessed",
   };
@@ -107,7 +110,7 @@ function node(box) {
   const round = box.state === "bonus" ? kNodeHeight / 2 : 5;
   return svg(
     "g",
-    { class: `node ${box.state} ${depth}` },
+    { class: `node ${box.state} ${depth} from-${box.source}` },
     title,
     svg("rect", { x: box.x, y: box.y, width: box.width, height: kNodeHeight, rx: round }),
     label,

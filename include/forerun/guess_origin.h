@@ -1,0 +1,30 @@
+// Who guessed a token.
+#pragma once
+
+#include <cstdint>
+
+namespace forerun {
+
+enum class GuessOrigin : uint8_t {
+  kModel,   // the draft model
+  kSource,  // a source without a model: the text so far
+  kBoth,    // both
+  kSelf,    // the target, through a view of its own KV
+};
+
+// "model", "source", "both", "self".
+constexpr const char* guess_origin_name(GuessOrigin origin) {
+  switch (origin) {
+    case GuessOrigin::kModel:
+      break;
+    case GuessOrigin::kSource:
+      return "source";
+    case GuessOrigin::kBoth:
+      return "both";
+    case GuessOrigin::kSelf:
+      return "self";
+  }
+  return "model";
+}
+
+}  // namespace forerun
