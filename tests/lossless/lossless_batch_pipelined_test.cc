@@ -45,7 +45,7 @@ class LosslessBatchPipelined : public ::testing::TestWithParam<int32_t> {
   // Of lengths that differ, so that some end, and others are admitted, while the rest runs.
   static Request plain_request(uint64_t seed) {
     Request request = request_of(seed, seed % 3 > 0);
-    request.max_new_tokens = 16 + static_cast<int32_t>(seed * 5 % 24);
+    set_length(request, 16 + static_cast<int32_t>(seed * 5 % 24));
     return request;
   }
 

@@ -141,6 +141,11 @@ Request request_of(uint64_t seed, bool sampled) {
   return request;
 }
 
+void set_length(Request& request, int32_t max_new_tokens) {
+  request.max_new_tokens = max_new_tokens;
+  request.min_new_tokens = std::min(request.min_new_tokens, max_new_tokens / 2);
+}
+
 std::string describe(const Request& request) {
   return policy_name(*request.speculation) + " seed " + std::to_string(*request.sampling.seed) +
          " temperature " + std::to_string(*request.sampling.temperature);

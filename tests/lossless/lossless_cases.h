@@ -38,6 +38,8 @@ std::unique_ptr<Engine> make_engine(const std::string& target, const std::string
                                     EngineOptions options = {});
 
 Request request_of(uint64_t seed, bool sampled);
+// Gives the request another length; it may end from the middle of that on at the latest.
+void set_length(Request& request, int32_t max_new_tokens);
 std::string describe(const Request& request);
 // All requests at once: they share Steps.
 std::vector<Output> complete_together(Engine& engine, const std::vector<Request>& requests);

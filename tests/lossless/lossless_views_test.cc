@@ -31,7 +31,7 @@ std::vector<Request> requests_of(uint64_t seed, bool sampled) {
       request.prompt_tokens.push_back(97 +
                                       (i < 8 ? (length + i * i) % 20 : (i % 13 + i / 100) % 20));
     }
-    request.max_new_tokens = 12 + 7 * static_cast<int32_t>(requests.size());
+    set_length(request, 12 + 7 * static_cast<int32_t>(requests.size()));
     request.speculation = SpeculationOptions{.strategy = "autoregressive"};
     requests.push_back(std::move(request));
   }
@@ -168,7 +168,7 @@ TEST(LosslessViewsOfABatch, ThoseThatEndLeaveTheOthersAsTheyWere) {
     std::vector<Output> alone;
     for (const Request& request : requests) alone.push_back(complete(*engine, request));
     Request ends_early = requests[4];
-    ends_early.max_new_tokens = 5;
+    set_length(ends_early, 5);
     Request fails = requests[5];
     fails.max_new_tokens = 150;
     fails.deadline = std::chrono::milliseconds(1);
