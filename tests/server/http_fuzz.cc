@@ -187,7 +187,22 @@ std::string answer_to(const std::string& input, size_t piece, const AccessPolicy
   return output;
 }
 
+// Was wrong once: a last chunk that comes byte by byte.
+constexpr std::string_view kChunksByTheByte =
+    "POST /x HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+    "chunked\r\n\r\n0\r\n\r\n";
+
 }  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int* /*count*/, char*** /*arguments*/) {
+  const std::string input(kChunksByTheByte);
+  const AccessPolicy open(AccessOptions{});
+  const std::string whole = answer_to(input, input.size(), open);
+  if (!whole.starts_with("HTTP/1.1 200") || answer_to(input, 1, open) != whole) {
+    fail("a last chunk by the byte is answered in another way", input, whole);
+  }
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
