@@ -119,6 +119,7 @@ bool NullEngine::send_tokens(Running& running) {
     event.text = std::to_string(now.time_since_epoch().count()) + " ";
     event.tokens.assign(static_cast<size_t>(count), 0);
     event.drafted.assign(static_cast<size_t>(count), false);
+    event.time_s = std::chrono::duration<double>(now - running.submitted).count();
     running.tokens_left -= count;
     running.stats.output_tokens += count;
     ++running.stats.target_steps;

@@ -79,6 +79,8 @@ struct Event {
   std::string text;
   std::vector<int32_t> tokens;
   std::vector<bool> drafted;  // per token: it had been guessed
+  // Seconds from the request's submission to the last of `tokens`, by the engine's clock.
+  double time_s = 0.0;
   // SamplingParams::logprobs >= 0: per token the chosen one first, then the alternatives.
   std::vector<std::vector<TokenLogprob>> logprobs;
   // SamplingParams::prompt_logprobs >= 0: the same of the prompt's tokens from the second on, all

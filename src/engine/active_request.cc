@@ -184,6 +184,7 @@ void ActiveRequest::send() {
   event.text = std::exchange(next_event_.text, {});
   event.tokens = next_event_.tokens;
   event.drafted = next_event_.drafted;
+  if (last_token_) event.time_s = seconds_between(submitted_, *last_token_);
   event.logprobs = std::exchange(next_event_.logprobs, {});
   event.prompt_logprobs = std::exchange(next_event_.prompt_logprobs, {});
   event.rounds = std::exchange(next_event_.rounds, {});

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -28,6 +29,7 @@ void join(Event& unread, Event& later) {
   prepend(unread.logprobs, later.logprobs);
   prepend(unread.prompt_logprobs, later.prompt_logprobs);
   prepend(unread.rounds, later.rounds);
+  later.time_s = std::max(unread.time_s, later.time_s);
   unread = std::move(later);
 }
 

@@ -43,12 +43,17 @@ class EventQueueTest : public ::testing::Test {
 
 TEST_F(EventQueueTest, WhatIsUnreadIsOneEventARequest) {
   const auto stream = open(7);
-  stream->push(text_event("ab", {1, 2}));
-  stream->push(text_event("c", {3}));
+  Event first = text_event("ab", {1, 2});
+  first.time_s = 0.25;
+  Event second = text_event("c", {3});
+  second.time_s = 0.5;
+  stream->push(std::move(first));
+  stream->push(std::move(second));
   stream->push(last_event(FinishReason::kStop));
   const auto completion = completions_->poll();
   ASSERT_TRUE(completion);
   EXPECT_EQ(completion->tag, 7u);
+  EXPECT_EQ(completion->event.time_s, 0.5);
   EXPECT_EQ(completion->event.text, "abc");
   EXPECT_EQ(completion->event.tokens, (std::vector<int32_t>{1, 2, 3}));
   EXPECT_EQ(completion->event.drafted.size(), 3u);

@@ -85,6 +85,7 @@ void visit_fields(Visitor& visit, Event& event) {
   visit("text", event.text);
   visit("tokens", event.tokens);
   visit("drafted", event.drafted);
+  visit("time_s", event.time_s);
   visit("logprobs", event.logprobs);
   visit("prompt_logprobs", event.prompt_logprobs);
   visit("rounds", event.rounds);

@@ -38,6 +38,7 @@ UpMessage full_event() {
   event.text = "né";
   event.tokens = {1, 2};
   event.drafted = {true, false};
+  event.time_s = 0.75;
   event.logprobs = {{{1, -0.1f}, {2, -std::numeric_limits<float>::infinity()}}, {}};
   event.rounds = {{{{4, -1, 0.25f, true}}, 7}};
   event.finished = true;
@@ -66,6 +67,7 @@ TEST(Message, ComesBackAsItWas) {
   EXPECT_EQ(write_message(*up), event);
   EXPECT_EQ(up->event.error.retry_after().count(), 20);
   EXPECT_EQ(up->event.logprobs[0][0].logprob, -0.1f);
+  EXPECT_EQ(up->event.time_s, 0.75);
   EXPECT_TRUE(std::isinf(up->event.logprobs[0][1].logprob));
 }
 

@@ -62,10 +62,13 @@ void SupervisedRequest::take(Event event, int32_t part, int launches) {
   if (!event.tokens.empty() && !sample.first_token) sample.first_token = Clock::now();
   sample.finished = event.finished;
   sample.scored |= !event.prompt_logprobs.empty();
-  // The last launch knows when it began with it, not when it was asked for.
+  // A later launch knows when it began with it, not when it was asked for.
+  const auto since_submission = [this](Clock::time_point time) {
+    return std::chrono::duration<double>(time - submitted_).count();
+  };
+  if (launches > 1 && !event.tokens.empty()) event.time_s = since_submission(Clock::now());
   if (event.finished && launches > 1 && sample.first_token) {
-    event.stats.time_to_first_token_s =
-        std::chrono::duration<double>(*sample.first_token - submitted_).count();
+    event.stats.time_to_first_token_s = since_submission(*sample.first_token);
   }
   event.last = false;
   sample.stream->push(std::move(event));

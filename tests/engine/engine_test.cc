@@ -278,6 +278,28 @@ TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {
   for (const auto& other : others) EXPECT_TRUE(drain(*other).error.ok());
 }
 
+TEST_F(EngineTest, EventsSayWhenTheirTokensCame) {
+  const auto engine = make({});
+  ASSERT_NE(engine, nullptr);
+  Request request = request_of(1);
+  request.max_new_tokens = 40;
+  const auto submitted = std::chrono::steady_clock::now();
+  auto stream = engine->submit(std::move(request));
+  ASSERT_TRUE(stream.ok()) << stream.status().message();
+  double last = 0.0;
+  RequestStats stats;
+  while (const auto event = (*stream)->next()) {
+    if (!event->tokens.empty()) {
+      EXPECT_GT(event->time_s, last);
+      last = event->time_s;
+    }
+    if (event->finished) stats = event->stats;
+  }
+  EXPECT_NEAR(last, stats.time_to_first_token_s + stats.decode_s, 1e-9);
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - submitted;
+  EXPECT_LE(last, waited.count());
+}
+
 TEST_F(EngineTest, RefusedRequestsDisturbNobody) {
   const auto engine = make({});
   ASSERT_NE(engine, nullptr);

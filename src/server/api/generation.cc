@@ -18,10 +18,10 @@ Generation::Generation(EngineClient& client, EventLoop& loop, Metrics& metrics,
 
 void Generation::start(std::vector<Request> prompts) {
   prompts_left_ = prompts.size();
-  last_token_.resize(prompts.size());
+  last_token_s_.resize(prompts.size());
   Status refused;
   for (size_t idx = 0; idx < prompts.size() && refused.ok(); ++idx) {
-    last_token_[idx].resize(static_cast<size_t>(prompts[idx].num_samples));
+    last_token_s_[idx].resize(static_cast<size_t>(prompts[idx].num_samples));
     auto handle =
         client_.submit(std::move(prompts[idx]),
                        [self = shared_from_this(), prompt_idx = static_cast<int32_t>(idx)](
@@ -53,19 +53,15 @@ void Generation::on_event(int32_t prompt_idx, Event&& event) {
 
 void Generation::take(int32_t prompt_idx, const Event& event) {
   if (ended_) return;
-  const Clock::time_point now = Clock::now();
-  Clock::time_point& last =
-      last_token_[static_cast<size_t>(prompt_idx)][static_cast<size_t>(event.sample_idx)];
+  double& last =
+      last_token_s_[static_cast<size_t>(prompt_idx)][static_cast<size_t>(event.sample_idx)];
   if (!event.tokens.empty()) {
-    if (last != Clock::time_point()) {
-      metrics_.observe_tokens(std::chrono::duration<double>(now - last).count(),
-                              event.tokens.size());
-    }
-    last = now;
+    if (last > 0.0) metrics_.observe_tokens(event.time_s - last, event.tokens.size());
+    last = event.time_s;
   }
   if (event.finished) {
     metrics_.observe_end(event.stats, event.reason,
-                         std::chrono::duration<double>(now - start_).count());
+                         std::chrono::duration<double>(Clock::now() - start_).count());
     if (event.reason == FinishReason::kError) return fail(api_error(event.error));
     if (event.reason == FinishReason::kCancelled) {
       return fail(api_error(503, "the request was cancelled: the server is ending"));

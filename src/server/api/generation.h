@@ -69,7 +69,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool begun_ = false;
   bool ended_ = false;
   size_t prompts_left_ = 0;
-  std::vector<std::vector<Clock::time_point>> last_token_;  // by prompt and sample
+  std::vector<std::vector<double>> last_token_s_;  // Event::time_s, by prompt and sample
   Usage usage_;
 };
 
