@@ -171,6 +171,8 @@ class Plain(serving.ServerTest):
             ("[1]", "object"),
             ('"x"', "object"),
             ("[" * 5000, "nested"),
+            ("{" + ",".join(f'"{idx}":0' for idx in range(2100)) + "}", "members"),
+            ("[" + ",".join(["{}"] * 6000) + "]", "object"),
             (b'{"prompt": "\xff"}', "UTF-8"),
         ):
             self.refused(self.server.post("/v1/completions", body), 400, words)

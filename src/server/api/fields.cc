@@ -5,14 +5,13 @@
 #include <cstdio>
 #include <utility>
 
+#include "server/output/json_checks.h"
 #include "text/utf8.h"
 
 namespace forerun::server {
 namespace {
 
 constexpr size_t kMostShown = 60;
-// Deeper than any schema of tools is, and far from the end of a thread's stack.
-constexpr int kMostDepth = 128;
 
 std::string shown(const Json& value) {
   std::string text = json_line(value);
@@ -155,13 +154,11 @@ const Json* Fields::array(const char* name) {
 }
 
 std::optional<ApiError> parse_object(const std::string& body, Json* object) {
-  const auto limit_depth = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMostDepth)
-      throw Json::other_error::create(500, "it is nested too deeply", nullptr);
-    return true;
-  };
+  if (const char* const excess = excess_of_json(body)) {
+    return api_error(400, std::string("body: accepted is simpler JSON: ") + excess);
+  }
   try {
-    *object = Json::parse(body, limit_depth);
+    *object = Json::parse(body);
   } catch (const Json::exception& error) {
     std::string why = error.what();
     const size_t end = why.find("] ");  // behind the library's own number

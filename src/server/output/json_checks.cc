@@ -1,6 +1,6 @@
 #include "server/output/json_checks.h"
 
-#include <algorithm>
+#include <array>
 
 namespace forerun::server {
 namespace {
@@ -19,10 +19,12 @@ std::string shown(const Json* value) {
   return value->is_string() ? "'" + text + "'" : text;
 }
 
-// Brackets outside strings; of broken JSON some number.
-int depth_of(std::string_view text) {
+}  // namespace
+
+const char* excess_of_json(std::string_view text) {
   int depth = 0;
-  int deepest = 0;
+  // By depth: colons of the object that is open there.
+  std::array<int, kMaxJsonDepth + 1> members = {};
   bool in_string = false;
   for (size_t idx = 0; idx < text.size(); ++idx) {
     const char byte = text[idx];
@@ -30,18 +32,19 @@ int depth_of(std::string_view text) {
     if (in_string) {
       if (byte == '\\') ++idx;
     } else if (byte == '{' || byte == '[') {
-      deepest = std::max(deepest, ++depth);
+      if (++depth > kMaxJsonDepth) return "it is nested too deeply";
+      members[static_cast<size_t>(depth)] = 0;
     } else if (byte == '}' || byte == ']') {
-      --depth;
+      if (--depth < 0) return nullptr;  // the parser says what is wrong
+    } else if (byte == ':' && ++members[static_cast<size_t>(depth)] > kMaxJsonMembers) {
+      return "an object in it has too many members";
     }
   }
-  return deepest;
+  return nullptr;
 }
 
-}  // namespace
-
 Json parse_json(std::string_view text) {
-  if (depth_of(text) > kMaxJsonDepth) return Json(Json::value_t::discarded);
+  if (excess_of_json(text) != nullptr) return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
