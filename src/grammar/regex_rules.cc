@@ -11,6 +11,11 @@
 namespace forerun::grammar {
 
 Result<ExprId> read_regex(std::string_view regex, const GrammarLimits& limits, RuleSet& rules) {
+  if (regex.size() > limits.max_text_bytes) {
+    return Status(StatusCode::kResourceExhausted, "found " + std::to_string(regex.size()) +
+                                                      " bytes, accepted are up to " +
+                                                      std::to_string(limits.max_text_bytes));
+  }
   // By itself first: a bracket must not close the group that is put around it, and offsets in
   // messages are its own.
   FORERUN_RETURN_IF_ERROR(parse_pattern(regex, limits).status());
