@@ -124,6 +124,12 @@ Status check_tokens(std::span<const TokenId> tokens, int32_t live_vocab) {
   return {};
 }
 
+Status check_context(const RowContext& context) {
+  if (context.position < 0) return out_of_range("position", context.position, 0, INT32_MAX);
+  if (context.prompt_tokens >= 0) return {};
+  return out_of_range("tokens of a prompt", context.prompt_tokens, 0, INT32_MAX);
+}
+
 }  // namespace
 
 void write_tasks(std::span<const RowTask> tasks, std::span<const RejectionTask> rejections,
@@ -276,6 +282,11 @@ void StepTasks::read(ByteReader& from) {
 Status StepTasks::check(int32_t live_vocab) const {
   for (const SamplingParams& params : params_) {
     FORERUN_RETURN_IF_ERROR(validate_sampling_params(params, live_vocab));
+    FORERUN_RETURN_IF_ERROR(check_tokens(params.end_tokens, live_vocab));
+    if (!std::is_sorted(params.end_tokens.begin(), params.end_tokens.end())) {
+      return Status(StatusCode::kInvalidArgument,
+                    "tasks: found end tokens out of order, accepted are ascending ones");
+    }
   }
   for (const TokenCounts& history : histories_) {
     for (const TokenCounts::Entry& entry : history.entries()) {
@@ -289,8 +300,12 @@ Status StepTasks::check(int32_t live_vocab) const {
     if (task.count < 0 || task.count > live_vocab) {
       return out_of_range("candidates wanted", task.count, 0, live_vocab);
     }
+    FORERUN_RETURN_IF_ERROR(check_context(task.context));
     if (task.want != Want::kScore) continue;
     FORERUN_RETURN_IF_ERROR(check_tokens({&task.token, 1}, live_vocab));
+  }
+  for (const std::vector<RejectionRow>& rows : rejection_rows_) {
+    for (const RejectionRow& row : rows) FORERUN_RETURN_IF_ERROR(check_context(row.context));
   }
   return {};
 }

@@ -144,6 +144,12 @@ TEST(StepTasks, WhatIsOutOfRangeIsRefused) {
   scored.tasks[0].want = Want::kScore;
   scored.tasks[0].token = kVocab + 2;
   EXPECT_NE(why(scored).find("token 52"), std::string::npos);
+  Asked negative;
+  negative.tasks[0].context.position = -1;
+  EXPECT_NE(why(negative).find("position -1"), std::string::npos);
+  Asked unordered;
+  unordered.plain.end_tokens = {7, 3};
+  EXPECT_NE(why(unordered).find("out of order"), std::string::npos);
   Asked strange;
   strange.plain.temperature = NAN;
   EXPECT_NE(why(strange).find("temperature"), std::string::npos);
