@@ -165,7 +165,9 @@ class Rounds {
     return {};
   }
 
+  // All cases from the same position on, so that none attends more than another.
   Status run(Case& asked) {
+    position_ = arguments_.context;
     for (int32_t round = 0; round < kRoundsAtOnce; ++round) {
       const auto start = std::chrono::steady_clock::now();
       FORERUN_RETURN_IF_ERROR(run_round(asked));
