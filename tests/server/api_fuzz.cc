@@ -84,9 +84,11 @@ constexpr std::string_view kNames[] = {
     "include_usage", "tools", "tool_choice", "parallel_tool_calls", "response_format", "text",
     "format", "grammar", "guided_json", "guided_choice", "guided_regex", "strategy", "speculation",
     "source", "shape", "accept", "view", "verify_tokens", "draft_depth", "return_speculation",
-    "echo", "best_of", "priority", "ignore_eos", "role", "content", "type", "function", "name",
-    "arguments", "parameters", "tool_calls", "tool_call_id", "call_id", "output", "instructions",
-    "chat_template_kwargs", "add_generation_prompt", "tokens", "with_pieces", "max_output_tokens",
+    "echo", "best_of", "prompt_logprobs", "structured_outputs", "regex", "json", "choice",
+    "min_tokens", "cache_salt", "add_special_tokens", "priority", "ignore_eos", "role", "content",
+    "type", "function", "name", "arguments", "parameters", "tool_calls", "tool_call_id", "call_id",
+    "output", "instructions", "chat_template_kwargs", "add_generation_prompt", "tokens",
+    "with_pieces", "max_output_tokens",
     // Of schemas.
     "json_schema", "schema", "properties", "required", "items", "prefixItems", "enum", "const",
     "anyOf", "oneOf", "allOf", "$ref", "$defs", "pattern", "minLength", "maxLength", "minimum",
@@ -223,6 +225,9 @@ Event event_of(const Request& request, int32_t sample_idx, bool is_last) {
   event.tokens = {1};
   event.drafted = {true};
   if (request.sampling.logprobs >= 0) event.logprobs = {{{1, -0.5f}, {2, -1.0f}}};
+  if (request.sampling.prompt_logprobs >= 0 && !is_last) {
+    event.prompt_logprobs = {{{1, -0.5f}, {2, -0.25f}}, {{2, -1.0f}}};
+  }
   event.finished = is_last;
   event.last = is_last;
   event.reason = FinishReason::kStop;

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -30,6 +31,15 @@ class NullServer:
         )
         self.port = re.search(r":(\d+)$", self.process.stdout.readline().decode().strip()).group(1)
         return self
+
+    def wait_for_streams(self, count):
+        """Until so many requests run at once."""
+        for _ in range(300):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+                running = re.search(r"^forerun_running_requests (\d+)", answer.read().decode(), re.M)
+            if running and int(running.group(1)) >= count:
+                return
+            time.sleep(0.1)
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
@@ -119,7 +129,11 @@ class Load(unittest.TestCase):
 
     def test_a_server_that_dies_is_seen(self):
         with NullServer("--step-ms", "5") as server:
-            killer = threading.Timer(0.7, lambda: os.kill(server.process.pid, signal.SIGKILL))
+            def kill_when_busy():
+                server.wait_for_streams(5)
+                os.kill(server.process.pid, signal.SIGKILL)
+
+            killer = threading.Thread(target=kill_when_busy)
             killer.start()
             start = time.monotonic()
             status, report, table = load(
