@@ -237,6 +237,11 @@ class Api(serving.ServerTest):
             "prompt_logprobs",
         )
 
+        streamed = {**chat, "prompt_logprobs": 0, "stream": True}
+        self.assertTrue(self.server.stream("/v1/chat/completions", streamed))
+        many = {"prompt": [1] * 5000, "n": 100, "prompt_logprobs": 2, "max_tokens": 0}
+        self.refused(self.server.post("/v1/completions", many), 400, "1500000 scores")
+
     def test_speculation_is_shown_where_asked_for(self):
         body = {
             "prompt": "for i in range(10):\n    print(i)\nfor i in range(",
@@ -338,6 +343,7 @@ class Api(serving.ServerTest):
         for wrong, word in (
             ({"guided_regex": "(a"}, "regex"),
             ({"guided_regex": 3}, "guided_regex"),
+            ({"guided_regex": "a" * 300_000}, "bytes"),
             ({"structured_outputs": {}}, "structured_outputs"),
             ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs"),
             ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs"),

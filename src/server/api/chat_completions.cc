@@ -65,6 +65,7 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   if (const auto error = make_chat_prompt(engine, format, conversation, request, output)) {
     return *error;
   }
+  if (const auto error = limit_scores(engine, facts, {&request, 1})) return *error;
   GenerationCall call;
   call.writer = make_chat_writer(engine, facts, stream, std::move(output),
                                  static_cast<size_t>(request.num_samples), "chatcmpl-" + call_id,

@@ -71,24 +71,18 @@ void refuse_what_is_not_done(Fields& fields) {
   }
 }
 
-// Whose scores are echoed must be known by its tokens.
-std::optional<ApiError> echo_prompts(const Engine& engine, std::vector<Request>& prompts,
-                                     CompletionFields& fields) {
-  if (!fields.echo) return std::nullopt;
+// Of prompts whose scores are echoed the tokens are known (limit_scores).
+void echo_prompts(const Engine& engine, const std::vector<Request>& prompts,
+                  CompletionFields& fields) {
+  if (!fields.echo) return;
   for (const std::string& name : engine.control_tokens()) fields.without_text.insert(name);
-  for (Request& prompt : prompts) {
-    const bool is_text = prompt.prompt_tokens.empty();
-    fields.echoed.push_back(is_text ? prompt.prompt : engine.detokenize(prompt.prompt_tokens));
+  for (const Request& prompt : prompts) {
+    fields.echoed.push_back(prompt.prompt.empty() ? engine.detokenize(prompt.prompt_tokens)
+                                                  : prompt.prompt);
     if (fields.echoed_logprobs < 0) continue;
-    if (is_text) {
-      auto tokens = engine.tokenize(prompt.prompt, prompt.add_special_tokens);
-      if (!tokens.ok()) return api_error(tokens.status());
-      prompt.prompt_tokens = std::move(*tokens);
-    }
     // An empty one is refused by the engine.
     fields.first_tokens.push_back(prompt.prompt_tokens.empty() ? 0 : prompt.prompt_tokens.front());
   }
-  return std::nullopt;
 }
 
 class CompletionWriter : public AnswerWriter {
@@ -182,6 +176,7 @@ void CompletionWriter::begin_choice(Choice& choice, size_t prompt_idx, const Eve
   append_prompt_logprobs(engine_, event,
                          {.first_token = fields_.first_tokens[prompt_idx],
                           .count = fields_.echoed_logprobs,
+                          .text = echoed,
                           .without_text = &fields_.without_text},
                          logprobs);
 }
@@ -261,7 +256,8 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
                            std::to_string(facts.options.most_choices));
   }
   if (fields.error()) return *fields.error();
-  if (const auto error = echo_prompts(engine, call.prompts, own)) return *error;
+  if (const auto error = limit_scores(engine, facts, call.prompts)) return *error;
+  echo_prompts(engine, call.prompts, own);
   call.writer = std::make_unique<CompletionWriter>(engine, facts, std::move(own), "cmpl-" + call_id,
                                                    call.prompts.size());
   return call;

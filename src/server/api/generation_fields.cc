@@ -119,8 +119,30 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
 std::optional<int32_t> read_prompt_logprobs(Fields& fields, const ServerFacts& facts, bool stream) {
   const auto count = fields.integer("prompt_logprobs", 0, facts.options.max_logprobs);
   if (!count) return std::nullopt;
-  if (stream) fields.refuse("prompt_logprobs", "null beside \"stream\", as in vLLM");
+  if (stream && *count > 0) {
+    fields.refuse("prompt_logprobs", "null or 0 beside \"stream\", as in vLLM");
+  }
   return static_cast<int32_t>(*count);
+}
+
+std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& facts,
+                                     std::span<Request> prompts) {
+  int64_t scores = 0;
+  for (Request& prompt : prompts) {
+    if (prompt.sampling.prompt_logprobs < 0) continue;
+    if (prompt.prompt_tokens.empty()) {
+      auto tokens = engine.tokenize(prompt.prompt, prompt.add_special_tokens);
+      if (!tokens.ok()) return api_error(tokens.status());
+      prompt.prompt_tokens = std::move(*tokens);
+    }
+    scores += static_cast<int64_t>(prompt.prompt_tokens.size()) * prompt.num_samples *
+              (prompt.sampling.prompt_logprobs + 1);
+  }
+  if (scores <= facts.options.most_scores) return std::nullopt;
+  return api_error(400, "prompt_logprobs: found " + std::to_string(scores) +
+                            " scores (n times the tokens of the prompts times the alternatives and "
+                            "one), accepted are up to " +
+                            std::to_string(facts.options.most_scores));
 }
 
 void read_stream(Fields& fields, StreamFields& stream) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 
+#include "forerun/engine.h"
 #include "forerun/request.h"
 #include "server/api/api_error.h"
 #include "server/api/fields.h"
@@ -24,6 +26,10 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
 void read_stream(Fields& fields, StreamFields& stream);
 // vLLM's: alternatives to report of each token of the prompt, not where the answer is a stream.
 std::optional<int32_t> read_prompt_logprobs(Fields& fields, const ServerFacts& facts, bool stream);
+// Whether the scores of these prompts are more than an answer may hold. Turns texts whose tokens
+// are to be scored into tokens.
+std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& facts,
+                                     std::span<Request> prompts);
 // The object that a call's body holds; 400 where it holds none, 404 where it asks for another model
 // than this server's.
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts, Json* object);

@@ -18,6 +18,8 @@ struct ApiOptions {
   size_t most_biases = 1024;
   size_t most_salt_bytes = 1024;
   int32_t max_logprobs = 20;
+  // Scored tokens of prompts in one answer, each alternative counted: one takes some 300 bytes.
+  int64_t most_scores = 500'000;
 };
 
 // Since 1970.

@@ -41,12 +41,12 @@ Json chat_logprobs(const Engine& engine, const Event& event) {
   return list;
 }
 
-// The chosen one first; of the others at most `count`.
+// The chosen one first; of the others at most `count`. Of several with one text the likeliest.
 Json alternatives_by_text(const Engine& engine, const std::vector<TokenLogprob>& token,
                           size_t count) {
   Json top = Json::object();
-  for (size_t idx = 1; idx < std::min(token.size(), count + 1); ++idx) {
-    top[token_text(engine, token[idx].token)] = token[idx].logprob;
+  for (size_t idx = 0; idx < std::min(token.size(), count + 1); ++idx) {
+    top.emplace(token_text(engine, token[idx].token), token[idx].logprob);
   }
   return top;
 }
@@ -73,14 +73,21 @@ void append_completion_logprobs(const Engine& engine, const Event& event, Json& 
 void append_prompt_logprobs(const Engine& engine, const Event& event, const EchoedPrompt& prompt,
                             Json& logprobs) {
   int64_t offset = 0;
+  std::string_view rest = prompt.text;
   const auto append = [&](int32_t token, Json logprob, Json top) {
     const std::string text = token_text(engine, token);
     logprobs["tokens"].push_back(text);
     logprobs["token_logprobs"].push_back(std::move(logprob));
     logprobs["top_logprobs"].push_back(std::move(top));
     logprobs["text_offset"].push_back(offset);
-    if (prompt.without_text->count(text) > 0) return;
-    offset += static_cast<int64_t>(text::count_code_points(text));
+    if (prompt.without_text->count(text) > 0 && !rest.starts_with(text)) return;
+    const size_t points = text::count_code_points(text);
+    offset += static_cast<int64_t>(points);
+    for (size_t point = 0; point < points && !rest.empty(); ++point) {
+      do {
+        rest.remove_prefix(1);
+      } while (!rest.empty() && (static_cast<unsigned char>(rest.front()) & 0xc0) == 0x80);
+    }
   };
   append(prompt.first_token, nullptr, nullptr);
   for (const std::vector<TokenLogprob>& token : event.prompt_logprobs) {

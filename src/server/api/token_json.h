@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "forerun/engine.h"
@@ -27,7 +28,9 @@ void append_completion_logprobs(const Engine& engine, const Event& event, Json& 
 // place in the text.
 struct EchoedPrompt {
   int32_t first_token = 0;
-  int32_t count = 0;  // -1: the prompt is echoed without log-probabilities
+  int32_t count = 0;      // -1: the prompt is echoed without log-probabilities
+  std::string_view text;  // as it is echoed
+  // Names of special tokens: those that were put before the text have no place in it.
   const std::set<std::string>* without_text = nullptr;
 };
 void append_prompt_logprobs(const Engine& engine, const Event& event, const EchoedPrompt& prompt,
