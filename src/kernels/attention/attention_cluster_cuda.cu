@@ -1,5 +1,5 @@
 // Attention of few rows over short contexts: a cluster of 8 blocks takes all spans of a few rows of
-// one key/value head and merges them among themselves. See attention_cluster_cuda.h.
+// one key/value head and merges them among themselves (docs/kernels/attention.md, kCluster).
 //
 // Every trip to the L2 costs 0.6 us, so what the plan says and the tiles of the prefix are asked
 // for before the previous kernel's end is awaited; then come queries and the step's own keys (one

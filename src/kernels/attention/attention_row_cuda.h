@@ -1,6 +1,6 @@
-// One row of the attention kernel (attention_rows_cuda.cu): its running softmax for 8 heads, scores
-// of 16 keys and sums of their values on the tensor cores. Device code; included by the kernel
-// alone.
+// One row of an attention kernel: its running softmax for 8 heads, scores of 16 keys and sums of
+// their values on the tensor cores. Device code; included by attention's kernels alone. Where the
+// literature has m, l and alpha: `most`, `exp_sum` and the factor of `shrink`.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -21,7 +21,8 @@
 //  - a multiprocessor's instruction cache does not hold the kernels of a layer, and fetching them
 //    again costs microseconds: loops that run once or twice are not unrolled, and where sums over a
 //    group would make a third kernel, beside the plain one and the gated one, one serves all.
-// docs/kernels/linear.md has the measurements, linear-tuning.md beside it what decides them.
+// docs/kernels/linear.md has the measurements and what decides them; launches:
+// linear_launch_cuda.cu.
 #include <cstdint>
 
 #include "kernels/linear/linear_kernel_cuda.h"
