@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -101,11 +102,11 @@ Status run(const Arguments& arguments) {
   FORERUN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(arguments.model));
   const int32_t blocks = (arguments.context + arguments.rows) / kKvBlockTokens + 2;
   cuda::DecoderCudaOptions options;
-  options.devices = {0};
+  options.devices.assign(1, 0);
   options.kv_blocks = blocks;
   options.int4_head = arguments.int4_head;
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
-                           cuda::load_decoder_cuda(checkpoint, options));
+                           cuda::load_decoder_cuda(checkpoint, std::move(options)));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<CpuDeviceGroup> threads,
                            CpuDeviceGroup::create_unpinned({arguments.threads}));
   const int32_t vocab = checkpoint.config().vocab_size;
