@@ -39,6 +39,7 @@ struct Request {
   // looked for in the text behind them. At most max_new_tokens; not beside an output format.
   int32_t min_new_tokens = 0;
   std::vector<std::string> stop;     // output ends before the first of these
+  bool keep_stop = false;            // output ends behind that text instead
   std::vector<int32_t> stop_tokens;  // beside the checkpoint's end tokens
   bool ignore_eos = false;
   bool skip_special_tokens = true;        // in the text

@@ -5,7 +5,8 @@
 
 namespace forerun {
 
-StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
+StopMatcher::StopMatcher(std::vector<std::string> stops, bool keep_stop)
+    : stops_(std::move(stops)), keep_stop_(keep_stop) {
   std::erase_if(stops_, [](const std::string& stop) { return stop.empty(); });
 }
 
@@ -14,13 +15,17 @@ std::string StopMatcher::push(std::string_view text, bool may_stop) {
   held_ += text;
   if (!may_stop) unstopped_ = held_.size();
   size_t first = std::string::npos;
+  size_t stop_size = 0;  // of the one that begins there
   for (const std::string& stop : stops_) {
     const size_t from = unstopped_ < stop.size() ? 0 : unstopped_ - stop.size() + 1;
-    first = std::min(first, held_.find(stop, from));
+    const size_t begin = held_.find(stop, from);
+    if (begin == std::string::npos || begin > first) continue;
+    stop_size = begin < first ? stop.size() : std::min(stop_size, stop.size());
+    first = begin;
   }
   if (first != std::string::npos) {
     stopped_ = true;
-    std::string out = held_.substr(0, first);
+    std::string out = held_.substr(0, first + (keep_stop_ ? stop_size : 0));
     held_.clear();
     return out;
   }

@@ -83,19 +83,31 @@ TEST(StopMatcher, EqualsASearchOfTheWholeText) {
     }
     size_t first = std::string::npos;
     StopMatcher matcher(stops);
+    StopMatcher keeping(stops, /*keep_stop=*/true);
     std::string out;
+    std::string kept;
     size_t fed = 0;
     while (fed < text.size() && !matcher.stopped()) {
       const size_t piece = 1 + random() % 3;
       out += matcher.push(text.substr(fed, piece));
+      kept += keeping.push(text.substr(fed, piece));
       fed = std::min(text.size(), fed + piece);
     }
     out += matcher.finish();
+    kept += keeping.finish();
+    size_t length = std::string::npos;
     for (const std::string& stop : stops) {
       first = std::min(first, text.substr(0, fed).find(stop));
     }
+    for (const std::string& stop : stops) {
+      if (first < fed && text.substr(first).starts_with(stop)) {
+        length = std::min(length, stop.size());
+      }
+    }
     EXPECT_EQ(out, text.substr(0, std::min(first, fed)));
     EXPECT_EQ(matcher.stopped(), first != std::string::npos);
+    EXPECT_EQ(keeping.stopped(), matcher.stopped());
+    EXPECT_EQ(kept, keeping.stopped() ? text.substr(0, first + length) : text.substr(0, fed));
   }
 }
 

@@ -25,8 +25,9 @@ constexpr std::chrono::seconds kRetryAfter{1};
 constexpr std::array<std::string_view, 6> kPosts = {"/v1/chat/completions", "/v1/completions",
                                                     "/v1/embeddings",       "/tokenize",
                                                     "/detokenize",          "/v1/responses"};
-constexpr std::array<std::string_view, 8> kGets = {"/",          "/health", "/ready", "/metrics",
-                                                   "/v1/models", "/props",  "/slots", "/v1/health"};
+constexpr std::array<std::string_view, 9> kGets = {"/",        "/health",    "/ready",
+                                                   "/metrics", "/v1/models", "/props",
+                                                   "/slots",   "/v1/health", "/version"};
 
 template <size_t N>
 bool contains(const std::array<std::string_view, N>& paths, std::string_view path) {
@@ -138,6 +139,7 @@ std::optional<HttpResponse> ApiServer::get(const HttpRequest& request) {
   if (const PageFile* const file = find_page_file(path)) return page_response(*file);
   if (path == "/health" || path == "/v1/health") return json_response({{"status", "ok"}});
   if (path == "/ready") return ready();
+  if (path == "/version") return json_response({{"version", FORERUN_VERSION}});
   if (path == "/v1/models") return json_response(models_json(facts_));
   constexpr std::string_view kModel = "/v1/models/";
   if (path.starts_with(kModel)) {
@@ -169,10 +171,15 @@ void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) 
       return respond(request, *exchange, std::move(*response));
     }
   }
-  const bool is_known = contains(kPosts, request.path) || contains(kGets, request.path);
-  ApiError error = api_error(is_known ? 405 : 404, request.method + " " + request.path +
-                                                       (is_known ? ": accepted is another method"
-                                                                 : ": there is no such endpoint"));
+  const auto is_path = [](const std::string& path) {
+    return contains(kPosts, path) || contains(kGets, path);
+  };
+  const bool is_known = is_path(request.path);
+  const std::string under_v1 = "/v1" + request.path;
+  const std::string why = is_known            ? ": accepted is another method"
+                          : is_path(under_v1) ? ": there is no such endpoint, it is " + under_v1
+                                              : ": there is no such endpoint";
+  const ApiError error = api_error(is_known ? 405 : 404, request.method + " " + request.path + why);
   HttpResponse response = error_response(error);
   if (is_known) {
     response.headers.emplace_back("Allow", contains(kPosts, request.path) ? "POST" : "GET, HEAD");

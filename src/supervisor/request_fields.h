@@ -98,6 +98,7 @@ void visit_fields(Visitor& visit, Request& request) {
   visit("max_new_tokens", request.max_new_tokens);
   visit("min_new_tokens", request.min_new_tokens);
   visit("stop", request.stop);
+  visit("keep_stop", request.keep_stop);
   visit("stop_tokens", request.stop_tokens);
   visit("ignore_eos", request.ignore_eos);
   visit("skip_special_tokens", request.skip_special_tokens);

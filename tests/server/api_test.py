@@ -50,6 +50,31 @@ class Api(serving.ServerTest):
         self.assertEqual(text, whole["choices"][0]["message"]["content"])
         self.assertEqual(events[0]["choices"][0]["delta"]["role"], "assistant")
 
+    def test_a_final_message_goes_on(self):
+        messages = [
+            {"role": "user", "content": "Count."},
+            {"role": "assistant", "content": "One, two, <|endoftext|> "},
+        ]
+        asked = {"messages": messages, "continue_final_message": True}
+        whole = self.server.post("/tokenize", {"messages": messages})[2]["tokens"]
+        cut = self.server.post("/tokenize", asked)[2]["tokens"]
+        text = self.server.post("/detokenize", {"tokens": cut})[2]["prompt"]
+        self.assertTrue(text.rstrip().endswith("One, two, <|endoftext|>"), text)
+        self.assertLess(len(cut), len(whole))
+        body = {"max_tokens": 12, "temperature": 0}
+        made = self.server.post("/v1/chat/completions", {**body, **asked})[2]
+        plain = self.server.completion(cut, **body)
+        self.assertEqual(
+            made["choices"][0]["message"]["content"].strip(), plain["choices"][0]["text"].strip()
+        )
+        for wrong in (
+            {"add_generation_prompt": True},
+            {"messages": messages[:1]},
+            {"messages": [messages[0], {"role": "assistant", "content": " "}]},
+        ):
+            answer = self.server.post("/v1/chat/completions", {**asked, **wrong})
+            self.refused(answer, 400, "continue_final_message")
+
     def test_messages_never_become_control_tokens(self):
         name = "<|endoftext|>"
         control = self.server.post("/tokenize", {"prompt": name})[2]["tokens"]
@@ -95,6 +120,9 @@ class Api(serving.ServerTest):
         stop = text[5:9]
         cut = self.server.completion(**body, stop=stop)["choices"][0]
         self.assertEqual((cut["text"], cut["finish_reason"]), (text[: text.index(stop)], "stop"))
+        kept = self.server.completion(**body, stop=stop, include_stop_str_in_output=True)
+        self.assertEqual(kept["choices"][0]["text"], text[: text.index(stop) + len(stop)])
+        self.assertEqual(kept["choices"][0]["finish_reason"], "stop")
         self.assertEqual(
             self.server.completion(**body, echo=True)["choices"][0]["text"], "def f(" + text
         )
@@ -340,6 +368,14 @@ class Api(serving.ServerTest):
         ):
             made = self.server.completion("x", max_tokens=9, structured_outputs=outputs)
             self.assertRegex(made["choices"][0]["text"], accepted)
+        # As llama-server has them.
+        for form in (
+            {"json_schema": {"const": "42"}},
+            {"response_format": {"type": "json_object", "schema": {"const": "42"}}},
+            {"response_format": {"type": "json_schema", "schema": {"const": "42"}}},
+        ):
+            made = self.server.completion("x", max_tokens=9, **form)
+            self.assertEqual(made["choices"][0]["text"], '"42"')
         for wrong, word in (
             ({"guided_regex": "(a"}, "regex"),
             ({"guided_regex": 3}, "guided_regex"),
@@ -349,6 +385,8 @@ class Api(serving.ServerTest):
             ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs"),
             ({"guided_regex": "a", "min_tokens": 2}, "min_tokens"),
             ({"response_format": {"type": "json_schema"}}, "response_format"),
+            ({"response_format": {"type": "json_object", "schema": 3}}, "response_format"),
+            ({"response_format": {"type": "json_object", "schema": {"type": "big"}}}, "type"),
             ({"grammar": "root = x"}, "line 1"),
             ({"grammar": 'root ::= "x"', "guided_json": {}}, "grammar"),
             ({"guided_json": {"type": "string", "pattern": "(?=a)"}}, "pattern"),
@@ -384,6 +422,11 @@ class Api(serving.ServerTest):
             ({**prompt, "logprobs": 99}, "logprobs"),
             ({**prompt, "suffix": "x"}, "suffix"),
             ({**prompt, "best_of": 3}, "best_of"),
+            ({**prompt, "seed": 2**64}, "seed"),
+            ({**prompt, "bad_words": ["the"]}, "bad_words"),
+            ({**prompt, "allowed_token_ids": [5]}, "allowed_token_ids"),
+            ({**prompt, "truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
+            ({**prompt, "use_beam_search": True}, "use_beam_search"),
             ({**prompt, "strategy": "magic"}, "strategy"),
             ({**prompt, "speculation": {"verify_tokens": "x"}}, "speculation"),
         ]
@@ -402,6 +445,10 @@ class Api(serving.ServerTest):
             ({**chat, "top_logprobs": 3}, "top_logprobs"),
             ({**chat, "tools": [1]}, "tools"),
             ({**chat, "response_format": {"type": "xml"}}, "response_format"),
+            ({**chat, "functions": [{"name": "f"}]}, "functions"),
+            ({**chat, "modalities": ["text", "audio"]}, "modalities"),
+            ({**chat, "chat_template": "{{ x }}"}, "chat_template"),
+            ({**chat, "echo": True}, "echo"),
         ):
             self.refused(self.server.post("/v1/chat/completions", body), 400, word)
 
@@ -413,8 +460,19 @@ class Api(serving.ServerTest):
             "whatever": [1],
             "temperature": None,
             "stop": None,
+            "bad_words": [],
+            "use_beam_search": False,
         }
         self.assertEqual(self.server.post("/v1/completions", body)[0], 200)
+        chat = {
+            "messages": [{"role": "user", "content": "x"}],
+            "max_tokens": 2,
+            "functions": None,
+            "modalities": ["text"],
+            "reasoning_effort": "low",
+            "documents": [{"title": "a", "text": "b"}],
+        }
+        self.assertEqual(self.server.post("/v1/chat/completions", chat)[0], 200)
 
     def test_too_long_a_prompt(self):
         error = self.refused(
@@ -451,6 +509,10 @@ class Api(serving.ServerTest):
 
     def test_what_is_not_done_says_so(self):
         self.refused(self.server.post("/v1/embeddings", {"input": "x"}), 501)
+
+    def test_a_path_without_v1_is_told(self):
+        self.refused(self.server.post("/chat/completions", {}), 404, "/v1/chat/completions")
+        self.assertIn("version", self.server.get("/version")[2])
 
     def test_llama_servers_endpoints(self):
         self.assertEqual(self.server.get("/props")[2]["default_generation_settings"]["n_ctx"], 8192)

@@ -35,7 +35,32 @@ void read_conversation(Fields& fields, Conversation& conversation) {
   if (const Json* const variables = fields.object("chat_template_kwargs")) {
     conversation.template_variables = *variables;
   }
-  conversation.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  for (const char* const name : {"documents", "reasoning_effort"}) {  // what some templates know
+    const Json* const value = fields.any(name);
+    if (value == nullptr) continue;
+    Json& variables = conversation.template_variables;
+    if (variables.is_null()) variables = Json::object();
+    if (!variables.contains(name)) variables[name] = *value;
+  }
+  const auto prompted = fields.boolean("add_generation_prompt");
+  conversation.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+  conversation.add_generation_prompt = prompted.value_or(!conversation.continue_final_message);
+  if (conversation.continue_final_message && conversation.add_generation_prompt) {
+    fields.refuse("continue_final_message", "false beside \"add_generation_prompt\"");
+  }
+}
+
+void refuse_what_is_not_done(Fields& fields) {
+  refuse_given(fields, {{"functions", "null: \"tools\" has taken its place"},
+                        {"function_call", "null: \"tool_choice\" has taken its place"},
+                        {"audio", "null: answers are text"},
+                        {"web_search_options", "null: nothing is looked up"},
+                        {"chat_template", "null: the checkpoint's own template is used"},
+                        {"echo", "false: /v1/completions has it"}});
+  const Json* const modalities = fields.array("modalities");
+  if (modalities != nullptr && *modalities != Json::array({"text"})) {
+    fields.refuse("modalities", "[\"text\"]");
+  }
 }
 
 }  // namespace
@@ -59,6 +84,7 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   read_length(fields, request);
   read_response_format(fields, "response_format", request.output_format);
   read_conversation(fields, conversation);
+  refuse_what_is_not_done(fields);
   if (fields.error()) return *fields.error();
   request.record_rounds = stream.speculation;
   AssistantOutputOptions output;

@@ -1,6 +1,7 @@
 #include "server/api/chat_prompt_fields.h"
 
 #include <random>
+#include <string_view>
 
 #include "server/api/format_fields.h"
 #include "server/output/call_frame.h"
@@ -71,6 +72,52 @@ std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, Output
   return std::nullopt;
 }
 
+std::string_view stripped(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n\f\v";
+  const size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
+}
+
+// The text of a message whose content is a text or a list of parts of text.
+std::string text_of_message(const Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end()) return "";
+  if (content->is_string()) return content->get<std::string>();
+  std::string text;
+  if (content->is_array()) {
+    for (const Json& part : *content) text = part.value("text", text);
+  }
+  return text;
+}
+
+// Cuts what a template writes behind the last message's text (the end of its turn), as
+// transformers' `continue_final_message` does.
+std::optional<ApiError> cut_behind_final_message(const std::string& messages_json,
+                                                 std::string& rendered) {
+  const auto refused = [](const char* why) {
+    ApiError error = api_error(400, std::string("continue_final_message: ") + why);
+    error.param = "continue_final_message";
+    return error;
+  };
+  const Json messages = Json::parse(messages_json);
+  const std::string text =
+      messages.back().value("role", "") == "assistant" ? text_of_message(messages.back()) : "";
+  const std::string_view wanted = stripped(text);
+  if (wanted.empty()) return refused("accepted is a last message of the assistant's with text");
+  const size_t begin = rendered.rfind(wanted);
+  if (begin == std::string::npos) {
+    return refused("the checkpoint's template does not write the last message's text as it is");
+  }
+  // Blanks at the text's end stay where the template leaves them.
+  const std::string_view tail =
+      std::string_view(text).substr(text.find(wanted.front()) + wanted.size());
+  size_t end = begin + wanted.size();
+  if (std::string_view(rendered).substr(end).starts_with(tail)) end += tail.size();
+  rendered.resize(end);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat& format,
@@ -104,6 +151,9 @@ std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat&
   prompt.add_generation_prompt = conversation.add_generation_prompt;
   Result<std::string> rendered = engine.apply_chat_template(prompt);
   if (!rendered.ok()) return field_error(rendered.status(), "messages");
+  if (conversation.continue_final_message) {
+    if (const auto error = cut_behind_final_message(prompt.messages_json, *rendered)) return *error;
+  }
   request.prompt = std::move(*rendered);
   request.add_special_tokens = false;
   if (is_marked) {

@@ -20,6 +20,7 @@ struct Conversation {
   std::optional<bool> parallel_tool_calls;
   Json template_variables;  // an object, or null
   bool add_generation_prompt = true;
+  bool continue_final_message = false;  // the answer goes on where the last message's text ends
 };
 
 // Renders the conversation into `request` and says how its answer is to be read; or what is wrong

@@ -25,6 +25,7 @@ std::string shown(const Json& value) {
 
 std::string range(const std::string& kind, double least, double most) {
   char text[96];
+  if (least <= -9e15 && most >= 9e15) return kind + " of 64 bits";
   if (most >= 9e15) {
     std::snprintf(text, sizeof(text), "of %.15g and more", least);
   } else {

@@ -52,8 +52,11 @@ void read_response_format(Fields& fields, const char* name, OutputFormat& format
   Fields inner(*object);
   const auto type = inner.choice("type", {"text", "json_object", "json_schema"});
   if (inner.error() || !type) return fields.refuse(name, accepted);
-  if (*type == "json_object") return set(fields, name, format, Kind::kJsonObject, "");
   if (*type == "text") return;
+  // llama-server's "json_object" may have a schema, too.
+  if (*type == "json_object" && inner.any("schema") == nullptr) {
+    return set(fields, name, format, Kind::kJsonObject, "");
+  }
   const Json* const nested = inner.object("json_schema");
   const Json* const schema = schema_of(nested != nullptr ? *nested : *object);
   if (schema == nullptr) return fields.refuse(name, accepted);
@@ -93,9 +96,11 @@ void read_structured_outputs(Fields& fields, const Json& outputs, OutputFormat& 
 }  // namespace
 
 void read_guides(Fields& fields, OutputFormat& format) {
-  if (const Json* const schema = fields.any("guided_json")) {
+  for (const char* const name : {"guided_json", "json_schema"}) {
+    const Json* const schema = fields.any(name);
+    if (schema == nullptr) continue;
     // vLLM takes the schema as a text, too.
-    set(fields, "guided_json", format, Kind::kJsonSchema,
+    set(fields, name, format, Kind::kJsonSchema,
         schema->is_string() ? schema->get<std::string>() : json_line(*schema));
   }
   for (const char* const name : {"grammar", "guided_grammar"}) {

@@ -1,5 +1,6 @@
-// What an answer must be like: OpenAI's "response_format" and "text.format", "grammar", and vLLM's
-// "guided_json", "guided_choice", "guided_grammar".
+// What an answer must be like: OpenAI's "response_format" and "text.format", llama-server's
+// "grammar" and "json_schema", and vLLM's "guided_json", "guided_choice", "guided_grammar",
+// "guided_regex" and "structured_outputs".
 #pragma once
 
 #include <string>

@@ -88,7 +88,21 @@ void read_speculation(Fields& fields, Request& request) {
 
 }  // namespace
 
+void refuse_given(Fields& fields, std::initializer_list<FieldNotDone> names) {
+  for (const auto& [name, accepted] : names) {
+    const Json* const given = fields.any(name);
+    const bool says_something =
+        given != nullptr && *given != Json(false) && *given != Json::array();
+    if (says_something) fields.refuse(name, accepted);
+  }
+}
+
 void read_generation(Fields& fields, const ServerFacts& facts, Request& request) {
+  refuse_given(fields, {{"bad_words", "null: \"logit_bias\" makes tokens unlikely"},
+                        {"allowed_token_ids", "null: \"grammar\" says what may be written"},
+                        {"truncate_prompt_tokens", "null: prompts are read whole"},
+                        {"use_beam_search", "false: answers are sampled"},
+                        {"logits_processors", "null"}});
   read_sampling(fields, facts, request.sampling);
   read_speculation(fields, request);
   if (auto stop = fields.strings("stop", facts.options.most_stop_strings)) {
@@ -97,6 +111,7 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
     }
     request.stop = std::move(*stop);
   }
+  request.keep_stop = fields.boolean("include_stop_str_in_output").value_or(false);
   request.stop_tokens = fields.integers("stop_token_ids", 64).value_or(std::vector<int32_t>());
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,14 @@ struct StreamFields {
   // Forerun's own: which tokens had been guessed, and the trees of their rounds, beside the text.
   bool speculation = false;
 };
+
+// A field of other servers that would change the text, and what is accepted of it.
+struct FieldNotDone {
+  const char* name;
+  const char* accepted;
+};
+// Refuses those that are given with anything but false or an empty list.
+void refuse_given(Fields& fields, std::initializer_list<FieldNotDone> names);
 
 // Sampling, length, stops and speculation. Errors are left in `fields`.
 void read_generation(Fields& fields, const ServerFacts& facts, Request& request);

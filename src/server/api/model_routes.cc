@@ -89,7 +89,9 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
     Conversation conversation;
     conversation.messages = *messages;
     if (const Json* const tools = fields.array("tools")) conversation.tools = *tools;
-    conversation.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+    conversation.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+    conversation.add_generation_prompt =
+        fields.boolean("add_generation_prompt").value_or(!conversation.continue_final_message);
     AssistantOutputOptions unused;
     if (const auto error = make_chat_prompt(engine, format, conversation, request, unused)) {
       return *error;
