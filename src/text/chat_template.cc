@@ -7,9 +7,9 @@
 
 #include "base/lfs_pointer.h"
 #include "base/status_macros.h"
-#include "text/jinja/evaluator.h"
-#include "text/jinja/json_value.h"
-#include "text/jinja/parser.h"
+#include "text/jinja/runtime.h"
+#include "text/jinja/syntax.h"
+#include "text/jinja/value.h"
 
 namespace forerun {
 namespace {

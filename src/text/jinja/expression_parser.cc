@@ -1,11 +1,10 @@
-#include "text/jinja/expression_parser.h"
-
+// Tokens to expressions.
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "base/status_macros.h"
-#include "text/jinja/numbers.h"
+#include "text/jinja/syntax.h"
 
 namespace forerun::text::jinja {
 namespace {

@@ -1,9 +1,9 @@
-#include "text/jinja/lexer.h"
-
+// Template source to tokens, white-space control included.
 #include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
+#include "text/jinja/syntax.h"
 #include "text/utf8.h"
 
 namespace forerun::text::jinja {

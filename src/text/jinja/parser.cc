@@ -1,12 +1,10 @@
-#include "text/jinja/parser.h"
-
+// Tokens to statements; expressions are in expression_parser.cc.
 #include <algorithm>
 #include <initializer_list>
 #include <utility>
 
 #include "base/status_macros.h"
-#include "text/jinja/expression_parser.h"
-#include "text/jinja/token_stream.h"
+#include "text/jinja/syntax.h"
 
 namespace forerun::text::jinja {
 namespace {

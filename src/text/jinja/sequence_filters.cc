@@ -3,9 +3,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "text/jinja/builtins.h"
-#include "text/jinja/numbers.h"
-#include "text/jinja/strings.h"
+#include "text/jinja/runtime.h"
 
 namespace forerun::text::jinja {
 namespace {

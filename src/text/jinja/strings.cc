@@ -1,7 +1,11 @@
-#include "text/jinja/strings.h"
-
+// Python's string operations over UTF-8, and its numbers from texts.
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 
+#include "text/jinja/value.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -17,6 +21,34 @@ bool in_set(std::string_view character, char32_t value, const std::optional<std:
 
 bool is_cased(std::string_view character) {
   return upper_case(character) != character || lower_case(character) != character;
+}
+
+std::vector<std::string> split_at_space(std::string_view text, int64_t count, bool from_right) {
+  std::vector<std::string> out;
+  text = stripped(text, std::nullopt, true, true);
+  while (!text.empty()) {
+    if (count == 0) {
+      out.emplace_back(text);
+      break;
+    }
+    if (count > 0) --count;
+    size_t cut = from_right ? text.size() : 0;
+    while (from_right ? cut > 0 : cut < text.size()) {
+      const CodePoint point =
+          from_right ? last_code_point(text.substr(0, cut)) : first_code_point(text.substr(cut));
+      if (is_python_space(point.value)) break;
+      cut = from_right ? cut - point.len_bytes : cut + point.len_bytes;
+    }
+    if (from_right) {
+      out.emplace_back(text.substr(cut));
+      text = stripped(text.substr(0, cut), std::nullopt, false, true);
+    } else {
+      out.emplace_back(text.substr(0, cut));
+      text = stripped(text.substr(cut), std::nullopt, true, false);
+    }
+  }
+  if (from_right) std::reverse(out.begin(), out.end());
+  return out;
 }
 
 }  // namespace
@@ -120,38 +152,6 @@ std::string replaced(std::string_view text, std::string_view pattern, std::strin
   return out;
 }
 
-namespace {
-
-std::vector<std::string> split_at_space(std::string_view text, int64_t count, bool from_right) {
-  std::vector<std::string> out;
-  text = stripped(text, std::nullopt, true, true);
-  while (!text.empty()) {
-    if (count == 0) {
-      out.emplace_back(text);
-      break;
-    }
-    if (count > 0) --count;
-    size_t cut = from_right ? text.size() : 0;
-    while (from_right ? cut > 0 : cut < text.size()) {
-      const CodePoint point =
-          from_right ? last_code_point(text.substr(0, cut)) : first_code_point(text.substr(cut));
-      if (is_python_space(point.value)) break;
-      cut = from_right ? cut - point.len_bytes : cut + point.len_bytes;
-    }
-    if (from_right) {
-      out.emplace_back(text.substr(cut));
-      text = stripped(text.substr(0, cut), std::nullopt, false, true);
-    } else {
-      out.emplace_back(text.substr(0, cut));
-      text = stripped(text.substr(cut), std::nullopt, true, false);
-    }
-  }
-  if (from_right) std::reverse(out.begin(), out.end());
-  return out;
-}
-
-}  // namespace
-
 std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator,
                                int64_t count, bool from_right) {
   if (!separator) return split_at_space(text, count, from_right);
@@ -167,6 +167,100 @@ std::vector<std::string> split(std::string_view text, const std::optional<std::s
   out.emplace_back(text);
   if (from_right) std::reverse(out.begin(), out.end());
   return out;
+}
+
+std::optional<Value> integer_of_digits(std::string_view digits, unsigned base, bool negative) {
+  // Little-endian, base 1e9; digits past this many would take time in their square.
+  constexpr size_t kMaxDigits = 4300;  // Python's own limit
+  constexpr uint64_t kLimb = 1'000'000'000;
+  if (digits.empty() || digits.size() > kMaxDigits) return std::nullopt;
+  std::vector<uint64_t> limbs(1, 0);
+  for (const char c : digits) {
+    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (!is_letter && (c < '0' || c > '9')) return std::nullopt;
+    uint64_t carry = static_cast<uint64_t>(is_letter ? (c | 0x20) - 'a' + 10 : c - '0');
+    if (carry >= base) return std::nullopt;
+    for (uint64_t& limb : limbs) {
+      carry += limb * base;
+      limb = carry % kLimb;
+      carry /= kLimb;
+    }
+    if (carry != 0) limbs.push_back(carry);
+  }
+  std::string decimal = negative ? "-" : "";
+  decimal += std::to_string(limbs.back());
+  for (size_t i = limbs.size() - 1; i-- > 0;) {
+    const std::string part = std::to_string(limbs[i]);
+    decimal.append(9 - part.size(), '0').append(part);
+  }
+  int64_t number = 0;
+  const auto end = std::from_chars(decimal.data(), decimal.data() + decimal.size(), number);
+  if (end.ec == std::errc()) return Value::integer(number);
+  return Value::big_integer(std::move(decimal));
+}
+
+std::optional<Value> parsed_integer(std::string_view text, int64_t base) {
+  text = stripped(text, std::nullopt, true, true);
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  const auto prefix_base = [&]() -> int64_t {
+    if (text.size() < 2 || text[0] != '0') return 0;
+    const char letter = static_cast<char>(text[1] | 0x20);
+    return letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+  }();
+  bool after_prefix = false;
+  if (prefix_base != 0 && (base == 0 || base == prefix_base)) {
+    text.remove_prefix(2);
+    base = prefix_base;
+    after_prefix = true;
+  } else if (base == 0) {
+    // Without a base "012" is refused, "00" is not.
+    if (text.starts_with('0') && text.find_first_not_of("0_") != std::string_view::npos) {
+      return std::nullopt;
+    }
+    base = 10;
+  }
+  std::string digits;
+  bool after_digit = after_prefix;
+  for (const char c : text) {
+    if (c == '_' && !after_digit) return std::nullopt;
+    after_digit = c != '_';
+    if (after_digit) digits.push_back(c);
+  }
+  if (!after_digit) return std::nullopt;
+  return integer_of_digits(digits, static_cast<unsigned>(base), negative);
+}
+
+std::optional<double> parsed_real(std::string_view text) {
+  text = stripped(text, std::nullopt, true, true);
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+    if (text.starts_with('-')) return std::nullopt;
+  }
+  std::string digits;
+  bool after_digit = false;
+  for (const char c : text) {
+    if (c == '_' && !after_digit) return std::nullopt;
+    after_digit = c >= '0' && c <= '9';
+    if (c != '_') digits.push_back(c);
+  }
+  if (text.ends_with('_') || digits.find('(') != std::string::npos) return std::nullopt;
+  double number = 0;
+  const char* last = digits.data() + digits.size();
+  const auto end = std::from_chars(digits.data(), last, number);
+  if (end.ptr != last || digits.empty()) return std::nullopt;
+  if (end.ec == std::errc()) return number;
+  // Past what a double holds: infinite or zero, which strtod tells apart.
+  return std::strtod(digits.c_str(), nullptr);
+}
+
+std::optional<Value> integer_of(double number) {
+  if (!std::isfinite(number)) return std::nullopt;
+  std::array<char, 400> buffer;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(),
+                                 std::trunc(std::fabs(number)), std::chars_format::fixed, 0);
+  return integer_of_digits({buffer.data(), static_cast<size_t>(end.ptr - buffer.data())}, 10,
+                           number < 0);
 }
 
 }  // namespace forerun::text::jinja

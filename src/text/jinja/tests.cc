@@ -1,7 +1,6 @@
 // What may stand behind "is".
 #include "base/status_macros.h"
-#include "text/jinja/builtins.h"
-#include "text/jinja/strings.h"
+#include "text/jinja/runtime.h"
 
 namespace forerun::text::jinja {
 namespace {
@@ -23,14 +22,14 @@ constexpr std::string_view kTests[] = {
     "float",   "integer",  "iterable", "lower",       "mapping", "none",      "number", "odd",
     "sameas",  "sequence", "string",   "test",        "true",    "undefined", "upper"};
 
-}  // namespace
-
 bool is_known_test(std::string_view name) {
   for (const std::string_view known : kTests) {
     if (known == name) return true;
   }
   return !relation_of(std::string(name)).empty();
 }
+
+}  // namespace
 
 Result<bool> apply_test(const std::string& name, const Value& value, const Arguments& args,
                         Runtime& runtime) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -199,5 +200,68 @@ Result<int> compare(const Value& a, const Value& b);
 // Python's str() and repr().
 std::string to_text(const Value& value);
 std::string to_repr(const Value& value);
+
+// Numbers from texts, as Python reads them (strings.cc).
+
+// The integer that `digits` spell to `base` (2 to 36), without a sign; nothing where one of them is
+// no digit of the base, and for more than 4,300 of them.
+std::optional<Value> integer_of_digits(std::string_view digits, unsigned base, bool negative);
+
+// Python's int(text, base): white space around it, a sign, 0x, 0o, 0b, underscores between digits.
+std::optional<Value> parsed_integer(std::string_view text, int64_t base);
+
+// Python's float(text).
+std::optional<double> parsed_real(std::string_view text);
+
+// Python's int(number); nothing for infinities and what is no number.
+std::optional<Value> integer_of(double number);
+
+// Python's string operations over UTF-8 (strings.cc).
+
+// The characters, each as its own view of `text`.
+std::vector<std::string_view> characters(std::string_view text);
+
+// Without white space, or without the characters of `chars`, at the chosen ends.
+std::string_view stripped(std::string_view text, const std::optional<std::string>& chars, bool left,
+                          bool right);
+
+std::string upper(std::string_view text);
+std::string lower(std::string_view text);
+std::string capitalized(std::string_view text);
+// str.title: every run of letters; and the filter's: every word behind white space or -([{<.
+std::string titled(std::string_view text);
+std::string titled_words(std::string_view text);
+
+// With `fill`, one character, beside it up to `width` characters, at most kMaxWidth.
+enum class Align : uint8_t { kLeft, kCenter, kRight };
+constexpr int64_t kMaxWidth = 65'536;
+std::string padded(std::string_view text, int64_t width, std::string_view fill, Align align);
+// str.center, which puts the odd one of what is missing to the left where the width is odd, too.
+std::string centered(std::string_view text, int64_t width, std::string_view fill);
+
+// At most `count` times, -1: always. An empty pattern matches before every character and at the
+// end.
+std::string replaced(std::string_view text, std::string_view pattern, std::string_view with,
+                     int64_t count);
+
+// At `separator` (not empty), or at runs of white space without one; at most `count` cuts.
+std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator,
+                               int64_t count, bool from_right);
+
+// JSON text to values and back (json.cc).
+
+// `what` names the text in messages. Order of keys is kept; of a repeated key the last value holds.
+Result<Value> parse_json(std::string_view json, const std::string& what);
+
+struct JsonStyle {
+  std::optional<int64_t> indent;      // spaces a level; none: one line
+  std::string item_separator = ", ";  // Python's defaults; "," with an indent
+  std::string key_separator = ": ";
+  bool ascii_only = false;
+  bool sort_keys = false;
+};
+
+// As Python's json.dumps writes it; kInvalidArgument for what has no JSON form.
+Result<std::string> to_json(const Value& value, const JsonStyle& style);
 
 }  // namespace forerun::text::jinja

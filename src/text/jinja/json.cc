@@ -1,5 +1,4 @@
-#include "text/jinja/json_value.h"
-
+// JSON text to values, and values to JSON text.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,7 +6,7 @@
 #include <unordered_map>
 
 #include "base/status_macros.h"
-#include "text/jinja/numbers.h"
+#include "text/jinja/value.h"
 #include "text/utf8.h"
 
 namespace forerun::text::jinja {
