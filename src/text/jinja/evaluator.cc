@@ -121,7 +121,7 @@ Status Evaluator::run_for(const Statement& statement, std::string& out) {
   if (!items.empty()) return run_loop(statement, items, out);
   Flow flow = Flow::kOn;
   open_scope();
-  const Status status = run(statement.otherwise, out, flow);
+  Status status = run(statement.otherwise, out, flow);
   scopes_.pop_back();
   return status;
 }
@@ -169,7 +169,7 @@ Status Evaluator::run_captured(const Statement& statement, std::string& out) {
 
 Status Evaluator::run_scope(const Statement& statement, std::string& out, Flow& flow) {
   open_scope();
-  const Status status = run(statement.body, out, flow);
+  Status status = run(statement.body, out, flow);
   scopes_.pop_back();
   return status;
 }
@@ -183,7 +183,7 @@ Status Evaluator::run_with(const Statement& statement, std::string& out, Flow& f
   }
   open_scope();
   for (size_t i = 0; i < values.size(); ++i) assign(statement.targets[i].name, values[i]);
-  const Status status = run(statement.body, out, flow);
+  Status status = run(statement.body, out, flow);
   scopes_.pop_back();
   return status;
 }
