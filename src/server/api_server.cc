@@ -156,7 +156,7 @@ std::optional<HttpResponse> ApiServer::get(const HttpRequest& request) {
   return std::nullopt;
 }
 
-void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
   const bool is_get = request.method == "GET" || request.method == "HEAD";
   if (request.method == "POST" && contains(kPosts, request.path)) {
     return post(std::move(request), exchange);

@@ -35,7 +35,7 @@ class ApiServer {
   ApiServer(EventLoop& loop, AccessOptions access, const ChatFormat& format);
 
   std::optional<HttpResponse> refuse(const HttpRequest& head) const;
-  void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  void handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
   // GET. Nothing where there is no such path.
   std::optional<HttpResponse> get(const HttpRequest& request);
   void post(HttpRequest request, const std::shared_ptr<Exchange>& exchange);

@@ -93,9 +93,9 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   }
   if (const auto error = limit_scores(engine, facts, {&request, 1})) return *error;
   GenerationCall call;
-  call.writer = make_chat_writer(engine, facts, stream, std::move(output),
-                                 static_cast<size_t>(request.num_samples), "chatcmpl-" + call_id,
-                                 prompt_logprobs);
+  call.writer =
+      make_chat_writer(engine, facts, stream, output, static_cast<size_t>(request.num_samples),
+                       "chatcmpl-" + call_id, prompt_logprobs);
   call.prompts.push_back(std::move(request));
   return call;
 }

@@ -14,7 +14,7 @@
 namespace forerun::server {
 
 struct Conversation {
-  Json messages;     // a list
+  Json messages = Json::array();
   Json tools;        // a list, or null
   Json tool_choice;  // or null
   std::optional<bool> parallel_tool_calls;

@@ -173,7 +173,7 @@ void read_stream(Fields& fields, StreamFields& stream) {
 
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts,
                                    Json* object) {
-  if (const auto error = parse_object(body, object)) return error;
+  if (auto error = parse_object(body, object)) return error;
   Fields fields(*object);
   const std::optional<std::string> model = fields.string("model");
   if (fields.error()) return fields.error();
