@@ -22,7 +22,7 @@
 #include "device/cpu/device_group.h"
 #include "engine/output_formats.h"
 #include "exec/cpu_step_runner.h"
-#include "model/cuda/load_decoder_cuda.h"
+#include "model/cuda/load_decoder.h"
 #include "text/tokenizer.h"
 
 namespace forerun {

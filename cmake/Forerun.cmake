@@ -1,7 +1,8 @@
-# Compiler settings and the three helpers that every folder uses:
+# Compiler settings and the helpers that every folder uses:
 #   forerun_library(<name> SOURCES ... [DEPS ...] [PRIVATE_DEPS ...])
-#   forerun_test(<name> SOURCES ... [DEPS ...] [LABELS fast|slow|gpu|multi_host ...])
+#   forerun_test(<name> SOURCES ... [DEPS ...] [LABELS fast|slow|gpu|cuda_host|multi_host ...])
 #   forerun_bench(<name> SOURCES ... [DEPS ...])
+#   forerun_cuda_bench(<name> SOURCES ... [DEPS ...])
 
 include(GNUInstallDirs)
 include(CTest)
@@ -57,6 +58,9 @@ target_compile_definitions(forerun_flags INTERFACE FORERUN_SOURCE_DIR=".")
 # Everything that `ctest -L fast`, or `ctest -L threads` (tests that start threads), runs.
 add_custom_target(fast_tests)
 add_custom_target(threads_tests)
+# All code that only a CUDA compiler sees: what a machine without a GPU can still check.
+# `ctest -L cuda_host` runs those of its tests that need no GPU.
+add_custom_target(cuda_code)
 
 function(forerun_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
@@ -80,6 +84,9 @@ function(forerun_test name)
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
+  if(gpu IN_LIST ARG_LABELS OR cuda_host IN_LIST ARG_LABELS)
+    add_dependencies(cuda_code ${name})
+  endif()
   foreach(label fast threads)
     if("${label}" IN_LIST ARG_LABELS)
       add_dependencies(${label}_tests ${name})
@@ -101,4 +108,16 @@ function(forerun_bench name)
   add_executable(${name} ${ARG_SOURCES})
   list(TRANSFORM ARG_DEPS PREPEND forerun_)
   target_link_libraries(${name} PRIVATE forerun_flags ${ARG_DEPS} benchmark::benchmark)
+endfunction()
+
+# A bench that times by the device's own clock: a program of its own, without Google Benchmark.
+function(forerun_cuda_bench name)
+  if(NOT FORERUN_BENCHES)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPS PREPEND forerun_)
+  target_link_libraries(${name} PRIVATE forerun_flags ${ARG_DEPS})
+  add_dependencies(cuda_code ${name})
 endfunction()

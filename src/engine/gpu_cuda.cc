@@ -5,7 +5,7 @@
 #include "base/status_macros.h"
 #include "device/cuda/cuda_devices.h"
 #include "engine/gpu.h"
-#include "model/cuda/load_decoder_cuda.h"
+#include "model/cuda/load_decoder.h"
 #include "model/shard_plan.h"
 
 namespace forerun {

@@ -15,7 +15,7 @@
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/device_group.h"
 #include "exec/cpu_step_runner.h"
-#include "model/cuda/load_decoder_cuda.h"
+#include "model/cuda/load_decoder.h"
 
 namespace forerun {
 namespace {

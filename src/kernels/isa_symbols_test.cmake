@@ -1,4 +1,4 @@
-# cmake -DNM=... -DLIBRARY=... -DOP=linear -DEXPECTED=5 -P isa_symbols_test.cmake
+# cmake -DNM=... -DLIBRARY=... -DEXPECTED=5 -P isa_symbols_test.cmake
 #
 # Fails if an object compiled for one instruction set defines a weak symbol: the linker keeps one
 # copy of those for the whole program, perhaps the one that this processor cannot run.
@@ -13,10 +13,10 @@ set(checked 0)
 foreach(line IN LISTS lines)
   if(line MATCHES "^(.*)\\.o:$")
     set(member "${CMAKE_MATCH_1}")
-    if(member MATCHES "^${OP}_(avx2|avx512|avx512_bf16|amx|amx_twin)\\.cc$")
+    if(member MATCHES "^(avx2|avx512|avx512_bf16|amx|amx_twin)\\.cc$")
       math(EXPR checked "${checked} + 1")
     endif()
-  elseif(member MATCHES "^${OP}_(avx|amx)" AND line MATCHES " [WVwvu] (.*)$")
+  elseif(member MATCHES "^(avx|amx)" AND line MATCHES " [WVwvu] (.*)$")
     message(SEND_ERROR "${member} defines the weak symbol ${CMAKE_MATCH_1}")
   endif()
 endforeach()

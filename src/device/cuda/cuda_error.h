@@ -1,5 +1,5 @@
 // CUDA errors as Status. The message names the call, the device and what it was for, in every build
-// type. Only files under device/cuda and *_cuda.* include CUDA's headers.
+// type. Only files in folders named cuda include CUDA's headers.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -28,7 +28,7 @@ struct PeerGroupOptions {
   int64_t most_rows = 0;  // of one exchange
   int64_t width = 0;      // columns of one exchange at most
   int wait_limit_ms = 10'000;
-  // From how many bytes a rank on a sum is made in two shots (linear_reduce_cuda.h); what is
+  // From how many bytes a rank on a sum is made in two shots (linear/cuda/reduce.h); what is
   // fastest for the number of ranks if unset.
   std::optional<int64_t> two_shot_bytes = {};
   bool mailboxes_on_host = false;  // even where GPUs reach each other; for tests

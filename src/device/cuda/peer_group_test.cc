@@ -1,4 +1,4 @@
-// What a group refuses, with or without GPUs; linear_reduce_cuda_test.cc uses groups.
+// What a group refuses, with or without GPUs; linear/cuda/reduce_test.cc uses groups.
 #include "device/cuda/peer_group.h"
 
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 //
 // Sums are f32. What is multiplied is f32 too, keys and values of a bf16 cache widened; with a bf16
 // cache and Isa::kAvx512Bf16 or kAmx it is bf16, queries and probabilities rounded to it
-// (attention_bf16_dot.h). Bits therefore belong to an instruction set, as those of linear layers
-// do.
+// (attention/cpu/bf16_dot.h). Bits therefore belong to an instruction set, as those of linear
+// layers do.
 #pragma once
 
 #include <cstddef>

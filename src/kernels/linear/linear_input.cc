@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "kernels/linear/linear_kernels.h"
+#include "kernels/linear/cpu/kernels.h"
 
 namespace forerun {
 namespace {

@@ -1,12 +1,12 @@
-// What LinearInput holds; shared by the packer and linear_cpu.cc.
+// What LinearInput holds; shared by the packer and linear/cpu/linear.cc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "kernels/linear/cpu/kernels.h"
 #include "kernels/linear/linear.h"
-#include "kernels/linear/linear_kernels.h"
 #include "kernels/linear/linear_weight.h"
 
 namespace forerun {
@@ -42,7 +42,7 @@ struct InputLayout {
   size_t row_bytes() const;
 };
 
-// Starts of the layouts (linear_kernels.h says how row blocks lie in them). Null where absent.
+// Starts of the layouts (linear/cpu/kernels.h says how row blocks lie in them). Null where absent.
 struct InputRows {
   float* floats = nullptr;
   uint16_t* halves = nullptr;

@@ -8,8 +8,8 @@
 #include "base/dtype.h"
 #include "base/status_macros.h"
 #include "checkpoint/float_tensor.h"
+#include "kernels/linear/cuda/plan.h"
 #include "kernels/linear/linear.h"
-#include "kernels/linear/linear_plan_cuda.h"
 
 namespace forerun::cuda {
 namespace {

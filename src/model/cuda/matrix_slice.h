@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "checkpoint/checkpoint.h"
-#include "model/cuda/shard_layout_cuda.h"
+#include "model/cuda/shard_layout.h"
 
 namespace forerun::cuda {
 

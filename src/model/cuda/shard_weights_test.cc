@@ -8,8 +8,8 @@
 
 #include "base/dtype.h"
 #include "checkpoint/testing.h"
-#include "model/cuda/fused_linear_cuda.h"
-#include "model/cuda/load_decoder_cuda.h"
+#include "model/cuda/fused_linear.h"
+#include "model/cuda/load_decoder.h"
 #include "model/decoder_weights.h"
 
 namespace forerun::cuda {

@@ -1,0 +1,51 @@
+#include "kernels/attention/cuda/attention.h"
+
+#include <string>
+
+#include "base/status_macros.h"
+#include "kernels/attention/cuda/kernels.h"
+
+namespace forerun::cuda {
+
+Status prepare_attention_cuda() {
+  FORERUN_RETURN_IF_ERROR(prepare_attention_rows_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_cluster_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_shared_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_runs_cuda());
+  return prepare_attention_tiles_cuda();
+}
+
+Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+  const PagedKvCuda& kv = call.kv;
+  if (kv.head_dim < 1 || kv.head_dim > 256 || kv.num_kv_heads < 1 ||
+      call.num_heads % kv.num_kv_heads != 0) {
+    return {StatusCode::kInvalidArgument,
+            "attention on a GPU: " + std::to_string(call.num_heads) + " heads of " +
+                std::to_string(kv.head_dim) + " dimensions over " +
+                std::to_string(kv.num_kv_heads) +
+                " key/value heads; head dimensions up to 256 and whole groups are accepted"};
+  }
+  const bool fused = call.mode == AttentionMode::kFused || call.mode == AttentionMode::kCluster;
+  if (fused && !can_fuse_rope(kv.head_dim, false)) {
+    return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
+                                              std::to_string(kv.head_dim) +
+                                              " dimensions are rotated by a kernel of their own"};
+  }
+  const bool shares = call.shared_prefix != SharedPrefix::kNone;
+  const bool tiles =
+      call.mode == AttentionMode::kTiles || call.mode == AttentionMode::kTilesAndRuns;
+  const bool runs = call.mode == AttentionMode::kRuns || call.mode == AttentionMode::kTilesAndRuns;
+  if ((shares || tiles || runs) && kv.head_dim > 128) {
+    return {StatusCode::kInvalidArgument,
+            "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
+                " dimensions have no kernel of shared tiles; up to 128 are accepted"};
+  }
+  if (call.mode == AttentionMode::kCluster) return attention_cluster_cuda(call, stream);
+  if (tiles) FORERUN_RETURN_IF_ERROR(attention_tiles_cuda(call, stream));
+  if (runs) return attention_runs_cuda(call, stream);
+  if (tiles) return {};
+  if (shares) return attention_shared_cuda(call, stream);
+  return attention_rows_cuda(call, stream);
+}
+
+}  // namespace forerun::cuda

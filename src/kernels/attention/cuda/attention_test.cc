@@ -1,0 +1,367 @@
+// Attention on a GPU: against plain loops in double over swept shapes, contexts, trees and windows,
+// and its bits in every mode, alone and in company. Skips itself without a GPU.
+#include "kernels/attention/cuda/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "device/cuda/cuda_devices.h"
+#include "kernels/attention/cuda/rig_test.h"
+
+namespace forerun::cuda {
+namespace {
+
+// Averages of values in [-1, 1]: probabilities and the result are rounded to bf16.
+constexpr double kTolerance = 8e-3;
+
+bool same_bits(const std::vector<bf16>& a, const std::vector<bf16>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(bf16)) == 0;
+}
+
+// Largest difference; infinite where one is not a number.
+double difference(const bf16* found, const std::vector<double>& expected) {
+  double worst = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double d = std::fabs(static_cast<double>(to_float(found[i])) - expected[i]);
+    if (!(d <= 1e30)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, d);
+  }
+  return worst;
+}
+
+TEST(Difference, SeesNanAndSign) {
+  const std::vector<bf16> found = {to_bf16(1.0f), to_bf16(-0.5f)};
+  EXPECT_EQ(difference(found.data(), {1.0, -0.5}), 0);
+  EXPECT_EQ(difference(found.data(), {1.0, 0.5}), 1);
+  const std::vector<bf16> nan = {bf16{0x7fff}};
+  EXPECT_GT(difference(nan.data(), {1.0}), 1e30);
+}
+
+class AttentionCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto devices = list_devices();
+    ASSERT_TRUE(devices.ok()) << devices.status().message();
+    if (devices->empty()) GTEST_SKIP() << "no GPU";
+  }
+
+  // Runs `step` in every mode: all give the same bits, those of a few rows alone too, and the
+  // reference's result.
+  void check(const HeadShape& shape, const TestStep& step, int32_t window,
+             const std::string& what) {
+    SCOPED_TRACE(what + ": heads " + std::to_string(shape.num_heads) + "/" +
+                 std::to_string(shape.num_kv_heads) + ", dimensions " +
+                 std::to_string(shape.head_dim) + ", window " + std::to_string(window));
+    AttentionRig rig(shape, step.num_blocks);
+    rig.fill_cache(step);
+    std::vector<int32_t> ids(step.rows.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    rig.fill_qkv(ids, step.rows);
+    AttentionShapeCuda terms = rig.terms();
+    AttentionPlanCuda used;
+    const std::vector<bf16> found = rig.run(step.rows, window, terms, &used);
+    const std::vector<std::byte> cache = rig.download_cache();
+    modes_.push_back(used.mode);
+    shared_prefixes_ += used.shared_prefix != SharedPrefix::kNone ? 1 : 0;
+    const auto width = static_cast<size_t>(shape.num_heads * shape.head_dim);
+    const size_t few = std::max<size_t>(1, step.rows.size() / 5);
+    for (size_t row = 0; row < step.rows.size(); row += few) {
+      EXPECT_LE(
+          difference(found.data() + row * width, rig.reference(cache, step.rows[row], row, window)),
+          kTolerance)
+          << "row " << row;
+    }
+    // Other ways to deal the same work out; the cache as it was.
+    const auto again = [&](const AttentionShapeCuda& other, const char* name) {
+      rig.fill_cache(step);
+      rig.fill_qkv(ids, step.rows);
+      AttentionPlanCuda plan;
+      EXPECT_TRUE(same_bits(rig.run(step.rows, window, other, &plan), found)) << name;
+      EXPECT_TRUE(rig.download_cache() == cache) << name << ": the cache";
+      modes_.push_back(plan.mode);
+      shared_prefixes_ += plan.shared_prefix != SharedPrefix::kNone ? 1 : 0;
+    };
+    AttentionShapeCuda split = terms;
+    split.may_fuse = false;
+    again(split, "split");
+    AttentionShapeCuda fused = terms;
+    fused.may_cluster = false;
+    again(fused, "fused, no clusters");
+    AttentionShapeCuda runs = fused;
+    runs.run_units = 0;
+    again(runs, "runs");
+    runs.multiprocessors = 7;  // fewer workers: other shares, and the rest of the blocks have none
+    again(runs, "runs of few workers");
+    runs.multiprocessors = terms.multiprocessors;
+    runs.run_units = std::numeric_limits<int32_t>::max();
+    again(runs, "no runs");
+    AttentionShapeCuda whole = split;
+    whole.most_partials = 0;
+    again(whole, "whole, by wgmma where there is no tree");
+    whole.may_tile = false;
+    again(whole, "whole");
+    // Rows alone: the others' keys lie in the cache.
+    for (size_t row = 0; row < step.rows.size(); row += few) {
+      const std::vector<AttentionRow> one = {step.rows[row]};
+      rig.fill_qkv({ids[row]}, one);
+      const std::vector<bf16> alone = rig.run(one, window, terms);
+      EXPECT_EQ(std::memcmp(alone.data(), found.data() + row * width, width * sizeof(bf16)), 0)
+          << "row " << row << " alone";
+    }
+  }
+  bool has_run(AttentionMode mode) const {
+    return std::find(modes_.begin(), modes_.end(), mode) != modes_.end();
+  }
+
+  std::vector<AttentionMode> modes_;
+  int shared_prefixes_ = 0;  // runs by the kernel of shared prefixes
+};
+
+TEST_F(AttentionCuda, HeadsOfManyShapes) {
+  for (const int32_t dim : {32, 64, 80, 96, 128, 256}) {
+    for (const auto& [heads, kv_heads] : std::vector<std::pair<int32_t, int32_t>>{
+             {2, 2}, {4, 2}, {6, 2}, {8, 2}, {10, 2}, {6, 1}, {7, 1}, {8, 1}, {9, 1}, {16, 1}}) {
+      TestStep step;
+      step.add_tree(150, 2, 9, 2);
+      check({heads, kv_heads, dim}, step, 0, "tree");
+      if (dim != 64) continue;
+      TestStep rows;
+      rows.add_chain(150, 40);
+      check({heads, kv_heads, dim}, rows, 0, "chain");
+    }
+  }
+  TestStep chain;
+  chain.add_chain(333, 50);
+  check({8, 2, 64}, chain, 0, "chain");
+  for (const AttentionMode mode :
+       {AttentionMode::kWhole, AttentionMode::kTiles, AttentionMode::kSplit, AttentionMode::kFused,
+        AttentionMode::kCluster}) {
+    EXPECT_TRUE(has_run(mode));
+  }
+}
+
+TEST_F(AttentionCuda, ContextsAroundTheEdgesOfTilesAndSpans) {
+  for (const int32_t prefix : {0,   1,   15,   16,   17,   48,   63,   64,   65,   127,
+                               128, 500, 1000, 1020, 1500, 1915, 2500, 3700, 4090, 4096}) {
+    TestStep step;
+    step.add_tree(prefix, 1, 8, 2);
+    check({8, 2, 64}, step, 0, "tree at " + std::to_string(prefix));
+    TestStep chain;
+    chain.add_chain(prefix, 12);
+    check({8, 2, 64}, chain, 0, "chain at " + std::to_string(prefix));
+  }
+}
+
+TEST_F(AttentionCuda, LongContexts) {
+  for (const int32_t prefix : {16380, 33000}) {
+    TestStep step;
+    step.add_tree(prefix, 3, 8, 2);
+    check({8, 2, 128}, step, 0, "tree at " + std::to_string(prefix));
+  }
+  EXPECT_GT(shared_prefixes_, 0);
+}
+
+// Spans that all rows share, by the kernel that has them once: one or several groups of rows,
+// several sequences, trees that reach into tiles and spans of others, windows.
+TEST_F(AttentionCuda, SharedPrefixes) {
+  for (const int32_t window : {0, 900}) {
+    for (const auto& [heads, kv_heads, dim] :
+         std::vector<std::array<int32_t, 3>>{{16, 8, 64}, {48, 8, 64}, {20, 10, 128}}) {
+      TestStep few;
+      few.add_tree(4350, 2, 7, 2);
+      check({heads, kv_heads, dim}, few, window, "a group");
+      TestStep more;
+      more.add_tree(4000, 3, 20, 2);
+      more.add_chain(4347, 11);
+      more.add_tree(500, 0, 3, 1);
+      check({heads, kv_heads, dim}, more, window, "groups");
+    }
+  }
+  TestStep deep;
+  deep.add_tree(4300, 70, 9, 1);
+  check({16, 8, 64}, deep, 0, "deep");
+  EXPECT_GE(shared_prefixes_, 20);
+}
+
+// Several shared items a block, of one warpgroup and of both: one that skips the other's items must
+// not take what the ring still holds of them.
+TEST_F(AttentionCuda, BlocksWithManySharedItems) {
+  for (const int32_t rows : {8, 28, 42}) {
+    TestStep step;
+    step.add_tree(12000, 1, rows, 3);
+    check({32, 8, 128}, step, 0, std::to_string(rows) + " rows");
+  }
+  EXPECT_GE(shared_prefixes_, 6);
+}
+
+// Items of one warpgroup and of both, whose columns do not divide 64, of parts with fewer heads.
+TEST_F(AttentionCuda, SharedPrefixesOfManyColumns) {
+  for (const auto& [heads, kv_heads] :
+       std::vector<std::pair<int32_t, int32_t>>{{16, 2}, {14, 2}, {9, 1}, {2, 2}}) {
+    for (const int32_t window : {0, 9000}) {
+      TestStep step;
+      step.add_tree(18000, 1, 28, 3);
+      check({heads, kv_heads, 128}, step, window, "tree");
+    }
+  }
+  TestStep many;
+  many.add_tree(9000, 0, 70, 3);
+  check({8, 2, 64}, many, 0, "many rows");
+  EXPECT_GE(shared_prefixes_, 18);
+}
+
+TEST_F(AttentionCuda, Windows) {
+  for (const int32_t window : {1, 5, 64, 100, 600}) {
+    for (const int32_t prefix : {0, 70, 1000, 4200}) {
+      TestStep step;
+      step.add_tree(prefix, 2, 9, 2);
+      check({4, 1, 64}, step, window, "tree at " + std::to_string(prefix));
+      TestStep chain;
+      chain.add_chain(prefix, 90);
+      check({8, 2, 64}, chain, window, "chain at " + std::to_string(prefix));
+    }
+  }
+}
+
+TEST_F(AttentionCuda, DeepAndWideTrees) {
+  TestStep deep;
+  deep.add_tree(100, 40, 100, 1);  // more of a chain than a tile holds
+  check({8, 2, 128}, deep, 0, "deep");
+  TestStep wide;
+  wide.add_tree(60, 10, 120, 4);
+  check({8, 1, 128}, wide, 0, "wide");
+  TestStep heads;
+  heads.add_tree(60, 10, 20, 4);
+  check({2, 2, 64}, heads, 0, "a head each");
+}
+
+TEST_F(AttentionCuda, ManySequencesAndLongPrefills) {
+  TestStep batch;
+  for (int32_t i = 0; i < 24; ++i) {
+    if (i % 3 == 0) {
+      batch.add_chain(i * 37, 1);
+    } else {
+      batch.add_tree(i * 29, i % 2, 4, 2);
+    }
+  }
+  check({16, 8, 64}, batch, 0, "batch");
+  TestStep prefill;
+  prefill.add_chain(0, 200);
+  prefill.add_chain(333, 56);
+  check({8, 2, 128}, prefill, 0, "prefill");
+}
+
+// Shares that end inside units: totals handed over, and units longer than a share.
+TEST_F(AttentionCuda, ManySequencesOfUnequalContexts) {
+  TestStep batch;
+  for (int32_t i = 0; i < 45; ++i) {
+    const int32_t context = i * 7919 % 2600;
+    if (i % 5 == 0) {
+      batch.add_tree(context, i % 3, 1 + i % 11, 2);
+    } else if (i % 5 == 1) {
+      batch.add_chain(context, 1);
+    } else {
+      batch.add_tree(context, 0, 1 + i % 7, 1);  // chains by lists
+    }
+  }
+  check({32, 8, 128}, batch, 0, "batch");
+  EXPECT_TRUE(has_run(AttentionMode::kRuns));
+  check({16, 8, 64}, batch, 700, "batch, window");
+  check({12, 2, 96}, batch, 0, "batch, two heads");
+  TestStep few;
+  few.add_tree(9000, 0, 8, 1);
+  few.add_tree(17000, 2, 5, 2);
+  few.add_chain(1500, 3);
+  check({32, 8, 128}, few, 0, "few and long");
+  check({8, 2, 64}, few, 5000, "few and long, window");
+  TestStep many;
+  for (int32_t i = 0; i < 80; ++i) many.add_tree(500 + i % 3, 0, 1 + i % 3, 1);
+  check({16, 8, 64}, many, 0, "many");
+}
+
+// Each in the kernel that fits it.
+TEST_F(AttentionCuda, PromptsBesideDecodingRowsAndTrees) {
+  TestStep step;
+  step.add_chain(300, 150);
+  for (int32_t i = 0; i < 30; ++i) step.add_chain(900 + i * 61, 1);
+  step.add_tree(1200, 1, 9, 3);
+  step.add_chain(0, 70);
+  check({32, 8, 128}, step, 0, "prompts");
+  EXPECT_TRUE(has_run(AttentionMode::kTilesAndRuns));
+  check({8, 2, 64}, step, 400, "prompts, window");
+}
+
+TEST_F(AttentionCuda, WorkersThatWaitForATotalInVainSaySo) {
+  TestStep step;
+  for (int32_t i = 0; i < 60; ++i) step.add_chain(700, 1);
+  AttentionRig rig({16, 8, 64}, step.num_blocks);
+  rig.fill_cache(step);
+  std::vector<int32_t> ids(step.rows.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  rig.fill_qkv(ids, step.rows);
+  AttentionPlanCuda plan;
+  plan.build(step.rows, rig.terms());
+  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  const auto handed = std::find_if(plan.runs.begin(), plan.runs.end(),
+                                   [](const auto& run) { return run.hands_over != 0; });
+  ASSERT_NE(handed, plan.runs.end());
+  handed->num_units = 0;
+  rig.run_plan(plan, 0);
+  EXPECT_EQ(rig.take_failed(), 1u);
+  (void)rig.run(step.rows, 0, rig.terms());
+}
+
+TEST_F(AttentionCuda, BlocksThatWaitInVainSaySo) {
+  TestStep step;
+  step.add_chain(200, 4);
+  AttentionRig rig({8, 2, 64}, step.num_blocks);
+  rig.fill_cache(step);
+  rig.fill_qkv({0, 1, 2, 3}, step.rows);
+  AttentionShapeCuda terms = rig.terms();
+  terms.may_cluster = false;
+  AttentionPlanCuda plan;
+  plan.build(step.rows, terms);
+  ASSERT_EQ(plan.mode, AttentionMode::kFused);
+  plan.items.pop_back();
+  rig.run_plan(plan, 0);
+  EXPECT_EQ(rig.take_failed(), 1u);
+  (void)rig.run(step.rows, 0, rig.terms());
+}
+
+TEST_F(AttentionCuda, BlocksThatWaitForASharedPrefixInVainSaySo) {
+  TestStep step;
+  step.add_tree(20000, 0, 2, 2);
+  AttentionRig rig({8, 2, 64}, step.num_blocks);
+  rig.fill_cache(step);
+  rig.fill_qkv({0, 1}, step.rows);
+  AttentionPlanCuda plan;
+  plan.build(step.rows, rig.terms());
+  ASSERT_NE(plan.shared_prefix, SharedPrefix::kNone);
+  plan.prefix_items.pop_back();
+  rig.run_plan(plan, 0);
+  EXPECT_EQ(rig.take_failed(), 1u);
+  (void)rig.run(step.rows, 0, rig.terms());
+}
+
+TEST_F(AttentionCuda, RefusesWhatItHasNoKernelFor) {
+  AttentionCallCuda call;
+  call.kv.num_kv_heads = 2;
+  call.kv.head_dim = 64;
+  call.num_heads = 5;
+  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
+  call.num_heads = 4;
+  call.kv.head_dim = 80;
+  call.mode = AttentionMode::kFused;
+  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace forerun::cuda

@@ -1,0 +1,144 @@
+// What the cluster kernel of attention (attention/cuda/cluster.cu) is given, how it divides its
+// shared memory, and what a block has to do. Included by the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/attention.h"
+#include "kernels/attention/cuda/kv_layout.h"
+
+namespace forerun::cuda {
+
+// Two warpgroups, each with a stage for one tile of keys and values.
+constexpr int kClusterWarps = 8;
+constexpr int kClusterThreads = kClusterWarps * 32;
+
+// Shared memory, in bytes from its beginning; operands of wgmma begin at multiples of 1,024.
+template <int kDim>
+struct ClusterLayout {
+  // A block merges this many dimensions of every column: of a span and column, kDim / 8 sums, and
+  // behind those of all its largest score and its sum of exponentials.
+  static constexpr int kSliceBytes = kDim / kClusterBlocks * 4;
+  static constexpr int kPanels = kDim / 64;
+  static constexpr int kColumnPanelBytes = kClusterColumns * kPanelRowBytes;
+  static constexpr int kExtraPanelBytes = kClusterExtras * kPanelRowBytes;
+  static constexpr int kExtraBytes = kPanels * kExtraPanelBytes;
+
+  static constexpr int kKeys = 0;  // [warpgroup] tile
+  static constexpr int kExtraKeys = kKeys + 2 * tile_bytes(kDim);
+  // Results of the cluster's blocks take the place of keys once nobody needs them.
+  static constexpr int kReceived = 0;  // [span][column][kSliceBytes]
+  static constexpr int kReceivedSums = kReceived + kClusterSpans * kClusterColumns * kSliceBytes;
+  static_assert(kReceivedSums + kClusterSpans * kClusterColumns * 8 <= kExtraKeys + kExtraBytes);
+  static constexpr int kValues = kExtraKeys + kExtraBytes;
+  static constexpr int kExtraValues = kValues + 2 * tile_bytes(kDim);
+  static constexpr int kQueries = kExtraValues + kExtraBytes;
+  static constexpr int kLists = kQueries + kPanels * kColumnPanelBytes;  // bytes [row][64]
+  static constexpr int kRows = kLists + kGroupRows * kMostExtras;        // position, boundary [row]
+  static constexpr int kFacts = kRows + kGroupRows * 8;                  // ClusterFact
+  static constexpr int kScores = kFacts + 64;  // of tails: f32 [row][8 positions][lane][2]
+  static constexpr int kRowScoreBytes = kTilePositions * 8 * 4;
+  // Before scores there are angles in their place: of rows, then of extras.
+  static constexpr int kAngles = kScores;
+  static constexpr int kAnglesBytes = (kGroupRows + kClusterExtras) * kDim * 4;
+  static constexpr int kScoresBytes = kGroupRows * kRowScoreBytes;
+  // Of two tiles, of results, and of leaving the keys.
+  static constexpr int kBarriers =
+      kScores + (kAnglesBytes > kScoresBytes ? kAnglesBytes : kScoresBytes);
+  static constexpr int kReceivedBarrier = kBarriers + 16;
+  static constexpr int kLeaveBarrier = kBarriers + 24;
+  // wgmma reads 64 columns, whatever is there.
+  static constexpr int kEnd = kQueries + (kPanels - 1) * kColumnPanelBytes + 64 * kPanelRowBytes;
+  static constexpr int kBytes = kEnd > kBarriers + 32 ? kEnd : kBarriers + 32;
+};
+
+// What a block knows of its item once it has met the previous kernel's end: from there on a load
+// from global memory, or of a register that was spilled there, is a trip to the L2.
+enum ClusterFact : int {
+  kFirstRow,
+  kNumRows,
+  kFirstHead,
+  kPartHeads,
+  kKvHead,
+  kFirstSpan,
+  kTailSpan,
+  kTailBegin,  // its first position
+  kTailGroup,
+  kTailHasPrefix,
+  kTailShift,  // logarithm of the number of warps that share a row's tail
+  kNumFacts
+};
+
+struct ClusterArgs {
+  const AttentionStepCuda* step;
+  const __nv_bfloat16* qkv;
+  uint16_t* attended;
+  ActivationFormat attended_format;
+  std::byte* kv;
+  int64_t qkv_stride, attended_stride, block_stride;
+  int k_offset, v_offset, kv_heads, group_heads, parts, row_columns, window;
+  Divisor by_row_columns;
+  float scale_log2;
+  bool early;
+};
+
+// The tiles of an item's spans, which its rows have in common: below kMostClusterTokens they differ
+// only in how many they see.
+struct ClusterSpans {
+  int shift, singles, full, first, end, first_tile;
+
+  __device__ __forceinline__ ClusterSpans(const AttentionItemCuda& item, int window) {
+    const int position = (item.end_tile - 1) * kTilePositions;
+    shift = span_shift(position);
+    singles = first_single_tile(position);
+    full = (singles + (1 << shift) - 1) >> shift;
+    first_tile = window > 0 ? max(item.lowest - window + 1, 0) / kTilePositions : 0;
+    first = span_of(position, first_tile);
+    end = num_spans(position);
+  }
+  __device__ __forceinline__ int begin_tile(int span) const {
+    return max(span < full ? span << shift : singles + span - full, first_tile);
+  }
+  __device__ __forceinline__ int end_tile(int span) const {
+    return span < full ? min(singles, (span + 1) << shift) : singles + span - full + 1;
+  }
+};
+
+// What a warpgroup of block `rank` has to do for an item: a span that its rows share, and the tail,
+// the block's last span if rows differ there.
+struct ClusterTask {
+  int begin_tile, end_tile;  // of the warpgroup's span
+  int first_span, tail_span, tail_tile, tail_group;
+  uint32_t other_tiles;  // of the other warpgroup's span
+  bool has_span, has_tail, tail_has_prefix, tail_is_last;
+
+  __device__ __forceinline__ ClusterTask(const AttentionItemCuda& item, int window, int rank,
+                                         int group) {
+    const ClusterSpans spans(item, window);
+    first_span = spans.first;
+    const auto is_shared = [&](int span) {
+      return span < spans.end && spans.begin_tile(span) < item.shared_tiles;
+    };
+    const int span = spans.first + rank + group * kClusterBlocks;
+    has_span = is_shared(span);
+    begin_tile = spans.begin_tile(span);
+    end_tile = has_span ? spans.end_tile(span) : begin_tile;
+    const int other = spans.first + rank + (1 - group) * kClusterBlocks;
+    other_tiles = is_shared(other)
+                      ? static_cast<uint32_t>(spans.end_tile(other) - spans.begin_tile(other))
+                      : 0u;
+    tail_span =
+        spans.first + rank + (spans.first + rank + kClusterBlocks < spans.end ? kClusterBlocks : 0);
+    tail_group = tail_span == span ? group : 1 - group;
+    tail_tile = spans.begin_tile(tail_span);
+    has_tail = tail_span < spans.end && tail_tile >= item.shared_tiles;
+    tail_has_prefix = has_tail && tail_tile * kTilePositions < item.prefix_tokens;
+    tail_is_last = tail_span == spans.end - 1;
+  }
+};
+
+}  // namespace forerun::cuda

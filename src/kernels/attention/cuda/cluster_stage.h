@@ -1,0 +1,196 @@
+// What a block of the cluster kernel of attention (attention/cuda/cluster.cu) makes of the linear
+// layer's output: rotated queries and, where it has a row's last tile, the step's own keys and
+// values. Each thread knows its part before the previous kernel has ended. Device code; included by
+// the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/attention/cuda/cluster_args.h"
+#include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/attention/cuda/load.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Notes the positions and boundaries of an item's rows, and for the tail what each sees past its
+// boundary.
+template <int kDim>
+__device__ __forceinline__ void note_rows(const ClusterArgs& args, const AttentionItemCuda& item,
+                                          bool has_tail, uint32_t shared) {
+  using Layout = ClusterLayout<kDim>;
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const auto* const rows =
+      step_data<AttentionRowCuda>(args.step, args.step->rows_offset) + item.first_row;
+  for (int row = has_tail ? warp : kGroupRows; row < item.num_rows; row += kClusterWarps) {
+    const AttentionRowCuda from = rows[row];
+    const auto* const ancestors =
+        step_data<int32_t>(args.step, args.step->ancestors_offset) + from.ancestors;
+    for (int i = lane; i <= from.position - from.boundary; i += 32) {
+      store_shared_byte(shared + Layout::kLists + row * kMostExtras + i,
+                        static_cast<uint32_t>(ancestors[i]));
+    }
+  }
+  if (static_cast<int>(threadIdx.x) < item.num_rows) {
+    const AttentionRowCuda from = rows[threadIdx.x];
+    const uint32_t to = shared + Layout::kRows + threadIdx.x * 8;
+    store_shared_4(to, static_cast<uint32_t>(from.position));
+    store_shared_4(to + 4, static_cast<uint32_t>(from.boundary));
+  }
+}
+
+// A thread's angles wait in shared memory for the previous kernel's end: where a row's lie.
+template <int kDim>
+__device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int piece) {
+  return shared + ClusterLayout<kDim>::kAngles + slot * (kDim * 4) + piece * 32;
+}
+
+// Two pieces of a key or query in shared memory, half a head apart, which the thread has copied.
+__device__ __forceinline__ void rotate_staged(uint32_t low_at, uint32_t high_at, uint32_t angles,
+                                              int dim, uint4& low, uint4& high) {
+  PieceAngles of_row;
+  of_row.take_up(angles, dim);
+  low = load_shared_16(low_at);
+  high = load_shared_16(high_at);
+  of_row.rotate_pieces(low, high);
+  store_shared_16(low_at, low);
+  store_shared_16(high_at, high);
+}
+
+// A thread's two pieces of a query. Copies without registers on the way: few are free.
+template <int kDim>
+struct StagedQuery {
+  static constexpr int kPairs = kDim / 16;  // threads a column
+  bool valid = false;
+  const uint4* from = nullptr;
+  uint32_t angles = 0;
+
+  // Of column thread / kPairs, head `head` of row `row` of the step, number `slot` of the item. One
+  // column of each row brings its angles.
+  __device__ __forceinline__ void plan(const ClusterArgs& args, int row, int head, int slot,
+                                       bool first_of_row, uint32_t shared) {
+    const int piece = static_cast<int>(threadIdx.x) % kPairs;
+    valid = true;
+    from = opaque(reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride + head * kDim) +
+                  piece);
+    angles = angles_at<kDim>(shared, slot, piece);
+    if (!first_of_row) return;
+    PieceAngles of_row;
+    of_row.load(args.step, row, piece, kDim);
+    of_row.put_aside(angles, kDim);
+  }
+  __device__ __forceinline__ uint32_t at(uint32_t shared, int piece) const {
+    const int column = static_cast<int>(threadIdx.x) / kPairs;
+    return shared + ClusterLayout<kDim>::kQueries + column * kPanelRowBytes +
+           kv_piece(static_cast<int>(threadIdx.x) % kPairs + piece, column, kClusterColumns);
+  }
+  __device__ __forceinline__ void copy(uint32_t shared) const {
+    if (!valid) return;
+    copy_16_async(at(shared, 0), from, true);
+    copy_16_async(at(shared, kPairs), from + kPairs, true);
+  }
+  __device__ __forceinline__ void rotate_own(uint32_t shared) const {
+    if (!valid) return;
+    uint4 low, high;
+    rotate_staged(at(shared, 0), at(shared, kPairs), angles, kDim, low, high);
+  }
+};
+
+// A thread's two pieces of an extra key, and of its value: of the last threads those of the first,
+// since the first have queries and rows of the tail.
+template <int kDim>
+struct StagedExtra {
+  using Layout = ClusterLayout<kDim>;
+  static constexpr int kPairs = kDim / 16;
+  __device__ __forceinline__ static int extra_of_thread() {
+    return (kClusterThreads - 1 - static_cast<int>(threadIdx.x)) / kPairs;
+  }
+  const std::byte* from = nullptr;  // the first piece of the key; null: there is no extra
+  int to_second = 0, to_value = 0;  // bytes from there to the other piece, and from key to value
+  int own_slot = -1;                // where the row's key and value are to be appended
+  bool rotates = false;             // it is a row of this step
+  uint32_t angles = 0;
+
+  // `appends`: the rows of the item go to the cache too.
+  __device__ __forceinline__ void plan(const ClusterArgs& args, const AttentionItemCuda& item,
+                                       int kv_head, bool appends, uint32_t shared) {
+    const int extra = extra_of_thread();
+    const int piece = static_cast<int>(threadIdx.x) % kPairs;
+    if (extra >= item.num_extras) return;
+    const int slot = step_data<int32_t>(args.step, args.step->extras_offset)[item.extras + extra];
+    const int row = ~slot;
+    rotates = slot < 0;
+    if (rotates) {
+      from = reinterpret_cast<const std::byte*>(args.qkv + row * args.qkv_stride + args.k_offset +
+                                                kv_head * kDim + piece * 8);
+      to_second = kPairs * 16;
+      to_value = (args.v_offset - args.k_offset) * 2;
+    } else {
+      from = stored(args, kv_head, slot) + kv_piece(piece, slot);
+      to_second = kv_piece(piece + kPairs, slot) - kv_piece(piece, slot);
+      to_value = args.kv_heads * tile_bytes(kDim);
+    }
+    from = opaque(from);
+    if (!rotates) return;
+    if (appends && row >= item.first_row && row < item.first_row + item.num_rows) {
+      own_slot = step_data<int32_t>(args.step, args.step->kv_slots_offset)[row];
+    }
+    angles = angles_at<kDim>(shared, kGroupRows + extra, piece);
+    PieceAngles of_extra;
+    of_extra.load(args.step, row, piece, kDim);
+    of_extra.put_aside(angles, kDim);
+  }
+  __device__ __forceinline__ void copy(uint32_t shared) const {
+    if (from == nullptr) return;
+    const int piece = static_cast<int>(threadIdx.x) % kPairs;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      copy_16_async(at(shared, piece + i % 2 * kPairs, i >= 2),
+                    from + i % 2 * to_second + i / 2 * to_value, true);
+    }
+  }
+  __device__ __forceinline__ void rotate_own(uint32_t shared) const {
+    if (!rotates) return;
+    const int piece = static_cast<int>(threadIdx.x) % kPairs;
+    uint4 low, high;
+    rotate_staged(at(shared, piece, false), at(shared, piece + kPairs, false), angles, kDim, low,
+                  high);
+  }
+  // The row's key and value to the cache. Not before others wait for keys: a fence between what
+  // generic stores and wgmma's reads waits for these stores too.
+  __device__ __forceinline__ void append(const ClusterArgs& args, int kv_head,
+                                         uint32_t shared) const {
+    if (own_slot < 0) return;
+    const int first = static_cast<int>(threadIdx.x) % kPairs;
+    std::byte* const to = stored(args, kv_head, own_slot);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int piece = first + i % 2 * kPairs;
+      *reinterpret_cast<uint4*>(to + i / 2 * args.kv_heads * tile_bytes(kDim) +
+                                kv_piece(piece, own_slot)) =
+          load_shared_16(at(shared, piece, i >= 2));
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static uint32_t at(uint32_t shared, int piece, bool is_value) {
+    const int extra = extra_of_thread();
+    return shared + (is_value ? Layout::kExtraValues : Layout::kExtraKeys) +
+           extra * kPanelRowBytes + kv_piece(piece, extra, kClusterExtras);
+  }
+  // The row of a slot's key in the cache.
+  __device__ __forceinline__ static std::byte* stored(const ClusterArgs& args, int kv_head,
+                                                      int slot) {
+    return args.kv + slot / kTilePositions * args.block_stride +
+           int64_t{kv_head} * tile_bytes(kDim) + slot % kTilePositions * kPanelRowBytes;
+  }
+};
+
+#endif
+
+}  // namespace forerun::cuda

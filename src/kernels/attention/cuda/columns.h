@@ -1,0 +1,193 @@
+// The running softmax of columns (a row's query head each) over tiles of 64 positions, for kernels
+// whose products have columns as the first operand: a lane holds columns g and g + 8 of a warp's 16
+// (g = lane / 4, t = lane % 4), of scores the positions 8j + 2t and the next, of sums the
+// dimensions likewise. The same bits as attention/cuda/row.h, where keys and values are the first
+// operand: probabilities are added up by position modulo 8, then crosswise. Device code.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/cuda/row.h"
+#include "kernels/attention/cuda/wgmma.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+struct ColumnSoftmax {
+  float most[2];
+  float exp_sum[2][2];  // of the lane's even and odd positions until close(), then [0] of all
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      most[i] = kNothing;
+      exp_sum[i][0] = exp_sum[i][1] = 0.0f;
+    }
+  }
+  template <int kHalves = 2>
+  __device__ __forceinline__ void close() {
+#pragma unroll
+    for (int i = 0; i < kHalves; ++i) {
+      float sum = __fadd_rn(exp_sum[i][0], exp_sum[i][1]);
+      sum = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 1));
+      exp_sum[i][0] = __fadd_rn(sum, __shfl_xor_sync(~0u, sum, 2));
+    }
+  }
+};
+
+// Weighted sums of values, of dimensions 8j + 2t and the next: of column g, g, g + 8, g + 8.
+template <int kDim>
+__device__ __forceinline__ void clear_sums(float (&out)[kDim / 8][4]) {
+#pragma unroll
+  for (int j = 0; j < kDim / 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[j][i] = 0.0f;
+  }
+}
+template <int kDim>
+__device__ __forceinline__ void shrink_sums(float (&out)[kDim / 8][4], int half, float shrink) {
+#pragma unroll
+  for (int j = 0; j < kDim / 8; ++j) {
+    out[j][2 * half] *= shrink;
+    out[j][2 * half + 1] *= shrink;
+  }
+}
+
+template <int kDim>
+struct ColumnSums : ColumnSoftmax {
+  float out[kDim / 8][4];
+
+  __device__ __forceinline__ void clear() {
+    ColumnSoftmax::clear();
+    clear_sums<kDim>(out);
+  }
+};
+
+// The next span's closed sums join those of the spans before it.
+template <int kDim>
+__device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<kDim>& next) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float2 factors = merge_factors(sums.most[i], next.most[i]);
+    sums.most[i] = fmaxf(sums.most[i], next.most[i]);
+    sums.exp_sum[i][0] = merged(sums.exp_sum[i][0], next.exp_sum[i][0], factors);
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j) {
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+        float& out = sums.out[j][2 * i + odd];
+        out = merged(out, next.out[j][2 * i + odd], factors);
+      }
+    }
+  }
+}
+
+// Products of queries and keys to scores.
+__device__ __forceinline__ void scale_scores(float (&score)[8][4], float scale_log2) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[j][i] = __fmul_rn(score[j][i], scale_log2);
+  }
+}
+
+// A tile's scores of positions before a window: `first_seen(i)` begins that of a lane's i-th score
+// of each eight positions.
+template <class FirstSeen>
+__device__ __forceinline__ void hide_before_window(float (&score)[8][4], int first_position,
+                                                   int lane, const FirstSeen& first_seen) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int seen = first_seen(i);
+    const int first = first_position + 2 * (lane & 3) + (i & 1);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      if (first + 8 * j < seen) score[j][i] = kNothing;
+    }
+  }
+}
+
+// Scores of a tile, those that are not seen kNothing, to probabilities, packed as the first operand
+// of four products; sums of values shrink by `shrink`. `kHalves`: 1 if only column g counts.
+template <int kHalves>
+__device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], ColumnSoftmax& sums,
+                                                    uint32_t (&probs)[4][4], float (&shrink)[2]) {
+#pragma unroll
+  for (int i = 0; i < kHalves; ++i) {
+    float most = kNothing;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) most = fmaxf(most, fmaxf(score[j][2 * i], score[j][2 * i + 1]));
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+    most = fmaxf(most, sums.most[i]);
+    const float base = softmax_base(most);
+    shrink[i] = power_of_two(sums.most[i] - base);
+    sums.most[i] = most;
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      float exp_sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        float& s = score[j][2 * i + odd];
+        s = power_of_two(s - base);
+        exp_sum = __fadd_rn(exp_sum, s);
+      }
+      sums.exp_sum[i][odd] = __fmaf_rn(sums.exp_sum[i][odd], shrink[i], exp_sum);
+    }
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      probs[c][i] = pack_bf16x2(score[2 * c][2 * i], score[2 * c][2 * i + 1]);
+      probs[c][2 + i] = pack_bf16x2(score[2 * c + 1][2 * i], score[2 * c + 1][2 * i + 1]);
+    }
+  }
+}
+
+template <int kDim>
+__device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kDim>& sums,
+                                             uint32_t (&probs)[4][4]) {
+  float shrink[2];
+  exponentiate_scores<2>(score, sums, probs, shrink);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
+}
+
+// Scores of a warpgroup's columns: `queries` and `keys` in shared memory, panels of 64 dimensions
+// `panel_bytes` and kPanelBytes apart.
+template <int kDim>
+__device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t queries, int panel_bytes,
+                                           uint32_t keys) {
+  const uint64_t first_q = wgmma_rows<64>(wgmma_uniform(queries));
+  const uint64_t first_k = wgmma_rows<64>(wgmma_uniform(keys));
+  wgmma_fence();
+#pragma unroll
+  for (int s = 0; s < kDim / 16; ++s) {
+    const uint64_t q = wgmma_advance(first_q, (s / 4) * panel_bytes + (s % 4) * 32);
+    const uint64_t k = wgmma_advance(first_k, (s / 4) * kPanelBytes + (s % 4) * 32);
+    if (s == 0) {
+      wgmma_scores<false>(score, q, k);
+    } else {
+      wgmma_scores<true>(score, q, k);
+    }
+  }
+  wgmma_commit();
+  wgmma_wait(score);
+}
+
+template <int kDim>
+__device__ __forceinline__ void add_tile(ColumnSums<kDim>& sums, const uint32_t (&probs)[4][4],
+                                         uint32_t values) {
+  const uint64_t first = wgmma_values(wgmma_uniform(values));
+  wgmma_fence();
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    wgmma_add_values(sums.out, probs[c], wgmma_advance(first, c * 16 * kPanelRowBytes));
+  }
+  wgmma_commit();
+  wgmma_wait(sums.out);
+}
+
+#endif
+
+}  // namespace forerun::cuda

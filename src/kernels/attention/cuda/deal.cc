@@ -1,0 +1,104 @@
+// How a plan's groups of rows are dealt out to blocks where these take less than a group each: by
+// spans, of which those that all rows share may be several groups' at once.
+#include <algorithm>
+
+#include "kernels/attention/cuda/plan.h"
+
+namespace forerun::cuda {
+
+void AttentionPlanCuda::partition_kv() {
+  groups_.swap(items);
+  items.clear();
+  for (const AttentionItemCuda& group : groups_) {
+    const auto first_row = static_cast<size_t>(group.first_row);
+    const auto end_row = first_row + static_cast<size_t>(group.num_rows);
+    const int32_t step = span_tiles(rows[first_row].position);
+    int32_t first_extra = group.end_tile * kTilePositions;  // lowest position that is an extra
+    int32_t singles = 0;  // from this tile on every row's spans are tiles
+    for (size_t i = first_row; i < end_row; ++i) {
+      rows[i].first_partial = num_partials;
+      num_partials += num_spans(rows[i].position);
+      first_extra = std::min(first_extra, rows[i].boundary);
+      singles = std::max(singles, first_single_tile(rows[i].position));
+    }
+    int32_t group_items = 0;
+    for (int32_t tile = 0; tile < group.end_tile;) {
+      AttentionItemCuda span = group;
+      span.first_tile = tile;
+      tile = std::min(group.end_tile, tile < singles ? std::min(singles, tile + step) : tile + 1);
+      span.end_tile = tile;
+      span.appends = span.end_tile == group.end_tile ? 1 : 0;
+      if (span.end_tile * kTilePositions <= first_extra) span.num_extras = 0;
+      items.push_back(span);
+      ++group_items;
+    }
+    for (size_t i = first_row; i < end_row; ++i) rows[i].group_items = group_items;
+  }
+}
+
+// Items whose tiles are one span of each of their rows, and prefix of all, become prefix items: for
+// as many groups at once as are neighbours with the same spans and few columns.
+void AttentionPlanCuda::deal_out_prefixes(int32_t row_columns) {
+  const auto is_shared = [&](const AttentionItemCuda& item) {
+    if (item.end_tile > item.shared_tiles) return false;
+    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
+      const int32_t position = rows[static_cast<size_t>(i)].position;
+      if (span_of(position, item.first_tile) != span_of(position, item.end_tile - 1) ||
+          !ends_span(position, item.end_tile - 1)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  const int32_t most_rows = std::min(kPrefixRows, kTilesColumns / 2 / row_columns * 2);
+  groups_.swap(items);
+  items.clear();
+  // Prefix items of a group that those after it may join, in the same order.
+  size_t joined = 0;
+  size_t end_joined = 0;
+  size_t begin = 0;
+  while (begin < groups_.size()) {
+    const int32_t group = groups_[begin].group;
+    const size_t first = prefix_items.size();
+    int32_t shared = 0;
+    size_t end = begin;
+    for (; end < groups_.size() && groups_[end].group == group; ++end) {
+      const AttentionItemCuda& item = groups_[end];
+      if (!is_shared(item)) {
+        items.push_back(item);
+        continue;
+      }
+      ++shared;
+      const size_t index = joined + static_cast<size_t>(shared - 1);
+      if (index < end_joined) {
+        AttentionItemCuda& before = prefix_items[index];
+        if (before.table == item.table && before.first_tile == item.first_tile &&
+            before.end_tile == item.end_tile && before.num_rows % kGroupRows == 0 &&
+            before.num_rows + item.num_rows <= most_rows &&
+            before.first_row + before.num_rows == item.first_row) {
+          before.num_rows += item.num_rows;
+          before.lowest = std::min(before.lowest, item.lowest);
+          continue;
+        }
+      }
+      prefix_items.push_back(item);
+    }
+    const AttentionItemCuda& any = groups_[begin];  // a group's items have the same rows
+    for (int32_t row = any.first_row; row < any.first_row + any.num_rows; ++row) {
+      rows[static_cast<size_t>(row)].group_items += shared;
+    }
+    if (prefix_items.size() > first) {
+      joined = first;
+      end_joined = prefix_items.size();
+    }
+    begin = end;
+  }
+  for (const AttentionItemCuda& item : prefix_items) {
+    const bool is_wide = item.num_rows > kTilesColumns / 2 / row_columns;
+    if (is_wide || shared_prefix == SharedPrefix::kNone) {
+      shared_prefix = is_wide ? SharedPrefix::kWide : SharedPrefix::kNarrow;
+    }
+  }
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,232 @@
+// Where attention's keys and values come from: tiles of the prefix that travel into shared memory
+// ahead of use, and what lies past the prefix. Device code; included by attention's kernels alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/attention/cuda/row.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The block's kWarps warps meet.
+__device__ __forceinline__ void meet() { named_barrier(1, kThreads); }
+
+// Whether an item's rows take what they can of a tile from shared memory: whole chunks of 16,
+// unless the rest of one comes from there too.
+template <bool kFused>
+__device__ __forceinline__ bool shares_tile(const AttentionItemCuda& item, int tile) {
+  return item.prefix_tokens >= tile * kTilePositions + (kFused ? 1 : kChunk);
+}
+// An item's first tile: what lies before the window of its lowest row is left out.
+template <class Args>
+__device__ __forceinline__ int first_tile_of(const Args& args, const AttentionItemCuda& item) {
+  const int seen = args.window > 0 ? max(item.lowest - args.window + 1, 0) / kTilePositions : 0;
+  return max(item.first_tile, seen);
+}
+// A tile's keys in a block of the cache; its values lie value_offset() behind.
+template <int kDim, class Args>
+__device__ __forceinline__ const std::byte* keys_of(const Args& args, int block, int kv_head) {
+  return args.kv + block * args.block_stride + int64_t{kv_head} * tile_bytes(kDim);
+}
+template <int kDim, class Args>
+__device__ __forceinline__ int64_t value_offset(const Args& args) {
+  return int64_t{args.kv_heads} * tile_bytes(kDim);
+}
+
+// A tile in shared memory.
+struct SharedTile {
+  uint32_t keys, values;
+};
+
+// Tiles of the prefix on their way into shared memory, in the order in which the block works on
+// them. Thread 0 requests; everybody waits.
+template <int kDim, bool kFused>
+class TileLoader {
+ public:
+  __device__ __forceinline__ TileLoader(const AttentionArgs& args, uint32_t data, uint32_t barriers)
+      : args_(args), data_(data), barriers_(barriers) {}
+
+  // `count`: of items, for all key/value heads.
+  __device__ __forceinline__ void begin(int count) {
+    count_ = count;
+    work_ = static_cast<int>(blockIdx.x);
+    if (threadIdx.x == 0 && work_ < count_) load_item();
+  }
+  // Thread 0, before anything is taken: requests as much as there is room for. `stable_only`: of
+  // what nobody writes in this step.
+  __device__ __forceinline__ void fill(bool stable_only) {
+    while (in_flight_ < args_.stages && find() &&
+           (!stable_only || kFused || (tile_ + 1) * kTilePositions <= item_.stable_tokens)) {
+      request();
+      ++in_flight_;
+    }
+  }
+  __device__ __forceinline__ SharedTile take() const {
+    barrier_wait(barriers_ + taken_ * 8, parity_);
+    const uint32_t tile = data_ + taken_ * 2 * tile_bytes(kDim);
+    return {tile, tile + tile_bytes(kDim)};
+  }
+  __device__ __forceinline__ void give_back() {
+    meet();  // everybody is done with the stage
+    if (threadIdx.x == 0 && find()) request();
+    if (++taken_ == args_.stages) {
+      taken_ = 0;
+      parity_ ^= 1;
+    }
+  }
+
+ private:
+  // Moves on to a tile that is to be loaded; false if there is none.
+  __device__ __forceinline__ bool find() {
+    while (work_ < count_) {
+      while (tile_ < item_.end_tile) {
+        if (shares_tile<kFused>(item_, tile_)) return true;
+        ++tile_;
+      }
+      work_ += gridDim.x;
+      if (work_ < count_) load_item();
+    }
+    return false;
+  }
+  __device__ __forceinline__ void load_item() {
+    const int heads = args_.kv_heads * args_.parts;
+    item_ = step_data<AttentionItemCuda>(args_.step, args_.step->items_offset)[work_ / heads];
+    tile_ = first_tile_of(args_, item_);
+  }
+  __device__ __forceinline__ void request() {
+    const auto* tables = step_data<int32_t>(args_.step, args_.step->tables_offset);
+    const int head = work_ % (args_.kv_heads * args_.parts);
+    const std::byte* const keys =
+        keys_of<kDim>(args_, tables[item_.table + tile_], head / args_.parts);
+    const uint32_t barrier = barriers_ + stage_ * 8;
+    const uint32_t target = data_ + stage_ * 2 * tile_bytes(kDim);
+    barrier_arrive_expecting(barrier, 2 * tile_bytes(kDim));
+    bulk_copy(target, keys, tile_bytes(kDim), barrier);
+    bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args_), tile_bytes(kDim),
+              barrier);
+    stage_ = stage_ + 1 == args_.stages ? 0 : stage_ + 1;
+    ++tile_;
+  }
+
+  const AttentionArgs& args_;
+  uint32_t data_, barriers_;
+  int count_ = 0;
+  int work_ = 0, tile_ = 0, stage_ = 0;  // requested next
+  int in_flight_ = 0;
+  AttentionItemCuda item_;
+  int taken_ = 0;  // stage that is taken next
+  uint32_t parity_ = 0;
+};
+
+// Where the keys and values of positions past the prefix come from. Each gives the scores of a
+// chunk that is not all prefix, and adds its values.
+
+// From the cache in global memory, a chunk's values by way of the warp's own shared memory.
+template <int kDim>
+struct GatheredRows {
+  const RowTask<kDim>& task;
+  const std::byte* keys;
+  int64_t block_stride, value_offset;
+  uint32_t own_values;
+  int begin, lane;  // first position of the tile
+
+  __device__ __forceinline__ const std::byte* stored(int slot) const {
+    return keys + slot / kTilePositions * block_stride + slot % kTilePositions * kPanelRowBytes;
+  }
+  __device__ __forceinline__ void request_values(int chunk) const {
+    constexpr int kPieces = kDim / 8;
+#pragma unroll
+    for (int i = 0; i < kChunk * kPieces / 32; ++i) {
+      const int key = (i * 32 + lane) / kPieces;
+      const int piece = (i * 32 + lane) % kPieces;
+      const int position = begin + chunk * kChunk + key;
+      const bool seen = position <= task.row.position;
+      const int slot = seen ? task.slot(position) : 0;
+      copy_16_async(own_values + key * kPanelRowBytes + kv_piece(piece, key, kChunk),
+                    stored(slot) + value_offset + kv_piece(piece, slot), seen);
+    }
+    copies_commit();
+  }
+  // Values of the first chunk travel while scores are computed.
+  __device__ __forceinline__ void prepare(int first_chunk) const { request_values(first_chunk); }
+  __device__ __forceinline__ void score(int chunk, uint32_t /*keys*/, float (&score)[4]) const {
+    const std::byte* key_rows[2];
+    int slots[2];
+    bool seen[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int position = begin + chunk * kChunk + (lane >> 2) + half * 8;
+      seen[half] = position <= task.row.position;
+      slots[half] = seen[half] ? task.slot(position) : 0;
+      key_rows[half] = stored(slots[half]);
+    }
+    score_chunk<kDim>(
+        task,
+        [&](int s) {
+          const auto pair = [&](int half, int piece) {
+            if (!seen[half]) return 0u;
+            return *reinterpret_cast<const uint32_t*>(
+                key_rows[half] + kv_piece(s * 2 + piece, slots[half]) + (lane & 3) * 4);
+          };
+          return make_uint4(pair(0, 0), pair(1, 0), pair(0, 1), pair(1, 1));
+        },
+        score);
+  }
+  __device__ __forceinline__ void add(int chunk, int first_chunk, uint32_t /*values*/,
+                                      const float (&probs)[4], RowSum<kDim>& sum) const {
+    if (chunk > first_chunk) request_values(chunk);
+    copies_wait();
+    __syncwarp();
+    const int key = value_key(lane);
+    add_chunk<kDim>(sum, probs, own_values + key * kPanelRowBytes, key, kChunk, lane);
+    __syncwarp();  // before the next chunk overwrites
+  }
+};
+
+// From the block's shared memory: the tile, or the extras by the row's list (kFused).
+template <int kDim>
+struct StagedRows {
+  const RowTask<kDim>& task;
+  uint32_t extras;  // keys, then values
+  uint32_t list;    // of the row, a byte a position from its boundary on
+  int begin, lane;
+
+  // Shared address of a position's row, which is row *slot of its panel; `tile`: of the prefix's.
+  // Positions that the row does not see give any row: their scores are masked.
+  __device__ __forceinline__ uint32_t row(int position, uint32_t tile, uint32_t of_extras,
+                                          int* slot) const {
+    if (position < task.row.boundary) {
+      *slot = position - begin;
+      return tile + *slot * kPanelRowBytes;
+    }
+    *slot =
+        position <= task.row.position ? load_shared_byte(list + position - task.row.boundary) : 0;
+    return of_extras + *slot * kPanelRowBytes;
+  }
+  __device__ __forceinline__ void prepare(int /*first_chunk*/) const {}
+  __device__ __forceinline__ void score(int chunk, uint32_t tile_keys, float (&score)[4]) const {
+    int slot;
+    const uint32_t keys = row(begin + chunk * kChunk + score_key(lane), tile_keys, extras, &slot);
+    score_chunk<kDim>(
+        task,
+        [&](int s) { return load_matrices(keys + kv_piece(s * 2 + score_piece(lane), slot)); },
+        score);
+  }
+  __device__ __forceinline__ void add(int chunk, int /*first_chunk*/, uint32_t tile_values,
+                                      const float (&probs)[4], RowSum<kDim>& sum) const {
+    int slot;
+    const uint32_t values = row(begin + chunk * kChunk + value_key(lane), tile_values,
+                                extras + kMostExtras * kDim * 2, &slot);
+    add_chunk<kDim>(sum, probs, values, slot, kMostExtras, lane);
+  }
+};
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,278 @@
+// Partial results of attention: stored through the L2, merged in the order of the spans, written as
+// outputs. Device code of the kernels attention/cuda/rows.cu and attention/cuda/shared.cu.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/keys.h"
+#include "kernels/attention/cuda/row.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// A partial result of a part of a key/value head, its heads' sums, then of each the largest score
+// and the sum of exponentials. Of every 16 dimensions of a head there are four times 2t, 2t + 1, 8
+// + 2t, 9 + 2t.
+__device__ __forceinline__ float* partial_at(const AttentionArgs& args, int partial, int head) {
+  return args.partials + partial * args.partial_floats + head * args.part_partial_floats;
+}
+
+template <int kDim>
+__device__ __forceinline__ void store_partial(const AttentionArgs& args, const RowSum<kDim>& sum,
+                                              int partial, int head, int lane) {
+  // Lanes of neighbouring dimensions exchange what they have of their two heads, and keep one.
+  const int t = lane & 3;
+  const bool second = (lane >> 2 & 1) != 0;
+  const int own_head = 2 * t + (second ? 1 : 0);
+  float* const to = partial_at(args, partial, head);
+#pragma unroll
+  for (int m = 0; m < kDim / 16; ++m) {
+    const float(&out)[4] = sum.out[m];
+    const float low = __shfl_xor_sync(~0u, second ? out[0] : out[1], 4);
+    const float high = __shfl_xor_sync(~0u, second ? out[2] : out[3], 4);
+    if (own_head < args.row_columns) {
+      store_through_l2(to + own_head * kDim + m * 16 + (lane >> 3) * 4,
+                       make_float4(second ? low : out[0], second ? out[1] : low,
+                                   second ? high : out[2], second ? out[3] : high));
+    }
+  }
+  if (lane < 4 && 2 * t < args.row_columns) {
+    store_through_l2(to + args.row_columns * kDim + lane * 4,
+                     make_float4(sum.most[0], sum.exp_sum[0], sum.most[1], sum.exp_sum[1]));
+  }
+}
+
+// Dimensions g, g + 8 of 16, heads 2t, 2t + 1 of the part's heads.
+__device__ __forceinline__ void store_attended(const AttentionArgs& args, int row_idx, int head,
+                                               int dims, const float (&out)[4],
+                                               const float (&exp_sum)[2], int lane) {
+  const int part = head % args.parts;
+  const int heads = min(args.group_heads - part * 8, 8);
+  const int first_head = head / args.parts * args.group_heads + part * 8;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int own_head = (lane & 3) * 2 + (i & 1);
+    const int dim = dims + (lane >> 2) + (i >> 1) * 8;
+    if (own_head < heads && dim < args.head_dim) {
+      args.attended[row_idx * args.attended_stride + (first_head + own_head) * args.head_dim +
+                    dim] =
+          round_activation(args.attended_format, __fdiv_rn(out[i], exp_sum[i & 1]));
+    }
+  }
+}
+
+// The same of a lane's column g (`half` 0) or g + 8, which is head `own_head` of the part: sums of
+// values, and what belongs to them.
+template <int kDim>
+__device__ __forceinline__ void store_partial_values(const AttentionArgs& args,
+                                                     const float (&out)[kDim / 8][4], int half,
+                                                     int partial, int head, int own_head,
+                                                     int lane) {
+  float* const to = partial_at(args, partial, head);
+#pragma unroll
+  for (int m = 0; m < kDim / 16; ++m) {
+    const float(&low)[4] = out[2 * m];
+    const float(&high)[4] = out[2 * m + 1];
+    store_through_l2(to + own_head * kDim + m * 16 + (lane & 3) * 4,
+                     make_float4(half == 0 ? low[0] : low[2], half == 0 ? low[1] : low[3],
+                                 half == 0 ? high[0] : high[2], half == 0 ? high[1] : high[3]));
+  }
+}
+template <int kDim>
+__device__ __forceinline__ void store_partial_softmax(const AttentionArgs& args,
+                                                      const ColumnSoftmax& sums, int half,
+                                                      int partial, int head, int own_head,
+                                                      int lane) {
+  if ((lane & 3) != 0) return;
+  store_pair_through_l2(partial_at(args, partial, head) + args.row_columns * kDim + own_head * 2,
+                        sums.most[half], sums.exp_sum[half][0]);
+}
+
+// Of a span on its way to a warp: the dimensions of a head that it merges, a few a lane, and 16
+// bytes that hold the head's largest score and sum of exponentials, then factors.
+constexpr int merge_bytes(int lane_dims) { return lane_dims * 32 * 4 + 16; }
+
+// A head of a row.
+struct MergeTask {
+  AttentionRowCuda row;
+  int row_idx, kv_head, part, own_head;  // own_head: of the part
+  int first_span, end_span;              // whose partial results there are
+};
+// The first span that a row sees.
+__device__ __forceinline__ int first_span_of(const AttentionArgs& args, int position) {
+  const int first_seen = args.window > 0 ? max(position - args.window + 1, 0) : 0;
+  return span_of(position, first_seen / kTilePositions);
+}
+
+// Merges the task's spans in order, 32 * kLaneDims dimensions from `first_dim` on. `own`: the
+// warp's merge_bytes() * `ahead` of shared memory.
+template <int kDim, int kLaneDims>
+__device__ __forceinline__ void merge_partials(const AttentionArgs& args, const MergeTask& the,
+                                               int first_dim, int lane, uint32_t own, int ahead) {
+  constexpr int kPieces = kLaneDims * 8;  // of 16 bytes
+  constexpr int kSpans = 32 / kPieces;    // that one copy of all lanes takes
+  const int spans = the.end_span;
+  const float* const partial =
+      partial_at(args, the.row.first_partial + the.first_span, the.kv_head * args.parts + the.part);
+  const float* from = partial + lane / kPieces * args.partial_floats + the.own_head * kDim +
+                      first_dim + lane % kPieces * 4;
+  const float* sums_from =
+      partial + lane * args.partial_floats + args.row_columns * kDim + the.own_head / 2 * 4;
+  const uint32_t own_sums = own + ahead * kPieces * 16;
+  float out[kLaneDims] = {};
+  float most = kNothing;
+  float exp_sum = 0.0f;
+  for (int span = the.first_span; span < spans; span += ahead) {
+    const int count = min(ahead, spans - span);
+#pragma unroll 1
+    for (int i = lane; i < count; i += 32) {
+      copy_16_async(own_sums + i * 16, sums_from + (i - lane) * args.partial_floats, true);
+    }
+    const float* next_from = from;
+#pragma unroll 1
+    for (int i = lane / kPieces; i < count; i += kSpans) {
+      copy_16_async(own + i * (kPieces * 16) + lane % kPieces * 16, next_from, true);
+      next_from += kSpans * args.partial_floats;
+    }
+    from += ahead * args.partial_floats;
+    sums_from += ahead * args.partial_floats;
+    copies_commit();
+    copies_wait();
+    __syncwarp();
+    // A lane knows a span of each 32: its factors come from the largest scores of those before it.
+    constexpr int kRounds = 3;  // at once, since each is a chain of exchanges
+    for (int begin = 0; begin < count; begin += 32 * kRounds) {
+      float2 sums[kRounds];
+      float top[kRounds];
+#pragma unroll
+      for (int r = 0; r < kRounds; ++r) {
+        const int i = begin + 32 * r + lane;
+        sums[r] = i < count ? load_shared_pair(own_sums + i * 16 + the.own_head % 2 * 8)
+                            : make_float2(kNothing, 0.0f);
+        top[r] = sums[r].x;
+      }
+#pragma unroll
+      for (int lanes = 1; lanes < 32; lanes *= 2) {
+#pragma unroll
+        for (int r = 0; r < kRounds; ++r) {
+          const float before = __shfl_up_sync(~0u, top[r], lanes);
+          if (lane >= lanes) top[r] = fmaxf(top[r], before);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRounds; ++r) {
+        const int i = begin + 32 * r + lane;
+        const float before = __shfl_up_sync(~0u, top[r], 1);
+        const float2 factors = merge_factors(lane == 0 ? most : fmaxf(most, before), sums[r].x);
+        most = fmaxf(most, __shfl_sync(~0u, top[r], 31));
+        if (i < count) {
+          store_shared_16(own_sums + i * 16,
+                          make_uint4(__float_as_uint(factors.x), __float_as_uint(factors.y),
+                                     __float_as_uint(sums[r].y), 0u));
+        }
+      }
+    }
+    __syncwarp();
+#pragma unroll 8
+    for (int i = 0; i < count; ++i) {
+      const uint4 its = load_shared_16(own_sums + i * 16);
+      const float2 factors = make_float2(__uint_as_float(its.x), __uint_as_float(its.y));
+      exp_sum = merged(exp_sum, __uint_as_float(its.z), factors);
+      const uint32_t at = own + i * (kPieces * 16) + lane * (kLaneDims * 4);
+      if constexpr (kLaneDims == 4) {
+        const uint4 next = load_shared_16(at);
+        out[0] = merged(out[0], __uint_as_float(next.x), factors);
+        out[1] = merged(out[1], __uint_as_float(next.y), factors);
+        out[2] = merged(out[2], __uint_as_float(next.z), factors);
+        out[3] = merged(out[3], __uint_as_float(next.w), factors);
+      } else if constexpr (kLaneDims == 2) {
+        const float2 next = load_shared_pair(at);
+        out[0] = merged(out[0], next.x, factors);
+        out[1] = merged(out[1], next.y, factors);
+      } else {
+        out[0] = merged(out[0], __uint_as_float(load_shared_4(at)), factors);
+      }
+    }
+    __syncwarp();  // before the next overwrite them
+  }
+  uint16_t* const to =
+      args.attended + the.row_idx * args.attended_stride +
+      (the.kv_head * args.group_heads + the.part * 8 + the.own_head) * args.head_dim;
+#pragma unroll
+  for (int i = 0; i < kLaneDims; ++i) {
+    const int at = lane * kLaneDims + i;  // among the head's, as they lie
+    const int dim = first_dim + at / 16 * 16 + at % 16 / 4 * 2 + at % 4 / 2 * 8 + at % 2;
+    if (dim < args.head_dim) {
+      to[dim] = round_activation(args.attended_format, __fdiv_rn(out[i], exp_sum));
+    }
+  }
+}
+
+// The block's share of the merging, a warp a unit of 32 * kLaneDims dimensions of a head. `spread`:
+// neighbouring units go to different SMs; otherwise to the fewest. Warps whose items are done begin
+// to wait for other blocks before those of their own block are.
+template <int kDim, int kLaneDims>
+__device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t shared, int room,
+                                            bool spread) {
+  constexpr int kUnits = kDim / (32 * kLaneDims);  // of a head
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const int units = args.step->num_rows * args.num_heads * kUnits;
+  const int grid = static_cast<int>(gridDim.x);
+  int warps = kWarps;  // with a share
+  while (spread && warps > 1 && (warps - 1) * grid >= units) --warps;
+  const int ahead = room / (warps * merge_bytes(kLaneDims));
+  const int index = kWarps - 1 - warp;
+  const int first = spread ? index * grid + static_cast<int>(blockIdx.x)
+                           : static_cast<int>(blockIdx.x) * kWarps + index;
+  if (first >= units) meet();
+  for (int unit = first; unit < units; unit += grid * kWarps) {
+    MergeTask the;
+    the.row_idx = args.by_num_heads.divide(unit / kUnits);
+    const int head = unit / kUnits - the.row_idx * args.num_heads;
+    the.kv_head = args.by_group_heads.divide(head);
+    the.part = (head - the.kv_head * args.group_heads) / 8;
+    the.own_head = head - the.kv_head * args.group_heads - the.part * 8;
+    the.row = step_data<AttentionRowCuda>(args.step, args.step->rows_offset)[the.row_idx];
+    the.first_span = first_span_of(args, the.row.position);
+    the.end_span = num_spans(the.row.position);
+    const int heads = args.kv_heads * args.parts;
+    const bool arrived =
+        wait_acquire(args.arrivals + the.row.group * heads + the.kv_head * args.parts + the.part,
+                     static_cast<uint32_t>(the.row.group_items));
+    if (unit == first) meet();  // the room is free
+    if (!arrived) {
+      if (lane == 0) *args.failed = 1;
+      return;
+    }
+    __syncwarp();
+    merge_partials<kDim, kLaneDims>(args, the, unit % kUnits * (32 * kLaneDims), lane,
+                                    shared + index * ahead * merge_bytes(kLaneDims), ahead);
+  }
+}
+
+// All warps of the block call it; they meet, and then `room` bytes of shared memory from `shared`
+// on are free. `everywhere`: even where there are more heads of rows than SMs each SM has its
+// share.
+template <int kDim>
+__device__ __forceinline__ void merge_share(const AttentionArgs& args, uint32_t shared, int room,
+                                            bool everywhere) {
+  const int grid = static_cast<int>(gridDim.x);
+  const int heads = args.step->num_rows * args.num_heads;
+  const bool spread = everywhere || heads <= grid;
+  if (spread && heads * (kDim / 32) <= grid * kWarps) {
+    merge_units<kDim, 1>(args, shared, room, spread);
+  } else {
+    merge_units<kDim, kDim == 64 ? 2 : 4>(args, shared, room, spread);
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,226 @@
+#include "kernels/attention/cuda/plan.h"
+
+#include <algorithm>
+
+#include "kernels/attention/cuda/plan_rows.h"
+
+namespace forerun::cuda {
+namespace {
+
+// Prefix rows that kTiles is for even where kSplit could deal them out.
+constexpr size_t kManyRows = 32;
+
+int32_t highest_slot(const AttentionRow& row) {
+  int32_t highest = std::max(row.slot, row.boundary - 1);
+  for (int32_t i = 0; i < row.position + 1 - row.boundary; ++i) {
+    highest = std::max(highest, row.ancestors[i]);
+  }
+  return highest;
+}
+
+}  // namespace
+
+void AttentionPlanCuda::clear() {
+  rows.clear();
+  items.clear();
+  prefix_items.clear();
+  prompt_items.clear();
+  tables.clear();
+  ancestors.clear();
+  extras.clear();
+  runs.clear();
+  workers.clear();
+  merges.clear();
+  num_groups = 0;
+  num_partials = 0;
+}
+
+void AttentionPlanCuda::add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                                  int32_t table, int32_t stable) {
+  AttentionItemCuda item;
+  item.first_row = begin;
+  item.num_rows = end - begin;
+  item.group = num_groups++;
+  item.stable_tokens = stable;
+  item.lowest = at(from, begin).position;
+  item.table = table;
+  for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
+    const AttentionRow& row = at(from, row_idx);
+    const int32_t boundary = chain_end(row);
+    rows.push_back({.position = row.position,
+                    .boundary = boundary,
+                    .table = table,
+                    .ancestors = static_cast<int32_t>(ancestors.size()),
+                    .group = item.group});
+    for (int32_t position = boundary; position <= row.position; ++position) {
+      ancestors.push_back(physical(row, slot_of(row, position)));
+    }
+    item.lowest = std::min(item.lowest, row.position);
+    item.prefix_tokens = std::max(item.prefix_tokens, boundary);
+    item.end_tile = std::max(item.end_tile, row.position / kTilePositions + 1);
+  }
+  items.push_back(item);
+}
+
+// The block table of rows [begin, end), one sequence's; `stable`: slots below it are not written by
+// this step.
+int32_t AttentionPlanCuda::add_table(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                                     int32_t* stable) {
+  const auto table = static_cast<int32_t>(tables.size());
+  const int32_t* const block_table = at(from, begin).block_table;
+  int32_t highest = 0;
+  *stable = at(from, begin).slot;
+  for (int32_t i = begin; i < end; ++i) {
+    highest = std::max(highest, highest_slot(at(from, i)));
+    *stable = std::min(*stable, at(from, i).slot);
+  }
+  tables.insert(tables.end(), block_table, block_table + highest / kTilePositions + 1);
+  return table;
+}
+
+void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile) {
+  clear();
+  const auto count = static_cast<int32_t>(from.size());
+  for (int32_t begin = 0; begin < count;) {
+    // One sequence's rows share a table and the slots that this step does not touch.
+    const int32_t* block_table = at(from, begin).block_table;
+    int32_t end = begin;
+    while (end < count && at(from, end).block_table == block_table) ++end;
+    int32_t stable = 0;
+    const int32_t table = add_table(from, begin, end, &stable);
+    while (begin < end) {
+      const int32_t next = group_end(from, begin, end, most_rows, by_tile);
+      add_group(from, begin, next, table, stable);
+      begin = next;
+    }
+  }
+}
+
+void AttentionPlanCuda::build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
+  shared_prefix = SharedPrefix::kNone;
+  if (shape.may_fuse && shape.may_cluster && cluster(from, shape)) {
+    mode = AttentionMode::kCluster;
+    return;
+  }
+  group(from, kGroupRows, /*by_tile=*/false);
+  int64_t partials = 0;
+  int64_t tiles = 0;
+  for (const AttentionRowCuda& row : rows) partials += num_spans(row.position);
+  for (const AttentionItemCuda& item : items) tiles += item.end_tile;
+  const bool few =
+      num_groups * shape.kv_parts < 2 * shape.multiprocessors && partials <= shape.most_partials;
+  const bool prefix_only = std::all_of(from.begin(), from.end(), sees_prefix_only);
+  if (shape.may_tile && run(from, few, shape)) return;
+  if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
+    // Whole rows for each of two warpgroups.
+    group(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
+    mode = AttentionMode::kTiles;
+    // Few and long items would leave multiprocessors idle.
+    const bool is_long = std::any_of(items.begin(), items.end(), [](const AttentionItemCuda& item) {
+      return item.end_tile > kLongTiles;
+    });
+    if (!few || !is_long || 2 * num_groups * shape.kv_parts > shape.multiprocessors) {
+      prompt_items.swap(items);
+      return;
+    }
+    group(from, kGroupRows, /*by_tile=*/false);
+  }
+  mode = AttentionMode::kWhole;
+  if (!few) return;
+  mode = shape.may_fuse && fuse(from, kMostExtras) ? AttentionMode::kFused : AttentionMode::kSplit;
+  for (AttentionItemCuda& item : items) {
+    int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
+    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
+      lowest_boundary = std::min(lowest_boundary, rows[static_cast<size_t>(i)].boundary);
+    }
+    item.shared_tiles = lowest_boundary / kTilePositions;
+  }
+  partition_kv();
+  // With a tile for every second block, sharing them is worth another trip through the L2.
+  if (shape.may_tile && 2 * tiles * shape.kv_parts > shape.multiprocessors) {
+    deal_out_prefixes(shape.row_columns);
+  }
+}
+
+// Groups of the fewest rows whose clusters are all at work at once, if there is such a number.
+bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
+                                const AttentionShapeCuda& shape) {
+  for (const AttentionRow& row : from) {
+    if (row.position >= kMostClusterTokens) return false;
+  }
+  const int32_t most_rows = std::min(kGroupRows, kClusterColumns / shape.row_columns);
+  if (static_cast<int32_t>(from.size()) * shape.kv_parts > most_rows * kMostClusters) {
+    return false;
+  }
+  for (int32_t group_rows = 1;; group_rows *= 2) {
+    group_rows = std::min(group_rows, most_rows);
+    group(from, group_rows, /*by_tile=*/true);
+    if (group_rows == most_rows || num_groups * shape.kv_parts <= kResidentClusters) break;
+  }
+  if (num_groups * shape.kv_parts > kMostClusters || !fuse(from, kClusterExtras)) return false;
+  for (AttentionItemCuda& item : items) {
+    int32_t lowest_boundary = rows[static_cast<size_t>(item.first_row)].boundary;
+    item.appends = 1;
+    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
+      const AttentionRowCuda& row = rows[static_cast<size_t>(i)];
+      lowest_boundary = std::min(lowest_boundary, row.boundary);
+      item.row_spans += num_spans(row.position);
+    }
+    item.shared_tiles = lowest_boundary / kTilePositions;
+    // A tile that the rows do not share is a span, and each is another block's.
+    if (item.shared_tiles < first_single_tile(item.lowest) && span_tiles(item.lowest) > 1) {
+      return false;
+    }
+    if (item.end_tile - item.shared_tiles > kClusterBlocks) return false;
+  }
+  return true;
+}
+
+bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_extras) {
+  // The slots that each group sees and that are not prefix of earlier steps, each once.
+  for (const AttentionItemCuda& group : items) {
+    slots_.clear();
+    for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
+      const AttentionRow& row = at(from, row_idx);
+      const int32_t first = std::min(row.boundary, group.stable_tokens);
+      if (row.position + 1 - first > kMostExtras) return false;
+      for (int32_t position = first; position <= row.position; ++position) {
+        const int32_t slot = slot_of(row, position);
+        if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) slots_.push_back(slot);
+      }
+      if (static_cast<int32_t>(slots_.size()) > most_extras) return false;
+    }
+  }
+  ancestors.clear();
+  for (AttentionItemCuda& group : items) {
+    slots_.clear();
+    group.extras = static_cast<int32_t>(extras.size());
+    group.prefix_tokens = 0;
+    const int32_t* block_table = at(from, group.first_row).block_table;
+    for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
+      const AttentionRow& row = at(from, row_idx);
+      AttentionRowCuda& to = rows[static_cast<size_t>(row_idx)];
+      to.boundary = std::min(row.boundary, group.stable_tokens);
+      to.ancestors = static_cast<int32_t>(ancestors.size());
+      group.prefix_tokens = std::max(group.prefix_tokens, to.boundary);
+      for (int32_t position = to.boundary; position <= row.position; ++position) {
+        const int32_t slot = slot_of(row, position);
+        auto found = std::find(slots_.begin(), slots_.end(), slot);
+        if (found == slots_.end()) {
+          slots_.push_back(slot);
+          found = slots_.end() - 1;
+          const auto of_step = std::find_if(from.begin(), from.end(), [&](const AttentionRow& r) {
+            return r.slot == slot && r.block_table == block_table;
+          });
+          extras.push_back(of_step == from.end() ? physical(row, slot)
+                                                 : ~static_cast<int32_t>(of_step - from.begin()));
+        }
+        ancestors.push_back(static_cast<int32_t>(found - slots_.begin()));
+      }
+    }
+    group.num_extras = static_cast<int32_t>(slots_.size());
+  }
+  return true;
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,206 @@
+// How the rows of a forward are dealt to a GPU's blocks: host arithmetic only, so that it is tested
+// where there is no GPU.
+//
+// Sums run as on the CPU, by logical position: positions fall into tiles of 64, tiles into spans; a
+// span is a running softmax over its tiles in ascending order, and spans are merged in ascending
+// order. How a row's tiles fall into spans (KV splits) comes from the row's position alone: batch
+// invariance, whether one block takes all of its spans or many blocks one each.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/cuda/run_deal.h"
+
+namespace forerun::cuda {
+
+inline constexpr int kTilePositions = kAttentionTile;
+// Rows that a block works on at once, a warp each: neighbours of one sequence, which share tiles.
+inline constexpr int kGroupRows = 8;
+
+// Tiles of a span of a row at `position`: short contexts need many blocks at work, but below
+// kMostClusterTokens at most kClusterSpans; long ones have tiles enough.
+inline constexpr int kMostClusterTokens = 3712;
+constexpr int span_shift(int position) {  // their binary logarithm
+  return position < 1024    ? 0
+         : position < 1920  ? 1
+         : position < 16384 ? 2
+         : position < 65536 ? 3
+                            : 4;
+}
+constexpr int span_tiles(int position) { return 1 << span_shift(position); }
+// The last two tiles are spans of their own: a tree's rows share all others.
+constexpr int first_single_tile(int position) {
+  return position < kTilePositions ? 0 : position / kTilePositions - 1;
+}
+constexpr int span_of(int position, int tile) {
+  const int singles = first_single_tile(position);
+  const int shift = span_shift(position);
+  return tile < singles ? tile >> shift : ((singles + (1 << shift) - 1) >> shift) + tile - singles;
+}
+constexpr bool ends_span(int position, int tile) {
+  return tile + 1 >= first_single_tile(position) || ((tile + 1) & (span_tiles(position) - 1)) == 0;
+}
+// The last span of which a row has seen something in its first `tiles` tiles: where the partial
+// result of all of them lies.
+constexpr int span_of_total(int position, int tiles) {
+  const int last = position / kTilePositions;
+  return tiles == 0 ? 0 : span_of(position, tiles - 1 < last ? tiles - 1 : last);
+}
+constexpr int num_spans(int position) { return span_of(position, position / kTilePositions) + 1; }
+
+// How a step's rows are worked on. The bits are the same.
+enum class AttentionMode : uint8_t {
+  kWhole,  // an item is all spans of its rows, merged as they come: enough groups to go round
+  kTiles,  // as kWhole, for rows that see nothing but their prefix: more rows an item
+  kSplit,  // an item is one span; the partial results are merged afterwards
+  // Split, and the kernel itself rotates and appends: the step's own keys come from the linear
+  // layer's output. For few rows with small trees.
+  kFused,
+  // As kFused, and the blocks of a cluster, which take all spans of some rows, merge them among
+  // themselves (attention/cuda/cluster.cu). For short contexts.
+  kCluster,
+  // Many sequences of few rows: all their tiles in even shares, whatever belongs to whom
+  // (attention/cuda/runs.cu).
+  kRuns,
+  // Prompts as by kTiles, then all other rows as by kRuns: two launches.
+  kTilesAndRuns,
+};
+
+// Whether spans that all rows of some groups see are items of their own (prefix items), and
+// whether some have more columns than a warpgroup's 64.
+enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
+
+// Positions past the prefix that the rows of a fused group may see, together.
+inline constexpr int kMostExtras = 64;
+
+// Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
+inline constexpr int kTilesColumns = 128;  // kTiles and prefix items
+inline constexpr int kPrefixRows = 32;     // at most, of a prefix item
+
+// kRuns: columns of a unit.
+inline constexpr int kRunColumns = 64;
+// What an arrival counts whose total another worker takes up, and one whose total rows take up that
+// have tiles of their own.
+inline constexpr int kHandedOver = 1 << 16;
+inline constexpr int kTotalReady = 1 << 24;
+
+// kCluster: blocks of a cluster; clusters that find room at once, one block a multiprocessor (of
+// 132) or, of fewer registers, two; and of an item at most so many columns, positions past the
+// prefix and spans.
+inline constexpr int kClusterBlocks = 8;
+inline constexpr int kResidentClusters = 15;
+inline constexpr int kMostClusters = 2 * kResidentClusters;
+inline constexpr int kClusterColumns = 32;
+inline constexpr int kClusterExtras = 32;
+inline constexpr int kClusterSpans = 16;
+static_assert(num_spans(kMostClusterTokens - 1) <= kClusterSpans &&
+              num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
+
+// As the kernel reads them: 16-byte loads.
+struct alignas(16) AttentionRowCuda {
+  int32_t position = 0;
+  int32_t boundary = 0;
+  int32_t table = 0;      // index of its sequence's block table in `tables`
+  int32_t ancestors = 0;  // index of its first ancestor in `ancestors`
+  int32_t group = 0;
+  int32_t group_items = 0;    // arrivals that it waits for, a key/value head: an item's, two of a
+                              // prefix item
+  int32_t first_partial = 0;  // its span s has the partial result first_partial + s
+  int32_t unused = 0;
+};
+
+struct alignas(16) AttentionItemCuda {
+  int32_t first_row = 0;
+  int32_t num_rows = 0;  // at most kGroupRows; of prefix and prompt items: kTilesColumns
+  int32_t first_tile = 0;
+  int32_t end_tile = 0;
+  int32_t prefix_tokens = 0;  // the highest boundary of the rows
+  int32_t stable_tokens = 0;  // slots below it were written by earlier steps
+  int32_t group = 0;
+  int32_t appends = 0;       // kFused, kCluster: it writes its rows' keys and values to the cache
+  int32_t extras = 0;        // kFused, kCluster: index of its first extra key in `extras`
+  int32_t num_extras = 0;    // likewise: at most kMostExtras; 0 where no row of the item sees any
+  int32_t lowest = 0;        // position of its rows
+  int32_t table = 0;         // as its rows'
+  int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
+  int32_t row_spans = 0;     // kCluster: spans of its rows, added up
+  int32_t own_tiles = 0;     // kRuns: behind end_tile, that rows take by themselves (`items`)
+  int32_t is_split = 0;      // kRuns: what rows take by themselves is merged with partial results
+};
+
+// kRuns: a unit of which more than one partial result is to be merged.
+struct alignas(16) AttentionMergeCuda {
+  int32_t group = 0;
+  int32_t part = 0;
+  int32_t total_tiles = 0;  // of the first partial result, which is in the place of its last span
+  int32_t arrivals = 0;     // that it waits for
+};
+
+// What a plan must know of the model and the GPU.
+struct AttentionShapeCuda {
+  int32_t kv_parts = 1;     // key/value heads times query_parts()
+  int32_t row_columns = 1;  // query heads of a part: at most 8
+  int32_t multiprocessors = 132;
+  int32_t most_partials = 0;  // bounds num_partials
+  bool may_fuse = false;      // can_fuse_rope()
+  bool may_tile = true;       // heads of up to 128 dimensions
+  bool may_cluster = true;    // false: as if every context were long
+  // kRuns from so many units on, where the rows are of several sequences; 0: always.
+  int32_t run_units = 64;
+};
+
+// Reusable: keeps its memory.
+class AttentionPlanCuda {
+ public:
+  std::vector<AttentionRowCuda> rows;
+  std::vector<AttentionItemCuda> items;  // for every key/value head
+  std::vector<int32_t> tables;           // block numbers, one sequence after another
+  // kFused, kCluster: numbers of the group's extra keys. Otherwise physical slots: block * 64 +
+  // offset.
+  std::vector<int32_t> ancestors;
+  // kFused, kCluster: physical slots of earlier steps, or ~row of this one.
+  std::vector<int32_t> extras;
+  int32_t num_groups = 0;
+  int32_t num_partials = 0;  // for every key/value head
+  AttentionMode mode = AttentionMode::kSplit;
+  // kSplit, kFused: spans that all rows of some groups, neighbours, share: an item each, of the
+  // first of them.
+  std::vector<AttentionItemCuda> prefix_items;
+  SharedPrefix shared_prefix = SharedPrefix::kNone;
+  std::vector<AttentionItemCuda> prompt_items;  // kTiles, kTilesAndRuns: of as many rows
+  // kRuns, kTilesAndRuns: groups of rows are prefix_items, `items` the tiles that rows take by
+  // themselves.
+  std::vector<AttentionRunCuda> runs;
+  std::vector<AttentionWorkerCuda> workers;  // kRunWorkers a multiprocessor
+  std::vector<AttentionMergeCuda> merges;
+
+  // Rows of one sequence are neighbours and share a block table's address.
+  void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
+
+ private:
+  void group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile);
+  void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
+                 int32_t stable);
+  bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
+  void partition_kv();
+  void deal_out_prefixes(int32_t row_columns);
+  bool fuse(std::span<const AttentionRow> from, int32_t most_extras);
+  void clear();
+  bool run(std::span<const AttentionRow> from, bool few, const AttentionShapeCuda& shape);
+  void add_run_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
+                     int32_t stable, bool prompt);
+  int32_t add_table(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                    int32_t* stable);
+  void place_partials(int32_t parts);
+
+  std::vector<AttentionItemCuda> groups_;  // scratch
+  // Likewise, of run().
+  AttentionDealCuda deal_;
+  std::vector<RunGroupCuda> run_groups_;
+  std::vector<int32_t> slots_;  // scratch of fuse()
+};
+
+}  // namespace forerun::cuda

@@ -1,0 +1,53 @@
+// What the files of the plan (attention/cuda/plan.h) ask of a row.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/cuda/plan.h"
+
+namespace forerun::cuda {
+
+// Tiles of an item that are too many for one block where there are few items.
+inline constexpr int32_t kLongTiles = 32;
+
+inline const AttentionRow& at(std::span<const AttentionRow> rows, int32_t index) {
+  return rows[static_cast<size_t>(index)];
+}
+
+// Slot of a position that the row sees.
+inline int32_t slot_of(const AttentionRow& row, int32_t position) {
+  return position < row.boundary ? position : row.ancestors[position - row.boundary];
+}
+
+inline int32_t physical(const AttentionRow& row, int32_t slot) {
+  return row.block_table[slot / kTilePositions] * kTilePositions + slot % kTilePositions;
+}
+
+// Up to here a row sees positions in the slots of the same number: a chain behind the prefix is
+// prefix to those who see all of it.
+inline int32_t chain_end(const AttentionRow& row) {
+  int32_t end = row.boundary;
+  while (end <= row.position && row.ancestors[end - row.boundary] == end) ++end;
+  return end;
+}
+inline bool sees_prefix_only(const AttentionRow& row) { return chain_end(row) > row.position; }
+
+// Where the group ends that begins with a row; [begin, end) are of one sequence. `by_tile`: rows of
+// a group are in the same tile where that decides how their tiles fall into spans.
+inline int32_t group_end(std::span<const AttentionRow> from, int32_t begin, int32_t end,
+                         int32_t most_rows, bool by_tile) {
+  const int32_t step = span_tiles(at(from, begin).position);
+  int32_t next = begin;
+  while (next < end && next - begin < most_rows && span_tiles(at(from, next).position) == step &&
+         (!by_tile || step == 1 ||
+          at(from, next).position / kTilePositions == at(from, begin).position / kTilePositions)) {
+    ++next;
+  }
+  return next;
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,333 @@
+#include "kernels/attention/cuda/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+namespace forerun::cuda {
+namespace {
+
+AttentionShapeCuda shape_of(int32_t kv_parts, bool may_fuse, int32_t most_partials = 1 << 16) {
+  return {.kv_parts = kv_parts,
+          .row_columns = 4,
+          .most_partials = most_partials,
+          .may_fuse = may_fuse,
+          .may_tile = false,
+          .may_cluster = false};
+}
+
+AttentionRow prefix_row(int32_t position, const int32_t* table) {
+  return {.position = position, .boundary = position + 1, .slot = position, .block_table = table};
+}
+
+// Every tile that a row sees belongs to exactly one item of its group.
+void expect_covered(const AttentionPlanCuda& plan) {
+  for (size_t row_idx = 0; row_idx < plan.rows.size(); ++row_idx) {
+    const AttentionRowCuda& row = plan.rows[row_idx];
+    std::multiset<int32_t> tiles;
+    int32_t items = 0;
+    for (const AttentionItemCuda& item :
+         plan.mode == AttentionMode::kTiles ? plan.prompt_items : plan.items) {
+      const auto index = static_cast<int32_t>(row_idx);
+      if (index < item.first_row || index >= item.first_row + item.num_rows) continue;
+      EXPECT_EQ(item.group, row.group);
+      ++items;
+      for (int32_t tile = item.first_tile; tile < item.end_tile; ++tile) tiles.insert(tile);
+      // An item begins where a span of its rows begins.
+      EXPECT_TRUE(item.first_tile == 0 || item.first_tile * kTilePositions > row.position ||
+                  ends_span(row.position, item.first_tile - 1));
+    }
+    for (int32_t tile = 0; tile <= row.position / kTilePositions; ++tile) {
+      EXPECT_EQ(tiles.count(tile), 1u) << "row " << row_idx << ", tile " << tile;
+    }
+    if (plan.mode != AttentionMode::kWhole && plan.mode != AttentionMode::kTiles) {
+      EXPECT_EQ(items, row.group_items);
+    }
+  }
+}
+
+TEST(AttentionPlanCuda, SpansOfFewRowsAreDealtOut) {
+  const std::vector<int32_t> table(100, 3);
+  AttentionPlanCuda plan;
+  for (const int32_t position : {0, 63, 64, 1000, 4095, 4096, 6000}) {
+    plan.build(std::vector{prefix_row(position, table.data())}, shape_of(8, false));
+    EXPECT_EQ(plan.mode, AttentionMode::kSplit);
+    EXPECT_EQ(plan.num_groups, 1);
+    EXPECT_EQ(plan.num_partials, num_spans(position));
+    EXPECT_EQ(plan.items.size(), static_cast<size_t>(num_spans(position)));
+    expect_covered(plan);
+  }
+}
+
+TEST(AttentionPlanCuda, ManyRowsAreWorkedOnWhole) {
+  const std::vector<int32_t> table(100, 3);
+  std::vector<AttentionRow> rows;
+  for (int32_t position = 0; position < 300; ++position) {
+    rows.push_back(prefix_row(position, table.data()));
+  }
+  AttentionPlanCuda plan;
+  plan.build(rows, shape_of(8, false));
+  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
+  EXPECT_EQ(plan.items.size(), 38u);
+  expect_covered(plan);
+  plan.build(std::span(rows).subspan(0, 20), shape_of(8, false, /*most_partials=*/3));
+  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
+}
+
+TEST(AttentionPlanCuda, GroupsHoldOneSequenceAndOneLengthOfSpans) {
+  const std::vector<int32_t> first(300, 3), second(100, 4);
+  std::vector<AttentionRow> rows;
+  for (int32_t position = 16378; position < 16388; ++position) {
+    rows.push_back(prefix_row(position, first.data()));
+  }
+  rows.push_back(prefix_row(10, second.data()));
+  AttentionPlanCuda plan;
+  plan.build(rows, shape_of(2, false));
+  expect_covered(plan);
+  EXPECT_EQ(plan.num_groups, 3);  // 16378 .. 16383, 16384 .. 16387, the other sequence
+  std::map<int32_t, int32_t> sizes;
+  std::set<std::pair<int32_t, int32_t>> partials;
+  for (const AttentionRowCuda& row : plan.rows) {
+    ++sizes[row.group];
+    for (int32_t span = 0; span < num_spans(row.position); ++span) {
+      EXPECT_TRUE(partials.insert({row.first_partial + span, 0}).second);
+    }
+  }
+  EXPECT_EQ(sizes, (std::map<int32_t, int32_t>{{0, 6}, {1, 4}, {2, 1}}));
+  EXPECT_EQ(plan.tables[static_cast<size_t>(plan.rows[0].table)], 3);
+  EXPECT_EQ(plan.tables[static_cast<size_t>(plan.rows[10].table)], 4);
+}
+
+TEST(AttentionPlanCuda, AncestorsBecomePhysicalSlots) {
+  const std::vector<int32_t> table = {7, 5, 9};
+  const std::vector<int32_t> ancestors = {70, 72, 130};
+  const AttentionRow row = {.position = 72,
+                            .boundary = 70,
+                            .slot = 130,
+                            .block_table = table.data(),
+                            .ancestors = ancestors.data()};
+  AttentionPlanCuda plan;
+  plan.build(std::vector{row}, shape_of(1, false));
+  // Slot 70 of position 70 is as good as prefix.
+  EXPECT_EQ(plan.rows[0].boundary, 71);
+  EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{5 * 64 + 8, 9 * 64 + 2}));
+  EXPECT_EQ(plan.tables, table);
+  EXPECT_EQ(plan.items[0].stable_tokens, 130);
+  EXPECT_EQ(plan.items[0].prefix_tokens, 71);
+}
+
+// A verification of a tree, one of whose nodes an earlier step has worked on.
+TEST(AttentionPlanCuda, FusedGroupsListTheKeysPastThePrefix) {
+  const std::vector<int32_t> table = {7, 5};
+  const std::vector<int32_t> first = {70, 71}, second = {70, 72}, third = {70, 72, 73};
+  const auto row = [&](int32_t position, int32_t slot, const std::vector<int32_t>& ancestors) {
+    return AttentionRow{.position = position,
+                        .boundary = 70,
+                        .slot = slot,
+                        .block_table = table.data(),
+                        .ancestors = ancestors.data()};
+  };
+  const std::vector<AttentionRow> rows = {row(71, 71, first), row(71, 72, second),
+                                          row(72, 73, third)};
+  AttentionPlanCuda plan;
+  plan.build(rows, shape_of(1, true));
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  expect_covered(plan);
+  // Slot 70 lies in the cache; the others are this step's rows.
+  EXPECT_EQ(plan.extras, (std::vector<int32_t>{5 * 64 + 6, ~0, ~1, ~2}));
+  EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{0, 1, 0, 2, 0, 2, 3}));
+  ASSERT_EQ(plan.items.size(), 2u);
+  EXPECT_EQ(plan.items[0].num_extras, 0);
+  EXPECT_EQ(plan.items[1].num_extras, 4);
+  EXPECT_FALSE(plan.items[0].appends);
+  EXPECT_TRUE(plan.items[1].appends);
+}
+
+TEST(AttentionPlanCuda, PrefixRowsOfAStepAreExtrasWhereTheyAreFew) {
+  const std::vector<int32_t> table(100, 3);
+  std::vector<AttentionRow> rows;
+  for (int32_t position = 100; position < 120; ++position) {
+    rows.push_back(prefix_row(position, table.data()));
+  }
+  AttentionPlanCuda plan;
+  plan.build(rows, shape_of(1, true));
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  expect_covered(plan);
+  EXPECT_EQ(plan.rows[19].boundary, 100);
+  EXPECT_EQ(plan.items.back().num_extras, 20);
+  for (int32_t position = 120; position < 180; ++position) {
+    rows.push_back(prefix_row(position, table.data()));
+  }
+  plan.build(rows, shape_of(1, true));
+  EXPECT_EQ(plan.mode, AttentionMode::kSplit);
+  expect_covered(plan);
+}
+
+TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
+  const std::vector<int32_t> table(100, 3);
+  std::vector<AttentionRow> rows;
+  for (int32_t position = 1000; position < 1300; ++position) {
+    rows.push_back(prefix_row(position, table.data()));
+  }
+  AttentionShapeCuda shape = shape_of(8, false);
+  shape.may_tile = true;
+  AttentionPlanCuda plan;
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  expect_covered(plan);
+  for (const AttentionItemCuda& item : plan.prompt_items) {
+    EXPECT_LE(item.num_rows * shape.row_columns, kTilesColumns);
+    const AttentionRowCuda& first = plan.rows[static_cast<size_t>(item.first_row)];
+    EXPECT_EQ(item.lowest, first.position);
+    for (int32_t i = 0; i < item.num_rows; ++i) {
+      const int32_t position = plan.rows[static_cast<size_t>(item.first_row + i)].position;
+      EXPECT_EQ(span_tiles(position), span_tiles(first.position));
+      // All their spans are the same.
+      if (position >= 1024) {
+        EXPECT_EQ(position / kTilePositions, first.position / kTilePositions);
+      }
+    }
+  }
+  // A chain by a list is a prefix too; another row of a tree is not.
+  std::vector<int32_t> ancestors = {1298, 1299};
+  rows.back().boundary = 1298;
+  rows.back().ancestors = ancestors.data();
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  ancestors = {1300, 1299};
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kRuns);
+  shape.most_partials = 0;
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kWhole);
+}
+
+TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
+  const std::vector<int32_t> table(600, 3);
+  const std::vector<int32_t> ancestors = {32000, 32001, 32002, 32003, 32004, 32005,
+                                          32006, 32007, 32008, 32009, 32010, 32011};
+  std::vector<AttentionRow> rows;
+  for (int32_t i = 0; i < 12; ++i) {
+    rows.push_back({.position = 32000 + i,
+                    .boundary = 32000,
+                    .slot = 32000 + i,
+                    .block_table = table.data(),
+                    .ancestors = ancestors.data()});
+  }
+  AttentionShapeCuda shape = shape_of(2, true);
+  shape.may_tile = true;
+  AttentionPlanCuda plan;
+  plan.build(rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  EXPECT_EQ(plan.shared_prefix, SharedPrefix::kNarrow);
+  // 500 tiles: 62 spans of 8, one of 3, then tiles; the last is the tree's. Both groups share them.
+  ASSERT_EQ(plan.prefix_items.size(), 64u);
+  for (const AttentionItemCuda& item : plan.prefix_items) {
+    EXPECT_EQ(item.num_rows, 12);
+    EXPECT_EQ(span_of(32000, item.first_tile), span_of(32000, item.end_tile - 1));
+  }
+  EXPECT_EQ(plan.prefix_items[62].end_tile, 499);
+  EXPECT_EQ(plan.prefix_items[63].end_tile, 500);
+  ASSERT_EQ(plan.items.size(), 2u);
+  for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.first_tile, 500);
+  // Two arrivals of each prefix item, one of the other.
+  for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, 2 * 64 + 1);
+}
+
+// As many groups as have room in an item of 128 columns or 32 rows.
+TEST(AttentionPlanCuda, ManyGroupsJoinPrefixItems) {
+  const std::vector<int32_t> table(600, 3), other(600, 4);
+  std::vector<AttentionRow> rows;
+  std::vector<std::vector<int32_t>> ancestors;
+  const auto add = [&](const std::vector<int32_t>& of, int32_t count) {
+    for (int32_t i = 0; i < count; ++i) {
+      ancestors.push_back({20000 + i});
+      rows.push_back(
+          {.position = 20000, .boundary = 20000, .slot = 20000 + i, .block_table = of.data()});
+    }
+  };
+  add(table, 44);
+  add(other, 12);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].ancestors = ancestors[i].data();
+  AttentionShapeCuda shape = shape_of(2, true);
+  shape.may_tile = true;
+  AttentionPlanCuda plan;
+  for (const auto& [columns, sizes] : std::map<int32_t, std::set<int32_t>>{
+           {1, {32, 12}}, {4, {32, 12}}, {5, {24, 20, 12}}, {8, {16, 12}}}) {
+    shape.row_columns = columns;
+    plan.build(rows, shape);
+    ASSERT_EQ(plan.mode, AttentionMode::kFused);
+    ASSERT_EQ(plan.shared_prefix, columns == 1 ? SharedPrefix::kNarrow : SharedPrefix::kWide);
+    std::set<int32_t> found;
+    std::map<int32_t, int32_t> arrivals;  // by group
+    for (const AttentionItemCuda& item : plan.prefix_items) {
+      found.insert(item.num_rows);
+      EXPECT_LE(item.num_rows * columns, kTilesColumns);
+      for (int32_t i = 0; i < item.num_rows; ++i) {
+        const AttentionRowCuda& row = plan.rows[static_cast<size_t>(item.first_row + i)];
+        EXPECT_EQ(row.group, item.group + i / kGroupRows);
+        if (i % kGroupRows == 0) arrivals[row.group] += 2;
+      }
+    }
+    for (const AttentionItemCuda& item : plan.items) ++arrivals[item.group];
+    EXPECT_EQ(found, sizes) << columns;
+    for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.group_items, arrivals[row.group]);
+  }
+}
+
+TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
+  const std::vector<int32_t> table(100, 3);
+  AttentionShapeCuda shape = shape_of(2, true);
+  shape.may_cluster = true;
+  AttentionPlanCuda plan;
+  const auto build = [&](int32_t context, int32_t count) {
+    std::vector<AttentionRow> rows;
+    for (int32_t i = 0; i < count; ++i) rows.push_back(prefix_row(context + i, table.data()));
+    plan.build(rows, shape);
+  };
+  build(1000, 8);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.items.size(), 4u);  // 7 would do, but groups are powers of two
+  for (const AttentionItemCuda& item : plan.items) {
+    EXPECT_EQ(item.num_rows, 2);
+    EXPECT_EQ(item.shared_tiles, 15);
+    EXPECT_EQ(item.end_tile, 16);
+    EXPECT_EQ(item.row_spans, 32);
+    EXPECT_EQ(item.num_extras, 2 * (item.first_row / 2 + 1));
+  }
+  build(2000, 1);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.items[0].row_spans, num_spans(2000));
+  build(kMostClusterTokens - 1, 1);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  build(kMostClusterTokens, 1);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  build(1000, 40);  // more extras than there is room for
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  // Two clusters a multiprocessor, but no more.
+  shape.kv_parts = 8;
+  build(1000, 16);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  EXPECT_EQ(plan.items.size(), 2u);
+  build(1000, 25);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+}
+
+TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {
+  for (int32_t position = 0; position < 70000; position += 61) {
+    const int32_t last = position / kTilePositions;
+    int32_t spans = 0;
+    for (int32_t tile = 0; tile <= last; ++tile) {
+      EXPECT_EQ(span_of(position, tile), spans);
+      if (ends_span(position, tile)) ++spans;
+      EXPECT_TRUE(tile + 2 < last || ends_span(position, tile));
+    }
+    EXPECT_EQ(spans, num_spans(position));
+    EXPECT_TRUE(position >= kMostClusterTokens || spans <= kClusterSpans);
+  }
+}
+
+}  // namespace
+}  // namespace forerun::cuda

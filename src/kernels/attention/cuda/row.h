@@ -1,0 +1,141 @@
+// One row of an attention kernel: its running softmax for 8 heads, scores of 16 keys and sums of
+// their values on the tensor cores. Device code; included by attention's kernels alone. Where the
+// literature has m, l and alpha: `most`, `exp_sum` and the factor of `shrink`.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+constexpr int kChunks = kTilePositions / kChunk;
+constexpr float kNothing = -INFINITY;
+
+// One row's running softmax for 8 heads: a lane holds dimensions g, g + 8 of every 16 and heads 2t,
+// 2t + 1 (g = lane / 4, t = lane % 4).
+template <int kDim>
+struct RowSum {
+  float out[kDim / 16][4];
+  float most[2];
+  float exp_sum[2];  // of the lane's own keys until close(), then of all
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int m = 0; m < kDim / 16; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) out[m][i] = 0.0f;
+    }
+    most[0] = most[1] = kNothing;
+    exp_sum[0] = exp_sum[1] = 0.0f;
+  }
+  __device__ __forceinline__ void close() {
+#pragma unroll
+    for (int lanes = 4; lanes < 32; lanes *= 2) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        exp_sum[i] = __fadd_rn(exp_sum[i], __shfl_xor_sync(~0u, exp_sum[i], lanes));
+      }
+    }
+  }
+};
+
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// What is subtracted from scores: where nothing has been seen yet, anything finite.
+__device__ __forceinline__ float softmax_base(float most) { return most == kNothing ? 0.0f : most; }
+
+// Factors that bring two sums to their common maximum. Nothing, merged with something, changes no
+// bit of it.
+__device__ __forceinline__ float2 merge_factors(float most, float other_most) {
+  const float top = softmax_base(fmaxf(most, other_most));
+  return make_float2(power_of_two(most - top), power_of_two(other_most - top));
+}
+__device__ __forceinline__ float merged(float value, float other, float2 factors) {
+  return __fmaf_rn(other, factors.y, __fmul_rn(value, factors.x));
+}
+
+// The next span of a row joins the sum of those before it.
+template <int kDim>
+__device__ __forceinline__ void merge(RowSum<kDim>& sum, const RowSum<kDim>& next) {
+  float2 factors[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    factors[i] = merge_factors(sum.most[i], next.most[i]);
+    sum.most[i] = fmaxf(sum.most[i], next.most[i]);
+    sum.exp_sum[i] = merged(sum.exp_sum[i], next.exp_sum[i], factors[i]);
+  }
+#pragma unroll
+  for (int m = 0; m < kDim / 16; ++m) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sum.out[m][i] = merged(sum.out[m][i], next.out[m][i], factors[i & 1]);
+  }
+}
+
+// What a warp needs to know of the row it works on.
+template <int kDim>
+struct RowTask {
+  uint32_t q[kDim / 16][2];  // a lane: head g, dimensions 2t, 2t + 1 (+ 8) of every 16
+  AttentionRowCuda row;
+  const int32_t* table;
+  const int32_t* ancestors;
+
+  // Physical slot of a position that the row sees.
+  __device__ __forceinline__ int slot(int position) const {
+    if (position >= row.boundary) return ancestors[position - row.boundary];
+    return table[position / kTilePositions] * kTilePositions + position % kTilePositions;
+  }
+};
+
+// Scores of 16 keys for 8 heads; `keys(s)` gives a lane's part of the first operand, of the s-th 16
+// dimensions.
+template <int kDim, class Keys>
+__device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Keys& keys,
+                                            float (&score)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) score[i] = 0.0f;
+#pragma unroll
+  for (int s = 0; s < kDim / 16; ++s) {
+    const uint4 v = keys(s);
+    mma_bf16(score, {v.x, v.y, v.z, v.w}, task.q[s][0], task.q[s][1]);
+  }
+}
+
+// The key of a chunk whose row a lane names to a matrix load of 16 dimensions, and its piece of
+// theirs.
+__device__ __forceinline__ int score_key(int lane) { return lane & 15; }
+__device__ __forceinline__ int score_piece(int lane) { return lane >> 4; }
+
+// The key of a chunk whose values a lane fetches in add_chunk().
+__device__ __forceinline__ int value_key(int lane) { return (lane & 7) + (lane >> 4) * 8; }
+
+// Adds 16 keys' values by their probabilities. `row`: where the values of value_key(lane) lie in
+// shared memory, as row `slot` of panels of `rows`.
+template <int kDim>
+__device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&probs)[4], uint32_t row,
+                                          int slot, int rows, int lane) {
+  const uint32_t b0 = transpose_8x8(pack_bf16x2(probs[0], probs[1]));
+  const uint32_t b1 = transpose_8x8(pack_bf16x2(probs[2], probs[3]));
+#pragma unroll
+  for (int m = 0; m < kDim / 16; ++m) {
+    const int piece = 2 * m + ((lane >> 3) & 1);
+    uint32_t a[4];
+    load_matrices_transposed(a, row + kv_piece(piece, slot, rows));
+    mma_bf16(sum.out[m], a, b0, b1);
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda

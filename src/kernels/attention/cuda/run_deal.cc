@@ -1,0 +1,171 @@
+#include "kernels/attention/cuda/run_deal.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace forerun::cuda {
+namespace {
+
+// What beginning and ending a run costs, in tiles, and the fewest tiles that are worth one.
+constexpr int32_t kRunCost = 1;
+constexpr int32_t kFewestTiles = 2;
+// Of a unit that has a worker to itself, as a multiple of a share: measured, H200, heads of 128. A
+// worker without a neighbour takes a tile in 1 us, of which the memory brings all 264 workers one
+// each in 1.9; where some have neighbours and others do not, memory serves them unevenly.
+constexpr double kAloneOnMultiprocessor = 2.0;
+constexpr double kAlone = 1.22;
+// What partial results cost: of a tile, a column, and what merging takes in any case, in tiles.
+constexpr double kSplitCost = 0.006;
+constexpr double kMergeCost = 5.5;
+
+}  // namespace
+
+bool AttentionDealCuda::is_alone(const RunGroupCuda& group) const {
+  return group.tiles + kRunCost > share_;
+}
+bool AttentionDealCuda::is_long(const RunGroupCuda& group) const {
+  return group.tiles + kRunCost > longest_whole_ && group.last_cut >= group.cut_step;
+}
+
+// Tiles of a long unit that become one total: about a share.
+int32_t AttentionDealCuda::first_tiles(const RunGroupCuda& group, bool round_up) const {
+  const auto step = static_cast<double>(group.cut_step);
+  const double steps = (share_ - kRunCost) / step;
+  const auto tiles = static_cast<int32_t>((round_up ? std::ceil(steps) : std::floor(steps)) * step);
+  return std::clamp(tiles, group.cut_step, group.last_cut);
+}
+
+// If long units' first pieces are rounded so, each for a worker of its own.
+double AttentionDealCuda::largest_share(std::span<const RunGroupCuda> groups, int32_t parts,
+                                        int32_t num_workers, bool round_up) const {
+  double rest = 0;
+  double largest = 0;
+  int32_t taken = 0;
+  for (const RunGroupCuda& group : groups) {
+    if (group.tiles == 0) continue;
+    const double all = static_cast<double>(group.tiles + kRunCost) * parts;
+    if (!is_alone(group)) rest += all;
+    if (is_alone(group)) taken += parts;
+    if (!is_long(group)) continue;
+    const int32_t first = first_tiles(group, round_up);
+    rest += all - static_cast<double>(first) * parts;
+    largest = std::max(largest, static_cast<double>(first + kRunCost));
+  }
+  return std::max(largest, rest / (num_workers - taken) + kRunCost);
+}
+
+void AttentionDealCuda::deal(std::span<const RunGroupCuda> groups, int32_t parts,
+                             int32_t num_workers, int32_t columns, bool may_split) {
+  pieces_.clear();
+  units.assign(groups.size() * static_cast<size_t>(parts), {});
+  double all = 0;
+  for (const RunGroupCuda& group : groups) {
+    if (group.tiles > 0) all += static_cast<double>(group.tiles + kRunCost) * parts;
+  }
+  share_ = all / num_workers + kRunCost;  // each share is cut once
+  // One for each multiprocessor at most, and nothing beside?
+  const bool are_few = static_cast<int32_t>(units.size()) <= num_workers / kRunWorkers &&
+                       std::all_of(groups.begin(), groups.end(), [&](const RunGroupCuda& group) {
+                         return group.tiles == 0 || is_alone(group);
+                       });
+  longest_whole_ =
+      (are_few ? kAloneOnMultiprocessor : kAlone) * (1 + kSplitCost * columns) * share_ +
+      kMergeCost;
+  const bool round_up = largest_share(groups, parts, num_workers, true) <
+                        largest_share(groups, parts, num_workers, false);
+  int32_t worker = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const RunGroupCuda& group = groups[i];
+    const bool splits = may_split && is_long(group);
+    const int32_t first = splits ? first_tiles(group, round_up) : group.tiles;
+    for (int32_t part = 0; part < parts; ++part) {
+      const auto unit = static_cast<int32_t>(i) * parts + part;
+      Unit& its = units[static_cast<size_t>(unit)];
+      its.total_tiles = first;
+      its.pieces = group.tiles > 0 ? 1 : 0;
+      its.alone = !splits && group.tiles > 0 && is_alone(group);
+      if (its.alone) pieces_.push_back({worker++, {.first_unit = unit}});
+      if (!splits) continue;
+      pieces_.push_back({worker++, {.first_unit = unit, .end_tile = first, .keeps = 1}});
+    }
+  }
+  lay_end_to_end(groups, parts, worker, num_workers);
+
+  // A worker's last piece may be one to hand over and comes first; its first takes up.
+  runs.clear();
+  workers.assign(static_cast<size_t>(num_workers), {});
+  for (size_t begin = 0; begin < pieces_.size();) {
+    size_t end = begin;
+    while (end < pieces_.size() && pieces_[end].worker == pieces_[begin].worker) ++end;
+    AttentionWorkerCuda& its = workers[static_cast<size_t>(pieces_[begin].worker)];
+    its.first_run = static_cast<int32_t>(runs.size());
+    for (size_t i = end; i > begin; --i) runs.push_back(pieces_[i - 1].run);
+    its.end_run = static_cast<int32_t>(runs.size());
+    begin = end;
+  }
+}
+
+// What is left of all units, over workers [first_worker, end_worker).
+void AttentionDealCuda::lay_end_to_end(std::span<const RunGroupCuda> groups, int32_t parts,
+                                       int32_t first_worker, int32_t end_worker) {
+  double rest = 0;
+  int32_t longest = 0;  // of those that may be handed over: no longer than a share
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    const RunGroupCuda& group = groups[unit / static_cast<size_t>(parts)];
+    if (group.tiles == 0 || units[unit].alone) continue;
+    const bool splits = units[unit].total_tiles < group.tiles;
+    rest += group.tiles - (splits ? units[unit].total_tiles : 0) + kRunCost;
+    if (!splits) longest = std::max(longest, group.tiles);
+  }
+  const double share = std::max<double>(rest / (end_worker - first_worker), longest) + kRunCost;
+  int32_t worker = first_worker;
+  double at = 0;  // tiles and costs so far, of all workers
+  const auto room = [&] { return share * (worker + 1 - first_worker) - at; };
+  for (size_t index = 0; index < units.size(); ++index) {
+    const RunGroupCuda& group = groups[index / static_cast<size_t>(parts)];
+    Unit& unit = units[index];
+    if (group.tiles == 0 || unit.alone) continue;
+    const auto unit_idx = static_cast<int32_t>(index);
+    const bool splits = unit.total_tiles < group.tiles;
+    int32_t begin = splits ? unit.total_tiles : 0;
+    for (bool placed = false; !placed;) {
+      const bool last = worker + 1 == end_worker;
+      // Where this worker's share ends, rounded to a span's end.
+      const double target = begin + room() - kRunCost;
+      const auto cut = static_cast<int32_t>(std::lround(target / group.cut_step)) * group.cut_step;
+      const bool fits = at + group.tiles - begin + kRunCost <= share * (worker + 1 - first_worker);
+      const bool may_cut = splits || (!unit.handed_over && begin == 0);
+      if (!fits && !last && cut < begin + kFewestTiles) {
+        ++worker;  // too little room; the others' shares make up for it
+        continue;
+      }
+      AttentionRunCuda run = {.first_unit = unit_idx, .first_tile = begin};
+      placed =
+          fits || last || !may_cut || cut > std::min(group.last_cut, group.tiles - kFewestTiles);
+      run.end_tile = placed ? group.tiles : cut;
+      if (splits) {
+        run.splits = 1;
+        ++unit.pieces;
+      } else if (!placed) {
+        run.hands_over = 1;
+        unit.handed_over = true;
+      } else if (begin > 0) {
+        run.takes_up = 1;
+      } else {
+        run.end_tile = 0;
+      }
+      Piece* const before = pieces_.empty() ? nullptr : &pieces_.back();
+      if (run.end_tile == 0 && before != nullptr && before->worker == worker &&
+          before->run.end_tile == 0 && before->run.first_unit + before->run.num_units == unit_idx) {
+        ++before->run.num_units;
+      } else {
+        pieces_.push_back({worker, run});
+      }
+      at += (placed ? group.tiles : cut) - begin + kRunCost;
+      begin = cut;
+      if (!last && (!placed || room() < kFewestTiles)) ++worker;
+    }
+  }
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,190 @@
+// The plan of a pass over many sequences (kRuns, kTilesAndRuns): which rows share tiles, which
+// tiles rows take by themselves, and where partial results lie.
+#include <algorithm>
+
+#include "kernels/attention/cuda/plan.h"
+#include "kernels/attention/cuda/plan_rows.h"
+
+namespace forerun::cuda {
+// Neighbours of one sequence as one unit's rows (`prompt`: an item's of kTiles).
+void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_t begin,
+                                      int32_t end, int32_t table, int32_t stable, bool prompt) {
+  AttentionItemCuda item;
+  item.first_row = begin;
+  item.num_rows = end - begin;
+  item.stable_tokens = stable;
+  item.lowest = at(from, begin).position;
+  item.table = table;
+  item.group = prompt ? 0 : num_groups;
+  int32_t highest = 0;
+  int32_t shared = INT32_MAX;  // tiles that lie below the boundaries of rows with a tree
+  RunGroupCuda run = {.cut_step = 1, .last_cut = INT32_MAX};
+  for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
+    const AttentionRow& row = at(from, row_idx);
+    const int32_t boundary = chain_end(row);
+    rows.push_back({.position = row.position,
+                    .boundary = boundary,
+                    .table = table,
+                    .ancestors = static_cast<int32_t>(ancestors.size()),
+                    .group = item.group});
+    for (int32_t position = boundary; position <= row.position; ++position) {
+      ancestors.push_back(physical(row, slot_of(row, position)));
+    }
+    highest = std::max(highest, row.position);
+    if (boundary <= row.position) shared = std::min(shared, boundary / kTilePositions);
+    item.lowest = std::min(item.lowest, row.position);
+    item.prefix_tokens = std::max(item.prefix_tokens, boundary);
+    run.cut_step = std::max(run.cut_step, span_tiles(row.position));
+    run.last_cut = std::min(run.last_cut, first_single_tile(row.position));
+  }
+  const int32_t end_tile = highest / kTilePositions + 1;
+  item.end_tile = std::min(end_tile, shared);
+  if (prompt) {
+    prompt_items.push_back(item);
+    return;
+  }
+  ++num_groups;
+  // What rows take by themselves begins where a span of each of them does.
+  const auto is_span_end = [&](int32_t tile) {
+    return std::all_of(from.begin() + begin, from.begin() + end, [&](const AttentionRow& row) {
+      return row.position < tile * kTilePositions || ends_span(row.position, tile - 1);
+    });
+  };
+  if (item.end_tile < end_tile) {
+    while (item.end_tile > 0 && !is_span_end(item.end_tile)) --item.end_tile;
+  }
+  item.own_tiles = end_tile - item.end_tile;
+  prefix_items.push_back(item);
+  run.tiles = item.end_tile;
+  run.last_cut = std::max(0, std::min(run.last_cut, run.tiles - 1) / run.cut_step * run.cut_step);
+  run_groups_.push_back(run);
+  if (item.own_tiles == 0) return;
+  for (int32_t first = begin; first < end; first += kGroupRows) {
+    AttentionItemCuda own = item;
+    own.first_row = first;
+    own.num_rows = std::min(kGroupRows, end - first);
+    own.first_tile = item.end_tile;
+    own.end_tile = 0;
+    own.prefix_tokens = 0;
+    own.lowest = INT32_MAX;
+    for (int32_t i = first; i < first + own.num_rows; ++i) {
+      const AttentionRowCuda& row = rows[static_cast<size_t>(i)];
+      own.end_tile = std::max(own.end_tile, row.position / kTilePositions + 1);
+      own.prefix_tokens = std::max(own.prefix_tokens, row.boundary);
+      own.lowest = std::min(own.lowest, row.position);
+    }
+    items.push_back(own);
+  }
+}
+
+// Where partial results of rows lie, and which are merged.
+void AttentionPlanCuda::place_partials(int32_t parts) {
+  num_partials = 0;
+  merges.clear();
+  size_t own = 0;
+  for (AttentionItemCuda& item : prefix_items) {
+    int32_t total_tiles = item.end_tile;  // the fewest
+    bool is_split = false;
+    bool has_partials = item.own_tiles > 0;
+    const AttentionDealCuda::Unit* const its =
+        deal_.units.data() + static_cast<ptrdiff_t>(item.group) * parts;
+    for (int32_t part = 0; part < parts; ++part) {
+      total_tiles = std::min(total_tiles, its[part].total_tiles);
+      is_split = is_split || its[part].pieces > 1;
+      has_partials = has_partials || its[part].handed_over || its[part].pieces > 1;
+    }
+    int32_t own_rows = 0;  // each tells when it has done its tiles
+    for (; own < items.size() && items[own].group == item.group; ++own) {
+      items[own].is_split = is_split ? 1 : 0;
+      for (int32_t i = items[own].first_row; i < items[own].first_row + items[own].num_rows; ++i) {
+        const int32_t last = rows[static_cast<size_t>(i)].position / kTilePositions;
+        own_rows += last >= item.end_tile ? 1 : 0;
+      }
+    }
+    item.is_split = is_split ? 1 : 0;
+    // Otherwise rows with tiles of their own take the total up.
+    for (int32_t part = 0; is_split && part < parts; ++part) {
+      if (own_rows == 0 && its[part].pieces <= 1) continue;
+      merges.push_back(
+          {.group = item.group,
+           .part = part,
+           .total_tiles = its[part].total_tiles,
+           .arrivals = its[part].pieces + own_rows + (its[part].handed_over ? kHandedOver : 0)});
+    }
+    if (!has_partials) continue;
+    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
+      AttentionRowCuda& row = rows[static_cast<size_t>(i)];
+      const int32_t first = span_of_total(row.position, total_tiles);
+      row.first_partial = num_partials - first;
+      num_partials += num_spans(row.position) - first;
+    }
+  }
+}
+
+// False, and nothing done, where other modes are better.
+bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
+                            const AttentionShapeCuda& shape) {
+  struct Sequence {
+    int32_t begin, end;
+    bool is_prompt;
+  };
+  std::vector<Sequence> sequences;
+  const int32_t group_rows = kRunColumns / shape.row_columns;
+  const int32_t prompt_rows = kTilesColumns / 2 / shape.row_columns * 2;
+  int32_t units = 0, prompts = 0, prompt_groups = 0, longest = 0;
+  const auto count = static_cast<int32_t>(from.size());
+  for (int32_t begin = 0; begin < count;) {
+    int32_t end = begin;
+    bool is_prompt = true;
+    int32_t highest = 0;
+    for (; end < count && at(from, end).block_table == at(from, begin).block_table; ++end) {
+      is_prompt = is_prompt && sees_prefix_only(at(from, end));
+      highest = std::max(highest, at(from, end).position);
+    }
+    is_prompt = is_prompt && end - begin > group_rows;
+    units += (end - begin + group_rows - 1) / group_rows * shape.kv_parts;
+    if (is_prompt) {
+      ++prompts;
+      prompt_groups += (end - begin + prompt_rows - 1) / prompt_rows;
+      longest = std::max(longest, highest / kTilePositions + 1);
+    }
+    sequences.push_back({begin, end, is_prompt});
+    begin = end;
+  }
+  if (prompts == static_cast<int32_t>(sequences.size())) return false;
+  const bool worth = shape.run_units == 0 || (sequences.size() > 1 && units >= shape.run_units);
+  if (few && !worth) return false;
+  // As elsewhere: few and long items would leave multiprocessors idle.
+  const bool tiles = prompts > 0 && (longest <= kLongTiles ||
+                                     2 * prompt_groups * shape.kv_parts > shape.multiprocessors);
+  clear();
+  run_groups_.clear();
+  for (const Sequence& sequence : sequences) {
+    const bool prompt = tiles && sequence.is_prompt;
+    int32_t stable = 0;
+    const int32_t table = add_table(from, sequence.begin, sequence.end, &stable);
+    for (int32_t begin = sequence.begin; begin < sequence.end;) {
+      const int32_t end = prompt ? group_end(from, begin, sequence.end, prompt_rows, true)
+                                 : std::min(begin + group_rows, sequence.end);
+      add_run_group(from, begin, end, table, stable, prompt);
+      begin = end;
+    }
+  }
+  mode = prompt_items.empty() ? AttentionMode::kRuns : AttentionMode::kTilesAndRuns;
+  int32_t most_rows = 0;
+  for (const AttentionItemCuda& item : prefix_items) most_rows = std::max(most_rows, item.num_rows);
+  for (const bool may_split : {true, false}) {
+    deal_.deal(run_groups_, shape.kv_parts, kRunWorkers * shape.multiprocessors,
+               most_rows * shape.row_columns, may_split);
+    place_partials(shape.kv_parts);
+    if (num_partials <= shape.most_partials) {
+      runs.swap(deal_.runs);
+      workers.swap(deal_.workers);
+      return true;
+    }
+  }
+  group(from, kGroupRows, /*by_tile=*/false);
+  return false;
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,309 @@
+// Plans of passes over many sequences: every tile once, in even shares, totals handed over in an
+// order in which nobody waits for ever.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kernels/attention/cuda/plan.h"
+
+namespace forerun::cuda {
+namespace {
+
+constexpr int32_t kWorkers = 264;
+constexpr int32_t kColumns = 32;
+
+struct Load {
+  int64_t most = 0, all = 0, split = 0;
+};
+
+// Checks a deal of `groups`, and says how even it is.
+Load check(const AttentionDealCuda& deal, std::span<const RunGroupCuda> groups, int32_t parts) {
+  Load load;
+  struct Piece {
+    int32_t begin, end, worker;
+    AttentionRunCuda run;
+    bool first, last;  // of its worker's
+  };
+  std::map<int32_t, std::vector<Piece>> units;
+  for (size_t worker = 0; worker < deal.workers.size(); ++worker) {
+    const AttentionWorkerCuda& its = deal.workers[worker];
+    int64_t tiles = 0;
+    for (int32_t i = its.first_run; i < its.end_run; ++i) {
+      const AttentionRunCuda& run = deal.runs[static_cast<size_t>(i)];
+      EXPECT_TRUE(run.num_units == 1 || run.end_tile == 0);
+      for (int32_t unit = run.first_unit; unit < run.first_unit + run.num_units; ++unit) {
+        const int32_t end =
+            run.end_tile > 0 ? run.end_tile : groups[static_cast<size_t>(unit / parts)].tiles;
+        units[unit].push_back({run.first_tile, end, static_cast<int32_t>(worker), run,
+                               i == its.first_run, i + 1 == its.end_run});
+        tiles += end - run.first_tile;
+        if (run.splits != 0) load.split += end - run.first_tile;
+      }
+    }
+    load.most = std::max(load.most, tiles);
+    load.all += tiles;
+  }
+  for (size_t unit = 0; unit < deal.units.size(); ++unit) {
+    SCOPED_TRACE("unit " + std::to_string(unit));
+    const RunGroupCuda& group = groups[unit / static_cast<size_t>(parts)];
+    std::vector<Piece>& pieces = units[static_cast<int32_t>(unit)];
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+    int32_t at = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = pieces[i];
+      EXPECT_EQ(piece.begin, at);
+      EXPECT_LT(piece.begin, piece.end);
+      at = piece.end;
+      if (piece.begin > 0) {
+        EXPECT_EQ(piece.begin % group.cut_step, 0);
+        EXPECT_LE(piece.begin, group.last_cut);
+      }
+      // Who hands over does that first, who takes up waits last: nobody waits for someone waiting.
+      if (piece.run.hands_over != 0) {
+        EXPECT_TRUE(piece.first);
+        EXPECT_EQ(pieces.size(), 2u);
+        EXPECT_EQ(pieces[1].run.takes_up, 1);
+        EXPECT_NE(pieces[1].worker, piece.worker);
+      }
+      if (piece.run.takes_up != 0) {
+        EXPECT_TRUE(piece.last);
+        EXPECT_EQ(i, 1u);
+      }
+      EXPECT_EQ(piece.run.splits != 0, piece.run.takes_up == 0 && piece.begin > 0);
+    }
+    EXPECT_EQ(at, group.tiles);
+    const AttentionDealCuda::Unit& its = deal.units[unit];
+    if (pieces.size() > 1 && pieces[1].run.splits != 0) {
+      EXPECT_EQ(its.pieces, static_cast<int32_t>(pieces.size()));
+      EXPECT_EQ(its.total_tiles, pieces[0].end);
+      EXPECT_EQ(pieces[0].run.keeps, 1);
+    } else {
+      EXPECT_EQ(its.handed_over, pieces.size() == 2);
+      EXPECT_EQ(its.total_tiles, group.tiles);
+    }
+  }
+  return load;
+}
+
+RunGroupCuda group_at(int32_t position) {
+  const int32_t step = span_tiles(position);
+  return {.tiles = position / kTilePositions + 1,
+          .cut_step = step,
+          .last_cut = first_single_tile(position) / step * step};
+}
+
+TEST(AttentionDealCuda, SharesAreEvenWhateverTheLengths) {
+  AttentionDealCuda deal;
+  for (const int32_t count : {1, 3, 8, 24, 33, 48, 128}) {
+    for (const int32_t context : {60, 1000, 8000, 32000, 100000}) {
+      for (const bool unequal : {false, true}) {
+        SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(context));
+        std::vector<RunGroupCuda> groups;
+        for (int32_t i = 0; i < count; ++i) {
+          groups.push_back(group_at(unequal ? 1 + (i * 7919) % context : context));
+        }
+        deal.deal(groups, 8, kWorkers, kColumns, /*may_split=*/true);
+        const Load load = check(deal, groups, 8);
+        int32_t step = 1;
+        for (const RunGroupCuda& group : groups) step = std::max(step, group.cut_step);
+        // But for where spans end, what a run costs, and units that have a worker to themselves.
+        const double share = static_cast<double>(load.all) / kWorkers;
+        EXPECT_LE(static_cast<double>(load.most), 2.4 * share + step + 10);
+        deal.deal(groups, 8, kWorkers, 0, true);
+        EXPECT_LE(static_cast<double>(check(deal, groups, 8).most),
+                  (unequal || 8 * count > kWorkers / 2 ? 1.25 : 2.05) * share + step + 10);
+      }
+    }
+  }
+}
+
+TEST(AttentionDealCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
+  AttentionDealCuda deal;
+  for (const int32_t count : {16, 24, 33, 48}) {
+    const std::vector<RunGroupCuda> groups(static_cast<size_t>(count), group_at(32000));
+    deal.deal(groups, 8, kWorkers, kColumns, true);
+    const Load load = check(deal, groups, 8);
+    EXPECT_EQ(load.split, 0) << count;
+    // 128 or 192 workers have a unit each; more units than workers are handed over.
+    if (count < 33) continue;
+    EXPECT_LE(static_cast<double>(load.most), 1.03 * static_cast<double>(load.all) / kWorkers + 8);
+  }
+  const std::vector<RunGroupCuda> few(8, group_at(32000));
+  deal.deal(few, 8, kWorkers, kColumns, true);
+  const Load load = check(deal, few, 8);
+  EXPECT_LE(static_cast<double>(load.split), 0.77 * static_cast<double>(load.all));
+  EXPECT_GT(load.split, 0);
+  deal.deal(few, 8, kWorkers, kColumns, false);
+  EXPECT_EQ(check(deal, few, 8).split, 0);
+}
+
+TEST(AttentionDealCuda, NothingIsDealtWhereThereIsNothing) {
+  AttentionDealCuda deal;
+  deal.deal({}, 8, kWorkers, kColumns, true);
+  EXPECT_TRUE(deal.runs.empty());
+  const std::vector<RunGroupCuda> empty(3);
+  deal.deal(empty, 2, kWorkers, kColumns, true);
+  EXPECT_TRUE(deal.runs.empty());
+  EXPECT_EQ(deal.units.size(), 6u);
+}
+
+AttentionShapeCuda shape_of(int32_t most_partials = 1 << 20) {
+  return {.kv_parts = 8, .row_columns = 4, .most_partials = most_partials, .may_fuse = true};
+}
+
+struct Batch {
+  std::vector<std::vector<int32_t>> tables;
+  std::vector<std::vector<int32_t>> ancestors;
+  std::vector<AttentionRow> rows;
+
+  Batch() {
+    tables.reserve(400);
+    ancestors.reserve(4000);
+  }
+  // `shift`: 0 for a chain behind the context, else rows lie so much later.
+  void add(int32_t context, int32_t count, int32_t shift) {
+    std::vector<int32_t>& table = tables.emplace_back(context / kTilePositions + 8);
+    std::vector<int32_t> path;
+    for (int32_t i = 0; i < count; ++i) {
+      path.push_back(context + shift + i);
+      ancestors.push_back(path);
+      rows.push_back({.position = context + i,
+                      .boundary = context,
+                      .slot = path.back(),
+                      .block_table = table.data(),
+                      .ancestors = ancestors.back().data()});
+    }
+  }
+  void add_prompt(int32_t context, int32_t count) {
+    std::vector<int32_t>& table = tables.emplace_back((context + count) / kTilePositions + 1);
+    for (int32_t i = 0; i < count; ++i) {
+      rows.push_back({.position = context + i,
+                      .boundary = context + i + 1,
+                      .slot = context + i,
+                      .block_table = table.data()});
+    }
+  }
+};
+
+TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
+  Batch batch;
+  for (int32_t i = 0; i < 40; ++i) batch.add(2000, 6, i % 2);
+  AttentionPlanCuda plan;
+  plan.build(batch.rows, shape_of());
+  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  ASSERT_EQ(plan.prefix_items.size(), 40u);
+  EXPECT_EQ(plan.items.size(), 20u);
+  for (const AttentionItemCuda& item : plan.prefix_items) {
+    EXPECT_EQ(item.num_rows, 6);
+    const bool tree = item.group % 2 == 1;
+    EXPECT_EQ(item.end_tile, tree ? 31 : 32);
+    EXPECT_EQ(item.own_tiles, tree ? 1 : 0);
+    EXPECT_EQ(item.prefix_tokens, tree ? 2000 : 2006);
+  }
+  for (const AttentionItemCuda& item : plan.items) {
+    EXPECT_EQ(item.first_tile, 31);
+    EXPECT_EQ(item.end_tile, 32);
+    EXPECT_EQ(item.group % 2, 1);
+  }
+  // Their rows take the totals up: nothing is merged.
+  EXPECT_TRUE(plan.merges.empty());
+  for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.is_split, 0);
+  // Of few sequences units are split, and what is left behind is merged.
+  Batch few;
+  for (int32_t i = 0; i < 8; ++i) few.add(8000, 6, i % 2);
+  plan.build(few.rows, shape_of());
+  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  EXPECT_EQ(plan.merges.size(), 8u * 8);
+  for (const AttentionMergeCuda& merge : plan.merges) {
+    EXPECT_GE(merge.arrivals, merge.group % 2 == 1 ? 2 + 6 : 2);
+    EXPECT_LT(merge.arrivals, kHandedOver);
+  }
+  for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.is_split, 1);
+}
+
+// Whose context crosses a tile's end within the step share all tiles, and cuts suit every row.
+TEST(AttentionRunPlanCuda, RowsOfDifferentTilesShareTheirPrefix) {
+  Batch batch;
+  for (int32_t i = 0; i < 30; ++i) batch.add(16381, 6, 0);
+  AttentionPlanCuda plan;
+  plan.build(batch.rows, shape_of());
+  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  ASSERT_EQ(plan.prefix_items.size(), 30u);
+  for (const AttentionRunCuda& run : plan.runs) {
+    if (run.first_tile == 0) continue;
+    for (const AttentionRow& row : batch.rows) {
+      EXPECT_TRUE(ends_span(row.position, run.first_tile - 1));
+    }
+  }
+}
+
+// Partial results of a row neither overlap others' nor leave their room.
+TEST(AttentionRunPlanCuda, PartialResultsHaveTheirPlaces) {
+  Batch batch;
+  for (int32_t i = 0; i < 13; ++i) batch.add(500 + i * 1700, 1 + i % 8, i % 3);
+  AttentionPlanCuda plan;
+  plan.build(batch.rows, shape_of());
+  ASSERT_EQ(plan.mode, AttentionMode::kRuns);
+  std::map<std::pair<int32_t, int32_t>, int32_t> places;  // partial result and part to row
+  for (const AttentionMergeCuda& merge : plan.merges) {
+    const AttentionItemCuda& item = plan.prefix_items[static_cast<size_t>(merge.group)];
+    for (int32_t i = item.first_row; i < item.first_row + item.num_rows; ++i) {
+      const AttentionRowCuda& row = plan.rows[static_cast<size_t>(i)];
+      for (int32_t span = span_of_total(row.position, merge.total_tiles);
+           span < num_spans(row.position); ++span) {
+        EXPECT_GE(row.first_partial + span, 0);
+        EXPECT_LT(row.first_partial + span, plan.num_partials);
+        EXPECT_TRUE(places.insert({{row.first_partial + span, merge.part}, i}).second);
+      }
+    }
+  }
+  EXPECT_FALSE(places.empty());
+}
+
+TEST(AttentionRunPlanCuda, PromptsGoByTiles) {
+  Batch batch;
+  batch.add_prompt(1000, 200);
+  for (int32_t i = 0; i < 40; ++i) batch.add(2000, 6, 0);
+  AttentionPlanCuda plan;
+  plan.build(batch.rows, shape_of());
+  EXPECT_EQ(plan.mode, AttentionMode::kTilesAndRuns);
+  int32_t prompt_rows = 0;
+  for (const AttentionItemCuda& item : plan.prompt_items) prompt_rows += item.num_rows;
+  EXPECT_EQ(prompt_rows, 200);
+  EXPECT_EQ(plan.prefix_items.size(), 40u);
+  EXPECT_EQ(plan.prefix_items[0].first_row, 200);
+  // A short piece of a long prompt would keep few multiprocessors busy for long.
+  Batch piece;
+  piece.add_prompt(30000, 40);
+  for (int32_t i = 0; i < 40; ++i) piece.add(2000, 6, 0);
+  plan.build(piece.rows, shape_of());
+  EXPECT_EQ(plan.mode, AttentionMode::kRuns);
+  // And where there is no room for partial results.
+  plan.build(batch.rows, shape_of(0));
+  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+}
+
+TEST(AttentionRunPlanCuda, FewUnitsAreForOtherModes) {
+  Batch batch;
+  batch.add(8000, 6, 0);
+  batch.add(8000, 6, 0);
+  AttentionPlanCuda plan;
+  plan.build(batch.rows, shape_of());
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  AttentionShapeCuda shape = shape_of();
+  shape.run_units = 0;
+  plan.build(batch.rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kRuns);
+  shape.may_tile = false;
+  plan.build(batch.rows, shape);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+}
+
+}  // namespace
+}  // namespace forerun::cuda

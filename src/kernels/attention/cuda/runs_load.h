@@ -1,0 +1,109 @@
+// How the kernel of attention for many sequences (attention/cuda/runs.cu) divides its shared
+// memory, what a worker's runs are, and the warp that feeds it. Device code; included by the kernel
+// alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/keys.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+constexpr int kRunsThreads = kThreads + 128;  // two workers, then the warps that feed them
+
+template <int kDim>
+struct RunsLayout {
+  static constexpr int kStages = 384 / kDim;                // of a worker's ring: 3 or 6
+  static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
+  static constexpr int kRingBytes = kStages * kStageBytes;
+  static constexpr int kQueries = kRunWorkers * kRingBytes;  // [worker] panels of 64 columns
+  static constexpr int kBarriers = kQueries + kRunWorkers * tile_bytes(kDim);
+  // Of each stage: it is there; it is free.
+  static constexpr int kBytes = kBarriers + kRunWorkers * kStages * 16;
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// A unit of a run.
+struct RunWork {
+  AttentionRunCuda run;
+  AttentionItemCuda item;
+  int head;  // part of a key/value head
+  int first_tile, end_tile;
+};
+
+// All units of a worker's runs, in order: `work(the)`.
+template <class Work>
+__device__ __forceinline__ void for_each_unit(const AttentionArgs& args, int worker,
+                                              const Work& work) {
+  if (worker >= args.step->num_workers) return;
+  const int heads = args.kv_heads * args.parts;
+  const AttentionWorkerCuda its =
+      step_data<AttentionWorkerCuda>(args.step, args.step->workers_offset)[worker];
+  const auto* const groups =
+      step_data<AttentionItemCuda>(args.step, args.step->prefix_items_offset);
+  for (int index = its.first_run; index < its.end_run; ++index) {
+    RunWork the;
+    the.run = step_data<AttentionRunCuda>(args.step, args.step->runs_offset)[index];
+    for (int unit = the.run.first_unit; unit < the.run.first_unit + the.run.num_units; ++unit) {
+      const int group = unit / heads;
+      the.item = groups[group];
+      the.head = unit - group * heads;
+      the.end_tile = the.run.end_tile > 0 ? the.run.end_tile : the.item.end_tile;
+      const int seen =
+          args.window > 0 ? max(the.item.lowest - args.window + 1, 0) / kTilePositions : 0;
+      the.first_tile = max(the.run.first_tile, seen);
+      work(the);
+    }
+  }
+}
+
+// One warp: the worker's tiles into its ring. Requests before the previous kernel's end what that
+// does not write, if `waited` is false.
+template <int kDim>
+__device__ __forceinline__ void feed_worker(const AttentionArgs& args, uint32_t ring,
+                                            uint32_t barriers, int worker, bool waited) {
+  using Layout = RunsLayout<kDim>;
+  const int lane = threadIdx.x % 32;
+  const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
+  int stage = 0;
+  uint32_t parity = 1;
+  for_each_unit(args, worker, [&](const RunWork& the) {
+#pragma unroll 1
+    for (int begin = the.first_tile; begin < the.end_tile; begin += 32) {
+      const int of_lane = min(begin + lane, the.end_tile - 1);
+      const std::byte* const own =
+          keys_of<kDim>(args, tables[the.item.table + of_lane], the.head / args.parts);
+#pragma unroll 1
+      for (int i = 0; i < min(32, the.end_tile - begin); ++i) {
+        if (!waited && (begin + i + 1) * kTilePositions > the.item.stable_tokens) {
+          wait_for_previous_kernel();
+          waited = true;
+        }
+        const auto keys = reinterpret_cast<const std::byte*>(
+            __shfl_sync(~0u, reinterpret_cast<uint64_t>(own), i));
+        if (lane == 0) {
+          const uint32_t filled = barriers + stage * 16;
+          const uint32_t target = ring + stage * Layout::kStageBytes;
+          barrier_wait(filled + 8, parity);
+          barrier_arrive_expecting(filled, Layout::kStageBytes);
+          bulk_copy(target, keys, tile_bytes(kDim), filled);
+          bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
+                    filled);
+        }
+        if (++stage == Layout::kStages) {
+          stage = 0;
+          parity ^= 1;
+        }
+      }
+    }
+  });
+  if (!waited) wait_for_previous_kernel();
+}
+
+#endif
+
+}  // namespace forerun::cuda

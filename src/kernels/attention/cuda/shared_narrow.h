@@ -1,0 +1,161 @@
+// Prefix items of up to 64 columns in the kernel of attention over shared prefixes
+// (attention/cuda/shared.cu): one warpgroup makes probabilities of keys, the other adds values, a
+// tile behind. One warpgroup for both takes longer for a tile than the memory does, and their
+// registers together leave no room beside a linear layer's 16 warps. Device code; included by the
+// kernel alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/merge.h"
+#include "kernels/attention/cuda/shared_load.h"
+#include "kernels/attention/cuda/shared_prefix.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Weights of a tile on their way from one warpgroup to the other, as an operand of wgmma lies in
+// shared memory, and what sums of values shrink by.
+template <int kDim>
+struct WeightSlots {
+  using Layout = SharedLayout<kDim>;
+  static_assert(Layout::kWeights + Layout::kWeightSlots * Layout::kWeightBytes <= Layout::kRing);
+  uint32_t shared;
+  uint32_t tile = 0;
+
+  __device__ __forceinline__ uint32_t slot() const { return tile % Layout::kWeightSlots; }
+  __device__ __forceinline__ uint32_t parity() const { return tile / Layout::kWeightSlots & 1; }
+  __device__ __forceinline__ uint32_t barrier() const {  // they are there; then: they are free
+    return shared + Layout::kWeightBarriers + slot() * 16;
+  }
+  __device__ __forceinline__ uint32_t probs() const {
+    return shared + Layout::kWeights + slot() * Layout::kWeightBytes;
+  }
+  __device__ __forceinline__ uint32_t shrink_at(int column) const {
+    return shared + Layout::kShrinks + (slot() * 64 + column) * 4;
+  }
+  // Writes the tile's; then: they are there.
+  __device__ __forceinline__ void put(const uint32_t (&probs_of)[4][4], const float (&shrink)[2],
+                                      int warp, int lane) {
+    barrier_wait(barrier() + 8, parity() ^ 1);
+    const int column = warp * 16 + lane % 16;
+    const uint32_t row = probs() + column * kPanelRowBytes;
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      store_matrices(row + kv_piece(2 * c + lane / 16, column), probs_of[c]);
+    if (lane % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        store_shared_4(shrink_at(warp * 16 + lane / 4 + 8 * i), __float_as_uint(shrink[i]));
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  __device__ __forceinline__ void tell() {
+    barrier_arrive(barrier());
+    ++tile;
+  }
+};
+
+// The first warpgroup.
+template <int kDim, bool kFused>
+__device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args, uint32_t shared,
+                                                      SharedRing<kDim>& ring) {
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const uint32_t queries = shared + SharedLayout<kDim>::kQueries;
+  WeightSlots<kDim> slots = {shared};
+  bool waited = !args.early;
+  for (int index = 0;; ++index) {
+    const PrefixWork the = take_work<kDim>(shared, index);
+    if (the.num_rows == 0) break;
+    const PrefixColumns columns(args, the, 0, the.num_rows);
+    stage_prefix_queries<kDim, kFused>(args, the, 0, the.num_rows, queries, waited);
+    ColumnSoftmax sums;
+    sums.clear();
+    for (int tile = 0; tile < the.tiles; ++tile) {
+      float score[8][4];
+      const uint32_t unit = ring.unit + keys_unit(tile);
+      score_tile<kDim>(score, queries, kPanelBytes, ring.wait_in_order(unit));
+      ring.release(unit, 2);
+      scale_scores(score, args.scale_log2);
+      columns.hide(args, score, the.first_tile + tile, lane);
+      uint32_t probs[4][4];
+      float shrink[2];
+      exponentiate_scores<2>(score, sums, probs, shrink);
+      slots.put(probs, shrink, warp, lane);
+      if (tile + 1 == the.tiles) {  // not before that fence, which would wait for it
+        sums.close();
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          if (!columns.is_there[i]) continue;
+          store_partial_softmax<kDim>(args, sums, i, columns.partial(the, i), the.head,
+                                      columns.own_head[i], lane);
+        }
+      }
+      slots.tell();
+    }
+    ring.unit += 2 * the.tiles;
+  }
+  if (!waited) wait_for_previous_kernel();
+}
+
+// The second, which has the last word: what the first wrote came before its last probabilities.
+// Partial results may still be read by the previous kernel until that has ended.
+template <int kDim>
+__device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t shared,
+                                             SharedRing<kDim>& ring) {
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32 - 4;
+  WeightSlots<kDim> slots = {shared};
+  bool waited = !args.early;
+  for (int index = 0;; ++index) {
+    const PrefixWork the = take_work<kDim>(shared, index);
+    if (the.num_rows == 0) break;
+    const PrefixColumns columns(args, the, 0, the.num_rows);
+    if (!waited) wait_for_previous_kernel();
+    waited = true;
+    float out[kDim / 8][4];
+    clear_sums<kDim>(out);
+    for (int tile = 0; tile < the.tiles; ++tile) {
+      barrier_wait(slots.barrier(), slots.parity());
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t shrink = load_shared_4(slots.shrink_at(warp * 16 + lane / 4 + 8 * i));
+        shrink_sums<kDim>(out, i, __uint_as_float(shrink));
+      }
+      const uint32_t unit = ring.unit + values_unit(tile, the.tiles);
+      const uint64_t values = wgmma_values(wgmma_uniform(ring.wait_in_order(unit)));
+      const uint64_t probs = wgmma_rows<64>(wgmma_uniform(slots.probs()));
+      wgmma_fence();
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        wgmma_add_values(out, wgmma_advance(probs, c * 32),
+                         wgmma_advance(values, c * 16 * kPanelRowBytes));
+      }
+      wgmma_commit();
+      wgmma_wait(out);
+      barrier_arrive(slots.barrier() + 8);
+      ++slots.tile;
+      ring.release(unit, 2);
+    }
+    ring.unit += 2 * the.tiles;
+    if (the.tiles > 0) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (!columns.is_there[i]) continue;
+        store_partial_values<kDim>(args, out, i, columns.partial(the, i), the.head,
+                                   columns.own_head[i], lane);
+      }
+    }
+    announce_prefix(args, the, 2);
+  }
+  if (!waited) wait_for_previous_kernel();
+}
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,86 @@
+// What the warpgroups of the kernel of attention over shared prefixes (attention/cuda/shared.cu) do
+// with a prefix item, whichever way they share its tiles. Device code; included by the kernel
+// alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/load.h"
+#include "kernels/attention/cuda/shared_load.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// What a lane must know of its two columns, g and g + 8 of its warp's 16.
+struct PrefixColumns {
+  bool is_there[2];
+  int own_head[2];  // of the part
+  int position[2];
+  int first_partial[2];  // of the row
+
+  // `skipped` rows of the item, then `num_rows` that are the warpgroup's.
+  __device__ __forceinline__ PrefixColumns(const AttentionArgs& args, const PrefixWork& the,
+                                           int skipped, int num_rows) {
+    const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
+    const int part_heads = min(args.group_heads - the.head % args.parts * 8, 8);
+    const int first = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = args.by_row_columns.divide(first + 8 * i);
+      own_head[i] = first + 8 * i - row * args.row_columns;
+      is_there[i] = row < num_rows && own_head[i] < part_heads;
+      const AttentionRowCuda& its = rows[the.first_row + (is_there[i] ? skipped + row : 0)];
+      position[i] = its.position;
+      first_partial[i] = its.first_partial;
+    }
+  }
+  // Not before it is needed: what it is made of is on its way meanwhile.
+  __device__ __forceinline__ int partial(const PrefixWork& the, int i) const {
+    return first_partial[i] + span_of(position[i], the.first_tile);
+  }
+  __device__ __forceinline__ void hide(const AttentionArgs& args, float (&score)[8][4], int tile,
+                                       int lane) const {
+    if (args.window == 0) return;
+    hide_before_window(score, tile * kTilePositions, lane,
+                       [&](int i) { return position[i >> 1] - args.window + 1; });
+  }
+};
+
+// Queries of a warpgroup's rows into its shared memory, once the previous kernel has ended.
+template <int kDim, bool kFused>
+__device__ __forceinline__ void stage_prefix_queries(const AttentionArgs& args,
+                                                     const PrefixWork& the, int skipped,
+                                                     int num_rows, uint32_t queries, bool& waited) {
+  const int part = the.head % args.parts;
+  const int first_head = the.head / args.parts * args.group_heads + part * 8;
+  const int barrier = 2 + static_cast<int>(threadIdx.x) / 128;
+  ColumnQueries<kDim, kFused> columns;
+  columns.plan(args, the.first_row + skipped, num_rows, min(args.group_heads - part * 8, 8),
+               [&](int row) {
+                 return kFused ? args.qkv + row * args.qkv_stride + first_head * kDim
+                               : args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
+               });
+  if (!waited) wait_for_previous_kernel();
+  waited = true;
+  named_barrier(barrier, 128);  // nobody needs the last queries
+  columns.stage(queries);
+  named_barrier(barrier, 128);
+}
+
+// A warpgroup has written its share of an item's partial results, or the last: tells the item's
+// groups.
+__device__ __forceinline__ void announce_prefix(const AttentionArgs& args, const PrefixWork& the,
+                                                int arrivals) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  named_barrier(2 + static_cast<int>(threadIdx.x) / 128, 128);
+  if (thread > (the.num_rows - 1) / kGroupRows) return;
+  arrive_release(args.arrivals + (the.group + thread) * (args.kv_heads * args.parts) + the.head,
+                 static_cast<uint32_t>(arrivals));
+}
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,85 @@
+// How the many-row kernel of attention (attention/cuda/tiles.cu) divides its shared memory, and
+// what it loads. Included by the kernel alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/keys.h"
+#include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/attention/cuda/load.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+constexpr int kTilesThreads = 3 * 128;
+constexpr int kTilesStages = 6;                    // shared by the warpgroups
+constexpr int kTilesBarriers = kTilesStages * 16;  // of each stage: it is there; it is free
+
+template <int kDim>
+struct TilesLayout {
+  static constexpr int kStageBytes = 2 * tile_bytes(kDim);     // keys, then values
+  static constexpr int kQueries = kTilesStages * kStageBytes;  // [warpgroup] panels of 64 columns
+  static constexpr int kBarriers = kQueries + 2 * tile_bytes(kDim);
+  static constexpr int kBytes = kBarriers + kTilesBarriers;
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// An item's work for one part of a key/value head: long ones first.
+struct TilesWork {
+  AttentionItemCuda item;
+  int kv_head, part, begin_tile;
+
+  __device__ __forceinline__ TilesWork(const AttentionArgs& args, int work, int num_items) {
+    const int heads = args.kv_heads * args.parts;
+    item = step_data<AttentionItemCuda>(
+        args.step, args.step->prompt_items_offset)[num_items - 1 - work / heads];
+    kv_head = work % heads / args.parts;
+    part = work % heads % args.parts;
+    begin_tile = first_tile_of(args, item);
+  }
+};
+
+template <int kDim>
+__device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t shared, int count,
+                                           int num_items) {
+  using Layout = TilesLayout<kDim>;
+  const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
+  int stage = 0;
+  uint32_t parity = 1;
+  for (int work = blockIdx.x; work < count; work += gridDim.x) {
+    const TilesWork the(args, work, num_items);
+    for (int tile = the.begin_tile; tile < the.item.end_tile; ++tile) {
+      const std::byte* const keys = keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
+      const uint32_t target = shared + stage * Layout::kStageBytes;
+      const uint32_t filled = shared + Layout::kBarriers + stage * 16;
+      barrier_wait(filled + 8, parity);
+      barrier_arrive_expecting(filled, Layout::kStageBytes);
+      bulk_copy(target, keys, tile_bytes(kDim), filled);
+      bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
+                filled);
+      if (++stage == kTilesStages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  }
+}
+
+// Zeros in the place of values of positions past `highest`, which may be anything: not even their
+// probability of zero would make them harmless.
+template <int kDim>
+__device__ __forceinline__ void clear_values(uint32_t values, int first, int thread) {
+  constexpr int kPieces = kDim / 8;
+  for (int i = first * kPieces + thread; i < kTilePositions * kPieces; i += 128) {
+    const int row = i / kPieces;
+    store_shared_16(values + row * kPanelRowBytes + kv_piece(i % kPieces, row),
+                    make_uint4(0, 0, 0, 0));
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda

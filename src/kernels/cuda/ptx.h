@@ -1,0 +1,298 @@
+// The machine instructions that the kernels are built from, each spelled once. sm_90 brings
+// clusters, bulk copies and dependent launch; where they are missing (sm_80) the wrappers that have
+// no equivalent are left out, and kernels that need them are not compiled.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/activation_format.h"
+
+namespace forerun::cuda {
+
+// c += a * b, 16 x 16 times 16 x 8, bf16 or f16 in, f32 sums.
+__device__ __forceinline__ void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                         uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                        uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3},[%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address));
+  return v;
+}
+
+__device__ __forceinline__ void store_shared_16(uint32_t address, uint4 v) {
+  asm volatile("st.shared.v4.u32 [%0],{%1,%2,%3,%4};" ::"r"(address), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w)
+               : "memory");
+}
+__device__ __forceinline__ void store_shared_4(uint32_t address, uint32_t v) {
+  asm volatile("st.shared.u32 [%0],%1;" ::"r"(address), "r"(v) : "memory");
+}
+__device__ __forceinline__ uint32_t load_shared_4(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0,[%1];" : "=r"(v) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ float2 load_shared_pair(uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ void store_shared_pair(uint32_t address, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0],{%1,%2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+__device__ __forceinline__ void store_shared_byte(uint32_t address, uint32_t v) {
+  asm volatile("st.shared.u8 [%0],%1;" ::"r"(address), "r"(v) : "memory");
+}
+__device__ __forceinline__ int load_shared_byte(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u8 %0,[%1];" : "=r"(v) : "r"(address) : "memory");
+  return static_cast<int>(v);
+}
+
+// The same value, of which the compiler no longer knows where it comes from.
+__device__ __forceinline__ uint32_t opaque(uint32_t v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
+template <class T>
+__device__ __forceinline__ T* opaque(T* v) {
+  asm volatile("" : "+l"(v));
+  return v;
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The way back of load_matrices(), matrices a[0] to a[3].
+__device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&a)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0],{%1,%2,%3,%4};" ::"r"(row), "r"(a[0]),
+               "r"(a[1]), "r"(a[2]), "r"(a[3])
+               : "memory");
+}
+
+__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0],%1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes initialized barriers visible to the copy engine and the cluster.
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive_expecting(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _,[%0],%1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _,[%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n .reg .pred done;\n"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done,[%0],%1;\n"
+      " @done bra over;\n bra again;\n over:\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+// True in one lane of a whole warp, always the same.
+__device__ __forceinline__ bool elected() {
+  uint32_t chosen;
+  asm volatile("{\n .reg .pred one;\n elect.sync _|one, 0xffffffff;\n selp.u32 %0,1,0,one;\n}"
+               : "=r"(chosen));
+  return chosen != 0;
+}
+// Global to shared, completing on `barrier`; 16-byte aligned addresses and size.
+__device__ __forceinline__ void bulk_copy(uint32_t target, const void* source, uint32_t bytes,
+                                          uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1],%2,[%3];" ::"r"(
+          target),
+      "l"(source), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+// Weights are read once: the L2's room belongs to activations and the cache of keys and values.
+__device__ __forceinline__ void bulk_copy_streaming(uint32_t target, const void* source,
+                                                    uint32_t bytes, uint32_t barrier,
+                                                    uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0],[%1],%2,[%3],%4;" ::"r"(target),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+__device__ __forceinline__ uint64_t evict_first_policy() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0,1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ uint32_t cluster_index() {  // of the cluster, along x
+  uint32_t index;
+  asm volatile("mov.u32 %0,%%clusterid.x;" : "=r"(index));
+  return index;
+}
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0,%%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Says that this thread has come so far / waits for every thread of the cluster to have said so.
+// Orders nothing but what barrier_init_fence() does: data travels with store_peer_16.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ uint32_t peer_address(uint32_t address, uint32_t rank) {
+  uint32_t result;
+  asm volatile("mapa.shared::cluster.u32 %0,%1,%2;" : "=r"(result) : "r"(address), "r"(rank));
+  return result;
+}
+// Stores into a block of the cluster and counts 16 bytes off that block's barrier; both addresses
+// from peer_address(). Returns at once; no fence is needed on either side.
+__device__ __forceinline__ void store_peer_16(uint32_t address, uint32_t barrier, float4 v) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0],{%1,%2,%3,%4},[%5];" ::"r"(
+          address),
+      "r"(__float_as_uint(v.x)), "r"(__float_as_uint(v.y)), "r"(__float_as_uint(v.z)),
+      "r"(__float_as_uint(v.w)), "r"(barrier)
+      : "memory");
+}
+// The stream's next kernel may start now (it still waits for this one's end before it reads).
+__device__ __forceinline__ void launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+// Returns once the stream's previous kernel is complete and its writes are visible.
+__device__ __forceinline__ void wait_for_previous_kernel() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+#endif
+
+// Lets `threads` threads of a block meet; `id` 1 to 15 (0 is __syncthreads).
+__device__ __forceinline__ void named_barrier(int id, int threads) {
+  asm volatile("bar.sync %0,%1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// A row-major 8 x 8 matrix of 16-bit elements, two of a row in each lane, to its transpose.
+__device__ __forceinline__ uint32_t transpose_8x8(uint32_t v) {
+  uint32_t r;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0,%1;" : "=r"(r) : "r"(v));
+  return r;
+}
+// Four 8 x 8 matrices; lane i gives the address of row i % 8 of matrix i / 8 and gets two elements
+// of row i / 4 of each.
+__device__ __forceinline__ uint4 load_matrices(uint32_t row) {
+  uint4 v;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(row));
+  return v;
+}
+// Four 8 x 8 matrices, transposed; lane i gives the address of row i % 8 of matrix i / 8.
+__device__ __forceinline__ void load_matrices_transposed(uint32_t (&a)[4], uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(row)
+               : "memory");
+}
+// 16 bytes from global to shared memory by the lane itself; zeros where not `valid`.
+__device__ __forceinline__ void copy_16_async(uint32_t target, const void* source, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(target), "l"(source),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;"); }
+// Returns once the lane's own copies have landed.
+__device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// The same, but for the last kCount groups.
+template <int kCount>
+__device__ __forceinline__ void copies_wait_for_all_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
+}
+
+__device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
+  const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&v);
+}
+// Two neighbouring activations, and one.
+__device__ __forceinline__ uint32_t pack_activations(ActivationFormat format, float low,
+                                                     float high) {
+  if (format == ActivationFormat::kBf16) return pack_bf16x2(low, high);
+  uint32_t pair;
+  asm("cvt.rn.satfinite.f16x2.f32 %0,%1,%2;"
+      : "=r"(pair)
+      : "f"(high * kF16Scale), "f"(low * kF16Scale));
+  return pair;
+}
+__device__ __forceinline__ uint16_t round_activation(ActivationFormat format, float v) {
+  return static_cast<uint16_t>(pack_activations(format, v, 0));
+}
+
+// Data that blocks of one launch exchange does not pass through an SM's own cache.
+__device__ __forceinline__ void store_through_l2(float* target, float4 v) {
+  asm volatile("st.global.cg.v4.f32 [%0],{%1,%2,%3,%4};" ::"l"(target), "f"(v.x), "f"(v.y),
+               "f"(v.z), "f"(v.w)
+               : "memory");
+}
+__device__ __forceinline__ void store_pair_through_l2(float* target, float x, float y) {
+  asm volatile("st.global.cg.v2.f32 [%0],{%1,%2};" ::"l"(target), "f"(x), "f"(y) : "memory");
+}
+__device__ __forceinline__ float load_word_through_l2(const float* source) {
+  float v;
+  asm volatile("ld.global.cg.f32 %0,[%1];" : "=f"(v) : "l"(source) : "memory");
+  return v;
+}
+__device__ __forceinline__ float4 load_through_l2(const float* source) {
+  float4 v;
+  asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3},[%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(source)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ float2 load_pair_through_l2(const float* source) {
+  float2 v;
+  asm volatile("ld.global.cg.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "l"(source) : "memory");
+  return v;
+}
+__device__ __forceinline__ void prefetch_into_l2(const void* line) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
+// Counts arrivals, after everything that this block's threads wrote before they met.
+__device__ __forceinline__ void arrive_release(uint32_t* counter, uint32_t arrivals) {
+  asm volatile("red.release.gpu.global.add.u32 [%0],%1;" ::"l"(counter), "r"(arrivals) : "memory");
+}
+// Waits for `count` arrivals; false after about a second, when something is broken.
+__device__ __forceinline__ bool wait_acquire(const uint32_t* counter, uint32_t count) {
+#pragma unroll 1
+  for (int polls = 0; polls < 1 << 21; ++polls) {
+    uint32_t arrived;
+    asm volatile("ld.acquire.gpu.global.u32 %0,[%1];" : "=r"(arrived) : "l"(counter) : "memory");
+    if (arrived >= count) return true;
+  }
+  return false;
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,111 @@
+// Floor: a trip over the bus for the token and most of the step's data, and one to memory for the
+// token's row. Plain loads, although the host writes what they read: it has done so before the
+// launch, and loads that may not be cached do not share a trip (a step's 4 KB took 13 us longer).
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <string>
+
+#include "device/cuda/cuda_error.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx.h"
+#include "kernels/embedding/cuda/embedding.h"
+
+namespace forerun::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kFewestBlocks = 16;  // to copy with
+// Of 16 bytes, of the step's data: asked for before it is known how many there are.
+constexpr int kAheadVectors = 512;
+static_assert(kAheadVectors <= kFewestBlocks * kThreads);
+
+// `x`: values 8 vector .. 8 vector + 7 of a row, four pairs of bf16. Writes their products with the
+// norm's weight, and from every other lane the sum of the squares of sixteen, added up as a linear
+// layer adds them (write_squares()): a stage of a pipeline begins here with what one has written
+// elsewhere. For whole warps; lanes that are not `valid` are past the row's end.
+__device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_t row, int vector,
+                                           bool valid, uint4 x) {
+  const NormOutputCuda& norm = call.next_norm;
+  static_assert(kNormGroup == 16);
+  const uint32_t pairs[4] = {x.x, x.y, x.z, x.w};
+  const auto* const weights = reinterpret_cast<const float2*>(norm.weight) + vector * 4;
+  uint32_t scaled[4];
+  float fours[2] = {};  // of four squares each
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float low = __uint_as_float(pairs[i] << 16);
+    const float high = __uint_as_float(pairs[i] & 0xffff0000u);
+    const float2 weight = valid ? weights[i] : make_float2(0, 0);
+    scaled[i] = pack_activations(norm.format, low * weight.x, high * weight.y);
+    fours[i / 2] = __fmaf_rn(high, high, __fmaf_rn(low, low, fours[i / 2]));
+  }
+  float sum = fours[0] + fours[1];
+  sum += __shfl_xor_sync(~0u, sum, 1);
+  if (!valid) return;
+  reinterpret_cast<uint4*>(norm.scaled + row * call.output_stride)[vector] =
+      make_uint4(scaled[0], scaled[1], scaled[2], scaled[3]);
+  if (vector % 2 == 0) norm.squares[row * (call.dim / kNormGroup) + vector / 2] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingCallCuda call) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  launch_dependents();
+#endif
+  const int first = blockIdx.x * kThreads + threadIdx.x;
+  const int threads = gridDim.x * kThreads;
+  const auto* const source = reinterpret_cast<const uint4*>(call.source);
+  uint4 ahead = {};
+  if (first < kAheadVectors) ahead = source[first];
+  for (int i = first; i < call.clear_count; i += threads) call.to_clear[i] = 0;
+  __shared__ int32_t asked[2];
+  if (threadIdx.x < 2) {
+    const int offset = threadIdx.x == 0 ? call.bytes_offset : call.tokens_offset + 4 * blockIdx.x;
+    asked[threadIdx.x] = *reinterpret_cast<const int32_t*>(call.source + offset);
+  }
+  __syncthreads();
+  if (static_cast<int>(blockIdx.x) < call.rows) {
+    const int32_t token = asked[1];
+    const bool ours = token >= 0 && token < call.table_tokens;
+    const auto* const from = reinterpret_cast<const uint4*>(call.table + token * call.dim);
+    auto* const to = reinterpret_cast<uint4*>(call.output + blockIdx.x * call.output_stride);
+    const int vectors = static_cast<int>(call.dim / 8);
+    for (int i = threadIdx.x; i / 32 * 32 < vectors; i += kThreads) {
+      const bool valid = i < vectors;
+      const uint4 x = ours && valid ? from[i] : make_uint4(0, 0, 0, 0);
+      if (valid) to[i] = x;
+      write_norm(call, blockIdx.x, i, valid, x);
+    }
+  }
+  const int vectors = asked[0] / 16;
+  for (int i = first; i < vectors; i += threads) {
+    reinterpret_cast<uint4*>(call.target)[i] = i < kAheadVectors ? ahead : source[i];
+  }
+}
+
+}  // namespace
+
+Status prepare_embedding_cuda() {
+  return prefer_shared_memory(embedding_kernel, "loading the embedding");
+}
+
+Status embedding_cuda(const EmbeddingCallCuda& call, cudaStream_t stream) {
+  if (call.rows < 1 || call.dim < 32 || call.dim % 32 != 0 || call.output_stride < call.dim ||
+      call.output_stride % 8 != 0) {
+    return {StatusCode::kInvalidArgument,
+            "embedding on a GPU: " + std::to_string(call.rows) + " rows of " +
+                std::to_string(call.dim) + " in " + std::to_string(call.output_stride) +
+                "; at least one row of a multiple of 32 in a multiple of 8 is accepted"};
+  }
+  if (call.next_norm.weight == nullptr || call.next_norm.scaled == nullptr ||
+      call.next_norm.squares == nullptr) {
+    return {StatusCode::kInvalidArgument,
+            "embedding on a GPU: the norm after it needs a weight, products and sums of squares"};
+  }
+  embedding_kernel<<<static_cast<unsigned>(std::max(call.rows, kFewestBlocks)), kThreads, 0,
+                     stream>>>(call);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "launching the embedding");
+  return {};
+}
+
+}  // namespace forerun::cuda

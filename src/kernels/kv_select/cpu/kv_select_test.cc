@@ -1,0 +1,135 @@
+// The choice against the importance of plain loops, and what was gathered against the cache.
+#include "kernels/kv_select/kv_select.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "kernels/attention/cpu/test_cache.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kPrefix = 700;
+constexpr int32_t kKvHeads = 3;
+
+class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int32_t, int32_t>> {
+ protected:
+  KvSelect() : cache_(std::get<0>(GetParam()), 32, kKvHeads, std::get<1>(GetParam())), table_(16) {
+    for (int32_t block = 0; block < 16; ++block) table_[static_cast<size_t>(block)] = 31 - block;
+    for (int32_t position = 0; position < kPrefix; ++position) {
+      cache_.put(table_, position, 1, position);
+    }
+    width_ = int64_t{kKvHeads} * 2 * cache_.kv().head_dim;
+    for (int32_t position = kPrefix - std::get<2>(GetParam()); position < kPrefix; ++position) {
+      const std::vector<float> query = query_of(1, position, width_);
+      queries_.insert(queries_.end(), query.begin(), query.end());
+    }
+  }
+  // Observers that each weigh one token more than the one before, or all the same.
+  KvSelectionCall call(int32_t tokens, int32_t chosen, int32_t weighed_step) const {
+    const int32_t observers = std::get<2>(GetParam());
+    return {.queries = {queries_.data(), {observers, width_}},
+            .block_table = table_.data(),
+            .first_weighed = kPrefix - weighed_step * (observers - 1),
+            .weighed_step = weighed_step,
+            .tokens = tokens,
+            .chosen = chosen,
+            .pooling = std::get<3>(GetParam()),
+            .blocks = blocks_.data()};
+  }
+  void select(const KvSelectionCall& call, int32_t team_size) {
+    const auto device = std::move(CpuDevice::create({}, team_size)).value();
+    KvSelectionScratch scratch;
+    scratch.reserve(team_size, call, 2 * kKvHeads, cache_.kv());
+    device->run([&](const Team& team) { select_kv(team, call, cache_.kv(), &scratch); });
+  }
+  // What was gathered are tokens in the order of the text, none less important than the least of as
+  // many of the best, but for so small a share of it.
+  void expect_the_most_important(const KvSelectionCall& call, const std::vector<double>& importance,
+                                 double tolerance) const {
+    for (int32_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
+      const double* const of_head = importance.data() + kv_head * call.tokens;
+      std::vector<double> sorted(of_head, of_head + call.tokens);
+      std::sort(sorted.begin(), sorted.end(), std::greater<>());
+      const double least = sorted[static_cast<size_t>(call.chosen) - 1];
+      int32_t token = 0;
+      for (int32_t to = 0; to < call.chosen; ++to) {
+        const std::vector<std::byte> copy =
+            slot_of(blocks_[static_cast<size_t>(to / 64)], to % 64, kv_head);
+        // Slots differ, so the first from the last one on that is equal is the one.
+        while (token < call.tokens &&
+               slot_of(table_[static_cast<size_t>(token / 64)], token % 64, kv_head) != copy) {
+          ++token;
+        }
+        ASSERT_LT(token, call.tokens) << "what lies in " << to << " is no token after the last one";
+        EXPECT_GE(of_head[token], least * (1.0 - tolerance)) << token;
+        ++token;
+      }
+    }
+  }
+  // Key, piece by piece, and value.
+  std::vector<std::byte> slot_of(int32_t block, int32_t offset, int32_t kv_head) const {
+    const PagedKv& kv = cache_.kv();
+    std::vector<std::byte> bytes;
+    for (int64_t piece = 0; piece < kv.head_bytes(); piece += kKeyPieceBytes) {
+      const std::byte* const from = kv.key(block, offset, kv_head) + piece * kKeyGroup;
+      bytes.insert(bytes.end(), from, from + kKeyPieceBytes);
+    }
+    const std::byte* const value = kv.value(block, offset, kv_head);
+    bytes.insert(bytes.end(), value, value + kv.head_bytes());
+    return bytes;
+  }
+
+  TestCache cache_;
+  std::vector<int32_t> table_;
+  std::vector<int32_t> blocks_ = {3, 0, 5, 1};
+  int64_t width_ = 0;
+  std::vector<float> queries_;
+};
+
+TEST_P(KvSelect, TakesTheMostImportantTokensInTheOrderOfTheText) {
+  for (const auto& [tokens, chosen, weighed_step] :
+       {std::tuple{640, 256, 1}, {640, 64, 1}, {640, 128, 0}, {65, 64, 0}, {256, 256, 1}}) {
+    const KvSelectionCall the = call(tokens, chosen, weighed_step);
+    KvSelectionCall reference = the;
+    const std::vector<float> used = used_queries(queries_, cache_.kv());
+    reference.queries = {used.data(), {the.queries.dim(0), width_}};
+    const std::vector<double> importance = kv_importance_ref(reference, cache_.kv());
+    for (const int32_t team_size : {1, 2}) {
+      select(the, team_size);
+      expect_the_most_important(the, importance, 1e-4);
+    }
+  }
+}
+
+// By what the index has of the tokens to choose from, which is built and then grows.
+TEST_P(KvSelect, FindsTheMostImportantTokensByTheirQuantizedKeys) {
+  const std::vector<int32_t> index = {6, 7, 8, 9, 10, 11, 12, 13};
+  ASSERT_GE(static_cast<int32_t>(index.size()), pq_index_blocks(640, cache_.kv().head_dim));
+  int32_t indexed = 0;
+  for (const int32_t tokens : {320, 384, 640}) {
+    KvSelectionCall the = call(tokens, 128, 0);
+    for (const int32_t team_size : {1, 2}) {
+      the.index = {index.data(), indexed};
+      select(the, team_size);
+      // Queries of the index are not rounded.
+      expect_the_most_important(the, kv_importance_ref(the, cache_.kv()), 0.03);
+    }
+    indexed = tokens;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, KvSelect,
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBf16),
+                                            ::testing::Values(16, 20, 64),  // head_dim
+                                            ::testing::Values(1, 32),       // observers
+                                            ::testing::Values(1, 5)));      // pooling
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,22 @@
+// The linear kernels for AVX2 with FMA and F16C. Compiled with those flags: see
+// linear/cpu/tiles.inc for what may not be used here.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/linear/cpu/kernels.h"
+#include "kernels/linear/cpu/macros.h"
+
+namespace forerun {
+namespace avx2 {
+namespace {
+#include "kernels/linear/cpu/vec_avx2.inc"
+//
+#include "kernels/linear/cpu/tiles.inc"
+}  // namespace
+}  // namespace avx2
+
+constinit const LinearKernels kLinearAvx2 = avx2::make_kernels("avx2");
+
+}  // namespace forerun

@@ -1,0 +1,22 @@
+// The linear kernels for AVX-512 F/BW/DQ/VL and VNNI. Compiled with those flags: see
+// linear/cpu/tiles.inc for what may not be used here.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/linear/cpu/kernels.h"
+#include "kernels/linear/cpu/macros.h"
+
+namespace forerun {
+namespace avx512 {
+namespace {
+#include "kernels/linear/cpu/vec_avx512.inc"
+//
+#include "kernels/linear/cpu/tiles.inc"
+}  // namespace
+}  // namespace avx512
+
+constinit const LinearKernels kLinearAvx512 = avx512::make_kernels("avx512");
+
+}  // namespace forerun

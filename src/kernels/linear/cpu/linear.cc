@@ -1,0 +1,266 @@
+// linear() and gate_up_swiglu(): shares output channels among a team, walks tiles of rows and
+// channels whose sums stay in the L1 or L2 cache, and stores them through the epilogue.
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+
+#include "kernels/isa.h"
+#include "kernels/linear/cpu/kernels.h"
+#include "kernels/linear/linear_input.h"
+#include "kernels/linear/linear_weight.h"
+
+namespace forerun {
+namespace {
+
+std::atomic<const LinearKernels*> replaced_kernels{nullptr};
+
+const LinearKernels& default_kernels() {
+  switch (current_isa()) {
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return kLinearAvx2;
+    case Isa::kAvx512:
+      return kLinearAvx512;
+    case Isa::kAvx512Bf16:
+      return kLinearAvx512Bf16;
+    case Isa::kAmx:
+      return isa_is_emulated(Isa::kAmx) ? kLinearAmxTwin : kLinearAmx;
+#endif
+    default:
+      return kLinearScalar;
+  }
+}
+
+// A tile: the rows whose packed inputs fit the L2 cache beside some weights, by channels whose
+// weights do.
+constexpr int64_t kTileInputBytes = int64_t{384} << 10;
+constexpr int64_t kMaxTileRows = 128;
+constexpr int64_t kTileOuts = 48;  // whole blocks of 16, whole register tiles of 3 and 4
+// Tile registers take the inputs in passes, so that a pass of all rows, one of two columns' weights
+// and the sums share the L2 cache: more channels a tile read the rows less often. One or two tiles
+// of rows stream through the weights instead.
+constexpr int64_t kMaxDotRows = 256;
+constexpr int64_t kDotOuts = 256;
+constexpr int64_t kStreamOuts = 64;
+
+struct Scratch {
+  AlignedBuffer sums;
+  AlignedBuffer other_sums;  // of the up projection
+  AlignedBuffer partial;
+};
+
+Scratch& scratch() {
+  thread_local Scratch buffers;
+  return buffers;
+}
+
+bool is_packed(WeightFormat format) {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4 ||
+         format == WeightFormat::kBf16Pairs;
+}
+
+// The shape of one tile within a call.
+struct Tile {
+  int64_t row;
+  RowBlocks blocks;
+  int64_t out;
+  int64_t outs;
+  int64_t sums_stride;
+};
+
+// The tiles of a call: how large one may be, and in what units members share channels.
+struct TilePlan {
+  RowBlocks blocks;
+  int64_t max_blocks;
+  int64_t outs;
+  int64_t grain;
+};
+
+// Whether tile registers take this weight's products.
+bool takes_tiles(const LinearKernels& kernels, WeightFormat format, const InputLayout& layout) {
+  if (kernels.tile_rows == 0) return false;
+  return format == WeightFormat::kBf16Pairs || (is_packed(format) && layout.digit_tiles);
+}
+
+float* floats_of(AlignedBuffer& buffer, int64_t count) {
+  buffer.grow(static_cast<size_t>(count) * sizeof(float));
+  return reinterpret_cast<float*>(buffer.data());
+}
+
+void dense_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
+                const Tile& tile, float* sums) {
+  const LinearInput::Storage& input = x.storage();
+  const LinearWeight::Storage& stored = weight.storage();
+  DenseTask task = {};
+  task.w = reinterpret_cast<const char*>(stored.data) + tile.out * stored.row_bytes;
+  task.w_stride = stored.row_bytes;
+  assert(input.at.floats != nullptr);
+  task.x_row_bytes = input.layout.float_bytes;
+  task.x = reinterpret_cast<const char*>(input.at.floats) + tile.row * task.x_row_bytes;
+  task.in = weight.in_features();
+  task.blocks = tile.blocks;
+  task.outs = tile.outs;
+  task.sums = sums;
+  task.sums_stride = tile.sums_stride;
+  task.scratch = floats_of(scratch().partial, dense_scratch_floats(tile.blocks.rows, tile.outs));
+  if (weight.format() == WeightFormat::kBf16) return kernels.dense_bf16(task);
+  if (weight.format() == WeightFormat::kF16) return kernels.dense_f16(task);
+  kernels.dense_f32(task);
+}
+
+void packed_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
+                 const Tile& tile, float* sums) {
+  const LinearInput::Storage& input = x.storage();
+  const InputLayout& layout = input.layout;
+  const LinearWeight::Storage& stored = weight.storage();
+  const size_t format = weight.format() == WeightFormat::kInt4 ? 1 : 0;
+  PackedTask task = {};
+  task.w = reinterpret_cast<const char*>(stored.data) + tile.out / kBlockOuts * stored.block_bytes;
+  task.block_bytes = stored.block_bytes;
+  task.chunk = stored.chunk;
+  task.padded_in = stored.padded_in;
+  task.blocks = tile.blocks;
+  task.out_blocks = (tile.outs + kBlockOuts - 1) / kBlockOuts;
+  task.sums = sums;
+  task.sums_stride = tile.sums_stride;
+  if (weight.format() == WeightFormat::kBf16Pairs) {
+    assert(input.at.halves != nullptr);
+    task.x_row_bytes = layout.half_bytes;
+    task.x = reinterpret_cast<const char*>(input.at.halves) + tile.row * task.x_row_bytes;
+    return kernels.bf16_pairs(task);
+  }
+  if (layout.digit_count == 0) {
+    assert(input.at.floats != nullptr);
+    task.x_row_bytes = layout.float_bytes;
+    task.x = reinterpret_cast<const char*>(input.at.floats) + tile.row * task.x_row_bytes;
+    return kernels.packed_float[format](task);
+  }
+  assert(input.at.digits != nullptr);
+  task.x_row_bytes = layout.digit_bytes;
+  task.x = reinterpret_cast<const char*>(input.at.digits) + tile.row * task.x_row_bytes;
+  task.scales_stride = layout.scale_stride;
+  task.scales = input.at.scales + tile.row * task.scales_stride;
+  const int64_t per_group = kInputGroup / stored.chunk;
+  const int32_t* input_sums = per_group == 4   ? input.at.sums_32
+                              : per_group == 2 ? input.at.sums_64
+                                               : input.at.sums_128;
+  task.input_sums_stride = layout.scale_stride * per_group;
+  task.input_sums = input_sums + tile.row * task.input_sums_stride;
+  const auto& packed = layout.digit_tiles ? kernels.tile_packed : kernels.packed;
+  packed[format][layout.digit_count - 1](task);
+}
+
+void tile_sums(const LinearKernels& kernels, const LinearWeight& weight, const LinearInput& x,
+               const Tile& tile, float* sums) {
+  if (is_packed(weight.format())) return packed_sums(kernels, weight, x, tile, sums);
+  dense_sums(kernels, weight, x, tile, sums);
+}
+
+TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearInput& x) {
+  const InputLayout& layout = x.storage().layout;
+  const bool long_enough = weight.out_features() >= 1024 * team.size();
+  TilePlan plan = {};
+  if (takes_tiles(linear_kernels(), weight.format(), layout)) {
+    plan.blocks = x.storage().dot_blocks;
+    plan.max_blocks = kMaxDotRows / plan.blocks.begin(1);
+    plan.outs = plan.blocks.count <= 2 ? kStreamOuts : kDotOuts;
+    plan.grain = long_enough ? kStreamOuts : kBlockOuts;
+    return plan;
+  }
+  plan.blocks = x.storage().blocks;
+  const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
+  const int64_t block_bytes = row_bytes * plan.blocks.begin(1);
+  // Pairs take the inputs in passes: of so many rows a pass always fits.
+  const int64_t fitting =
+      weight.format() == WeightFormat::kBf16Pairs ? kMaxTileRows : kTileInputBytes / block_bytes;
+  plan.max_blocks = std::clamp(fitting, int64_t{1}, kMaxTileRows / plan.blocks.begin(1));
+  plan.outs = kTileOuts;
+  plan.grain = long_enough ? kTileOuts : kBlockOuts;
+  return plan;
+}
+
+// Calls `work` with every tile of this member's channels.
+template <class Work>
+void for_each_tile(const Team& team, const LinearWeight& weight, const LinearInput& x,
+                   const Work& work) {
+  if (x.rows() == 0) return;
+  const TilePlan plan = plan_tiles(team, weight, x);
+  const RowBlocks& blocks = plan.blocks;
+  const WorkRange outs = team.share(weight.out_features(), plan.grain);
+  for (int64_t block = 0; block < blocks.count; block += plan.max_blocks) {
+    const int64_t count = std::min(plan.max_blocks, blocks.count - block);
+    const int64_t row = blocks.begin(block);
+    const RowBlocks rows = {blocks.begin(block + count) - row, count};
+    for (int64_t out = outs.begin; out < outs.end; out += plan.outs) {
+      work(Tile{row, rows, out, std::min(plan.outs, outs.end - out), plan.outs});
+    }
+  }
+}
+
+}  // namespace
+
+const LinearKernels& linear_kernels() {
+  const LinearKernels* replaced = replaced_kernels.load(std::memory_order_relaxed);
+  if (replaced != nullptr) return *replaced;
+  static const LinearKernels& chosen = default_kernels();
+  return chosen;
+}
+
+bool takes_bf16_pairs(Activation activation) {
+  return activation != Activation::kF32 && linear_kernels().bf16_pairs != nullptr;
+}
+
+void replace_linear_kernels_for_test(const LinearKernels* kernels) {
+  replaced_kernels.store(kernels, std::memory_order_relaxed);
+}
+
+void linear(const Team& team, const LinearWeight& weight, const LinearInput& x, MatrixView<float> y,
+            const LinearEpilogue& epilogue) {
+  assert(x.in_features() == weight.in_features());
+  assert(y.dim(0) == x.rows() && y.dim(1) == weight.out_features());
+  const LinearKernels& kernels = linear_kernels();
+  for_each_tile(team, weight, x, [&](const Tile& tile) {
+    float* sums = floats_of(scratch().sums, tile.blocks.rows * tile.sums_stride);
+    tile_sums(kernels, weight, x, tile, sums);
+    const int64_t offset = tile.row * y.outer_stride() + tile.out;
+    StoreTask task = {};
+    task.sums = sums;
+    task.sums_stride = tile.sums_stride;
+    task.rows = tile.blocks.rows;
+    task.outs = tile.outs;
+    task.y = y.data() + offset;
+    task.y_stride = y.outer_stride();
+    task.bias = epilogue.bias.empty() ? nullptr : epilogue.bias.data() + tile.out;
+    task.residual = epilogue.residual == nullptr ? nullptr : epilogue.residual + offset;
+    task.round_to_bf16 = epilogue.round_to_bf16;
+    kernels.store(task);
+  });
+}
+
+void gate_up_swiglu(const Team& team, const LinearWeight& gate, const LinearWeight& up,
+                    const LinearInput& x, std::span<const float> gate_bias,
+                    std::span<const float> up_bias, MatrixView<float> y) {
+  assert(x.in_features() == gate.in_features() && x.in_features() == up.in_features());
+  assert(gate.out_features() == up.out_features() && gate.format() == up.format());
+  assert(y.dim(0) == x.rows() && y.dim(1) == gate.out_features());
+  const LinearKernels& kernels = linear_kernels();
+  for_each_tile(team, gate, x, [&](const Tile& tile) {
+    float* gate_sums = floats_of(scratch().sums, tile.blocks.rows * tile.sums_stride);
+    float* up_sums = floats_of(scratch().other_sums, tile.blocks.rows * tile.sums_stride);
+    tile_sums(kernels, gate, x, tile, gate_sums);
+    tile_sums(kernels, up, x, tile, up_sums);
+    SwigluTask task = {};
+    task.gate = gate_sums;
+    task.up = up_sums;
+    task.sums_stride = tile.sums_stride;
+    task.rows = tile.blocks.rows;
+    task.outs = tile.outs;
+    task.y = y.data() + tile.row * y.outer_stride() + tile.out;
+    task.y_stride = y.outer_stride();
+    task.gate_bias = gate_bias.empty() ? nullptr : gate_bias.data() + tile.out;
+    task.up_bias = up_bias.empty() ? nullptr : up_bias.data() + tile.out;
+    kernels.swiglu(task);
+  });
+}
+
+}  // namespace forerun

@@ -1,0 +1,32 @@
+// The rows of normalized activations that a layer of many rows takes, one after the other: its
+// tensor copies bring neighbours (linear/cuda/tiles.cu), where the kernel for few rows takes an
+// index (LinearCall::row_index).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "forerun/status.h"
+
+namespace forerun::cuda {
+
+// Device memory, 16-byte aligned; row i of the outputs is row `row_index`[i] of the inputs.
+struct LinearGatherCall {
+  const int32_t* row_index = nullptr;           // [rows]
+  const uint16_t* input = nullptr;              // [..][input_stride], what the norm has multiplied
+  const float* squares = nullptr;               // [..][dim / kNormGroup] (rms_norm/cuda/rms_norm.h)
+  uint16_t* output = nullptr;                   // [rows][output_stride]
+  float* output_squares = nullptr;              // [rows][dim / kNormGroup]
+  int64_t dim = 0;                              // a multiple of 32
+  int64_t input_stride = 0, output_stride = 0;  // multiples of 8, at least dim
+  int rows = 0;
+};
+
+// Submits one launch that may start early and waits for the stream's previous kernel.
+Status linear_gather_cuda(const LinearGatherCall& call, cudaStream_t stream);
+
+// Loads the kernel on the current device: once a device, before any graph is captured.
+Status prepare_linear_gather();
+
+}  // namespace forerun::cuda

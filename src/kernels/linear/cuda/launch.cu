@@ -1,0 +1,205 @@
+// Launches of linear layers: which kernel, with what.
+#include <bit>
+#include <limits>
+#include <string>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_error.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/linear/cuda/kernels.h"
+#include "kernels/linear/cuda/linear.h"
+#include "kernels/linear/cuda/ring.h"
+
+namespace forerun::cuda {
+namespace {
+
+// The shared memory that a block may ask for; fails on a device that the kernels do not run on.
+Result<int> shared_limit() {
+  int device = 0;
+  int major = 0;
+  int limit = 0;
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetDevice(&device), "asking for the current GPU");
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+      "asking for the compute capability");
+  // The instructions of sm_90a are no later GPU's.
+  if (major != 9) {
+    return Status(StatusCode::kUnsupported, "cuda:" + std::to_string(device) +
+                                                " has compute capability " + std::to_string(major) +
+                                                ".x; linear layers on a GPU need 9.0");
+  }
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+      "asking for the shared memory of a block");
+  return limit;
+}
+
+// Whether the kernel for many rows takes the call.
+bool takes_tiles(const LinearCall& call) {
+  return call.rows >= kFewestTileRows && call.row_index == nullptr;
+}
+
+Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call) {
+  const LinearPlan& plan = weight.plan();
+  const int64_t outputs = call.gated ? plan.out_features / 2 : plan.out_features;
+  const auto refuse = [](const char* what) {
+    return Status(StatusCode::kInvalidArgument, std::string("linear on a GPU: ") + what);
+  };
+  if (call.rows < 1) return refuse("rows must be at least 1");
+  if (call.input == nullptr || (call.output == nullptr) == (call.output_f32 == nullptr)) {
+    return refuse("an input and one of the two outputs are needed");
+  }
+  if (call.output_f32 != nullptr && (call.gated || call.residual != nullptr)) {
+    return refuse("a gated layer and one with a residual have bf16 outputs");
+  }
+  if (call.input_stride < plan.in_features || call.input_stride % 8 != 0) {
+    return refuse("input_stride must be a multiple of 8 and hold a row");
+  }
+  if (call.output_stride < outputs || call.output_stride % 4 != 0) {
+    return refuse("output_stride must be a multiple of 4 and hold a row");
+  }
+  if (call.rows * call.output_stride > std::numeric_limits<int32_t>::max()) {
+    return refuse("the outputs of a call must be fewer than 2^31");
+  }
+  if (call.gated && call.row_index != nullptr) {
+    return refuse("a gated layer takes its rows in order");
+  }
+  if (call.gated && (call.bias != nullptr || call.residual != nullptr)) {
+    return refuse("a gated layer takes neither bias nor residual");
+  }
+  if (call.gated && plan.out_features % kTileOutputs != 0) {
+    return refuse("a gated layer's outputs must be a multiple of 32");
+  }
+  if (call.next_norm.weight != nullptr) {
+    if (call.next_norm.scaled == nullptr || call.next_norm.squares == nullptr) {
+      return refuse("a norm needs room for its products and sums of squares");
+    }
+    if (call.gated || call.output == nullptr || plan.out_features % kTileOutputs != 0) {
+      return refuse("what a norm follows has bf16 outputs, a multiple of 32, and is not gated");
+    }
+  }
+  if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMostLinearRows)) {
+    return refuse("many rows need scratch memory and are at most 4096");
+  }
+  if (call.reduce == nullptr) return {};
+  if (call.gated || call.norm.squares != nullptr || call.output == nullptr) {
+    return refuse("a sum over a group has bf16 outputs, no normalized input and is not gated");
+  }
+  if (call.mailbox != 0 && call.mailbox != 1) return refuse("mailbox must be 0 or 1");
+  const int64_t words = int64_t{plan.tiles} * ((call.rows + 7) / 8) * 32;
+  if (words > call.reduce->slot_words) {
+    return refuse("a sum over a group of more rows or outputs than its mailboxes hold");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status prepare_linear_cuda() {
+  FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
+  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+    for (const int row_blocks : {1, 2, 4}) {
+      for (const TileSchedule schedule : {TileSchedule::kMultiPass, TileSchedule::kSlicesInOneWarp,
+                                          TileSchedule::kSinglePass, TileSchedule::kManyWarps}) {
+        const bool of_int4 =
+            schedule == TileSchedule::kSlicesInOneWarp || schedule == TileSchedule::kManyWarps;
+        if (format == LinearFormat::kBf16 && of_int4) continue;
+        if (schedule == TileSchedule::kSlicesInOneWarp && row_blocks != 4) continue;
+        for (const LinearEpilogue epilogue :
+             {LinearEpilogue::kPlain, LinearEpilogue::kGated, LinearEpilogue::kRuntime}) {
+          FORERUN_RETURN_IF_ERROR(
+              allow_shared_memory(linear_kernel_for({format, row_blocks, epilogue, schedule}),
+                                  limit, "loading the linear kernels"));
+        }
+      }
+    }
+  }
+  FORERUN_RETURN_IF_ERROR(prepare_linear_warpgroups());
+  return prepare_linear_tiles();
+}
+
+Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaStream_t stream) {
+  FORERUN_RETURN_IF_ERROR(check_linear_call(weight, call));
+  const LinearPlan& plan = weight.plan();
+  FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
+  LinearKernelArgs args = {};
+  args.weight = weight.data();
+  args.input = call.input;
+  args.output = call.output;
+  args.output_f32 = call.output_f32;
+  args.bias = call.bias;
+  args.residual = call.residual;
+  args.row_index = call.row_index;
+  args.input_squares = call.norm.squares;
+  args.norm_eps = call.norm.eps;
+  args.next_norm = call.next_norm;
+  args.gated = call.gated;
+  args.gated_format = call.gated_format;
+  args.input_stride = call.input_stride;
+  args.output_stride = call.output_stride;
+  args.rows = call.rows;
+  args.inputs = static_cast<int>(plan.in_features);
+  args.inverse_inputs = 1.0f / static_cast<float>(plan.in_features);
+  args.outputs = static_cast<int>(call.gated ? plan.out_features / 2 : plan.out_features);
+  args.units = plan.units;
+  args.cluster_size = plan.cluster_size;
+  args.cluster_inverse = ((1u << 16) - 1) / static_cast<unsigned>(plan.cluster_size) + 1;
+  args.block_units = plan.units / plan.cluster_size;
+  args.smaller_blocks = plan.cluster_size - plan.units % plan.cluster_size;
+  args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(plan.input_warps));
+  args.cluster_tiles = plan.tiles / plan.clusters;
+  args.larger_clusters = plan.tiles % plan.clusters;
+  if (call.reduce != nullptr) {
+    args.peers = call.reduce->turn(call.mailbox);
+    args.two_shot = int64_t{2} * call.rows * plan.out_features >= call.reduce->two_shot_bytes;
+  }
+  if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
+  if (takes_warpgroups(plan, call)) return launch_linear_warpgroups(plan, call, args, stream);
+  FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
+                           plan_launch(plan, call.rows, limit, call.one_block_per_sm));
+  args.stages = launch.stages;
+  args.segment_units = launch.segment_units;
+  args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(launch.input_warps));
+  args.segment_bytes = launch.segment_units * launch.input_warps * unit_inputs(plan.format) * 2;
+  args.segments = launch.segments;
+  args.input_buffers = launch.input_buffers;
+  args.input_stride_bytes = launch.input_stride_bytes;
+  args.reduce_offset = launch.reduce_offset;
+  args.receive_offset = launch.receive_offset;
+  args.ring_offset = launch.ring_offset;
+  args.receive_buffer_bytes = launch.receive_buffer_bytes;
+  args.receive_places = launch.receive_places;
+  args.input_rows = launch.input_rows;
+  args.tile_warps = launch.tile_warps;
+  args.warps = launch.tile_warps * launch.input_warps;
+
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
+                        static_cast<unsigned>(launch.row_tiles));
+  config.blockDim = dim3(32 * static_cast<unsigned>(args.warps));
+  config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
+  config.stream = stream;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim.x = static_cast<unsigned>(plan.cluster_size);
+  attributes[0].val.clusterDim.y = 1;
+  attributes[0].val.clusterDim.z = 1;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = attributes;
+  config.numAttrs = call.dependent ? 2 : 1;
+  // A schedule that other layers do not share is as small as may be.
+  const bool any = call.reduce != nullptr ||
+                   (call.shares_reduce_kernel &&
+                    !(call.gated && launch.schedule == TileSchedule::kSlicesInOneWarp));
+  const LinearEpilogue epilogue = any          ? LinearEpilogue::kRuntime
+                                  : call.gated ? LinearEpilogue::kGated
+                                               : LinearEpilogue::kPlain;
+  const LinearKernel kernel =
+      linear_kernel_for({plan.format, launch.row_blocks, epilogue, launch.schedule});
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
+                               "launching a linear layer");
+  return {};
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,146 @@
+// Linear layers on a GPU for any number of rows: y[row][out] = sum over in of x[row][in] *
+// w[out][in].
+//
+// 16-bit activations, f32 sums; weights AWQ int4 (group 128) or bf16, repacked at load
+// (linear/cuda/plan.h). Batch-invariant: the split of the inner dimension and the order of
+// summation come from the weight's shape alone, so a row's bits do not depend on the other rows.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/peer_mailboxes.h"
+#include "forerun/status.h"
+#include "kernels/cuda/activation_format.h"
+#include "kernels/linear/cuda/plan.h"
+#include "kernels/linear/cuda/scratch.h"
+#include "kernels/rms_norm/cuda/rms_norm.h"
+
+namespace forerun::cuda {
+
+// Where a source tensor's outputs go in a weight that is put together from several (Q, K and V; or
+// gate and up).
+enum class OutputPlacement : uint8_t {
+  kPlain,  // output n of the source is output first_output + n; first_output a multiple of 32
+  kGate,   // gate and up alternate in steps of 16 inside a tile, so that one thread ends up with
+  kUp,     // both of a feature; first_output must be 0
+};
+
+// What a weight of this format multiplies.
+constexpr ActivationFormat linear_input_format(LinearFormat format) {
+  return format == LinearFormat::kInt4Group128 ? ActivationFormat::kF16 : ActivationFormat::kBf16;
+}
+
+// A weight on the device that was current when it was allocated. Fill every output with pack
+// calls before the first use; immutable afterwards. Movable.
+class LinearWeightCuda {
+ public:
+  LinearWeightCuda() = default;
+  // Outputs past the last packed one (up to a multiple of 32) are zero.
+  static Result<LinearWeightCuda> allocate(const LinearPlan& plan);
+
+  // Asynchronous on `stream`. AutoAWQ's tensors in device memory: `qweight` [in][out / 8], `qzeros`
+  // [in / 128][out / 8], `scales` [in / 128][out]; `outputs` of the source are a multiple of 8 (16
+  // for kGate and kUp).
+  Status pack_awq(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
+                  int64_t outputs, OutputPlacement placement, int64_t first_output,
+                  cudaStream_t stream);
+  // The same for bf16 [out][in].
+  Status pack_bf16(const __nv_bfloat16* weight, int64_t outputs, OutputPlacement placement,
+                   int64_t first_output, cudaStream_t stream);
+
+  // Fills an int4 weight from bf16 [outputs][in], a multiple of 8 outputs, rounded to nearest. Of
+  // each output and group of inputs, in f32: scale = f16((high - low) / 15) where low <= 0 <= high
+  // bound the group, zero = min(round(-low / scale), 15), and a weight becomes
+  // round(w / scale) + zero, clamped to [0, 15]; all halves to even.
+  Status round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs, cudaStream_t stream);
+
+  const LinearPlan& plan() const { return plan_; }
+  const std::byte* data() const { return data_.data(); }
+  std::byte* mutable_data() { return data_.data(); }
+
+ private:
+  Status check_pack(LinearFormat format, int64_t outputs, OutputPlacement placement,
+                    int64_t first_output) const;
+  LinearPlan plan_;
+  DeviceBuffer data_;
+};
+
+// What one launch reads and writes. All pointers are device memory, 16-byte aligned.
+struct LinearCall {
+  // [rows][input_stride], in linear_input_format(); input_stride a multiple of 8, best
+  // linear_input_stride().
+  const uint16_t* input = nullptr;
+  int64_t input_stride = 0;
+  // [rows]: the row of the input, then [..][input_stride], that an output row is made of (rows may
+  // repeat); null: rows in order. Not with `gated`.
+  const int32_t* row_index = nullptr;
+  // bf16 [rows][output_stride], output_stride a multiple of 4; fewer than 2^31 in all.
+  uint16_t* output = nullptr;
+  float* output_f32 = nullptr;  // in place of `output`: unrounded; no residual, not gated
+  int64_t output_stride = 0;
+  int rows = 0;
+  // [out] or null; not with `gated`. May be read before the previous kernel's end, like the weight.
+  const __nv_bfloat16* bias = nullptr;
+  const __nv_bfloat16* residual = nullptr;  // as output, may be it; added before the one rounding
+  NormInputCuda norm = {};  // of the input, dim = in; the sums are scaled before bias and residual
+  // Of the output: not with `gated` or `output_f32`. Needs outputs that are a multiple of 32.
+  // `next_norm.scaled` has output_stride; its weight may be read before the previous kernel's end,
+  // like the layer's own.
+  NormOutputCuda next_norm = {};
+  // The weight holds gate and up: output [rows][out / 2], in gated_format, is silu(gate) * up; no
+  // bias or residual.
+  bool gated = false;
+  ActivationFormat gated_format = ActivationFormat::kBf16;
+  // Tensor parallelism, or null: this rank's mailboxes (copied). Every rank of the group launches
+  // the layer with its part of the inputs and gets the sum over all: each rank's sums are rounded
+  // to bf16 and added in f32 in the order of the ranks, then come bias and residual and the one
+  // rounding, so that all ranks have the same bits; bias and residual are the same on all ranks, of
+  // which any may add them. The kernel waits for the other ranks'; whether
+  // it did so in vain says PeerGroup::check(). Outputs times rows must fit the group's mailboxes.
+  // Not with output_f32, `norm` or `gated`.
+  const PeerMailboxes* reduce = nullptr;
+  // 0 or 1, by turns from one exchange of the group to the next, across graphs and replays too: so
+  // a graph has an even number of exchanges.
+  int mailbox = 0;
+  // Of a layer without `reduce` among those with: it runs the kernel that they run, and so finds
+  // its instructions cached (a layer of 70B int4 on four GPUs took 4.7 us longer with kernels of
+  // their own).
+  bool shares_reduce_kernel = false;
+  // Asks for just over half of a multiprocessor's shared memory, or a little more where up to 8
+  // rows of activations then fit at once (int4). In a chain of dependent launches every other layer
+  // should: each is placed while the one before still runs, beside its blocks, and once one has two
+  // blocks on a multiprocessor and none on another, the layers after it fall into the same places
+  // and take up to twice as long. Over half cannot share with its like, nor two of half with it, so
+  // that a chain of both kinds evens itself out.
+  bool one_block_per_sm = false;
+  // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
+  // previous kernel has finished; everything else is touched only afterwards. The previous kernel
+  // must itself be launched in this way, or have no such successor in flight.
+  // (The kernel for many rows always starts so.)
+  bool dependent = true;
+  // Of kFewestTileRows and more, without `row_index`: must be there.
+  LinearScratchCuda scratch = {};
+};
+
+// Submits one launch; returns without waiting. Fails before launching if the arguments do not fit.
+Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaStream_t stream);
+
+// Loads the kernels and raises their shared-memory limits on the current device: call once a device
+// before the first launch and before any graph is captured.
+Status prepare_linear_cuda();
+
+// Reference twins: one thread an output, plain loops in double over the source tensors of
+// LinearWeightCuda's pack calls (so that the packing is tested too). `output` f32
+// [rows][outputs]; `input` [rows][in], dense, in linear_input_format(). For tests.
+Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
+                           int64_t in_features, int64_t outputs, const uint16_t* input, int rows,
+                           float* output, cudaStream_t stream);
+Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
+                            const uint16_t* input, int rows, float* output, cudaStream_t stream);
+
+}  // namespace forerun::cuda

@@ -1,0 +1,195 @@
+// The linear kernel's part (linear/cuda/linear.cu) in a norm that has no kernel of its own
+// (rms_norm/cuda/rms_norm.h): the scale of each input row, and what the next norm needs of each
+// output row. Device code; included by the kernel alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/linear/cuda/plan.h"
+#include "kernels/linear/cuda/ring.h"
+#include "kernels/rms_norm/cuda/rms_norm.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// 1 / root mean square of the rows of a block's input, in its shared memory: float [rows]. They are
+// found while the activations are on their way and wanted once the first sums are finished.
+struct RowScales {
+  uint32_t scales, ready;  // `ready`: a barrier that every warp arrives at
+
+  // A warp a row. The last warps take the first rows: the first ones ask for the activations.
+  __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
+                                       int warp, int lane) const {
+    if (args.input_squares == nullptr) return;
+#pragma unroll 1
+    for (int row = args.warps - 1 - warp; row < rows; row += args.warps) {
+      find_rows<1>(args, first_row, row, lane);
+    }
+    if (lane == 0) barrier_arrive(ready);
+  }
+
+  // The same in steps, for no more rows than warps: what need not wait for the previous kernel is
+  // done before its end, and the sums are asked for before the activations, added up behind them.
+  struct Asked {
+    static constexpr int kPairs = 8;  // of a lane
+    const float* from;                // the lane's first pair
+    int row;
+    int left;  // pairs of the row from that one on; none: the warp has no row
+    float2 pair[kPairs];
+  };
+  __device__ __forceinline__ Asked prepare(const LinearKernelArgs& args, int first_row, int rows,
+                                           int warp, int lane) const {
+    Asked asked;
+    const int pairs = args.inputs / (2 * kNormGroup);
+    asked.row = args.warps - 1 - warp;
+    asked.left = static_cast<int>(opaque(static_cast<uint32_t>(
+        args.input_squares != nullptr && asked.row < rows ? pairs - lane : 0)));
+    asked.from = opaque(args.input_squares +
+                        2 * (static_cast<int64_t>(first_row + asked.row) * pairs + lane));
+    return asked;
+  }
+  // With a choice of rows, after the wait.
+  __device__ __forceinline__ void choose(const LinearKernelArgs& args, int first_row,
+                                         Asked& asked) const {
+    if (asked.left <= 0) return;
+    const int row = first_row + asked.row;
+    asked.from += static_cast<int64_t>(args.row_index[row] - row) * (args.inputs / kNormGroup);
+  }
+  __device__ __forceinline__ void ask(Asked& asked) const {
+#pragma unroll
+    for (int i = 0; i < Asked::kPairs; ++i) {
+      asked.pair[i] = 32 * i < asked.left ? load_pair_through_l2(asked.from + 64 * i) : float2{};
+    }
+  }
+  __device__ __forceinline__ void find(const LinearKernelArgs& args, int rows, int lane,
+                                       const Asked& asked) const {
+    if (args.input_squares == nullptr) return;
+    if (asked.row < rows) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < Asked::kPairs; ++i) {
+        sum += asked.pair[i].x;
+        sum += asked.pair[i].y;
+      }
+#pragma unroll 1
+      for (int i = 32 * Asked::kPairs; i < asked.left; i += 32) {
+        const float2 pair = load_pair_through_l2(asked.from + 2 * i);
+        sum += pair.x;
+        sum += pair.y;
+      }
+#pragma unroll
+      for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+      if (lane == 0) store_scale(args, asked.row, sum);
+    }
+    if (lane == 0) barrier_arrive(ready);
+  }
+  __device__ __forceinline__ void store_scale(const LinearKernelArgs& args, int row,
+                                              float squares) const {
+    const float scale = rsqrtf(squares * args.inverse_inputs + args.norm_eps);
+    store_shared_4(scales + row * 4, __float_as_uint(scale));
+  }
+
+  // Of kCount rows of the block from `row` on; those after the last one take its scale. All lanes
+  // of a warp.
+  template <int kCount>
+  __device__ __forceinline__ void find_rows(const LinearKernelArgs& args, int first_row, int row,
+                                            int lane) const {
+    const int pairs = args.inputs / (2 * kNormGroup);
+    const float* squares[kCount];
+    float sum[kCount] = {};
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) {
+      const int from = input_row(args, min(first_row + row + r, args.rows - 1));
+      squares[r] = args.input_squares + static_cast<int64_t>(from) * 2 * pairs;
+    }
+    constexpr int kInFlight = 8 / kCount;  // loads of a row on their way together
+#pragma unroll 1
+    for (int begin = lane; begin < pairs; begin += 32 * kInFlight) {
+      float2 v[kInFlight][kCount];
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+#pragma unroll
+        for (int r = 0; r < kCount; ++r) {
+          const int pair = begin + 32 * i;
+          v[i][r] = pair < pairs ? load_pair_through_l2(squares[r] + 2 * pair) : float2{};
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+#pragma unroll
+        for (int r = 0; r < kCount; ++r) {
+          sum[r] += v[i][r].x;
+          sum[r] += v[i][r].y;
+        }
+      }
+    }
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+#pragma unroll
+      for (int r = 0; r < kCount; ++r) sum[r] += __shfl_xor_sync(~0u, sum[r], lanes);
+    }
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) {
+      if (lane == 0) store_scale(args, row + r, sum[r]);
+    }
+  }
+
+  // v: sums of rows `row` and `row` + 1 of the block, as store_sums() has them.
+  __device__ __forceinline__ void apply(const LinearKernelArgs& args, int row,
+                                        float4 (&v)[2]) const {
+    if (args.input_squares == nullptr) return;
+    const float2 scale = load_shared_pair(scales + row * 4);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      v[half] = make_float4(v[half].x * scale.x, v[half].y * scale.y, v[half].z * scale.x,
+                            v[half].w * scale.y);
+    }
+  }
+};
+
+// Has the next norm's weights for a cluster's tiles on their way into the L2, a line a tile.
+__device__ __forceinline__ void prefetch_next_norm(const LinearKernelArgs& args, int tile_begin,
+                                                   int tile_end) {
+  static_assert(kTileOutputs * sizeof(float) == 128);
+  const int tile = tile_begin + static_cast<int>(threadIdx.x);
+  if (args.next_norm.weight != nullptr && tile < tile_end) {
+    prefetch_into_l2(args.next_norm.weight + tile * kTileOutputs);
+  }
+}
+
+// Four neighbouring outputs of a row, as two pairs of bf16: writes their products with the next
+// norm's `weight` and returns the sum of their squares.
+__device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, uint32_t at, uint2 x,
+                                              float4 weight) {
+  const float a = __uint_as_float(x.x << 16), b = __uint_as_float(x.x & 0xffff0000u);
+  const float c = __uint_as_float(x.y << 16), d = __uint_as_float(x.y & 0xffff0000u);
+  const ActivationFormat format = args.next_norm.format;
+  *reinterpret_cast<uint2*>(args.next_norm.scaled + at) =
+      make_uint2(pack_activations(format, a * weight.x, b * weight.y),
+                 pack_activations(format, c * weight.z, d * weight.w));
+  return __fmaf_rn(d, d, __fmaf_rn(c, c, __fmaf_rn(b, b, a * a)));
+}
+
+// Adds up the squares of half a tile, whose four lanes of a row are 4 apart, and writes them. For
+// whole warps. `lane`: as in the fragment, 4 * (output / 4) + row / 2; `squares`: of rows `row` and
+// `row` + 1.
+__device__ __forceinline__ void write_squares(const LinearKernelArgs& args, int tile, int lane,
+                                              int row, const float (&squares)[2]) {
+  static_assert(kNormGroup * 2 == kTileOutputs);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float sum = squares[r];
+    sum += __shfl_xor_sync(~0u, sum, 4);
+    sum += __shfl_xor_sync(~0u, sum, 8);
+    if ((lane & 12) == 0 && row + r < args.rows) {
+      args.next_norm.squares[static_cast<uint32_t>((row + r) * (args.outputs / kNormGroup) +
+                                                   tile * 2 + (lane >> 4))] = sum;
+    }
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda

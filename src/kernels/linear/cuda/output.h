@@ -1,0 +1,169 @@
+// From the sums of a warp of the linear kernel (linear/cuda/linear.cu) to outputs: to the block
+// that owns them, added up there, written. Device code; included by the kernel alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/linear/cuda/item.h"
+#include "kernels/linear/cuda/norm.h"
+#include "kernels/linear/cuda/reduce.h"
+#include "kernels/linear/cuda/ring.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Sends this rank's sums, as finish_sums() has them, to who adds them up.
+__device__ __forceinline__ void push_item(const LinearKernelArgs& args, const OutputItem& item,
+                                          const float4 (&v)[2]) {
+  if (item.row >= args.rows) return;
+  const int64_t word = mailbox_word(args, item.tile, item.row, item.lane);
+  if (args.two_shot) {
+    store_mailbox(args.peers.send[adding_rank(args.peers, word)] + word, pack_word(v));
+  } else {
+    push_to_peers(args.peers, word, pack_word(v), /*own=*/true);
+  }
+}
+
+// Once all sums of the block are on their way: writes the outputs of what push_item() of all ranks
+// has sent. Of two shots, with `adds`, of the words that this rank adds up; those of the others
+// once that has been done for all of the block's. For whole warps.
+__device__ __forceinline__ void store_group_item(const LinearKernelArgs& args, OutputItem item,
+                                                 bool adds, PeerWait& wait) {
+  const int64_t word = mailbox_word(args, item.tile, item.row, item.lane);
+  const int from = args.two_shot ? adding_rank(args.peers, word) : args.peers.rank;
+  if ((from == args.peers.rank) != adds) item.row = args.rows;
+  item.load(args);
+  float4 v[2] = {};
+  if (item.row < args.rows) {
+    if (adds) {
+      collect_from_peers(args.peers, word, wait, v);
+      finish_sums(args, item, v);
+      if (args.two_shot) push_to_peers(args.peers, word, pack_word(v), /*own=*/false);
+    } else {
+      unpack_word(receive_outputs(args.peers, word, from, wait), v);
+    }
+  }
+  store_plain(args, item, v);
+}
+
+// Sends a warp's sums of a tile to their owners. Warps that share the tile first lay theirs down,
+// each in its own of their `parts`, `part_bytes` apart, and add them in the order of the warps:
+// half of the outputs at a time, or all if there is one pass, whose parts nobody writes again.
+template <int kRowBlocks, bool kOnePass>
+__device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const PartialSums& sums,
+                                          const float (&acc)[2][kRowBlocks][4], uint32_t parts,
+                                          int part_bytes, int tile_warp, int input_warp,
+                                          int input_warps, int lane) {
+  if (input_warps == 1) {
+#pragma unroll
+    for (int block = 0; block < kRowBlocks; ++block) {
+      sums.push(args, 0, tile_warp * kRowBlocks + block, lane, as_float4(acc[0][block]));
+      sums.push(args, 1, tile_warp * kRowBlocks + block, lane, as_float4(acc[1][block]));
+    }
+    return;
+  }
+  constexpr int kHalves = kOnePass ? 2 : 1;  // at a time
+  constexpr int kHalfVectors = kRowBlocks * 32;
+#pragma unroll
+  for (int first = 0; first < 2; first += kHalves) {
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) {
+        store_shared_sums(
+            parts + input_warp * part_bytes + ((half * kRowBlocks + block) * 32 + lane) * 16,
+            acc[first + half][block]);
+      }
+    }
+    named_barrier(1 + tile_warp, input_warps * 32);
+#pragma unroll 1
+    for (int f = input_warp * 32 + lane; f < kHalves * kHalfVectors; f += input_warps * 32) {
+      uint32_t part = parts + f * 16;
+      float4 sum = load_shared_sums(part);
+#pragma unroll 1
+      for (int other = 1; other < input_warps; ++other) {
+        part += part_bytes;
+        add(sum, load_shared_sums(part));
+      }
+      sums.push(args, first + f / kHalfVectors, tile_warp * kRowBlocks + f % kHalfVectors / 32,
+                lane, sum);
+    }
+    if (!kOnePass) named_barrier(1 + tile_warp, input_warps * 32);  // before the next writes
+  }
+}
+
+// Once they are there, adds up what this block's peers have sent of item `index`, in the order of
+// the peers, and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
+// `sums`. For whole warps.
+template <LinearEpilogue kEpilogue, int kRowBlocks>
+__device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,
+                                           uint32_t parity, const RowScales& scales,
+                                           const OutputItems<kRowBlocks>& items, int index,
+                                           const OutputItem& item) {
+  barrier_wait(sums.barrier, parity);  // also where a warp has no item: linear_kernel() says why
+  if (args.input_squares != nullptr) barrier_wait(scales.ready, 0);
+  if (!items.warp_has(index)) return;
+  const int place = items.place(index);
+  float4 v[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    v[half] = load_shared_sums(sums.buffer + sums.offset(args, 0, half, place, item.lane));
+  }
+  constexpr int kSources = kRowBlocks == 1 ? 1 : 2;  // at a time: less would spill at 16 rows
+#pragma unroll kSources
+  for (int source = 1; source < args.cluster_size; ++source) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      add(v[half],
+          load_shared_sums(sums.buffer + sums.offset(args, source, half, place, item.lane)));
+    }
+  }
+  if (ends_in_sum<kEpilogue>(args)) {
+    push_item(args, item, v);
+    return;
+  }
+  scales.apply(args, items.block_row(index, item.lane), v);
+  if (ends_gated<kEpilogue>(args)) {
+    store_gated(args, item.tile, item.lane >> 2, item.row, v);
+  } else {
+    finish_sums(args, item, v);
+    store_plain(args, item, v);
+  }
+}
+
+// The same of all items.
+template <LinearEpilogue kEpilogue, int kRowBlocks>
+__device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
+                                           uint32_t parity, const RowScales& scales,
+                                           const OutputItems<kRowBlocks>& items) {
+  int index = items.first();
+#pragma unroll 1
+  do {
+    OutputItem item = items.at(args, index);
+    if (ends_plain<kEpilogue>(args)) item.load(args);
+    store_item<kEpilogue>(args, sums, parity, scales, items, index, item);
+    index += args.warps * 32;
+  } while (items.warp_has(index));
+}
+
+// With a group, once all sums of the block are on their way: adds up the group's sums of `items`
+// and writes the outputs.
+template <int kRowBlocks>
+__device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
+                                                 const OutputItems<kRowBlocks>& items) {
+  PeerWait wait;
+#pragma unroll 1
+  for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {
+#pragma unroll 1
+    for (int index = items.first(); items.warp_has(index); index += args.warps * 32) {
+      store_group_item(args, items.at(args, index), /*adds=*/shot == 0, wait);
+    }
+  }
+  finish_collecting(args.peers);
+}
+
+#endif
+
+}  // namespace forerun::cuda

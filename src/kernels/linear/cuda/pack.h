@@ -1,0 +1,120 @@
+// Where a weight's numbers go: the units of linear/cuda/plan.h in the order of the tensor core's
+// fragments. Included by the files that fill weights, and by the reference twins.
+//
+// Inside a unit of 32 outputs, output f is row g = f / 4 (its lane group) of fragment half
+// (f / 2) % 2, upper or lower row f % 2; so a lane ends up with four consecutive outputs. Inputs
+// keep their order: a step has 16 consecutive ones, as a matrix load brings them to mma and as
+// wgmma finds them in shared memory.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/linear/cuda/linear.h"
+
+namespace forerun::cuda {
+
+constexpr int kPackThreads = 256;
+inline int64_t blocks_for(int64_t threads) { return (threads + kPackThreads - 1) / kPackThreads; }
+
+// Nibble of a packed word that holds column c of its eight, AutoAWQ's order.
+__device__ constexpr int kNibbleOfColumn[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+__device__ __forceinline__ uint32_t awq_nibble(const uint32_t* packed, int64_t row, int64_t columns,
+                                               int64_t column) {
+  return (packed[row * (columns / 8) + column / 8] >> (4 * kNibbleOfColumn[column % 8])) & 15u;
+}
+
+// The source output that fragment row (half, group, upper) of a tile takes its weights from.
+__device__ __forceinline__ int64_t source_output(OutputPlacement placement, int64_t tile, int half,
+                                                 int group, int upper) {
+  if (placement == OutputPlacement::kPlain) return tile * 32 + group * 4 + half * 2 + upper;
+  return tile * 16 + group * 2 + upper;
+}
+
+__device__ __forceinline__ bool half_is_ours(OutputPlacement placement, int half) {
+  return placement == OutputPlacement::kPlain ||
+         half == (placement == OutputPlacement::kGate ? 0 : 1);
+}
+
+// What a pack kernel reads beside its source.
+struct PackTarget {
+  std::byte* units;
+  int64_t first_tile, tiles, unit_count, outputs;
+  OutputPlacement placement;
+};
+// One thread a 16-byte vector of a unit: one lane's operands of a fragment half, of four steps of
+// 16 inputs (int4) or one (bf16).
+struct PackVector {
+  static constexpr int kOfUnit = 128;
+  int lane, quarter, half;
+  int64_t tile, unit;
+  std::byte* unit_data;
+  bool ours;
+
+  __device__ __forceinline__ PackVector(const PackTarget& target, LinearFormat format) {
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
+    const int vector = static_cast<int>(index % kOfUnit);
+    lane = vector % 32;
+    quarter = vector / 32 % 2;
+    half = vector / 64;
+    unit = index / kOfUnit % target.unit_count;
+    tile = index / kOfUnit / target.unit_count;
+    unit_data =
+        target.units + ((target.first_tile + tile) * target.unit_count + unit) * unit_bytes(format);
+    ours = tile < target.tiles && half_is_ours(target.placement, half);
+  }
+  // Where the vector lies.
+  template <class T>
+  __device__ __forceinline__ T* data() const {
+    return reinterpret_cast<T*>(unit_data + ((half * 2 + quarter) * 32 + lane) * 16);
+  }
+};
+
+template <class Source>
+__device__ __forceinline__ void pack_int4(const Source& source, const PackTarget& target,
+                                          const PackVector& vector) {
+  const int lane = vector.lane;
+  uint32_t words[4] = {};
+  for (int c = 0; c < 4; ++c) {
+    const int step = vector.quarter * 4 + c;
+    for (int i = 0; i < 4; ++i) {
+      const int64_t output =
+          source_output(target.placement, vector.tile, vector.half, lane / 4, i % 2);
+      if (output >= target.outputs) continue;
+      for (int pair = 0; pair < 2; ++pair) {
+        const int input = step * 16 + i / 2 * 8 + lane % 4 * 2 + pair;
+        words[c] |= source.nibble(vector.unit, input, output) << (4 * i + 16 * pair);
+      }
+    }
+  }
+  *vector.data<uint4>() = make_uint4(words[0], words[1], words[2], words[3]);
+  if (vector.quarter != 0 || lane % 4 != 0) return;
+  const int group = lane / 4;
+  uint32_t zeros = 0;
+  for (int upper = 0; upper < 2; ++upper) {
+    const int64_t output = source_output(target.placement, vector.tile, vector.half, group, upper);
+    const bool valid = output < target.outputs;
+    reinterpret_cast<__half*>(vector.unit_data + 2048)[group * 4 + vector.half * 2 + upper] =
+        valid ? source.scale(vector.unit, output) : __half(0.0f);
+    if (valid) zeros |= source.zero(vector.unit, output) << (4 * upper);
+  }
+  reinterpret_cast<uint8_t*>(vector.unit_data + 2112)[group * 2 + vector.half] =
+      static_cast<uint8_t>(zeros);
+}
+
+inline PackTarget pack_target(const LinearPlan& plan, std::byte* units, int64_t outputs,
+                              OutputPlacement placement, int64_t first_output) {
+  const int64_t step = placement == OutputPlacement::kPlain ? kTileOutputs : kTileOutputs / 2;
+  return {units,    first_output / kTileOutputs, (outputs + step - 1) / step, plan.units, outputs,
+          placement};
+}
+
+inline unsigned pack_blocks(const PackTarget& target) {
+  return static_cast<unsigned>(blocks_for(target.tiles * target.unit_count * PackVector::kOfUnit));
+}
+
+}  // namespace forerun::cuda

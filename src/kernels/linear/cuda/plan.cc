@@ -1,0 +1,253 @@
+#include "kernels/linear/cuda/plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/status_macros.h"
+
+namespace forerun::cuda {
+namespace {
+
+// Taken of an SM's shared memory for each block; its limit is what one block alone may have.
+constexpr int kReservedBytes = 1 << 10;
+// Of an SM, left to small kernels between two layers.
+constexpr int kSmallKernelBytes = 2 << 10;
+constexpr int kMoreThanHalfBytes = 128;
+// Up to 8 rows an int4 layer of over half may have so much, and kSmallKernelBytes, beyond its half
+// to have all activations at once; the int4 layers beside it have as much less: down of a third of
+// 70B (20 layers on three GPUs 1.475 to 1.425 ms).
+constexpr int kUnevenBytes = 1 << 10;
+static_assert(kMoreThanHalfBytes < kSmallKernelBytes / 2, "a block of half must fit beside it");
+// Units that a warp keeps on their way: fewer leave the memory idle while it computes. More, where
+// there is room, delay the activations of the layer before, beside which they are fetched: bf16 has
+// little arithmetic and gains from six up to 8 rows (8B at 1 row, whole forwards, ms: 3.84 with
+// four, 3.81 with five, 3.78 with six and eight), int4 loses, but for a third at 8 rows where
+// activations come at once (1B at 8 rows: 0.530 with two, 0.511 with three, 0.514 with four; at 16
+// rows 0.769, 0.775, 0.777). Many warps would rather have all at once and one unit each than not at
+// once, but gain from two (8B int4 at 8 rows: 1.80 with one, 1.76 with two; at 1 row 1.63, 1.59,
+// with three no better).
+constexpr int kWantedStages = 2;
+constexpr int kBf16Stages = 4;  // rather than all activations at once
+constexpr int most_stages(LinearFormat format, int row_blocks, TileSchedule schedule) {
+  if (format == LinearFormat::kBf16) return row_blocks == 1 ? kMaxStages : kBf16Stages;
+  return row_blocks == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
+}
+// Shared memory for 8 rows of activations in segments (one unit a warp may take more), by
+// preference.
+struct SegmentBuffers {
+  int buffers, bytes;
+};
+constexpr SegmentBuffers kSegmentBuffers[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 9 << 10},
+                                              {3, 36 << 10}, {3, 18 << 10}, {3, 9 << 10},
+                                              {4, 36 << 10}, {4, 18 << 10}, {4, 9 << 10}};
+// Int4 would rather have them all at once, or in few segments: what is brought later queues in the
+// copy engine behind the weights, for as long as a ring takes to fill (QKV of 70B over 4 GPUs at 8
+// rows: 8.0 us in four segments, 7.1 in one). From 16 rows on even if that takes a whole
+// multiprocessor, so that the next layer cannot start beside (all layers of a quarter of 70B at 16
+// rows: 5.5 ms in segments, 4.55 at once; at 32 6.7 and 5.8).
+constexpr SegmentBuffers kInt4SegmentBuffers = {4, 80 << 10};
+constexpr int kInt4WideInputBytes = 192 << 10;  // of all rows, from 16 on, in two buffers
+static_assert(kInt4SegmentBuffers.buffers <= kInputSegments);
+
+// Groups of 8 rows that share a weight's registers.
+int row_blocks_of(int rows) { return rows <= 8 ? 1 : rows <= 16 ? 2 : 4; }
+
+// Bytes of a row of `units` units in shared memory: an odd number of 16 bytes, so that the 8 rows
+// of a matrix load start in different banks.
+int input_stride(const LinearPlan& plan, int units) {
+  return units * unit_inputs(plan.format) * 2 + 16;
+}
+
+// Whether a warp takes a whole tile that is split over two, at 32 rows in passes: it makes both
+// sums, unit by unit in turn, where pairs would pass over the tiles twice as often, each time with
+// the activations to be brought again (gate and up of 70B over 4 GPUs, 7 tiles).
+bool takes_both_slices(const LinearPlan& plan, int row_blocks, TileSchedule schedule, int tiles) {
+  return plan.format == LinearFormat::kInt4Group128 && plan.input_warps == 2 && row_blocks == 4 &&
+         schedule == TileSchedule::kMultiPass &&
+         2 * ceil_div(tiles, kLinearWarps) <= ceil_div(tiles, kLinearWarps / 2);
+}
+
+// Shared memory: barriers, up to four segments of activations, the sums that warps of a group
+// exchange (in the rings where there is one pass), those that peers send (two buffers, one if there
+// is one pass), and the rings in what is left of `limit`; stages is below 1 if nothing is.
+LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, int limit,
+                     int input_buffers, int most_input_bytes) {
+  const int row_blocks = row_blocks_of(rows);
+  LinearLaunch launch;
+  launch.row_blocks = row_blocks;
+  launch.row_tiles = ceil_div(rows, 8 * row_blocks);
+  const bool one_pass = schedule != TileSchedule::kMultiPass;
+  const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
+  const bool both = takes_both_slices(plan, row_blocks, schedule, cluster_tiles);
+  launch.schedule = both ? TileSchedule::kSlicesInOneWarp : schedule;
+  launch.input_warps = both ? 1 : plan.input_warps;
+  launch.tile_warps = std::max(1, kLinearWarps / launch.input_warps);
+  if (one_pass) launch.tile_warps = std::max(launch.tile_warps, cluster_tiles);
+  const int warps = launch.tile_warps * launch.input_warps;
+  const int block_units = ceil_div(plan.units, plan.cluster_size);
+  const int warp_units = ceil_div(block_units, launch.input_warps);
+  int input_bytes = 0;
+  // Of both, a segment but the last has as many of either.
+  for (launch.segment_units = warp_units;;
+       launch.segment_units -= both && launch.segment_units % 2 == 0 ? 2 : 1) {
+    launch.segments = ceil_div(warp_units, launch.segment_units);
+    launch.input_stride_bytes =
+        input_stride(plan, std::min(launch.segment_units * launch.input_warps, block_units));
+    launch.input_buffers = std::min(launch.segments, input_buffers);
+    // Several buffers of fewer rows would not all begin at multiples of 128 bytes.
+    launch.input_rows = row_blocks == 1 && launch.segments == 1 ? rows : 8 * row_blocks;
+    input_bytes = launch.input_buffers * launch.input_rows * launch.input_stride_bytes;
+    if (one_pass || launch.segment_units <= (both ? 2 : 1) ||
+        input_bytes <= most_input_bytes * row_blocks) {
+      break;
+    }
+  }
+  const int buffers = cluster_tiles > launch.tile_warps ? 2 : 1;
+  const int reduce_bytes = launch.input_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
+  launch.receive_places =
+      ceil_div(2 * std::min(launch.tile_warps, cluster_tiles) * row_blocks, plan.cluster_size);
+  launch.receive_buffer_bytes = launch.receive_places * plan.cluster_size * 512;
+  launch.reduce_offset = kBarrierBytes + input_bytes;
+  launch.receive_offset = launch.reduce_offset + reduce_bytes;
+  launch.ring_offset =
+      (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
+  const int ring_stage_bytes = warps * stage_bytes(plan.format);
+  launch.stages =
+      std::min({(limit - launch.ring_offset) / ring_stage_bytes,
+                most_stages(plan.format, row_blocks, schedule), ring_barriers(row_blocks) / warps});
+  launch.shared_bytes = launch.ring_offset + launch.stages * ring_stage_bytes;
+  return launch;
+}
+
+// Everything in one pass, if there are warps and shared memory for it: stages is 0 if not. bf16,
+// which has little arithmetic, would rather have four stages than all activations, or more warps
+// (gate and up of 8B, when at 1 row it had the shared-memory footprint of 8: 56.9 us in passes with
+// four stages, 59.4 at once with two).
+LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
+  const bool int4 = plan.format == LinearFormat::kInt4Group128;
+  const int warps = plan.input_warps *
+                    std::max(kLinearWarps / plan.input_warps, ceil_div(plan.tiles, plan.clusters));
+  const bool many = warps > kLinearWarps;
+  LinearLaunch launch =
+      lay_out(plan, rows, many ? TileSchedule::kManyWarps : TileSchedule::kSinglePass, limit, 1, 0);
+  const int wanted = !int4 ? kBf16Stages : many ? 1 : kWantedStages;
+  // Sums that warps exchange lie where their units were.
+  const bool exchange_fits =
+      plan.input_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.row_blocks * 1024;
+  if (warps > (int4 ? kMostLinearWarps : kLinearWarps) || launch.stages < wanted ||
+      !exchange_fits) {
+    launch.stages = 0;
+  }
+  return launch;
+}
+
+// What each of two blocks of an SM may ask for.
+int half_of_multiprocessor(int shared_limit) {
+  return (shared_limit + kReservedBytes) / 2 - kReservedBytes;
+}
+
+// Two blocks of consecutive layers share an SM, so that the second can fetch its weights while the
+// first computes: what a layer then may take, and what one of over half may take in order to have
+// all activations at once.
+struct SmemLimits {
+  int half, one_block_per_sm;
+};
+SmemLimits smem_limits(const LinearPlan& plan, int row_blocks, int shared_limit) {
+  const int half = half_of_multiprocessor(shared_limit);
+  if (plan.format == LinearFormat::kInt4Group128 && row_blocks == 1) {
+    return {half - kSmallKernelBytes / 2 - kUnevenBytes,
+            half + kSmallKernelBytes / 2 + kUnevenBytes};
+  }
+  return {half - kSmallKernelBytes / 2, half + kMoreThanHalfBytes};
+}
+
+// Passes over the tiles with activations in as few segments as int4 wants; stages is 0 where that
+// leaves too little on its way.
+LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, int shared_limit) {
+  const int row_blocks = row_blocks_of(rows);
+  if (row_blocks == 1) {
+    LinearLaunch launch = lay_out(plan, rows, TileSchedule::kMultiPass, half,
+                                  kInt4SegmentBuffers.buffers, kInt4SegmentBuffers.bytes);
+    if (launch.stages < kWantedStages) launch.stages = 0;
+    return launch;
+  }
+  const SegmentBuffers segments = {2, kInt4WideInputBytes / row_blocks};
+  if (row_blocks == 2) {
+    const LinearLaunch launch =
+        lay_out(plan, rows, TileSchedule::kMultiPass, half, segments.buffers, segments.bytes);
+    if (launch.segments == 1 && launch.stages >= kWantedStages) return launch;
+  }
+  LinearLaunch launch =
+      lay_out(plan, rows, TileSchedule::kMultiPass, shared_limit, segments.buffers, segments.bytes);
+  if (launch.stages < (row_blocks == 2 ? kWantedStages : 1)) launch.stages = 0;
+  return launch;
+}
+
+// Passes over the tiles with activations in the first of kSegmentBuffers that leaves enough
+// on its way within `limit`, or anything where `limit` is all there is; stages is 0 if none does.
+LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool is_all) {
+  LinearLaunch launch;
+  for (const SegmentBuffers& segments : kSegmentBuffers) {
+    launch = lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers, segments.bytes);
+    if (is_all && launch.stages < kWantedStages) {
+      // Somewhat smaller segments, if that leaves the memory enough to do.
+      const int missing = (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
+      const LinearLaunch smaller =
+          lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers,
+                  segments.bytes - missing / launch.row_blocks);
+      if (smaller.stages >= kWantedStages) launch = smaller;
+    }
+    if (launch.stages >= (is_all ? 1 : kWantedStages)) return launch;
+  }
+  launch.stages = 0;
+  return launch;
+}
+
+// Up to 8 rows a launch leaves shared memory for another's where it can; from 16 on it takes a
+// whole SM where it has all activations at once only then, or little on its way otherwise.
+Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
+                                   bool one_block_per_sm) {
+  if (rows < 1) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a linear layer needs at least one row, not " + std::to_string(rows));
+  }
+  const int row_blocks = row_blocks_of(rows);
+  const SmemLimits limits = smem_limits(plan, row_blocks, shared_limit);
+  LinearLaunch launch =
+      lay_out_single_pass(plan, rows, one_block_per_sm ? limits.one_block_per_sm : limits.half);
+  if (launch.stages < 1 && row_blocks > 1) launch = lay_out_single_pass(plan, rows, shared_limit);
+  if (launch.stages < 1 && plan.format == LinearFormat::kInt4Group128) {
+    launch = lay_out_few_segments(plan, rows, limits.half, shared_limit);
+  }
+  if (launch.stages < 1 && row_blocks < 4) {
+    launch = lay_out_segments(plan, rows, limits.half, /*is_all=*/false);
+  }
+  if (launch.stages < 1) launch = lay_out_segments(plan, rows, shared_limit, /*is_all=*/true);
+  if (launch.stages >= 1) return launch;
+  return Status(StatusCode::kUnsupported,
+                linear_shape_text(plan.in_features, plan.out_features) + ": " +
+                    std::to_string(8 * row_blocks) + " rows do not fit in the " +
+                    std::to_string(shared_limit) + " bytes of shared memory of a block");
+}
+
+}  // namespace
+
+Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
+                                 bool one_block_per_sm) {
+  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch,
+                           plan_for_rows(plan, rows, shared_limit, one_block_per_sm));
+  // Fewer rows ask for as much as 8: of smaller blocks three may come to lie on a multiprocessor
+  // and none on another (1 row of 70B on three GPUs: 5.36 ms, with the footprint of 8 rows 4.71).
+  if (!one_block_per_sm && rows < 8) {
+    const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, one_block_per_sm);
+    if (eight.ok()) launch.shared_bytes = std::max(launch.shared_bytes, eight->shared_bytes);
+  }
+  // Several tiles of rows may share an SM all the same.
+  if (one_block_per_sm && launch.row_tiles == 1) {
+    launch.shared_bytes =
+        std::max(launch.shared_bytes, half_of_multiprocessor(shared_limit) + kMoreThanHalfBytes);
+  }
+  return launch;
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,64 @@
+// The reference twins of linear layers: plain loops in double over the tensors that weights are
+// packed from.
+#include <cuda_bf16.h>
+
+#include "device/cuda/cuda_error.h"
+#include "kernels/linear/cuda/linear.h"
+#include "kernels/linear/cuda/pack.h"
+
+namespace forerun::cuda {
+namespace {
+
+__global__ void linear_awq_ref_kernel(const uint32_t* qweight, const uint32_t* qzeros,
+                                      const __half* scales, int64_t in_features, int64_t outputs,
+                                      const uint16_t* input, float* result) {
+  const int64_t output = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
+  const int64_t row = blockIdx.y;
+  if (output >= outputs) return;
+  double sum = 0;
+  for (int64_t k = 0; k < in_features; ++k) {
+    const int64_t group = k / kInt4Group;
+    const int q = static_cast<int>(awq_nibble(qweight, k, outputs, output));
+    const int zero = static_cast<int>(awq_nibble(qzeros, group, outputs, output));
+    const double scale = __half2float(scales[group * outputs + output]);
+    const double x = __half2float(__ushort_as_half(input[row * in_features + k])) / kF16Scale;
+    sum += (q - zero) * scale * x;
+  }
+  result[row * outputs + output] = static_cast<float>(sum);
+}
+
+__global__ void linear_bf16_ref_kernel(const __nv_bfloat16* weight, int64_t in_features,
+                                       int64_t outputs, const uint16_t* input, float* result) {
+  const int64_t output = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
+  const int64_t row = blockIdx.y;
+  if (output >= outputs) return;
+  double sum = 0;
+  for (int64_t k = 0; k < in_features; ++k) {
+    sum += static_cast<double>(__bfloat162float(weight[output * in_features + k])) *
+           __bfloat162float(__ushort_as_bfloat16(input[row * in_features + k]));
+  }
+  result[row * outputs + output] = static_cast<float>(sum);
+}
+
+}  // namespace
+
+Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
+                           int64_t in_features, int64_t outputs, const uint16_t* input, int rows,
+                           float* output, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(blocks_for(outputs)), static_cast<unsigned>(rows));
+  linear_awq_ref_kernel<<<grid, kPackThreads, 0, stream>>>(qweight, qzeros, scales, in_features,
+                                                           outputs, input, output);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "running the int4 reference");
+  return {};
+}
+
+Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
+                            const uint16_t* input, int rows, float* output, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(blocks_for(outputs)), static_cast<unsigned>(rows));
+  linear_bf16_ref_kernel<<<grid, kPackThreads, 0, stream>>>(weight, in_features, outputs, input,
+                                                            output);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "running the bf16 reference");
+  return {};
+}
+
+}  // namespace forerun::cuda

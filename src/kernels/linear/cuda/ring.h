@@ -1,0 +1,251 @@
+// What moves through a block of the linear kernel (linear/cuda/linear.cu): weights, activations and
+// partial sums. Device code; included by the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cuda/peer_mailboxes.h"
+#include "kernels/cuda/ptx.h"
+#include "kernels/linear/cuda/plan.h"
+#include "kernels/rms_norm/cuda/rms_norm.h"
+
+namespace forerun::cuda {
+
+// The arguments of the kernel; LinearPlan and LinearLaunch say what the names mean.
+struct LinearKernelArgs {
+  const std::byte* weight;
+  const uint16_t* input;
+  uint16_t* output;
+  float* output_f32;
+  const __nv_bfloat16* bias;
+  const __nv_bfloat16* residual;
+  int64_t input_stride, output_stride;
+  int rows, outputs;
+  int units, cluster_size, input_warps_log2;
+  int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one tile more
+  uint32_t zero;                       // 0, unknown to the compiler
+  int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
+      reduce_offset, receive_offset, ring_offset, receive_buffer_bytes;
+  const int32_t* row_index;    // or null
+  const float* input_squares;  // or null; the next two go with it
+  float norm_eps;
+  int inputs;
+  NormOutputCuda next_norm;
+  ActivationFormat gated_format;
+  PeerMailboxes peers;  // of this launch's turn; degree 0 without a group
+  bool two_shot;        // linear/cuda/reduce.h
+  bool gated;
+  int warps, tile_warps;
+  float inverse_inputs;             // 1 / inputs
+  int block_units, smaller_blocks;  // of a tile; the first smaller_blocks of a cluster have these,
+                                    // the others one more
+  uint32_t cluster_inverse;         // 2^16 / cluster_size, rounded up
+  int receive_places;               // of a block, for what it owns of the sums
+  int input_rows;                   // of a segment of activations in shared memory
+};
+
+// What a layer ends in: known when the kernel is compiled, or kRuntime, asked as it runs.
+enum class LinearEpilogue : uint8_t { kPlain, kGated, kRuntime };
+template <LinearEpilogue kEpilogue>
+__device__ __forceinline__ bool ends_gated(const LinearKernelArgs& args) {
+  return kEpilogue == LinearEpilogue::kGated ||
+         (kEpilogue == LinearEpilogue::kRuntime && args.gated);
+}
+template <LinearEpilogue kEpilogue>
+__device__ __forceinline__ bool ends_in_sum(const LinearKernelArgs& args) {
+  return kEpilogue == LinearEpilogue::kRuntime && args.peers.degree > 0;
+}
+template <LinearEpilogue kEpilogue>
+__device__ __forceinline__ bool ends_plain(const LinearKernelArgs& args) {
+  return !ends_gated<kEpilogue>(args) && !ends_in_sum<kEpilogue>(args);
+}
+
+// The row of the input that row `row` of the output is made of.
+__device__ __forceinline__ int input_row(const LinearKernelArgs& args, int row) {
+  return args.row_index == nullptr ? row : args.row_index[row];
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+inline constexpr int kHalfLanesLog2 = 4;  // of half a fragment of 8 rows
+inline constexpr int kHalfLanes = 1 << kHalfLanesLog2;
+
+// The units of every tile that block `rank` of a cluster takes.
+struct BlockUnits {
+  int first, count;
+  __device__ __forceinline__ BlockUnits(const LinearKernelArgs& args, int rank)
+      : first(rank * args.block_units + max(0, rank - args.smaller_blocks)),
+        count(args.block_units + (rank >= args.smaller_blocks ? 1 : 0)) {}
+};
+
+// The units of one warp, in the order in which it multiplies them (tile after tile, a tile's inputs
+// in order), on their way through its ring. Every lane keeps the same state; an elected one talks
+// to the copy engine. kOneTile: a warp has one tile at most, and less to keep in registers.
+template <int kUnitBytes, int kStageBytes, bool kOneTile>
+struct UnitRing {
+  const std::byte* next;         // unit to request next
+  int tile_skip;                 // units from the end of a tile's to the warp's next tile's
+  int tile_units, left_in_tile;  // units of a tile; of the one requested from
+  int to_request, to_use;
+  uint64_t policy;
+  uint32_t data, data_end, barrier;  // the current stage
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void request(const LinearKernelArgs& args, uint32_t into,
+                                          uint32_t into_barrier) {
+    if (elected() && to_request > 0) {
+      barrier_arrive_expecting(into_barrier, kUnitBytes);
+      bulk_copy_streaming(into, next, kUnitBytes, into_barrier, policy);
+    }
+    --to_request;
+    next += kUnitBytes << args.input_warps_log2;
+    if (kOneTile) return;
+    if (--left_in_tile == 0) {
+      left_in_tile = tile_units;
+      next += static_cast<int64_t>(tile_skip) * kUnitBytes;
+    }
+  }
+  __device__ __forceinline__ void wait() const { barrier_wait(barrier, parity); }
+  // Requests another unit into the place of the current one. `loaded`: a word of the last vector
+  // that was loaded from it. A load may wait behind other requests for longer than a copy out of
+  // the L2 takes, so the copy's address is made to depend on it.
+  __device__ __forceinline__ void release(const LinearKernelArgs& args, uint32_t loaded) {
+    __syncwarp();
+    request(args, data + (loaded & args.zero), barrier);
+    data += kStageBytes;
+    barrier += 8;
+    if (data == data_end) {
+      data -= args.stages * kStageBytes;
+      barrier -= args.stages * 8;
+      parity ^= 1;
+    }
+  }
+};
+
+// The activations of a block on their way: segments of its inputs, several at a time, one copy a
+// row. If there are as many buffers as segments they stay, otherwise each pass over the tiles
+// brings them again, which warp 0 sees to.
+template <int kRowBlocks, bool kOneSegment>
+struct InputRing {
+  uint32_t data, full, empty;    // buffer 0 and the barriers of all buffers
+  const uint16_t* block_inputs;  // the block's inputs of row 0
+  int block_bytes;               // of a row
+  int first_row, rows;
+  int left;                      // segments to request, all passes
+  int next = 0, next_begin = 0;  // buffer and byte of a row that come next
+
+  static __device__ __forceinline__ int buffer_rows(const LinearKernelArgs& args) {
+    return kRowBlocks == 1 ? args.input_rows : 8 * kRowBlocks;
+  }
+  // The last segment of a block with fewer inputs than its peer may be empty.
+  __device__ __forceinline__ int segment_bytes(const LinearKernelArgs& args, int begin) const {
+    return kOneSegment ? block_bytes : max(0, min(args.segment_bytes, block_bytes - begin));
+  }
+  __device__ __forceinline__ int first_segments(const LinearKernelArgs& args) const {
+    return kOneSegment ? 1 : min(left, args.input_buffers);
+  }
+
+  // The first segments, for which every warp asks for a share of the rows: copies that are asked
+  // for by one warp wait for one another. What need not wait for the previous kernel's end is done
+  // before it, where it costs nothing; opaque() keeps it there.
+  struct First {
+    const uint16_t* from;  // the lane's row, if it has one
+    uint32_t to;
+    int row;  // of the block
+  };
+  __device__ __forceinline__ First prepare(const LinearKernelArgs& args, int warp, int lane) const {
+    if (threadIdx.x == 0) {
+#pragma unroll 1
+      for (int i = 0; i < first_segments(args); ++i) {
+        barrier_arrive_expecting(full + i * 8, segment_bytes(args, i * args.segment_bytes) * rows);
+      }
+    }
+    const int row = lane * args.warps + warp;
+    return {.from = opaque(block_inputs + (first_row + row) * args.input_stride),
+            .to = opaque(data + row * args.input_stride_bytes),
+            .row = row};
+  }
+  // With a choice of rows, after the wait.
+  __device__ __forceinline__ void choose(const LinearKernelArgs& args, First& first) const {
+    if (first.row < rows) {
+      first.from = block_inputs + args.row_index[first_row + first.row] * args.input_stride;
+    }
+  }
+  __device__ __forceinline__ void request_first(const LinearKernelArgs& args, const First& first) {
+    if (first.row < rows) {
+#pragma unroll 1
+      for (int i = 0; i < first_segments(args); ++i) {
+        const int begin = i * args.segment_bytes;
+        const int bytes = segment_bytes(args, begin);
+        if (bytes > 0) {
+          bulk_copy(first.to + i * buffer_rows(args) * args.input_stride_bytes,
+                    first.from + begin / 2, bytes, full + i * 8);
+        }
+      }
+    }
+    if (kOneSegment) return;
+    left -= first_segments(args);
+    next_begin = args.input_buffers < args.segments ? args.input_buffers * args.segment_bytes : 0;
+  }
+
+  // The next segment, by all lanes of warp 0 or, of the first ones, by those of all warps. (Bytes
+  // may be there before they are expected: the barrier still lacks its arrival.)
+  __device__ __forceinline__ void request(const LinearKernelArgs& args, int share, int shares,
+                                          int lane) {
+    const uint32_t barrier = full + next * 8;
+    const int bytes = segment_bytes(args, next_begin);
+    if (share == 0 && lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
+    __syncwarp();
+    const int row = lane * shares + share;
+    if (row < rows && bytes > 0) {
+      bulk_copy(
+          data + (next * buffer_rows(args) + row) * args.input_stride_bytes,
+          block_inputs + input_row(args, first_row + row) * args.input_stride + next_begin / 2,
+          bytes, barrier);
+    }
+    --left;
+    if (++next == args.input_buffers) next = 0;
+    next_begin += args.segment_bytes;
+    if (next_begin >= args.segments * args.segment_bytes) next_begin = 0;
+  }
+};
+
+// Hands a lane's partial sums to the block of the cluster that adds them up. Blocks own the halves
+// of fragments (16 lanes, 16 outputs of 8 rows, whose squares meet) in turn: the block of rank r
+// those of index r, r + size, ..., whatever the size.
+struct PartialSums {
+  uint32_t buffer, barrier;  // this block's receive buffer and what counts its bytes
+  int rank;
+
+  // `place`: among the halves that a block owns.
+  static __device__ __forceinline__ uint32_t offset(const LinearKernelArgs& args, int source,
+                                                    int part, int place, int lane) {
+    return static_cast<uint32_t>((((source * 2 + part) * args.receive_places + place) * kHalfLanes +
+                                  (lane & (kHalfLanes - 1))) *
+                                 16);
+  }
+  // `index`: of a half, less than 2^16 / size.
+  static __device__ __forceinline__ int place(const LinearKernelArgs& args, int index) {
+    return static_cast<int>(static_cast<uint32_t>(index) * args.cluster_inverse >> 16);
+  }
+  // What this block receives of `fragments`.
+  __device__ __forceinline__ int bytes(const LinearKernelArgs& args, int fragments) const {
+    return place(args, 2 * fragments + args.cluster_size - 1 - rank) * args.cluster_size *
+           (2 * kHalfLanes * 16);
+  }
+  __device__ __forceinline__ void push(const LinearKernelArgs& args, int part, int fragment,
+                                       int lane, float4 v) const {
+    const int index = 2 * fragment + (lane >> kHalfLanesLog2);
+    const int at = place(args, index);
+    const auto owner = static_cast<uint32_t>(index - at * args.cluster_size);
+    store_peer_16(peer_address(buffer + offset(args, rank, part, at, lane), owner),
+                  peer_address(barrier, owner), v);
+  }
+};
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,87 @@
+// Rounds a bf16 weight to int4 while it is put into units, on the device.
+#include <cuda_bf16.h>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_error.h"
+#include "kernels/linear/cuda/linear.h"
+#include "kernels/linear/cuda/pack.h"
+
+namespace forerun::cuda {
+namespace {
+
+// Of one unit, whose outputs and inputs lie in shared memory.
+struct UnitSource {
+  const uint8_t (*nibbles)[128];
+  const uint8_t* zeros;
+  const __half* scales;
+
+  __device__ __forceinline__ uint32_t nibble(int64_t, int input, int64_t output) const {
+    return nibbles[output % 32][input];
+  }
+  __device__ __forceinline__ uint32_t zero(int64_t, int64_t output) const {
+    return zeros[output % 32];
+  }
+  __device__ __forceinline__ __half scale(int64_t, int64_t output) const {
+    return scales[output % 32];
+  }
+};
+
+// A block rounds two units, a warp an output at a time, and packs them.
+constexpr int kUnitsOfBlock = kPackThreads / PackVector::kOfUnit;
+
+__global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget target) {
+  __shared__ uint8_t nibbles[kUnitsOfBlock][32][128];
+  __shared__ uint8_t zeros[kUnitsOfBlock][32];
+  __shared__ __half scales[kUnitsOfBlock][32];
+  const PackVector vector(target, LinearFormat::kInt4Group128);
+  const int place = static_cast<int>(threadIdx.x) / PackVector::kOfUnit;
+  constexpr int kWarps = PackVector::kOfUnit / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32 % kWarps;
+  const int lane = vector.lane;
+  for (int f = warp; f < 32 && vector.tile < target.tiles; f += kWarps) {
+    const int64_t output = vector.tile * 32 + f;
+    if (output >= target.outputs) break;
+    const int64_t first = (output * target.unit_count + vector.unit) * 128 + lane * 4;
+    float w[4];
+    float low = 0.0f;
+    float high = 0.0f;
+    for (int i = 0; i < 4; ++i) {
+      w[i] = __bfloat162float(weight[first + i]);
+      low = fminf(low, w[i]);
+      high = fmaxf(high, w[i]);
+    }
+    for (int apart = 16; apart > 0; apart /= 2) {
+      low = fminf(low, __shfl_xor_sync(0xffffffffu, low, apart));
+      high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, apart));
+    }
+    const __half scale = __float2half_rn((high - low) / 15.0f);
+    const float step = __half2float(scale);
+    const float zero = step > 0.0f ? fminf(rintf(-low / step), 15.0f) : 0.0f;
+    for (int i = 0; i < 4; ++i) {
+      const float q = step > 0.0f ? rintf(w[i] / step) + zero : 0.0f;
+      nibbles[place][f][lane * 4 + i] = static_cast<uint8_t>(fminf(fmaxf(q, 0.0f), 15.0f));
+    }
+    if (lane == 0) {
+      zeros[place][f] = static_cast<uint8_t>(zero);
+      scales[place][f] = scale;
+    }
+  }
+  __syncthreads();
+  if (vector.ours) {
+    pack_int4(UnitSource{nibbles[place], zeros[place], scales[place]}, target, vector);
+  }
+}
+
+}  // namespace
+
+Status LinearWeightCuda::round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs,
+                                            cudaStream_t stream) {
+  constexpr auto kPlain = OutputPlacement::kPlain;
+  FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kInt4Group128, outputs, kPlain, 0));
+  const PackTarget target = pack_target(plan_, data_.data(), outputs, kPlain, 0);
+  round_to_int4_kernel<<<pack_blocks(target), kPackThreads, 0, stream>>>(weight, target);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "rounding a weight to int4");
+  return {};
+}
+
+}  // namespace forerun::cuda

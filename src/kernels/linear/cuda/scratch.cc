@@ -1,0 +1,35 @@
+#include "kernels/linear/cuda/scratch.h"
+
+#include <cuda_runtime_api.h>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_error.h"
+
+namespace forerun::cuda {
+
+Result<LinearScratchBuffer> LinearScratchBuffer::allocate() {
+  LinearScratchBuffer scratch;
+  FORERUN_ASSIGN_OR_RETURN(scratch.data_,
+                           DeviceBuffer::allocate(kBytes, "parts of sums of linear layers"));
+  FORERUN_RETURN_IF_ERROR(scratch.clear_counters());
+  return Result<LinearScratchBuffer>(std::move(scratch));
+}
+
+LinearScratchCuda LinearScratchBuffer::view(uint32_t* failed) const {
+  std::byte* const scales = data_.data() + kLinearPieceBytes;
+  return {.sums = data_.as<float>(),
+          .row_scales = reinterpret_cast<float*>(scales),
+          .arrivals = reinterpret_cast<uint32_t*>(scales + kMostLinearRows * sizeof(float)),
+          .failed = failed};
+}
+
+Status LinearScratchBuffer::clear_counters() const {
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(view(nullptr).arrivals, 0, kCounterBytes),
+                               "clearing counters of linear layers");
+  // Streams that do not wait for the default one use them next.
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr),
+                               "clearing counters of linear layers");
+  return {};
+}
+
+}  // namespace forerun::cuda

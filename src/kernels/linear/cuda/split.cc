@@ -1,0 +1,126 @@
+// Which split a weight gets (linear/cuda/plan.h): by a rough estimate of a launch's time.
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "base/status_macros.h"
+#include "kernels/linear/cuda/plan.h"
+
+namespace forerun::cuda {
+namespace {
+
+Status check_shape(LinearFormat format, int64_t in_features, int64_t out_features) {
+  const int step = unit_inputs(format);
+  if (in_features < step || in_features % step != 0 || out_features < 1) {
+    return {StatusCode::kUnsupported, linear_shape_text(in_features, out_features) +
+                                          ": on a GPU the inputs must be a multiple of " +
+                                          std::to_string(step)};
+  }
+  if (in_features > (1 << 20) || out_features > (1 << 24)) {
+    return {StatusCode::kUnsupported,
+            linear_shape_text(in_features, out_features) + " is too large"};
+  }
+  return {};
+}
+
+constexpr int kSharedLimitOfSm90 = 227 << 10;
+
+// A rough time in cycles of one launch at 8 rows, with every weight already on its way: only the
+// order of the splits matters. Units of the busiest warp or, if there are many warps, of the
+// busiest block, which pass more slowly if few are on their way; the block's share of the
+// activations out of L2, longer in segments; passes; the exchange of sums between warps; warps that
+// have no tile. Fitted to all splits over 1 and 2 blocks of the layers of 70B over 2, 3 and 4 GPUs,
+// 8B, 3B and 1B (linear_cuda_bench --splits); what a warp without a tile and what idle
+// multiprocessors cost then to whole forwards of 70B.
+double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
+  struct Costs {
+    double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments, idle_warp;
+  };
+  constexpr Costs kInt4 = {98, 618, 1.0, 777, 378, 645, 1700, 800};
+  constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108, 0};
+  constexpr double kL2BytesPerCycle = 60;
+  // Some multiprocessors have none of the large clusters' blocks.
+  constexpr double kGapCycles = 500;
+  const Costs& costs = plan.format == LinearFormat::kBf16 ? kBf16 : kInt4;
+  const int tiles = ceil_div(plan.tiles, plan.clusters);
+  const int units = ceil_div(plan.units, plan.cluster_size);
+  const int passes = ceil_div(tiles, launch.tile_warps);
+  double cycles =
+      std::max(costs.block_unit * (launch.stages < 3 ? costs.few_stages : 1.0) * tiles * units,
+               costs.warp_unit * passes * ceil_div(units, plan.input_warps));
+  cycles += units * unit_inputs(plan.format) * 8 * 2 / kL2BytesPerCycle;
+  if (launch.segments > 1) cycles += costs.segments * passes;
+  if (launch.schedule == TileSchedule::kMultiPass) cycles += costs.pass * passes;
+  if (plan.cluster_size > 2) cycles += kGapCycles;
+  if (plan.input_warps > 1) cycles += costs.shared_tile;
+  if (plan.input_warps == 1) cycles += costs.idle_warp * std::max(0, kLinearWarps - tiles);
+  if (plan.input_warps == 8) cycles += costs.eight_warps;
+  return cycles;
+}
+
+}  // namespace
+
+std::string linear_shape_text(int64_t in_features, int64_t out_features) {
+  return "a linear layer of " + std::to_string(in_features) + " inputs and " +
+         std::to_string(out_features) + " outputs";
+}
+
+Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
+                               int cluster_size, int input_warps) {
+  FORERUN_RETURN_IF_ERROR(check_shape(format, in_features, out_features));
+  LinearPlan plan;
+  plan.format = format;
+  plan.in_features = in_features;
+  plan.out_features = out_features;
+  plan.tiles = static_cast<int>((out_features + kTileOutputs - 1) / kTileOutputs);
+  plan.units = static_cast<int>(in_features / unit_inputs(format));
+  plan.cluster_size = cluster_size;
+  plan.input_warps = input_warps;
+  // Of every pass but the last each block must own sums, or it would run ahead of its peers, into
+  // buffers that they still read: a tile of 8 rows has two halves to own.
+  const int most_product = std::min(plan.units, 2 * kLinearWarps);
+  const bool possible =
+      cluster_size >= 1 && cluster_size <= kMostClusterSize &&
+      (input_warps == 1 || input_warps == 2 || input_warps == 4 || input_warps == 8);
+  if (!possible || cluster_size * input_warps > most_product) {
+    return Status(StatusCode::kInvalidArgument,
+                  linear_shape_text(in_features, out_features) + " cannot be split over " +
+                      std::to_string(cluster_size) + " blocks of " + std::to_string(input_warps) +
+                      " warps by input: 1 to 8 of 1, 2, 4 or 8, at most " +
+                      std::to_string(most_product) + " in all");
+  }
+  plan.clusters = most_clusters(cluster_size);
+  // Larger ones do not fill the GPU anyway: no more than finish as early.
+  if (cluster_size > 2) {
+    plan.clusters = ceil_div(plan.tiles, ceil_div(plan.tiles, plan.clusters));
+  }
+  return plan;
+}
+
+Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
+                               bool may_idle_sms) {
+  FORERUN_RETURN_IF_ERROR(check_shape(format, in_features, out_features));
+  double least = std::numeric_limits<double>::infinity();
+  LinearPlan best;
+  for (const int cluster_size : {1, 2, 4}) {
+    if (cluster_size > 2 && !may_idle_sms) continue;
+    for (const int input_warps : {1, 2, 4, 8}) {
+      const Result<LinearPlan> plan =
+          plan_linear(format, in_features, out_features, cluster_size, input_warps);
+      if (!plan.ok()) continue;
+      // With fewer tiles than multiprocessors, blocks of their own would leave some idle.
+      if (cluster_size == 1 && plan->tiles < most_clusters(1) && plan->units > 1) continue;
+      // The split is the shape's alone, so it does not ask the GPU what a block may have.
+      const Result<LinearLaunch> launch = plan_launch(*plan, 8, kSharedLimitOfSm90);
+      const double cycles =
+          launch.ok() ? estimated_cycles(*plan, *launch) : std::numeric_limits<double>::max();
+      if (cycles < least) {
+        least = cycles;
+        best = *plan;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,130 @@
+// What the linear kernels for many rows (linear/cuda/tiles.cu, linear/cuda/wide_tiles.cu) have in
+// common: a block of two warpgroups that multiply and one whose warps bring weights, activations
+// and the scales of rows. Device code; included by the kernels alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/cuda/wgmma.h"
+#include "kernels/linear/cuda/norm.h"
+#include "kernels/linear/cuda/plan.h"
+#include "kernels/linear/cuda/ring.h"
+#include "kernels/linear/cuda/tile_plan.h"
+#include "kernels/linear/cuda/tile_ring.h"
+
+namespace forerun::cuda {
+
+inline constexpr int kConsumerWarps = 8;
+inline constexpr int kConsumers = kConsumerWarps * 32;
+inline constexpr int kThreads = kConsumers + 128;  // registers change hands between warpgroups
+inline constexpr int kSharedLimit = 227 << 10;
+inline constexpr int kTileBarrierBytes = 1024;  // with the rows' scales; keeps what follows aligned
+
+// Stages of a ring that begins at `offset` of a block's shared memory.
+template <class Stage>
+constexpr int tile_stages(int offset) {
+  return std::min((kSharedLimit - offset) / Stage::kBytes, 8);
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Registers a thread of those that multiply, and of those that copy.
+constexpr int consumer_registers(LinearFormat format) {
+  return format == LinearFormat::kBf16 ? 216 : 232;
+}
+constexpr int producer_registers(LinearFormat format) {
+  return 504 - 2 * consumer_registers(format);
+}
+inline constexpr int kScaleWarps = 2;  // beside those that copy weights and activations
+
+// Waits for `count` threads that come here, after all that they wrote, all of which are at work at
+// the same time (plan_tiles). Who leaves last clears the counter: nobody looks at it any more.
+__device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t* failed) {
+  arrive_release(counter, 1);
+  if (!wait_acquire(counter, count)) *failed = 1;
+  if (atomicAdd(counter, 1) == 2 * count - 1) *counter = 0;
+}
+
+// Every block finds the scales of a few rows for all blocks (all of a tile's, by each for itself,
+// took longer than its products). `shared_place`: room for one a warp.
+__device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
+                                                const TileSplit& split, uint32_t shared_place,
+                                                int warp, int lane) {
+  const RowScales found{shared_place + warp * 4, 0};
+  for (int row = static_cast<int>(blockIdx.x) * kScaleWarps + warp; row < args.rows;
+       row += static_cast<int>(gridDim.x) * kScaleWarps) {
+    found.find_rows<1>(args, row, 0, lane);
+    if (lane == 0) split.scratch.row_scales[row] = __uint_as_float(load_shared_4(found.scales));
+  }
+  if (lane == 0) {
+    meet(split.scratch.arrivals + kMostSplitTiles, gridDim.x * kScaleWarps, split.scratch.failed);
+  }
+  __syncwarp();
+}
+
+// A block's barriers, ring and scales, set up by all its threads. Barriers and scales are the first
+// kTileBarrierBytes of shared memory.
+template <class Stage, int kStages, int kRingOffset>
+struct TileFrame {
+  TileRing<kStages, Stage::kBytes> ring;
+  TileRing<1, kTileRows * 4> scales;  // of the rows of a tile, found while it is multiplied
+  // Behind those: what each of the warps that look for scales has just found.
+  static constexpr uint32_t kFoundOffset = kTileRows * 4;
+  static_assert(kStages * 16 + 16 + kFoundOffset + kScaleWarps * 4 <= kTileBarrierBytes);
+
+  __device__ __forceinline__ explicit TileFrame(uint32_t base) {
+    ring.data = base + kRingOffset;
+    ring.full = base;
+    ring.empty = base + kStages * 8;
+    scales.full = ring.empty + kStages * 8;
+    scales.empty = scales.full + 8;
+    scales.data = scales.full + 16;
+    launch_dependents();
+    if (threadIdx.x == 0) {
+      for (int stage = 0; stage < kStages; ++stage) {
+        barrier_init(ring.full + stage * 8, 2);  // weights, activations
+        barrier_init(ring.empty + stage * 8, kConsumers);
+      }
+      barrier_init(scales.full, kScaleWarps * 32);
+      barrier_init(scales.empty, kConsumers);
+      barrier_init_fence();
+    }
+    __syncthreads();
+  }
+
+  // By the warps that do not multiply: all of a block's work.
+  __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUtensorMap& map,
+                                          const TileSplit& split, int tiles, int warp, int lane) {
+    give_registers_back<producer_registers(Stage::kWeightFormat)>();
+    // Weights are on their way before the previous kernel's end.
+    if (warp > kConsumerWarps) wait_for_previous_kernel();
+    const int scale_warp = warp - kConsumerWarps - 2;
+    if (scale_warp >= 0 && args.input_squares != nullptr) {
+      exchange_scales(args, split, scales.data + kFoundOffset, scale_warp, lane);
+    }
+    for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+      const TileWork work(args, split, index);
+      if (warp == kConsumerWarps) {
+        request_weights<Stage>(args, split, work, ring, tiles, lane);
+      } else if (warp == kConsumerWarps + 1) {
+        request_inputs<Stage>(args, split, work, map, ring, lane);
+      } else if (args.input_squares != nullptr) {
+        scales.wait_empty();
+        for (int row = scale_warp * 32 + lane; row < kTileRows; row += kScaleWarps * 32) {
+          const int of_input = min(work.first_row + row, args.rows - 1);
+          store_shared_4(
+              scales.address() + row * 4,
+              __float_as_uint(load_word_through_l2(split.scratch.row_scales + of_input)));
+        }
+        barrier_arrive(scales.full_barrier());
+        scales.advance();
+      }
+    }
+  }
+};
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,75 @@
+#include "kernels/linear/cuda/tile_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace forerun::cuda {
+namespace {
+
+// Rough times in nanoseconds, of which only the order matters: a unit of a tile; a tile's start and
+// end; that blocks which share one wait for each other; a piece's way to memory and back.
+struct Costs {
+  double unit, tile, meeting, piece;
+};
+constexpr Costs kInt4 = {800, 3000, 4000, 2500};
+constexpr Costs kBf16 = {270, 3000, 4000, 2500};
+constexpr Costs kInt4FewRows = {450, 3000, 4000, 1300};
+constexpr Costs kBf16FewRows = {200, 3000, 4000, 1300};
+constexpr double kWideUnit = 400;
+
+double estimated_ns(const LinearPlan& plan, const LinearTiling& tiling, int tiles) {
+  const bool few = tiling.tile_rows <= kFewTileRows;
+  const Costs& costs = plan.format == LinearFormat::kBf16 ? (few ? kBf16FewRows : kBf16)
+                                                          : (few ? kInt4FewRows : kInt4);
+  const int all_chains = tiling.chains * tiling.splits;
+  double tile = costs.tile + costs.unit * plan.units * tiling.chains / all_chains;
+  if (tiling.splits > 1) {
+    tile += costs.meeting + costs.piece * tiling.pieces / tiling.splits;
+  }
+  return tile * ceil_div(tiles * tiling.splits, tiling.blocks);
+}
+
+}  // namespace
+
+LinearTiling plan_tiles(const LinearPlan& plan, int rows, int multiprocessors, bool may_be_wide) {
+  const int row_tiles = ceil_div(rows, kTileRows);
+  const int tiles = ceil_div(plan.tiles, kBlockTiles) * row_tiles;
+  const int chains = plan.cluster_size * plan.input_warps;
+  LinearTiling best;
+  double least = std::numeric_limits<double>::infinity();
+  const int tile_rows = ceil_div(ceil_div(rows, row_tiles), 8) * 8;
+  const int row_blocks = tile_rows <= kFewTileRows ? kFewTileRows / 8 : kTileRowBlocks;
+  for (int splits = 1; splits <= std::min({chains, row_blocks, multiprocessors}); ++splits) {
+    LinearTiling tiling;
+    tiling.row_tiles = row_tiles;
+    tiling.tile_rows = tile_rows;
+    tiling.splits = splits;
+    tiling.chains = chains / splits;
+    // A block has whole sums of a cluster's blocks, or some of the chains of one.
+    if (chains % splits != 0 || row_blocks % splits != 0) continue;
+    if (tiling.chains % plan.input_warps != 0 && plan.input_warps % tiling.chains != 0) continue;
+    tiling.folded = tiling.chains < plan.input_warps ? 1 : plan.input_warps;
+    tiling.pieces = splits == 1 ? 1 : chains / tiling.folded;
+    // Of its own pieces a block keeps its share of the rows in the room of one.
+    if (tiling.pieces > splits * splits) continue;
+    if (splits > 1 && tiling.pieces * tiles > kMostPieces) continue;
+    // A tile's blocks work at the same time.
+    tiling.blocks = std::min(tiles, multiprocessors / splits) * splits;
+    const double ns = estimated_ns(plan, tiling, tiles);
+    if (ns < least) {
+      least = ns;
+      best = tiling;
+    }
+  }
+  if (!may_be_wide || plan.format != LinearFormat::kBf16 || chains > 1) return best;
+  const int wide_tiles = ceil_div(plan.tiles, kWideBlockTiles) * row_tiles;
+  const int blocks = std::min(wide_tiles, multiprocessors);
+  const double wide_ns = (kBf16.tile + kWideUnit * plan.units) * ceil_div(wide_tiles, blocks);
+  if (wide_ns < least) {
+    best.block_tiles = kWideBlockTiles;
+    best.blocks = blocks;
+  }
+  return best;
+}
+
+}  // namespace forerun::cuda

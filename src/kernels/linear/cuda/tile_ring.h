@@ -1,0 +1,170 @@
+// What moves through a block of the linear kernel for many rows (linear/cuda/tiles.cu), and in
+// which order. Device code; included by the kernel alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/cuda/wgmma.h"
+#include "kernels/linear/cuda/plan.h"
+#include "kernels/linear/cuda/ring.h"
+#include "kernels/linear/cuda/scratch.h"
+#include "kernels/linear/cuda/tile_plan.h"
+
+namespace forerun::cuda {
+
+// A stage of the ring: the activations of its units, in boxes of kBoxInputs inputs of all rows,
+// then the units of the weights, [unit][tile].
+template <LinearFormat kFormat, int kRowCount, int kInputs, int kTileCount = kBlockTiles>
+struct TileStage {
+  static constexpr LinearFormat kWeightFormat = kFormat;
+  static constexpr int kRows = kRowCount;
+  static constexpr int kRowBlocks = kRows / 8;
+  static constexpr int kTiles = kTileCount;
+  static constexpr int kBoxInputs = kInputs;  // 32 or 64
+  static constexpr int kUnits = kFormat == LinearFormat::kInt4Group128 ? 1 : 2;
+  static constexpr int kBoxes = kUnits * unit_inputs(kFormat) / kBoxInputs;
+  static constexpr int kBoxBytes = kRows * kBoxInputs * 2;
+  static constexpr int kWeightOffset = kBoxes * kBoxBytes;
+  static constexpr int kBytes = kWeightOffset + kUnits * kTiles * stage_bytes(kFormat);
+  static_assert(kBytes % 512 == 0 && kBoxBytes % 1024 == 0);
+
+  // Where the 16 inputs of a step are, of all steps of the stage's units in order.
+  static constexpr int step_offset(int step) {
+    constexpr int kBoxSteps = kBoxInputs / 16;
+    return step / kBoxSteps * kBoxBytes + step % kBoxSteps * 32;
+  }
+};
+
+// The launch's LinearTiling, and where the blocks that share a tile leave their sums.
+struct TileSplit {
+  int block_tiles, row_tiles, tile_rows, works;
+  int count, count_log2, chains, folded, pieces;
+  // Its sums: [tile][piece][kPieceFloats], as sum_offset() has them; its arrivals: [tile].
+  LinearScratchCuda scratch;
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The units that one warp of linear_kernel would multiply: `count`, `1 << input_warps_log2` apart.
+// Chains count through the warps of a cluster's first block, then of its second, and so on.
+struct Chain {
+  int first, count;
+  __device__ __forceinline__ Chain(const LinearKernelArgs& args, int index) {
+    const int input_warps = 1 << args.input_warps_log2;
+    const int input_warp = index & (input_warps - 1);
+    const BlockUnits block(args, index >> args.input_warps_log2);
+    first = block.first + input_warp;
+    count = (block.count - input_warp + input_warps - 1) >> args.input_warps_log2;
+  }
+};
+
+// Where a warp is in a ring; who fills it and who empties it keep step.
+template <int kStages, int kStageBytes>
+struct TileRing {
+  uint32_t data, full, empty;  // stage 0 and the barriers of all stages
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ uint32_t address() const { return data + stage * kStageBytes; }
+  __device__ __forceinline__ uint32_t full_barrier() const { return full + stage * 8; }
+  __device__ __forceinline__ uint32_t empty_barrier() const { return empty + stage * 8; }
+  __device__ __forceinline__ void wait_full() const { barrier_wait(full_barrier(), parity); }
+  __device__ __forceinline__ void wait_empty() const { barrier_wait(empty_barrier(), parity ^ 1); }
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// What a block does at a time: some of a tile's chains, [first_chain, first_chain + args' share).
+struct TileWork {
+  int tile;   // of outputs and rows, in the order in which blocks take them
+  int split;  // which of the blocks that share it
+  int first_tile, first_row;
+  int rows;  // of its tile
+
+  // Row tiles change fastest, so that blocks that run together share weights.
+  __device__ __forceinline__ TileWork(const LinearKernelArgs& args, const TileSplit& split_of,
+                                      int work)
+      : tile(work / split_of.count),
+        split(work % split_of.count),
+        first_tile(tile / split_of.row_tiles * split_of.block_tiles),
+        first_row(tile % split_of.row_tiles * split_of.tile_rows),
+        rows(min(split_of.tile_rows, args.rows - first_row)) {}
+};
+
+// Calls copy(first_unit, units) for each stage of `work`, in the order in which it is multiplied:
+// `units` of a chain from `first_unit` on. The ring's next stage is empty then and advances after.
+template <class Stage, class Ring, class Copy>
+__device__ __forceinline__ void fill_ring(const LinearKernelArgs& args, const TileSplit& split,
+                                          const TileWork& work, Ring& ring, Copy copy) {
+  const int first = work.split * split.chains;
+  for (int chain_idx = first; chain_idx < first + split.chains; ++chain_idx) {
+    const Chain chain(args, chain_idx);
+    int first_unit = chain.first;
+    for (int left = chain.count; left > 0; left -= Stage::kUnits) {
+      ring.wait_empty();
+      copy(first_unit, min(Stage::kUnits, left));
+      first_unit += Stage::kUnits << args.input_warps_log2;
+      ring.advance();
+    }
+  }
+}
+
+// Brings the weights of `work`; all lanes of a warp, which copy a unit of a tile each: one lane
+// alone takes longer to ask for them (a layer of 1,024 rows 620 us for 519).
+template <class Stage, class Ring>
+__device__ __forceinline__ void request_weights(const LinearKernelArgs& args,
+                                                const TileSplit& split, const TileWork& work,
+                                                Ring& ring, int tiles, int lane) {
+  constexpr LinearFormat kFormat = Stage::kWeightFormat;
+  static_assert(Stage::kUnits * Stage::kTiles <= 32);
+  const int block_tiles = min(Stage::kTiles, tiles - work.first_tile);
+  const int tile = lane % Stage::kTiles;
+  const int unit = lane / Stage::kTiles;
+  const std::byte* const from =
+      args.weight + (static_cast<int64_t>(work.first_tile + tile) * args.units +
+                     (unit << args.input_warps_log2)) *
+                        unit_bytes(kFormat);
+  fill_ring<Stage>(args, split, work, ring, [&](int first_unit, int units) {
+    const uint32_t barrier = ring.full_barrier();
+    if (lane == 0) barrier_arrive_expecting(barrier, units * block_tiles * unit_bytes(kFormat));
+    __syncwarp();
+    if (tile < block_tiles && unit < units) {
+      bulk_copy(ring.address() + Stage::kWeightOffset + lane * stage_bytes(kFormat),
+                from + static_cast<int64_t>(first_unit) * unit_bytes(kFormat), unit_bytes(kFormat),
+                barrier);
+    }
+  });
+}
+
+// Brings the activations of `work`, a lane a box of tile_rows rows: what is behind them in the
+// ring's stage multiplies into sums that nobody reads.
+template <class Stage, class Ring>
+__device__ __forceinline__ void request_inputs(const LinearKernelArgs& args, const TileSplit& split,
+                                               const TileWork& work, const CUtensorMap& map,
+                                               Ring& ring, int lane) {
+  constexpr int kInputs = unit_inputs(Stage::kWeightFormat);
+  static_assert(Stage::kBoxes <= 32);
+  const int unit = lane * Stage::kBoxInputs / kInputs;
+  const int column = (unit << args.input_warps_log2) * kInputs + lane * Stage::kBoxInputs % kInputs;
+  fill_ring<Stage>(args, split, work, ring, [&](int first_unit, int units) {
+    const uint32_t barrier = ring.full_barrier();
+    if (lane == 0) {
+      const int boxes = (units * kInputs - 1) / Stage::kBoxInputs + 1;
+      barrier_arrive_expecting(barrier, boxes * split.tile_rows * Stage::kBoxInputs * 2);
+    }
+    __syncwarp();
+    if (lane < Stage::kBoxes && unit < units) {
+      tensor_copy(ring.address() + lane * Stage::kBoxBytes, map, first_unit * kInputs + column,
+                  work.first_row, barrier);
+    }
+  });
+}
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,197 @@
+// The arithmetic of the linear kernel for many rows (linear/cuda/tiles.cu): a chain of units times
+// the activations of a tile of rows, into the sums of a warpgroup. Device code; included by the
+// kernel alone.
+//
+// The same products in the same order as Unit (linear/cuda/unit.h): 16 inputs an instruction, int4
+// scaled by the group of 128. A warp has half a tile, 16 outputs; two warps share a tile, a
+// warpgroup two tiles.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/cuda/wgmma.h"
+#include "kernels/linear/cuda/plan.h"
+#include "kernels/linear/cuda/tile_ring.h"
+#include "kernels/linear/cuda/unit.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+template <class Stage, LinearFormat kFormat = Stage::kWeightFormat>
+struct TileUnit;
+
+template <class Stage>
+struct TileUnit<Stage, LinearFormat::kBf16> {
+  static constexpr int kRows = Stage::kRows;
+  static constexpr int kSteps = 2 * Stage::kUnits;
+
+  // sums += x . w of `units` units, stage after stage of the ring. The next stage's weights are on
+  // their way to registers while the tensor cores work on this one's.
+  template <class Ring>
+  __device__ __forceinline__ void multiply_chain(Ring& ring, int units, int tile, int half,
+                                                 int lane, float (&sums)[kRows / 2]) {
+    const uint32_t lane_weights =
+        Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kBf16) + half * 1024 + lane * 16;
+    uint32_t a[2][kSteps][4];
+    uint32_t under_way = 0;  // the barrier of the stage that is multiplied, or 0
+    const auto next = [&](uint32_t(&weights)[kSteps][4]) {
+      ring.wait_full();
+      multiply<kSteps>(ring.address(), lane_weights, weights, sums);
+      wgmma_wait_for_all_but_one();
+      if (under_way != 0) barrier_arrive(under_way);
+      under_way = ring.empty_barrier();
+      ring.advance();
+      units -= Stage::kUnits;
+    };
+    while (units >= Stage::kUnits) {
+      next(a[0]);
+      if (units < Stage::kUnits) break;
+      next(a[1]);
+    }
+    wgmma_wait(sums);
+    if (under_way != 0) barrier_arrive(under_way);
+    if (units == 0) return;
+    ring.wait_full();
+    uint32_t last[2][4];
+    multiply<2>(ring.address(), lane_weights, last, sums);
+    wgmma_wait(sums);
+    barrier_arrive(ring.empty_barrier());
+    ring.advance();
+  }
+
+  static __device__ __forceinline__ void finish(float (&)[kRows / 2]) {}
+
+ private:
+  // Asks for the products of the first kCount steps of a stage; `weights` stay in use until then.
+  template <int kCount>
+  static __device__ __forceinline__ void multiply(uint32_t stage, uint32_t lane_weights,
+                                                  uint32_t (&weights)[kCount][4],
+                                                  float (&sums)[kRows / 2]) {
+#pragma unroll
+    for (int step = 0; step < kCount; ++step) {
+      const uint4 v = load_shared_16(stage + lane_weights +
+                                     step / 2 * kBlockTiles * stage_bytes(LinearFormat::kBf16) +
+                                     step % 2 * 512);
+      weights[step][0] = v.x;
+      weights[step][1] = v.y;
+      weights[step][2] = v.z;
+      weights[step][3] = v.w;
+    }
+    const uint64_t rows = wgmma_rows<Stage::kBoxInputs>(wgmma_uniform(stage));
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kCount; ++step) {
+      wgmma<ActivationFormat::kBf16, true>(sums, weights[step],
+                                           wgmma_advance(rows, Stage::step_offset(step)));
+    }
+    wgmma_commit();
+  }
+};
+
+// The products of a unit are scaled while those of the next are made, where there is room for the
+// sums of both: up to 64 rows.
+template <class Stage>
+struct TileUnit<Stage, LinearFormat::kInt4Group128> {
+  static constexpr int kRows = Stage::kRows;
+  static constexpr int kUnderWay = kRows <= 64 ? 2 : 1;
+
+  template <class Ring>
+  __device__ __forceinline__ void multiply_chain(Ring& ring, int units, int tile, int half,
+                                                 int lane, float (&sums)[kRows / 2]) {
+    if (units == 0) return;
+    Unit unit[kUnderWay];
+    if constexpr (kUnderWay == 1) {
+      for (; units > 0; --units) {
+        unit[0].ask(ring, tile, half, lane);
+        unit[0].template add<0>(sums);
+      }
+    } else {
+      unit[0].ask(ring, tile, half, lane);
+      // Twice, so that each turn's registers have names.
+      while (true) {
+        if (--units == 0) return unit[0].template add<0>(sums);
+        unit[1].ask(ring, tile, half, lane);
+        unit[0].template add<1>(sums);
+        if (--units == 0) return unit[1].template add<0>(sums);
+        unit[0].ask(ring, tile, half, lane);
+        unit[1].template add<1>(sums);
+      }
+    }
+  }
+  // Of all chains' sums.
+  static __device__ __forceinline__ void finish(float (&sums)[kRows / 2]) {
+#pragma unroll
+    for (int i = 0; i < kRows / 2; i += 4) Int4Operand::finish(four(sums, i));
+  }
+
+ private:
+  struct Unit {
+    float part[kRows / 2] = {};
+    uint32_t scales = 0;
+    uint32_t empty_barrier = 0;
+
+    // Asks for the products of the ring's next unit.
+    template <class Ring>
+    __device__ __forceinline__ void ask(Ring& ring, int tile, int half, int lane) {
+      ring.wait_full();
+      const uint32_t stage = ring.address();
+      empty_barrier = ring.empty_barrier();
+      const uint32_t unit =
+          stage + Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kInt4Group128);
+      asm volatile("ld.shared.u32 %0,[%1];"
+                   : "=r"(scales)
+                   : "r"(unit + 2048 + (lane >> 2) * 8 + half * 4));
+      const auto zeros =
+          static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
+      const Int4Operand operand(zeros, 0);
+      const uint64_t rows = wgmma_rows<Stage::kBoxInputs>(wgmma_uniform(stage));
+      // One fence a group of products: the wait for all but the last group counts fences as well.
+      constexpr int kInFlight = kUnderWay == 1 ? 4 : 8;
+#pragma unroll
+      for (int first = 0; first < 8; first += kInFlight) {
+        uint32_t a[kInFlight][4];
+#pragma unroll
+        for (int step = 0; step < kInFlight; step += 4) {
+          const uint4 v = load_shared_16(unit + (half * 2 + (first + step) / 4) * 512 + lane * 16);
+          const uint32_t q[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+          for (int i = 0; i < 4; ++i) operand.load(a[step + i], q[i]);
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < kInFlight; ++step) {
+          const uint64_t step_rows = wgmma_advance(rows, Stage::step_offset(first + step));
+          if (first + step == 0) {
+            wgmma<ActivationFormat::kF16, false>(part, a[step], step_rows);
+          } else {
+            wgmma<ActivationFormat::kF16, true>(part, a[step], step_rows);
+          }
+        }
+        wgmma_commit();
+      }
+      ring.advance();
+    }
+    // Adds them to `sums`. kLater: units that have been asked for since.
+    template <int kLater>
+    __device__ __forceinline__ void add(float (&sums)[kRows / 2]) {
+      wgmma_wait<kLater>(part);
+      barrier_arrive(empty_barrier);
+      const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales));
+#pragma unroll
+      for (int i = 0; i < kRows / 2; i += 4) {
+        Int4Operand::add_scaled(four(sums, i), four(part, i), scale);
+      }
+    }
+  };
+  static __device__ __forceinline__ float (&four(float (&v)[kRows / 2], int first))[4] {
+    return reinterpret_cast<float(&)[4]>(v[first]);
+  }
+};
+
+#endif
+
+}  // namespace forerun::cuda

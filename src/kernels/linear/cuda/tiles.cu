@@ -1,0 +1,404 @@
+// Linear layers for many rows: blocks that stay on their SM and take tiles of 128 outputs x up to
+// 128 rows in turn, or parts of them. One warp brings weights (their units as they lie in memory)
+// and another activations (a tensor map's boxes) into a ring; two warpgroups of 64 outputs
+// multiply, weights as the operand from registers, so that int4 becomes f16 on the way.
+//
+// A row has the same bits as from linear_kernel: wgmma adds up 16 inputs exactly as mma does, and
+// the plan's split of the inputs is kept: the chains of units that there are warps' and blocks' are
+// computed one after the other, or by several blocks that share a tile, and added in the order in
+// which they would be there.
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_tensor_map.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx.h"
+#include "kernels/cuda/wgmma.h"
+#include "kernels/linear/cuda/kernels.h"
+#include "kernels/linear/cuda/output.h"
+#include "kernels/linear/cuda/ring.h"
+#include "kernels/linear/cuda/tile_frame.h"
+#include "kernels/linear/cuda/tile_ring.h"
+#include "kernels/linear/cuda/tile_unit.h"
+
+namespace forerun::cuda {
+namespace {
+
+// Shared memory: barriers and scales; the finished sums of a block's tile, float4 [tile][half][8
+// rows][lane] as mma has them; the ring.
+template <class Stage>
+struct TileShared {
+  static constexpr int kRows = Stage::kRows;
+  static constexpr int kSumBytes = kBlockTiles * kTileOutputs * kRows * 4;
+  static constexpr int kRingOffset = kTileBarrierBytes + kSumBytes;
+  static constexpr int kStages = tile_stages<Stage>(kRingOffset);
+  static constexpr int kBytes = kRingOffset + kStages * Stage::kBytes;
+  static_assert(kStages >= 3);
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Where the sums of 8 rows of half a tile lie, of one lane, in bytes.
+template <class Stage>
+__device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
+  return (((tile * 2 + half) * Stage::kRowBlocks + n) * 32 + lane) * 16;
+}
+
+// Where a thread of those that multiply is in a block's tile. opaque(): what follows from it is
+// found again where it is used; it would take registers all through the main loop.
+struct Place {
+  int lane, warp;
+  __device__ __forceinline__ Place() {
+    const auto thread = static_cast<int>(opaque(threadIdx.x));
+    lane = thread % 32;
+    warp = thread / 32;
+  }
+  __device__ __forceinline__ int tile() const { return warp / 2; }
+  __device__ __forceinline__ int half() const { return warp % 2; }
+};
+
+// The sums of a warp's half tile: calls keep(piece, sums) for each piece of the block's chains.
+template <class Stage, class Ring, class Keep>
+__device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, const TileSplit& split,
+                                              int part, Ring& ring, TileUnit<Stage>& product,
+                                              Keep keep) {
+  constexpr int kSums = Stage::kRows / 2;
+  const Place place;
+  int chain_idx = part * split.chains;
+  const int own_pieces = split.count == 1 ? args.cluster_size : split.pieces / split.count;
+#pragma unroll 1
+  for (int piece = part * own_pieces; piece < (part + 1) * own_pieces; ++piece) {
+    float block[kSums];
+#pragma unroll 1
+    for (int i = 0; i < split.folded; ++i) {
+      float acc[kSums] = {};
+      product.multiply_chain(ring, Chain(args, chain_idx).count, place.tile(), place.half(),
+                             place.lane, acc);
+      ++chain_idx;
+#pragma unroll
+      for (int at = 0; at < kSums; ++at) block[at] = i == 0 ? acc[at] : block[at] + acc[at];
+    }
+    product.finish(block);
+    keep(piece, block);
+  }
+}
+
+// Adds sums of one of a cluster's blocks to those of the blocks before it, in shared memory.
+template <class Stage>
+__device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
+                                          const float (&block)[Stage::kRows / 2]) {
+  const Place warp;
+  sums += sum_offset<Stage>(warp.tile(), warp.half(), 0, warp.lane);
+#pragma unroll
+  for (int n = 0; n < Stage::kRowBlocks; ++n) {
+    const uint32_t place = sums + n * 512;
+    float sum[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
+    if (!first) {
+      const float4 before = load_shared_sums(place);
+      sum[0] = before.x + sum[0];
+      sum[1] = before.y + sum[1];
+      sum[2] = before.z + sum[2];
+      sum[3] = before.w + sum[3];
+    }
+    store_shared_sums(place, sum);
+  }
+}
+
+// Of a split tile a block finishes every `count`th 8 rows. Where it keeps those of its own pieces
+// in shared memory, [piece][tile][half][8 rows][lane], in bytes.
+template <class Stage>
+__device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
+                                               int half, int n, int lane) {
+  const int tile_half = own_piece * 2 * kBlockTiles + tile * 2 + half;
+  return (((tile_half * Stage::kRowBlocks) >> split.count_log2) + (n >> split.count_log2)) * 512 +
+         lane * 16;
+}
+
+// Leaves a piece for the blocks that share the tile.
+template <class Stage>
+__device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, const TileSplit& split,
+                                              const TileWork& work, uint32_t own_sums, int piece,
+                                              const float (&block)[Stage::kRows / 2]) {
+  const Place place;
+  float* const to = split.scratch.sums +
+                    static_cast<int64_t>(work.tile * split.pieces + piece) * kPieceFloats +
+                    sum_offset<Stage>(place.tile(), place.half(), 0, place.lane) / 4;
+  own_sums += own_offset<Stage>(split, piece - work.split * (split.pieces >> split.count_log2),
+                                place.tile(), place.half(), 0, place.lane);
+#pragma unroll
+  for (int n = 0; n < Stage::kRowBlocks; ++n) {
+    if (n * 8 >= work.rows) break;
+    const float sums[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
+    if ((n & (split.count - 1)) == work.split) {
+      store_shared_sums(own_sums + (n >> split.count_log2) * 512, sums);
+    } else {
+      store_through_l2(to + n * 128, as_float4(sums));
+    }
+  }
+}
+
+// Returns once all blocks that share the tile have left their pieces. Those that multiply.
+__device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
+  named_barrier(1, kConsumers);
+  if (threadIdx.x == 0) {
+    meet(split.scratch.arrivals + tile, static_cast<uint32_t>(split.count), split.scratch.failed);
+  }
+  named_barrier(1, kConsumers);
+}
+
+// The sum of all pieces of 8 rows of half a tile, in the order of the chains: pieces that are
+// chains make sums of a cluster's blocks first. `sums`: of the tile's first piece in memory; the
+// block's own are in shared memory.
+template <class Stage>
+__device__ __forceinline__ float4 add_pieces(const TileSplit& split, int part, const float* sums,
+                                             uint32_t own_sums, int pieces_of_block) {
+  constexpr int kInFlight = 4;
+  const int own_pieces = split.pieces >> split.count_log2;
+  const int first_own = part * own_pieces;
+  const int own_piece_bytes = (2 * kBlockTiles * Stage::kRowBlocks * 512) >> split.count_log2;
+  float4 total = {}, block = {};
+  int in_block = 0;
+  bool first_block = true;
+#pragma unroll 1
+  for (int begin = 0; begin < split.pieces; begin += kInFlight) {
+    float4 piece[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int own = begin + i - first_own;
+      if (begin + i >= split.pieces) continue;
+      piece[i] = own >= 0 && own < own_pieces
+                     ? load_shared_sums(own_sums + own * own_piece_bytes)
+                     : load_through_l2(sums + static_cast<int64_t>(begin + i) * kPieceFloats);
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (begin + i >= split.pieces) continue;
+      if (in_block == 0) {
+        block = piece[i];
+      } else {
+        add(block, piece[i]);
+      }
+      if (++in_block < pieces_of_block) continue;
+      in_block = 0;
+      if (first_block) {
+        total = block;
+      } else {
+        add(total, block);
+      }
+      first_block = false;
+    }
+  }
+  return total;
+}
+
+// Calls visit(item, tile, n) for what a lane owns of a block's share of a tile, a warp 8 rows of 32
+// outputs at a time: rows n * 8 and on of the tile's output tile `tile`. For whole warps.
+template <class Stage, class Visit>
+__device__ __forceinline__ void visit_items(const LinearKernelArgs& args, const TileSplit& split,
+                                            const TileWork& work, int tiles, const Place& place,
+                                            Visit visit) {
+  const int row_blocks = Stage::kRowBlocks / split.count;
+  for (int part = place.warp; part < kBlockTiles * row_blocks; part += kConsumerWarps) {
+    const int tile = part % kBlockTiles;
+    const int n = part / kBlockTiles * split.count + work.split;
+    if (work.first_tile + tile >= tiles || n * 8 >= work.rows) continue;
+    OutputItem item = {};
+    item.tile = work.first_tile + tile;
+    item.lane = place.lane;
+    item.row = work.first_row + n * 8 + (place.lane & 3) * 2;
+    visit(item, tile, n);
+  }
+}
+
+// Writes the outputs of a block's share of a tile, or sends its sums to the group.
+// load_sums(tile, half, n): a lane's finished sums.
+template <class Stage, bool kGated, class LoadSums>
+__device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
+                                           const TileWork& work, const RowScales& scales, int tiles,
+                                           const Place& place, LoadSums load_sums) {
+  const auto store = [&](OutputItem item, int tile, int n) {
+    const bool to_group = !kGated && args.peers.degree > 0;
+    if (!kGated && !to_group) item.load(args);
+    float4 v[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) v[half] = load_sums(tile, half, n);
+    if (to_group) {
+      push_item(args, item, v);
+      return;
+    }
+    scales.apply(args, n * 8 + (place.lane & 3) * 2, v);
+    if constexpr (kGated) {
+      store_gated(args, item.tile, place.lane >> 2, item.row, v);
+    } else {
+      finish_sums(args, item, v);
+      store_plain(args, item, v);
+    }
+  };
+  visit_items<Stage>(args, split, work, tiles, place, store);
+}
+
+template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated, bool kShared>
+__global__ void __launch_bounds__(kThreads, 1)
+    linear_tiles_kernel(const __grid_constant__ LinearKernelArgs args,
+                        const __grid_constant__ CUtensorMap map,
+                        const __grid_constant__ TileSplit split, int tiles) {
+  using Stage = TileStage<kFormat, kRows, kBoxInputs>;
+  using Shared = TileShared<Stage>;
+  extern __shared__ __align__(1024) std::byte shared[];
+  const uint32_t base = shared_address(shared);
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  TileFrame<Stage, Shared::kStages, Shared::kRingOffset> frame(base);
+  auto& ring = frame.ring;
+  auto& scales = frame.scales;
+  if (warp >= kConsumerWarps) {
+    frame.produce(args, map, split, tiles, warp, lane);
+  } else {
+    take_registers<consumer_registers(kFormat)>();
+    wait_for_previous_kernel();
+    const uint32_t sums = base + kTileBarrierBytes;
+    TileUnit<Stage> product;
+    for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+      multiply_tile<Stage>(args, split, index % split.count, ring, product,
+                           [&](int piece, const float(&block)[kRows / 2]) {
+                             if constexpr (!kShared) {
+                               keep_sums<Stage>(sums, piece == 0, block);
+                             } else {
+                               publish_piece<Stage>(args, split, TileWork(args, split, index), sums,
+                                                    piece, block);
+                             }
+                           });
+      if (args.input_squares != nullptr) scales.wait_full();
+      const TileWork work(args, split, index);
+      const Place place;
+      const RowScales row_scales{scales.address(), 0};
+      if constexpr (!kShared) {
+        named_barrier(1, kConsumers);
+        store_tile<Stage, kGated>(
+            args, split, work, row_scales, tiles, place, [&](int tile, int half, int n) {
+              return load_shared_sums(sums + sum_offset<Stage>(tile, half, n, place.lane));
+            });
+      } else {
+        meet_sharers(split, work.tile);
+        const float* const pieces =
+            split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
+        const int pieces_of_block = split.folded == 1 ? 1 << args.input_warps_log2 : 1;
+        store_tile<Stage, kGated>(
+            args, split, work, row_scales, tiles, place, [&](int tile, int half, int n) {
+              return add_pieces<Stage>(
+                  split, work.split, pieces + sum_offset<Stage>(tile, half, n, place.lane) / 4,
+                  sums + own_offset<Stage>(split, 0, tile, half, n, place.lane), pieces_of_block);
+            });
+      }
+      barrier_arrive(scales.empty_barrier());
+      scales.advance();
+      named_barrier(1, kConsumers);  // before the next sums
+    }
+    if (!kGated && args.peers.degree > 0) {
+      PeerWait wait;
+#pragma unroll 1
+      for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {
+        const auto store = [&](const OutputItem& item, int, int) {
+          store_group_item(args, item, /*adds=*/shot == 0, wait);
+        };
+        for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
+          visit_items<Stage>(args, split, TileWork(args, split, index), tiles, Place(), store);
+        }
+      }
+      finish_collecting(args.peers);
+    }
+  }
+}
+
+#else
+
+template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated, bool kShared>
+__global__ void linear_tiles_kernel(const __grid_constant__ LinearKernelArgs,
+                                    const __grid_constant__ CUtensorMap,
+                                    const __grid_constant__ TileSplit, int) {}
+
+#endif
+
+using Kernel = void (*)(LinearKernelArgs, CUtensorMap, TileSplit, int);
+
+struct Variant {
+  Kernel kernel;
+  int shared_bytes;
+  int box_inputs;
+};
+template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kShared>
+Variant variant(bool gated) {
+  return {gated ? linear_tiles_kernel<kFormat, kRows, kBoxInputs, true, kShared>
+                : linear_tiles_kernel<kFormat, kRows, kBoxInputs, false, kShared>,
+          TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
+}
+template <int kRows, bool kShared>
+Variant variant(LinearFormat format, int input_warps, bool gated) {
+  if (format == LinearFormat::kInt4Group128) {
+    return variant<LinearFormat::kInt4Group128, kRows, 64, kShared>(gated);
+  }
+  // Wide boxes where a chain's inputs are neighbours: rows of 64 bytes come more slowly.
+  return input_warps == 1 ? variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
+                          : variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
+}
+// `few_rows`: at most kFewTileRows a tile. `shared`: tiles are shared by several blocks.
+Variant variant(LinearFormat format, int input_warps, bool few_rows, bool gated, bool shared) {
+  if (few_rows) {
+    return shared ? variant<kFewTileRows, true>(format, input_warps, gated)
+                  : variant<kFewTileRows, false>(format, input_warps, gated);
+  }
+  return shared ? variant<kTileRows, true>(format, input_warps, gated)
+                : variant<kTileRows, false>(format, input_warps, gated);
+}
+
+}  // namespace
+
+Status prepare_linear_tiles() {
+  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+    for (const int input_warps : {1, 2}) {
+      for (int kind = 0; kind < 8; ++kind) {
+        const Variant tiles =
+            variant(format, input_warps, (kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0);
+        FORERUN_CUDA_RETURN_IF_ERROR(
+            cudaFuncSetAttribute(tiles.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 tiles.shared_bytes),
+            "loading the linear kernels for many rows");
+      }
+    }
+  }
+  return prepare_linear_wide_tiles();
+}
+
+Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
+                           const LinearKernelArgs& args, cudaStream_t stream) {
+  FORERUN_ASSIGN_OR_RETURN(const int multiprocessors, multiprocessor_count());
+  const LinearTiling tiling = plan_tiles(plan, call.rows, multiprocessors, may_be_wide(call));
+  if (tiling.block_tiles == kWideBlockTiles) {
+    return launch_linear_wide_tiles(plan, call, args, tiling, stream);
+  }
+  const Variant tiles = variant(plan.format, plan.input_warps, tiling.tile_rows <= kFewTileRows,
+                                call.gated, tiling.splits > 1);
+  FORERUN_ASSIGN_OR_RETURN(
+      const CUtensorMap map,
+      tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,
+                        tiling.tile_rows, tiles.box_inputs));
+  const TileSplit split = {
+      .block_tiles = kBlockTiles,
+      .row_tiles = tiling.row_tiles,
+      .tile_rows = tiling.tile_rows,
+      .works = ceil_div(plan.tiles, kBlockTiles) * tiling.row_tiles * tiling.splits,
+      .count = tiling.splits,
+      .count_log2 = std::countr_zero(static_cast<unsigned>(tiling.splits)),
+      .chains = tiling.chains,
+      .folded = tiling.folded,
+      .pieces = tiling.pieces,
+      .scratch = call.scratch};
+  return launch_dependent(tiles.kernel, dim3(static_cast<unsigned>(tiling.blocks)), dim3(kThreads),
+                          static_cast<size_t>(tiles.shared_bytes), stream,
+                          "launching a linear layer for many rows", args, map, split, plan.tiles);
+}
+
+}  // namespace forerun::cuda

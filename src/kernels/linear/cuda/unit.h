@@ -1,0 +1,187 @@
+// The arithmetic of the linear kernel (linear/cuda/linear.cu): one unit of a weight times the
+// activations of a block, from shared memory into the sums of a warp. Device code; included by the
+// kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/linear/cuda/plan.h"
+#include "kernels/linear/cuda/ring.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ uint32_t subtract_f16x2(uint32_t a, uint32_t b) {
+  __half2 r = __hsub2(*reinterpret_cast<__half2*>(&a), *reinterpret_cast<__half2*>(&b));
+  return *reinterpret_cast<uint32_t*>(&r);
+}
+
+// Int4 weights as operands of mma_f16(). Bits 0 to 10 of an f16 count units of 2^-24. A byte holds
+// a weight of a lower row and, in its upper nibble, of the row 8 further up and of the same input.
+// The lower row's operand is the whole byte, the upper one's the byte less its lower nibble, 16
+// times as large as it should be; so what the lower row's sum has too much is the upper row's. Half
+// of the operands thus are bytes, which take an instruction where a nibble takes a shift as well.
+struct Int4Operand {
+  static constexpr float kLowerScale = 0x1p24f / kF16Scale;
+  static constexpr float kUpperScale = 0x1p20f / kF16Scale;
+  uint32_t zero[2];  // of the lower and the upper rows, twice
+
+  // Byte `byte` of `zeros`: the zero points of a row of each, a nibble each.
+  __device__ __forceinline__ Int4Operand(uint32_t zeros, uint32_t byte) {
+    zero[0] = __byte_perm(zeros, 0, 0x4040 + byte * 0x0101);
+    zero[1] = zero[0] & 0x00f000f0u;
+  }
+  // A lane's 8 weights of 16 x 16, less their zero points.
+  __device__ __forceinline__ void load(uint32_t (&a)[4], uint32_t nibbles) const {
+    const uint32_t high = __byte_perm(nibbles, 0, 0x4341);  // bytes 1 and 3, as halves
+    a[0] = subtract_f16x2(nibbles & 0x00ff00ffu, zero[0]);
+    a[1] = subtract_f16x2(nibbles & 0x00f000f0u, zero[1]);
+    a[2] = subtract_f16x2(high, zero[0]);
+    a[3] = subtract_f16x2(high & 0x00f000f0u, zero[1]);
+  }
+  // sums += scale * (x . (q - zero)), but for a power of two, which finish() makes up for: of two
+  // columns, the lower row's and then the upper row's. `part`: their products with a[]; `scales`:
+  // of the two rows, f16.
+  static __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)[4],
+                                                    float2 scales) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      sums[i] = __fmaf_rn(scales.x, __fsub_rn(part[i], part[i + 2]), sums[i]);
+      sums[i + 2] = __fmaf_rn(scales.y, part[i + 2], sums[i + 2]);
+    }
+  }
+  static __device__ __forceinline__ void finish(float (&sums)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] *= i < 2 ? kLowerScale : kUpperScale;
+  }
+};
+
+template <LinearFormat kFormat>
+struct Unit;
+
+template <>
+struct Unit<LinearFormat::kInt4Group128> {
+  static constexpr bool kAhead = false;  // its registers are worth more to the compiler
+
+  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, once all are finish()ed.
+  // `input`: what the lane gives to load_matrices().
+  template <int kRowBlocks, class Ring>
+  __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
+                                           uint32_t input, int row_block_bytes,
+                                           float (&acc)[2][kRowBlocks][4]) {
+    ring.wait();
+    uint32_t scales[2];
+    asm volatile("ld.shared.v2.u32 {%0,%1},[%2];"
+                 : "=r"(scales[0]), "=r"(scales[1])
+                 : "r"(ring.data + 2048 + (lane >> 2) * 8)
+                 : "memory");
+    uint32_t zeros;
+    asm volatile("{.reg .u16 z; ld.shared.u16 z,[%1]; cvt.u32.u16 %0,z;}"
+                 : "=r"(zeros)
+                 : "r"(ring.data + 2112 + (lane >> 2) * 2)
+                 : "memory");
+    uint32_t q[2][8];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint4 v = load_shared_16(ring.data + lane * 16 + i * 512);
+      q[i / 2][i % 2 * 4 + 0] = v.x;
+      q[i / 2][i % 2 * 4 + 1] = v.y;
+      q[i / 2][i % 2 * 4 + 2] = v.z;
+      q[i / 2][i % 2 * 4 + 3] = v.w;
+    }
+    ring.release(args, q[1][7]);
+    const Int4Operand operand[2] = {{zeros, 0}, {zeros, 1}};
+    float part[2][kRowBlocks][4] = {};
+#pragma unroll
+    for (int chunk = 0; chunk < 4; ++chunk) {
+      uint4 x[kRowBlocks];
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) {
+        x[block] = load_matrices(input + block * row_block_bytes + chunk * 64);
+      }
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          uint32_t a[4];
+          operand[half].load(a, q[half][chunk * 2 + odd]);
+#pragma unroll
+          for (int block = 0; block < kRowBlocks; ++block) {
+            mma_f16(part[half][block], a, odd ? x[block].z : x[block].x,
+                    odd ? x[block].w : x[block].y);
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales[half]));
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) {
+        Int4Operand::add_scaled(acc[half][block], part[half][block], scale);
+      }
+    }
+  }
+
+  template <int kRowBlocks>
+  static __device__ __forceinline__ void finish(float (&acc)[2][kRowBlocks][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) Int4Operand::finish(acc[half][block]);
+    }
+  }
+};
+
+template <>
+struct Unit<LinearFormat::kBf16> {
+  // There is so little arithmetic that the next unit is loaded before this one is multiplied.
+  static constexpr bool kAhead = true;
+  uint4 w[2][2];
+
+  template <class Ring>
+  __device__ __forceinline__ void take(const LinearKernelArgs& args, Ring& ring, int lane) {
+    if (ring.to_use == 0) return;
+    --ring.to_use;
+    ring.wait();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      w[i / 2][i % 2] = load_shared_16(ring.data + lane * 16 + i * 512);
+    }
+    ring.release(args, w[1][1].w);
+  }
+
+  // acc += x . w over 32 inputs and 32 outputs.
+  template <int kRowBlocks, class Ring>
+  __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
+                                           uint32_t input, int row_block_bytes,
+                                           float (&acc)[2][kRowBlocks][4]) {
+    const Unit current = *this;
+    take(args, ring, lane);
+#pragma unroll
+    for (int block = 0; block < kRowBlocks; ++block) {
+      const uint4 x = load_matrices(input + block * row_block_bytes);
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint4& v = current.w[half][step];
+          const uint32_t a[4] = {v.x, v.y, v.z, v.w};
+          mma_bf16(acc[half][block], a, step != 0 ? x.z : x.x, step != 0 ? x.w : x.y);
+        }
+      }
+    }
+  }
+
+  template <int kRowBlocks>
+  static __device__ __forceinline__ void finish(float (&)[2][kRowBlocks][4]) {}
+};
+
+#endif
+
+}  // namespace forerun::cuda

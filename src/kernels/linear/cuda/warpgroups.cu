@@ -1,0 +1,334 @@
+// Gate and up of int4 at 17 to 32 rows. A cluster's blocks have a range of tiles and a part of the
+// inputs each, as in linear_kernel, and the same order of summation; the products are wgmma's,
+// whose operand of rows stays in shared memory: mma.sync has 64 instructions a unit at 32 rows, one
+// every 6.1 cycles, and loads the activations from shared memory for every tile.
+//
+// One warp brings weights, another activations, a unit of the inputs (128) at a time for all tiles
+// of the block, into one ring; activations are thus read once. Four warpgroups multiply, each a
+// pair of tiles (64 outputs), or two in turn; a warp has half a tile. With one product under way a
+// warpgroup takes 112 registers, and the others work while it waits. Chains of units that are
+// different warps' in linear_kernel are one warp's here, which adds them in the same order.
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_tensor_map.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx.h"
+#include "kernels/cuda/wgmma.h"
+#include "kernels/linear/cuda/kernels.h"
+#include "kernels/linear/cuda/norm.h"
+#include "kernels/linear/cuda/output.h"
+#include "kernels/linear/cuda/ring.h"
+#include "kernels/linear/cuda/unit.h"
+
+namespace forerun::cuda {
+namespace {
+
+constexpr LinearFormat kFormat = LinearFormat::kInt4Group128;
+constexpr int kRows = 32;
+constexpr int kRowBlocks = kRows / 8;
+constexpr int kFewestRows = 17;
+constexpr int kGroups = 4;  // warpgroups that multiply
+constexpr int kGroupThreads = 128;
+constexpr int kConsumers = kGroups * kGroupThreads;
+constexpr int kThreads = kConsumers + kGroupThreads;
+constexpr int kMostSums = 2;  // of a warp: pairs of tiles times chains
+constexpr int kBoxInputs = 64;
+constexpr int kBoxBytes = kRows * kBoxInputs * 2;
+constexpr int kBoxes = kInt4Group / kBoxInputs;
+constexpr int kInputBytes = kBoxes * kBoxBytes;  // of a unit
+constexpr int kMostRingStages = 16;
+constexpr int kSharedLimit = 227 << 10;
+// Of shared memory: barriers of the ring, of what peers send and of the rows' scales, and those.
+constexpr int kReceiveBarrier = kMostRingStages * 16;
+constexpr int kScalesBarrier = kReceiveBarrier + 8;
+constexpr int kScales = kScalesBarrier + 8;
+constexpr int kReceived = 512;
+static_assert(kScales + kRows * 4 <= kReceived);
+
+struct WarpgroupLaunch {
+  int stages, stage_bytes, ring_offset;  // of the ring, whose stages are a unit of the inputs each
+  int box_bytes;                         // of activations, as they arrive
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+constexpr int kConsumerRegisters = 112;
+constexpr int kProducerRegisters = 32;
+
+// The products of a unit: 16 outputs of a tile's half times the rows.
+struct UnitProduct {
+  float part[kRows / 2];
+  uint32_t scales;
+
+  // `half_unit`, `scales_at`, `zeros_at`: the lane's of the unit, in shared memory; `rows`:
+  // descriptor of the activations of the same inputs.
+  __device__ __forceinline__ void ask(uint32_t half_unit, uint32_t scales_at, uint32_t zeros_at,
+                                      uint64_t rows) {
+    asm volatile("ld.shared.u32 %0,[%1];" : "=r"(scales) : "r"(scales_at));
+    const auto zeros = static_cast<uint32_t>(load_shared_byte(zeros_at));
+    const Int4Operand operand(zeros, 0);
+    uint32_t a[8][4];
+#pragma unroll
+    for (int step = 0; step < 8; step += 4) {
+      const uint4 v = load_shared_16(half_unit + step / 4 * 512);
+      const uint32_t q[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) operand.load(a[step + i], q[i]);
+    }
+    wgmma_fence();
+    wgmma<ActivationFormat::kF16, false>(part, a[0], rows);
+#pragma unroll
+    for (int step = 1; step < 8; ++step) {
+      wgmma<ActivationFormat::kF16, true>(
+          part, a[step], wgmma_advance(rows, step / 4 * kBoxBytes + step % 4 * 32));
+    }
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void wait() { wgmma_wait<0>(part); }
+  __device__ __forceinline__ void add_to(float (&sums)[kRows / 2]) const {
+    const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales));
+#pragma unroll
+    for (int i = 0; i < kRows / 2; i += 4) {
+      Int4Operand::add_scaled(reinterpret_cast<float(&)[4]>(sums[i]),
+                              reinterpret_cast<const float(&)[4]>(part[i]), scale);
+    }
+  }
+};
+
+__device__ __forceinline__ void finish(float (&sums)[kRows / 2]) {
+#pragma unroll
+  for (int i = 0; i < kRows / 2; i += 4) {
+    Int4Operand::finish(reinterpret_cast<float(&)[4]>(sums[i]));
+  }
+}
+
+// Where a warp is in the ring.
+struct StageWalk {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int stages) {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// By the warps that do not multiply: all of the block's units.
+__device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUtensorMap& map,
+                                        const WarpgroupLaunch& launch, const BlockUnits& block,
+                                        uint32_t base, int tile_begin, int tiles, int warp,
+                                        int lane) {
+  if (warp > 1 || tiles == 0) return;
+  const bool weights = warp == 0;
+  if (!weights) wait_for_previous_kernel();
+  const uint64_t policy = evict_first_policy();
+  const std::byte* from =
+      args.weight +
+      (static_cast<int64_t>(tile_begin + lane) * args.units + block.first) * unit_bytes(kFormat);
+  int column = block.first * kInt4Group + lane * kBoxInputs;
+  const uint32_t bytes = weights ? tiles * unit_bytes(kFormat) : kBoxes * launch.box_bytes;
+  StageWalk at;
+#pragma unroll 1
+  for (int unit = 0; unit < block.count; ++unit) {
+    const uint32_t full = base + at.stage * 8;
+    const uint32_t stage = base + launch.ring_offset + at.stage * launch.stage_bytes;
+    barrier_wait(full + kMostRingStages * 8, at.parity ^ 1);
+    if (lane == 0) barrier_arrive_expecting(full, bytes);
+    __syncwarp();
+    if (weights) {
+      if (lane < tiles) {
+        bulk_copy_streaming(stage + kInputBytes + lane * stage_bytes(kFormat), from,
+                            unit_bytes(kFormat), full, policy);
+      }
+      from += unit_bytes(kFormat);
+    } else {
+      if (lane < kBoxes) tensor_copy(stage + lane * kBoxBytes, map, column, 0, full);
+      column += kInt4Group;
+    }
+    at.advance(launch.stages);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads, 1)
+    linear_warpgroups_kernel(const __grid_constant__ LinearKernelArgs args,
+                             const __grid_constant__ CUtensorMap map,
+                             const __grid_constant__ WarpgroupLaunch launch) {
+  extern __shared__ __align__(1024) std::byte shared[];
+  const uint32_t base = shared_address(shared);
+  launch_dependents();
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const int rank = static_cast<int>(cluster_rank());
+  const int cluster = static_cast<int>(cluster_index());
+  const int tile_begin = cluster * args.cluster_tiles + min(cluster, args.larger_clusters);
+  const int tiles = args.cluster_tiles + (cluster < args.larger_clusters ? 1 : 0);
+  const BlockUnits block(args, rank);
+  PartialSums sums;
+  sums.rank = rank;
+  sums.buffer = base + kReceived;
+  sums.barrier = base + kReceiveBarrier;
+  const RowScales scales{base + kScales, base + kScalesBarrier};
+  if (threadIdx.x == 0) {
+#pragma unroll 1
+    for (int stage = 0; stage < launch.stages; ++stage) {
+      barrier_init(base + stage * 8, 2);  // weights, activations
+      barrier_init(base + (kMostRingStages + stage) * 8, kConsumers / 32);
+    }
+    barrier_init(sums.barrier, 1);
+    barrier_init(scales.ready, kConsumers / 32);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    barrier_arrive_expecting(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
+  }
+  cluster_arrive_relaxed();
+  if (warp >= kConsumers / 32) {
+    give_registers_back<kProducerRegisters>();
+    produce(args, map, launch, block, base, tile_begin, tiles, warp - kConsumers / 32, lane);
+    cluster_wait();
+    return;
+  }
+  take_registers<kConsumerRegisters>();
+  cluster_wait();  // peers' barriers are there
+  wait_for_previous_kernel();
+  if (args.input_squares != nullptr) {
+    static_assert(kRows == 2 * kConsumers / 32);
+    scales.find_rows<2>(args, 0, 2 * warp, lane);
+    if (lane == 0) barrier_arrive(scales.ready);
+  }
+
+  // The same for a warp, so that the compiler knows: products may not depend on a thread.
+  const int group = static_cast<int>(wgmma_uniform(threadIdx.x / kGroupThreads));
+  const bool alternates = args.input_warps_log2 == 1;  // two chains of units
+  const int pairs = group * 2 >= tiles ? 0 : (group + kGroups) * 2 >= tiles ? 1 : 2;
+  // Of the first unit in the ring.
+  const uint32_t tile_offset =
+      launch.ring_offset + kInputBytes + (group * 2 + warp % 4 / 2) * stage_bytes(kFormat);
+  const uint32_t half_unit = opaque(tile_offset + warp % 2 * 1024 + lane * 16);
+  const uint32_t scales_at = opaque(tile_offset + 2048 + (lane >> 2) * 8 + warp % 2 * 4);
+  const uint32_t zeros_at = opaque(tile_offset + 2112 + (lane >> 2) * 2 + warp % 2);
+  constexpr uint32_t kNextPair = 2 * kGroups * stage_bytes(kFormat);
+  float acc[kMostSums][kRows / 2] = {};
+  StageWalk at;
+#pragma unroll 1
+  for (int unit = 0; unit < (tiles > 0 ? block.count : 0); ++unit) {
+    const uint32_t full = base + at.stage * 8;
+    const uint32_t stage = wgmma_uniform(base + at.stage * launch.stage_bytes);
+    const uint64_t rows = wgmma_rows<kBoxInputs>(stage + launch.ring_offset);
+    barrier_wait(full, at.parity);
+    if (pairs > 0) {
+      UnitProduct product;
+      product.ask(stage + half_unit, stage + scales_at, stage + zeros_at, rows);
+      product.wait();
+      if (alternates && (unit & 1) != 0) {
+        product.add_to(acc[1]);
+      } else {
+        product.add_to(acc[0]);
+      }
+    }
+    if (pairs > 1) {
+      UnitProduct product;
+      product.ask(stage + half_unit + kNextPair, stage + scales_at + kNextPair,
+                  stage + zeros_at + kNextPair, rows);
+      product.wait();
+      product.add_to(acc[1]);
+    }
+    __syncwarp();
+    if (elected()) barrier_arrive(full + kMostRingStages * 8);
+    at.advance(launch.stages);
+  }
+  finish(acc[0]);
+  finish(acc[1]);
+  if (alternates) {
+#pragma unroll
+    for (int i = 0; i < kRows / 2; ++i) acc[0][i] += acc[1][i];
+  }
+#pragma unroll
+  for (int i = 0; i < kMostSums; ++i) {
+    const int tile = (group + i * kGroups) * 2 + warp % 4 / 2;
+    if (tile >= tiles) continue;
+#pragma unroll
+    for (int n = 0; n < kRowBlocks; ++n) {
+      sums.push(
+          args, warp % 2, tile * kRowBlocks + n, lane,
+          make_float4(acc[i][4 * n], acc[i][4 * n + 1], acc[i][4 * n + 2], acc[i][4 * n + 3]));
+    }
+  }
+  const OutputItems<kRowBlocks> items(args, tile_begin, tiles, 0, rank);
+  store_sums<LinearEpilogue::kGated>(args, sums, 0, scales, items);
+}
+
+#else
+
+__global__ void linear_warpgroups_kernel(const __grid_constant__ LinearKernelArgs,
+                                         const __grid_constant__ CUtensorMap,
+                                         const __grid_constant__ WarpgroupLaunch) {}
+
+#endif
+
+// Stages is 0 where a block's tiles are too few for the warpgroups, or they and their chains of
+// units too many for the registers.
+WarpgroupLaunch lay_out(const LinearPlan& plan, int rows) {
+  WarpgroupLaunch launch = {};
+  const int tiles = ceil_div(plan.tiles, plan.clusters);
+  const int pairs = ceil_div(tiles, 2);
+  if (pairs <= kGroups / 2 || ceil_div(pairs, kGroups) * plan.input_warps > kMostSums)
+    return launch;
+  launch.box_bytes = ceil_div(rows, 8) * 8 * kBoxInputs * 2;
+  const int received = 2 * tiles * kRowBlocks;  // halves of fragments, of 512 bytes
+  launch.ring_offset =
+      (kReceived + ceil_div(received, plan.cluster_size) * plan.cluster_size * 512 + 1023) / 1024 *
+      1024;
+  launch.stage_bytes = (kInputBytes + pairs * 2 * stage_bytes(kFormat) + 1023) / 1024 * 1024;
+  const int stages =
+      std::min((kSharedLimit - launch.ring_offset) / launch.stage_bytes, kMostRingStages);
+  launch.stages = stages >= 3 ? stages : 0;
+  return launch;
+}
+
+}  // namespace
+
+Status prepare_linear_warpgroups() {
+  return allow_shared_memory(linear_warpgroups_kernel, kSharedLimit, "loading the linear kernels");
+}
+
+bool takes_warpgroups(const LinearPlan& plan, const LinearCall& call) {
+  return plan.format == kFormat && call.gated && call.rows >= kFewestRows && call.rows <= kRows &&
+         !call.shares_reduce_kernel && lay_out(plan, call.rows).stages > 0;
+}
+
+Status launch_linear_warpgroups(const LinearPlan& plan, const LinearCall& call,
+                                const LinearKernelArgs& linear_args, cudaStream_t stream) {
+  const WarpgroupLaunch launch = lay_out(plan, call.rows);
+  LinearKernelArgs args = linear_args;
+  args.receive_places =
+      ceil_div(2 * ceil_div(plan.tiles, plan.clusters) * kRowBlocks, plan.cluster_size);
+  args.warps = kConsumers / 32;
+  FORERUN_ASSIGN_OR_RETURN(
+      const CUtensorMap map,
+      tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,
+                        launch.box_bytes / (kBoxInputs * 2), kBoxInputs));
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes =
+      static_cast<size_t>(launch.ring_offset + launch.stages * launch.stage_bytes);
+  config.stream = stream;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;  // of one block too: sums are sent to it
+  attributes[0].val.clusterDim = {static_cast<unsigned>(plan.cluster_size), 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = attributes;
+  config.numAttrs = call.dependent ? 2 : 1;
+  FORERUN_CUDA_RETURN_IF_ERROR(
+      cudaLaunchKernelEx(&config, linear_warpgroups_kernel, args, map, launch),
+      "launching a linear layer");
+  return {};
+}
+
+}  // namespace forerun::cuda

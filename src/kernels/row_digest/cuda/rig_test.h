@@ -1,0 +1,100 @@
+// Rows of logits and what is asked of them on a GPU, for the test and the bench of its digests.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_stream.h"
+#include "kernels/row_digest/cuda/row_digest.h"
+
+namespace forerun::cuda {
+
+class RowDigestRigCuda {
+ public:
+  static constexpr int kUnwritten = 0x5a;  // every byte of digests before the first call
+  // `logits` [rows][stride], of which the first `tokens` of a row count. `edits`: that queries
+  // refer to, by their place; `masks` [edits][mask_words_cuda(..)], used by those whose mask is 0.
+  static Result<RowDigestRigCuda> create(std::span<const float> logits, int64_t stride,
+                                         int32_t tokens, int32_t first_token,
+                                         std::span<const RowQuery> queries,
+                                         std::span<const RowEdits> edits = {},
+                                         std::span<const uint32_t> masks = {}) {
+    RowDigestRigCuda rig;
+    const auto rows = static_cast<int32_t>(queries.size());
+    FORERUN_RETURN_IF_ERROR(prepare_row_digest_cuda());
+    FORERUN_ASSIGN_OR_RETURN(rig.logits_, DeviceBuffer::allocate(logits.size_bytes(), "logits"));
+    FORERUN_RETURN_IF_ERROR(rig.logits_.upload(std::as_bytes(logits)));
+    // The number of rows, where their queries begin and where their edits do, and those.
+    std::vector<std::byte> step(16);
+    const int32_t header[3] = {rows, append(queries, &step), static_cast<int32_t>(step.size())};
+    std::memcpy(step.data(), header, sizeof(header));
+    FORERUN_RETURN_IF_ERROR(rig.append_edits(edits, masks, &step));
+    FORERUN_ASSIGN_OR_RETURN(rig.step_, DeviceBuffer::allocate(step.size(), "queries"));
+    FORERUN_RETURN_IF_ERROR(rig.step_.upload(step));
+    FORERUN_ASSIGN_OR_RETURN(rig.digests_,
+                             PinnedBuffer::allocate(queries.size() * sizeof(RowDigest), "digests"));
+    std::memset(rig.digests_.data(), kUnwritten, rig.digests_.bytes());
+    rig.call_ = {.logits = rig.logits_.as<float>(),
+                 .stride = stride,
+                 .tokens = tokens,
+                 .first_token = first_token,
+                 .step = rig.step_.data(),
+                 .offset_offset = 4,
+                 .edits_offset_offset = 8,
+                 .count_offset = 0,
+                 .digests = rig.digests_.as<RowDigest>(),
+                 .rows = rows};
+    return rig;
+  }
+
+  const RowDigestCallCuda& call() const { return call_; }
+  const DeviceBuffer& logits() const { return logits_; }
+  // Of the last call.
+  std::span<const RowDigest> digests() const {
+    return {digests_.as<RowDigest>(), static_cast<size_t>(call_.rows)};
+  }
+
+ private:
+  RowDigestRigCuda() = default;
+  template <class T>
+  static int32_t append(std::span<const T> values, std::vector<std::byte>* bytes) {
+    const size_t offset = bytes->size();
+    bytes->resize(offset + (values.size_bytes() + 15) / 16 * 16);
+    if (!values.empty()) std::memcpy(bytes->data() + offset, values.data(), values.size_bytes());
+    return static_cast<int32_t>(offset);
+  }
+  Status append_edits(std::span<const RowEdits> edits, std::span<const uint32_t> masks,
+                      std::vector<std::byte>* step) {
+    if (edits.empty()) return {};
+    FORERUN_ASSIGN_OR_RETURN(masks_, PinnedBuffer::allocate(masks.size_bytes() + 16, "masks"));
+    if (!masks.empty()) std::memcpy(masks_.data(), masks.data(), masks.size_bytes());
+    std::vector<RowEditsCuda> rows(edits.size());
+    const int32_t offset = append(std::span<const RowEditsCuda>(rows), step);
+    for (size_t row = 0; row < edits.size(); ++row) {
+      const RowEdits& from = edits[row];
+      rows[row] = {.penalties = from.penalties,
+                   .num_biases = static_cast<int32_t>(from.biases.size()),
+                   .biases_offset = append(from.biases, step),
+                   .num_history = static_cast<int32_t>(from.history.size()),
+                   .history_offset = append(from.history, step),
+                   .num_path = static_cast<int32_t>(from.path.size()),
+                   .path_offset = append(from.path, step),
+                   .mask = from.mask < 0
+                               ? nullptr
+                               : masks_.as<uint32_t>() + row * (masks.size() / edits.size())};
+    }
+    std::memcpy(step->data() + offset, rows.data(), std::span(rows).size_bytes());
+    return {};
+  }
+  DeviceBuffer logits_, step_;
+  PinnedBuffer masks_;
+  PinnedBuffer digests_;
+  RowDigestCallCuda call_;
+};
+
+}  // namespace forerun::cuda

@@ -1,0 +1,111 @@
+// A cluster of blocks a row, which each thread brings its share of into shared memory. Blocks tell
+// one another what they found by stores into each other's shared memory and meet three times at
+// most:
+//
+//   1. best token, errors, each thread's own best;           meet: the row's best
+//   2. weights; sums of score + noise, from a bound that needs no logarithm, and logarithms in f32
+//      for those that reach the largest yet; a histogram of the threads' best, in eighths below the
+//      row's, by noise in halves below the largest noise;    meet: how deep the list must go, the
+//                                                            largest sum
+//   3. threads whose own best lies that deep list their tokens in the first block
+//
+// Where a query says so, the row is edited in shared memory first (row_digest/cuda/row_edits.h):
+// each block finds its tokens in the row's lists, and the bits of its tokens in the mask.
+//
+// The histogram counts threads, not tokens: that as many threads reach a depth as tokens are wanted
+// means that as many tokens do, and costs one atomic a thread. A list is longer than asked for by
+// the tokens that share a thread or the last eighth: about a tenth at 256 of 128,256.
+#include <cooperative_groups.h>
+
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/row_digest/cuda/passes.h"
+
+namespace forerun::cuda {
+namespace {
+
+using namespace row_digest;
+
+__global__ void __launch_bounds__(kThreads)
+    row_digest_kernel(const __grid_constant__ Arguments arguments) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  const RowDigestCallCuda& call = arguments.call;
+  extern __shared__ __align__(16) float logits[];
+  __shared__ Shared shared;
+  __shared__ RowQuery query;
+  launch_dependents();
+  cluster_arrive_relaxed();
+  for (int i = static_cast<int>(threadIdx.x); i < kBuckets; i += kThreads) shared.histogram[i] = 0;
+  if (threadIdx.x == 0) {
+    shared.num_listed = 0;
+    shared.num_nominees = 0;
+  }
+  wait_for_previous_kernel();
+  const int row = static_cast<int>(blockIdx.x) / kBlocks;
+  if (row >= *reinterpret_cast<const int32_t*>(call.step + call.count_offset)) return;
+  if (threadIdx.x == 0) {
+    const int32_t offset = *reinterpret_cast<const int32_t*>(call.step + call.offset_offset);
+    query = reinterpret_cast<const RowQuery*>(call.step + offset)[row];
+    if (query.edits != RowQuery::kNone && (query.kinds & RowQuery::kLogits) == 0) {
+      const int32_t edits = *reinterpret_cast<const int32_t*>(call.step + call.edits_offset_offset);
+      shared.edits = reinterpret_cast<const RowEditsCuda*>(call.step + edits)[query.edits];
+    }
+  }
+  __syncthreads();
+  if ((query.kinds & RowQuery::kLogits) != 0) return;
+  RowPasses passes(arguments, query, row, logits, shared);
+  passes.find_best();
+  passes.meet_peers(row);
+  const bool first = blockIdx.x % kBlocks == 0;
+  const bool summed = !passes.done();
+  if (summed) {
+    passes.sum();
+    if (query.top > 0) {
+      passes.list();
+      __syncwarp();
+      // Nobody looks into a block that is not the first any more: only that one waits.
+      auto arrived = cooperative_groups::this_cluster().barrier_arrive();
+      if (first) cooperative_groups::this_cluster().barrier_wait(std::move(arrived));
+    }
+  }
+  if (first) passes.write(summed, call.digests + row);
+#endif
+}
+
+}  // namespace
+
+Status prepare_row_digest_cuda() {
+  return allow_shared_memory(row_digest_kernel, kMostQuads * kQuadBytes,
+                             "loading the digest of logits");
+}
+
+PeerGroupOptions row_maxima_group(int64_t most_rows) {
+  // A word for each of a row's blocks; a group has one for 8 columns of a row.
+  return {.most_rows = most_rows, .width = 8 * kBlocks};
+}
+
+Status row_digest_cuda(const RowDigestCallCuda& call, cudaStream_t stream) {
+  constexpr int kTokens = 4 * kThreads * kBlocks;  // that have a quad a thread
+  const int num_quads = (call.tokens + kTokens - 1) / kTokens;
+  static_assert(int64_t{kMostQuads} * kTokens == kMostRowDigestTokens);
+  if (num_quads > kMostQuads) {
+    return {StatusCode::kUnsupported, "a vocabulary of " + std::to_string(call.tokens) +
+                                          " tokens on one GPU; accepted are " +
+                                          std::to_string(kMostRowDigestTokens)};
+  }
+  Arguments arguments = {.call = call, .peers = {}, .num_quads = num_quads};
+  if (call.peers != nullptr) {
+    if (call.peers->slot_words < int64_t{call.rows} * kBlocks) {
+      return {StatusCode::kInvalidArgument, "more rows than their mailboxes hold"};
+    }
+    arguments.peers = *call.peers;
+  }
+  return launch_dependent_clusters(row_digest_kernel, kBlocks,
+                                   dim3(static_cast<unsigned>(call.rows * kBlocks)), dim3(kThreads),
+                                   static_cast<size_t>(num_quads * kQuadBytes), stream,
+                                   "launching the digest of logits", arguments);
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,465 @@
+#include "model/cuda/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_stream.h"
+#include "kernels/row_digest/cuda/row_digest.h"
+#include "model/cuda/usual_passes.h"
+#include "model/rope_frequencies.h"
+#include "model/step_check.h"
+
+namespace forerun::cuda {
+namespace {
+
+static_assert(kTilePositions == kKvBlockTokens);
+
+// Of two parts on one GPU: as many rows as blocks of half an SM take (plan_launch), which leave the
+// other part's the other half.
+constexpr int32_t kSharedPassRows = 8;
+
+// So many masks take longer to write than the head takes to be launched by itself.
+constexpr int32_t kFewestLateMasks = 16;
+
+// Blocks of one launch wait for one another, and kernels of one GPU for those of others, so no two
+// decoders may have passes under way on a GPU. Other processes on it are out of reach (one process
+// a GPU, unless they share it in time slices).
+class GpusInUse {
+ public:
+  explicit GpusInUse(std::vector<int32_t> devices) {
+    std::sort(devices.begin(), devices.end());  // one order for everybody
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+    for (const int32_t device : devices) {
+      locks_.emplace_back(gpus()[static_cast<size_t>(device) % gpus().size()]);
+    }
+  }
+  // All there are, to take and free memory and to build graphs (peer_group.h): the driver may wait
+  // until every GPU is idle, which a group whose kernels wait for one another is not while it keeps
+  // one of their threads from launching.
+  static GpusInUse everywhere() {
+    std::vector<int32_t> devices(gpus().size());
+    std::iota(devices.begin(), devices.end(), 0);
+    return GpusInUse(std::move(devices));
+  }
+
+ private:
+  static std::array<std::mutex, 64>& gpus() {
+    static std::array<std::mutex, 64> gpus;
+    return gpus;
+  }
+  std::vector<std::unique_lock<std::mutex>> locks_;
+};
+
+// Threads of a team may not throw, and what one GPU fails with is no other kind of failure.
+Status guarded(const std::function<Status()>& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kResourceExhausted, "out of memory"};
+  } catch (const std::exception& error) {
+    return {StatusCode::kInternal, error.what()};
+  }
+}
+
+// What the kernels do not take, before anything is loaded.
+Status check_kernels_take(const ModelConfig& config, const ShardPlan& plan) {
+  if (config.mlp_bias) {
+    return {StatusCode::kUnsupported,
+            "config.json: mlp_bias is set; the GPU's gated layer takes no bias"};
+  }
+  if (config.head_dim % 4 != 0 || config.head_dim > 256) {
+    return {StatusCode::kUnsupported, "config.json: head_dim " + std::to_string(config.head_dim) +
+                                          "; on a GPU multiples of 4 up to 256 are accepted"};
+  }
+  if (config.hidden_size % 32 != 0 || config.intermediate_size % 32 != 0) {
+    return {StatusCode::kUnsupported,
+            "config.json: hidden_size " + std::to_string(config.hidden_size) +
+                ", intermediate_size " + std::to_string(config.intermediate_size) +
+                "; on a GPU multiples of 32 are accepted"};
+  }
+  if (plan.padded_vocab > kMostRowDigestTokens) {
+    return {StatusCode::kUnsupported,
+            "config.json: vocab_size " + std::to_string(config.vocab_size) + ", " +
+                std::to_string(plan.padded_vocab) + " of it on one GPU; at most " +
+                std::to_string(kMostRowDigestTokens) + " are accepted"};
+  }
+  return {};
+}
+
+// Of Steps whose logits are asked for as they are.
+class NoEdits : public StepEdits {
+ public:
+  const RowEdits& row(int32_t /*edits*/) const override { return none_; }
+  int32_t num_masks() const override { return 0; }
+  void write_mask(int32_t /*mask*/, std::span<uint32_t> /*words*/) const override {}
+
+ private:
+  RowEdits none_;
+};
+
+bool wants_logits(const StepRow& row) { return row.wants_logits; }
+
+}  // namespace
+
+DecoderCuda::DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options)
+    : config_(config),
+      layers_(options.layers.value_or(LayerRange::all(config))),
+      devices_(options.devices),
+      kv_blocks_(options.kv_blocks) {}
+
+Result<std::unique_ptr<DecoderCuda>> DecoderCuda::load(const Checkpoint& checkpoint,
+                                                       const DecoderCudaOptions& options) {
+  const ModelConfig& config = checkpoint.config();
+  if (options.kv_blocks < 1 ||
+      options.kv_blocks > std::numeric_limits<int32_t>::max() / kKvBlockTokens) {
+    return Status(StatusCode::kInvalidArgument,
+                  "KV cache of " + std::to_string(options.kv_blocks) + " blocks; 1 to " +
+                      std::to_string(std::numeric_limits<int32_t>::max() / kKvBlockTokens) +
+                      " are accepted");
+  }
+  int32_t live_vocab =
+      std::min(config.vocab_size, config.live_vocab_size.value_or(config.vocab_size));
+  if (options.live_vocab) live_vocab = std::clamp(*options.live_vocab, 1, live_vocab);
+  auto plan = make_shard_plan(config, static_cast<int32_t>(options.devices.size()), live_vocab);
+  const auto& where = checkpoint.dir().string();
+  if (!plan.ok()) return plan.status().with_context(where);
+  const LayerRange layers = options.layers.value_or(LayerRange::all(config));
+  FORERUN_RETURN_IF_ERROR(check_layer_range(layers, config).with_context(where));
+  if (!layers.heads) {
+    for (DeviceShard& part : plan->devices) part.vocab = {};
+  }
+  FORERUN_RETURN_IF_ERROR(check_kernels_take(config, *plan).with_context(where));
+  FORERUN_RETURN_IF_ERROR(
+      check_decoder_cuda_memory(checkpoint, *plan, options).with_context(where));
+
+  std::unique_ptr<DecoderCuda> decoder(new DecoderCuda(config, options));
+  const GpusInUse all = GpusInUse::everywhere();  // ends before a decoder that failed to load does
+  FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
+                           RopeTable::create(rope_frequencies(config), config.max_position));
+  FORERUN_RETURN_IF_ERROR(decoder->load_shards(checkpoint, options, *plan));
+  const bool sums_known = options.devices.size() == 1 || decoder->maxima_;
+  decoder->logits_ = std::make_unique<StepLogitsCuda>(live_vocab, sums_known);
+  FORERUN_RETURN_IF_ERROR(decoder->logits_->make_room(1, 1));  // page-locked memory takes its time
+  const Result<int> prepared = decoder->prepare_usual_passes();
+  if (!prepared.ok()) return prepared.status().with_context(where);
+  return decoder;
+}
+
+Result<int> DecoderCuda::prepare_usual_passes() {
+  const int64_t most_context = std::min<int64_t>(config_.max_position, kv_blocks_ * kKvBlockTokens);
+  const std::vector<PassKeyCuda> passes =
+      usual_passes_cuda(shape_.attention, most_context, most_pass_rows_);
+  const auto prepare_all = [&](ShardCuda& shard) -> Status {
+    for (const PassKeyCuda& pass : passes) {
+      if (pass.wanted > 0 && !layers_.heads) continue;
+      FORERUN_RETURN_IF_ERROR(shard.prepare(pass));
+    }
+    return {};
+  };
+  FORERUN_RETURN_IF_ERROR(on_all(prepare_all));
+  return static_cast<int>(passes.size());
+}
+
+DecoderCuda::~DecoderCuda() {
+  const GpusInUse all = GpusInUse::everywhere();
+  logits_.reset();
+  shards_.clear();
+  maxima_.reset();
+  peers_.reset();
+  pinned_step_ = {};
+  hidden_in_ = {};
+  hidden_out_ = {};
+}
+
+Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
+                                const ShardPlan& plan) {
+  const size_t degree = devices_.size();
+  const bool shares_gpus = std::set<int32_t>(devices_.begin(), devices_.end()).size() < degree;
+  if (shares_gpus) most_pass_rows_ = kSharedPassRows;
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaSetDevice(devices_[0]), "choosing the GPU");
+  FORERUN_ASSIGN_OR_RETURN(pinned_step_,
+                           PinnedBuffer::allocate(kStepBytesCuda, "the data of a step"));
+  const size_t hidden_bytes = kMostPassRows * hidden_row_bytes();
+  if (!layers_.embeds) {
+    FORERUN_ASSIGN_OR_RETURN(hidden_in_, PinnedBuffer::allocate(hidden_bytes, "hidden rows"));
+  }
+  if (!layers_.heads) {
+    FORERUN_ASSIGN_OR_RETURN(hidden_out_, PinnedBuffer::allocate(hidden_bytes, "hidden rows"));
+  }
+  if (degree > 1) {
+    FORERUN_ASSIGN_OR_RETURN(peers_, PeerGroup::create(devices_, {.most_rows = most_pass_rows_,
+                                                                  .width = config_.hidden_size,
+                                                                  .shared_gpus = shares_gpus}));
+  }
+  // Parts that wait for each other on one GPU may leave none of them room.
+  if (degree > 1 && !shares_gpus && layers_.heads) {
+    FORERUN_ASSIGN_OR_RETURN(maxima_,
+                             PeerGroup::create(devices_, row_maxima_group(most_pass_rows_)));
+  }
+  uint32_t ranks_with_head = 0;
+  for (size_t rank = 0; rank < degree; ++rank) {
+    const bool has_head = shard_layout_cuda(config_, plan.devices[rank]).has_head();
+    ranks_with_head |= (has_head ? 1u : 0u) << rank;
+  }
+  FORERUN_ASSIGN_OR_RETURN(threads_, CpuDevice::create({}, static_cast<int32_t>(degree)));
+  shards_.resize(degree);
+  // Every GPU reads its part at the same time; the caller's thread tells of the sum.
+  std::vector<std::atomic<double>> fractions(degree);
+  std::vector<Status> statuses(degree);
+  threads_->run([&](const Team& team) {
+    const auto rank = static_cast<size_t>(team.rank());
+    const auto progress = [&, rank](double fraction) {
+      fractions[rank] = fraction;
+      if (rank != 0 || !options.progress) return;
+      options.progress(std::accumulate(fractions.begin(), fractions.end(), 0.0) /
+                       static_cast<double>(degree));
+    };
+    const ShardCudaOptions shard{.device = devices_[rank],
+                                 .part = plan.devices[rank],
+                                 .layers = layers_,
+                                 .kv_blocks = kv_blocks_,
+                                 .int4_head = options.int4_head,
+                                 .step = pinned_step_.data(),
+                                 .hidden_in = hidden_in_.data(),
+                                 .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,
+                                 .maxima = maxima_ ? &maxima_->rank(team.rank()) : nullptr,
+                                 .ranks_with_head = ranks_with_head,
+                                 .shares_gpu = shares_gpus};
+    statuses[rank] = guarded([&]() -> Status {
+      FORERUN_ASSIGN_OR_RETURN(shards_[rank], ShardCuda::load(checkpoint, shard, progress));
+      return {};
+    });
+  });
+  for (const Status& status : statuses) FORERUN_RETURN_IF_ERROR(status);
+  if (options.progress) options.progress(1.0);
+  shape_ = shards_[0]->shape();
+  AttentionShapeCuda& all = shape_.attention;
+  for (const auto& shard : shards_) {
+    const AttentionShapeCuda& its = shard->shape().attention;
+    all.kv_parts = std::max(all.kv_parts, its.kv_parts);
+    all.multiprocessors = std::min(all.multiprocessors, its.multiprocessors);
+    all.most_partials = std::min(all.most_partials, its.most_partials);
+  }
+  return {};
+}
+
+int64_t DecoderCuda::kv_block_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& shard : shards_) bytes += shard->kv_block_bytes();
+  return bytes;
+}
+
+Status DecoderCuda::on_all(const std::function<Status(ShardCuda&)>& work,
+                           const std::function<void()>& unusable) {
+  if (shards_.size() == 1) {
+    FORERUN_RETURN_IF_ERROR(shards_[0]->use());
+    return guarded([&] { return work(*shards_[0]); });
+  }
+  std::array<Status, kMaxDegree> statuses;
+  threads_->run([&](const Team& team) {
+    const auto rank = static_cast<size_t>(team.rank());
+    statuses[rank] = guarded([&]() -> Status {
+      Status used = shards_[rank]->use();
+      if (used.ok()) return work(*shards_[rank]);
+      if (unusable) unusable();
+      return used;
+    });
+  });
+  for (Status& status : statuses) {
+    if (!status.ok()) return std::move(status);
+  }
+  return {};
+}
+
+Status DecoderCuda::run_all(const std::function<Status(ShardCuda&)>& submit,
+                            const Meanwhile& meanwhile) {
+  // Who has not begun keeps the others waiting.
+  const auto end_waiting = [&] {
+    if (peers_) peers_->abort();
+  };
+  Status ran = on_all(
+      [&](ShardCuda& shard) -> Status {
+        Status submitted = guarded([&] { return submit(shard); });
+        if (!submitted.ok()) end_waiting();
+        // The first one's thread is the caller's.
+        if (meanwhile && submitted.ok() && &shard == shards_[0].get()) meanwhile();
+        const Status finished = shard.finish();  // even so: the step's data may still be read
+        return submitted.ok() ? finished : submitted;
+      },
+      end_waiting);
+  if (!peers_) return ran;
+  const Status met = peers_->check();
+  if (ran.ok() && met.ok()) return {};
+  Status usable = peers_->reset();  // fails where CUDA itself does, which `ran` then tells of
+  if (usable.ok() && maxima_) usable = maxima_->reset();
+  if (!ran.ok()) return ran;
+  return met.ok() ? usable : met;
+}
+
+Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
+                             const StepEdits& edits, const Meanwhile& meanwhile) {
+  const auto wanted =
+      !layers_.heads ? 0
+                     : std::count_if(step.rows.begin() + static_cast<ptrdiff_t>(begin),
+                                     step.rows.begin() + static_cast<ptrdiff_t>(end), wants_logits);
+  const HostLogits logits = logits_->of_pass(first_logits_row, wanted, edits);
+  const bool is_whole = begin == 0 && end == step.rows.size();
+  if (!is_whole || !foreseen_.take(step, logits.queries, block_)) {
+    block_.build(step, begin, end, logits.queries, shape_, rope_);
+  }
+  logits_->append_edits(logits.queries, edits, block_);
+  if (std::any_of(step.selections.begin(), step.selections.end(),
+                  [](const KvSelection& each) { return each.index_blocks != nullptr; })) {
+    return {StatusCode::kInvalidArgument,
+            "KV selection by quantized keys; accepted on GPUs is selection by keys"};
+  }
+  for (const PassSelectionCuda& selection : block_.selections()) {
+    if (selection.first_row + selection.observers <= block_.num_rows()) continue;
+    return {StatusCode::kInvalidArgument, "KV selection by " + std::to_string(selection.observers) +
+                                              " rows; a pass on these GPUs has at most " +
+                                              std::to_string(most_pass_rows_)};
+  }
+  if (block_.bytes().size() > pinned_step_.bytes()) {
+    return {StatusCode::kResourceExhausted,
+            "a step of " + std::to_string(end - begin) + " rows needs " +
+                std::to_string(block_.bytes().size()) + " bytes of lists, there is room for " +
+                std::to_string(pinned_step_.bytes())};
+  }
+  std::memcpy(pinned_step_.data(), block_.bytes().data(), block_.bytes().size());
+  const size_t hidden_bytes = (end - begin) * hidden_row_bytes();
+  if (!layers_.embeds) {
+    std::memcpy(hidden_in_.data(), step.hidden.bytes.data() + begin * hidden_row_bytes(),
+                hidden_bytes);
+  }
+  const PassKeyCuda key{.rows = pass_bucket(block_.num_rows()),
+                        .wanted = pass_bucket(block_.num_wanted()),
+                        .mode = block_.mode(),
+                        .shared_prefix = block_.shared_prefix()};
+  if (std::any_of(shards_.begin(), shards_.end(),
+                  [&](const auto& shard) { return shard->must_prepare(key); })) {
+    const GpusInUse all = GpusInUse::everywhere();
+    FORERUN_RETURN_IF_ERROR(on_all([&](ShardCuda& shard) { return shard.prepare(key); }));
+  }
+  const auto while_it_runs = [&] {
+    if (meanwhile) meanwhile();
+    if (is_whole) foreseen_.foresee(step, most_pass_rows_, shape_, rope_);
+  };
+  // Many masks are written while the GPU is at the layers, if there is but one.
+  std::function<void()> write_masks = [&] { logits_->write_masks(logits.queries, edits); };
+  const int32_t masks = StepLogitsCuda::count_masks(logits.queries, edits);
+  if (shards_.size() > 1 || masks < kFewestLateMasks) {
+    write_masks();
+    write_masks = {};
+  }
+  const GpusInUse in_use(devices_);
+  FORERUN_RETURN_IF_ERROR(run_all(
+      [&](ShardCuda& shard) {
+        // All have the same rows of the residual stream.
+        const bool leaves = !layers_.heads && &shard == shards_[0].get();
+        const HostHidden hidden{.rows = leaves ? hidden_out_.data() : nullptr,
+                                .count = static_cast<int64_t>(end - begin)};
+        return shard.launch(key, logits, hidden, block_.selections(), write_masks);
+      },
+      while_it_runs));
+  if (!layers_.heads) {
+    std::memcpy(hidden_.data() + begin * hidden_row_bytes(), hidden_out_.data(), hidden_bytes);
+  }
+  return {};
+}
+
+Status DecoderCuda::forward(const Step& step) { return forward_digested(step, {}, NoEdits(), {}); }
+
+Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries,
+                                     const StepEdits& edits, const Meanwhile& meanwhile) {
+  FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, DType::kBf16, kv_blocks_));
+  const auto wanted =
+      layers_.heads ? std::count_if(step.rows.begin(), step.rows.end(), wants_logits) : 0;
+  if (!layers_.heads) {
+    queries = {};
+    hidden_rows_ = step.rows.size();
+    hidden_.resize(std::max(hidden_.size(), hidden_rows_ * hidden_row_bytes()));
+  }
+  if (!logits_->has_room(wanted, edits.num_masks())) {
+    const GpusInUse all = GpusInUse::everywhere();
+    FORERUN_RETURN_IF_ERROR(logits_->make_room(wanted, edits.num_masks()));
+  }
+  logits_->start(wanted, queries);
+  int64_t first_logits_row = 0;
+  for (size_t begin = 0, end = 0; begin < step.rows.size(); begin = end) {
+    end = StepBlockCuda::pass_end(step, begin, most_pass_rows_);
+    FORERUN_RETURN_IF_ERROR(
+        run_pass(step, begin, end, first_logits_row, edits, begin == 0 ? meanwhile : Meanwhile()));
+    first_logits_row += block_.num_wanted();
+  }
+  std::vector<ShardCuda*> heads;
+  for (const auto& shard : shards_) {
+    if (shard->layout().has_head()) heads.push_back(shard.get());
+  }
+  logits_->finish(std::move(heads));
+  return {};
+}
+
+LogitsPart DecoderCuda::logits(int32_t /*rank*/) const {
+  return {.values = logits_->rows(), .distant = logits_.get()};
+}
+
+HiddenRows DecoderCuda::hidden() const {
+  if (layers_.heads) return {};
+  return {.dtype = DType::kBf16,
+          .width = config_.hidden_size,
+          .bytes = std::span(hidden_).first(hidden_rows_ * hidden_row_bytes())};
+}
+
+Status DecoderCuda::move_kv(const StepSequence& sequence, std::span<const KvMove> moves) {
+  FORERUN_RETURN_IF_ERROR(check_kv_moves(moves));
+  std::vector<KvMoveCuda> physical;
+  const auto slot = [&](int32_t logical) {
+    return sequence.block_table[logical / kKvBlockTokens] * kKvBlockTokens +
+           logical % kKvBlockTokens;
+  };
+  for (const KvMove& move : moves) {
+    if (move.from_slot == move.to_slot) continue;
+    physical.push_back({slot(move.from_slot), slot(move.to_slot)});
+  }
+  for (const auto& shard : shards_) {
+    FORERUN_RETURN_IF_ERROR(shard->use());
+    FORERUN_RETURN_IF_ERROR(shard->move_kv(physical));
+  }
+  return {};
+}
+
+Result<float> DecoderCuda::time_replays(int times) {
+  FORERUN_RETURN_IF_ERROR(shards_[0]->use());
+  FORERUN_ASSIGN_OR_RETURN(const Event start, Event::create());
+  FORERUN_ASSIGN_OR_RETURN(const Event end, Event::create());
+  const GpusInUse in_use(devices_);
+  const Status ran = run_all([&](ShardCuda& shard) -> Status {
+    const bool timed = &shard == shards_[0].get();
+    if (timed) FORERUN_RETURN_IF_ERROR(start.record(shard.stream()));
+    FORERUN_RETURN_IF_ERROR(shard.replay(times));
+    return timed ? end.record(shard.stream()) : Status();
+  });
+  FORERUN_RETURN_IF_ERROR(ran);
+  return end.elapsed_ms(start);
+}
+
+Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
+                                                   DecoderCudaOptions options) {
+  FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<DecoderCuda> decoder,
+                           DecoderCuda::load(checkpoint, options));
+  return std::unique_ptr<Decoder>(std::move(decoder));
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,97 @@
+// A decoder on GPUs, one or several. What one GPU does is ShardCuda's; here are the step that all
+// of them run, the rows of logits that they fill together, and what becomes of their failures.
+//
+// forward(), move_kv() and logits() from one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/dtype.h"
+#include "checkpoint/checkpoint.h"
+#include "device/cpu/team.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/peer_group.h"
+#include "model/cuda/foreseen_block.h"
+#include "model/cuda/load_decoder.h"
+#include "model/cuda/shard.h"
+#include "model/cuda/step_block.h"
+#include "model/cuda/step_logits.h"
+#include "model/decoder.h"
+#include "model/shard_plan.h"
+
+namespace forerun::cuda {
+
+class DecoderCuda : public Decoder {
+ public:
+  static Result<std::unique_ptr<DecoderCuda>> load(const Checkpoint& checkpoint,
+                                                   const DecoderCudaOptions& options);
+  ~DecoderCuda() override;
+
+  const ModelConfig& config() const override { return config_; }
+  LayerRange layers() const override { return layers_; }
+  int64_t kv_blocks() const override { return kv_blocks_; }
+  // The rows that observe, half a block of them, are of one pass.
+  bool selects_kv() const override { return most_pass_rows_ >= kKvBlockTokens; }
+  double readings_a_choice() const override { return 24.0; }  // measured on an H200
+  int64_t kv_block_bytes() const override;                    // on all GPUs together
+  Status forward(const Step& step) override;
+  Status forward_digested(const Step& step, std::span<const RowQuery> queries,
+                          const StepEdits& edits, const Meanwhile& meanwhile) override;
+  bool makes_digests() const override { return true; }
+  // One part, whatever the number of GPUs: whole rows.
+  LogitsPart logits(int32_t rank) const override;
+  HiddenRows hidden() const override;
+  Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
+
+  // For measuring: what one GPU holds; and the last pass again, `times` in a row.
+  int32_t num_shards() const { return static_cast<int32_t>(shards_.size()); }
+  ShardCuda& shard(int32_t rank) { return *shards_[static_cast<size_t>(rank)]; }
+  Result<float> time_replays(int times);  // ms, on the first GPU
+  // Makes the graphs of usual_passes_cuda(), which load() does; how many there are of each shard.
+  Result<int> prepare_usual_passes();
+
+ private:
+  DecoderCuda(const ModelConfig& config, const DecoderCudaOptions& options);
+  Status load_shards(const Checkpoint& checkpoint, const DecoderCudaOptions& options,
+                     const ShardPlan& plan);
+  Status run_pass(const Step& step, size_t begin, size_t end, int64_t first_logits_row,
+                  const StepEdits& edits, const Meanwhile& meanwhile);
+  // Calls `work` for every shard on a thread of its own, the first one's on the caller's,
+  // `unusable` where its GPU is not to be had; the first failure in the order of the ranks.
+  Status on_all(const std::function<Status(ShardCuda&)>& work,
+                const std::function<void()>& unusable = {});
+  // Submits a pass on every GPU and waits for all of them. A failure of one ends the others'
+  // waiting, and the group is usable again afterwards.
+  Status run_all(const std::function<Status(ShardCuda&)>& submit, const Meanwhile& meanwhile = {});
+
+  size_t hidden_row_bytes() const {
+    return static_cast<size_t>(config_.hidden_size) * sizeof(bf16);
+  }
+
+  ModelConfig config_;
+  const LayerRange layers_;
+  std::vector<int32_t> devices_;  // by rank
+  int64_t kv_blocks_;
+  int32_t most_pass_rows_ = kMostPassRows;
+  RopeTable rope_;
+  StepShapeCuda shape_;  // that fits all shards
+  StepBlockCuda block_;
+  ForeseenBlockCuda foreseen_;
+  PinnedBuffer pinned_step_;
+  // Of stages, a pass's rows as they come and as they go, bf16 [kMostPassRows][hidden]; the first
+  // is empty where the stage embeds, the second where it has the head.
+  PinnedBuffer hidden_in_, hidden_out_;
+  std::vector<std::byte> hidden_;  // of all passes of the last Step; grown to the largest so far
+  size_t hidden_rows_ = 0;
+  std::optional<PeerGroup> peers_;                  // of several GPUs
+  std::optional<PeerGroup> maxima_;                 // and for the digests of their logits
+  std::unique_ptr<CpuDevice> threads_;              // one a GPU
+  std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
+  std::unique_ptr<StepLogitsCuda> logits_;
+};
+
+}  // namespace forerun::cuda

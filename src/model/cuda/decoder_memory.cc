@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/status_macros.h"
+#include "device/cuda/cuda_devices.h"
+#include "model/cuda/fused_linear.h"
+#include "model/cuda/load_decoder.h"
+#include "model/cuda/shard.h"
+#include "model/cuda/slice_uploader.h"
+#include "model/device_memory.h"
+
+namespace forerun::cuda {
+namespace {
+
+struct WeightBytes {
+  int64_t packed = 0;
+  std::array<int64_t, SliceUploader::kPlaces> staged{};  // the most that a place has held
+};
+
+Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, WeightBytes& bytes) {
+  if (linear.outputs == 0) return {};
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
+                           find_sources(checkpoint, linear));
+  FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(linear, sources));
+  bytes.packed += static_cast<int64_t>(plan.weight_bytes());
+  const auto stage = [&bytes](size_t place, size_t staged) {
+    bytes.staged[place] = std::max(bytes.staged[place], static_cast<int64_t>(staged));
+  };
+  for (size_t i = 0; i < sources.size() && !linear.all_zero(); ++i) {
+    const Slice& out = linear.parts[i].out;
+    if (plan.format == LinearFormat::kInt4Group128 && !sources[i].is_plain()) {
+      const LinearSource::Int4 slices = sources[i].int4(out, linear.in);
+      stage(0, slices.qweight.bytes());
+      stage(1, slices.qzeros.bytes());
+      stage(2, slices.scales.bytes());
+    } else {
+      stage(0, static_cast<size_t>(out.total * linear.in.total) * sizeof(bf16));
+    }
+  }
+  return {};
+}
+
+Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
+                                 const LayerRange& layers, bool int4_head) {
+  const ModelConfig& config = checkpoint.config();
+  WeightBytes bytes;
+  // Of a last stage it is there while its tied head is packed.
+  if (layers.holds("model.embed_tokens.weight", config)) {
+    bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;
+  }
+  const FusedLinear head = head_linear(config, layout, int4_head);
+  if (layers.heads && config.tied_embeddings && head.outputs > 0) {
+    FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
+    bytes.packed += static_cast<int64_t>(plan.weight_bytes());
+  } else if (layers.heads && !config.tied_embeddings) {
+    FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, head, bytes));
+  }
+  for (int32_t layer = layers.begin; layer < layers.end; ++layer) {
+    const LayerLinears linears =
+        layer_linears(config, layout, "model.layers." + std::to_string(layer) + ".");
+    for (const FusedLinear* linear : {&linears.qkv, &linears.o, &linears.gate_up, &linears.down}) {
+      FORERUN_RETURN_IF_ERROR(add_linear(checkpoint, *linear, bytes));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
+                                                             const ShardPlan& plan,
+                                                             const LayerRange& layers,
+                                                             bool int4_head) {
+  // The context of the process, kernels, graphs, and what allocations are rounded up by.
+  constexpr int64_t kRest = int64_t{512} << 20;
+  const ModelConfig& config = checkpoint.config();
+  std::vector<MemoryNeed> memories;
+  for (const DeviceShard& part : plan.devices) {
+    const ShardLayoutCuda layout = shard_layout_cuda(config, part);
+    MemoryNeed& memory = memories.emplace_back();
+    memory.name = "device " + std::to_string(memories.size() - 1);
+    FORERUN_ASSIGN_OR_RETURN(const WeightBytes weights,
+                             weight_bytes(checkpoint, layout, layers, int4_head));
+    memory.weight_bytes = weights.packed;
+    memory.staged_bytes = std::accumulate(weights.staged.begin(), weights.staged.end(), int64_t{0});
+    const int64_t widths = 3 * int64_t{config.hidden_size} + layout.qkv_width +
+                           int64_t{layout.num_heads} * padded_head_dim_cuda(config.head_dim) +
+                           layout.attended_width + layout.mlp_in.total;
+    const int64_t logits = layers.heads ? kMostPassRows * layout.logits_stride() * 4 : 0;
+    // bf16 from every rank, to two mailboxes.
+    const int64_t mailboxes =
+        plan.degree() == 1 ? 0 : int64_t{4} * kMostPassRows * config.hidden_size * plan.degree();
+    const int64_t of_passes = kPartialBytesCuda + static_cast<int64_t>(kStepBytesCuda) +
+                              static_cast<int64_t>(LinearScratchBuffer::kBytes) +
+                              kMostPassRows * widths * 2 + logits;
+    memory.buffer_bytes = std::max(of_passes, memory.staged_bytes) + mailboxes + kRest;
+    const PagedKvCuda layer{.num_kv_heads = layout.num_kv_heads, .head_dim = config.head_dim};
+    memory.kv_block_bytes = layers.size() * layer.layer_bytes();
+  }
+  return memories;
+}
+
+Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
+                                 const DecoderCudaOptions& options) {
+  FORERUN_ASSIGN_OR_RETURN(
+      const std::vector<MemoryNeed> needs,
+      estimate_decoder_cuda_memory(checkpoint, plan,
+                                   options.layers.value_or(LayerRange::all(checkpoint.config())),
+                                   options.int4_head));
+  std::vector<DeviceMemory> memories;
+  for (size_t rank = 0; rank < needs.size(); ++rank) {
+    const std::string name = "cuda:" + std::to_string(options.devices[rank]);
+    auto memory = std::find_if(memories.begin(), memories.end(),
+                               [&name](const DeviceMemory& each) { return each.name == name; });
+    if (memory == memories.end()) {
+      FORERUN_RETURN_IF_ERROR(use_device(options.devices[rank]));
+      FORERUN_ASSIGN_OR_RETURN(const int64_t free_bytes, free_memory());
+      memories.push_back({.name = name, .available_bytes = free_bytes});
+      memory = std::prev(memories.end());
+    }
+    memory->needs.push_back(needs[rank]);
+  }
+  return check_memory(memories, options.kv_blocks);
+}
+
+}  // namespace forerun::cuda

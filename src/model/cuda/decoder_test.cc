@@ -1,0 +1,338 @@
+// A whole decoder on one GPU and in two to four parts (two on one GPU where there are too few):
+// logits against the CPU's, and bits that do not depend on how a Step is cut, on slots, other rows
+// or trees. Toy models of every family and format.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/testing.h"
+#include "device/cuda/cuda_testing.h"
+#include "model/cuda/load_decoder.h"
+#include "model/cuda/step_block.h"
+#include "model/decoder_checks_test.h"
+#include "model/shard_plan.h"
+#include "model/testing.h"
+#include "sampling/edit_list.h"
+#include "sampling/row_query.h"
+#include "sampling/sampler.h"
+#include "step/hash_constraint_test.h"
+
+namespace forerun {
+namespace {
+
+constexpr int32_t kVocab = 96;
+constexpr int32_t kTokens = 1100;
+constexpr int64_t kKvBlocks = 40;
+
+struct Case {
+  const char* name;
+  const char* family;
+  int32_t hidden, intermediate, heads, kv_heads, head_dim;
+  int32_t window;
+  ToySpec::Quantization quantization;
+  int32_t group;
+  DType dtype;
+  bool tied;
+};
+
+constexpr auto kPlain = ToySpec::Quantization::kNone;
+constexpr auto kAwq = ToySpec::Quantization::kAwq;
+constexpr Case kCases[] = {
+    {"llama_bf16", "llama", 256, 512, 8, 2, 32, 0, kPlain, 0, DType::kBf16, false},
+    {"llama_f16_tied", "llama", 64, 96, 4, 4, 16, 0, kPlain, 0, DType::kF16, true},
+    {"llama_int4", "llama", 256, 384, 4, 2, 64, 0, kAwq, 128, DType::kF16, false},
+    {"llama_int4_group32", "llama", 128, 256, 4, 2, 32, 0, kAwq, 32, DType::kF16, false},
+    {"qwen2_int4_wide", "qwen2", 1024, 2048, 8, 2, 128, 0, kAwq, 128, DType::kF16, false},
+    {"qwen3_bf16", "qwen3", 256, 512, 4, 1, 128, 0, kPlain, 0, DType::kBf16, true},
+    {"mistral_window", "mistral", 128, 256, 8, 2, 64, 600, kPlain, 0, DType::kBf16, false},
+    {"mistral_head80", "mistral", 320, 512, 4, 2, 80, 100, kPlain, 0, DType::kBf16, false},
+    {"llama_head256", "llama", 256, 256, 2, 1, 256, 0, kPlain, 0, DType::kBf16, false},
+    {"llama_group16", "llama", 256, 256, 16, 1, 64, 0, kPlain, 0, DType::kBf16, false},
+    {"llama_f32", "llama", 96, 160, 3, 1, 32, 0, kPlain, 0, DType::kF32, false},
+    // On two GPUs: a KV head of both, whose second one begins off a vector; a GPU without heads;
+    // one without MLP.
+    {"qwen2_five_heads_of_20", "qwen2", 128, 320, 5, 1, 20, 0, kPlain, 0, DType::kBf16, false},
+    {"llama_int4_two_heads", "llama", 128, 256, 2, 1, 64, 0, kAwq, 128, DType::kF16, false},
+    {"llama_int4_narrow_mlp", "llama", 128, 128, 4, 2, 64, 0, kAwq, 128, DType::kF16, true},
+};
+
+// Root mean square of the difference, over that of what was expected; infinite where a number is
+// not finite or missing.
+double relative_difference(const std::vector<float>& found, const std::vector<float>& expected) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  if (found.size() != expected.size()) return kInfinite;
+  double square = 0;
+  double norm = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!std::isfinite(found[i])) return kInfinite;
+    const double difference = static_cast<double>(found[i]) - expected[i];
+    square += difference * difference;
+    norm += static_cast<double>(expected[i]) * expected[i];
+  }
+  return std::sqrt(square / norm);
+}
+
+class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
+ protected:
+  void SetUp() override {
+    const auto& [degree, the] = GetParam();
+    SKIP_WITHOUT_GPUS((degree + 1) / 2);
+    const int32_t gpus = cuda::gpus_of_sm90();
+    for (int32_t rank = 0; rank < degree; ++rank) devices_.push_back(rank % gpus);
+    ToySpec spec;
+    spec.family = the.family;
+    spec.hidden_size = the.hidden;
+    spec.intermediate_size = the.intermediate;
+    spec.num_heads = the.heads;
+    spec.num_kv_heads = the.kv_heads;
+    spec.head_dim = the.head_dim;
+    spec.vocab_size = kVocab;
+    spec.max_position = 2048;
+    spec.sliding_window = the.window;
+    spec.quantization = the.quantization;
+    spec.awq_group_size = the.group > 0 ? the.group : 32;
+    spec.dtype = the.dtype;
+    spec.tied = the.tied;
+    const Status written = write_toy_checkpoint(dir_.path(), spec);
+    ASSERT_TRUE(written.ok()) << written.message();
+    for (int32_t index = 0; index < kTokens; ++index) {
+      tokens_.push_back((index * index * 7 + index * 31 + 5) % kVocab);
+    }
+    auto checkpoint = Checkpoint::open(dir_.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
+    if (!make_shard_plan(checkpoint_->config(), degree, kVocab).ok()) {
+      GTEST_SKIP() << "too small for " << degree << " parts";
+    }
+    cuda::DecoderCudaOptions options;
+    options.devices = devices_;
+    options.kv_blocks = kKvBlocks;
+    double told = 0;
+    options.progress = [&told](double fraction) {
+      EXPECT_GE(fraction, told);
+      told = fraction;
+    };
+    auto decoder = cuda::load_decoder_cuda(*checkpoint_, options);
+    ASSERT_TRUE(decoder.ok()) << decoder.status().message();
+    decoder_ = std::move(*decoder);
+    EXPECT_EQ(told, 1.0);
+  }
+  static std::vector<int32_t> blocks() { return SequenceDriver::blocks_for(kTokens); }
+
+  TempDir dir_;
+  std::vector<int32_t> devices_;
+  std::vector<int32_t> tokens_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<Decoder> decoder_;
+};
+
+TEST_P(DecoderCuda, LogitsAreTheCpus) {
+  CpuDecoderOptions options;
+  options.kv_blocks = kKvBlocks;
+  auto cpu = LoadedDecoder::open(dir_.path(), 2, options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const std::vector<float> expected = run_tokens(*cpu->decoder, tokens_, 0, 256, blocks());
+  const std::vector<float> found = run_tokens(*decoder_, tokens_, 0, 256, blocks());
+  EXPECT_LT(relative_difference(found, expected), 2e-2);
+}
+
+TEST_P(DecoderCuda, ViewsAreTheCpus) {
+  if (std::get<1>(GetParam()).window > 0) GTEST_SKIP() << "a window and a view exclude each other";
+  CpuDecoderOptions options;
+  options.kv_blocks = kKvBlocks;
+  auto cpu = LoadedDecoder::open(dir_.path(), 2, options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const std::vector<float> expected = logits_through_a_view(*cpu->decoder, tokens_, 3);
+  EXPECT_LT(relative_difference(logits_through_a_view(*decoder_, tokens_, 20), expected), 2e-2);
+}
+
+TEST_P(DecoderCuda, GatheredKvIsTheKv) {
+  if (std::get<1>(GetParam()).window > 0) GTEST_SKIP() << "a window and a view exclude each other";
+  if (!decoder_->selects_kv()) GTEST_SKIP() << "too few rows a pass where parts share a GPU";
+  expect_gathered_kv_is_the_kv(*decoder_, tokens_, 20);
+}
+
+TEST_P(DecoderCuda, RowsPerStepAndBlocks) {
+  const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, 1, blocks());
+  std::vector<int32_t> scattered = SequenceDriver::blocks_for(kTokens, 20);
+  std::reverse(scattered.begin(), scattered.end());
+  for (const int64_t rows : {2, 8, 9, 33, 64, 1024}) {
+    EXPECT_TRUE(run_tokens(*decoder_, tokens_, 0, rows, scattered) == expected) << rows << " rows";
+  }
+}
+
+TEST_P(DecoderCuda, TreesAndCommits) {
+  // Into the next tile of 64 positions.
+  expect_trees_and_commits(*decoder_, tokens_, /*depth=*/25, /*first_block=*/20);
+}
+
+TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
+  expect_unwanted_rows_and_others(*decoder_, tokens_, /*first_block=*/20);
+}
+
+// A draft's head: near the one that is stored, and rows keep their bits beside any others.
+TEST_P(DecoderCuda, AnInt4HeadIsNearAndKeepsBits) {
+  if (checkpoint_->config().hidden_size % 128 != 0) GTEST_SKIP() << "the head stays as it is";
+  const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, 64, blocks());
+  cuda::DecoderCudaOptions options;
+  options.devices = devices_;
+  options.kv_blocks = kKvBlocks;
+  options.int4_head = true;
+  const auto rounded = cuda::load_decoder_cuda(*checkpoint_, options);
+  ASSERT_TRUE(rounded.ok()) << rounded.status().message();
+  const std::vector<float> found = run_tokens(**rounded, tokens_, 0, 64, blocks());
+  // Normal weights in fifteen steps from least to most of 128 are off by a tenth.
+  const double difference = relative_difference(found, expected);
+  EXPECT_LT(difference, 0.2);
+  EXPECT_GT(difference, 1e-3);
+  for (const int64_t rows : {1, 33}) {
+    EXPECT_TRUE(run_tokens(**rounded, tokens_, 0, rows, blocks()) == found) << rows << " rows";
+  }
+}
+
+// Rows that want logits, of which a Step's last pass (of 1,024) has digests.
+TEST_P(DecoderCuda, DigestsStandForTheLogits) {
+  for (const int32_t count : {1, 9, 100, 300, 1033}) {
+    const std::vector<int32_t> table = blocks();
+    Step step;
+    step.sequences.push_back({table.data()});
+    SequenceDriver::add_prefix_rows(step, 0, std::span(tokens_).first(static_cast<size_t>(count)),
+                                    0, true);
+    ASSERT_TRUE(decoder_->forward(step).ok());
+    const std::vector<float> expected = copy_logits(*decoder_);
+    ASSERT_EQ(decoder_->logits(0).values.dim(0), count);
+    std::vector<SamplingParams> params(static_cast<size_t>(count));
+    std::vector<RowContext> contexts(params.size());
+    std::vector<RowQuery> queries;
+    const HashConstraint constraint(17, 0);
+    const TokenConstraint::State start = constraint.start();
+    const std::vector<TokenId> path = {11, 3, 11};
+    TokenCounts history;
+    for (TokenId token = 0; token < 40; ++token) history.add(token * 3 % kVocab, token < 9);
+    EditList edits;
+    for (size_t row = 0; row < params.size(); ++row) {
+      params[row].temperature = row % 4 == 0 ? 0.0f : 0.7f;
+      params[row].seed = row + 3;
+      if (row % 5 == 1) params[row].top_k = 7;
+      if (row % 7 == 2) params[row].top_p = 0.8f;
+      if (row % 6 == 3) params[row].logprobs = 3;
+      contexts[row].params = &params[row];
+      contexts[row].position = static_cast<int32_t>(row) + 1;
+      contexts[row].history = &history;
+      if (row % 9 == 4) params[row].logit_bias = {{2, 1.5f}, {kVocab - 1, -50.0f}};
+      if (row % 10 == 6) params[row].repetition_penalty = 1.4f;
+      if (row % 11 == 7) params[row].frequency_penalty = 0.2f;
+      if (row % 4 == 0) contexts[row].path = path;
+      if (row % 3 == 0 && params[row].logprobs < 0) {
+        contexts[row].constraint = &constraint;
+        contexts[row].constrained = &start;
+      }
+      if (is_adjusted(contexts[row])) params[row].logprobs = -1;
+      queries.push_back(sample_query(contexts[row], kVocab));
+      if (is_adjusted(contexts[row])) queries.back().edits = edits.add(contexts[row]);
+      if (row % 8 == 7) queries.back().kinds = RowQuery::kLogits;
+    }
+    const Status ran = decoder_->forward_digested(step, queries, edits, {});
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    const LogitsPart part = decoder_->logits(0);
+    ASSERT_NE(part.distant, nullptr);
+    SamplerScratch scratch;
+    int digested = 0;
+    for (int32_t row = 0; row < count; ++row) {
+      const RowContext& context = contexts[static_cast<size_t>(row)];
+      const float* const whole = expected.data() + static_cast<size_t>(row) * kVocab;
+      RowLogits distant(std::span(part.values.row(row), size_t{kVocab}));
+      distant.distant = part.distant;
+      distant.distant_row = row;
+      digested += distant.digested().digest != nullptr ? 1 : 0;
+      SampledToken found, drawn;
+      std::vector<Candidate> found_others, others;
+      ASSERT_TRUE(sample_token(distant, context, scratch, &found, &found_others).ok());
+      ASSERT_TRUE(
+          sample_token(std::span(whole, size_t{kVocab}), context, scratch, &drawn, &others).ok());
+      EXPECT_EQ(found.token, drawn.token) << row;
+      EXPECT_EQ(found.logprob, drawn.logprob) << row;
+      ASSERT_EQ(found_others.size(), others.size()) << row;
+      for (size_t i = 0; i < others.size(); ++i) {
+        EXPECT_EQ(found_others[i].token, others[i].token) << row;
+        EXPECT_EQ(found_others[i].logprob, others[i].logprob) << row;
+      }
+      ASSERT_TRUE(distant.fetch().ok());
+      EXPECT_TRUE(std::equal(whole, whole + kVocab, part.values.row(row))) << row;
+    }
+    const int32_t last_pass = count % cuda::kMostPassRows;
+    if (std::set<int32_t>(devices_.begin(), devices_.end()).size() == devices_.size()) {
+      EXPECT_EQ(digested, last_pass - last_pass / 8) << count;
+    } else {
+      EXPECT_GT(digested, 0) << count;  // passes are shorter, and no sums are known
+    }
+  }
+}
+
+// A stage a layer: hidden rows come and go through the host, and no bit changes.
+TEST_P(DecoderCuda, StagesAreTheWhole) {
+  const auto ranges = cut_layers(std::vector<int32_t>{1, 1}, checkpoint_->config());
+  ASSERT_TRUE(ranges.ok()) << ranges.status().message();
+  std::vector<std::unique_ptr<Decoder>> stages;
+  std::vector<Decoder*> chained;
+  int64_t kv_bytes = 0;
+  for (const LayerRange& range : *ranges) {
+    cuda::DecoderCudaOptions options;
+    options.devices = devices_;
+    options.layers = range;
+    options.kv_blocks = kKvBlocks;
+    auto stage = cuda::load_decoder_cuda(*checkpoint_, options);
+    ASSERT_TRUE(stage.ok()) << stage.status().message();
+    EXPECT_EQ((*stage)->layers(), range);
+    kv_bytes += (*stage)->kv_block_bytes();
+    stages.push_back(std::move(*stage));
+    chained.push_back(stages.back().get());
+  }
+  EXPECT_EQ(kv_bytes, decoder_->kv_block_bytes());
+  ChainedStages chain(chained);
+  for (const int64_t rows : {1, 9, 64, 1100}) {
+    const std::vector<float> expected = run_tokens(*decoder_, tokens_, 0, rows, blocks());
+    EXPECT_TRUE(run_tokens(chain, tokens_, 0, rows, blocks()) == expected) << rows << " rows";
+  }
+  expect_trees_and_commits(chain, tokens_, /*depth=*/25, /*first_block=*/20);
+  expect_unwanted_rows_and_others(chain, tokens_, /*first_block=*/20);
+}
+
+TEST_P(DecoderCuda, RefusesWhatDoesNotFit) {
+  cuda::DecoderCudaOptions options;
+  options.devices = devices_;
+  options.kv_blocks = int64_t{1} << 24;
+  const auto refused = cuda::load_decoder_cuda(*checkpoint_, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  for (const int32_t device : devices_) {
+    EXPECT_NE(refused.status().message().find("cuda:" + std::to_string(device) + ": weights"),
+              std::string::npos)
+        << refused.status().message();
+  }
+  options.kv_blocks = 1;
+  options.devices.back() = 63;
+  EXPECT_EQ(cuda::load_decoder_cuda(*checkpoint_, options).status().code(), StatusCode::kNotFound);
+  Step step;
+  const std::vector<int32_t> table = blocks();
+  step.sequences.push_back({table.data()});
+  step.rows.push_back({.token = kVocab, .visible = 1, .boundary = 1});
+  EXPECT_EQ(decoder_->forward(step).code(), StatusCode::kInvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecoderCuda,
+                         testing::Combine(testing::Values(1, 2, 3, 4), testing::ValuesIn(kCases)),
+                         [](const auto& the) {
+                           return std::get<1>(the.param).name + std::string("_on_") +
+                                  std::to_string(std::get<0>(the.param));
+                         });
+
+}  // namespace
+}  // namespace forerun

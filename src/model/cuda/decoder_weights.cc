@@ -1,0 +1,240 @@
+#include "model/cuda/decoder_weights.h"
+
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/dtype.h"
+#include "base/status_macros.h"
+#include "checkpoint/float_tensor.h"
+#include "device/cuda/cuda_error.h"
+#include "device/cuda/cuda_stream.h"
+#include "model/cuda/fused_linear.h"
+#include "model/cuda/slice_uploader.h"
+
+namespace forerun::cuda {
+namespace {
+
+int64_t whole_tiles(int64_t outputs) {
+  return (outputs + kTileOutputs - 1) / kTileOutputs * kTileOutputs;
+}
+
+class Loader {
+ public:
+  Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout, const LayerRange& layers,
+         bool int4_head, const std::function<void(double)>& progress, const Stream* stream,
+         SliceUploader uploader)
+      : checkpoint_(checkpoint),
+        config_(checkpoint.config()),
+        layout_(layout),
+        layers_(layers),
+        int4_head_(int4_head),
+        progress_(progress),
+        stream_(stream),
+        uploader_(std::move(uploader)) {
+    for (const RawTensor& tensor : checkpoint.tensors()) {
+      if (!layers.holds(tensor.name, config_)) continue;
+      total_bytes_ += static_cast<double>(tensor.bytes.size());
+    }
+  }
+
+  Result<DecoderWeightsCuda> run();
+
+ private:
+  struct BiasPart {
+    std::string name;
+    Slice out;
+    int64_t first_output = 0;
+  };
+
+  Status load_layer(const std::string& prefix, LayerWeightsCuda& layer);
+  Status load_biases(const std::string& attention, LayerWeightsCuda& layer);
+  Status load_linear(const FusedLinear& linear, LinearWeightCuda& to);
+  Status pack(const LinearSource& source, const FusedPart& part, const Slice& in,
+              LinearWeightCuda& to);
+  Status pack_floats(const __nv_bfloat16* weight, const FusedPart& part, LinearWeightCuda& to);
+  Status load_embedding(DecoderWeightsCuda& to);
+  Status load_head(DecoderWeightsCuda& to);
+  Status load_norm(const std::string& name, DeviceBuffer& to);
+  Status load_bias(const std::vector<BiasPart>& parts, int64_t outputs, DeviceBuffer& to);
+  void done(const RawTensor& tensor) {
+    done_bytes_ += static_cast<double>(tensor.bytes.size());
+    checkpoint_.release_pages(tensor);
+    if (progress_ && total_bytes_ > 0) progress_(std::min(1.0, done_bytes_ / total_bytes_));
+  }
+
+  const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  const ShardLayoutCuda& layout_;
+  const LayerRange layers_;
+  const bool int4_head_;
+  const std::function<void(double)>& progress_;
+  const Stream* stream_;
+  SliceUploader uploader_;
+  double total_bytes_ = 0;
+  double done_bytes_ = 0;
+};
+
+Status Loader::pack(const LinearSource& source, const FusedPart& part, const Slice& in,
+                    LinearWeightCuda& to) {
+  if (to.plan().format == LinearFormat::kInt4Group128 && !source.is_plain()) {
+    const LinearSource::Int4 slices = source.int4(part.out, in);
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* qweight, uploader_.bring(slices.qweight, 0));
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* qzeros, uploader_.bring(slices.qzeros, 1));
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* scales, uploader_.bring(slices.scales, 2));
+    return to.pack_awq(reinterpret_cast<const uint32_t*>(qweight),
+                       reinterpret_cast<const uint32_t*>(qzeros),
+                       reinterpret_cast<const __half*>(scales), part.out.total, part.placement,
+                       part.first_output, stream_->get());
+  }
+  FORERUN_ASSIGN_OR_RETURN(const LinearSource::Bf16 values, source.bf16_part(part.out, in));
+  FORERUN_ASSIGN_OR_RETURN(const std::byte* weight, uploader_.bring(values.slice, 0));
+  return pack_floats(reinterpret_cast<const __nv_bfloat16*>(weight), part, to);
+}
+
+Status Loader::pack_floats(const __nv_bfloat16* weight, const FusedPart& part,
+                           LinearWeightCuda& to) {
+  if (to.plan().format == LinearFormat::kInt4Group128) {
+    return to.round_bf16_to_int4(weight, part.out.total, stream_->get());
+  }
+  return to.pack_bf16(weight, part.out.total, part.placement, part.first_output, stream_->get());
+}
+
+Status Loader::load_linear(const FusedLinear& linear, LinearWeightCuda& to) {
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<LinearSource> sources,
+                           find_sources(checkpoint_, linear));
+  if (linear.outputs > 0) {
+    FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(linear, sources));
+    FORERUN_ASSIGN_OR_RETURN(to, LinearWeightCuda::allocate(plan));
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const FusedPart& part = linear.parts[i];
+    if (linear.outputs > 0 && !linear.all_zero()) {
+      FORERUN_RETURN_IF_ERROR(pack(sources[i], part, linear.in, to).with_context(part.module));
+    }
+    for (const RawTensor* tensor : sources[i].tensors()) done(*tensor);
+  }
+  return {};
+}
+
+Status Loader::load_norm(const std::string& name, DeviceBuffer& to) {
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, name));
+  FORERUN_RETURN_IF_ERROR(check_float(*tensor));
+  std::vector<float> values(static_cast<size_t>(tensor->shape[0]));
+  widen(*tensor, 0, tensor->shape[0], values.data());
+  FORERUN_ASSIGN_OR_RETURN(
+      to, DeviceBuffer::allocate(values.size() * sizeof(float), "the weight of a normalization"));
+  return to.upload(std::as_bytes(std::span(values)));
+}
+
+Status Loader::load_bias(const std::vector<BiasPart>& parts, int64_t outputs, DeviceBuffer& to) {
+  std::vector<bf16> values(static_cast<size_t>(whole_tiles(outputs)), bf16{0});
+  for (const BiasPart& part : parts) {
+    FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor, require_tensor(checkpoint_, part.name));
+    FORERUN_RETURN_IF_ERROR(check_float(*tensor));
+    std::vector<float> wide(static_cast<size_t>(part.out.from.size()));
+    widen(*tensor, part.out.from.begin, part.out.from.size(), wide.data());
+    std::transform(wide.begin(), wide.end(), values.begin() + part.first_output + part.out.lead,
+                   [](float value) { return to_bf16(value); });
+  }
+  FORERUN_ASSIGN_OR_RETURN(
+      to, DeviceBuffer::allocate(values.size() * sizeof(bf16), "the bias of a linear layer"));
+  return to.upload(std::as_bytes(std::span(values)));
+}
+
+Status Loader::load_biases(const std::string& attention, LayerWeightsCuda& layer) {
+  if (config_.qkv_bias && layout_.has_heads()) {
+    FORERUN_RETURN_IF_ERROR(
+        load_bias({{attention + "q_proj.bias", layout_.q_out, 0},
+                   {attention + "k_proj.bias", layout_.kv_out, layout_.k_offset},
+                   {attention + "v_proj.bias", layout_.kv_out, layout_.v_offset}},
+                  layout_.qkv_width, layer.qkv_bias));
+  }
+  if (!config_.o_bias) return {};
+  return load_bias({{attention + "o_proj.bias", Slice::of_all(config_.hidden_size), 0}},
+                   config_.hidden_size, layer.o_bias);
+}
+
+Status Loader::load_layer(const std::string& prefix, LayerWeightsCuda& layer) {
+  const std::string attention = prefix + "self_attn.";
+  FORERUN_RETURN_IF_ERROR(load_norm(prefix + "input_layernorm.weight", layer.input_norm));
+  FORERUN_RETURN_IF_ERROR(
+      load_norm(prefix + "post_attention_layernorm.weight", layer.post_attention_norm));
+  const LayerLinears linears = layer_linears(config_, layout_, prefix);
+  FORERUN_RETURN_IF_ERROR(load_linear(linears.qkv, layer.qkv));
+  FORERUN_RETURN_IF_ERROR(load_linear(linears.o, layer.o));
+  FORERUN_RETURN_IF_ERROR(load_linear(linears.gate_up, layer.gate_up));
+  FORERUN_RETURN_IF_ERROR(load_linear(linears.down, layer.down));
+  FORERUN_RETURN_IF_ERROR(load_biases(attention, layer));
+  if (config_.qk_norm) {
+    FORERUN_RETURN_IF_ERROR(load_norm(attention + "q_norm.weight", layer.q_norm));
+    FORERUN_RETURN_IF_ERROR(load_norm(attention + "k_norm.weight", layer.k_norm));
+  }
+  return {};
+}
+
+Status Loader::load_embedding(DecoderWeightsCuda& to) {
+  FORERUN_ASSIGN_OR_RETURN(const RawTensor* tensor,
+                           require_tensor(checkpoint_, "model.embed_tokens.weight"));
+  FORERUN_RETURN_IF_ERROR(check_float(*tensor));
+  const MatrixSlice whole{.tensor = tensor,
+                          .rows = Slice::of_all(config_.vocab_size),
+                          .columns = Slice::of_all(config_.hidden_size),
+                          .as_bf16 = true};
+  FORERUN_ASSIGN_OR_RETURN(to.embedding, DeviceBuffer::allocate(whole.bytes(), "the embedding"));
+  FORERUN_RETURN_IF_ERROR(uploader_.upload(whole, to.embedding.data()));
+  done(*tensor);
+  return {};
+}
+
+Status Loader::load_head(DecoderWeightsCuda& to) {
+  const FusedLinear head = head_linear(config_, layout_, int4_head_);
+  if (!config_.tied_embeddings) return load_linear(head, to.head);
+  if (head.outputs == 0) return {};
+  FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
+  FORERUN_ASSIGN_OR_RETURN(to.head, LinearWeightCuda::allocate(plan));
+  return pack_floats(
+      to.embedding.as<__nv_bfloat16>() + layout_.head_out.from.begin * config_.hidden_size,
+      head.parts.front(), to.head);
+}
+
+Result<DecoderWeightsCuda> Loader::run() {
+  DecoderWeightsCuda out;
+  // A tied head is packed from the embedding.
+  if (layers_.holds("model.embed_tokens.weight", config_)) {
+    FORERUN_RETURN_IF_ERROR(load_embedding(out));
+  }
+  if (layers_.heads) {
+    FORERUN_RETURN_IF_ERROR(load_head(out));
+    FORERUN_RETURN_IF_ERROR(load_norm("model.norm.weight", out.final_norm));
+  }
+  if (!layers_.embeds) {
+    FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // the head has been packed
+    out.embedding = {};
+  }
+  out.layers.resize(static_cast<size_t>(layers_.size()));
+  for (size_t layer = 0; layer < out.layers.size(); ++layer) {
+    const auto layer_idx = static_cast<size_t>(layers_.begin) + layer;
+    FORERUN_RETURN_IF_ERROR(
+        load_layer("model.layers." + std::to_string(layer_idx) + ".", out.layers[layer]));
+  }
+  FORERUN_RETURN_IF_ERROR(stream_->synchronize());
+  if (progress_) progress_(1.0);
+  return out;
+}
+
+}  // namespace
+
+Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
+                                                     const ShardLayoutCuda& layout,
+                                                     const LayerRange& layers, bool int4_head,
+                                                     const std::function<void(double)>& progress) {
+  FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
+  FORERUN_ASSIGN_OR_RETURN(SliceUploader uploader, SliceUploader::create(&stream));
+  return Loader(checkpoint, layout, layers, int4_head, progress, &stream, std::move(uploader))
+      .run();
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,43 @@
+// The weights of one GPU's part of a decoder, in the formats its kernels read: Q, K and V are one
+// linear layer, gate and up another.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "device/cuda/cuda_memory.h"
+#include "forerun/status.h"
+#include "kernels/linear/cuda/linear.h"
+#include "model/cuda/shard_layout.h"
+#include "model/layer_range.h"
+
+namespace forerun::cuda {
+
+struct LayerWeightsCuda {
+  LinearWeightCuda qkv, o, gate_up, down;
+  DeviceBuffer input_norm, post_attention_norm;  // f32 [hidden]
+  DeviceBuffer q_norm, k_norm;                   // f32 [head_dim], or empty
+  // bf16 [outputs], or empty; that of o is whole on every GPU, for the sum of all.
+  DeviceBuffer qkv_bias, o_bias;
+};
+
+struct DecoderWeightsCuda {
+  DeviceBuffer embedding;  // bf16 [vocab][hidden], whole on every GPU, of a stage that embeds
+  std::vector<LayerWeightsCuda> layers;  // of the stage, from 0
+  DeviceBuffer final_norm;               // f32 [hidden]; as the head, of a stage that has it
+  LinearWeightCuda head;                 // [rows of the part][hidden]
+};
+
+// The part of a GPU of these layers, onto the current device; nothing else of the checkpoint is
+// touched. AWQ layers of group 128 stay int4, everything else
+// becomes bf16. Layers of which the part has nothing stay empty, except that o and down then are
+// zeros. `int4_head`: the head becomes int4 too, where hidden_size is a multiple of 128.
+// `progress` gets the fraction done; it may be empty.
+Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
+                                                     const ShardLayoutCuda& layout,
+                                                     const LayerRange& layers, bool int4_head,
+                                                     const std::function<void(double)>& progress);
+
+}  // namespace forerun::cuda

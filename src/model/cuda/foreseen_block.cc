@@ -1,0 +1,88 @@
+#include "model/cuda/foreseen_block.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun::cuda {
+namespace {
+
+// A block of fewer rows is built within some microseconds.
+constexpr size_t kFewestRows = 4;
+
+// Whether it is all that its sequence has in the Step, as a decoding row is.
+bool decodes(const Step& step, size_t row_idx) {
+  const StepRow& row = step.rows[row_idx];
+  const bool alone = row_idx == 0 || step.rows[row_idx - 1].sequence_idx != row.sequence_idx;
+  return alone && row.wants_logits && row.boundary == row.visible && row.slot == row.visible - 1;
+}
+
+int32_t blocks_up_to(int32_t slot) { return slot / kTilePositions + 1; }
+
+}  // namespace
+
+void ForeseenBlockCuda::foresee(const Step& step, int32_t most_rows, const StepShapeCuda& shape,
+                                RopeTable& rope) {
+  has_foreseen_ = false;
+  const size_t count = step.rows.size();
+  if (count < kFewestRows || count > static_cast<size_t>(most_rows) || !step.selections.empty()) {
+    return;
+  }
+  size_t in_tables = 0;
+  for (size_t row_idx = 0; row_idx < count; ++row_idx) {
+    const StepRow& row = step.rows[row_idx];
+    if (!decodes(step, row_idx) || row.position + 1 >= rope.max_position()) return;
+    if ((row.slot + 1) % kTilePositions == 0) {
+      in_tables += static_cast<size_t>(blocks_up_to(row.slot + 1));
+    }
+  }
+  // Tables stay where they are: rows point to them.
+  tables_.assign(in_tables, 0);
+  int32_t* next_table = tables_.data();
+  ahead_.rows.assign(step.rows.begin(), step.rows.end());
+  ahead_.sequences.resize(count);
+  for (size_t row_idx = 0; row_idx < count; ++row_idx) {
+    StepRow& row = ahead_.rows[row_idx];
+    const int32_t* table = step.sequences[static_cast<size_t>(row.sequence_idx)].block_table;
+    ++row.position;
+    ++row.slot;
+    ++row.visible;
+    ++row.boundary;
+    if (row.slot % kTilePositions == 0) {
+      const int32_t held = blocks_up_to(row.slot - 1);
+      std::copy_n(table, held, next_table);
+      table = next_table;
+      next_table += held + 1;
+    }
+    row.sequence_idx = static_cast<int32_t>(row_idx);
+    ahead_.sequences[row_idx].block_table = table;
+  }
+  no_queries_.resize(std::max(no_queries_.size(), count));
+  block_.build(ahead_, 0, count, no_queries_, shape, rope);
+  has_foreseen_ = true;
+}
+
+bool ForeseenBlockCuda::is_foreseen(const Step& step) const {
+  if (!has_foreseen_ || step.rows.size() != ahead_.rows.size() || !step.selections.empty()) {
+    return false;
+  }
+  for (size_t row_idx = 0; row_idx < step.rows.size(); ++row_idx) {
+    const StepRow& row = step.rows[row_idx];
+    const StepRow& ahead = ahead_.rows[row_idx];
+    if (!decodes(step, row_idx) || row.position != ahead.position || row.visible != ahead.visible) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool ForeseenBlockCuda::take(const Step& step, std::span<const RowQuery> queries,
+                             StepBlockCuda& block) {
+  const bool foreseen = is_foreseen(step);
+  has_foreseen_ = false;
+  if (!foreseen) return false;
+  block_.refill(step, queries);
+  std::swap(block, block_);
+  return true;
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,36 @@
+// The block of the Step that will most likely come next, built while the device works on the
+// present one: where every sequence decodes a token, the next Step has the same rows, each one
+// position further. Then little is left to be done between the two: what could not be known.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/cuda/step_block.h"
+
+namespace forerun::cuda {
+
+// Reusable: keeps its memory. One thread.
+class ForeseenBlockCuda {
+ public:
+  // Foresees what follows `step`; nothing where one of its rows is not the only one of its
+  // sequence, sees more than its prefix or wants no logits, where rows choose KV, or where there
+  // are more than `most_rows` or so few that a block is built in no time. `rope` is prepared for
+  // the next positions.
+  void foresee(const Step& step, int32_t most_rows, const StepShapeCuda& shape, RopeTable& rope);
+  // Whether `step` is the Step foreseen. Then `block`, which is exchanged for it, is what build()
+  // would have made of it. Forgets what was foreseen.
+  bool take(const Step& step, std::span<const RowQuery> queries, StepBlockCuda& block);
+
+ private:
+  bool is_foreseen(const Step& step) const;
+
+  bool has_foreseen_ = false;
+  Step ahead_;
+  std::vector<int32_t> tables_;  // of sequences that will need a block that they do not have yet
+  std::vector<RowQuery> no_queries_;
+  StepBlockCuda block_;
+};
+
+}  // namespace forerun::cuda

@@ -1,0 +1,67 @@
+#include "model/cuda/fused_linear.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace forerun::cuda {
+namespace {
+
+constexpr int64_t kOutputsOfWord = 8;  // what int4 outputs are packed by
+
+}  // namespace
+
+LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
+                           const std::string& prefix) {
+  constexpr auto kPlain = OutputPlacement::kPlain;
+  const std::string attention = prefix + "self_attn.";
+  const std::string mlp = prefix + "mlp.";
+  const Slice hidden = Slice::of_all(config.hidden_size);
+  return {.qkv = {.parts = {{attention + "q_proj", layout.q_out, kPlain, 0},
+                            {attention + "k_proj", layout.kv_out, kPlain, layout.k_offset},
+                            {attention + "v_proj", layout.kv_out, kPlain, layout.v_offset}},
+                  .in = hidden,
+                  .outputs = layout.qkv_width,
+                  .before_attention = true},
+          .o = {.parts = {{attention + "o_proj", hidden, kPlain, 0}},
+                .in = layout.o_in,
+                .outputs = config.hidden_size},
+          .gate_up = {.parts = {{mlp + "gate_proj", layout.mlp_out, OutputPlacement::kGate, 0},
+                                {mlp + "up_proj", layout.mlp_out, OutputPlacement::kUp, 0}},
+                      .in = hidden,
+                      .outputs = 2 * layout.mlp_out.total},
+          .down = {.parts = {{mlp + "down_proj", hidden, kPlain, 0}},
+                   .in = layout.mlp_in,
+                   .outputs = config.hidden_size}};
+}
+
+FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout, bool int4) {
+  return {.parts = {{"lm_head", layout.head_out, OutputPlacement::kPlain, 0}},
+          .in = Slice::of_all(config.hidden_size),
+          .outputs = layout.head_out.total,
+          .becomes_int4 = int4 && config.hidden_size % kInt4Group == 0};
+}
+
+Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
+                                               const FusedLinear& linear) {
+  std::vector<LinearSource> sources;
+  for (const FusedPart& part : linear.parts) {
+    FORERUN_ASSIGN_OR_RETURN(LinearSource source, LinearSource::find(checkpoint, part.module));
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources) {
+  bool int4 = !linear.all_zero() && !sources.empty();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const FusedPart& part = linear.parts[i];
+    const int64_t step = part.placement == OutputPlacement::kPlain ? kOutputsOfWord : 16;
+    int4 = int4 && sources[i].packs_as_int4(part.out, linear.in, step);
+  }
+  return plan_linear(
+      int4 || linear.becomes_int4 ? LinearFormat::kInt4Group128 : LinearFormat::kBf16,
+      linear.in.total, linear.outputs, /*may_idle_sms=*/linear.before_attention);
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,54 @@
+// Which modules of a checkpoint make up each linear layer of a GPU's part, and in which format.
+// Host arithmetic only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "forerun/status.h"
+#include "kernels/linear/cuda/linear.h"
+#include "kernels/linear/cuda/plan.h"
+#include "model/cuda/linear_source.h"
+#include "model/cuda/shard_layout.h"
+
+namespace forerun::cuda {
+
+// A module whose outputs go into a weight from `first_output` on.
+struct FusedPart {
+  std::string module;
+  Slice out;
+  OutputPlacement placement = OutputPlacement::kPlain;
+  int64_t first_output = 0;
+};
+
+struct FusedLinear {
+  std::vector<FusedPart> parts;
+  Slice in;
+  int64_t outputs = 0;        // 0: the part has nothing of the layer
+  bool becomes_int4 = false;  // rounded, if it is stored otherwise
+  bool before_attention = false;
+
+  // Without inputs of its own a weight is all zeros.
+  bool all_zero() const { return in.from.size() == 0; }
+};
+
+struct LayerLinears {
+  FusedLinear qkv, o, gate_up, down;
+};
+// `prefix`: "model.layers.3.".
+LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
+                           const std::string& prefix);
+// Of its own rows; with tied embeddings a copy of theirs, not to be looked up as a module. `int4`:
+// it becomes that, where hidden_size is a multiple of kInt4Group.
+FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout, bool int4);
+
+// The layer's modules in the checkpoint.
+Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
+                                               const FusedLinear& linear);
+// Int4 where all modules can be or it is to become int4, else bf16.
+Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources);
+
+}  // namespace forerun::cuda

@@ -1,0 +1,194 @@
+// One GPU's part of a decoder or of a stage of it: its weights, its KV heads, its activations, and
+// the graphs of its passes through the layers. At degree 1 that is all of the stage.
+//
+// Every call from one thread at a time, with the shard's GPU current (use()).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "checkpoint/checkpoint.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_stream.h"
+#include "device/cuda/peer_mailboxes.h"
+#include "kernels/attention/cuda/attention.h"
+#include "kernels/linear/cuda/linear.h"
+#include "kernels/rms_norm/cuda/rms_norm.h"
+#include "kernels/row_digest/row_digest.h"
+#include "model/cuda/decoder_weights.h"
+#include "model/cuda/shard_layout.h"
+#include "model/cuda/step_block.h"
+#include "model/layer_range.h"
+
+namespace forerun::cuda {
+
+// What a graph is made for: rows and rows that want logits, both rounded up (pass_bucket), and how
+// attention works.
+struct PassKeyCuda {
+  int32_t rows = 0;
+  int32_t wanted = 0;
+  AttentionMode mode = AttentionMode::kSplit;
+  SharedPrefix shared_prefix = SharedPrefix::kNone;
+  auto operator<=>(const PassKeyCuda&) const = default;
+};
+
+struct ShardCudaOptions {
+  int32_t device = 0;
+  DeviceShard part;  // of a stage without the head no tokens
+  LayerRange layers;
+  int64_t kv_blocks = 0;
+  bool int4_head = false;           // as in DecoderCudaOptions
+  const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
+  // Of a stage that does not embed: mapped host memory with a pass's rows, bf16 [rows][hidden].
+  const std::byte* hidden_in = nullptr;
+  const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
+  // Likewise, for the largest logits of rows, and the ranks that have tokens, a bit each; null:
+  // digests measure weights from the part's own.
+  const PeerMailboxes* maxima = nullptr;
+  uint32_t ranks_with_head = 0;
+  // Another part is on the same GPU: a kernel that waits for the other part's may not let its
+  // successors in, nor ask for more than half of a multiprocessor, which would leave those no room.
+  bool shares_gpu = false;
+};
+
+// Where a pass leaves the logits of its rows that want them, whole: f32 [queries.size()][stride],
+// page-locked; every shard writes its own tokens' columns. Only rows that are asked for whole come.
+struct HostLogits {
+  float* rows = nullptr;
+  int64_t stride = 0;
+  std::span<const RowQuery> queries;
+};
+
+// Where a pass leaves its rows behind the stage's last layer: bf16 [count][hidden], page-locked.
+struct HostHidden {
+  std::byte* rows = nullptr;  // null: they are not wanted
+  int64_t count = 0;
+};
+
+class ShardCuda {
+ public:
+  // `options.step` and `options.peers` must outlive the shard. `progress` gets the fraction of the
+  // weights loaded.
+  static Result<std::unique_ptr<ShardCuda>> load(const Checkpoint& checkpoint,
+                                                 const ShardCudaOptions& options,
+                                                 const std::function<void(double)>& progress);
+
+  Status use() const;  // makes its GPU the calling thread's
+  const StepShapeCuda& shape() const { return shape_; }
+  const ShardLayoutCuda& layout() const { return layout_; }
+  int64_t kv_block_bytes() const { return layers_.size() * layer_kv_bytes_; }
+
+  // prepare() makes a pass's graph. launch() submits the pass, for the step that lies in the mapped
+  // memory, by its graph, that of the pass without the head with the head's kernels after it, or
+  // kernel by kernel; and the copy of its logits or hidden rows. finish() waits for all. Graphs are
+  // made while no pass is under way on any GPU of the process: kernels of one GPU wait for those of
+  // another, and meanwhile nobody may build a graph.
+  Status prepare(const PassKeyCuda& key);
+  // Whether the pass must have a graph of its own before launch(): edited ones.
+  bool must_prepare(const PassKeyCuda& key) const {
+    return edit_ != nullptr && key.rows <= kMostGraphRows && !graphs_.contains(key);
+  }
+  // With `selections` kernel by kernel. `before_head`: what the head's kernels read is still to be
+  // written by it; the layers are under way by then, if there is a graph of them alone.
+  Status launch(const PassKeyCuda& key, const HostLogits& logits, const HostHidden& hidden = {},
+                std::span<const PassSelectionCuda> selections = {},
+                const std::function<void()>& before_head = {});
+  Status finish();
+  // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
+  const float* device_logits() const { return logits_.as<float>(); }
+  // Of a row of the last pass, of this shard's tokens: the digest, where one was asked for; and a
+  // copy of the logits into their columns of `row`, page-locked, which it waits for.
+  const RowDigest& digest(int32_t pass_row) const { return digests_.as<RowDigest>()[pass_row]; }
+  Status fetch_logits(int32_t pass_row, float* row);
+
+  // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
+  Status move_kv(std::span<const KvMoveCuda> moves);
+
+  // For measuring: submits the last pass again, `times` in a row; and forgets all graphs, to make
+  // new ones that `edit` changes (nullptr: as they are). `one_sum_a_layer`: it leaves out one of a
+  // layer's two sums over the group, so that the mailboxes must take turns by layers; only of an
+  // even number of layers.
+  Status replay(int times);
+  void edit_graphs(std::function<Status(cudaGraph_t)> edit, bool one_sum_a_layer = false);
+  const Stream& stream() const { return stream_; }
+
+ private:
+  ShardCuda(const ModelConfig& config, const ShardCudaOptions& options, Stream stream)
+      : config_(config),
+        device_(options.device),
+        shares_gpu_(options.shares_gpu),
+        layers_(options.layers),
+        pinned_step_(options.step),
+        hidden_in_(options.hidden_in),
+        peers_(options.peers),
+        ranks_with_head_(options.ranks_with_head),
+        layout_(shard_layout_cuda(config, options.part)),
+        stream_(std::move(stream)) {
+    if (options.maxima != nullptr) {
+      maxima_ = *options.maxima;
+      maxima_->fault = peers_->fault;  // one word ends all waiting
+    }
+    if (options.shares_gpu) edit_ = one_kernel_at_a_time;
+  }
+  Status allocate(int64_t kv_blocks);
+  Status run(const PassKeyCuda& key, const std::function<void()>& before_head = {});
+  // Submit all kernels of a pass (model/cuda/shard_pass.cc).
+  Status submit(const PassKeyCuda& key);
+  Status submit_layer(size_t layer_idx, const PassKeyCuda& key);
+  Status submit_attention(size_t layer_idx, const PassKeyCuda& key);
+  Status submit_selections(const PagedKvCuda& kv);
+  Status submit_head(const PassKeyCuda& key);
+  // Submits the copy of some rows of logits into their columns of `rows`.
+  Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
+  PagedKvCuda layer_kv(size_t layer_idx) const;
+  // The norm with this weight (f32 [hidden]): of what is written to `hidden_`, for the layer that
+  // reads it next, and as it is read.
+  NormOutputCuda norm_of_hidden(const DeviceBuffer& weight, const LinearWeightCuda& reader) const;
+  NormInputCuda normed() const;
+  LinearScratchCuda linear_scratch() const { return linear_scratch_.view(failed_.as<uint32_t>()); }
+
+  ModelConfig config_;
+  int32_t device_;
+  bool shares_gpu_;
+  const LayerRange layers_;
+  const std::byte* pinned_step_;
+  const std::byte* hidden_in_;
+  const PeerMailboxes* peers_;
+  std::optional<PeerMailboxes> maxima_;
+  uint32_t ranks_with_head_;
+  const ShardLayoutCuda layout_;
+  Stream stream_;
+  DecoderWeightsCuda weights_;
+  StepShapeCuda shape_;
+  std::map<PassKeyCuda, Graph> graphs_;
+  PassKeyCuda last_pass_;
+  std::span<const PassSelectionCuda> selections_;  // of the pass that is being submitted
+  std::function<Status(cudaGraph_t)> edit_;
+  bool one_sum_a_layer_ = false;
+
+  int64_t layer_kv_bytes_ = 0;
+  DeviceBuffer kv_;
+  DeviceBuffer step_;
+  // Activations of a pass, 16 bits each: [kMostPassRows][..]. `scaled_` and `squares_` (f32) are
+  // what the norm after `hidden_` is made of (rms_norm/cuda/rms_norm.h).
+  DeviceBuffer hidden_, scaled_, squares_, qkv_out_, q_, attended_, mlp_;
+  // Of many rows that want logits, these.
+  DeviceBuffer wanted_scaled_, wanted_squares_;
+  DeviceBuffer partials_, arrivals_;
+  LinearScratchBuffer linear_scratch_;
+  DeviceBuffer logits_;   // f32 [kMostPassRows][layout_.logits_stride()]
+  PinnedBuffer digests_;  // RowDigest [kMostPassRows]
+  PinnedBuffer failed_;   // a word that kernels set
+};
+
+// Of a GPU, beside weights, cache and what a step's widths ask for: partial results of attention.
+inline constexpr int64_t kPartialBytesCuda = int64_t{128} << 20;
+// Longest step block: block tables and ancestor lists of long contexts.
+inline constexpr size_t kStepBytesCuda = size_t{8} << 20;
+
+}  // namespace forerun::cuda

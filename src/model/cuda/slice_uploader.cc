@@ -1,0 +1,66 @@
+#include "model/cuda/slice_uploader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_error.h"
+
+namespace forerun::cuda {
+namespace {
+
+constexpr size_t kPortionBytes = size_t{8} << 20;
+
+}  // namespace
+
+Result<SliceUploader> SliceUploader::create(const Stream* stream) {
+  const auto portion = []() -> Result<Portion> {
+    FORERUN_ASSIGN_OR_RETURN(PinnedBuffer memory,
+                             PinnedBuffer::allocate(kPortionBytes, "weights on their way"));
+    FORERUN_ASSIGN_OR_RETURN(Event copied, Event::create());
+    return Portion{std::move(memory), std::move(copied)};
+  };
+  FORERUN_ASSIGN_OR_RETURN(Portion first, portion());
+  FORERUN_ASSIGN_OR_RETURN(Portion second, portion());
+  return SliceUploader(stream, std::move(first), std::move(second));
+}
+
+Status SliceUploader::upload(const MatrixSlice& slice, std::byte* to) {
+  const size_t row_bytes = slice.row_bytes();
+  if (slice.bytes() == 0) return {};
+  if (row_bytes > kPortionBytes) {
+    return {StatusCode::kUnsupported, "a row of a weight of " + std::to_string(row_bytes) +
+                                          " bytes; at most " + std::to_string(kPortionBytes) +
+                                          " are accepted"};
+  }
+  const auto most_rows = static_cast<int64_t>(kPortionBytes / row_bytes);
+  for (int64_t first = 0; first < slice.rows.total; first += most_rows) {
+    const int64_t rows = std::min(most_rows, slice.rows.total - first);
+    Portion& portion = portions_[next_];
+    next_ = 1 - next_;
+    FORERUN_RETURN_IF_ERROR(portion.copied.synchronize());
+    slice.copy_rows(first, rows, portion.memory.data());
+    FORERUN_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyAsync(to + static_cast<size_t>(first) * row_bytes, portion.memory.data(),
+                        static_cast<size_t>(rows) * row_bytes, cudaMemcpyHostToDevice,
+                        stream_->get()),
+        "uploading weights");
+    FORERUN_RETURN_IF_ERROR(portion.copied.record(*stream_));
+  }
+  return {};
+}
+
+Result<const std::byte*> SliceUploader::bring(const MatrixSlice& slice, size_t place) {
+  DeviceBuffer& buffer = places_[place];
+  if (buffer.bytes() < slice.bytes()) {
+    FORERUN_RETURN_IF_ERROR(stream_->synchronize());  // its last contents have been used
+    buffer = DeviceBuffer();
+    FORERUN_ASSIGN_OR_RETURN(
+        buffer,
+        DeviceBuffer::allocate(slice.bytes(), "a tensor on its way to the kernels' format"));
+  }
+  FORERUN_RETURN_IF_ERROR(upload(slice, buffer.data()));
+  return static_cast<const std::byte*>(buffer.data());
+}
+
+}  // namespace forerun::cuda

@@ -1,0 +1,112 @@
+// The data of one pass over a Step's rows as a GPU's kernels read it: one block of bytes, written
+// by the host into mapped memory and copied to the device by the pass's first kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "forerun/status.h"
+#include "kernels/attention/cuda/attention.h"
+#include "kernels/attention/cuda/plan.h"
+#include "kernels/rope/rope.h"
+#include "kernels/row_digest/row_digest.h"
+#include "kernels/row_digest/row_edits.h"
+#include "step/step.h"
+
+namespace forerun::cuda {
+
+// A Step's rows pass through the layers in chunks of at most this many: the weights are read once a
+// pass, which 1,024 rows take six times as long to multiply (8B), and their activations stay in the
+// L2.
+inline constexpr int32_t kMostPassRows = 1024;
+// Passes of up to this many rows are worth a graph: after that launches take less time than
+// kernels.
+inline constexpr int32_t kMostGraphRows = 128;
+// Rows that a pass of `rows` is made for: for graphs few sizes, so that they are soon all there;
+// else as many as there are. 0 for 0.
+int32_t pass_bucket(int32_t rows);
+
+// What lies at fixed places; the rest follows, where `attention` says.
+struct alignas(16) StepHeaderCuda {
+  AttentionStepCuda attention;
+  int32_t bytes = 0;  // of the whole block, a multiple of 16
+  int32_t num_wanted = 0;
+  int32_t queries_offset = 0;  // [num_wanted] RowQuery
+  int32_t edits_offset = 0;    // RowEditsCuda, as many as queries refer to
+  // The rows' tokens, pass_bucket() of them, and at wanted_offset() the rows that want logits, as
+  // many as the bucket of these, ascending. The block ends there.
+  int32_t tokens[2 * kMostPassRows] = {};
+
+  // In bytes from the block's beginning, of a pass of `rows` rows.
+  static int32_t wanted_offset(int32_t rows) {
+    return static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)) +
+           (pass_bucket(rows) + 3) / 4 * 16;
+  }
+};
+
+static_assert(offsetof(StepHeaderCuda, tokens) % 16 == 0);
+
+// Shapes that the plan and the rotation need, and which ends of the model the pass has.
+struct StepShapeCuda {
+  AttentionShapeCuda attention;
+  int32_t head_dim = 0;
+  bool embeds = true;  // else rows are looked up among hidden rows: the n-th of the pass is n
+  bool heads = true;   // else no row wants logits of it
+};
+
+// A KvSelection of a pass; the rest as there.
+struct PassSelectionCuda {
+  int32_t first_row = 0;  // of the pass
+  int32_t observers = 0;
+  int32_t first_weighed = 0;
+  int32_t weighed_step = 0;
+  int32_t most_weighed() const { return first_weighed + weighed_step * (observers - 1); }
+  int32_t tokens = 0;
+  int32_t chosen = 0;
+  int32_t pooling = 1;
+  // int32, in bytes from the block's beginning: the sequence's blocks as far as they are weighed,
+  // and those to gather into.
+  int32_t table_offset = 0, blocks_offset = 0;
+};
+
+// Reusable: keeps its memory.
+class StepBlockCuda {
+ public:
+  // Where the pass of at most `most_rows` that begins with row `begin` of `step` ends: observers of
+  // one selection are never cut apart, where a pass has room for them.
+  static size_t pass_end(const Step& step, size_t begin, int32_t most_rows);
+  // Rows [begin, pass_end) of `step`. `queries`: of those that want logits, as
+  // many or more. `rope` is prepared for their positions.
+  void build(const Step& step, size_t begin, size_t end, std::span<const RowQuery> queries,
+             const StepShapeCuda& shape, RopeTable& rope);
+
+  // Replaces tokens, queries and the contents of block tables by those of `step`, all of whose rows
+  // have the shape of those that the block was built of: positions, slots, what they see and want.
+  // No row has ancestors, each has a sequence of its own, and nothing is selected.
+  void refill(const Step& step, std::span<const RowQuery> queries);
+
+  // Appends the edits that those of the pass's `queries` that ask for digests refer to; once, after
+  // build() or refill(). `masks`: mask m of the Step begins at its word m mask_words, to be read by
+  // the device.
+  void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
+                    const uint32_t* masks, int64_t mask_words);
+
+  int32_t num_rows() const { return static_cast<int32_t>(rows_.size()); }
+  int32_t num_wanted() const { return num_wanted_; }
+  AttentionMode mode() const { return plan_.mode; }
+  SharedPrefix shared_prefix() const { return plan_.shared_prefix; }
+  std::span<const PassSelectionCuda> selections() const { return selections_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<AttentionRow> rows_;
+  AttentionPlanCuda plan_;
+  int32_t num_wanted_ = 0;
+  bool embeds_ = true;
+  std::vector<PassSelectionCuda> selections_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace forerun::cuda

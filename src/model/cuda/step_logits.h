@@ -1,0 +1,79 @@
+// The host's end of a Step's logits: rows that are asked for whole come to its page-locked memory
+// with the pass, of the others a digest, and the row itself if somebody needs it after all.
+//
+// A Step's passes overwrite one another's logits on the GPUs: rows of all but the last pass that
+// wants any come whole. So do rows of several GPUs of which sums are asked, where the GPUs do not
+// tell one another the rows' largest logits, and rows to whose edits belong longer lists than a
+// pass has room for.
+//
+// Masks of rows lie in its page-locked memory too, where the GPUs read them: a bit a token.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/tensor_view.h"
+#include "device/cuda/cuda_memory.h"
+#include "kernels/row_digest/row_digest.h"
+#include "model/cuda/shard.h"
+
+namespace forerun::cuda {
+
+class StepLogitsCuda : public DistantLogits {
+ public:
+  // `num_tokens` of the vocabulary. `sums_known`: that digests' sums can be added up.
+  StepLogitsCuda(int32_t num_tokens, bool sums_known)
+      : num_tokens_(num_tokens), sums_known_(sums_known) {}
+
+  // Whether there is page-locked memory for so many rows, and so many masks; make_room() takes more
+  // and frees what there was.
+  bool has_room(int64_t rows, int64_t masks) const {
+    return rows <= capacity_ && masks <= mask_capacity_;
+  }
+  Status make_room(int64_t rows, int64_t masks);
+  // Starts a Step of so many rows that want logits, for which there is room, one for each of
+  // `queries`; empty: all whole.
+  void start(int64_t rows, std::span<const RowQuery> queries);
+  // Where the pass that computes rows [first, first + count) leaves them. Valid until the next
+  // start().
+  HostLogits of_pass(int64_t first, int64_t count, const StepEdits& edits);
+  // Of the pass with these `queries` of HostLogits: appends to its block the edits that they refer
+  // to; says how many masks are among them; and writes those, before the kernels of the head are
+  // launched.
+  void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
+                    StepBlockCuda& block) const;
+  static int32_t count_masks(std::span<const RowQuery> queries, const StepEdits& edits);
+  void write_masks(std::span<const RowQuery> queries, const StepEdits& edits);
+  // After the last pass, by its shards in the order of their tokens, which must stay as they are
+  // until the next start().
+  void finish(std::vector<ShardCuda*> shards);
+
+  // f32 [rows][tokens]
+  MatrixView<const float> rows() const {
+    return {rows_.as<float>(), {static_cast<int64_t>(queries_.size()), num_tokens_}, stride()};
+  }
+  Digested digest(int32_t logits_row) const override;
+  Status fetch(int32_t logits_row) override;
+
+ private:
+  int64_t stride() const;
+  // Asks for logits where lists would become too long.
+  void limit_lists(std::span<RowQuery> queries, const StepEdits& edits) const;
+
+  int32_t num_tokens_;
+  bool sums_known_;
+  PinnedBuffer rows_;
+  int64_t capacity_ = 0;
+  PinnedBuffer masks_;  // uint32 [mask_capacity_][mask_words_cuda(num_tokens_)]
+  int64_t mask_capacity_ = 0;
+  std::vector<RowQuery> queries_;
+  int64_t first_of_pass_ = 0;  // of the last pass that wants any
+  std::vector<ShardCuda*> shards_;
+  std::vector<RowDigest> merged_;  // of the last pass, where several shards have tokens
+  std::mutex fetching_;
+  std::vector<bool> fetched_;
+};
+
+}  // namespace forerun::cuda

@@ -1,0 +1,62 @@
+#include "model/cuda/usual_passes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "kernels/attention/cuda/plan.h"
+#include "model/cuda/step_block.h"
+
+namespace forerun::cuda {
+namespace {
+
+constexpr int32_t kContexts[] = {100, 500, 1000, 2000, 4000, 8000, 16000, 32000};
+
+// Rows of `sequences` sequences of `each` rows that follow `context` tokens. Of a tree two rows
+// each are siblings. `numbers`: 0, 1, 2, ...: block tables, one entry apart, and ancestors' slots.
+std::vector<AttentionRow> rows_of(int32_t sequences, int32_t each, int32_t context, bool tree,
+                                  const std::vector<int32_t>& numbers) {
+  std::vector<AttentionRow> rows;
+  for (int32_t sequence = 0; sequence < sequences; ++sequence) {
+    for (int32_t i = 0; i < each; ++i) {
+      const int32_t position = context + (tree ? (i + 1) / 2 : i);
+      rows.push_back({.position = position,
+                      .boundary = tree ? context : position + 1,
+                      .slot = context + i,
+                      .block_table = numbers.data() + sequence,
+                      .ancestors = tree ? numbers.data() + context : nullptr});
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<PassKeyCuda> usual_passes_cuda(const AttentionShapeCuda& shape, int64_t most_context,
+                                           int32_t most_rows) {
+  most_rows = std::min(most_rows, kMostGraphRows);
+  std::vector<int32_t> numbers(static_cast<size_t>(*std::rbegin(kContexts) + 2 * kMostGraphRows));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::set<PassKeyCuda> passes;
+  AttentionPlanCuda plan;
+  for (int32_t rows = pass_bucket(1); rows <= most_rows; rows = pass_bucket(rows + 1)) {
+    for (int32_t each = 1; each <= rows; each = each == 4 ? 6 : each == 6 ? 8 : 2 * each) {
+      for (const int32_t context : kContexts) {
+        if (context > most_context) break;
+        for (const bool tree : {false, true}) {
+          if (tree && each == 1) continue;
+          const int32_t sequences = std::max(1, rows / each);
+          plan.build(rows_of(sequences, sequences == 1 ? rows : each, context, tree, numbers),
+                     shape);
+          PassKeyCuda key{.rows = rows, .mode = plan.mode, .shared_prefix = plan.shared_prefix};
+          passes.insert(key);
+          key.wanted = rows;
+          passes.insert(key);
+        }
+      }
+    }
+  }
+  return {passes.begin(), passes.end()};
+}
+
+}  // namespace forerun::cuda
