@@ -21,7 +21,7 @@
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/device_group.h"
 #include "engine/output_formats.h"
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "model/cuda/load_decoder.h"
 #include "text/tokenizer.h"
 
@@ -222,7 +222,7 @@ class Rounds {
         tasks.push_back(std::move(task));
       }
     }
-    CpuStepRunner& runner = asked.whole_rows ? whole_ : digested_;
+    DecoderStepRunner& runner = asked.whole_rows ? whole_ : digested_;
     FORERUN_RETURN_IF_ERROR(runner.run(step, tasks, {}, {}));
     for (const RowTask& task : tasks) FORERUN_RETURN_IF_ERROR(task.status);
     for (Request& request : requests_) {
@@ -235,7 +235,7 @@ class Rounds {
 
   const Arguments arguments_;
   EditsOnTheHost edits_on_host_;
-  CpuStepRunner digested_, whole_;
+  DecoderStepRunner digested_, whole_;
   const std::vector<int32_t> reply_;
   const std::shared_ptr<const TokenConstraint> constraint_;
   std::deque<Request> requests_;

@@ -20,7 +20,7 @@
 #include "engine/engine_loop.h"
 #include "engine/request_handles.h"
 #include "engine/submission.h"
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "exec/live_costs.h"
 #include "exec/real_executor.h"
 #include "forerun/completion_queue.h"
@@ -193,8 +193,8 @@ class Rig {
     costs_.set(costs_of(scenario));
     observed_.set(costs_of(scenario));
     RealExecutorOptions options;
-    options.runners[0] = std::make_unique<CpuStepRunner>(&target_, devices_.get(), kVocab);
-    options.runners[1] = std::make_unique<CpuStepRunner>(&draft_, devices_.get(), kVocab);
+    options.runners[0] = std::make_unique<DecoderStepRunner>(&target_, devices_.get(), kVocab);
+    options.runners[1] = std::make_unique<DecoderStepRunner>(&draft_, devices_.get(), kVocab);
     options.costs = &costs_;
     options.budget = {.rows = 4096, .seconds = 1e9};  // prompts are read at once
     // As the engine does, but the costs that strategies see stay.

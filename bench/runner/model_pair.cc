@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "model/cpu_decoder.h"
 
 namespace forerun::bench {
@@ -36,8 +36,8 @@ Result<ModelPair> ModelPair::load(const std::string& target, const std::string& 
 }
 
 std::unique_ptr<StepRunner> ModelPair::make_runner(Role role) const {
-  return std::make_unique<CpuStepRunner>(decoders[static_cast<size_t>(role)].get(), devices.get(),
-                                         live_vocab);
+  return std::make_unique<DecoderStepRunner>(decoders[static_cast<size_t>(role)].get(),
+                                             devices.get(), live_vocab);
 }
 
 }  // namespace forerun::bench

@@ -13,7 +13,7 @@
 #include "engine/model_facts.h"
 #include "engine/numerics_options.h"
 #include "engine/stage_plan.h"
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "exec/stages/stage_pipeline.h"
 #include "exec/stages/stage_threads.h"
 #include "hosts/hosts.h"
@@ -298,7 +298,7 @@ std::unique_ptr<StepRunner> LoadedModels::make_runner(Role role) const {
   }
   if (model.stages.size() == 1) {
     const Stage& stage = model.stages.front();
-    return std::make_unique<CpuStepRunner>(stage.decoder.get(), stage.devices, live_vocab);
+    return std::make_unique<DecoderStepRunner>(stage.decoder.get(), stage.devices, live_vocab);
   }
   std::vector<PipelineStage> stages;
   for (const Stage& stage : model.stages) stages.push_back({stage.decoder.get(), stage.devices});

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "exec/real_executor.h"
 #include "exec/step_builder.h"
 
@@ -54,7 +54,7 @@ void submit_to_result(benchmark::State& state) {
   IdleDecoder decoder;
   auto device = CpuDeviceGroup::create_unpinned({1});
   RealExecutorOptions options;
-  options.runners[0] = std::make_unique<CpuStepRunner>(&decoder, device.value().get(), 64);
+  options.runners[0] = std::make_unique<DecoderStepRunner>(&decoder, device.value().get(), 64);
   RealExecutor executor(std::move(options));
   SequenceSpec spec;
   spec.sampling.temperature = 0.0f;

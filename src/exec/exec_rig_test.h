@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "exec/fake_decoder_test.h"
 #include "exec/real_executor.h"
 #include "exec/stages/stage_pipeline.h"
@@ -59,7 +59,7 @@ struct Rig {
       setup.runners[static_cast<size_t>(role_idx)] =
           role_idx == 0 && options.stages > 1
               ? cut_target(options, vocab)
-              : std::make_unique<CpuStepRunner>(decoder, devices.back().get(), vocab);
+              : std::make_unique<DecoderStepRunner>(decoder, devices.back().get(), vocab);
     }
     setup.threaded = {options.threaded, options.threaded};
     setup.spin = options.spin;

@@ -46,7 +46,7 @@ class GroupFaults : public ::testing::TestWithParam<bool> {
     options.kv_blocks = 16;
     decoder_ = CpuDecoder::load(*checkpoint_, group_.get(), options).value();
     RealExecutorOptions setup;
-    setup.runners[0] = std::make_unique<CpuStepRunner>(decoder_.get(), group_.get(), 256);
+    setup.runners[0] = std::make_unique<DecoderStepRunner>(decoder_.get(), group_.get(), 256);
     setup.threaded = {GetParam(), GetParam()};
     executor_ = std::make_unique<RealExecutor>(std::move(setup));
   }

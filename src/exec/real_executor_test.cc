@@ -208,7 +208,7 @@ TEST(RealExecutor, ARoleWithoutAModelFailsItsItems) {
   auto device = CpuDeviceGroup::create_unpinned({1});
   ASSERT_TRUE(device.ok());
   RealExecutorOptions options;
-  options.runners[0] = std::make_unique<CpuStepRunner>(&target, device.value().get(), kVocab);
+  options.runners[0] = std::make_unique<DecoderStepRunner>(&target, device.value().get(), kVocab);
   RealExecutor executor(std::move(options));
   ASSERT_TRUE(executor.open(1, plain_spec()).ok());
   executor.submit(prefix_item(1, Role::kDraft, {1}));
@@ -265,8 +265,8 @@ TEST(RealExecutor, ThreadedRolesOverlap) {
   auto device1 = CpuDeviceGroup::create_unpinned({1});
   ASSERT_TRUE(device0.ok() && device1.ok());
   RealExecutorOptions options;
-  options.runners[0] = std::make_unique<CpuStepRunner>(&target, device0.value().get(), kVocab);
-  options.runners[1] = std::make_unique<CpuStepRunner>(&draft, device1.value().get(), kVocab);
+  options.runners[0] = std::make_unique<DecoderStepRunner>(&target, device0.value().get(), kVocab);
+  options.runners[1] = std::make_unique<DecoderStepRunner>(&draft, device1.value().get(), kVocab);
   options.threaded = {true, true};
   {
     RealExecutor executor(std::move(options));

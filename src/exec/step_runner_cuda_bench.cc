@@ -14,7 +14,7 @@
 #include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
 #include "device/cpu/device_group.h"
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "model/cuda/load_decoder.h"
 
 namespace forerun {
@@ -110,9 +110,9 @@ Status run(const Arguments& arguments) {
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<CpuDeviceGroup> threads,
                            CpuDeviceGroup::create_unpinned({arguments.threads}));
   const int32_t vocab = checkpoint.config().vocab_size;
-  CpuStepRunner digested(decoder.get(), threads.get(), vocab);
+  DecoderStepRunner digested(decoder.get(), threads.get(), vocab);
   WholeLogits whole(decoder.get());
-  CpuStepRunner copied(&whole, threads.get(), vocab);
+  DecoderStepRunner copied(&whole, threads.get(), vocab);
 
   std::vector<int32_t> table(static_cast<size_t>(blocks));
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);

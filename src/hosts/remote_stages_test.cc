@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "exec/stages/one_row_test.h"
 #include "exec/stages/stage_pipeline.h"
 #include "hosts/local_transport.h"

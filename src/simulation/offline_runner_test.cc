@@ -9,7 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/testing.h"
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "exec/emulated/step_emulator.h"
 #include "exec/real_executor.h"
 #include "model/cpu_decoder.h"
@@ -224,7 +224,7 @@ struct ToyMachine {
     RealExecutorOptions options;
     for (const Role role : {Role::kTarget, Role::kDraft}) {
       const auto index = static_cast<size_t>(role);
-      std::unique_ptr<StepRunner> runner = std::make_unique<CpuStepRunner>(
+      std::unique_ptr<StepRunner> runner = std::make_unique<DecoderStepRunner>(
           decoders[index].get(), device.get(), decoders[index]->config().vocab_size);
       if (emulator != nullptr) runner = emulator->wrap(role, std::move(runner));
       if (recording != nullptr && role == Role::kDraft) {

@@ -144,7 +144,7 @@ TEST(RecordingRunner, KeepsTheBranchesOfAText) {
   FakeDecoder decoder(kVocab, 16, 2);
   const auto device = CpuDeviceGroup::create_unpinned({1}).value();
   auto runner = std::make_unique<RecordingRunner>(
-      std::make_unique<CpuStepRunner>(&decoder, device.get(), kVocab));
+      std::make_unique<DecoderStepRunner>(&decoder, device.get(), kVocab));
   RecordingRunner& recording = *runner;
   RealExecutorOptions options;
   options.runners[static_cast<size_t>(Role::kDraft)] = std::move(runner);

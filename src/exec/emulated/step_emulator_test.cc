@@ -43,7 +43,8 @@ StepProfile profile_of(double target_ms, double draft_ms) {
 struct Wrapped {
   explicit Wrapped(StepEmulator& emulator, Role role)
       : decoder(kVocab, 8, 1), device(CpuDeviceGroup::create_unpinned({1}).value()) {
-    runner = emulator.wrap(role, std::make_unique<CpuStepRunner>(&decoder, device.get(), kVocab));
+    runner =
+        emulator.wrap(role, std::make_unique<DecoderStepRunner>(&decoder, device.get(), kVocab));
   }
   Status run(int32_t rows) {
     const int32_t block = 0;
@@ -119,8 +120,8 @@ TEST(StepEmulator, ResultsAreTheRealOnesAndRolesSleepSideBySide) {
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     FakeDecoder* decoder = role == Role::kTarget ? &target : &draft;
     options.runners[static_cast<size_t>(role)] = emulator.wrap(
-        role, std::make_unique<CpuStepRunner>(decoder, device.get(),
-                                              common_live_vocab(target.config(), &draft.config())));
+        role, std::make_unique<DecoderStepRunner>(
+                  decoder, device.get(), common_live_vocab(target.config(), &draft.config())));
   }
   options.threaded = {true, true};
   options.trace = true;

@@ -18,7 +18,7 @@ class StageThreads : public StageTransport {
  public:
   // In order, two or more: the first one's decoder embeds, the last one's has the head, layers
   // follow each other and all have as many KV blocks. Decoders and devices must outlive it; no two
-  // stages may share devices. `live_vocab`: as CpuStepRunner's.
+  // stages may share devices. `live_vocab`: as DecoderStepRunner's.
   StageThreads(const std::vector<PipelineStage>& stages, int32_t live_vocab);
   ~StageThreads() override;
 

@@ -29,7 +29,7 @@ StageWorker::StageWorker(const PipelineStage& parts, int32_t stage_idx, int32_t 
                          int32_t live_vocab)
     : parts_(parts), stage_idx_(stage_idx), num_stages_(num_stages) {
   if (stage_idx + 1 < num_stages) return;
-  last_ = std::make_unique<CpuStepRunner>(parts.decoder, parts.devices, live_vocab);
+  last_ = std::make_unique<DecoderStepRunner>(parts.decoder, parts.devices, live_vocab);
 }
 
 Status StageWorker::run(StageMessage& message, const Status& so_far, const DroppedRows& dropped,

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "device/cpu/device_group.h"
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 #include "exec/stages/dropped_rows.h"
 #include "exec/stages/stage_message.h"
 #include "exec/step_runner.h"
@@ -29,7 +29,7 @@ struct PipelineStage {
 class StageWorker {
  public:
   // Stage `stage_idx` of `num_stages`. The decoder and devices must outlive it. `live_vocab`: as
-  // CpuStepRunner's.
+  // DecoderStepRunner's.
   StageWorker(const PipelineStage& parts, int32_t stage_idx, int32_t num_stages,
               int32_t live_vocab);
 
@@ -50,7 +50,7 @@ class StageWorker {
   PipelineStage parts_;
   const int32_t stage_idx_;
   const int32_t num_stages_;
-  std::unique_ptr<CpuStepRunner> last_;  // null: there are stages behind it
+  std::unique_ptr<DecoderStepRunner> last_;  // null: there are stages behind it
   Step step_;
 };
 

@@ -1,6 +1,6 @@
-// Runs Steps on a decoder and samples on a group of CPU devices: the decoder's forward, then the
-// wanted rows, shared among the devices' threads; each row by one thread of every device, on the
-// device's part of the vocabulary. Of logits that lie elsewhere it asks for digests.
+// Runs Steps on a decoder of any backend and samples on a group of CPU devices: the decoder's
+// forward, then the wanted rows, shared among the devices' threads; each row by one thread of every
+// device, on the device's part of the vocabulary. Of logits that stay on a GPU it asks for digests.
 #pragma once
 
 #include <span>
@@ -13,11 +13,11 @@
 
 namespace forerun {
 
-class CpuStepRunner : public StepRunner {
+class DecoderStepRunner : public StepRunner {
  public:
   // `decoder` has the group's degree. Both must outlive the runner; `devices` may serve other
   // runners as long as only one runs at a time. `live_vocab`: at most the decoder's vocabulary.
-  CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab);
+  DecoderStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab);
 
   const ModelConfig& config() const override { return decoder_->config(); }
   int32_t live_vocab() const override { return live_vocab_; }

@@ -1,4 +1,4 @@
-#include "exec/cpu_step_runner.h"
+#include "exec/decoder_step_runner.h"
 
 #include <algorithm>
 #include <numeric>
@@ -26,7 +26,7 @@ class DigestsOnly : public DistantLogits {
 
 }  // namespace
 
-CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab)
+DecoderStepRunner::DecoderStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab)
     : decoder_(decoder),
       devices_(devices),
       live_vocab_(std::min(live_vocab, decoder->config().vocab_size)) {
@@ -35,9 +35,9 @@ CpuStepRunner::CpuStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t 
   }
 }
 
-void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
-                            std::span<RejectionTask> rejections, Collectives* peers, Worker& worker,
-                            DistantLogits* distant) {
+void DecoderStepRunner::perform(size_t index, std::span<RowTask> tasks,
+                                std::span<RejectionTask> rejections, Collectives* peers,
+                                Worker& worker, DistantLogits* distant) {
   const int32_t rank = peers == nullptr ? 0 : peers->rank();
   const LogitsPart part = decoder_->logits(rank);
   const StepLogits logits{part.values, part.first_token, live_vocab_, peers,
@@ -60,7 +60,8 @@ void CpuStepRunner::perform(size_t index, std::span<RowTask> tasks,
   perform_rejection(logits, worker.scratch, worker.children, task);
 }
 
-void CpuStepRunner::ask_row(const RowContext& context, const RowQuery& query, int32_t logits_row) {
+void DecoderStepRunner::ask_row(const RowContext& context, const RowQuery& query,
+                                int32_t logits_row) {
   RowQuery& asked = queries_[static_cast<size_t>(logits_row)];
   asked = query;
   if (query.kinds == RowQuery::kLogits || !is_adjusted(context)) return;
@@ -68,8 +69,8 @@ void CpuStepRunner::ask_row(const RowContext& context, const RowQuery& query, in
   if (!edits_.fits_devices(asked.edits)) asked.kinds = RowQuery::kLogits;
 }
 
-void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
-                        std::span<const RejectionTask> rejections) {
+void DecoderStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
+                            std::span<const RejectionTask> rejections) {
   const auto wanted = std::count_if(step.rows.begin(), step.rows.end(),
                                     [](const StepRow& row) { return row.wants_logits; });
   const RowQuery best_token{.kinds = 0, .vocab = live_vocab_};
@@ -91,7 +92,7 @@ void CpuStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
   }
 }
 
-bool CpuStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejections) const {
+bool DecoderStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejections) const {
   // Threads that have slept while a GPU worked take a quarter of a millisecond to wake. From a
   // digest that names a few tokens one is drawn in a microsecond; lists and sums take up to twelve.
   constexpr int kWakingUs = 280;
@@ -114,7 +115,7 @@ bool CpuStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejectio
   return digested_us <= kWakingUs && whole_rows <= 1;
 }
 
-void CpuStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_rejections) {
+void DecoderStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_rejections) {
   DistantLogits* const distant = decoder_->logits(0).distant;
   remaining_.clear();
   for (size_t index = 0; index < tasks.size() + num_rejections; ++index) {
@@ -132,8 +133,8 @@ void CpuStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_reject
   }
 }
 
-Status CpuStepRunner::run(const Step& step, std::span<RowTask> tasks,
-                          std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
+Status DecoderStepRunner::run(const Step& step, std::span<RowTask> tasks,
+                              std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
   ask(step, tasks, rejections);
   FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_, edits_, meanwhile));
   const size_t count = tasks.size() + rejections.size();
