@@ -61,14 +61,14 @@ class EditsOnTheHost : public Decoder {
   int64_t kv_blocks() const override { return decoder_->kv_blocks(); }
   int64_t kv_block_bytes() const override { return decoder_->kv_block_bytes(); }
   Status forward(const Step& step) override { return decoder_->forward(step); }
-  bool makes_digests() const override { return true; }
-  Status forward_digested(const Step& step, std::span<const RowQuery> queries,
-                          const StepEdits& edits, const Meanwhile& meanwhile) override {
+  bool makes_summaries() const override { return true; }
+  Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
+                            const StepEdits& edits, const Meanwhile& meanwhile) override {
     queries_.assign(queries.begin(), queries.end());
     for (RowQuery& query : queries_) {
       if (query.edits != RowQuery::kNone) query.kinds = RowQuery::kLogits;
     }
-    return decoder_->forward_digested(step, queries_, edits, meanwhile);
+    return decoder_->forward_summarized(step, queries_, edits, meanwhile);
   }
   LogitsPart logits(int32_t rank) const override { return decoder_->logits(rank); }
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override {
@@ -129,7 +129,7 @@ class Rounds {
          std::vector<int32_t> reply, std::shared_ptr<const TokenConstraint> constraint)
       : arguments_(arguments),
         edits_on_host_(decoder),
-        digested_(decoder, threads, vocab),
+        summarized_(decoder, threads, vocab),
         whole_(&edits_on_host_, threads, vocab),
         reply_(std::move(reply)),
         constraint_(std::move(constraint)) {
@@ -222,7 +222,7 @@ class Rounds {
         tasks.push_back(std::move(task));
       }
     }
-    DecoderStepRunner& runner = asked.whole_rows ? whole_ : digested_;
+    DecoderStepRunner& runner = asked.whole_rows ? whole_ : summarized_;
     FORERUN_RETURN_IF_ERROR(runner.run(step, tasks, {}, {}));
     for (const RowTask& task : tasks) FORERUN_RETURN_IF_ERROR(task.status);
     for (Request& request : requests_) {
@@ -235,7 +235,7 @@ class Rounds {
 
   const Arguments arguments_;
   EditsOnTheHost edits_on_host_;
-  DecoderStepRunner digested_, whole_;
+  DecoderStepRunner summarized_, whole_;
   const std::vector<int32_t> reply_;
   const std::shared_ptr<const TokenConstraint> constraint_;
   std::deque<Request> requests_;

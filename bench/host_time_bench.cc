@@ -1,5 +1,5 @@
 // What the host does between two Steps of a GPU, without a GPU: the engine's loop, strategies,
-// executor and samplers over decoders that answer with digests of made-up logits. A device's time
+// executor and samplers over decoders that answer with summaries of made-up logits. A device's time
 // is not counted, and is long enough for what may be done beside it.
 //
 // Counters: microseconds from the end of one Step's device work to the next one's launch, the
@@ -64,7 +64,7 @@ struct Scenario {
 };
 
 // Launches nothing. A token is followed by a hash of it and its position; the draft mostly knows.
-class IdleGpu : public Decoder, public DistantLogits {
+class IdleGpu : public Decoder, public DeviceLogits {
  public:
   IdleGpu(Role role, int32_t requests, std::chrono::microseconds device_time, bool repeats,
           Gaps* gaps)
@@ -82,18 +82,18 @@ class IdleGpu : public Decoder, public DistantLogits {
   Status forward(const Step&) override {
     return Status(StatusCode::kInternal, "whole logits are not made");
   }
-  bool makes_digests() const override { return true; }
-  Status forward_digested(const Step& step, std::span<const RowQuery> queries,
-                          const StepEdits& /*edits*/, const Meanwhile& meanwhile) override {
+  bool makes_summaries() const override { return true; }
+  Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
+                            const StepEdits& /*edits*/, const Meanwhile& meanwhile) override {
     const int64_t cpu_ns = thread_cpu_ns();
     const SteadyClock::time_point begin = SteadyClock::now();
     note_gap(step, begin, cpu_ns);
     queries_.assign(queries.begin(), queries.end());
-    if (digests_.size() < queries.size()) digests_.resize(queries.size());
+    if (summaries_.size() < queries.size()) summaries_.resize(queries.size());
     size_t wanted = 0;
     for (const StepRow& row : step.rows) {
       if (!row.wants_logits) continue;
-      digest_row(row, queries_[wanted], digests_[wanted]);
+      summarize_row(row, queries_[wanted], summaries_[wanted]);
       ++wanted;
     }
     if (meanwhile) meanwhile();
@@ -109,9 +109,10 @@ class IdleGpu : public Decoder, public DistantLogits {
   }
   Status move_kv(const StepSequence&, std::span<const KvMove>) override { return {}; }
 
-  Digested digest(int32_t row) const override {
-    return {&queries_[static_cast<size_t>(row)], &digests_[static_cast<size_t>(row)]};
+  const RowSummary* summary(int32_t row) const override {
+    return &summaries_[static_cast<size_t>(row)];
   }
+  const RowQuery& query(int32_t row) const override { return queries_[static_cast<size_t>(row)]; }
   Status fetch(int32_t) override { return Status(StatusCode::kInternal, "there are no logits"); }
 
  private:
@@ -128,7 +129,7 @@ class IdleGpu : public Decoder, public DistantLogits {
     gaps_->results += sequences;
   }
 
-  void digest_row(const StepRow& row, const RowQuery& query, RowDigest& digest) const {
+  void summarize_row(const StepRow& row, const RowQuery& query, RowSummary& summary) const {
     const auto token = static_cast<uint64_t>(row.token);
     const uint64_t hash = mix(token, static_cast<uint64_t>(row.position));
     const bool again = repeats_ && (hash >> 40) % 10 < 6;
@@ -136,18 +137,18 @@ class IdleGpu : public Decoder, public DistantLogits {
                                            (repeats_ ? kRepeatedTokens : kVocab));
     const bool knows = role_ == Role::kTarget || (hash >> 32) % 10 < 7;
     const int32_t count = std::clamp(query.top, 1, 32);
-    digest.bad = 0;
-    digest.weights = 0;
+    summary.bad = 0;
+    summary.weights = 0;
     for (int32_t rank = 0; rank < count; ++rank) {
       const float logit = rank == 0 ? 0.0f : -1.5f - 0.4f * static_cast<float>(rank);
-      digest.listed[rank] = {logit, (next + rank + (knows ? 0 : 1)) % kVocab};
-      digest.weights += fixed_token_weight(token_weight(logit));
+      summary.listed[rank] = {logit, (next + rank + (knows ? 0 : 1)) % kVocab};
+      summary.weights += fixed_token_weight(token_weight(logit));
     }
-    digest.num_listed = count;
-    digest.best = digest.listed[0];
-    digest.has_weights = 1;
-    digest.weight_origin = 0.0f;
-    digest.raw_weights = digest.weights;
+    summary.num_listed = count;
+    summary.best = summary.listed[0];
+    summary.has_weights = 1;
+    summary.weight_origin = 0.0f;
+    summary.raw_weights = summary.weights;
   }
 
   const Role role_;
@@ -157,7 +158,7 @@ class IdleGpu : public Decoder, public DistantLogits {
   Gaps* const gaps_;
   ModelConfig config_;
   std::vector<RowQuery> queries_;
-  std::vector<RowDigest> digests_;
+  std::vector<RowSummary> summaries_;
 };
 
 // Seconds of a Step of so many rows of either model.

@@ -9,10 +9,11 @@ namespace forerun {
 namespace {
 
 // Refuses to fetch rows, and remembers that it was asked to.
-class DigestsOnly : public DistantLogits {
+class SummariesOnly : public DeviceLogits {
  public:
-  explicit DigestsOnly(const DistantLogits* all) : all_(all) {}
-  Digested digest(int32_t logits_row) const override { return all_->digest(logits_row); }
+  explicit SummariesOnly(const DeviceLogits* all) : all_(all) {}
+  const RowSummary* summary(int32_t logits_row) const override { return all_->summary(logits_row); }
+  const RowQuery& query(int32_t logits_row) const override { return all_->query(logits_row); }
   Status fetch(int32_t /*logits_row*/) override {
     refused_ = true;
     return {StatusCode::kInternal, "the row is not to be fetched"};
@@ -20,7 +21,7 @@ class DigestsOnly : public DistantLogits {
   bool refused() const { return refused_; }
 
  private:
-  const DistantLogits* all_;
+  const DeviceLogits* all_;
   bool refused_ = false;
 };
 
@@ -37,11 +38,10 @@ DecoderStepRunner::DecoderStepRunner(Decoder* decoder, CpuDeviceGroup* devices, 
 
 void DecoderStepRunner::perform(size_t index, std::span<RowTask> tasks,
                                 std::span<RejectionTask> rejections, Collectives* peers,
-                                Worker& worker, DistantLogits* distant) {
+                                Worker& worker, DeviceLogits* on_device) {
   const int32_t rank = peers == nullptr ? 0 : peers->rank();
-  const LogitsPart part = decoder_->logits(rank);
-  const StepLogits logits{part.values, part.first_token, live_vocab_, peers,
-                          distant == nullptr ? part.distant : distant};
+  StepLogits logits{decoder_->logits(rank), live_vocab_, peers};
+  if (on_device != nullptr) logits.part.on_device = on_device;
   if (index < tasks.size()) {
     if (tasks[index].skipped) return;
     if (rank == 0) return perform_task(logits, worker.scratch, tasks[index]);
@@ -76,7 +76,7 @@ void DecoderStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
   const RowQuery best_token{.kinds = 0, .vocab = live_vocab_};
   queries_.assign(static_cast<size_t>(wanted), best_token);
   edits_.clear();
-  if (!decoder_->makes_digests()) return;
+  if (!decoder_->makes_summaries()) return;
   for (const RowTask& task : tasks) {
     if (task.skipped) continue;
     ask_row(task.context, query_of(task, live_vocab_), task.logits_row);
@@ -94,38 +94,38 @@ void DecoderStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
 
 bool DecoderStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejections) const {
   // Threads that have slept while a GPU worked take a quarter of a millisecond to wake. From a
-  // digest that names a few tokens one is drawn in a microsecond; lists and sums take up to twelve.
+  // summary that names a few tokens one is drawn in a microsecond; lists and sums take up to
+  // twelve.
   constexpr int kWakingUs = 280;
   constexpr int kDrawUs = 1;
   constexpr int kListUs = 12;
-  const DistantLogits* const distant = decoder_->logits(0).distant;
-  int digested_us = 0;
+  const DeviceLogits* const on_device = decoder_->logits(0).on_device;
+  int summarized_us = 0;
   size_t whole_rows = num_rejections;
   for (const RowTask& task : tasks) {
     if (task.skipped) continue;
-    const DistantLogits::Digested row =
-        distant == nullptr ? DistantLogits::Digested{} : distant->digest(task.logits_row);
-    if (row.digest == nullptr) {
+    if (on_device == nullptr || on_device->summary(task.logits_row) == nullptr) {
       ++whole_rows;
     } else {
-      const bool sums = (row.query->kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) != 0;
-      digested_us += sums || row.query->top > 0 ? kListUs : kDrawUs;
+      const RowQuery& query = on_device->query(task.logits_row);
+      const bool sums = (query.kinds & (RowQuery::kWeights | RowQuery::kRawWeights)) != 0;
+      summarized_us += sums || query.top > 0 ? kListUs : kDrawUs;
     }
   }
-  return digested_us <= kWakingUs && whole_rows <= 1;
+  return summarized_us <= kWakingUs && whole_rows <= 1;
 }
 
-void DecoderStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_rejections) {
-  DistantLogits* const distant = decoder_->logits(0).distant;
+void DecoderStepRunner::perform_summarized(std::span<RowTask> tasks, size_t num_rejections) {
+  DeviceLogits* const on_device = decoder_->logits(0).on_device;
   remaining_.clear();
   for (size_t index = 0; index < tasks.size() + num_rejections; ++index) {
     if (index < tasks.size() && tasks[index].skipped) continue;
-    const bool digested = distant != nullptr && index < tasks.size() &&
-                          distant->digest(tasks[index].logits_row).digest != nullptr;
-    if (digested) {
-      DigestsOnly digests(distant);
-      perform(index, tasks, {}, nullptr, workers_[0][0], &digests);
-      if (!digests.refused()) continue;
+    const bool summarized = on_device != nullptr && index < tasks.size() &&
+                            on_device->summary(tasks[index].logits_row) != nullptr;
+    if (summarized) {
+      SummariesOnly summaries(on_device);
+      perform(index, tasks, {}, nullptr, workers_[0][0], &summaries);
+      if (!summaries.refused()) continue;
       tasks[index].status = {};
       tasks[index].result->top.clear();
     }
@@ -136,11 +136,11 @@ void DecoderStepRunner::perform_digested(std::span<RowTask> tasks, size_t num_re
 Status DecoderStepRunner::run(const Step& step, std::span<RowTask> tasks,
                               std::span<RejectionTask> rejections, const Meanwhile& meanwhile) {
   ask(step, tasks, rejections);
-  FORERUN_RETURN_IF_ERROR(decoder_->forward_digested(step, queries_, edits_, meanwhile));
+  FORERUN_RETURN_IF_ERROR(decoder_->forward_summarized(step, queries_, edits_, meanwhile));
   const size_t count = tasks.size() + rejections.size();
   const bool alone = devices_->degree() == 1;
   if (alone && is_brief(tasks, rejections.size())) {
-    perform_digested(tasks, rejections.size());
+    perform_summarized(tasks, rejections.size());
     if (remaining_.size() == 1) {
       perform(remaining_[0], tasks, rejections, nullptr, workers_[0][0]);
       return {};

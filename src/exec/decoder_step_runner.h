@@ -1,6 +1,7 @@
 // Runs Steps on a decoder of any backend and samples on a group of CPU devices: the decoder's
 // forward, then the wanted rows, shared among the devices' threads; each row by one thread of every
-// device, on the device's part of the vocabulary. Of logits that stay on a GPU it asks for digests.
+// device, on the device's part of the vocabulary. Of logits that stay on a GPU it asks for
+// summaries.
 #pragma once
 
 #include <span>
@@ -44,11 +45,11 @@ class DecoderStepRunner : public StepRunner {
   void ask_row(const RowContext& context, const RowQuery& query, int32_t logits_row);
   // Whether all of it is likely to take the caller less time than waking the threads.
   bool is_brief(std::span<const RowTask> tasks, size_t num_rejections) const;
-  // Performs, on the calling thread, what digests suffice for; the rest goes to remaining_.
-  void perform_digested(std::span<RowTask> tasks, size_t num_rejections);
-  // `peers` null: on one device. `distant` null: the decoder's.
+  // Performs, on the calling thread, what summaries suffice for; the rest goes to remaining_.
+  void perform_summarized(std::span<RowTask> tasks, size_t num_rejections);
+  // `peers` null: on one device. `on_device` null: the decoder's.
   void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
-               Collectives* peers, Worker& worker, DistantLogits* distant = nullptr);
+               Collectives* peers, Worker& worker, DeviceLogits* on_device = nullptr);
 
   Decoder* decoder_;
   CpuDeviceGroup* devices_;

@@ -35,8 +35,8 @@ struct Rig {
     uint64_t draft_astray_one_in = 0;
     // Threads of each device, a role; none: one device.
     std::array<std::vector<int32_t>, kNumRoles> teams = {};
-    int32_t distant_parts = 0;  // of logits that lie on devices; 0: in host memory
-    int32_t stages = 1;         // that the target is cut into
+    int32_t device_parts = 0;  // of logits that lie on devices; 0: in host memory
+    int32_t stages = 1;        // that the target is cut into
     // Of each target stage but the last, by its place; set before the first Step.
     std::function<void(int32_t stage)> in_stage = {};
     std::function<void(const StepRecord&)> on_step = {};
@@ -51,7 +51,7 @@ struct Rig {
       if (teams.empty()) teams.push_back(options.threaded ? 1 : 2);
       FakeDecoder* decoder = role_idx == 0 ? &target : &draft;
       decoder->set_degree(static_cast<int32_t>(teams.size()));
-      decoder->set_distant_parts(options.distant_parts);
+      decoder->set_device_parts(options.device_parts);
       auto device = CpuDeviceGroup::create_unpinned(std::move(teams));
       EXPECT_TRUE(device.ok());
       devices.push_back(std::move(device).value());

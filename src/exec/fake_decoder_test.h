@@ -116,15 +116,15 @@ class FakeDecoder : public Decoder {
   }
 
   // Keeps logits on devices, each of which cuts its tokens into so many parts; 0: in host memory.
-  void set_distant_parts(int32_t parts) { distant_parts_ = parts; }
-  bool makes_digests() const override { return distant_parts_ > 0; }
-  Status forward_digested(const Step& step, std::span<const RowQuery> queries,
-                          const StepEdits& edits, const Meanwhile& meanwhile) override {
+  void set_device_parts(int32_t parts) { device_parts_ = parts; }
+  bool makes_summaries() const override { return device_parts_ > 0; }
+  Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
+                            const StepEdits& edits, const Meanwhile& meanwhile) override {
     if (meanwhile) meanwhile();
     if (while_running) while_running();
     FORERUN_RETURN_IF_ERROR(forward(step));
     devices_.clear();
-    if (distant_parts_ == 0) return {};
+    if (device_parts_ == 0) return {};
     on_devices_ = logits_;
     queries_.assign(queries.begin(), queries.end());
     edits_ = &edits;
@@ -137,7 +137,7 @@ class FakeDecoder : public Decoder {
     }
     return {};
   }
-  std::atomic<int64_t> digested = 0;
+  std::atomic<int64_t> summarized = 0;
   std::atomic<int64_t> edited = 0;  // of them
   std::atomic<int64_t> fetched = 0;
 
@@ -196,20 +196,22 @@ class FakeDecoder : public Decoder {
   }
 
   // A device's columns of the logits.
-  class Device : public DistantLogits {
+  class Device : public DeviceLogits {
    public:
     Device(FakeDecoder* decoder, int32_t rank) : decoder_(decoder) {
       const LogitsPart part = decoder->logits(rank);
       first_ = part.first_token;
-      for (size_t row = 0; row < decoder->queries_.size(); ++row) digest_row(row, part);
+      for (size_t row = 0; row < decoder->queries_.size(); ++row) summarize_row(row, part);
     }
-    Digested digest(int32_t logits_row) const override {
-      const RowQuery& query = decoder_->queries_[static_cast<size_t>(logits_row)];
-      if (query.kinds == RowQuery::kLogits) return {};
-      return {&query, &digests_[static_cast<size_t>(logits_row)]};
+    const RowSummary* summary(int32_t logits_row) const override {
+      if (query(logits_row).kinds == RowQuery::kLogits) return nullptr;
+      return &summaries_[static_cast<size_t>(logits_row)];
+    }
+    const RowQuery& query(int32_t logits_row) const override {
+      return decoder_->queries_[static_cast<size_t>(logits_row)];
     }
     Status fetch(int32_t logits_row) override {
-      if (digest(logits_row).digest == nullptr) return {};
+      if (summary(logits_row) == nullptr) return {};
       ++decoder_->fetched;
       const auto begin =
           logits_row * int64_t{decoder_->config_.vocab_size} + static_cast<int64_t>(first_);
@@ -219,16 +221,16 @@ class FakeDecoder : public Decoder {
     }
 
    private:
-    void digest_row(size_t row, const LogitsPart& part) {
+    void summarize_row(size_t row, const LogitsPart& part) {
       const RowQuery& query = decoder_->queries_[row];
       count_ = static_cast<int32_t>(part.values.dim(1));
       const int32_t live = std::clamp(query.vocab - first_, 0, count_);
       const float* const values = part.values.row(static_cast<int64_t>(row));
       std::vector<float> columns(values, values + live);
       if (query.edits != RowQuery::kNone) edit(query, columns);
-      const int32_t parts = decoder_->distant_parts_;
-      std::vector<RowDigest> cut(static_cast<size_t>(parts));
-      std::vector<const RowDigest*> pointers;
+      const int32_t parts = decoder_->device_parts_;
+      std::vector<RowSummary> cut(static_cast<size_t>(parts));
+      std::vector<const RowSummary*> pointers;
       for (int32_t i = 0; i < parts; ++i) {
         const auto begin = static_cast<size_t>(live * i / parts);
         const auto end = static_cast<size_t>(live * (i + 1) / parts);
@@ -237,9 +239,9 @@ class FakeDecoder : public Decoder {
                        &cut[static_cast<size_t>(i)]);
         pointers.push_back(&cut[static_cast<size_t>(i)]);
       }
-      digests_.push_back(cut[0]);
-      if (parts > 1) merge_row_digests(pointers, &digests_.back());
-      if (query.kinds != RowQuery::kLogits) ++decoder_->digested;
+      summaries_.push_back(cut[0]);
+      if (parts > 1) merge_row_digests(pointers, &summaries_.back());
+      if (query.kinds != RowQuery::kLogits) ++decoder_->summarized;
     }
     void edit(const RowQuery& query, std::vector<float>& columns) {
       const RowEdits& edits = decoder_->edits_->row(query.edits);
@@ -251,12 +253,12 @@ class FakeDecoder : public Decoder {
     FakeDecoder* decoder_;
     int32_t first_ = 0;
     int32_t count_ = 0;
-    std::vector<RowDigest> digests_;
+    std::vector<RowSummary> summaries_;
   };
 
   const uint64_t seed_;
   int32_t degree_ = 1;
-  int32_t distant_parts_ = 0;
+  int32_t device_parts_ = 0;
   mutable std::deque<Device> devices_;
   std::vector<RowQuery> queries_;
   const StepEdits* edits_ = nullptr;  // of the Step that runs

@@ -152,7 +152,7 @@ class Mirror {
     task.result = &result;
     task.distribution = &distribution;
     SamplerScratch scratch;
-    perform_task({{logits.data(), {1, kVocab}}, 0, kVocab, nullptr, nullptr}, scratch, task);
+    perform_task({.part = {{logits.data(), {1, kVocab}}}, .live_vocab = kVocab}, scratch, task);
     expected_[tag].push_back(result);
   }
 
@@ -217,7 +217,7 @@ struct Variant {
   int32_t row_budget;
   bool share = false;
   std::array<std::vector<int32_t>, kNumRoles> teams = {};  // threads of each device, a role
-  int32_t distant_parts = 0;
+  int32_t device_parts = 0;
   int32_t stages = 1;  // of the target
 };
 
@@ -236,7 +236,7 @@ class Interleavings : public ::testing::TestWithParam<Variant> {};
 // the sequence's own tokens give.
 TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   int64_t reused = 0;
-  int64_t digested = 0;
+  int64_t summarized = 0;
   int64_t edited = 0;
   int64_t fetched = 0;
   int64_t dropped = 0;
@@ -247,7 +247,7 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
     Rig rig({.threaded = GetParam().threaded,
              .row_budget = GetParam().row_budget,
              .teams = GetParam().teams,
-             .distant_parts = GetParam().distant_parts,
+             .device_parts = GetParam().device_parts,
              .stages = GetParam().stages,
              .in_stage = delays(seed),
              .on_step = {}});
@@ -347,7 +347,7 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
     EXPECT_EQ(rig.target_violations(), 0);
     EXPECT_EQ(rig.draft.violations, 0);
     EXPECT_LE(rig.target.largest_step, GetParam().row_budget);
-    digested += rig.target.digested;
+    summarized += rig.target.summarized;
     edited += rig.target.edited;
     fetched += rig.target.fetched;
     if (HasFailure()) return;
@@ -356,11 +356,11 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   const bool several_steps = GetParam().stages > 1 && GetParam().threaded;
   EXPECT_EQ(notices > 100, several_steps) << notices;
   EXPECT_EQ(dropped > 0, several_steps) << dropped;
-  EXPECT_EQ(digested > 100, GetParam().distant_parts > 0) << digested;
-  EXPECT_EQ(edited > 50, GetParam().distant_parts > 0) << edited;
+  EXPECT_EQ(summarized > 100, GetParam().device_parts > 0) << summarized;
+  EXPECT_EQ(edited > 50, GetParam().device_parts > 0) << edited;
   // Sums of parts that measure from origins of their own are not known.
-  const bool in_parts = GetParam().distant_parts > 1 ||
-                        (GetParam().distant_parts > 0 && !GetParam().teams[0].empty());
+  const bool in_parts =
+      GetParam().device_parts > 1 || (GetParam().device_parts > 0 && !GetParam().teams[0].empty());
   EXPECT_EQ(fetched > 20, in_parts) << fetched;
 }
 

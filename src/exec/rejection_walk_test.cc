@@ -15,7 +15,7 @@ namespace {
 struct Variant {
   bool threaded;
   std::array<std::vector<int32_t>, kNumRoles> teams = {};
-  int32_t distant_parts = 0;
+  int32_t device_parts = 0;
 };
 
 class RejectionWalk : public ::testing::TestWithParam<Variant> {};
@@ -25,7 +25,7 @@ TEST_P(RejectionWalk, IsTheRuleAppliedNodeByNode) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     Rig rig({.threaded = GetParam().threaded,
              .teams = GetParam().teams,
-             .distant_parts = GetParam().distant_parts,
+             .device_parts = GetParam().device_parts,
              .on_step = {}});
     SequenceSpec spec = plain_spec();
     spec.sampling.temperature = 1.0f;

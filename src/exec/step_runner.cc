@@ -8,13 +8,13 @@
 
 namespace forerun {
 
-RowLogits StepLogits::row(int32_t logits_row) const {
-  const int64_t count = std::clamp<int64_t>(live_vocab - first_token, 0, part.dim(1));
-  const std::span<const float> values(part.row(logits_row), static_cast<size_t>(count));
-  RowLogits row(values);
-  if (peers != nullptr) row = {values, first_token, live_vocab, peers};
-  row.distant = distant;
-  row.distant_row = logits_row;
+LogitsRow StepLogits::row(int32_t logits_row) const {
+  const int64_t count = std::clamp<int64_t>(live_vocab - part.first_token, 0, part.values.dim(1));
+  const std::span<const float> values(part.values.row(logits_row), static_cast<size_t>(count));
+  LogitsRow row(values);
+  if (peers != nullptr) row = {values, part.first_token, live_vocab, peers};
+  row.on_device = part.on_device;
+  row.device_row = logits_row;
   return row;
 }
 
@@ -28,7 +28,7 @@ RowQuery query_of(const RowTask& task, int32_t live_vocab) {
       return candidates_query(task.context, task.count, task.shared_noise, live_vocab);
     case Want::kDraw:
       return draw_query(task.context, task.count, live_vocab);
-    case Want::kScore:  // a digest rarely has the token
+    case Want::kScore:  // a summary rarely has the token
       return {.kinds = RowQuery::kLogits, .vocab = live_vocab};
   }
   return {.kinds = 0, .vocab = live_vocab};
@@ -36,7 +36,7 @@ RowQuery query_of(const RowTask& task, int32_t live_vocab) {
 
 void perform_task(const StepLogits& all, SamplerScratch& scratch, RowTask& task) {
   RowResult& result = *task.result;
-  const RowLogits logits = all.row(task.logits_row);
+  const LogitsRow logits = all.row(task.logits_row);
   switch (task.want) {
     case Want::kNothing:
       return;

@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "base/tensor_view.h"
 #include "checkpoint/model_config.h"
 #include "device/collectives.h"
 #include "forerun/status.h"
 #include "forerun/trace.h"
-#include "sampling/row_logits.h"
+#include "model/decoder.h"
+#include "sampling/logits_row.h"
 #include "sampling/sampler.h"
 #include "step/meanwhile.h"
 #include "step/step.h"
@@ -113,13 +113,11 @@ class PipelinedRunner : public StepRunner {
 
 // The logits of a Step as one device of a group sees them.
 struct StepLogits {
-  MatrixView<const float> part;      // [rows that want][tokens from first_token on]
-  TokenId first_token = 0;           // a multiple of 16
-  int32_t live_vocab = 0;            // tokens at or past it are never sampled
-  Collectives* peers = nullptr;      // null: the part is all
-  DistantLogits* distant = nullptr;  // null: all are in host memory
+  LogitsPart part;               // its tokens; the first one is a multiple of 16
+  int32_t live_vocab = 0;        // tokens at or past it are never sampled
+  Collectives* peers = nullptr;  // null: the part is all
 
-  RowLogits row(int32_t logits_row) const;
+  LogitsRow row(int32_t logits_row) const;
 };
 
 // What a task asks of its row of `live_vocab` logits.

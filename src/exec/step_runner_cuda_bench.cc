@@ -1,5 +1,5 @@
-// A Step on GPUs with its sampling, by what its rows want: with digests of the logits, and with all
-// logits copied to the host.
+// A Step on GPUs with its sampling, by what its rows want: with summaries of the logits, and with
+// all logits copied to the host.
 //
 //   step_runner_cuda_bench MODEL_DIR [--rows 8] [--threads 8] [--context 1000] [--int4-head]
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Arguments {
   bool int4_head = false;
 };
 
-// Asks for no digests.
+// Asks for no summaries.
 class WholeLogits : public Decoder {
  public:
   explicit WholeLogits(Decoder* decoder) : decoder_(decoder) {}
@@ -110,7 +110,7 @@ Status run(const Arguments& arguments) {
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<CpuDeviceGroup> threads,
                            CpuDeviceGroup::create_unpinned({arguments.threads}));
   const int32_t vocab = checkpoint.config().vocab_size;
-  DecoderStepRunner digested(decoder.get(), threads.get(), vocab);
+  DecoderStepRunner summarized(decoder.get(), threads.get(), vocab);
   WholeLogits whole(decoder.get());
   DecoderStepRunner copied(&whole, threads.get(), vocab);
 
@@ -132,7 +132,7 @@ Status run(const Arguments& arguments) {
   FORERUN_RETURN_IF_ERROR(decoder->forward(step_of(0, arguments.context, false)));
   for (const Case& asked : cases()) {
     const Step step = step_of(arguments.context, arguments.rows, asked.want != Want::kNothing);
-    FORERUN_ASSIGN_OR_RETURN(const double with, time_of(digested, step, asked, arguments.rows));
+    FORERUN_ASSIGN_OR_RETURN(const double with, time_of(summarized, step, asked, arguments.rows));
     FORERUN_ASSIGN_OR_RETURN(const double without, time_of(copied, step, asked, arguments.rows));
     std::printf("%-24s %3d rows  digests %9.1f us   all logits %9.1f us\n", asked.name,
                 arguments.rows, with, without);

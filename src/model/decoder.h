@@ -20,8 +20,8 @@ namespace forerun {
 struct LogitsPart {
   MatrixView<const float> values;  // f32 [rows that want][tokens], in host memory
   TokenId first_token = 0;         // token of column 0
-  // Not null: rows of which it has a digest are in `values` once they have been fetched.
-  DistantLogits* distant = nullptr;
+  // Not null: rows of which it has a summary are in `values` once they have been fetched.
+  DeviceLogits* on_device = nullptr;
 };
 
 class Decoder {
@@ -40,14 +40,14 @@ class Decoder {
   // selects_kv() is false).
   virtual Status forward(const Step& step) = 0;
   // As forward(), told what will be asked of the logits, [rows that want], and how they are to be
-  // edited first: where they lie on a device, they may stay there and be answered for by digests.
-  virtual Status forward_digested(const Step& step, std::span<const RowQuery> /*queries*/,
-                                  const StepEdits& /*edits*/, const Meanwhile& meanwhile) {
+  // edited first: where they lie on a device, they may stay there and be answered for by summaries.
+  virtual Status forward_summarized(const Step& step, std::span<const RowQuery> /*queries*/,
+                                    const StepEdits& /*edits*/, const Meanwhile& meanwhile) {
     if (meanwhile) meanwhile();
     return forward(step);
   }
   // Whether it looks at the queries; else logits lie in host memory.
-  virtual bool makes_digests() const { return false; }
+  virtual bool makes_summaries() const { return false; }
   // Whether Steps may have selections.
   virtual bool selects_kv() const { return false; }
   // How long a choice of KV by 32 observers takes, which score every key of every layer: as many

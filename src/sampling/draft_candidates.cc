@@ -15,7 +15,7 @@ namespace {
 // The `limit` best kept tokens of the row, best first; in scratch.
 Status best_kept(int32_t limit, ProcessedRow* row, SamplerScratch& scratch,
                  std::vector<RankedToken>** best) {
-  const RowLogits& logits = row->scan.logits();
+  const LogitsRow& logits = row->scan.logits();
   if (row->filtered) {
     scratch.ranked.assign(row->kept.begin(), row->kept.end());
     if (logits.peers != nullptr) keep_best(scratch.ranked, limit, false);
@@ -114,7 +114,7 @@ Status largest_sums_of_part(const RowContext& context, int32_t limit, ProcessedR
 
 Status rank_by_shared_noise(const RowContext& context, int32_t count, ProcessedRow* row,
                             SamplerScratch& scratch, std::vector<Candidate>* out) {
-  const RowLogits& logits = row->scan.logits();
+  const LogitsRow& logits = row->scan.logits();
   const int32_t limit = std::max(count, kSharedNoiseCandidates);
   LargestSums largest(limit, out);
   FORERUN_RETURN_IF_ERROR(largest_sums_of_part(context, limit, row, scratch, &largest));
@@ -160,7 +160,7 @@ uint64_t scaled_random(uint64_t random, uint64_t total) {
   return static_cast<uint64_t>((static_cast<Wide>(random) * total) >> 64);
 }
 
-Status top_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
+Status top_candidates(const LogitsRow& logits, const RowContext& context, int32_t count,
                       bool shared_noise, SamplerScratch& scratch, std::vector<Candidate>* out) {
   out->clear();
   ProcessedRow row;
@@ -173,7 +173,7 @@ Status top_candidates(const RowLogits& logits, const RowContext& context, int32_
 }
 
 uint64_t dense_weights(const ProcessedRow& row, std::span<float> weights) {
-  const RowLogits& logits = row.scan.logits();
+  const LogitsRow& logits = row.scan.logits();
   if (!row.filtered) {
     return scan_kernels().exp_weights(logits.values.data(),
                                       static_cast<int64_t>(logits.values.size()), row.scale,
@@ -189,7 +189,7 @@ uint64_t dense_weights(const ProcessedRow& row, std::span<float> weights) {
   return total;
 }
 
-Status draw_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
+Status draw_candidates(const LogitsRow& logits, const RowContext& context, int32_t count,
                        SamplerScratch& scratch, std::vector<Candidate>* out,
                        DraftDistribution* distribution) {
   out->clear();

@@ -9,7 +9,7 @@ bool needs_history(const SamplingParams& params) {
          params.frequency_penalty != 0.0f;
 }
 
-std::span<const float> edited_logits(const RowLogits& logits, const RowContext& context,
+std::span<const float> edited_logits(const LogitsRow& logits, const RowContext& context,
                                      SamplerScratch& scratch) {
   scratch.edits.clear();
   const RowEdits& edits = scratch.edits.row(scratch.edits.add(context));
@@ -22,7 +22,7 @@ std::span<const float> edited_logits(const RowLogits& logits, const RowContext& 
   return scratch.logits;
 }
 
-Status process_logits(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
+Status process_logits(const LogitsRow& logits, const RowContext& context, SamplerScratch& scratch,
                       ProcessedRow* row) {
   const SamplingParams& params = *context.params;
   *row = {};

@@ -17,8 +17,8 @@
 #include "forerun/sampling_params.h"
 #include "forerun/status.h"
 #include "sampling/edit_list.h"
+#include "sampling/logits_row.h"
 #include "sampling/ranked_token.h"
-#include "sampling/row_logits.h"
 #include "sampling/row_scan.h"
 #include "sampling/scan.h"
 #include "sampling/token_counts.h"
@@ -98,11 +98,11 @@ struct SamplerScratch {
 
 // A row's logits after bias, penalties and constraint, in scratch.logits. They must be in host
 // memory.
-std::span<const float> edited_logits(const RowLogits& logits, const RowContext& context,
+std::span<const float> edited_logits(const LogitsRow& logits, const RowContext& context,
                                      SamplerScratch& scratch);
 
 // `logits` [live vocabulary] or a part of it. Fails as RowScan.
-Status process_logits(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
+Status process_logits(const LogitsRow& logits, const RowContext& context, SamplerScratch& scratch,
                       ProcessedRow* row);
 
 }  // namespace forerun

@@ -18,7 +18,7 @@ uint64_t to_fixed_probability(double p) { return static_cast<uint64_t>(p * kFixe
 
 // Draws from weights p of a part, whose sum over all parts is `sum`; the same token on every
 // device.
-TokenId draw_from(const RowLogits& logits, std::span<const double> p, double sum, uint64_t random) {
+TokenId draw_from(const LogitsRow& logits, std::span<const double> p, double sum, uint64_t random) {
   const auto fixed = [&](size_t index) { return to_fixed_probability(p[index] / sum); };
   uint64_t own = 0;
   for (size_t index = 0; index < p.size(); ++index) own += fixed(index);
@@ -36,7 +36,7 @@ RejectionOutcome accept_greedy(TokenId best, std::span<const TokenId> children) 
 }
 
 // The rule of one node whose request draws.
-RejectionOutcome accept_drawn(const RowLogits& logits, const RowContext& context,
+RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context,
                               std::span<const TokenId> children, const DraftDistribution* draft,
                               const ProcessedRow& row, SamplerScratch& scratch) {
   const uint64_t seed = context.params->seed;
@@ -81,7 +81,7 @@ RejectionOutcome accept_drawn(const RowLogits& logits, const RowContext& context
 
 }  // namespace
 
-Status accept_child(const RowLogits& logits, const RowContext& context,
+Status accept_child(const LogitsRow& logits, const RowContext& context,
                     std::span<const TokenId> children, const DraftDistribution* draft,
                     SamplerScratch& scratch, RejectionOutcome* out) {
   ProcessedRow row;

@@ -30,7 +30,7 @@ struct RejectionOutcome {
 // instead from NoiseStream::kResidual. Fails as process_logits, and with kInternal where `draft` is
 // missing or of another vocabulary. `logits` may be a device's part of the row, as in sampler.h;
 // `draft` is the whole distribution.
-Status accept_child(const RowLogits& logits, const RowContext& context,
+Status accept_child(const LogitsRow& logits, const RowContext& context,
                     std::span<const TokenId> children, const DraftDistribution* draft,
                     SamplerScratch& scratch, RejectionOutcome* out);
 

@@ -33,7 +33,7 @@ RowQuery processing_query(const RowContext& context, int32_t vocab) {
 
 void ask_for_best(int32_t count, RowQuery* query) { query->top = std::max(query->top, count); }
 
-// What no digest can hold is asked as logits.
+// What no summary can hold is asked as logits.
 RowQuery within_limits(RowQuery query) {
   if (query.top > RowQuery::kMostTop) query.kinds = RowQuery::kLogits;
   return query;
@@ -51,7 +51,7 @@ void ask_for_logprobs(const RowContext& context, int32_t count, int32_t vocab, R
 RowQuery sample_query(const RowContext& context, int32_t vocab) {
   const SamplingParams& params = *context.params;
   RowQuery query = processing_query(context, vocab);
-  // Log-probabilities are of the logits as they came, and a digest is of the edited ones.
+  // Log-probabilities are of the logits as they came, and a summary is of the edited ones.
   if (params.logprobs >= 0 && is_adjusted(context)) {
     query.kinds = RowQuery::kLogits;
     return query;

@@ -1,5 +1,5 @@
 // What to ask of a row's logits where they lie on a device, so that the sampler finds its answers
-// in the digest (kernels/row_digest). A question that asks for too little costs time, never
+// in the summary (kernels/row_digest). A question that asks for too little costs time, never
 // exactness: the sampler then reads the logits. Where the context edits them (is_adjusted()), the
 // device must do so first: whoever asks says how (RowQuery::edits), or asks for whole logits.
 #pragma once

@@ -44,7 +44,7 @@ bool scan_lanes(std::span<const float> values, std::vector<float>& lane_max) {
 }
 
 // Of a part without NaN or +inf.
-RankedToken best_of_lanes(const RowLogits& logits, std::span<const float> lane_max) {
+RankedToken best_of_lanes(const LogitsRow& logits, std::span<const float> lane_max) {
   const auto top = std::max_element(lane_max.begin(), lane_max.end());
   if (top == lane_max.end() || *top < kLowest) return {-kInfinity, -1};
   // max_element returns the first lane; an equal logit may come earlier in another lane of the same
@@ -56,20 +56,21 @@ RankedToken best_of_lanes(const RowLogits& logits, std::span<const float> lane_m
 
 }  // namespace
 
-Status RowScan::start(const RowLogits& logits, int32_t position, std::vector<float>* lane_max,
+Status RowScan::start(const LogitsRow& logits, int32_t position, std::vector<float>* lane_max,
                       const RowEditor& editor) {
   logits_ = logits;
   lane_max_ = lane_max;
   editor_ = editor;
-  distant_ = logits.digested();
-  const bool is_of_edited = distant_.query != nullptr && distant_.query->edits != RowQuery::kNone;
-  if (distant_.digest == nullptr || is_of_edited != (editor.context != nullptr)) {
+  summary_ = logits.summary();
+  query_ = summary_ == nullptr ? nullptr : &logits.query();
+  const bool is_of_edited = query_ != nullptr && query_->edits != RowQuery::kNone;
+  if (summary_ == nullptr || is_of_edited != (editor.context != nullptr)) {
     FORERUN_RETURN_IF_ERROR(fetch());
   }
   bool good = true;
-  if (distant_.digest != nullptr) {
-    good = distant_.digest->bad == 0;
-    part_best_ = distant_.digest->best;
+  if (summary_ != nullptr) {
+    good = summary_->bad == 0;
+    part_best_ = summary_->best;
   } else {
     good = scan_lanes(logits_.values, *lane_max);
     part_best_ = good ? best_of_lanes(logits_, *lane_max) : RankedToken{-kInfinity, -1};
@@ -101,8 +102,9 @@ Status RowScan::start(const RowLogits& logits, int32_t position, std::vector<flo
 }
 
 Status RowScan::fetch() {
-  if (distant_.digest != nullptr) FORERUN_RETURN_IF_ERROR(logits_.fetch());
-  distant_ = {};
+  if (summary_ != nullptr) FORERUN_RETURN_IF_ERROR(logits_.fetch());
+  summary_ = nullptr;
+  query_ = nullptr;
   if (editor_.context != nullptr) {
     logits_.values = edited_logits(logits_, *editor_.context, *editor_.scratch);
   }
@@ -110,32 +112,28 @@ Status RowScan::fetch() {
 }
 
 Status RowScan::read() {
-  if (distant_.digest == nullptr) return {};
+  if (summary_ == nullptr) return {};
   FORERUN_RETURN_IF_ERROR(fetch());
   scan_lanes(logits_.values, *lane_max_);
   return {};
 }
 
 std::span<const RankedToken> RowScan::listed() const {
-  const RowDigest& digest = *distant_.digest;
-  if (digest.by_noise != 0) return {};
-  return {digest.listed, static_cast<size_t>(std::max(digest.num_listed, int32_t{0}))};
+  if (summary_->by_noise != 0) return {};
+  return {summary_->listed, static_cast<size_t>(std::max(summary_->num_listed, int32_t{0}))};
 }
 
-bool RowScan::lists_all() const {
-  return distant_.digest->by_noise == 0 && distant_.digest->lists_all != 0;
-}
+bool RowScan::lists_all() const { return summary_->by_noise == 0 && summary_->lists_all != 0; }
 
 Status RowScan::logit(TokenId token, float* logit) {
-  if (distant_.digest != nullptr) {
-    const RowDigest& digest = *distant_.digest;
+  if (summary_ != nullptr) {
     const auto is_it = [token](const RankedToken& other) { return other.token == token; };
-    const auto nominees =
-        std::span(digest.nominees)
-            .first(static_cast<size_t>(std::max(digest.num_nominees, int32_t{0})));
+    const auto candidates =
+        std::span(summary_->candidates)
+            .first(static_cast<size_t>(std::max(summary_->num_candidates, int32_t{0})));
     for (const std::span<const RankedToken> known :
-         {std::span<const RankedToken>(&digest.best, 1), std::span<const RankedToken>(nominees),
-          listed()}) {
+         {std::span<const RankedToken>(&summary_->best, 1),
+          std::span<const RankedToken>(candidates), listed()}) {
       const auto found = std::find_if(known.begin(), known.end(), is_it);
       if (found == known.end()) continue;
       *logit = found->logit;
@@ -148,20 +146,19 @@ Status RowScan::logit(TokenId token, float* logit) {
 }
 
 Status RowScan::weight_sum(ScoreScale scale, uint64_t* sum) {
-  if (distant_.digest != nullptr) {
-    const RowDigest& digest = *distant_.digest;
-    const auto has = [&](uint32_t kind) { return (distant_.query->kinds & kind) != 0; };
-    if (digest.best.token < 0) {
+  if (summary_ != nullptr) {
+    const auto has = [&](uint32_t kind) { return (query_->kinds & kind) != 0; };
+    if (summary_->best.token < 0) {
       *sum = 0;
       return {};
     }
-    if (digest.has_weights != 0 && digest.weight_origin == scale.max_logit) {
+    if (summary_->has_weights != 0 && summary_->weight_origin == scale.max_logit) {
       if (has(RowQuery::kRawWeights) && scale.inv_temperature == 1.0f) {
-        *sum = digest.raw_weights;
+        *sum = summary_->raw_weights;
         return {};
       }
-      if (has(RowQuery::kWeights) && scale.inv_temperature == distant_.query->inv_temperature) {
-        *sum = digest.weights;
+      if (has(RowQuery::kWeights) && scale.inv_temperature == query_->inv_temperature) {
+        *sum = summary_->weights;
         return {};
       }
     }
@@ -174,7 +171,7 @@ Status RowScan::weight_sum(ScoreScale scale, uint64_t* sum) {
 
 Status RowScan::at_least(float reach, std::vector<int32_t>& ids, std::vector<RankedToken>& out) {
   out.clear();
-  if (distant_.digest != nullptr) {
+  if (summary_ != nullptr) {
     // A listed token below it tells that none of those above it is left out.
     bool all = lists_all();
     for (const RankedToken& token : listed()) {
@@ -203,7 +200,7 @@ Status RowScan::best_tokens(int32_t limit, std::vector<int32_t>& ids,
                             std::vector<RankedToken>& out) {
   out.clear();
   if (part_best_.token < 0) return {};  // all masked, or no token at all
-  if (distant_.digest != nullptr) {
+  if (summary_ != nullptr) {
     const std::span<const RankedToken> known = listed();
     if (lists_all() || known.size() >= static_cast<size_t>(limit)) {
       out.assign(known.begin(), known.end());
@@ -218,30 +215,29 @@ Status RowScan::best_tokens(int32_t limit, std::vector<int32_t>& ids,
 }
 
 bool RowScan::asked_for_noise(const RowQuery& query) const {
-  const RowQuery& asked = *distant_.query;
+  const RowQuery& asked = *query_;
   return asked.inv_temperature == query.inv_temperature && asked.seed_low == query.seed_low &&
          asked.seed_high == query.seed_high && asked.position == query.position;
 }
 
 bool RowScan::listed_by_noise(const RowQuery& candidates,
                               std::span<const RankedToken>* tokens) const {
-  if (distant_.digest == nullptr) return false;
-  const RowDigest& digest = *distant_.digest;
-  const bool suffices =
-      digest.num_listed >= candidates.top || (digest.num_listed >= 0 && digest.lists_all != 0);
-  if (digest.by_noise == 0 || !suffices || distant_.query->top < candidates.top ||
+  if (summary_ == nullptr) return false;
+  const bool suffices = summary_->num_listed >= candidates.top ||
+                        (summary_->num_listed >= 0 && summary_->lists_all != 0);
+  if (summary_->by_noise == 0 || !suffices || query_->top < candidates.top ||
       !asked_for_noise(candidates)) {
     return false;
   }
-  *tokens = std::span(digest.listed).first(static_cast<size_t>(digest.num_listed));
+  *tokens = std::span(summary_->listed).first(static_cast<size_t>(summary_->num_listed));
   return true;
 }
 
-bool RowScan::nominees(const RowQuery& draw, std::span<const RankedToken>* tokens) const {
-  if (distant_.digest == nullptr || distant_.digest->num_nominees <= 0) return false;
-  if ((distant_.query->kinds & RowQuery::kNoise) == 0 || !asked_for_noise(draw)) return false;
-  *tokens = std::span(distant_.digest->nominees)
-                .first(static_cast<size_t>(distant_.digest->num_nominees));
+bool RowScan::candidates_for_draw(const RowQuery& draw,
+                                  std::span<const RankedToken>* tokens) const {
+  if (summary_ == nullptr || summary_->num_candidates <= 0) return false;
+  if ((query_->kinds & RowQuery::kNoise) == 0 || !asked_for_noise(draw)) return false;
+  *tokens = std::span(summary_->candidates).first(static_cast<size_t>(summary_->num_candidates));
   return true;
 }
 

@@ -1,5 +1,5 @@
 // The passes over a row of logits, or a part of one, that the sampler is made of. Where the logits
-// lie on a device and a digest of them is at hand (kernels/row_digest), it answers as far as it
+// lie on a device and a summary of them is at hand (kernels/row_digest), it answers as far as it
 // goes; the first question that it cannot answer brings the logits to the host. The answers are the
 // same either way.
 #pragma once
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "forerun/status.h"
+#include "sampling/logits_row.h"
 #include "sampling/ranked_token.h"
-#include "sampling/row_logits.h"
 #include "sampling/scan.h"
 
 namespace forerun {
@@ -29,13 +29,13 @@ class RowScan {
   RowScan() = default;
   // Finds the best tokens; of a row in parts, together with the others. `lane_max` is working
   // memory of this scan for as long as it is used. With an `editor` it scans the edited logits, by
-  // a digest of such ones or as it edits them itself. Fails with kInternal if a logit is NaN or
+  // a summary of such ones or as it edits them itself. Fails with kInternal if a logit is NaN or
   // +inf, or all are -inf, in any part; the message names the position.
-  Status start(const RowLogits& logits, int32_t position, std::vector<float>* lane_max,
+  Status start(const LogitsRow& logits, int32_t position, std::vector<float>* lane_max,
                const RowEditor& editor = {});
 
   // `values` may be read after read().
-  const RowLogits& logits() const { return logits_; }
+  const LogitsRow& logits() const { return logits_; }
   // The lowest id among equals; of the part: token -1 where it has none but masked ones.
   const RankedToken& best() const { return best_; }
   const RankedToken& part_best() const { return part_best_; }
@@ -57,22 +57,23 @@ class RowScan {
   bool listed_by_noise(const RowQuery& candidates, std::span<const RankedToken>* tokens) const;
   // Whether a device has named the tokens that may have the part's largest score + noise for
   // `draw`, and which they are. Otherwise the logits are to be searched.
-  bool nominees(const RowQuery& draw, std::span<const RankedToken>* tokens) const;
+  bool candidates_for_draw(const RowQuery& draw, std::span<const RankedToken>* tokens) const;
 
  private:
   // By logit.
   std::span<const RankedToken> listed() const;
   bool lists_all() const;
   bool asked_for_noise(const RowQuery& query) const;
-  // Brings the logits here and edits them; no digest is asked from then on.
+  // Brings the logits here and edits them; no summary is asked from then on.
   Status fetch();
 
-  RowLogits logits_{std::span<const float>()};
+  LogitsRow logits_{std::span<const float>()};
   std::vector<float>* lane_max_ = nullptr;
   RowEditor editor_;
   RankedToken best_;
   RankedToken part_best_{0.0f, -1};
-  DistantLogits::Digested distant_;  // null once the logits are here
+  const RowSummary* summary_ = nullptr;  // null once the logits are here
+  const RowQuery* query_ = nullptr;      // what it answers
 };
 
 }  // namespace forerun

@@ -40,10 +40,10 @@ void draw_from_list(const ProcessedRow& row, const RowContext& context, BestKey*
 Status draw_from_part(const RowContext& context, SamplerScratch& scratch, ProcessedRow* row,
                       BestKey* best) {
   if (row->empty()) return {};
-  std::span<const RankedToken> nominees;
+  std::span<const RankedToken> candidates;
   if (!row->filtered &&
-      row->scan.nominees(sample_query(context, row->scan.logits().vocab), &nominees)) {
-    for (const RankedToken& token : nominees) {
+      row->scan.candidates_for_draw(sample_query(context, row->scan.logits().vocab), &candidates)) {
+    for (const RankedToken& token : candidates) {
       best->offer(noisy_score(*row, context, token), token.token);
     }
     return {};
@@ -76,7 +76,7 @@ Status draw_target_token(const RowContext& context, SamplerScratch& scratch, Pro
 }
 
 // `raw` is of the logits as they came.
-Status raw_logprobs(const RowLogits& logits, int32_t count, RowScan& raw, SamplerScratch& scratch,
+Status raw_logprobs(const LogitsRow& logits, int32_t count, RowScan& raw, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives) {
   const float raw_max = raw.best().logit;
   struct Part {
@@ -114,7 +114,7 @@ Status raw_logprobs(const RowLogits& logits, int32_t count, RowScan& raw, Sample
 
 }  // namespace
 
-Status sample_token(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
+Status sample_token(const LogitsRow& logits, const RowContext& context, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives) {
   ProcessedRow row;
   FORERUN_RETURN_IF_ERROR(process_logits(logits, context, scratch, &row));
@@ -127,7 +127,7 @@ Status sample_token(const RowLogits& logits, const RowContext& context, SamplerS
   return raw_logprobs(logits, count, raw, scratch, out, alternatives);
 }
 
-Status token_logprobs(const RowLogits& logits, int32_t position, TokenId token, int32_t count,
+Status token_logprobs(const LogitsRow& logits, int32_t position, TokenId token, int32_t count,
                       SamplerScratch& scratch, float* logprob,
                       std::vector<Candidate>* alternatives) {
   RowScan raw;

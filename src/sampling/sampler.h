@@ -6,7 +6,7 @@
 // score + Gumbel noise(seed, kTarget, position, token), both in f32 and added in f32, ties to the
 // lowest id; greedy requests take the arg-max of the logits, ties to the lowest id.
 //
-// Logits may be whole rows or a device's parts of rows (sampling/row_logits.h): every function is
+// Logits may be whole rows or a device's parts of rows (sampling/logits_row.h): every function is
 // then called by all devices of the group with the same arguments otherwise, and gives all of them
 // the same.
 //
@@ -35,12 +35,12 @@ struct SampledToken {
 // Draws the token after a row, [live vocabulary]; tokens at or beyond its end are never drawn.
 // `alternatives`: the SamplingParams::logprobs most likely tokens by raw logits, best first. Fails
 // as process_logits.
-Status sample_token(const RowLogits& logits, const RowContext& context, SamplerScratch& scratch,
+Status sample_token(const LogitsRow& logits, const RowContext& context, SamplerScratch& scratch,
                     SampledToken* out, std::vector<Candidate>* alternatives);
 
 // What sample_token() says of the token that it drew, for one that another rule chose: its
 // log-probability, and the `count` most likely tokens. `position`: of the token, for messages.
-Status token_logprobs(const RowLogits& logits, int32_t position, TokenId token, int32_t count,
+Status token_logprobs(const LogitsRow& logits, int32_t position, TokenId token, int32_t count,
                       SamplerScratch& scratch, float* logprob,
                       std::vector<Candidate>* alternatives);
 
@@ -53,7 +53,7 @@ inline constexpr int32_t kSharedNoiseCandidates = 16;
 // best weighted by the log-softmax of that sum: what the target draws, drawn by the draft's
 // distribution. Otherwise by log-probability of the processed distribution (greedy: of the logits
 // after bias and penalties).
-Status top_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
+Status top_candidates(const LogitsRow& logits, const RowContext& context, int32_t count,
                       bool shared_noise, SamplerScratch& scratch, std::vector<Candidate>* out);
 
 // A draft's processed distribution at one row, kept for the rejection rule.
@@ -67,7 +67,7 @@ struct DraftDistribution {
 // NoiseStream::kDraft at (position, number of the draw), and leaves the distribution in
 // `distribution`, which all devices share. Greedy requests: the `count` best tokens, no
 // distribution.
-Status draw_candidates(const RowLogits& logits, const RowContext& context, int32_t count,
+Status draw_candidates(const LogitsRow& logits, const RowContext& context, int32_t count,
                        SamplerScratch& scratch, std::vector<Candidate>* out,
                        DraftDistribution* distribution);
 

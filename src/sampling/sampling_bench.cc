@@ -1,6 +1,6 @@
 // One row of logits: greedy, sampled, filtered, log-probabilities, a draft's candidates; and some
-// of these from a device's digest. The logits are normal with a few peaks, which prunes less than a
-// trained model's.
+// of these from a device's summary. The logits are normal with a few peaks, which prunes less than
+// a trained model's.
 #include <benchmark/benchmark.h>
 
 #include <random>
@@ -89,23 +89,24 @@ void draft_candidates(benchmark::State& state) {
   }
 }
 
-// The host's part where a device has made the digest.
-class DigestedRow : public DistantLogits {
+// The host's part where a device has made the summary.
+class SummarizedRow : public DeviceLogits {
  public:
-  DigestedRow(const std::vector<float>& logits, const RowQuery& query) : query_(query) {
-    row_digest_ref(logits, 0, query_, nullptr, &digest_);
+  SummarizedRow(const std::vector<float>& logits, const RowQuery& query) : query_(query) {
+    row_digest_ref(logits, 0, query_, nullptr, &summary_);
   }
-  Digested digest(int32_t /*logits_row*/) const override { return {&query_, &digest_}; }
+  const RowSummary* summary(int32_t /*logits_row*/) const override { return &summary_; }
+  const RowQuery& query(int32_t /*logits_row*/) const override { return query_; }
   Status fetch(int32_t /*logits_row*/) override {
-    return {StatusCode::kInternal, "the digest did not suffice"};
+    return {StatusCode::kInternal, "the summary did not suffice"};
   }
 
  private:
   RowQuery query_;
-  RowDigest digest_;
+  RowSummary summary_;
 };
 
-void run_digested(benchmark::State& state, const SamplingParams& params, int32_t candidates) {
+void run_summarized(benchmark::State& state, const SamplingParams& params, int32_t candidates) {
   const auto logits = bench_logits(state.range(0));
   const auto vocab = static_cast<int32_t>(logits.size());
   SamplerScratch scratch;
@@ -113,10 +114,10 @@ void run_digested(benchmark::State& state, const SamplingParams& params, int32_t
   SampledToken token;
   RowContext context;
   context.params = &params;
-  DigestedRow device(logits, candidates > 0 ? candidates_query(context, candidates, true, vocab)
-                                            : sample_query(context, vocab));
-  RowLogits row(logits);
-  row.distant = &device;
+  SummarizedRow device(logits, candidates > 0 ? candidates_query(context, candidates, true, vocab)
+                                              : sample_query(context, vocab));
+  LogitsRow row(logits);
+  row.on_device = &device;
   for (auto _ : state) {
     top.clear();
     const Status status = candidates > 0
@@ -133,15 +134,15 @@ SamplingParams at_temperature(float temperature) {
   params.temperature = temperature;
   return params;
 }
-void digested_greedy(benchmark::State& state) { run_digested(state, at_temperature(0.0f), 0); }
-void digested_sampled(benchmark::State& state) { run_digested(state, at_temperature(0.8f), 0); }
-void digested_top_k(benchmark::State& state) {
+void summarized_greedy(benchmark::State& state) { run_summarized(state, at_temperature(0.0f), 0); }
+void summarized_sampled(benchmark::State& state) { run_summarized(state, at_temperature(0.8f), 0); }
+void summarized_top_k(benchmark::State& state) {
   SamplingParams params = at_temperature(0.8f);
   params.top_k = 50;
-  run_digested(state, params, 0);
+  run_summarized(state, params, 0);
 }
-void digested_draft_candidates(benchmark::State& state) {
-  run_digested(state, at_temperature(0.8f), 16);
+void summarized_draft_candidates(benchmark::State& state) {
+  run_summarized(state, at_temperature(0.8f), 16);
 }
 
 #define FORERUN_SAMPLING_BENCH(name) \
@@ -153,10 +154,10 @@ FORERUN_SAMPLING_BENCH(top_k);
 FORERUN_SAMPLING_BENCH(top_p);
 FORERUN_SAMPLING_BENCH(logprobs);
 FORERUN_SAMPLING_BENCH(draft_candidates);
-FORERUN_SAMPLING_BENCH(digested_greedy);
-FORERUN_SAMPLING_BENCH(digested_sampled);
-FORERUN_SAMPLING_BENCH(digested_top_k);
-FORERUN_SAMPLING_BENCH(digested_draft_candidates);
+FORERUN_SAMPLING_BENCH(summarized_greedy);
+FORERUN_SAMPLING_BENCH(summarized_sampled);
+FORERUN_SAMPLING_BENCH(summarized_top_k);
+FORERUN_SAMPLING_BENCH(summarized_draft_candidates);
 
 }  // namespace
 }  // namespace forerun

@@ -83,7 +83,7 @@ struct Question {
   const DraftDistribution* draft = nullptr;
 };
 
-void answer(const Question& question, const RowLogits& logits, SamplerScratch& scratch,
+void answer(const Question& question, const LogitsRow& logits, SamplerScratch& scratch,
             DraftDistribution* distribution, Answers* out) {
   const RowContext& context = question.context;
   out->status = sample_token(logits, context, scratch, &out->sampled, &out->alternatives);

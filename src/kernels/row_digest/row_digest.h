@@ -21,7 +21,7 @@ struct TokenLogit {
 struct RowQuery {
   // The kinds of answers; best tokens and errors are always told.
   enum : uint32_t {
-    kNoise = 1,       // nominees of the Gumbel draw
+    kNoise = 1,       // candidates for the Gumbel draw
     kWeights = 2,     // sum of weights at `inv_temperature`
     kRawWeights = 4,  // sum of weights at temperature 1
     kLogits = 8,      // no digest: all logits are needed on the host
@@ -48,10 +48,10 @@ struct RowQuery {
 
 // Answers for a row, or for the part of it that one device holds. score(token) = (logit - origin) *
 // inv_temperature, in f32; the origin is the row's largest logit for weights and may be the part's
-// for nominees, where it does not matter.
-struct RowDigest {
+// for candidates, where it does not matter.
+struct RowSummary {
   static constexpr int32_t kMostListed = 1024;
-  static constexpr int32_t kMostNominees = 16;
+  static constexpr int32_t kMostCandidates = 16;
 
   // The lowest id among equals; token -1 and -infinity where all are masked (-infinity).
   TokenLogit best{0.0f, -1};
@@ -64,17 +64,17 @@ struct RowDigest {
   int32_t by_noise = 0;   // the list is one of kNoisyTop
   // Every token that may have the part's largest score + Gumbel noise, whatever the scores' origin
   // and whoever takes the logarithms (see kNoiseMargin). -1: too many.
-  int32_t num_nominees = 0;
+  int32_t num_candidates = 0;
   int32_t has_weights = 0;  // those that are asked for, of scores from `weight_origin`
   float weight_origin = 0.0f;
   uint64_t weights = 0;      // sum of fixed_token_weight(token_weight(score))
   uint64_t raw_weights = 0;  // the same at temperature 1
-  TokenLogit nominees[kMostNominees];
+  TokenLogit candidates[kMostCandidates];
   TokenLogit listed[kMostListed];
 };
 
-// A nominee's score + noise lies within this of the largest, as its device computes them. Twice the
-// error of that (logarithms in f32: 2e-5), and twice what another origin of the scores and the
+// A candidate's score + noise lies within this of the largest, as its device computes them. Twice
+// the error of that (logarithms in f32: 2e-5), and twice what another origin of the scores and the
 // host's roundings can move two sums that compete for the largest: their scores differ by less than
 // 40, in f32.
 inline constexpr float kNoiseMargin = 1e-4f;
@@ -86,16 +86,14 @@ inline constexpr float kNoiseMargin = 1e-4f;
 // out for others that near: another guess of a draft, never another token of the target.
 inline constexpr float kListMargin = 5e-3f;
 
-// Logits that may lie on a device: a sampler's way to a part of a Step's rows.
-class DistantLogits {
+// Logits of a Step that lie on a device and have not been copied: a sampler's way to its rows.
+class DeviceLogits {
  public:
-  virtual ~DistantLogits() = default;
-  // The row's question and answers; null: the row is in host memory. Valid until the next Step.
-  struct Digested {
-    const RowQuery* query = nullptr;
-    const RowDigest* digest = nullptr;
-  };
-  virtual Digested digest(int32_t logits_row) const = 0;
+  virtual ~DeviceLogits() = default;
+  // A row's answers; null: the row is in host memory. Valid until the next Step.
+  virtual const RowSummary* summary(int32_t logits_row) const = 0;
+  // What they answer. Only of rows that have a summary; valid as long.
+  virtual const RowQuery& query(int32_t logits_row) const = 0;
   // Brings a row to the host memory that has been told for it. From any thread; each row's reader
   // is one at a time.
   virtual Status fetch(int32_t logits_row) = 0;
@@ -103,12 +101,12 @@ class DistantLogits {
 
 // `logits` [tokens] of the part from `first_token` on; tokens past query.vocab are left out by the
 // caller. `weight_origin`: where weights are measured from; null: the part's largest logit. A plain
-// twin of the devices' kernels: lists exactly the best tokens, nominates exactly.
+// twin of the devices' kernels: lists exactly the best tokens, names exactly the candidates.
 void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
-                    const float* weight_origin, RowDigest* digest);
+                    const float* weight_origin, RowSummary* digest);
 
 // Of the parts of one row, in the order of their tokens, by one query. `whole` is none of them. It
 // has weights where those of all parts have one origin.
-void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole);
+void merge_row_digests(std::span<const RowSummary* const> parts, RowSummary* whole);
 
 }  // namespace forerun

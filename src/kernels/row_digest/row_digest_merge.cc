@@ -9,10 +9,10 @@ namespace forerun {
 namespace {
 
 // The best of the row by noise are among the best of the parts.
-void join_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
+void join_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
   whole->lists_all = 1;
-  for (const RowDigest* part : parts) {
-    if (part->num_listed < 0 || whole->num_listed + part->num_listed > RowDigest::kMostListed) {
+  for (const RowSummary* part : parts) {
+    if (part->num_listed < 0 || whole->num_listed + part->num_listed > RowSummary::kMostListed) {
       whole->num_listed = -1;
       whole->lists_all = 0;
       return;
@@ -25,10 +25,10 @@ void join_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
 
 // What every part lists of all its tokens from a logit on, the row lists from the highest of those
 // logits on.
-void merge_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
+void merge_lists(std::span<const RowSummary* const> parts, RowSummary* whole) {
   float reach = -std::numeric_limits<float>::infinity();
   whole->lists_all = 1;
-  for (const RowDigest* part : parts) {
+  for (const RowSummary* part : parts) {
     if (part->num_listed < 0) {
       whole->num_listed = -1;
       whole->lists_all = 0;
@@ -43,14 +43,14 @@ void merge_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
     if (lowest > reach) reach = lowest;
   }
   std::vector<TokenLogit> tokens;
-  for (const RowDigest* part : parts) {
+  for (const RowSummary* part : parts) {
     std::copy_if(part->listed, part->listed + part->num_listed, std::back_inserter(tokens),
                  [reach](const TokenLogit& token) { return token.logit >= reach; });
   }
-  constexpr auto kRoom = static_cast<size_t>(RowDigest::kMostListed);
+  constexpr auto kRoom = static_cast<size_t>(RowSummary::kMostListed);
   if (tokens.size() > kRoom) {
     // The best that fit; of equals all or none.
-    const auto last = tokens.begin() + RowDigest::kMostListed;
+    const auto last = tokens.begin() + RowSummary::kMostListed;
     std::nth_element(tokens.begin(), last, tokens.end(),
                      [](const auto& a, const auto& b) { return a.logit > b.logit; });
     const float left_out = last->logit;
@@ -61,12 +61,12 @@ void merge_lists(std::span<const RowDigest* const> parts, RowDigest* whole) {
   std::copy(tokens.begin(), tokens.end(), whole->listed);
 }
 
-void merge_weights(std::span<const RowDigest* const> parts, RowDigest* whole) {
+void merge_weights(std::span<const RowSummary* const> parts, RowSummary* whole) {
   whole->has_weights = 1;
   whole->weight_origin = whole->best.logit;
   whole->weights = 0;
   whole->raw_weights = 0;
-  for (const RowDigest* part : parts) {
+  for (const RowSummary* part : parts) {
     if (part->best.token < 0) continue;
     if (part->has_weights == 0 || part->weight_origin != whole->weight_origin) {
       whole->has_weights = 0;
@@ -76,28 +76,28 @@ void merge_weights(std::span<const RowDigest* const> parts, RowDigest* whole) {
   }
 }
 
-void merge_nominees(std::span<const RowDigest* const> parts, RowDigest* whole) {
-  for (const RowDigest* part : parts) {
-    if (part->num_nominees < 0 ||
-        whole->num_nominees + part->num_nominees > RowDigest::kMostNominees) {
-      whole->num_nominees = -1;
+void merge_candidates(std::span<const RowSummary* const> parts, RowSummary* whole) {
+  for (const RowSummary* part : parts) {
+    if (part->num_candidates < 0 ||
+        whole->num_candidates + part->num_candidates > RowSummary::kMostCandidates) {
+      whole->num_candidates = -1;
       return;
     }
-    for (int32_t i = 0; i < part->num_nominees; ++i) {
-      whole->nominees[whole->num_nominees++] = part->nominees[i];
+    for (int32_t i = 0; i < part->num_candidates; ++i) {
+      whole->candidates[whole->num_candidates++] = part->candidates[i];
     }
   }
 }
 
 }  // namespace
 
-void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole) {
+void merge_row_digests(std::span<const RowSummary* const> parts, RowSummary* whole) {
   whole->best = {-std::numeric_limits<float>::infinity(), -1};
   whole->bad = 0;
   whole->num_listed = 0;
-  whole->num_nominees = 0;
+  whole->num_candidates = 0;
   whole->by_noise = 0;
-  for (const RowDigest* part : parts) {
+  for (const RowSummary* part : parts) {
     if (part->bad != 0) whole->bad = 1;
     if (part->by_noise != 0) whole->by_noise = 1;
     if (part->best.token >= 0 && (whole->best.token < 0 || part->best.logit > whole->best.logit)) {
@@ -111,7 +111,7 @@ void merge_row_digests(std::span<const RowDigest* const> parts, RowDigest* whole
     merge_lists(parts, whole);
   }
   merge_weights(parts, whole);
-  merge_nominees(parts, whole);
+  merge_candidates(parts, whole);
 }
 
 }  // namespace forerun

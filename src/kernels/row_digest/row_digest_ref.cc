@@ -21,17 +21,17 @@ double noisy_score(const TokenLogit& token, const TokenLogit& best, const RowQue
          static_cast<double>(gumbel_noise(bits));
 }
 
-constexpr auto kRoom = static_cast<size_t>(RowDigest::kMostListed);
+constexpr auto kRoom = static_cast<size_t>(RowSummary::kMostListed);
 
 // `tokens` in order: the first `length`.
-void write_list(const std::vector<TokenLogit>& tokens, size_t length, RowDigest* digest) {
+void write_list(const std::vector<TokenLogit>& tokens, size_t length, RowSummary* digest) {
   const bool fits = length <= kRoom;
   digest->num_listed = fits ? static_cast<int32_t>(length) : -1;
   digest->lists_all = fits && length == tokens.size() ? 1 : 0;
   if (fits) std::copy_n(tokens.begin(), length, digest->listed);
 }
 
-void list_by_logit(std::vector<TokenLogit> tokens, size_t top, RowDigest* digest) {
+void list_by_logit(std::vector<TokenLogit> tokens, size_t top, RowSummary* digest) {
   std::stable_sort(tokens.begin(), tokens.end(),
                    [](const TokenLogit& a, const TokenLogit& b) { return a.logit > b.logit; });
   size_t length = std::min(tokens.size(), top);
@@ -40,7 +40,7 @@ void list_by_logit(std::vector<TokenLogit> tokens, size_t top, RowDigest* digest
 }
 
 void list_by_noise(const std::vector<TokenLogit>& tokens, const RowQuery& query,
-                   RowDigest* digest) {
+                   RowSummary* digest) {
   std::vector<std::pair<double, size_t>> sums;
   for (size_t index = 0; index < tokens.size(); ++index) {
     sums.emplace_back(-noisy_score(tokens[index], digest->best, query), index);
@@ -58,7 +58,7 @@ void list_by_noise(const std::vector<TokenLogit>& tokens, const RowQuery& query,
 }  // namespace
 
 void row_digest_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
-                    const float* weight_origin, RowDigest* digest) {
+                    const float* weight_origin, RowSummary* digest) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   *digest = {};
   digest->best = {-kInfinity, -1};
@@ -98,11 +98,11 @@ void row_digest_ref(std::span<const float> logits, int32_t first_token, const Ro
     if (noisy_score(token, digest->best, query) < largest - static_cast<double>(kNoiseMargin)) {
       continue;
     }
-    if (digest->num_nominees == RowDigest::kMostNominees) {
-      digest->num_nominees = -1;
+    if (digest->num_candidates == RowSummary::kMostCandidates) {
+      digest->num_candidates = -1;
       return;
     }
-    digest->nominees[digest->num_nominees++] = token;
+    digest->candidates[digest->num_candidates++] = token;
   }
 }
 

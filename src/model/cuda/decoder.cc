@@ -379,10 +379,12 @@ Status DecoderCuda::run_pass(const Step& step, size_t begin, size_t end, int64_t
   return {};
 }
 
-Status DecoderCuda::forward(const Step& step) { return forward_digested(step, {}, NoEdits(), {}); }
+Status DecoderCuda::forward(const Step& step) {
+  return forward_summarized(step, {}, NoEdits(), {});
+}
 
-Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery> queries,
-                                     const StepEdits& edits, const Meanwhile& meanwhile) {
+Status DecoderCuda::forward_summarized(const Step& step, std::span<const RowQuery> queries,
+                                       const StepEdits& edits, const Meanwhile& meanwhile) {
   FORERUN_RETURN_IF_ERROR(check_step(step, config_, layers_, DType::kBf16, kv_blocks_));
   const auto wanted =
       layers_.heads ? std::count_if(step.rows.begin(), step.rows.end(), wants_logits) : 0;
@@ -412,7 +414,7 @@ Status DecoderCuda::forward_digested(const Step& step, std::span<const RowQuery>
 }
 
 LogitsPart DecoderCuda::logits(int32_t /*rank*/) const {
-  return {.values = logits_->rows(), .distant = logits_.get()};
+  return {.values = logits_->rows(), .on_device = logits_.get()};
 }
 
 HiddenRows DecoderCuda::hidden() const {

@@ -39,9 +39,9 @@ class DecoderCuda : public Decoder {
   double readings_a_choice() const override { return 24.0; }  // measured on an H200
   int64_t kv_block_bytes() const override;                    // on all GPUs together
   Status forward(const Step& step) override;
-  Status forward_digested(const Step& step, std::span<const RowQuery> queries,
-                          const StepEdits& edits, const Meanwhile& meanwhile) override;
-  bool makes_digests() const override { return true; }
+  Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
+                            const StepEdits& edits, const Meanwhile& meanwhile) override;
+  bool makes_summaries() const override { return true; }
   // One part, whatever the number of GPUs: whole rows.
   LogitsPart logits(int32_t rank) const override;
   HiddenRows hidden() const override;
@@ -88,7 +88,7 @@ class DecoderCuda : public Decoder {
   std::vector<std::byte> hidden_;  // of all passes of the last Step; grown to the largest so far
   size_t hidden_rows_ = 0;
   std::optional<PeerGroup> peers_;                  // of several GPUs
-  std::optional<PeerGroup> maxima_;                 // and for the digests of their logits
+  std::optional<PeerGroup> maxima_;                 // and for the summaries of their logits
   std::unique_ptr<CpuDevice> threads_;              // one a GPU
   std::vector<std::unique_ptr<ShardCuda>> shards_;  // by rank
   std::unique_ptr<StepLogitsCuda> logits_;

@@ -197,8 +197,8 @@ TEST_P(DecoderCuda, AnInt4HeadIsNearAndKeepsBits) {
   }
 }
 
-// Rows that want logits, of which a Step's last pass (of 1,024) has digests.
-TEST_P(DecoderCuda, DigestsStandForTheLogits) {
+// Rows that want logits, of which a Step's last pass (of 1,024) has summaries.
+TEST_P(DecoderCuda, SummariesStandForTheLogits) {
   for (const int32_t count : {1, 9, 100, 300, 1033}) {
     const std::vector<int32_t> table = blocks();
     Step step;
@@ -239,22 +239,22 @@ TEST_P(DecoderCuda, DigestsStandForTheLogits) {
       if (is_adjusted(contexts[row])) queries.back().edits = edits.add(contexts[row]);
       if (row % 8 == 7) queries.back().kinds = RowQuery::kLogits;
     }
-    const Status ran = decoder_->forward_digested(step, queries, edits, {});
+    const Status ran = decoder_->forward_summarized(step, queries, edits, {});
     ASSERT_TRUE(ran.ok()) << ran.message();
     const LogitsPart part = decoder_->logits(0);
-    ASSERT_NE(part.distant, nullptr);
+    ASSERT_NE(part.on_device, nullptr);
     SamplerScratch scratch;
-    int digested = 0;
+    int summarized = 0;
     for (int32_t row = 0; row < count; ++row) {
       const RowContext& context = contexts[static_cast<size_t>(row)];
       const float* const whole = expected.data() + static_cast<size_t>(row) * kVocab;
-      RowLogits distant(std::span(part.values.row(row), size_t{kVocab}));
-      distant.distant = part.distant;
-      distant.distant_row = row;
-      digested += distant.digested().digest != nullptr ? 1 : 0;
+      LogitsRow on_device(std::span(part.values.row(row), size_t{kVocab}));
+      on_device.on_device = part.on_device;
+      on_device.device_row = row;
+      summarized += on_device.summary() != nullptr ? 1 : 0;
       SampledToken found, drawn;
       std::vector<Candidate> found_others, others;
-      ASSERT_TRUE(sample_token(distant, context, scratch, &found, &found_others).ok());
+      ASSERT_TRUE(sample_token(on_device, context, scratch, &found, &found_others).ok());
       ASSERT_TRUE(
           sample_token(std::span(whole, size_t{kVocab}), context, scratch, &drawn, &others).ok());
       EXPECT_EQ(found.token, drawn.token) << row;
@@ -264,14 +264,14 @@ TEST_P(DecoderCuda, DigestsStandForTheLogits) {
         EXPECT_EQ(found_others[i].token, others[i].token) << row;
         EXPECT_EQ(found_others[i].logprob, others[i].logprob) << row;
       }
-      ASSERT_TRUE(distant.fetch().ok());
+      ASSERT_TRUE(on_device.fetch().ok());
       EXPECT_TRUE(std::equal(whole, whole + kVocab, part.values.row(row))) << row;
     }
     const int32_t last_pass = count % cuda::kMostPassRows;
     if (std::set<int32_t>(devices_.begin(), devices_.end()).size() == devices_.size()) {
-      EXPECT_EQ(digested, last_pass - last_pass / 8) << count;
+      EXPECT_EQ(summarized, last_pass - last_pass / 8) << count;
     } else {
-      EXPECT_GT(digested, 0) << count;  // passes are shorter, and no sums are known
+      EXPECT_GT(summarized, 0) << count;  // passes are shorter, and no sums are known
     }
   }
 }

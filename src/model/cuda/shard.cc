@@ -100,8 +100,8 @@ Status ShardCuda::allocate(int64_t kv_blocks) {
   }
   // The stream of the passes does not wait for the default one.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr), "clearing buffers");
-  FORERUN_ASSIGN_OR_RETURN(
-      digests_, PinnedBuffer::allocate(kMostPassRows * sizeof(RowDigest), "digests of logits"));
+  FORERUN_ASSIGN_OR_RETURN(summaries_, PinnedBuffer::allocate(kMostPassRows * sizeof(RowSummary),
+                                                              "summaries of logits"));
   FORERUN_ASSIGN_OR_RETURN(linear_scratch_, LinearScratchBuffer::allocate());
   FORERUN_ASSIGN_OR_RETURN(failed_, PinnedBuffer::allocate(sizeof(uint32_t), "a failure's flag"));
   *failed_.as<uint32_t>() = 0;

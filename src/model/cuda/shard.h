@@ -48,7 +48,7 @@ struct ShardCudaOptions {
   const std::byte* hidden_in = nullptr;
   const PeerMailboxes* peers = nullptr;  // its end of the group; null at degree 1
   // Likewise, for the largest logits of rows, and the ranks that have tokens, a bit each; null:
-  // digests measure weights from the part's own.
+  // summaries measure weights from the part's own.
   const PeerMailboxes* maxima = nullptr;
   uint32_t ranks_with_head = 0;
   // Another part is on the same GPU: a kernel that waits for the other part's may not let its
@@ -101,9 +101,11 @@ class ShardCuda {
   Status finish();
   // Of the last pass, on the device: f32 [rows that want][layout().logits_stride()].
   const float* device_logits() const { return logits_.as<float>(); }
-  // Of a row of the last pass, of this shard's tokens: the digest, where one was asked for; and a
+  // Of a row of the last pass, of this shard's tokens: the summary, where one was asked for; and a
   // copy of the logits into their columns of `row`, page-locked, which it waits for.
-  const RowDigest& digest(int32_t pass_row) const { return digests_.as<RowDigest>()[pass_row]; }
+  const RowSummary& summary(int32_t pass_row) const {
+    return summaries_.as<RowSummary>()[pass_row];
+  }
   Status fetch_logits(int32_t pass_row, float* row);
 
   // Moves rows of the cache, all layers: physical slots, as move_kv_cuda. Asynchronous.
@@ -181,9 +183,9 @@ class ShardCuda {
   DeviceBuffer wanted_scaled_, wanted_squares_;
   DeviceBuffer partials_, arrivals_;
   LinearScratchBuffer linear_scratch_;
-  DeviceBuffer logits_;   // f32 [kMostPassRows][layout_.logits_stride()]
-  PinnedBuffer digests_;  // RowDigest [kMostPassRows]
-  PinnedBuffer failed_;   // a word that kernels set
+  DeviceBuffer logits_;     // f32 [kMostPassRows][layout_.logits_stride()]
+  PinnedBuffer summaries_;  // RowSummary [kMostPassRows]
+  PinnedBuffer failed_;     // a word that kernels set
 };
 
 // Of a GPU, beside weights, cache and what a step's widths ask for: partial results of attention.

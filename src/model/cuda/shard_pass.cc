@@ -247,7 +247,7 @@ Status ShardCuda::submit_head(const PassKeyCuda& key) {
        .offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, queries_offset)),
        .edits_offset_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, edits_offset)),
        .count_offset = static_cast<int32_t>(offsetof(StepHeaderCuda, num_wanted)),
-       .digests = digests_.as<RowDigest>(),
+       .digests = summaries_.as<RowSummary>(),
        .rows = key.wanted,
        .peers = maxima_ ? &*maxima_ : nullptr,
        .senders = ranks_with_head_},

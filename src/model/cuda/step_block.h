@@ -87,9 +87,9 @@ class StepBlockCuda {
   // No row has ancestors, each has a sequence of its own, and nothing is selected.
   void refill(const Step& step, std::span<const RowQuery> queries);
 
-  // Appends the edits that those of the pass's `queries` that ask for digests refer to; once, after
-  // build() or refill(). `masks`: mask m of the Step begins at its word m mask_words, to be read by
-  // the device.
+  // Appends the edits that those of the pass's `queries` that ask for summaries refer to; once,
+  // after build() or refill(). `masks`: mask m of the Step begins at its word m mask_words, to be
+  // read by the device.
   void append_edits(std::span<const RowQuery> queries, const StepEdits& edits,
                     const uint32_t* masks, int64_t mask_words);
 

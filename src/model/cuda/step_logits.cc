@@ -116,28 +116,27 @@ void StepLogitsCuda::finish(std::vector<ShardCuda*> shards) {
   if (shards_.size() < 2) return;
   const size_t count = queries_.size() - static_cast<size_t>(first_of_pass_);
   merged_.resize(std::max(merged_.size(), count));
-  std::vector<const RowDigest*> parts(shards_.size());
+  std::vector<const RowSummary*> parts(shards_.size());
   for (size_t pass_row = 0; pass_row < count; ++pass_row) {
     if (queries_[static_cast<size_t>(first_of_pass_) + pass_row].kinds == RowQuery::kLogits) {
       continue;
     }
     for (size_t part = 0; part < parts.size(); ++part) {
-      parts[part] = &shards_[part]->digest(static_cast<int32_t>(pass_row));
+      parts[part] = &shards_[part]->summary(static_cast<int32_t>(pass_row));
     }
     merge_row_digests(parts, &merged_[pass_row]);
   }
 }
 
-DistantLogits::Digested StepLogitsCuda::digest(int32_t logits_row) const {
-  const RowQuery& query = queries_[static_cast<size_t>(logits_row)];
-  if (query.kinds == RowQuery::kLogits) return {};
+const RowSummary* StepLogitsCuda::summary(int32_t logits_row) const {
+  if (query(logits_row).kinds == RowQuery::kLogits) return nullptr;
   const auto pass_row = static_cast<int32_t>(logits_row - first_of_pass_);
-  return {&query, shards_.size() == 1 ? &shards_[0]->digest(pass_row)
-                                      : &merged_[static_cast<size_t>(pass_row)]};
+  return shards_.size() == 1 ? &shards_[0]->summary(pass_row)
+                             : &merged_[static_cast<size_t>(pass_row)];
 }
 
 Status StepLogitsCuda::fetch(int32_t logits_row) {
-  if (digest(logits_row).digest == nullptr) return {};
+  if (summary(logits_row) == nullptr) return {};
   const std::lock_guard lock(fetching_);
   if (fetched_[static_cast<size_t>(logits_row)]) return {};
   float* const row = rows_.as<float>() + logits_row * stride();

@@ -1,5 +1,5 @@
 // The host's end of a Step's logits: rows that are asked for whole come to its page-locked memory
-// with the pass, of the others a digest, and the row itself if somebody needs it after all.
+// with the pass, of the others a summary, and the row itself if somebody needs it after all.
 //
 // A Step's passes overwrite one another's logits on the GPUs: rows of all but the last pass that
 // wants any come whole. So do rows of several GPUs of which sums are asked, where the GPUs do not
@@ -21,9 +21,9 @@
 
 namespace forerun::cuda {
 
-class StepLogitsCuda : public DistantLogits {
+class StepLogitsCuda : public DeviceLogits {
  public:
-  // `num_tokens` of the vocabulary. `sums_known`: that digests' sums can be added up.
+  // `num_tokens` of the vocabulary. `sums_known`: that summaries' sums can be added up.
   StepLogitsCuda(int32_t num_tokens, bool sums_known)
       : num_tokens_(num_tokens), sums_known_(sums_known) {}
 
@@ -54,7 +54,10 @@ class StepLogitsCuda : public DistantLogits {
   MatrixView<const float> rows() const {
     return {rows_.as<float>(), {static_cast<int64_t>(queries_.size()), num_tokens_}, stride()};
   }
-  Digested digest(int32_t logits_row) const override;
+  const RowSummary* summary(int32_t logits_row) const override;
+  const RowQuery& query(int32_t logits_row) const override {
+    return queries_[static_cast<size_t>(logits_row)];
+  }
   Status fetch(int32_t logits_row) override;
 
  private:
@@ -71,7 +74,7 @@ class StepLogitsCuda : public DistantLogits {
   std::vector<RowQuery> queries_;
   int64_t first_of_pass_ = 0;  // of the last pass that wants any
   std::vector<ShardCuda*> shards_;
-  std::vector<RowDigest> merged_;  // of the last pass, where several shards have tokens
+  std::vector<RowSummary> merged_;  // of the last pass, where several shards have tokens
   std::mutex fetching_;
   std::vector<bool> fetched_;
 };

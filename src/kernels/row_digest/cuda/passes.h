@@ -163,7 +163,7 @@ class RowPasses {
             wants(RowQuery::kNoisyTop) ? score_of(values[i]) + gumbel_guess(noise[i]) : values[i];
         if (!is_listed(rank)) continue;
         const int slot = atomicAdd(&first->num_listed, 1);
-        if (slot < RowDigest::kMostListed) {
+        if (slot < RowSummary::kMostListed) {
           first->listed[slot] = {values[i], first_token_ + quads_.token(quad) + i};
         }
       }
@@ -171,17 +171,17 @@ class RowPasses {
   }
 
   // By the cluster's first block.
-  __device__ void write(bool summed, RowDigest* digest) {
+  __device__ void write(bool summed, RowSummary* digest) {
     const bool lists = summed && query_.top > 0;
     const bool too_many = (lists && shared_.last_bucket == kTooManyThreads) ||
-                          shared_.num_listed > RowDigest::kMostListed;
+                          shared_.num_listed > RowSummary::kMostListed;
     const int listed = too_many ? -1 : shared_.num_listed;
     for (int i = static_cast<int>(threadIdx.x); i < listed; i += kThreads) {
       digest->listed[i] = shared_.listed[i];
     }
     if (warp_ != 0) return;
     const bool noise = summed && wants(RowQuery::kNoise);
-    const int nominees = noise ? write_nominees(digest) : 0;
+    const int candidates = noise ? write_candidates(digest) : 0;
     const auto& told = shared_.told_first[lane_ % kBlocks];
     const bool counts = summed && lane_ < kBlocks;
     const unsigned long long weights =
@@ -196,7 +196,7 @@ class RowPasses {
     digest->lists_all =
         !any || (lists && listed >= 0 && shared_.last_bucket == kBuckets - 1) ? 1 : 0;
     digest->by_noise = lists && wants(RowQuery::kNoisyTop) ? 1 : 0;
-    digest->num_nominees = nominees;
+    digest->num_candidates = candidates;
     digest->has_weights = 1;
     digest->weight_origin = origin_;
     digest->weights = weights;
@@ -288,12 +288,14 @@ class RowPasses {
     const float largest = largest_of_warp(shared_.warp_largest[lane_]);
     if (wants(RowQuery::kNoise) && largest > -kInfinity) {
       const float floor = largest - kNoiseMargin;
-      if (largest_.sums[2] >= floor) atomicAdd(&shared_.num_nominees, RowDigest::kMostNominees);
+      if (largest_.sums[2] >= floor) {
+        atomicAdd(&shared_.num_candidates, RowSummary::kMostCandidates);
+      }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (!(largest_.sums[i] >= floor)) continue;
-        const int slot = atomicAdd(&shared_.num_nominees, 1);
-        if (slot < RowDigest::kMostNominees) shared_.nominees[slot] = largest_.tokens[i];
+        const int slot = atomicAdd(&shared_.num_candidates, 1);
+        if (slot < RowSummary::kMostCandidates) shared_.candidates[slot] = largest_.tokens[i];
       }
     }
     __syncthreads();
@@ -301,27 +303,27 @@ class RowPasses {
     const unsigned long long sums[2] = {sum_of_warp(shared_.warp_sums[0][lane_]),
                                         sum_of_warp(shared_.warp_sums[1][lane_])};
     ToldFirst& told = cluster_.map_shared_rank(&shared_, 0)->told_first[rank_];
-    if (lane_ < min(shared_.num_nominees, RowDigest::kMostNominees)) {
-      told.nominees[lane_] = shared_.nominees[lane_];
+    if (lane_ < min(shared_.num_candidates, RowSummary::kMostCandidates)) {
+      told.candidates[lane_] = shared_.candidates[lane_];
     }
     if (lane_ != 0) return;
     told.sums[0] = sums[0];
     told.sums[1] = sums[1];
     told.largest = largest;
-    told.num_nominees = shared_.num_nominees;
+    told.num_candidates = shared_.num_candidates;
   }
 
   // Those of the blocks whose largest sum comes near the row's; returns how many.
-  __device__ int write_nominees(RowDigest* digest) {
+  __device__ int write_candidates(RowSummary* digest) {
     const float of_block = shared_.told_first[lane_ % kBlocks].largest;
     const float floor = largest_of_warp(of_block) - kNoiseMargin;
     int count = 0;
     for (int block = 0; block < kBlocks; ++block) {
       const ToldFirst& told = shared_.told_first[block];
       if (!(told.largest >= floor)) continue;
-      if (count + told.num_nominees > RowDigest::kMostNominees) return -1;
-      if (lane_ < told.num_nominees) digest->nominees[count + lane_] = told.nominees[lane_];
-      count += told.num_nominees;
+      if (count + told.num_candidates > RowSummary::kMostCandidates) return -1;
+      if (lane_ < told.num_candidates) digest->candidates[count + lane_] = told.candidates[lane_];
+      count += told.num_candidates;
     }
     return count;
   }
@@ -367,7 +369,9 @@ class RowPasses {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) threads += lane_ * kEach + i <= last ? counts[i] : 0;
     threads = __reduce_add_sync(~0u, threads);
-    if (lane_ == 0) shared_.last_bucket = threads > RowDigest::kMostListed ? kTooManyThreads : last;
+    if (lane_ == 0) {
+      shared_.last_bucket = threads > RowSummary::kMostListed ? kTooManyThreads : last;
+    }
   }
 
   const PeerMailboxes& peers_;

@@ -36,8 +36,8 @@ class RowDigestRigCuda {
     FORERUN_RETURN_IF_ERROR(rig.append_edits(edits, masks, &step));
     FORERUN_ASSIGN_OR_RETURN(rig.step_, DeviceBuffer::allocate(step.size(), "queries"));
     FORERUN_RETURN_IF_ERROR(rig.step_.upload(step));
-    FORERUN_ASSIGN_OR_RETURN(rig.digests_,
-                             PinnedBuffer::allocate(queries.size() * sizeof(RowDigest), "digests"));
+    FORERUN_ASSIGN_OR_RETURN(
+        rig.digests_, PinnedBuffer::allocate(queries.size() * sizeof(RowSummary), "digests"));
     std::memset(rig.digests_.data(), kUnwritten, rig.digests_.bytes());
     rig.call_ = {.logits = rig.logits_.as<float>(),
                  .stride = stride,
@@ -47,7 +47,7 @@ class RowDigestRigCuda {
                  .offset_offset = 4,
                  .edits_offset_offset = 8,
                  .count_offset = 0,
-                 .digests = rig.digests_.as<RowDigest>(),
+                 .digests = rig.digests_.as<RowSummary>(),
                  .rows = rows};
     return rig;
   }
@@ -55,8 +55,8 @@ class RowDigestRigCuda {
   const RowDigestCallCuda& call() const { return call_; }
   const DeviceBuffer& logits() const { return logits_; }
   // Of the last call.
-  std::span<const RowDigest> digests() const {
-    return {digests_.as<RowDigest>(), static_cast<size_t>(call_.rows)};
+  std::span<const RowSummary> digests() const {
+    return {digests_.as<RowSummary>(), static_cast<size_t>(call_.rows)};
   }
 
  private:

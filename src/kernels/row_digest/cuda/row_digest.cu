@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(threadIdx.x); i < kBuckets; i += kThreads) shared.histogram[i] = 0;
   if (threadIdx.x == 0) {
     shared.num_listed = 0;
-    shared.num_nominees = 0;
+    shared.num_candidates = 0;
   }
   wait_for_previous_kernel();
   const int row = static_cast<int>(blockIdx.x) / kBlocks;

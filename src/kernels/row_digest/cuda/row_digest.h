@@ -43,7 +43,7 @@ struct RowDigestCallCuda {
   int32_t offset_offset = 0;
   int32_t edits_offset_offset = 0;
   int32_t count_offset = 0;
-  RowDigest* digests = nullptr;  // [rows]; mapped host memory. Untouched for kLogits
+  RowSummary* digests = nullptr;  // [rows]; mapped host memory. Untouched for kLogits
   int32_t rows = 0;
   // Of the GPUs that hold the other parts of the rows, who submit the same: mailbox 0 of a group as
   // row_maxima_group() has it, through which the rows' largest logits go to where weights are asked

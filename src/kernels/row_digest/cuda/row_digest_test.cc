@@ -82,17 +82,17 @@ ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& 
   for (const float logit : row.logits) {
     length += logit > -kInfinity && eighths_below(logit) <= last ? 1 : 0;
   }
-  if (length > RowDigest::kMostListed) return {.num_listed = -1};
+  if (length > RowSummary::kMostListed) return {.num_listed = -1};
   return {.num_listed = length, .lists_all = last == kLast};
 }
 
 // A list of the best tokens by score + noise: those of the host's own arithmetic are in it.
 void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& query,
-                         const RowDigest& digest) {
+                         const RowSummary& digest) {
   const auto unmasked =
       std::count_if(row.logits.begin(), row.logits.end(), [](float l) { return l > -kInfinity; });
   if (digest.num_listed < 0) {
-    EXPECT_GT(unmasked, RowDigest::kMostListed) << row.what;
+    EXPECT_GT(unmasked, RowSummary::kMostListed) << row.what;
     return;
   }
   std::set<int32_t> listed;
@@ -106,7 +106,7 @@ void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& qu
   if (digest.lists_all != 0) {
     EXPECT_EQ(digest.num_listed, unmasked) << row.what;
   }
-  RowDigest best;
+  RowSummary best;
   row_digest_ref(row.logits, first_token, query, nullptr, &best);
   const auto wanted = std::min<int64_t>(query.top, unmasked);
   for (int32_t i = 0; i < wanted; ++i) {
@@ -115,8 +115,8 @@ void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& qu
 }
 
 // What the host says of the part that a digest is of.
-void check(const Row& row, int32_t first_token, const RowQuery& query, const RowDigest& digest) {
-  RowDigest expected;
+void check(const Row& row, int32_t first_token, const RowQuery& query, const RowSummary& digest) {
+  RowSummary expected;
   row_digest_ref(row.logits, first_token, query, nullptr, &expected);
   ASSERT_EQ(digest.bad, expected.bad) << row.what;
   if (expected.bad != 0) return;
@@ -167,15 +167,15 @@ void check(const Row& row, int32_t first_token, const RowQuery& query, const Row
   }
 
   if ((query.kinds & RowQuery::kNoise) == 0 || expected.best.token < 0) {
-    EXPECT_EQ(digest.num_nominees, 0) << row.what;
+    EXPECT_EQ(digest.num_candidates, 0) << row.what;
     return;
   }
-  if (digest.num_nominees < 0) {
-    EXPECT_TRUE(expected.num_nominees < 0 || expected.num_nominees > 2) << row.what;
+  if (digest.num_candidates < 0) {
+    EXPECT_TRUE(expected.num_candidates < 0 || expected.num_candidates > 2) << row.what;
     return;
   }
   // All that are within half the margin, none beyond twice of it.
-  ASSERT_GT(digest.num_nominees, 0) << row.what;
+  ASSERT_GT(digest.num_candidates, 0) << row.what;
   SamplingParams params;
   params.seed = uint64_t{query.seed_high} << 32 | query.seed_low;
   double largest = -1e30;
@@ -193,8 +193,8 @@ void check(const Row& row, int32_t first_token, const RowQuery& query, const Row
     largest = std::max(largest, sum_of(tokens.back()));
   }
   std::set<int32_t> nominated;
-  for (int32_t i = 0; i < digest.num_nominees; ++i) {
-    const TokenLogit& token = digest.nominees[i];
+  for (int32_t i = 0; i < digest.num_candidates; ++i) {
+    const TokenLogit& token = digest.candidates[i];
     nominated.insert(token.token);
     EXPECT_EQ(token.logit, logit_of(token.token)) << row.what;
     EXPECT_GE(sum_of(token.token), largest - 2e-4) << row.what;
@@ -300,7 +300,7 @@ class RowDigestCuda : public testing::Test {
   }
   // Digests of rows of one width, NaN behind them; `live`: query.vocab, at most the width.
   void run(const std::vector<Row>& rows, int32_t first_token, int32_t live,
-           std::vector<RowQuery> queries, std::vector<RowDigest>* digests,
+           std::vector<RowQuery> queries, std::vector<RowSummary>* digests,
            std::span<const RowEdits> edits = {}, std::span<const uint32_t> masks = {}) {
     const auto tokens = static_cast<int32_t>(rows.front().logits.size());
     const int64_t stride = (tokens + 31) / 32 * 32;
@@ -338,7 +338,7 @@ class RowDigestCuda : public testing::Test {
       edits.push_back(edited.back()->edits);
       masks.insert(masks.end(), edited.back()->mask.begin(), edited.back()->mask.end());
     }
-    std::vector<RowDigest> digests;
+    std::vector<RowSummary> digests;
     ASSERT_NO_FATAL_FAILURE(run(rows, first_token, tokens, queries, &digests, edits, masks));
     for (size_t index = 0; index < rows.size(); ++index) {
       if (queries[index].edits != RowQuery::kNone) {
@@ -369,7 +369,7 @@ TEST_F(RowDigestCuda, EveryKindOfRowAndQuery) {
       }
       // The last token may lie past the live vocabulary.
       const int32_t live = vocab > 3 ? vocab - 1 : vocab;
-      std::vector<RowDigest> digests;
+      std::vector<RowSummary> digests;
       ASSERT_NO_FATAL_FAILURE(run(rows, first_token, live, queries, &digests));
       for (size_t index = 0; index < rows.size(); ++index) {
         rows[index].logits.resize(static_cast<size_t>(live));
@@ -386,9 +386,9 @@ TEST_F(RowDigestCuda, ListsWhatIsAskedForWhereLogitsDiffer) {
     rows.push_back({row_of(seed % 2 == 0 ? Pattern::kNormal : Pattern::kPeaked, 32000, seed), ""});
     queries.push_back({.kinds = 0, .top = 256});
   }
-  std::vector<RowDigest> digests;
+  std::vector<RowSummary> digests;
   ASSERT_NO_FATAL_FAILURE(run(rows, 0, 32000, queries, &digests));
-  for (const RowDigest& digest : digests) {
+  for (const RowSummary& digest : digests) {
     EXPECT_GE(digest.num_listed, 256);
     EXPECT_LE(digest.num_listed, 512);
     EXPECT_EQ(digest.lists_all, 0);
@@ -410,10 +410,10 @@ TEST_F(RowDigestCuda, ListsTheBestByNoise) {
                        .seed_low = seed,
                        .position = static_cast<int32_t>(seed)});
   }
-  std::vector<RowDigest> digests;
+  std::vector<RowSummary> digests;
   ASSERT_NO_FATAL_FAILURE(run(rows, 0, 128256, queries, &digests));
   for (size_t index = 0; index < rows.size(); ++index) {
-    const RowDigest& digest = digests[index];
+    const RowSummary& digest = digests[index];
     ASSERT_EQ(digest.by_noise, 1);
     EXPECT_GE(digest.num_listed, 16) << rows[index].what;
     EXPECT_LE(digest.num_listed, 64) << rows[index].what;
@@ -437,7 +437,7 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
       query.inv_temperature = 1.0f / (0.5f + 0.05f * static_cast<float>(index));
       queries.push_back(query);
     }
-    std::vector<RowDigest> digests;
+    std::vector<RowSummary> digests;
     ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &digests));
     SamplerScratch scratch;
     std::set<int32_t> drawn;
@@ -451,11 +451,11 @@ TEST_F(RowDigestCuda, NamesWhatTheSamplerDraws) {
       SampledToken token;
       ASSERT_TRUE(sample_token(rows[index].logits, context, scratch, &token, nullptr).ok());
       drawn.insert(token.token);
-      const RowDigest& digest = digests[index];
-      ASSERT_GT(digest.num_nominees, 0);
+      const RowSummary& digest = digests[index];
+      ASSERT_GT(digest.num_candidates, 0);
       EXPECT_TRUE(
-          std::any_of(digest.nominees, digest.nominees + digest.num_nominees,
-                      [&](const TokenLogit& nominee) { return nominee.token == token.token; }))
+          std::any_of(digest.candidates, digest.candidates + digest.num_candidates,
+                      [&](const TokenLogit& candidate) { return candidate.token == token.token; }))
           << "row " << index;
     }
     EXPECT_GT(drawn.size(), 8u);
@@ -490,7 +490,7 @@ TEST_F(RowDigestCuda, MasksHideErrors) {
   std::vector<uint32_t> mask(static_cast<size_t>(cuda::mask_words_cuda(5000)), 0x1u);
   RowQuery query = query_of(3);
   query.edits = 0;
-  std::vector<RowDigest> digests;
+  std::vector<RowSummary> digests;
   RowEdits edits;
   edits.mask = 0;
   ASSERT_NO_FATAL_FAILURE(run({row}, 0, 5000, {query}, &digests, std::span(&edits, 1), mask));
@@ -521,7 +521,7 @@ TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
     queries.push_back(query_of(seed));
     queries.back().vocab = kTokens;
   }
-  std::vector<RowDigest> parts[2];
+  std::vector<RowSummary> parts[2];
   for (int launch = 0; launch < 3; ++launch) {
     std::vector<cuda::RowDigestRigCuda> rigs;
     std::vector<cuda::Stream> streams;
@@ -561,10 +561,10 @@ TEST_F(RowDigestCuda, WeightsOfPartsHaveOneOrigin) {
   }
   ASSERT_TRUE(cuda::use_device(0).ok());
   for (size_t row = 0; row < kRows; ++row) {
-    const RowDigest* const both[] = {&parts[0][row], &parts[1][row]};
-    RowDigest whole;
+    const RowSummary* const both[] = {&parts[0][row], &parts[1][row]};
+    RowSummary whole;
     merge_row_digests(both, &whole);
-    RowDigest expected;
+    RowSummary expected;
     row_digest_ref(rows[row].logits, 0, queries[row], nullptr, &expected);
     ASSERT_EQ(whole.best.token, expected.best.token) << rows[row].what;
     if (expected.best.token < 0) continue;
@@ -587,7 +587,7 @@ TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
   // Again, of fewer threads than a list holds.
   rows[6].logits.assign(kVocab, -kInfinity);
   std::fill_n(rows[6].logits.begin(), 3000, 2.0f);
-  std::vector<RowDigest> digests;
+  std::vector<RowSummary> digests;
   ASSERT_NO_FATAL_FAILURE(run(rows, 0, kVocab, queries, &digests));
   EXPECT_EQ(digests[0].bad, 1);
   EXPECT_EQ(digests[1].bad, 1);
@@ -596,10 +596,10 @@ TEST_F(RowDigestCuda, TellsErrorsAndTooMuch) {
     EXPECT_EQ(digests[row].num_listed, -1);
     EXPECT_EQ(digests[row].lists_all, 0);
     EXPECT_EQ(digests[row].best.token, 0);
-    EXPECT_GT(digests[row].num_nominees, 0);
+    EXPECT_GT(digests[row].num_candidates, 0);
   }
   // Not digested: what lay there stays.
-  RowDigest untouched;
+  RowSummary untouched;
   std::memset(static_cast<void*>(&untouched), cuda::RowDigestRigCuda::kUnwritten,
               sizeof(untouched));
   EXPECT_EQ(std::memcmp(&digests[3], &untouched, sizeof(untouched)), 0);

@@ -44,8 +44,8 @@ struct Told {
 struct ToldFirst {
   unsigned long long sums[2];
   float largest;
-  int num_nominees;
-  TokenLogit nominees[RowDigest::kMostNominees];
+  int num_candidates;
+  TokenLogit candidates[RowSummary::kMostCandidates];
 };
 
 // The part of a mask that a block has to do with: of each quad index the bits of its 4 kThreads
@@ -60,8 +60,8 @@ struct Shared {
   unsigned long long warp_sums[2][kWarps];
   float warp_largest[kWarps];
   int histogram[kBuckets];
-  int num_nominees;
-  TokenLogit nominees[RowDigest::kMostNominees];
+  int num_candidates;
+  TokenLogit candidates[RowSummary::kMostCandidates];
   int total[kBuckets];
   int last_bucket;  // that is listed
   float origin;
@@ -71,7 +71,7 @@ struct Shared {
   // In the first block only.
   ToldFirst told_first[kBlocks];
   int num_listed;
-  TokenLogit listed[RowDigest::kMostListed];
+  TokenLogit listed[RowSummary::kMostListed];
   RowEditsCuda edits;
   alignas(16) MaskShare mask;
 };

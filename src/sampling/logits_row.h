@@ -1,4 +1,6 @@
-// A row of logits as the sampler takes it: whole, or the part that one device of a group holds.
+// A row of logits as the sampler takes it, which says where they are: whole in host memory;
+// sharded, which is the tokens that one device of a group holds; or, either of these, on a device
+// and not copied, where a summary stands for them (kernels/row_digest).
 //
 // The devices of a group call the same function on their parts of a row; it meets the others where
 // a decision needs them, and tells them a few candidates, sums of weights or a histogram, never
@@ -20,15 +22,15 @@
 
 namespace forerun {
 
-struct RowLogits {
+struct LogitsRow {
   // A whole row.
-  RowLogits(std::span<const float> whole)
+  LogitsRow(std::span<const float> whole)
       : values(whole), vocab(static_cast<int32_t>(whole.size())) {}
-  RowLogits(const std::vector<float>& whole) : RowLogits(std::span<const float>(whole)) {}
+  LogitsRow(const std::vector<float>& whole) : LogitsRow(std::span<const float>(whole)) {}
   // A part of `vocab` tokens, from `first` on (a multiple of 16). The parts of a group's devices
   // cover the vocabulary once, in rank order; some may be empty. `peers` is the calling
   // participant's end.
-  RowLogits(std::span<const float> part, TokenId first, int32_t all, Collectives* group)
+  LogitsRow(std::span<const float> part, TokenId first, int32_t all, Collectives* group)
       : values(part), first_token(first), vocab(all), peers(group) {}
 
   std::span<const float> values;  // [tokens]
@@ -36,16 +38,19 @@ struct RowLogits {
   int32_t vocab = 0;
   Collectives* peers = nullptr;  // null: the row is whole
   // Where the logits lie on a device: `values` is where they go once somebody needs them, and row
-  // `distant_row` of these says what they hold until then.
-  DistantLogits* distant = nullptr;
-  int32_t distant_row = 0;
+  // `device_row` of these says what they hold until then.
+  DeviceLogits* on_device = nullptr;
+  int32_t device_row = 0;
 
-  // Nothing where `values` may be read.
-  DistantLogits::Digested digested() const {
-    return distant == nullptr ? DistantLogits::Digested{} : distant->digest(distant_row);
+  bool is_sharded() const { return peers != nullptr; }
+  // Null where `values` may be read.
+  const RowSummary* summary() const {
+    return on_device == nullptr ? nullptr : on_device->summary(device_row);
   }
-  // Until then `values` holds nothing, if there is a digest.
-  Status fetch() const { return distant == nullptr ? Status() : distant->fetch(distant_row); }
+  // What the summary answers; only where there is one.
+  const RowQuery& query() const { return on_device->query(device_row); }
+  // Until then `values` holds nothing, if there is a summary.
+  Status fetch() const { return on_device == nullptr ? Status() : on_device->fetch(device_row); }
   bool holds(TokenId token) const {
     return token >= first_token && static_cast<size_t>(token - first_token) < values.size();
   }
@@ -55,16 +60,16 @@ struct RowLogits {
 
 // Everybody's list, in rank order: `mine` itself where the row is whole, else gathered in `all`.
 template <class T>
-std::vector<T>& of_all_parts(const RowLogits& row, std::vector<T>& mine, std::vector<T>& all) {
-  if (row.peers == nullptr) return mine;
+std::vector<T>& of_all_parts(const LogitsRow& row, std::vector<T>& mine, std::vector<T>& all) {
+  if (!row.is_sharded()) return mine;
   gather_records<T>(*row.peers, mine, all);
   return all;
 }
 
 // Calls `take` with everybody's record, in rank order.
 template <class T, class Take>
-void for_each_part(const RowLogits& row, const T& mine, const Take& take) {
-  if (row.peers == nullptr) return take(mine);
+void for_each_part(const LogitsRow& row, const T& mine, const Take& take) {
+  if (!row.is_sharded()) return take(mine);
   for (const std::span<const std::byte> part :
        row.peers->gather(std::as_bytes(std::span<const T>(&mine, 1)))) {
     T record;
@@ -80,9 +85,9 @@ struct PartOfWeights {
   uint64_t mine = 0;
   uint64_t total = 0;
 
-  PartOfWeights(const RowLogits& row, uint64_t own) : mine(own) {
+  PartOfWeights(const LogitsRow& row, uint64_t own) : mine(own) {
     int32_t rank = 0;
-    const int32_t my_rank = row.peers == nullptr ? 0 : row.peers->rank();
+    const int32_t my_rank = row.is_sharded() ? row.peers->rank() : 0;
     for_each_part(row, mine, [&](uint64_t part) {
       if (rank++ < my_rank) before += part;
       total += part;
@@ -102,7 +107,7 @@ struct PartOfWeights {
   }
 };
 
-inline uint64_t sum_of_parts(const RowLogits& row, uint64_t mine) {
+inline uint64_t sum_of_parts(const LogitsRow& row, uint64_t mine) {
   uint64_t sum = 0;
   for_each_part(row, mine, [&sum](uint64_t part) { sum += part; });
   return sum;

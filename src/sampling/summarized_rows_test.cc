@@ -1,6 +1,6 @@
 // A row whose logits lie on a device gives what it gives in host memory, bit for bit: every
 // sampling parameter, every function, whole or in parts that the host merges; and only rows whose
-// digest does not suffice are fetched.
+// summary does not suffice are fetched.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::vector<float> random_logits(int32_t vocab, uint64_t seed, float spread) {
 }
 
 // A device with one row, cut at multiples of 16 where there are several parts.
-class FakeDevice : public DistantLogits {
+class FakeDevice : public DeviceLogits {
  public:
   // Edits the row as the context says. `origins_apart`: every part measures weights from its own
   // best.
@@ -54,28 +54,28 @@ class FakeDevice : public DistantLogits {
     if (is_adjusted(context)) edit(context, num_parts, row);
     float origin = -kInfinity;  // where weights of all parts are measured from
     for (const float logit : row) origin = logit > origin ? logit : origin;
-    std::vector<RowDigest> parts(static_cast<size_t>(num_parts));
-    std::vector<const RowDigest*> pointers;
+    std::vector<RowSummary> parts(static_cast<size_t>(num_parts));
+    std::vector<const RowSummary*> pointers;
     for (int32_t part = 0; part < num_parts; ++part) {
       const int32_t begin = vocab * part / num_parts / 16 * 16;
       const int32_t end = part + 1 == num_parts ? vocab : vocab * (part + 1) / num_parts / 16 * 16;
-      RowDigest* const digest = &parts[static_cast<size_t>(part)];
+      RowSummary* const summary = &parts[static_cast<size_t>(part)];
       row_digest_ref(
           std::span(row).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
-          begin, query, origins_apart ? nullptr : &origin, digest);
-      pointers.push_back(digest);
+          begin, query, origins_apart ? nullptr : &origin, summary);
+      pointers.push_back(summary);
     }
     if (num_parts == 1) {
-      digest_ = parts[0];
+      summary_ = parts[0];
     } else {
-      merge_row_digests(pointers, &digest_);
+      merge_row_digests(pointers, &summary_);
     }
   }
 
-  Digested digest(int32_t /*logits_row*/) const override {
-    if (query_.kinds == RowQuery::kLogits) return {};
-    return {&query_, &digest_};
+  const RowSummary* summary(int32_t /*logits_row*/) const override {
+    return query_.kinds == RowQuery::kLogits ? nullptr : &summary_;
   }
+  const RowQuery& query(int32_t /*logits_row*/) const override { return query_; }
   Status fetch(int32_t /*logits_row*/) override {
     ++fetches_;
     if (broken) return {StatusCode::kInternal, "the bus is down"};
@@ -83,9 +83,9 @@ class FakeDevice : public DistantLogits {
     return {};
   }
 
-  RowLogits row() {
-    RowLogits row(host_);
-    row.distant = this;
+  LogitsRow row() {
+    LogitsRow row(host_);
+    row.on_device = this;
     return row;
   }
   bool fetched() const { return fetches_ > 0; }
@@ -110,7 +110,7 @@ class FakeDevice : public DistantLogits {
   std::vector<float> logits_;
   RowQuery query_;
   std::vector<float> host_;
-  RowDigest digest_;
+  RowSummary summary_;
   int fetches_ = 0;
 };
 
@@ -141,7 +141,7 @@ SamplingParams random_params(uint64_t seed) {
   return params;
 }
 
-class DigestedRows : public testing::TestWithParam<int32_t> {
+class SummarizedRows : public testing::TestWithParam<int32_t> {
  protected:
   // Whether the row was fetched.
   bool check_sample(const Question& question, const std::string& what) {
@@ -197,7 +197,7 @@ class DigestedRows : public testing::TestWithParam<int32_t> {
   SamplerScratch scratch_;
 };
 
-TEST_P(DigestedRows, GiveWhatRowsInMemoryGive) {
+TEST_P(SummarizedRows, GiveWhatRowsInMemoryGive) {
   int fetched = 0;
   int answered = 0;
   for (uint64_t seed = 1; seed <= 240; ++seed) {
@@ -239,7 +239,7 @@ TEST_P(DigestedRows, GiveWhatRowsInMemoryGive) {
 }
 
 // What requests ask for most often stays where it is.
-TEST_P(DigestedRows, AreSeldomFetched) {
+TEST_P(SummarizedRows, AreSeldomFetched) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Question question;
     // Like a model's: each nat below the best holds more tokens than the one before.
@@ -288,7 +288,7 @@ TEST_P(DigestedRows, AreSeldomFetched) {
   }
 }
 
-TEST_P(DigestedRows, ErrorsAreThoseOfRowsInMemory) {
+TEST_P(SummarizedRows, ErrorsAreThoseOfRowsInMemory) {
   Question question;
   question.context.params = &question.params;
   question.context.position = 12;
@@ -319,7 +319,7 @@ TEST_P(DigestedRows, ErrorsAreThoseOfRowsInMemory) {
   EXPECT_EQ(found.message(), "the bus is down");
 }
 
-TEST_P(DigestedRows, SumsFromSeveralOriginsAreNotUsed) {
+TEST_P(SummarizedRows, SumsFromSeveralOriginsAreNotUsed) {
   if (GetParam() == 1) return;
   Question question;
   question.logits = random_logits(5000, 7, 9.0f);
@@ -337,7 +337,7 @@ TEST_P(DigestedRows, SumsFromSeveralOriginsAreNotUsed) {
 }
 
 // Nor are answers of edited logits taken for those of logits as they came, nor the other way round.
-TEST_P(DigestedRows, AnswersOfOtherLogitsAreNotUsed) {
+TEST_P(SummarizedRows, AnswersOfOtherLogitsAreNotUsed) {
   Question question;
   question.logits = random_logits(5000, 7, 9.0f);
   question.context.params = &question.params;
@@ -360,7 +360,7 @@ TEST_P(DigestedRows, AnswersOfOtherLogitsAreNotUsed) {
 }
 
 // Another question's answers are not taken for this one's.
-TEST_P(DigestedRows, AnswersToOtherQuestionsAreNotUsed) {
+TEST_P(SummarizedRows, AnswersToOtherQuestionsAreNotUsed) {
   Question question;
   question.logits = random_logits(5000, 7, 9.0f);
   question.context.params = &question.params;
@@ -396,7 +396,7 @@ TEST_P(DigestedRows, AnswersToOtherQuestionsAreNotUsed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Parts, DigestedRows, testing::Values(1, 2, 5));
+INSTANTIATE_TEST_SUITE_P(Parts, SummarizedRows, testing::Values(1, 2, 5));
 
 }  // namespace
 }  // namespace forerun
