@@ -28,7 +28,7 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kRoundsAtOnce = 24;  // of a case before the next one's turn
+constexpr int32_t kRoundsPerTurn = 24;  // of a case before the next one's turn
 constexpr int32_t kTurns = 5;
 constexpr TokenId kEndToken = 128001;
 constexpr int32_t kCounted = 500;  // tokens of a prompt and an output that are penalized
@@ -148,7 +148,7 @@ class Rounds {
   }
 
   static int32_t blocks_each(const Arguments& arguments) {
-    const auto rounds = kRoundsAtOnce * kTurns * static_cast<int32_t>(cases().size());
+    const auto rounds = kRoundsPerTurn * kTurns * static_cast<int32_t>(cases().size());
     return (arguments.context + rounds + arguments.rows) / kKvBlockTokens + 2;
   }
 
@@ -168,7 +168,7 @@ class Rounds {
   // All cases from the same position on, so that none attends more than another.
   Status run(Case& asked) {
     position_ = arguments_.context;
-    for (int32_t round = 0; round < kRoundsAtOnce; ++round) {
+    for (int32_t round = 0; round < kRoundsPerTurn; ++round) {
       const auto start = std::chrono::steady_clock::now();
       FORERUN_RETURN_IF_ERROR(run_round(asked));
       const std::chrono::duration<double, std::micro> took =

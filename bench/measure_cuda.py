@@ -212,7 +212,7 @@ def measure_layers(rec: Recorder) -> None:
 
 def measure_sums(rec: Recorder) -> None:
     """A linear layer and its sum over GPUs, beside the layer alone; SwiftSpec's Table 7 has 11.7 us for
-    the attention block on 4 GPUs. With one GPU the sum is played by loopback, links left out."""
+    the attention block on 4 GPUs. With one GPU the sum goes through loopback, links left out."""
     bench = rec.program("linear_reduce_cuda_bench")
     for count in sorted({min(2, len(gpus())), min(3, len(gpus())), min(4, len(gpus()))}):
         if bench is None:

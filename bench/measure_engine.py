@@ -63,8 +63,8 @@ def measure_table6(rec: Recorder) -> None:
     """Speculation in turn against side by side (SwiftSpec's Figure 8) at the Step times of its Table 6,
     the demo pair's real acceptance, with that table's columns; plot_ablation.py draws it."""
 
-    def play(kind: str, depth: int, workload: str, temperature: float, extra: list[str],
-             shape: str = "best") -> dict:
+    def measure(kind: str, depth: int, workload: str, temperature: float, extra: list[str],
+                shape: str = "best") -> dict:
         # Side by side, each model computes on a processor of its own, as on the emulated machine.
         devices = ["--target-devices", "cpu:0", "--draft-devices", "cpu:1"]
         strategy = "autoregressive" if depth == 0 else f"{kind}_tree"
@@ -80,10 +80,10 @@ def measure_table6(rec: Recorder) -> None:
 
     for workload in ("code", "prose"):
         for temperature, extra in ((0, []), (0.8, []), (0.8, ["--no-shared-noise"])):
-            plain = play("serial", 0, workload, temperature, [])
-            serial = [play("serial", d, workload, temperature, extra) for d in (1, 2, 3, 4, 5)]
+            plain = measure("serial", 0, workload, temperature, [])
+            serial = [measure("serial", d, workload, temperature, extra) for d in (1, 2, 3, 4, 5)]
             best = max(serial, key=lambda row: row["tokens_per_s"])
-            parallel = play("parallel", 3, workload, temperature, extra)
+            parallel = measure("parallel", 3, workload, temperature, extra)
             kind = ("greedy" if temperature == 0 else "temperature 0.8, shared noise" if not extra
                     else "temperature 0.8, own noise")
             for row in (plain, best, parallel):
@@ -97,7 +97,7 @@ def measure_table6(rec: Recorder) -> None:
                     parallel["tokens_per_s"] / best["tokens_per_s"], "ratio", parallel["command"],
                     at_least=1.35 if temperature == 0 else 1.1 if not extra else None, note=note)
             # Expansion that knows what is being verified.
-            aware = play("parallel", 3, workload, temperature, extra, "adaptive")
+            aware = measure("parallel", 3, workload, temperature, extra, "adaptive")
             rec.add(f"parallel_tree, adaptive, over the best serial_tree, Table 6's times, {workload}, "
                     f"{kind}", aware["tokens_per_s"] / best["tokens_per_s"], "ratio",
                     aware["command"], at_least=1.45 if temperature == 0 else None,

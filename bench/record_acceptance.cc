@@ -51,10 +51,10 @@ Result<RecordedText> record(bench::ModelPair& pair, Executor& executor, Recordin
   request.new_tokens = new_tokens;
   request.sampling.temperature = 0.0f;
   SpeculationOptions plain{.strategy = "autoregressive"};
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> played,
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> results,
                            run_offline(executor, {&request, 1}, offline_options(plain)));
   std::vector<TokenId> tokens = request.prompt;
-  tokens.insert(tokens.end(), played[0].tokens.begin(), played[0].tokens.end());
+  tokens.insert(tokens.end(), results[0].tokens.begin(), results[0].tokens.end());
   SequenceSpec spec;
   spec.sampling = request.sampling;
   spec.prompt_tokens = static_cast<int32_t>(request.prompt.size());
@@ -65,7 +65,7 @@ Result<RecordedText> record(bench::ModelPair& pair, Executor& executor, Recordin
     FORERUN_ASSIGN_OR_RETURN(
         const std::vector<OfflineResult> again,
         run_offline(executor, {&request, 1}, offline_options(wide_tree(strategy))));
-    if (again[0].tokens != played[0].tokens) {
+    if (again[0].tokens != results[0].tokens) {
       return Status(StatusCode::kInternal, "speculation changed the output");
     }
   }

@@ -173,7 +173,7 @@ class Bench {
     std::vector<Emitted> emitted;
     const auto clock = [] { return 1e-9 * static_cast<double>(steady_ns()); };
     FORERUN_ASSIGN_OR_RETURN(
-        const std::vector<OfflineResult> played,
+        const std::vector<OfflineResult> results,
         run_offline(*executor, requests,
                     {.max_active = cell.requests,
                      .clock = clock,
@@ -183,10 +183,10 @@ class Bench {
                            emitted.push_back({clock(), tokens});
                          }}));
     double begin = 0.0;
-    double end = played[0].last_token_seconds;
+    double end = results[0].last_token_seconds;
     int64_t tokens = 0;
     int64_t rounds = 0;
-    for (const OfflineResult& request : played) {
+    for (const OfflineResult& request : results) {
       begin = std::max(begin, request.first_token_seconds);
       end = std::min(end, request.last_token_seconds);
       tokens += static_cast<int64_t>(request.tokens.size()) - 1;

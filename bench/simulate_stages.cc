@@ -169,7 +169,7 @@ class Bench {
     FORERUN_ASSIGN_OR_RETURN(const auto plan, resolve_speculation(setting.options, facts));
     const int64_t start_ns = thread_cpu_ns();
     FORERUN_ASSIGN_OR_RETURN(
-        const std::vector<OfflineResult> played,
+        const std::vector<OfflineResult> results,
         run_offline(executor, requests_,
                     {.max_active = 1,
                      .clock = [&executor] { return executor.now_seconds(); },
@@ -182,12 +182,12 @@ class Bench {
     Measured measured;
     double seconds = 0.0;
     int64_t tokens = 0, steps = 0;
-    for (size_t idx = 0; idx < played.size(); ++idx) {
-      const OfflineResult& request = played[idx];
+    for (size_t idx = 0; idx < results.size(); ++idx) {
+      const OfflineResult& request = results[idx];
       seconds += request.last_token_seconds - request.first_token_seconds;
       tokens += static_cast<int64_t>(request.tokens.size()) - 1;
       steps += request.stats.target_steps;
-      if (plain_.size() < played.size()) {
+      if (plain_.size() < results.size()) {
         plain_.push_back(request.tokens);
         text_.add(requests_[idx].prompt, request.tokens);
       }

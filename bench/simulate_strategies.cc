@@ -104,12 +104,12 @@ Status print_row(const StepProfile& profile, const Text& text, const Setting& se
     return plan->make_strategy({.shared = nullptr, .costs = costs});
   };
   const auto start = std::chrono::steady_clock::now();
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> played,
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> results,
                            run_offline(executor, text.requests, offline_options));
   const double taken =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::vector<double> rates, per_step;
-  for (const OfflineResult& request : played) {
+  for (const OfflineResult& request : results) {
     rates.push_back(request.tokens_per_s());
     per_step.push_back(request.tokens_per_step());
   }

@@ -29,7 +29,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 // Requests that have been submitted and not printed: more would only take memory.
-constexpr size_t kMostAtOnce = 256;
+constexpr size_t kMostInFlight = 256;
 
 const std::vector<std::string> kFields = {"prompt",      "messages", "id",    "max_tokens",
                                           "temperature", "top_p",    "top_k", "min_p",
@@ -158,7 +158,7 @@ class BatchRun {
         }
         if (queue_->outstanding() == 0) break;
       }
-      while (!stops && submitted_ < results_.size() && submitted_ < printed_ + kMostAtOnce) {
+      while (!stops && submitted_ < results_.size() && submitted_ < printed_ + kMostInFlight) {
         submit(submitted_++);
       }
       print_finished();

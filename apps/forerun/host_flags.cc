@@ -117,7 +117,7 @@ Result<std::unique_ptr<Hosts>> join_hosts(const HostFlags& flags) {
   }
   options.host = host_name();
   options.place = place_on_machine();
-  options.patience = flags.start();
+  options.timeout = flags.start();
   options.messenger.longest_silence = flags.silence();
   options.messenger.ping_every = options.messenger.longest_silence / 20;
   return Hosts::join(std::move(transport), options);

@@ -50,7 +50,7 @@ Result<std::unique_ptr<Engine>> make_supervised(const LaunchFlags& flags,
   options.relaunches = flags.relaunches;
   options.longest_silence = flags.hosts.silence();
   // MPI starts within that, and the processes greet each other within as much again.
-  options.start_patience = 2 * flags.hosts.start() + flags.hosts.silence();
+  options.start_timeout = 2 * flags.hosts.start() + flags.hosts.silence();
   options.command = [mpirun](const std::string& folder) {
     MpirunOptions here = mpirun;
     here.folder = folder;

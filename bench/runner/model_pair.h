@@ -1,4 +1,4 @@
-// A target and its draft on this machine's processors, in turn: real answers for benches that play
+// A target and its draft on this machine's processors, in turn: real answers for benches that run
 // strategies without the engine.
 #pragma once
 

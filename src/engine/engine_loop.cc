@@ -11,7 +11,7 @@ namespace forerun {
 namespace {
 
 // How long the loop waits for a result before it looks at submissions and cancellations again.
-constexpr std::chrono::microseconds kPatience{2000};
+constexpr std::chrono::microseconds kTimeout{2000};
 // A completion queue that is given up cancels its requests and wakes nobody: how often the loop
 // looks for such requests.
 constexpr std::chrono::milliseconds kLooks{100};
@@ -74,7 +74,7 @@ void EngineLoop::run() {
       follow_load();
       admit();
       at_hand_ = kAll;
-      std::optional<WorkResult> result = executor_->next(kPatience);
+      std::optional<WorkResult> result = executor_->next(kTimeout);
       if (!result) deliver();
       drop_unsent();
       turn_begin_ = Clock::now();

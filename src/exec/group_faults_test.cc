@@ -28,12 +28,12 @@ class GroupFaults : public ::testing::TestWithParam<bool> {
     checkpoint_ = std::make_unique<Checkpoint>(Checkpoint::open(dir_.path()).value());
     CpuGroupOptions group;
     group.devices.resize(kDegree, {{}, 1});
-    group.patience = std::chrono::milliseconds(400);
+    group.timeout = std::chrono::milliseconds(400);
     group.before_collective = [this](int32_t rank) {
       ++arrivals_[static_cast<size_t>(rank)];
       if (rank != culprit_ || --countdown_ != 0) return Status();
       if (!late_) return Status(StatusCode::kInternal, "fell off the bus");
-      // The others' patience begins once they are there, however busy the machine is.
+      // The others' timeout begins once they are there, however busy the machine is.
       const int32_t here = arrivals_[static_cast<size_t>(rank)];
       for (const std::atomic<int32_t>& other : arrivals_) {
         while (other < here) std::this_thread::yield();

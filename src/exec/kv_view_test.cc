@@ -26,7 +26,7 @@ TEST(KvView, DraftRowsSeeTheViewAndTheirVerificationSeesEverything) {
   for (const int32_t prefix : {64, 190, 192, 254, 255, 256, 300, 383}) {
     SCOPED_TRACE(prefix);
     Rig rig({});
-    // A companion whose rows share the Steps.
+    // Another sequence, whose rows share the Steps.
     std::vector<TokenId> other = text_of(70, 5);
     std::vector<TokenId> text = text_of(prefix, 11);
     for (SequenceId id = 1; id <= 2; ++id) ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());

@@ -358,7 +358,7 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
     } else if (!ran) {
       return std::nullopt;
     }
-    // The caller's patience ends after a Step as well: somebody may have been cancelled meanwhile.
+    // The caller's timeout ends after a Step as well: somebody may have been cancelled meanwhile.
     if (std::chrono::steady_clock::now() >= deadline) return next_at_hand();
   }
 }

@@ -81,7 +81,7 @@ TEST(RealExecutor, DraftsThatDoNotPayAreLeftOut) {
   EXPECT_EQ(rig.draft.violations, 0);
 }
 
-// The caller's patience ends with a Step, though the prompt is not read yet.
+// The caller's timeout ends with a Step, though the prompt is not read yet.
 TEST(RealExecutor, NextReturnsAfterAStepOnceTimeIsUp) {
   int32_t steps = 0;
   Rig rig({.row_budget = 16, .on_step = [&](const StepRecord&) { ++steps; }});

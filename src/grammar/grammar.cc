@@ -18,7 +18,7 @@ namespace forerun::grammar {
 namespace {
 
 // Bytes of a long text that are walked before the levels between are forgotten.
-constexpr size_t kBytesAtOnce = 256;
+constexpr size_t kChunkBytes = 256;
 
 // The walker's last level as a configuration.
 std::shared_ptr<const Configuration> keep_level(Walker& walker, const Program& program) {
@@ -92,9 +92,9 @@ bool GrammarState::accept(std::string_view bytes) {
   if (bytes.empty()) return true;
   Walker& walker = thread_walker();
   std::shared_ptr<const Configuration> reached = configuration_;
-  for (size_t at = 0; at < bytes.size(); at += kBytesAtOnce) {
+  for (size_t at = 0; at < bytes.size(); at += kChunkBytes) {
     walker.begin(*program_, reached->places, reached->complete);
-    for (const char c : bytes.substr(at, kBytesAtOnce)) {
+    for (const char c : bytes.substr(at, kChunkBytes)) {
       if (!walker.push(static_cast<uint8_t>(c))) return false;
     }
     reached = keep_level(walker, *program_);

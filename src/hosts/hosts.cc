@@ -76,7 +76,7 @@ Status Hosts::greet() {
     to.text(options_.host);
     messenger_.send(rank, std::move(greeting));
   }
-  const Clock::time_point deadline = Clock::now() + options_.patience;
+  const Clock::time_point deadline = Clock::now() + options_.timeout;
   std::vector<bool> answered(static_cast<size_t>(num_stages()) + 1, false);
   for (int32_t left = num_stages(); left > 0;) {
     auto incoming = messenger_.receive(deadline);
@@ -84,7 +84,7 @@ Status Hosts::greet() {
       int32_t silent = 1;
       while (answered[static_cast<size_t>(silent)]) ++silent;
       return Status(StatusCode::kDeadlineExceeded, describe(silent) + " has not answered within " +
-                                                       std::to_string(options_.patience.count()) +
+                                                       std::to_string(options_.timeout.count()) +
                                                        " ms");
     }
     const auto from_rank = static_cast<size_t>(incoming->from);
@@ -104,13 +104,13 @@ Status Hosts::greet() {
 }
 
 Status Hosts::answer() {
-  const Clock::time_point deadline = Clock::now() + options_.patience;
+  const Clock::time_point deadline = Clock::now() + options_.timeout;
   while (true) {
     auto incoming = messenger_.receive(deadline);
     if (!incoming.ok()) {
       return Status(StatusCode::kDeadlineExceeded,
                     "the coordinator (rank 0) has not greeted within " +
-                        std::to_string(options_.patience.count()) + " ms");
+                        std::to_string(options_.timeout.count()) + " ms");
     }
     if (!incoming->lost.ok()) return incoming->lost.with_context(describe(incoming->from));
     if (incoming->kind != FrameKind::kGreeting || incoming->from != 0) continue;
@@ -272,8 +272,8 @@ Status Hosts::agree(const Result<HostFacts>& facts) {
       .status();
 }
 
-bool Hosts::is_dismissed(std::chrono::milliseconds patience) {
-  const Clock::time_point deadline = Clock::now() + patience;
+bool Hosts::is_dismissed(std::chrono::milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
   while (!dismissed_) {
     const auto incoming = messenger_.receive(deadline);
     if (!incoming.ok()) break;

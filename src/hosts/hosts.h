@@ -36,7 +36,7 @@ struct HostsOptions {
   std::string secret;  // that all processes know; empty: there is none
   LocalPlace place = {};
   // Until all have greeted each other: processes start at different times.
-  std::chrono::milliseconds patience{60000};
+  std::chrono::milliseconds timeout{60000};
   MessengerOptions messenger = {};
 };
 
@@ -56,9 +56,9 @@ class Hosts {
   int32_t num_stages() const { return messenger_.num_ranks() - 1; }
   bool is_coordinator() const { return rank() == 0; }
   const LocalPlace& place() const { return options_.place; }
-  // Whether the coordinator has ended the launch, or does so within `patience`: then this stage
+  // Whether the coordinator has ended the launch, or does so within `timeout`: then this stage
   // need not say why it leaves. Not while somebody listens to the messenger.
-  bool is_dismissed(std::chrono::milliseconds patience);
+  bool is_dismissed(std::chrono::milliseconds timeout);
   bool has_lost_anybody() const { return messenger_.has_lost_anybody(); }
   // Why the launch cannot go on, told by whoever has noticed first; ok: it can. Any thread.
   Status failure() const;

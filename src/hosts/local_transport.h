@@ -1,4 +1,4 @@
-// Processes of a launch played by threads of one, for tests: every rank has a transport, and links
+// Processes of a launch as threads of one, for tests: every rank has a transport, and links
 // between them can be cut.
 #pragma once
 

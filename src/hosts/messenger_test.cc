@@ -103,8 +103,8 @@ TEST(Messenger, StepsStayForWhoListens) {
 }
 
 // Runs every rank of a launch on a thread of its own.
-void play(int32_t num_ranks, const std::function<HostsOptions(int32_t)>& options,
-          const std::function<void(int32_t rank, Result<std::unique_ptr<Hosts>>)>& part) {
+void run_ranks(int32_t num_ranks, const std::function<HostsOptions(int32_t)>& options,
+               const std::function<void(int32_t rank, Result<std::unique_ptr<Hosts>>)>& part) {
   LocalNetwork network(num_ranks);
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
@@ -121,7 +121,7 @@ HostsOptions named(int32_t rank) {
 }
 
 TEST(Hosts, AgreeWhereAllSayTheSame) {
-  play(4, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+  run_ranks(4, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
     ASSERT_TRUE(joined.ok()) << joined.status().message();
     Hosts& hosts = **joined;
     EXPECT_EQ(hosts.rank(), rank);
@@ -143,7 +143,7 @@ TEST(Hosts, AgreeWhereAllSayTheSame) {
 }
 
 TEST(Hosts, AMismatchNamesBoth) {
-  play(3, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+  run_ranks(3, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
     ASSERT_TRUE(joined.ok());
     const Status agreed =
         (*joined)->agree(HostFacts{{"version", "1"}, {"model", rank == 2 ? "other" : "demo"}});
@@ -154,7 +154,7 @@ TEST(Hosts, AMismatchNamesBoth) {
 }
 
 TEST(Hosts, AFailureOfAStageReachesAllWithItsName) {
-  play(3, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+  run_ranks(3, named, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
     ASSERT_TRUE(joined.ok());
     Hosts& hosts = **joined;
     if (rank > 0) {
@@ -173,10 +173,10 @@ TEST(Hosts, WhoKnowsAnotherSecretStaysOut) {
   const auto options = [](int32_t rank) {
     HostsOptions made = named(rank);
     made.secret = rank == 1 ? "another" : "the secret";
-    made.patience = milliseconds(300);
+    made.timeout = milliseconds(300);
     return made;
   };
-  play(3, options, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
+  run_ranks(3, options, [](int32_t rank, Result<std::unique_ptr<Hosts>> joined) {
     if (rank == 2) return;
     ASSERT_FALSE(joined.ok());
     EXPECT_EQ(joined.status().message().find("the secret is"), std::string::npos);

@@ -33,10 +33,10 @@ Status failure(const char* what, int code) {
 // Ends the process where a call that waits for others takes too long.
 class Watchdog {
  public:
-  Watchdog(std::chrono::milliseconds patience, int exit_code, std::string complaint)
-      : thread_([this, patience, exit_code, complaint = std::move(complaint)] {
+  Watchdog(std::chrono::milliseconds timeout, int exit_code, std::string complaint)
+      : thread_([this, timeout, exit_code, complaint = std::move(complaint)] {
           std::unique_lock lock(mutex_);
-          if (done_changed_.wait_for(lock, patience, [this] { return done_; })) return;
+          if (done_changed_.wait_for(lock, timeout, [this] { return done_; })) return;
           if (!complaint.empty()) std::fprintf(stderr, "forerun: %s\n", complaint.c_str());
           std::fflush(nullptr);
           _exit(exit_code);
@@ -162,7 +162,7 @@ class MpiTransport : public Transport {
   std::deque<Receiving> receiving_;
 };
 
-constexpr std::chrono::milliseconds kLeavePatience{5000};
+constexpr std::chrono::milliseconds kLeaveTimeout{5000};
 // mpirun throws away what it has not yet passed on of a job that is aborted. So whoever aborts it
 // lets its own message out first, and others the coordinator's, who says it best.
 constexpr std::chrono::milliseconds kCoordinatorsWord{500};
@@ -172,13 +172,13 @@ constexpr std::chrono::milliseconds kOthersWord{2500};
 
 Status check_mpi() { return {}; }
 
-Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds patience) {
+Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds timeout) {
   // Copying between processes' memory needs rights that containers withhold; MPI complains then.
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", /*overwrite=*/0);
   int provided = 0;
   {
-    const Watchdog watchdog(patience, 1,
-                            "MPI has not started within " + std::to_string(patience.count()) +
+    const Watchdog watchdog(timeout, 1,
+                            "MPI has not started within " + std::to_string(timeout.count()) +
                                 " ms: not all processes of the launch have");
     if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
         code != MPI_SUCCESS) {
@@ -198,7 +198,7 @@ void leave_mpi(bool failed, int exit_code) {
   int is_up = 0;
   MPI_Initialized(&is_up);
   if (is_up == 0) return;
-  const Watchdog watchdog(kLeavePatience, exit_code, "");
+  const Watchdog watchdog(kLeaveTimeout, exit_code, "");
   if (failed) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

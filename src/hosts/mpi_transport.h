@@ -24,7 +24,7 @@ LocalPlace place_on_machine();
 Status check_mpi();
 // Starts MPI; once a process. Fails as check_mpi(); where MPI does not start in time, the process
 // ends with a message.
-Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds patience);
+Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds timeout);
 // Leaves MPI, at the process's end, when the transport is gone. Where `failed`, or others do not
 // leave in time, ends what is left of the launch at once, with `exit_code`.
 void leave_mpi(bool failed, int exit_code);

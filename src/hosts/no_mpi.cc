@@ -10,7 +10,7 @@ Status check_mpi() {
       "again");
 }
 
-Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds /*patience*/) {
+Result<std::unique_ptr<Transport>> start_mpi(std::chrono::milliseconds /*timeout*/) {
   return check_mpi();
 }
 

@@ -237,7 +237,7 @@ TEST(CpuDecoderGroups, AFaultEndsTheForwardAndTheNextOneRuns) {
     std::atomic<int> countdown{1 << 30};
     CpuGroupOptions group_options;
     group_options.devices.resize(3, {{}, 1});
-    group_options.patience = std::chrono::milliseconds(400);
+    group_options.timeout = std::chrono::milliseconds(400);
     group_options.before_collective = [&](int32_t rank) {
       if (rank != 2 || --countdown != 0) return Status();
       if (!late) return Status(StatusCode::kInternal, "the device is gone");

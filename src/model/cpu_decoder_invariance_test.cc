@@ -97,7 +97,7 @@ TEST_P(Invariance, TreesAndCommits) {
   expect_trees_and_commits(*loaded.decoder, tokens_, /*depth=*/9, /*first_block=*/20);
 }
 
-TEST_P(Invariance, UnwantedRowsAndCompanions) {
+TEST_P(Invariance, UnwantedRowsAndOthers) {
   const LoadedDecoder loaded = open(2);
   expect_unwanted_rows_and_others(*loaded.decoder, tokens_, /*first_block=*/20);
 }

@@ -60,9 +60,9 @@ Result<double> try_plan(SplitModels& models, const SplitTrials& trials, const Co
   offline_options.make_strategy = [&](size_t) {
     return plan->make_strategy({.shared = shared, .costs = costs});
   };
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> played,
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<OfflineResult> results,
                            run_offline(models.executor(), requests, offline_options));
-  return decoding_rate(played);
+  return decoding_rate(results);
 }
 
 std::string report_line(const Split& split, const CostTable& costs, const AutoChoice& plan,

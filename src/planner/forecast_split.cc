@@ -45,10 +45,10 @@ std::string describe(const AutoChoice& plan) {
   return plan.strategy + (plan.extra_draft_steps > 0 ? ", d = r + 1" : ", d = r");
 }
 
-double decoding_rate(const std::vector<OfflineResult>& played) {
+double decoding_rate(const std::vector<OfflineResult>& results) {
   double tokens = 0.0;
   double seconds = 0.0;
-  for (const OfflineResult& request : played) {
+  for (const OfflineResult& request : results) {
     tokens += static_cast<double>(request.tokens.size()) - 1.0;
     seconds += request.last_token_seconds - request.first_token_seconds;
   }
@@ -70,9 +70,9 @@ Result<double> forecast_tokens_per_s(const CostTable& costs, const Placing& plac
   offline_options.make_strategy = [&](size_t) {
     return speculation->make_strategy({.shared = nullptr, .costs = costs});
   };
-  const auto played = run_offline(executor, std::span(&request, 1), offline_options);
-  if (!played.ok()) return played.status().with_context("forecast of " + describe(plan));
-  return decoding_rate(*played);
+  const auto results = run_offline(executor, std::span(&request, 1), offline_options);
+  if (!results.ok()) return results.status().with_context("forecast of " + describe(plan));
+  return decoding_rate(*results);
 }
 
 Result<std::vector<ForecastPlan>> forecast_plans(const CostTable& costs, const Placing& placing) {

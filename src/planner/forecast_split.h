@@ -20,7 +20,7 @@ struct ForecastPlan {
 
 std::string describe(const AutoChoice& plan);
 // Tokens/s of decoding over all requests; their first tokens aside.
-double decoding_rate(const std::vector<OfflineResult>& played);
+double decoding_rate(const std::vector<OfflineResult>& results);
 
 // Where the models run.
 struct Placing {

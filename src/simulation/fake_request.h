@@ -1,5 +1,5 @@
-// One request on a fake executor of its own: what the tests of strategies and simulate.h play with.
-// Whoever plays it says which role runs next and when a result arrives.
+// One request on a fake executor of its own: what the tests of strategies and simulate.h run on.
+// Whoever runs it says which role runs next and when a result arrives.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ class FakeRequest {
     if (const auto result = run(role)) hand_over(*result);
   }
   // Turns until no item is left, `first`'s before the other role's.
-  void play(Role first = Role::kTarget) {
+  void run_to_end(Role first = Role::kTarget) {
     const Role second = first == Role::kTarget ? Role::kDraft : Role::kTarget;
     while (!idle()) turn(has_work(first) ? first : second);
   }

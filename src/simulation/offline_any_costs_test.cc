@@ -66,8 +66,8 @@ SpeculationOptions strategy_of(Random& random) {
   return without_unused(*find_strategy(options.strategy), options);
 }
 
-// One executor plays the same requests over and over, as trials of plans do.
-TEST(PlayAnyCosts, GivesEveryRequestThePlainTokens) {
+// One executor runs the same requests over and over, as trials of plans do.
+TEST(OfflineAnyCosts, GivesEveryRequestThePlainTokens) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -102,10 +102,10 @@ TEST(PlayAnyCosts, GivesEveryRequestThePlainTokens) {
     for (int32_t turn = 0; turn < 6; ++turn) {
       strategy = turn % 2 == 0 ? strategy_of(random) : plain_decoding;
       SCOPED_TRACE(policy_name(strategy));
-      const auto played = run_offline(executor, requests, options);
-      ASSERT_TRUE(played.ok()) << played.status().message();
+      const auto results = run_offline(executor, requests, options);
+      ASSERT_TRUE(results.ok()) << results.status().message();
       for (size_t index = 0; index < requests.size(); ++index) {
-        EXPECT_EQ((*played)[index].tokens, (*plain)[index].tokens);
+        EXPECT_EQ((*results)[index].tokens, (*plain)[index].tokens);
       }
     }
   }

@@ -66,8 +66,8 @@ class ManyRequests {
           {.shared = shared_, .costs = live_.table()});
     };
     const double begin = executor_->now_seconds();
-    const auto played = run_offline(*executor_, requests_, offline_options);
-    EXPECT_TRUE(played.ok()) << played.status().message();
+    const auto results = run_offline(*executor_, requests_, offline_options);
+    EXPECT_TRUE(results.ok()) << results.status().message();
     const double tokens = 160.0 * static_cast<double>(requests_.size());
     return tokens / (executor_->now_seconds() - begin);
   }

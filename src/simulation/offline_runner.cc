@@ -97,21 +97,21 @@ class OfflineRunner {
 
   // True once the request has its tokens.
   bool accept(const Active& active, const StrategyOutput& out) {
-    OfflineResult& played = results_[active.index];
+    OfflineResult& result = results_[active.index];
     const auto wanted = static_cast<size_t>(requests_[active.index].new_tokens);
     if (!out.tokens.empty()) {
       const double now = options_.clock();
-      if (played.tokens.empty()) played.first_token_seconds = now;
-      played.last_token_seconds = now;
+      if (result.tokens.empty()) result.first_token_seconds = now;
+      result.last_token_seconds = now;
     }
-    const size_t before = played.tokens.size();
+    const size_t before = result.tokens.size();
     for (const EmittedToken& token : out.tokens) {
-      if (played.tokens.size() < wanted) played.tokens.push_back(token.token);
+      if (result.tokens.size() < wanted) result.tokens.push_back(token.token);
     }
-    if (options_.on_tokens && played.tokens.size() > before) {
-      options_.on_tokens(active.index, played.tokens.size() - before);
+    if (options_.on_tokens && result.tokens.size() > before) {
+      options_.on_tokens(active.index, result.tokens.size() - before);
     }
-    return played.tokens.size() == wanted;
+    return result.tokens.size() == wanted;
   }
 
   void submit(const Active& active, WorkItem item) {

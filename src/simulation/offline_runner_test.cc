@@ -78,12 +78,12 @@ class SimulatedPlay : public ::testing::Test {
   std::vector<OfflineResult> run(const SpeculationOptions& strategy,
                                  const std::vector<OfflineRequest>& requests,
                                  int32_t max_active = 1) {
-    auto played =
+    auto results =
         run_offline(*executor_, requests,
                     offline_options(
                         strategy, [this] { return executor_->now_seconds(); }, max_active));
-    EXPECT_TRUE(played.ok()) << played.status().message();
-    return played.ok() ? std::move(*played) : std::vector<OfflineResult>{};
+    EXPECT_TRUE(results.ok()) << results.status().message();
+    return results.ok() ? std::move(*results) : std::vector<OfflineResult>{};
   }
   std::unique_ptr<SimulatedExecutor> executor_;
   std::vector<StepRecord> records_;
@@ -92,10 +92,10 @@ class SimulatedPlay : public ::testing::Test {
 TEST_F(SimulatedPlay, PlainDecodingTakesAStepAToken) {
   make(profile_of(10, 3, false), 0.5e-3);
   SpeculationOptions plain{.strategy = "autoregressive"};
-  const auto played = run(plain, requests_of(1, 41));
-  ASSERT_EQ(played.size(), 1u);
-  EXPECT_EQ(played[0].tokens.size(), 41u);
-  EXPECT_NEAR(played[0].last_token_seconds - played[0].first_token_seconds, 40 * 10.5e-3, 1e-9);
+  const auto results = run(plain, requests_of(1, 41));
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].tokens.size(), 41u);
+  EXPECT_NEAR(results[0].last_token_seconds - results[0].first_token_seconds, 40 * 10.5e-3, 1e-9);
   EXPECT_EQ(executor_->kv_usage(Role::kTarget).used_blocks, 0);
 }
 
@@ -106,11 +106,11 @@ TEST_F(SimulatedPlay, TreesGiveThePlainTokensAndTheirStepsAddUp) {
   const auto expected = run(plain, requests);
   make(profile_of(10, 3, false));
   records_.clear();
-  const auto played = run(best_tree(), requests);
-  ASSERT_EQ(played.size(), 3u);
-  for (size_t index = 0; index < played.size(); ++index) {
-    EXPECT_EQ(played[index].tokens, expected[index].tokens);
-    EXPECT_GT(played[index].tokens_per_step(), 1.5);
+  const auto results = run(best_tree(), requests);
+  ASSERT_EQ(results.size(), 3u);
+  for (size_t index = 0; index < results.size(); ++index) {
+    EXPECT_EQ(results[index].tokens, expected[index].tokens);
+    EXPECT_GT(results[index].tokens_per_step(), 1.5);
   }
   // On shared devices one Step runs at a time.
   int64_t end_ns = 0;
@@ -190,11 +190,11 @@ TEST_F(SimulatedPlay, AFailureIsReportedAndLeavesNothingOpen) {
   profile.costs.add(Role::kTarget, {8, 0}, 10e-3);
   make(profile);
   const auto requests = requests_of(1, 10);
-  const auto played =
+  const auto results =
       run_offline(*executor_, requests,
                   offline_options(best_tree(), [this] { return executor_->now_seconds(); }));
-  ASSERT_FALSE(played.ok());
-  EXPECT_NE(played.status().message().find("draft, which has no model"), std::string::npos);
+  ASSERT_FALSE(results.ok());
+  EXPECT_NE(results.status().message().find("draft, which has no model"), std::string::npos);
   EXPECT_EQ(executor_->kv_usage(Role::kTarget).used_blocks, 0);
   EXPECT_FALSE(run_offline(*executor_, std::vector<OfflineRequest>(1), {}).ok());
 }
@@ -326,8 +326,8 @@ class SimulatedStagesPlay : public SimulatedPlay {
 
 TEST_F(SimulatedStagesPlay, PlainDecodingWaitsForAllStagesAndLinks) {
   SimulatedExecutor& executor = make(four_stages(), /*host_seconds=*/0.5e-3);
-  const auto played = run({.strategy = "autoregressive"}, requests_of(1, 20));
-  EXPECT_NEAR(1.0 / played[0].tokens_per_s(), 40e-3 + 4e-3 + 0.5e-3, 1e-4);
+  const auto results = run({.strategy = "autoregressive"}, requests_of(1, 20));
+  EXPECT_NEAR(1.0 / results[0].tokens_per_s(), 40e-3 + 4e-3 + 0.5e-3, 1e-4);
   EXPECT_EQ(executor.kv_usage(Role::kTarget).used_blocks, 0);
 }
 
@@ -335,9 +335,9 @@ TEST_F(SimulatedStagesPlay, RequestsFillTheStages) {
   make(four_stages());
   const auto alone = run({.strategy = "autoregressive"}, requests_of(1, 20));
   make(four_stages());
-  const auto played = run({.strategy = "autoregressive"}, requests_of(4, 20), 4);
-  EXPECT_EQ(played[0].tokens, alone[0].tokens);
-  for (const OfflineResult& request : played) {
+  const auto results = run({.strategy = "autoregressive"}, requests_of(4, 20), 4);
+  EXPECT_EQ(results[0].tokens, alone[0].tokens);
+  for (const OfflineResult& request : results) {
     EXPECT_GT(request.tokens_per_s(), 0.9 * alone[0].tokens_per_s());
   }
 }
@@ -350,9 +350,9 @@ TEST_F(SimulatedStagesPlay, PipelinedHasTheSameTokensSooner) {
     SpeculationOptions options{.strategy = "pipelined", .shape = shape};
     if (shape != std::string("adaptive")) options.verify_tokens = 16;
     SimulatedExecutor& executor = make(four_stages());
-    const auto played = run(options, requests_of(1, 60));
-    EXPECT_EQ(played[0].tokens, plain[0].tokens);
-    EXPECT_GT(played[0].tokens_per_s(), 1.5 * plain[0].tokens_per_s());
+    const auto results = run(options, requests_of(1, 60));
+    EXPECT_EQ(results[0].tokens, plain[0].tokens);
+    EXPECT_GT(results[0].tokens_per_s(), 1.5 * plain[0].tokens_per_s());
     EXPECT_FALSE(executor.next({}));  // what was under way has passed
     EXPECT_EQ(executor.kv_usage(Role::kTarget).used_blocks, 0);
     EXPECT_EQ(executor.kv_usage(Role::kDraft).used_blocks, 0);

@@ -1,5 +1,5 @@
 // Acceptance as it was: the text that a target wrote and, at every position of it, what a draft
-// guessed. Made by record_acceptance() on a real executor, kept in a JSON file, played by the
+// guessed. Made by record_acceptance() on a real executor, kept in a JSON file, replayed by the
 // simulated one.
 //
 // Along a recorded text every answer is the recorded one, and so are the draft's answers below

@@ -41,7 +41,7 @@ class StubbornRunner : public StepRunner {
 };
 
 struct Replayed {
-  std::vector<OfflineResult> played;
+  std::vector<OfflineResult> results;
   std::array<int, kNumRoles> steps{};  // of the real runners
 };
 
@@ -69,12 +69,12 @@ Replayed replay(const SpeculationOptions& strategy, double acceptance, bool skip
   }
   const auto plan = resolve_speculation(strategy);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
-  auto played = run_offline(executor, requests,
-                            {.max_active = 3,
-                             .clock = [] { return 0.0; },
-                             .make_strategy = [&](size_t) { return (*plan)->make_strategy({}); }});
-  EXPECT_TRUE(played.ok()) << played.status().message();
-  if (played.ok()) replayed.played = std::move(*played);
+  auto results = run_offline(executor, requests,
+                             {.max_active = 3,
+                              .clock = [] { return 0.0; },
+                              .make_strategy = [&](size_t) { return (*plan)->make_strategy({}); }});
+  EXPECT_TRUE(results.ok()) << results.status().message();
+  if (results.ok()) replayed.results = std::move(*results);
   return replayed;
 }
 
@@ -90,13 +90,13 @@ TEST(ReplayedRunner, TokensAndAcceptanceAreTheSourcesAndTheModelsAreRun) {
   const Replayed plain = replay({.strategy = "autoregressive"}, 0.0, false);
   for (const double acceptance : {0.0, 0.7, 1.0}) {
     const Replayed chains = replay(chain(3), acceptance, false);
-    ASSERT_EQ(chains.played.size(), plain.played.size());
+    ASSERT_EQ(chains.results.size(), plain.results.size());
     int64_t emitted = 0;
     int64_t rounds = 0;
-    for (size_t index = 0; index < chains.played.size(); ++index) {
-      EXPECT_EQ(chains.played[index].tokens, plain.played[index].tokens);
-      emitted += chains.played[index].stats.emitted_tokens;
-      rounds += chains.played[index].stats.target_steps;
+    for (size_t index = 0; index < chains.results.size(); ++index) {
+      EXPECT_EQ(chains.results[index].tokens, plain.results[index].tokens);
+      emitted += chains.results[index].stats.emitted_tokens;
+      rounds += chains.results[index].stats.target_steps;
     }
     const double expected = 1 + acceptance + acceptance * acceptance + std::pow(acceptance, 3);
     EXPECT_NEAR(static_cast<double>(emitted) / static_cast<double>(rounds), expected,
@@ -108,8 +108,8 @@ TEST(ReplayedRunner, TokensAndAcceptanceAreTheSourcesAndTheModelsAreRun) {
 TEST(ReplayedRunner, PromptsAreSkippedWhereThatIsAskedForAndChangeNoToken) {
   const Replayed whole = replay({.strategy = "autoregressive"}, 0.5, false);
   const Replayed skipped = replay({.strategy = "autoregressive"}, 0.5, true);
-  for (size_t index = 0; index < whole.played.size(); ++index) {
-    EXPECT_EQ(skipped.played[index].tokens, whole.played[index].tokens);
+  for (size_t index = 0; index < whole.results.size(); ++index) {
+    EXPECT_EQ(skipped.results[index].tokens, whole.results[index].tokens);
   }
   EXPECT_EQ(skipped.steps[0], whole.steps[0] - 1);
 }

@@ -1,4 +1,4 @@
-// Plays a strategy against made-up models in virtual time: what the adaptive rule is tested and
+// Runs a strategy against made-up models in virtual time: what the adaptive rule is tested and
 // tuned with.
 #pragma once
 
@@ -94,7 +94,7 @@ inline Simulated simulate(const SpeculationOptions& options, const FakeModels& m
                           const CostTable& costs, int32_t tokens,
                           std::shared_ptr<SharedAcceptance> shared = nullptr) {
   FakeRequest request = simulated_request(options, models, costs, tokens, std::move(shared));
-  request.play();
+  request.run_to_end();
   return summarize(request, costs, request.executor().seconds(costs));
 }
 

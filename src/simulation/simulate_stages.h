@@ -1,4 +1,4 @@
-// Plays a strategy against made-up models on a target cut into stages, in lockstep: in every step
+// Runs a strategy against made-up models on a target cut into stages, in lockstep: in every step
 // each stage works on one item, and an item's results come when it leaves the last stage. No links,
 // and every item takes the same time: what is counted is steps a token.
 #pragma once

@@ -134,7 +134,7 @@ TEST(AdaptiveGrowth, WorksWithoutMeasuredCosts) {
   // Judged by costs it was never told, of about the ratios it assumes.
   const CostTable costs = simulated_costs(0.2, 1.3);
   FakeRequest request(std::move(strategy), models, {1}, 500);
-  request.play();
+  request.run_to_end();
   EXPECT_EQ(request.emitted().size(), 499u);
   EXPECT_GT(summarize(request, costs, request.executor().seconds(costs)).speedup, 1.3);
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/play_strategy_test.h"
+#include "strategies/run_strategy_test.h"
 
 namespace forerun {
 namespace {
@@ -109,7 +109,7 @@ TEST_P(EveryPolicyOn, TheStrictExecutorIsLosslessAndKeepsTheRules) {
   for (const SpeculationOptions& policy : every_policy()) {
     Case c = random_case(rng, {policy});
     SCOPED_TRACE(policy_name(policy));
-    const Outcome run = play(c);
+    const Outcome run = run_case(c);
     expect_lossless(c, run);
     if (c.record_rounds) {
       expect_rounds_add_up(run);
@@ -117,7 +117,7 @@ TEST_P(EveryPolicyOn, TheStrictExecutorIsLosslessAndKeepsTheRules) {
       EXPECT_TRUE(run.rounds.empty());
     }
     c.stop_after = static_cast<int32_t>(rng() % 12);
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
     if (HasFailure()) return;
   }
 }
@@ -133,7 +133,7 @@ TEST_P(EveryPolicyOn, ChangesToOthersWhileItRuns) {
       c.later_options.push_back(policies[rng() % policies.size()]);
     }
     SCOPED_TRACE(policy_name(policy));
-    const Outcome run = play(c);
+    const Outcome run = run_case(c);
     changes += run.changes;
     expect_lossless(c, run);
     if (c.record_rounds) expect_rounds_add_up(run);

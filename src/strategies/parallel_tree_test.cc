@@ -12,7 +12,7 @@
 
 #include "simulation/simulate.h"
 #include "strategies/every_policy.h"
-#include "strategies/play_strategy_test.h"
+#include "strategies/run_strategy_test.h"
 
 namespace forerun {
 namespace {
@@ -39,7 +39,7 @@ TEST_P(RandomRounds, EmitPlainDecodingsTokensAndKeepTheRules) {
   for (int i = 0; i < 40; ++i) {
     const Case c = random_parallel(rng);
     SCOPED_TRACE(c.options.shape + " " + c.options.source + " case " + std::to_string(i));
-    const Outcome run = play(c);
+    const Outcome run = run_case(c);
     expect_lossless(c, run);
     expect_bounded(c, run);
     if (HasFailure()) return;
@@ -52,7 +52,7 @@ TEST_P(RandomRounds, MayBeCancelledAnywhere) {
     Case c = random_parallel(rng);
     c.stop_after = static_cast<int32_t>(rng() % 20);
     SCOPED_TRACE(c.options.shape + " " + c.options.source);
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
   }
 }
 
@@ -64,7 +64,7 @@ TEST_P(RandomRounds, ASmallerDraftVocabularyChangesNothing) {
     c.facts.draft_vocab = c.models.draft_vocab;
     c.facts.target_vocab = c.models.vocab;
     SCOPED_TRACE(c.options.shape + " " + c.options.source);
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
   }
 }
 
@@ -93,7 +93,7 @@ TEST(ParallelTree, TheTreeStaysBoundedOverLongTexts) {
         c.options.draft_depth = 16;  // faster than the target takes
         c.delays = delays;
         SCOPED_TRACE(shape + " " + std::to_string(agreement));
-        const Outcome run = play(c);
+        const Outcome run = run_case(c);
         expect_lossless(c, run);
         expect_bounded(c, run);
       }
@@ -105,7 +105,7 @@ TEST(ParallelTree, APerfectDraftFillsEveryVerification) {
   Case c = simple(1.0);
   c.options.draft_depth = 8;
   c.record_rounds = true;
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   // Between verifications the draft runs ahead by 8 and more nodes now and then.
   EXPECT_LT(run.stats.target_steps, 600 / 3);
@@ -117,7 +117,7 @@ TEST(ParallelTree, APerfectDraftFillsEveryVerification) {
 
 TEST(ParallelTree, AUselessDraftStillEmitsATokenARound) {
   Case c = simple(0.0);
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   EXPECT_EQ(run.stats.target_steps, 599);
   EXPECT_EQ(run.stats.accepted_tokens, 0);
@@ -131,7 +131,7 @@ TEST(ParallelTree, ShortOutputsEndWithoutWaiting) {
         c.options.shape = shape;
         c.delays = delays;
         SCOPED_TRACE(shape + " " + std::to_string(output));
-        const Outcome run = play(c);
+        const Outcome run = run_case(c);
         expect_lossless(c, run);
         if (output == 0) {
           EXPECT_EQ(run.target_items + run.draft_items, 0);
@@ -184,7 +184,7 @@ std::pair<int32_t, int32_t> sizes_at(const CostTable& costs) {
       c.models, c.prompt, c.max_tokens);
   while (request.has_work(Role::kDraft)) request.turn(Role::kDraft);
   const auto first_steps = 1 + static_cast<int32_t>(request.executor().steps().size());
-  request.play(Role::kDraft);
+  request.run_to_end(Role::kDraft);
   int32_t widest = 0;
   for (const auto& [role, rows] : request.executor().steps()) {
     if (role == Role::kDraft) widest = std::max(widest, rows);
@@ -225,7 +225,7 @@ TEST(ParallelTree, DraftingBesideTheTargetBeatsDraftingInTurn) {
 }
 
 TEST(ParallelTree, LogprobsComeFromTheRowThatDrewTheToken) {
-  const Outcome run = play(simple(0.6));
+  const Outcome run = run_case(simple(0.6));
   std::vector<TokenId> text = {1, 2, 3};
   for (const EmittedToken& token : run.tokens) {
     const uint64_t history = FakeExecutor::hash_of(text);

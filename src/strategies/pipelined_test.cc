@@ -13,7 +13,7 @@
 
 #include "simulation/simulate_stages.h"
 #include "strategies/every_policy.h"
-#include "strategies/play_strategy_test.h"
+#include "strategies/run_strategy_test.h"
 
 namespace forerun {
 namespace {
@@ -31,9 +31,9 @@ TEST_P(PipelinedCases, EmitPlainDecodingsTokensWhateverTheOrder) {
       if (c.options.draft_width) c.options.draft_width = width;
       SCOPED_TRACE(policy_name(c.options) + " stages " + std::to_string(stages) + " width " +
                    std::to_string(width));
-      expect_lossless(c, play(c));
+      expect_lossless(c, run_case(c));
       c.stop_after = static_cast<int32_t>(rng() % 40);
-      expect_lossless(c, play(c));
+      expect_lossless(c, run_case(c));
       if (HasFailure()) return;
     }
   }
@@ -65,7 +65,7 @@ TEST(Pipelined, APerfectDraftBringsATokenAStep) {
   for (const char* shape : {"levels", "best"}) {
     Case c = perfect(shape, 8);
     EXPECT_LT(steps_per_token(c), 1.1) << shape;
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
   }
 }
 
@@ -74,7 +74,7 @@ TEST(Pipelined, AUselessDraftBringsATokenAPass) {
     Case c = perfect(shape, 8);
     c.models.rank_hit = {0.0};
     EXPECT_NEAR(steps_per_token(c), 8.0, 0.1) << shape;
-    const Outcome run = play(c);
+    const Outcome run = run_case(c);
     expect_lossless(c, run);
     EXPECT_EQ(run.stats.accepted_tokens, 0);
   }

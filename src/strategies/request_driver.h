@@ -1,5 +1,5 @@
 // Drives one request: feeds results to its strategy, submits its work, hands on what it emits, and
-// knows when it is over. The one core under the engine's loop, the offline player, the simulations
+// knows when it is over. The one core under the engine's loop, the offline runner, the simulations
 // and the tests; it knows no executor, no clock and no other request.
 //
 // A turn is a start or a result. In every turn `accept` gets the strategy's output, even where

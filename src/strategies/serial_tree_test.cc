@@ -14,7 +14,7 @@
 #include "strategies/every_policy.h"
 #include "strategies/fixed_growth.h"
 #include "strategies/parallel_tree.h"
-#include "strategies/play_strategy_test.h"
+#include "strategies/run_strategy_test.h"
 
 namespace forerun {
 namespace {
@@ -30,7 +30,7 @@ TEST_P(RandomCases, EmitPlainDecodingsTokensAndKeepTheRules) {
   for (int i = 0; i < 40; ++i) {
     Case c = random_case(rng, policies());
     SCOPED_TRACE(c.options.shape + " " + c.options.source + " case " + std::to_string(i));
-    const Outcome run = play(c);
+    const Outcome run = run_case(c);
     expect_lossless(c, run);
     if (HasFailure()) return;
   }
@@ -42,7 +42,7 @@ TEST_P(RandomCases, MayBeCancelledAnywhere) {
     Case c = random_case(rng, policies());
     c.stop_after = static_cast<int32_t>(rng() % 20);
     SCOPED_TRACE(c.options.shape + " " + c.options.source);
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
   }
 }
 
@@ -54,7 +54,7 @@ TEST_P(RandomCases, RejectionFollowsTheAcceptedPath) {
         rng,
         {{.strategy = "serial_tree", .source = "model", .shape = shape, .accept = "rejection"}});
     SCOPED_TRACE(c.options.shape);
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
   }
 }
 
@@ -66,7 +66,7 @@ TEST_P(RandomCases, ASmallerDraftVocabularyChangesNothing) {
     c.facts.draft_vocab = c.models.draft_vocab;
     c.facts.target_vocab = c.models.vocab;
     SCOPED_TRACE(c.options.shape + " " + c.options.source);
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
   }
 }
 
@@ -86,7 +86,7 @@ TEST(SerialTree, APerfectDraftFillsEveryChain) {
   Case c = simple("chain", 1.0);
   c.options.draft_depth = 4;
   c.record_rounds = true;
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   // 60 tokens: one from the prefill, then 5 a round; the last round has 4.
   EXPECT_EQ(run.stats.target_steps, 12);
@@ -109,7 +109,7 @@ TEST(SerialTree, ARootThatTheDraftHasNotRunIsAHit) {
   c.options.draft_width = 1;
   c.options.draft_depth = 2;
   c.record_rounds = true;
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   ASSERT_GT(run.rounds.size(), 10u);
   for (size_t i = 0; i + 2 < run.rounds.size(); ++i) {
@@ -120,7 +120,7 @@ TEST(SerialTree, ARootThatTheDraftHasNotRunIsAHit) {
 TEST(SerialTree, AUselessDraftStillEmitsATokenARound) {
   Case c = simple("chain", 0.0);
   c.record_rounds = true;
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   // The last round has no room for a guess.
   for (size_t i = 0; i + 1 < run.rounds.size(); ++i) {
@@ -137,7 +137,7 @@ TEST(SerialTree, ATreeBranchesAndBeatsTheChain) {
   tree.max_tokens = 400;
   tree.options.verify_tokens = 16;
   tree.record_rounds = true;
-  const Outcome wide = play(tree);
+  const Outcome wide = run_case(tree);
   expect_lossless(tree, wide);
   const bool branches = std::any_of(wide.rounds.begin(), wide.rounds.end(), [](const auto& round) {
     return round.nodes.size() > 2 && round.nodes[1].parent == 0 && round.nodes[2].parent == 0;
@@ -146,7 +146,7 @@ TEST(SerialTree, ATreeBranchesAndBeatsTheChain) {
   Case chain = tree;
   chain.options.shape = "chain";
   chain.options.verify_tokens.reset();
-  EXPECT_LT(wide.stats.target_steps, play(chain).stats.target_steps * 8 / 10);
+  EXPECT_LT(wide.stats.target_steps, run_case(chain).stats.target_steps * 8 / 10);
 }
 
 TEST(SerialTree, OneTokenOfPromptAndOneOfOutput) {
@@ -157,7 +157,7 @@ TEST(SerialTree, OneTokenOfPromptAndOneOfOutput) {
       c.prompt = {9};
       c.max_tokens = 1 + output;
       SCOPED_TRACE(shape + " " + std::to_string(output));
-      const Outcome run = play(c);
+      const Outcome run = run_case(c);
       expect_lossless(c, run);
       if (output == 0) {
         EXPECT_EQ(run.target_items, 0);
@@ -176,7 +176,7 @@ TEST(SerialTree, ASourceWithoutModelFindsRepetition) {
     c.models.vocab = 1;  // the same token for ever
     c.models.draft_vocab = 1;
     c.max_tokens = 203;
-    const Outcome run = play(c);
+    const Outcome run = run_case(c);
     expect_lossless(c, run);
     EXPECT_EQ(run.draft_items, 0);
     EXPECT_LT(run.stats.target_steps, 50) << source;
@@ -263,7 +263,7 @@ TEST(GuessList, TheSourceIsToldThePromptFirst) {
                            .prompt_tokens = prompt_tokens,
                            .max_tokens = 40,
                            .sampling = {}});
-      request.play();
+      request.run_to_end();
       const std::vector<TokenId> text = text_of(known, request);
       ASSERT_GT(calls.size(), 2u);
       const auto prompt_end = known.begin() + prompt_tokens;
@@ -280,7 +280,7 @@ TEST(GuessList, TheSourceIsToldThePromptFirst) {
 
 TEST(SerialTree, LogprobsComeFromTheRowThatDrewTheToken) {
   Case c = simple("best", 0.6);
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   std::vector<TokenId> text = c.prompt;
   for (const EmittedToken& token : run.tokens) {
     const uint64_t history = FakeExecutor::hash_of(text);

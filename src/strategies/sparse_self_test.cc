@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "strategies/every_policy.h"
-#include "strategies/play_strategy_test.h"
+#include "strategies/run_strategy_test.h"
 
 namespace forerun {
 namespace {
@@ -25,9 +25,9 @@ TEST_P(SparseSelfRandomCases, EmitPlainDecodingsTokensAndKeepTheRules) {
   for (int i = 0; i < 20; ++i) {
     Case c = random_case(rng, policies);
     SCOPED_TRACE("case " + std::to_string(i));
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
     c.stop_after = static_cast<int32_t>(rng() % 20);
-    expect_lossless(c, play(c));
+    expect_lossless(c, run_case(c));
     if (HasFailure()) return;
   }
 }
@@ -49,7 +49,7 @@ Case simple(int32_t prompt, int32_t added, double agreement) {
 
 TEST(SparseSelf, ARoundIsGammaDraftStepsAndAVerificationOfOneRowMore) {
   // The prompt gives a token, each of the rounds four.
-  const Outcome run = play(simple(kBudget, 1 + 8 * 4, 1.0));
+  const Outcome run = run_case(simple(kBudget, 1 + 8 * 4, 1.0));
   EXPECT_EQ(run.tokens.size(), 33u);
   EXPECT_EQ(run.stats.target_steps, 8);
   EXPECT_EQ(run.stats.draft_steps, 8 * 3);
@@ -62,7 +62,7 @@ TEST(SparseSelf, ARoundIsGammaDraftStepsAndAVerificationOfOneRowMore) {
 
 TEST(SparseSelf, WrongGuessesCostStepsAndNothingElse) {
   const Case c = simple(kBudget, 20, 0.0);
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   EXPECT_EQ(run.stats.accepted_tokens, 0);
   EXPECT_EQ(run.stats.target_steps, 19);
@@ -71,10 +71,10 @@ TEST(SparseSelf, WrongGuessesCostStepsAndNothingElse) {
 }
 
 TEST(SparseSelf, WhatTheBudgetHoldsIsDecodedPlainly) {
-  const Outcome run = play(simple(kBudget - 20, 20, 1.0));
+  const Outcome run = run_case(simple(kBudget - 20, 20, 1.0));
   EXPECT_EQ(run.stats.draft_steps, 0);
   EXPECT_EQ(run.stats.target_steps, 19);
-  const Outcome longer = play(simple(kBudget - 20, 40, 1.0));
+  const Outcome longer = run_case(simple(kBudget - 20, 40, 1.0));
   EXPECT_GT(longer.stats.draft_steps, 0);
   EXPECT_EQ(longer.rounds[18].nodes.size(), 1u);
 }
@@ -91,7 +91,7 @@ Case hierarchy(int32_t added, double agreement) {
 TEST(SparseSelfWithASource, DraftsAsManyTokensAStepAsAreConfirmed) {
   // Of each round two checks of four rows, three of them guesses, and a verification of nine rows.
   const Case c = hierarchy(1 + 5 * 9, 1.0);
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   EXPECT_EQ(run.stats.target_steps, 5);
   EXPECT_EQ(run.stats.drafted_tokens, 5 * 8);
@@ -107,7 +107,7 @@ TEST(SparseSelfWithASource, EndsAtItsLength) {
     for (const double agreement : {0.0, 0.5, 1.0}) {
       SCOPED_TRACE(std::to_string(added) + " tokens, " + std::to_string(agreement));
       const Case c = hierarchy(added, agreement);
-      expect_lossless(c, play(c));
+      expect_lossless(c, run_case(c));
     }
   }
 }
@@ -116,7 +116,7 @@ TEST(SparseSelfWithASource, KeepsNoKvOfRefusedGuesses) {
   for (const double agreement : {0.2, 0.5, 0.8}) {
     Case c = hierarchy(60, agreement);
     c.options.draft_depth = 16;
-    const Outcome run = play(c);
+    const Outcome run = run_case(c);
     expect_lossless(c, run);
     // The root, a chain that had one token less than it was to get, and a last check of four.
     EXPECT_LE(run.largest_region[0], 1 + 15 + 4);
@@ -129,12 +129,12 @@ TEST(SparseSelfWithASource, RefusedGuessesCostRowsAndNothingElse) {
   Case c = hierarchy(60, 1.0);
   c.models.vocab = 50;
   c.options.source = "suffix";
-  const Outcome with_source = play(c);
+  const Outcome with_source = run_case(c);
   expect_lossless(c, with_source);
   EXPECT_EQ(with_source.draft_items, 0) << "no model drafts";
   c.options.source = "";
   c.options.draft_width.reset();
-  const Outcome alone = play(c);
+  const Outcome alone = run_case(c);
   EXPECT_LE(with_source.target_items, alone.target_items);
   EXPECT_EQ(with_source.stats.accepted_tokens, alone.stats.accepted_tokens);
 }
@@ -145,7 +145,7 @@ TEST(SparseSelfWithASource, LetsTheTextSoFarGuess) {
   c.models.vocab = 2;
   c.models.draft_vocab = 2;
   c.options.source = "suffix";
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   EXPECT_LT(run.stats.draft_steps, run.stats.drafted_tokens) << "some were confirmed";
 }
@@ -154,7 +154,7 @@ TEST(SparseSelfWithASource, WithoutAViewThatHelpsIsDecodedPlainly) {
   Case c = hierarchy(20, 1.0);
   c.prompt.resize(kBudget - 20);
   c.max_tokens = kBudget;
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   EXPECT_EQ(run.stats.draft_steps, 0);
   EXPECT_EQ(run.draft_items, 0);
   EXPECT_EQ(run.stats.target_steps, 19);

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "strategies/play_strategy_test.h"
+#include "strategies/run_strategy_test.h"
 
 namespace forerun {
 namespace {
@@ -221,7 +221,7 @@ TEST(SpeculationPlan, OnePlanMakesAnyNumberOfStrategies) {
   }
 }
 
-// What a play of few distinct tokens tells of the source: which guesses there were.
+// What a run of few distinct tokens tells of the source: which guesses there were.
 std::tuple<int64_t, int64_t, int64_t> guesses_of(SpeculationOptions options,
                                                  const std::string& source) {
   Case c;
@@ -231,7 +231,7 @@ std::tuple<int64_t, int64_t, int64_t> guesses_of(SpeculationOptions options,
   c.models.rank_hit = {0.4, 0.2};
   c.prompt = {1, 2, 3, 1, 2, 3, 1, 2};
   c.max_tokens = 200;
-  const Outcome run = play(c);
+  const Outcome run = run_case(c);
   expect_lossless(c, run);
   return {run.stats.target_steps, run.stats.drafted_tokens, run.stats.accepted_tokens};
 }

@@ -96,9 +96,9 @@ std::optional<LaunchFailure> LaunchLink::look_for_silence() {
   const auto silent = [&](Clock::time_point since, milliseconds longest) {
     return looked_ - since > longest;
   };
-  if (!has_spoken_ && silent(started_, options_.start_patience)) {
+  if (!has_spoken_ && silent(started_, options_.start_timeout)) {
     return failure(StatusCode::kDeadlineExceeded,
-                   "the launch has not come up within " + in_ms(options_.start_patience));
+                   "the launch has not come up within " + in_ms(options_.start_timeout));
   }
   if (has_spoken_ && silent(heard_, options_.longest_silence)) {
     LaunchFailure lost = failure(StatusCode::kDeadlineExceeded, "");
@@ -171,14 +171,14 @@ void LaunchLink::end(bool politely) {
     DownMessage end;
     end.kind = DownMessage::Kind::kEnd;
     send(end);
-    const Clock::time_point deadline = Clock::now() + options_.end_patience;
+    const Clock::time_point deadline = Clock::now() + options_.end_timeout;
     while (!process_->input().is_empty() && Clock::now() < deadline) {
       pollfd event{process_->input().descriptor(), POLLOUT, 0};
       poll(&event, 1, 20);
       if (!process_->input().write().ok()) break;
     }
   }
-  process_->end(politely ? options_.end_patience : milliseconds(0), options_.kill_patience);
+  process_->end(politely ? options_.end_timeout : milliseconds(0), options_.kill_timeout);
 }
 
 }  // namespace forerun

@@ -100,8 +100,8 @@ std::optional<int> LaunchProcess::exit_code() {
   return exit_code_;
 }
 
-bool LaunchProcess::wait(milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+bool LaunchProcess::wait(milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!exit_code() && std::chrono::steady_clock::now() < deadline) {
     // What it still says would keep it from ending where nobody reads it.
     std::vector<std::string> dropped;
@@ -112,9 +112,9 @@ bool LaunchProcess::wait(milliseconds patience) {
   return exit_code_.has_value();
 }
 
-int LaunchProcess::end(milliseconds patience, milliseconds grace) {
+int LaunchProcess::end(milliseconds timeout, milliseconds grace) {
   if (has_ended_) return *exit_code_;
-  if (!wait(patience)) {
+  if (!wait(timeout)) {
     kill(process_, SIGCONT);
     kill(process_, SIGTERM);
     wait(grace);

@@ -25,7 +25,7 @@ class LaunchProcess {
  public:
   // The program is looked for in PATH; no shell is run. kNotFound where there is none.
   static Result<std::unique_ptr<LaunchProcess>> start(const std::vector<std::string>& command);
-  // end() with little patience.
+  // end() with a short timeout.
   ~LaunchProcess();
 
   LineWriter& input() { return input_; }    // its standard input
@@ -34,13 +34,13 @@ class LaunchProcess {
 
   // Its exit code, or 128 and the signal that ended it; nothing while it runs. Does not wait.
   std::optional<int> exit_code();
-  // Waits for its end up to `patience`, then asks by SIGTERM, which mpirun passes on to all hosts,
+  // Waits for its end up to `timeout`, then asks by SIGTERM, which mpirun passes on to all hosts,
   // and waits up to `grace` again. Nothing of it is left on this machine then.
-  int end(std::chrono::milliseconds patience, std::chrono::milliseconds grace);
+  int end(std::chrono::milliseconds timeout, std::chrono::milliseconds grace);
 
  private:
   LaunchProcess(pid_t process, int input, int output, int errors);
-  bool wait(std::chrono::milliseconds patience);
+  bool wait(std::chrono::milliseconds timeout);
 
   const pid_t process_;  // and its session
   LineWriter input_;

@@ -23,10 +23,10 @@ struct SupervisorOptions {
   // The coordinator is lost when nothing has been heard of it for so long.
   std::chrono::milliseconds longest_silence{10000};
   // Until it has said its first word.
-  std::chrono::milliseconds start_patience{120000};
+  std::chrono::milliseconds start_timeout{120000};
   // A launch that ends has so long to do it by itself, and again after SIGTERM.
-  std::chrono::milliseconds end_patience{5000};
-  std::chrono::milliseconds kill_patience{3000};
+  std::chrono::milliseconds end_timeout{5000};
+  std::chrono::milliseconds kill_timeout{3000};
   // Failures in a row, with nothing done between, after which it is started again.
   int32_t relaunches = 3;
   // Where the launch is one process, what it dies of may be a request rather than a machine: one

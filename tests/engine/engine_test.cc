@@ -337,7 +337,7 @@ TEST_F(EngineTest, RefusedRequestsDisturbNobody) {
 // Several prompts with one beginning, several samples of one prompt, the same prompt again later:
 // the tokens of requests that share nothing, with less computed.
 TEST_F(EngineTest, RequestsThatBeginAlikeShareItsKv) {
-  const auto play = [](Engine& engine, bool share) {
+  const auto run_all = [](Engine& engine, bool share) {
     std::vector<std::shared_ptr<RequestStream>> streams;
     for (uint64_t seed = 0; seed < 24; ++seed) {
       Request request = request_of(seed % 8);
@@ -364,13 +364,13 @@ TEST_F(EngineTest, RequestsThatBeginAlikeShareItsKv) {
   options.share_prefixes = false;
   const auto apart = make(options);
   ASSERT_TRUE(apart && sharing);
-  const std::vector<Output> expected = play(*apart, true);
+  const std::vector<Output> expected = run_all(*apart, true);
   // At once; again, when all have ended; and by requests that refuse.
   int64_t prompt_tokens = 0;
   int64_t reused[3] = {};
   int64_t draft_reused[3] = {};
   for (int turn = 0; turn < 3; ++turn) {
-    const std::vector<Output> outputs = play(*sharing, turn < 2);
+    const std::vector<Output> outputs = run_all(*sharing, turn < 2);
     for (size_t i = 0; i < outputs.size(); ++i) {
       EXPECT_EQ(outputs[i].tokens, expected[i].tokens) << i;
       EXPECT_EQ(expected[i].stats.reused_tokens, 0);

@@ -63,7 +63,7 @@ Request mixed_request(uint64_t seed) {
   return request;
 }
 
-// A pair of models and how it is played.
+// A pair of models and how it is run.
 struct Setting {
   std::string target, draft;
   int64_t token_bytes = 0;  // of KV, both models together

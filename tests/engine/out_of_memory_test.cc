@@ -115,7 +115,7 @@ class OutOfMemory : public ::testing::Test {
     return request;
   }
 
-  static void play(bool threaded);
+  static void fail_each_allocation(bool threaded);
 
   static ToyPair* pair_;
   static Tokenizer* tokenizer_;
@@ -125,7 +125,7 @@ ToyPair* OutOfMemory::pair_ = nullptr;
 Tokenizer* OutOfMemory::tokenizer_ = nullptr;
 
 // One allocation fails while three requests run, each time a later one.
-void OutOfMemory::play(bool threaded) {
+void OutOfMemory::fail_each_allocation(bool threaded) {
   allocations_left = -1;
   Loop loop(threaded);
   std::vector<std::vector<int32_t>> expected;
@@ -170,8 +170,8 @@ void OutOfMemory::play(bool threaded) {
   EXPECT_GT(whole, 5);
 }
 
-TEST_F(OutOfMemory, OneModelAfterTheOther) { play(false); }
-TEST_F(OutOfMemory, SideBySide) { play(true); }
+TEST_F(OutOfMemory, OneModelAfterTheOther) { fail_each_allocation(false); }
+TEST_F(OutOfMemory, SideBySide) { fail_each_allocation(true); }
 
 }  // namespace
 }  // namespace forerun::testing

@@ -18,7 +18,7 @@ namespace forerun::testing {
 namespace {
 
 constexpr uint64_t kRequests = 40;
-constexpr int32_t kAtOnce = 16;
+constexpr int32_t kMostActiveRequests = 16;
 
 // Its context of 256 tokens is at times nearly filled.
 Request long_request(uint64_t seed) {
@@ -53,8 +53,8 @@ bool is_cancelled(uint64_t seed) { return seed % 7 == 3; }
 class LosslessUnderLoad : public ::testing::TestWithParam<size_t> {
  protected:
   // `strategy`: by which all requests run; empty: any.
-  void play(const std::string& devices, const std::string& draft_devices,
-            const std::string& strategy = "");
+  void run_load(const std::string& devices, const std::string& draft_devices,
+                const std::string& strategy = "");
 
  private:
   struct Seen {
@@ -119,13 +119,13 @@ void LosslessUnderLoad::play_wave(Engine& engine, uint32_t wave) {
   EXPECT_TRUE(releases_its_kv(engine));
 }
 
-void LosslessUnderLoad::play(const std::string& devices, const std::string& draft_devices,
-                             const std::string& strategy) {
+void LosslessUnderLoad::run_load(const std::string& devices, const std::string& draft_devices,
+                                 const std::string& strategy) {
   const Precision precision = precisions()[GetParam()];
   const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
   const ToyPair pair(precision.spec, is_int4 ? 0.04f : 0.15f);
   EngineOptions options;
-  options.max_active_requests = kAtOnce;
+  options.max_active_requests = kMostActiveRequests;
   const auto roomy = make_engine(pair.target(), pair.draft(), precision, devices, "", options);
   ASSERT_NE(roomy, nullptr);
   for (uint64_t seed = 0; seed < kRequests; ++seed) {
@@ -136,7 +136,7 @@ void LosslessUnderLoad::play(const std::string& devices, const std::string& draf
     policies_.emplace_back(precision, request, strategy);
   }
   // Admission foresees a block for each to grow by; they grow by three.
-  options.kv_memory_bytes = roomy->info().kv_bytes / kAtOnce * 2;
+  options.kv_memory_bytes = roomy->info().kv_bytes / kMostActiveRequests * 2;
   const auto engine =
       make_engine(pair.target(), pair.draft(), precision, devices, draft_devices, options);
   ASSERT_NE(engine, nullptr);
@@ -154,17 +154,17 @@ void LosslessUnderLoad::play(const std::string& devices, const std::string& draf
   EXPECT_GT(seen_.accepted, 100);
 }
 
-TEST_P(LosslessUnderLoad, InTurn) { play("cpu:0", ""); }
+TEST_P(LosslessUnderLoad, InTurn) { run_load("cpu:0", ""); }
 
 TEST_P(LosslessUnderLoad, SideBySide) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
-  play(processors.front(), processors.back());
+  run_load(processors.front(), processors.back());
 }
 
 TEST_P(LosslessUnderLoad, OnAGroup) {
   if (on_gpu()) GTEST_SKIP() << "a group of processors";
-  play("cpu:0,cpu:0", "");
+  run_load("cpu:0,cpu:0", "");
 }
 
 // Requests come, end, give way and change their options while they fill one pipeline.
@@ -173,7 +173,7 @@ TEST_P(LosslessUnderLoad, InStages) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
   const std::string& first = processors.front();
-  play(first + "/" + first, processors.back(), "pipelined");
+  run_load(first + "/" + first, processors.back(), "pipelined");
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, LosslessUnderLoad,

@@ -1,7 +1,6 @@
-// The promise: under rule `match` every strategy, source, tree shape, precision and number of
-// companions gives, token for token, what plain decoding gives, greedy and sampled. The whole
-// product runs on two-layer toys; a slice on the demo pair. Groups of devices are in
-// lossless_groups_test.cc.
+// The promise: under rule `match` every strategy, source, tree shape, precision and batch size
+// gives, token for token, what plain decoding gives, greedy and sampled. The whole product runs on
+// two-layer toys; a slice on the demo pair. Groups of devices are in lossless_groups_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -43,9 +43,9 @@ class Launch:
                 found.setdefault(int(rank), number)
         return found
 
-    def ranks(self, count, patience=60):
+    def ranks(self, count, timeout=60):
         """Process numbers of ranks 0 to count - 1, once all have started."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and self.process.poll() is None:
             found = self.rank_numbers()
             if sorted(found) == list(range(count)):
@@ -53,10 +53,10 @@ class Launch:
             time.sleep(0.02)
         raise AssertionError(f"not all of {count} ranks have started")
 
-    def any_rank(self, but, patience=60):
+    def any_rank(self, but, timeout=60):
         """Process numbers by rank once there is one that is not of `but`; None: the launch has
         ended."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 return None
@@ -70,10 +70,10 @@ class Launch:
         """Of a supervised launch: what it has started itself."""
         return [number for number, parent in _processes() if parent == self.process.pid]
 
-    def wait_for_other_mpirun(self, patience):
+    def wait_for_other_mpirun(self, timeout):
         """Until what runs now has been replaced, or all has ended."""
         before = set(self.mpirun_numbers())
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while before.intersection(self.mpirun_numbers()) or (
                 not self.mpirun_numbers() and self.process.poll() is None):
             if time.monotonic() > deadline:
@@ -90,9 +90,9 @@ class Launch:
                     pass
         self.process.wait()
 
-    def wait_for_output(self, patience=120):
+    def wait_for_output(self, timeout=120):
         """Until something has been written; rank 0 writes the prompt first."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while os.fstat(self.out.fileno()).st_size == 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError("the launch has no output: " + self._written()[1])
@@ -102,9 +102,9 @@ class Launch:
         """What has been written to standard error so far. The file's place is the process' own."""
         return os.pread(self.err.fileno(), 1 << 20, 0).decode(errors="replace")
 
-    def wait_for_words(self, words, patience=120):
+    def wait_for_words(self, words, timeout=120):
         """Until they stand on standard error."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while words not in self.errors():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"not said: {words}: {self.errors()}")
@@ -192,9 +192,9 @@ def has_handler(number, signal_number):
     return bool(int(_status(number, "SigCgt") or "0", 16) >> (signal_number - 1) & 1)
 
 
-def all_gone(numbers, patience=10):
+def all_gone(numbers, timeout=10):
     """Whether the processes have ended, at once or soon."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     # A zombie is gone but for whoever has not asked for its exit code.
     while any(_status(number, "State") not in ("", "Z (zombie)") for number in numbers):
         if time.monotonic() > deadline:

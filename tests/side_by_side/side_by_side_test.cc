@@ -26,7 +26,7 @@ struct Wanted {
   bool shared_noise = true;
 };
 
-struct Played {
+struct Outcome {
   std::vector<TokenId> tokens;
   Status status;
   StrategyStats stats;
@@ -34,14 +34,15 @@ struct Played {
 
 // All requests at once, as the engine's loop does it; a failed one is closed. `cancel_after`: each
 // is closed once it has so many tokens; 0: never.
-std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t cancel_after = 0) {
-  std::vector<Played> played(requests.size());
+std::vector<Outcome> run_all(Rig& rig, const std::vector<Wanted>& requests,
+                             size_t cancel_after = 0) {
+  std::vector<Outcome> outcomes(requests.size());
   std::map<SequenceId, RequestDriver> running;
   const auto accept = [&](SequenceId id, const StrategyOutput& out) {
-    for (const EmittedToken& token : out.tokens) played[id].tokens.push_back(token.token);
-    const size_t length = requests[id].prompt.size() + played[id].tokens.size();
+    for (const EmittedToken& token : out.tokens) outcomes[id].tokens.push_back(token.token);
+    const size_t length = requests[id].prompt.size() + outcomes[id].tokens.size();
     const bool whole = static_cast<int32_t>(length) >= requests[id].spec.max_tokens;
-    return whole || (cancel_after > 0 && played[id].tokens.size() >= cancel_after);
+    return whole || (cancel_after > 0 && outcomes[id].tokens.size() >= cancel_after);
   };
   const auto submit = [&](WorkItem item) {
     item.shared_noise = requests[item.sequence].shared_noise;
@@ -49,7 +50,7 @@ std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t c
   };
   const auto close_unless_running = [&](SequenceId id, RequestDriver::State state) {
     if (state == RequestDriver::State::kRunning) return;
-    played[id].stats = running.at(id).stats();
+    outcomes[id].stats = running.at(id).stats();
     running.erase(id);
     rig.executor->close(id);
   };
@@ -82,12 +83,12 @@ std::vector<Played> play(Rig& rig, const std::vector<Wanted>& requests, size_t c
       ADD_FAILURE() << "a result of a closed sequence";
       break;
     }
-    played[id].status = result->status;
+    outcomes[id].status = result->status;
     const RequestDriver::State state = found->second.on_result(
         *result, [&](StrategyOutput& out) { return accept(id, out); }, submit);
     close_unless_running(id, state);
   }
-  return played;
+  return outcomes;
 }
 
 std::vector<SpeculationOptions> parallel_policies() {
@@ -145,7 +146,7 @@ void expect_clean(Rig& rig) {
   EXPECT_EQ(rig.draft.violations, 0);
 }
 
-// Rounds (Steps of the target) that were played.
+// Rounds (Steps of the target) that were run.
 int64_t play_against_plain(uint32_t seed) {
   std::mt19937 rng(seed);
   const std::vector<Wanted> requests =
@@ -153,17 +154,17 @@ int64_t play_against_plain(uint32_t seed) {
   std::vector<Wanted> plain = requests;
   for (Wanted& request : plain) request.options = {.strategy = "autoregressive"};
   Rig inline_rig({.on_step = {}});
-  const std::vector<Played> expected = play(inline_rig, plain);
+  const std::vector<Outcome> expected = run_all(inline_rig, plain);
   Rig rig({.threaded = true,
            .row_budget = rng() % 4 == 0 ? 16 : 512,
            .draft_astray_one_in = 2 + rng() % 8,
            .on_step = random_delays(rng)});
-  const std::vector<Played> played = play(rig, requests);
+  const std::vector<Outcome> outcomes = run_all(rig, requests);
   int64_t rounds = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_TRUE(played[i].status.ok()) << played[i].status.message();
-    EXPECT_EQ(played[i].tokens, expected[i].tokens) << policy_name(requests[i].options);
-    rounds += played[i].stats.target_steps;
+    EXPECT_TRUE(outcomes[i].status.ok()) << outcomes[i].status.message();
+    EXPECT_EQ(outcomes[i].tokens, expected[i].tokens) << policy_name(requests[i].options);
+    rounds += outcomes[i].stats.target_steps;
   }
   expect_clean(rig);
   return rounds;
@@ -187,8 +188,8 @@ TEST(SideBySide, CancellationLeavesNothingBehind) {
     std::mt19937 rng(seed);
     const std::vector<Wanted> requests = random_requests(rng, 3);
     Rig rig({.threaded = true, .draft_astray_one_in = 4, .on_step = random_delays(rng)});
-    for (const Played& played : play(rig, requests, 1 + rng() % 20)) {
-      EXPECT_TRUE(played.status.ok());
+    for (const Outcome& outcome : run_all(rig, requests, 1 + rng() % 20)) {
+      EXPECT_TRUE(outcome.status.ok());
     }
     expect_clean(rig);
     if (HasFailure()) return;
@@ -215,10 +216,10 @@ TEST(SideBySide, AFailingSideEndsTheRequestsWithAnError) {
                if (record.role == failing && --steps_left < 0) decoder->fail = true;
              }});
     decoder = &rig.decoder(failing);
-    for (const Played& played : play(rig, requests)) {
-      EXPECT_EQ(played.status.code(), StatusCode::kInternal);
-      EXPECT_NE(played.status.message().find(role_name(failing)), std::string::npos)
-          << played.status.message();
+    for (const Outcome& outcome : run_all(rig, requests)) {
+      EXPECT_EQ(outcome.status.code(), StatusCode::kInternal);
+      EXPECT_NE(outcome.status.message().find(role_name(failing)), std::string::npos)
+          << outcome.status.message();
     }
     expect_clean(rig);
     if (HasFailure()) return;

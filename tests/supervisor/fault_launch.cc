@@ -1,5 +1,5 @@
-// Plays a launch for supervisor_test: serves a real engine, all in this process, and fails as the
-// test has written it down.
+// Stands for a launch in supervisor_test: serves a real engine, all in this process, and fails as
+// the test has written it down.
 //
 // Usage: fault_launch FOLDER. Every start adds a line to FOLDER/launches: its process, and whether
 // it has been given a draft. FOLDER/faults has a line a start, what is to happen and after how many

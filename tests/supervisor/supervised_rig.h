@@ -102,7 +102,7 @@ class Supervised : public ::testing::Test {
       return std::vector<std::string>{FORERUN_FAULT_LAUNCH, folder};
     };
     options.longest_silence = milliseconds(kSanitized ? 5000 : 1500);
-    options.kill_patience = milliseconds(300);
+    options.kill_timeout = milliseconds(300);
     return options;
   }
   std::unique_ptr<Engine> create() const { return create(options()); }

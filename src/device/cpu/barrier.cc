@@ -29,7 +29,7 @@ void Barrier::advance(uint32_t generation) {
   changed_.notify_all();
 }
 
-bool Barrier::wait(std::optional<std::chrono::milliseconds> patience) {
+bool Barrier::wait(std::optional<std::chrono::milliseconds> timeout) {
   const uint32_t generation = generation_.load(std::memory_order_acquire);
   if (given_up_.load(std::memory_order_acquire)) return false;
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
@@ -45,12 +45,12 @@ bool Barrier::wait(std::optional<std::chrono::milliseconds> patience) {
       const auto changed = [&] {
         return generation_.load(std::memory_order_seq_cst) != generation;
       };
-      if (patience) {
+      if (timeout) {
         // In slices: a process that was stopped for long finds one of them gone, not all.
         constexpr int kSlices = 8;
         in_time = false;
         for (int slice = 0; slice < kSlices && !in_time; ++slice) {
-          in_time = changed_.wait_for(lock, *patience / kSlices, changed);
+          in_time = changed_.wait_for(lock, *timeout / kSlices, changed);
         }
       } else {
         changed_.wait(lock, changed);

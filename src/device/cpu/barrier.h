@@ -25,8 +25,8 @@ class Barrier {
 
   // Everything written before by any member is seen after by every member. False where the barrier
   // has been given up, before or while waiting; nothing is known of the others then. Without
-  // `patience` it waits for ever; when it ends, this member gives the barrier up.
-  bool wait(std::optional<std::chrono::milliseconds> patience = std::nullopt);
+  // `timeout` it waits for ever; when it ends, this member gives the barrier up.
+  bool wait(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
   // Wakes every member; all waits fail until reset(). From any thread.
   void give_up();

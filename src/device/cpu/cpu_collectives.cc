@@ -70,7 +70,7 @@ void CpuCollectives::meet(Meeting meeting, Barrier& barrier) {
   }
   const auto kind = static_cast<size_t>(meeting);
   meetings_[kind].fetch_add(1, std::memory_order_relaxed);
-  if (barrier.wait(shared_->patience)) return;
+  if (barrier.wait(shared_->timeout)) return;
   // Of those who were to come, whoever has come to the fewest such meetings is late; where the run
   // had been given up already, that reason stays.
   int32_t late = 0;
@@ -87,7 +87,7 @@ void CpuCollectives::meet(Meeting meeting, Barrier& barrier) {
   shared_->give_up(Status(StatusCode::kDeadlineExceeded,
                           "device " + std::to_string(late) + " of " + std::to_string(degree()) +
                               " did not come to a collective within " +
-                              std::to_string(shared_->patience.count()) + " ms"));
+                              std::to_string(shared_->timeout.count()) + " ms"));
   throw RunGivenUp{};
 }
 

@@ -24,7 +24,7 @@ class CpuCollectives;
 
 // What all members of a group share.
 struct CpuGroupShared {
-  std::chrono::milliseconds patience{};
+  std::chrono::milliseconds timeout{};
   std::function<Status(int32_t rank)> before_collective;
 
   std::unique_ptr<Barrier> everybody;

@@ -46,7 +46,7 @@ Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions o
   const int spins = impl->threads->spins();
   const auto degree = static_cast<int32_t>(impl->team_sizes.size());
   CpuGroupShared& shared = impl->shared;
-  shared.patience = options.patience;
+  shared.timeout = options.timeout;
   shared.before_collective = std::move(options.before_collective);
   shared.everybody = std::make_unique<Barrier>(num_threads, spins);
   for (auto& partials : shared.partials) partials.resize(static_cast<size_t>(degree));

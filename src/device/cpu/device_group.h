@@ -25,7 +25,7 @@ struct CpuCores {
 struct CpuGroupOptions {
   std::vector<CpuCores> devices;  // by rank; all pinned or none
   // How long a device waits for the others at a collective before it gives the run up.
-  std::chrono::milliseconds patience{60000};
+  std::chrono::milliseconds timeout{60000};
   // For tests: called before each device's collectives, on the thread of its first member. What is
   // not ok is a failure of that device; returning late is a delay.
   std::function<Status(int32_t rank)> before_collective = {};

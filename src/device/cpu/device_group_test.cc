@@ -134,7 +134,7 @@ TEST(CpuDeviceGroup, GathersPartsOfAnySizeByRank) {
 CpuGroupOptions faulty(int32_t degree, std::function<Status(int32_t)> fault) {
   CpuGroupOptions options;
   options.devices.resize(static_cast<size_t>(degree), {{}, 2});
-  options.patience = std::chrono::milliseconds(400);
+  options.timeout = std::chrono::milliseconds(400);
   options.before_collective = std::move(fault);
   return options;
 }
@@ -191,7 +191,7 @@ TEST(CpuDeviceGroup, AnExceptionOfAMemberEndsTheRun) {
 // Columns gather unequally often; that must not count against anybody.
 TEST(CpuDeviceGroup, ALateDeviceIsNamedWhateverOthersHaveGathered) {
   auto group = CpuDeviceGroup::create({.devices = {{{}, 2}, {{}, 2}},
-                                       .patience = std::chrono::milliseconds(300),
+                                       .timeout = std::chrono::milliseconds(300),
                                        .before_collective = {}});
   ASSERT_TRUE(group.ok());
   for (const bool in_a_gather : {false, true}) {

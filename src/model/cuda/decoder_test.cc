@@ -173,7 +173,7 @@ TEST_P(DecoderCuda, TreesAndCommits) {
   expect_trees_and_commits(*decoder_, tokens_, /*depth=*/25, /*first_block=*/20);
 }
 
-TEST_P(DecoderCuda, UnwantedRowsAndCompanions) {
+TEST_P(DecoderCuda, UnwantedRowsAndOthers) {
   expect_unwanted_rows_and_others(*decoder_, tokens_, /*first_block=*/20);
 }
 

@@ -1,4 +1,4 @@
-// What the tests of strategies share: a strategy played against the strict executor, results of
+// What the tests of strategies share: a strategy run against the strict executor, results of
 // either role delayed and reordered at random, and what must then hold.
 #pragma once
 
@@ -44,7 +44,7 @@ struct Case {
 
 // Neither role waits for the other: a coin decides which one runs, another when a result arrives.
 // Every third time one of them is far slower.
-inline Outcome play(const Case& c) {
+inline Outcome run_case(const Case& c) {
   Outcome run;
   const auto plan = resolve_speculation(c.options, c.facts);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
