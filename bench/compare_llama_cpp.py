@@ -98,10 +98,26 @@ class LlamaProcess:
     """LlamaCpp in a process that is stopped between calls."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        command = [sys.executable, __file__, "--gguf", args.gguf, "--model", args.model, "--serve",
-                   "--threads", str(args.threads), "--context", str(args.context)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, env={**os.environ, "OMP_WAIT_POLICY": "active"})
+        command = [
+            sys.executable,
+            __file__,
+            "--gguf",
+            args.gguf,
+            "--model",
+            args.model,
+            "--serve",
+            "--threads",
+            str(args.threads),
+            "--context",
+            str(args.context),
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_WAIT_POLICY": "active"},
+        )
         self.complete([1, 2, 3], 2)
 
     def complete(self, prompt: list[int], count: int) -> tuple[list[int], float, float]:
@@ -118,9 +134,24 @@ class LlamaProcess:
 
 
 def forerun(args: argparse.Namespace, prompt: str, count: int, strategy: str) -> dict:
-    command = [str(args.forerun), "generate", "--model", args.model, "--prompt", prompt,
-               "--max-tokens", str(count), "--temperature", "0", "--ignore-eos", "--json",
-               "--strategy", strategy, "--activations", args.activations]
+    command = [
+        str(args.forerun),
+        "generate",
+        "--model",
+        args.model,
+        "--prompt",
+        prompt,
+        "--max-tokens",
+        str(count),
+        "--temperature",
+        "0",
+        "--ignore-eos",
+        "--json",
+        "--strategy",
+        strategy,
+        "--activations",
+        args.activations,
+    ]
     if args.draft and strategy != "autoregressive":
         command += ["--draft", args.draft]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -167,12 +198,19 @@ def measure(args: argparse.Namespace) -> dict:
     llama.close()
     medians = {name: statistics.median(values) for name, values in figures.items()}
     for name, base in (("autoregressive", "llama"), ("serial_tree", "llama")):
-        ratios = [a / b for a, b in zip(figures[f"{name}_tokens_per_s"],
-                                        figures[f"{base}_tokens_per_s"], strict=True)]
+        ratios = [
+            a / b
+            for a, b in zip(
+                figures[f"{name}_tokens_per_s"], figures[f"{base}_tokens_per_s"], strict=True
+            )
+        ]
         medians[f"{name}_over_llama"] = statistics.median(ratios)
     medians["prefill_over_llama"] = statistics.median(
-        a / b for a, b in zip(figures["prefill_tokens_per_s"],
-                              figures["llama_prefill_tokens_per_s"], strict=True))
+        a / b
+        for a, b in zip(
+            figures["prefill_tokens_per_s"], figures["llama_prefill_tokens_per_s"], strict=True
+        )
+    )
     medians["prefill_tokens"] = count
     medians["median_equal_greedy_tokens"] = statistics.median(agree)
     return medians
@@ -214,13 +252,21 @@ def main() -> None:
         record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         record[args.name or args.model] = {
             "machine": machine(),
-            "commit": subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, text=True,
-                                     capture_output=True, check=False).stdout.strip(),
+            "commit": subprocess.run(
+                ["git", "describe", "--always", "--dirty"],
+                cwd=ROOT,
+                text=True,
+                capture_output=True,
+                check=False,
+            ).stdout.strip(),
             "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "command": " ".join(["bench/compare_llama_cpp.py", *sys.argv[1:]]),
             "llama_cpp_python": llama_cpp.__version__,
-            "targets": {"autoregressive_over_llama": 1.0, "prefill_over_llama": 1.0,
-                        "serial_tree_over_llama": 1.3},
+            "targets": {
+                "autoregressive_over_llama": 1.0,
+                "prefill_over_llama": 1.0,
+                "serial_tree_over_llama": 1.3,
+            },
             "figures": figures,
         }
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

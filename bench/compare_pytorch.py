@@ -30,18 +30,42 @@ GROUP = 128
 
 # (model, int4, [(layer, inputs, outputs)]); outputs of gate_up are both halves.
 LAYERS = [
-    ("70b-tp4-int4", True, [("qkv", 8192, 2560), ("o", 2048, 8192), ("gate_up", 8192, 14336),
-                            ("down", 7168, 8192)]),
-    ("8b-int4", True, [("qkv", 4096, 6144), ("o", 4096, 4096), ("gate_up", 4096, 28672),
-                       ("down", 14336, 4096)]),
-    ("3b-int4", True, [("qkv", 3072, 5120), ("o", 3072, 3072), ("gate_up", 3072, 16384),
-                       ("down", 8192, 3072)]),
-    ("1b-int4", True, [("qkv", 2048, 3072), ("o", 2048, 2048), ("gate_up", 2048, 16384),
-                       ("down", 8192, 2048)]),
-    ("1b-bf16", False, [("qkv", 2048, 3072), ("o", 2048, 2048), ("gate_up", 2048, 16384),
-                        ("down", 8192, 2048)]),
-    ("8b-bf16", False, [("qkv", 4096, 6144), ("o", 4096, 4096), ("gate_up", 4096, 28672),
-                        ("down", 14336, 4096), ("head", 4096, 128256)]),
+    (
+        "70b-tp4-int4",
+        True,
+        [("qkv", 8192, 2560), ("o", 2048, 8192), ("gate_up", 8192, 14336), ("down", 7168, 8192)],
+    ),
+    (
+        "8b-int4",
+        True,
+        [("qkv", 4096, 6144), ("o", 4096, 4096), ("gate_up", 4096, 28672), ("down", 14336, 4096)],
+    ),
+    (
+        "3b-int4",
+        True,
+        [("qkv", 3072, 5120), ("o", 3072, 3072), ("gate_up", 3072, 16384), ("down", 8192, 3072)],
+    ),
+    (
+        "1b-int4",
+        True,
+        [("qkv", 2048, 3072), ("o", 2048, 2048), ("gate_up", 2048, 16384), ("down", 8192, 2048)],
+    ),
+    (
+        "1b-bf16",
+        False,
+        [("qkv", 2048, 3072), ("o", 2048, 2048), ("gate_up", 2048, 16384), ("down", 8192, 2048)],
+    ),
+    (
+        "8b-bf16",
+        False,
+        [
+            ("qkv", 4096, 6144),
+            ("o", 4096, 4096),
+            ("gate_up", 4096, 28672),
+            ("down", 14336, 4096),
+            ("head", 4096, 128256),
+        ],
+    ),
 ]
 # (model, query heads, KV heads, head_dim) of one device.
 HEADS = [("70b-tp4", 16, 2, 128), ("8b", 32, 8, 128)]
@@ -98,8 +122,12 @@ def int4_calls(layer: str, inputs: int, outputs: int, rows: int) -> tuple[Callab
     packed = []
     for _ in range(copies):
         nibbles = torch.randint(0, 256, (outputs, inputs // 2), dtype=torch.uint8, device="cuda")
-        packed.append((torch.ops.aten._convert_weight_to_int4pack(nibbles, 8),
-                       bf16(inputs // GROUP, outputs, 2)))
+        packed.append(
+            (
+                torch.ops.aten._convert_weight_to_int4pack(nibbles, 8),
+                bf16(inputs // GROUP, outputs, 2),
+            )
+        )
 
     def product(copy: int) -> torch.Tensor:
         weight, scales = packed[copy]
@@ -126,8 +154,9 @@ def matrix_calls() -> tuple[Callable, int]:
     return (lambda copy: left @ right), 4
 
 
-def attention_calls(heads: int, kv_heads: int, dim: int, rows: int,
-                    context: int) -> tuple[Callable, int]:
+def attention_calls(
+    heads: int, kv_heads: int, dim: int, rows: int, context: int
+) -> tuple[Callable, int]:
     """`rows` tree nodes over `context` positions: each sees the prefix and its ancestors."""
     keys = context + rows
     copies = copies_of(4.0 * kv_heads * keys * dim)
@@ -144,8 +173,9 @@ def attention_calls(heads: int, kv_heads: int, dim: int, rows: int,
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", required=True, type=Path)
     parser.add_argument("--rows", default="8,1")
     parser.add_argument("--matrix", action="store_true", help="only a product of large matrices")
@@ -173,12 +203,18 @@ def main() -> int:
                 if is_int4:
                     measure(name, "int4", lambda: int4_calls(layer, inputs, outputs, rows))
             _, inputs, outputs = layers[0]
-            measure(f"{model}.qkv with norm {rows} rows", "bf16",
-                    lambda: norm_calls(inputs, outputs, rows))
+            measure(
+                f"{model}.qkv with norm {rows} rows",
+                "bf16",
+                lambda: norm_calls(inputs, outputs, rows),
+            )
     for model, heads, kv_heads, dim in [] if args.matrix else HEADS:
         for context in (500, 1000, 32000):
-            measure(f"attention {model} 8 rows, context {context}", "bf16",
-                    lambda: attention_calls(heads, kv_heads, dim, 8, context))
+            measure(
+                f"attention {model} 8 rows, context {context}",
+                "bf16",
+                lambda: attention_calls(heads, kv_heads, dim, 8, context),
+            )
     return 0 if found else 1
 
 

@@ -35,9 +35,13 @@ TIMELINES = {
 
 def lost_ms(trace: dict, from_ms: float, length_ms: float) -> float:
     """The longest time that a turn between from_ms and length_ms later lay without a processor."""
-    turns = [event for event in trace["traceEvents"]
-             if event["ph"] == "X" and event["name"].startswith("after ")
-             and from_ms <= event["ts"] / 1e3 <= from_ms + length_ms]
+    turns = [
+        event
+        for event in trace["traceEvents"]
+        if event["ph"] == "X"
+        and event["name"].startswith("after ")
+        and from_ms <= event["ts"] / 1e3 <= from_ms + length_ms
+    ]
     return max(event["dur"] / 1e3 - event["args"]["cpu_ns"] / 1e6 for event in turns)
 
 
@@ -48,18 +52,45 @@ def take(forerun: str, name: str, folder: Path, run: int) -> tuple[float, bool, 
         prompt = json.loads((ROOT / WORKLOAD).read_text().splitlines()[0])["prompt"]
     drawn, written = folder / f"{run}-{name}", folder / f"{run}-{name}.json"
     said = subprocess.run(
-        [forerun, "trace", "--model", "models/demo-target", "--draft", "models/demo-draft", "--emulate",
-         f"bench/profiles/{profile}", "--strategy", strategy, "--prompt", prompt, "--svg", drawn, "--json",
-         written, "--from-ms", str(from_ms), "--length-ms", str(length_ms)],
-        check=True, capture_output=True, text=True, cwd=ROOT).stdout
+        [
+            forerun,
+            "trace",
+            "--model",
+            "models/demo-target",
+            "--draft",
+            "models/demo-draft",
+            "--emulate",
+            f"bench/profiles/{profile}",
+            "--strategy",
+            strategy,
+            "--prompt",
+            prompt,
+            "--svg",
+            drawn,
+            "--json",
+            written,
+            "--from-ms",
+            str(from_ms),
+            "--length-ms",
+            str(length_ms),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    ).stdout
     rate = float(re.search(r"([\d.]+) tokens/s", said)[1])
     return rate, lost_ms(json.loads(written.read_text()), from_ms, length_ms) <= MOST_LOST_MS, drawn
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path, help="folder of the pictures")
-    parser.add_argument("--only", choices=TIMELINES, action="append", help="just this one; may repeat")
+    parser.add_argument(
+        "--only", choices=TIMELINES, action="append", help="just this one; may repeat"
+    )
     parser.add_argument("--forerun", default="build/cpu-release/bin/forerun")
     args = parser.parse_args()
     out = args.out.resolve()

@@ -19,8 +19,14 @@ from model_shapes import PUBLISHED, ModelShape  # noqa: E402
 
 READ_BYTES_PER_S = 4.55e12  # what one H200 reads of its memory, measured
 INT4_BITS = 4 + 16 / 128 + 4 / 128  # a weight with its share of scale and zero point
-TITLES = {"llama-3.2-1b": "1B", "llama-3.2-3b": "3B", "llama-3.1-8b": "8B", "llama-3-70b": "70B",
-          "qwen2.5-32b": "Qwen 32B", "qwen2-72b": "Qwen 72B"}
+TITLES = {
+    "llama-3.2-1b": "1B",
+    "llama-3.2-3b": "3B",
+    "llama-3.1-8b": "8B",
+    "llama-3-70b": "70B",
+    "qwen2.5-32b": "Qwen 32B",
+    "qwen2-72b": "Qwen 72B",
+}
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,13 @@ class GpuModel:
         s = self.sizes
         query, kv = s.num_heads * s.head_dim, s.num_kv_heads * s.head_dim
         weight = (INT4_BITS if self.dtype == "int4" else 16) / 8
-        return {"QKV": s.hidden_size * (query + 2 * kv) * weight,
-                "attention": 2.0 * 2 * kv * context,
-                "O": query * s.hidden_size * weight,
-                "gate, up": 2 * s.hidden_size * s.intermediate_size * weight,
-                "down": s.intermediate_size * s.hidden_size * weight}
+        return {
+            "QKV": s.hidden_size * (query + 2 * kv) * weight,
+            "attention": 2.0 * 2 * kv * context,
+            "O": query * s.hidden_size * weight,
+            "gate, up": 2 * s.hidden_size * s.intermediate_size * weight,
+            "down": s.intermediate_size * s.hidden_size * weight,
+        }
 
     def weight_bytes(self) -> float:
         """Bytes that a forward must read: linear layers and head, the latter in bf16."""
@@ -70,8 +78,15 @@ class GpuModel:
         return 1e3 * self.weight_bytes() / READ_BYTES_PER_S / gpus
 
     def command(self, out: Path) -> list[str]:
-        to = ["--shape", self.shape, "--dtype", self.dtype, "--out", str(out),
-              *(["--layers", str(self.layers)] if self.layers else [])]
+        to = [
+            "--shape",
+            self.shape,
+            "--dtype",
+            self.dtype,
+            "--out",
+            str(out),
+            *(["--layers", str(self.layers)] if self.layers else []),
+        ]
         if self.share > 1:
             return [sys.executable, "tools/random_checkpoint.py", "--share", str(self.share), *to]
         source = "models/demo-draft" if self.draft else "models/demo-target"
@@ -104,8 +119,13 @@ def on_disk(rec: Recorder, *models: GpuModel) -> Iterator[list[Path]]:
             if rec.attempt(model.command(path)) is None:
                 raise NotMadeError(model.title)
             if model.weight_bytes() > 30e9:
-                rec.add(f"{model.title} written", time.monotonic() - begun, "s",
-                        " ".join(model.command(Path("DIR"))[1:]), at_most=90)
+                rec.add(
+                    f"{model.title} written",
+                    time.monotonic() - begun,
+                    "s",
+                    " ".join(model.command(Path("DIR"))[1:]),
+                    at_most=90,
+                )
         yield paths
     finally:
         for path in [] if rec.args.keep else paths:

@@ -11,14 +11,27 @@ from pathlib import Path
 from gpu_models import GpuModel, NotMadeError, on_disk
 from recorder import Recorder, gpus, relative
 
-DRAFTS = (GpuModel("llama-3.2-1b", "int4", draft=True), GpuModel("llama-3.2-3b", "int4", draft=True))
+DRAFTS = (
+    GpuModel("llama-3.2-1b", "int4", draft=True),
+    GpuModel("llama-3.2-3b", "int4", draft=True),
+)
 # What a round guesses: a tree of one size always, or sized by what was measured (which may be to
 # guess nothing; serial_tree then guesses what followed in the text so far as well), or that from the
 # draft alone.
-SHAPES = {"best of 8": ["--shape", "best", "--verify-tokens", "8", "--draft-width", "4",
-                        "--draft-depth", "4"],
-          "adaptive": ["--shape", "adaptive"],
-          "adaptive, the draft alone": ["--shape", "adaptive", "--source", "model"]}
+SHAPES = {
+    "best of 8": [
+        "--shape",
+        "best",
+        "--verify-tokens",
+        "8",
+        "--draft-width",
+        "4",
+        "--draft-depth",
+        "4",
+    ],
+    "adaptive": ["--shape", "adaptive"],
+    "adaptive, the draft alone": ["--shape", "adaptive", "--source", "model"],
+}
 # A pair of the paper accepts about this much; the demo pair's greedy text loops and flatters.
 PAPER_TOKENS_PER_STEP = 3.3
 TARGETS = {("code", 0.8): 620, ("prose", 0.8): 520, ("code", 0.0): 1000, ("prose", 0.0): 830}
@@ -33,11 +46,21 @@ def placements(count: int) -> list[tuple[str, list[str]]]:
     """Strategy and flags: in turn, the target on all GPUs and the draft on one of them, then side by
     side on parts of them."""
     used = min(count, 4)
-    found = [("serial_tree", ["--target-devices", devices(0, used), "--draft-devices",
-                              devices(0, 1)])]
+    found = [
+        ("serial_tree", ["--target-devices", devices(0, used), "--draft-devices", devices(0, 1)])
+    ]
     for draft in {2: [1], 3: [1], 4: [1, 2]}.get(used, []):
-        found.append(("parallel_tree", ["--target-devices", devices(0, used - draft),
-                                        "--draft-devices", devices(used - draft, draft)]))
+        found.append(
+            (
+                "parallel_tree",
+                [
+                    "--target-devices",
+                    devices(0, used - draft),
+                    "--draft-devices",
+                    devices(used - draft, draft),
+                ],
+            )
+        )
     return found
 
 
@@ -55,25 +78,52 @@ def measure_speculation(rec: Recorder) -> None:
             # Without the text as a source only where the others are fastest.
             few = "alone" in shape
             for draft, draft_path in zip(drafts[:1] if few else drafts, draft_paths):
-                for strategy, where in placements(len(gpus()))[:1 if few else None]:
+                for strategy, where in placements(len(gpus()))[: 1 if few else None]:
                     # Plain decoding once a placement: it has no draft.
                     first = draft is drafts[0] and shape == shapes[0]
                     strategies = f"autoregressive,{strategy}" if first else strategy
-                    _measure(rec, [str(forerun), "bench", "--model", str(target_path), "--draft",
-                                   str(draft_path), *where, "--strategies", strategies, *flags],
-                             f"{target.title} with {draft.title}", shape)
+                    _measure(
+                        rec,
+                        [
+                            str(forerun),
+                            "bench",
+                            "--model",
+                            str(target_path),
+                            "--draft",
+                            str(draft_path),
+                            *where,
+                            "--strategies",
+                            strategies,
+                            *flags,
+                        ],
+                        f"{target.title} with {draft.title}",
+                        shape,
+                    )
 
 
 def _measure(rec: Recorder, command: list[str], pair: str, shape: str) -> None:
-    command = [*command, "--prompts", *rec.args.prompts, "--limit", str(rec.args.limit), "--repeat",
-               "1", "--warmup", "1", "--max-tokens", str(rec.args.tokens)]
+    command = [
+        *command,
+        "--prompts",
+        *rec.args.prompts,
+        "--limit",
+        str(rec.args.limit),
+        "--repeat",
+        "1",
+        "--warmup",
+        "1",
+        "--max-tokens",
+        str(rec.args.tokens),
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "bench.json"
         if rec.attempt([*command, "--json", str(out)]) is None:
             return
         workloads = json.loads(out.read_text())["workloads"]
-    target_at, draft_at = (command[command.index(flag) + 1].split(",")
-                           for flag in ("--target-devices", "--draft-devices"))
+    target_at, draft_at = (
+        command[command.index(flag) + 1].split(",")
+        for flag in ("--target-devices", "--draft-devices")
+    )
     place = str(len(target_at))
     if not set(draft_at) <= set(target_at):
         place += f" + {len(draft_at)}"
@@ -89,17 +139,33 @@ def _measure(rec: Recorder, command: list[str], pair: str, shape: str) -> None:
             if guesses and large:
                 at_least = TARGETS.get((workload.split("_")[-1], round(row["temperature"], 1)))
             # In turn, a round also waits for the draft's Steps; side by side it need not.
-            drafting = row["draft_steps_per_step"] * row["draft_ms"] if "serial" in row["strategy"] else 0
+            drafting = (
+                row["draft_steps_per_step"] * row["draft_ms"] if "serial" in row["strategy"] else 0
+            )
             gap_ms = row["step_ms"] - row["target_ms"] - drafting
-            rec.add(name, row["tokens_per_s"], "tokens/s", shown, at_least=at_least,
-                    note=f"{row['tokens_per_step']:.2f} tokens a step, round {row['step_ms']:.2f} "
-                         f"ms, target {row['target_ms']:.2f}, draft {row['draft_ms']:.2f}, outside "
-                         f"of Steps {gap_ms:.3f}" + (
-                             f"; {row['identical']} of {row['prompts']} texts identical"
-                             if any("autoregressive" in word for word in command) else ""))
-            rec.rows.append({"pair": pair, "placement": place, "shape": shape,
-                             "workload": workload, **row})
+            rec.add(
+                name,
+                row["tokens_per_s"],
+                "tokens/s",
+                shown,
+                at_least=at_least,
+                note=f"{row['tokens_per_step']:.2f} tokens a step, round {row['step_ms']:.2f} "
+                f"ms, target {row['target_ms']:.2f}, draft {row['draft_ms']:.2f}, outside "
+                f"of Steps {gap_ms:.3f}"
+                + (
+                    f"; {row['identical']} of {row['prompts']} texts identical"
+                    if any("autoregressive" in word for word in command)
+                    else ""
+                ),
+            )
+            rec.rows.append(
+                {"pair": pair, "placement": place, "shape": shape, "workload": workload, **row}
+            )
             if guesses and shape == next(iter(SHAPES)):
-                rec.add(f"{name}, {PAPER_TOKENS_PER_STEP} tokens a step in its round time",
-                        1e3 * PAPER_TOKENS_PER_STEP / row["step_ms"], "tokens/s", shown,
-                        at_least=TARGET_REPLAYED if at_least else None)
+                rec.add(
+                    f"{name}, {PAPER_TOKENS_PER_STEP} tokens a step in its round time",
+                    1e3 * PAPER_TOKENS_PER_STEP / row["step_ms"],
+                    "tokens/s",
+                    shown,
+                    at_least=TARGET_REPLAYED if at_least else None,
+                )

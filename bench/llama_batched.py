@@ -40,11 +40,16 @@ class LlamaCell:
         """By the names of `forerun bench`'s rows. All first tokens are there once all prompts have been
         read; were each given out at once, the middle one's would come after half of that time."""
         token_ms = 1e3 * self.decoding_s / self.steps
-        return {"requests": self.requests, "tokens_per_s": self.tokens_per_s,
-                "decoding_tokens_per_s": self.decoding_tokens_per_s,
-                "time_to_first_token_ms": {"p50": 1e3 * self.prompt_s * (self.requests + 1)
-                                           / (2 * self.requests), "max": 1e3 * self.prompt_s},
-                "between_tokens_ms": {"p50": token_ms, "p99": token_ms, "max": token_ms}}
+        return {
+            "requests": self.requests,
+            "tokens_per_s": self.tokens_per_s,
+            "decoding_tokens_per_s": self.decoding_tokens_per_s,
+            "time_to_first_token_ms": {
+                "p50": 1e3 * self.prompt_s * (self.requests + 1) / (2 * self.requests),
+                "max": 1e3 * self.prompt_s,
+            },
+            "between_tokens_ms": {"p50": token_ms, "p99": token_ms, "max": token_ms},
+        }
 
 
 def to_gguf(rec: Recorder, checkpoint: Path, dtype: str) -> Path | None:
@@ -54,24 +59,49 @@ def to_gguf(rec: Recorder, checkpoint: Path, dtype: str) -> Path | None:
         return out
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_suffix(".part")
-    if rec.attempt([sys.executable, "tools/to_gguf.py", str(checkpoint), str(partial), "--dtype",
-                    dtype]) is None:
+    if (
+        rec.attempt(
+            [sys.executable, "tools/to_gguf.py", str(checkpoint), str(partial), "--dtype", dtype]
+        )
+        is None
+    ):
         partial.unlink(missing_ok=True)
         return None
     partial.rename(out)
     return out
 
 
-def run_batched(rec: Recorder, gguf: Path, requests: int, prompt_tokens: int,
-                tokens: int) -> LlamaCell | None:
+def run_batched(
+    rec: Recorder, gguf: Path, requests: int, prompt_tokens: int, tokens: int
+) -> LlamaCell | None:
     """`tokens` a request, of which the prompt gives the first, as in Forerun."""
     steps = tokens - 1
     context = requests * 256 * -(-(prompt_tokens + tokens) // 256)  # it cuts it in equal parts
-    where = (["-ngl", "999"] if rec.args.devices else
-             ["-ngl", "0", "-t", str(rec.args.threads), "-tb", str(rec.args.threads)])
-    command = [rec.args.llama, "-m", str(gguf), "-c", str(context), "-b", "2048", "-ub", "512",
-               "-npp", str(prompt_tokens), "-ntg", str(steps), "-npl", str(requests), *where,
-               "--output-format", "jsonl"]
+    where = (
+        ["-ngl", "999"]
+        if rec.args.devices
+        else ["-ngl", "0", "-t", str(rec.args.threads), "-tb", str(rec.args.threads)]
+    )
+    command = [
+        rec.args.llama,
+        "-m",
+        str(gguf),
+        "-c",
+        str(context),
+        "-b",
+        "2048",
+        "-ub",
+        "512",
+        "-npp",
+        str(prompt_tokens),
+        "-ntg",
+        str(steps),
+        "-npl",
+        str(requests),
+        *where,
+        "--output-format",
+        "jsonl",
+    ]
     # Without it its threads now and then sleep at barriers and it decodes many times slower.
     variables = {} if rec.args.devices else {"OMP_WAIT_POLICY": "active"}
     for _ in range(2):  # now and then it ends before its result is written
@@ -85,5 +115,10 @@ def run_batched(rec: Recorder, gguf: Path, requests: int, prompt_tokens: int,
         return None
     times = json.loads(result.group())
     shown = [os.path.basename(rec.args.llama), "-m", gguf.name, *command[3:]]
-    return LlamaCell(requests, steps, times["t_pp"], times["t_tg"],
-                     shlex.join([*(f"{k}={v}" for k, v in variables.items()), *shown]))
+    return LlamaCell(
+        requests,
+        steps,
+        times["t_pp"],
+        times["t_tg"],
+        shlex.join([*(f"{k}={v}" for k, v in variables.items()), *shown]),
+    )

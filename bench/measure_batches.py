@@ -55,13 +55,19 @@ class Target:
 def targets(rec: Recorder) -> list[Target]:
     if rec.args.devices:
         draft = GpuModel("llama-3.2-1b", "int4", draft=True)
-        found = [Target(f"8B {dtype}", dtype, GpuModel("llama-3.1-8b", dtype), draft)
-                 for dtype in ("bf16", "int4")]
+        found = [
+            Target(f"8B {dtype}", dtype, GpuModel("llama-3.1-8b", dtype), draft)
+            for dtype in ("bf16", "int4")
+        ]
     else:
-        found = [Target("demo target bf16", "bf16", flags=["--weights", "bf16"]),
-                 Target("demo target int4", "int4"),
-                 *(Target(f"1B {dtype}", dtype, GpuModel("llama-3.2-1b", dtype), large=True)
-                   for dtype in ("bf16", "int4"))]
+        found = [
+            Target("demo target bf16", "bf16", flags=["--weights", "bf16"]),
+            Target("demo target int4", "int4"),
+            *(
+                Target(f"1B {dtype}", dtype, GpuModel("llama-3.2-1b", dtype), large=True)
+                for dtype in ("bf16", "int4")
+            ),
+        ]
     wanted = rec.args.only
     return [t for t in found if not wanted or t.title in wanted or t.title.split()[0] in wanted]
 
@@ -88,8 +94,13 @@ def on_disk_as(rec: Recorder, target: Target, with_draft: bool = False) -> Itera
 
 @functools.cache
 def kv_bytes_a_token(forerun: str, model: Path) -> int:
-    text = subprocess.run([forerun, "inspect", str(model), "--json"], check=True, cwd=ROOT, text=True,
-                          capture_output=True).stdout
+    text = subprocess.run(
+        [forerun, "inspect", str(model), "--json"],
+        check=True,
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+    ).stdout
     return json.loads(text)["kv_bytes_per_token_bf16"]
 
 
@@ -101,12 +112,21 @@ def kv_memory(rec: Recorder, models: list[Path], sizes: list[int]) -> list[str]:
     return ["--kv-memory", f"{max(64, -(-needed // 10**6))}MB", "--context", str(max(blocks) * 64)]
 
 
-def bench(rec: Recorder, models: list[Path], flags: list[str],
-          prompts: list[str]) -> tuple[dict, str]:
+def bench(
+    rec: Recorder, models: list[Path], flags: list[str], prompts: list[str]
+) -> tuple[dict, str]:
     """What `forerun bench` recorded, without workloads where it failed, and the command."""
-    command = [rec.args.forerun, "bench", "--model", str(models[0]),
-               *(["--draft", str(models[1])] if len(models) > 1 else []), "--prompts", *prompts,
-               *(["--devices", rec.args.devices] if rec.args.devices else []), *flags]
+    command = [
+        rec.args.forerun,
+        "bench",
+        "--model",
+        str(models[0]),
+        *(["--draft", str(models[1])] if len(models) > 1 else []),
+        "--prompts",
+        *prompts,
+        *(["--devices", rec.args.devices] if rec.args.devices else []),
+        *flags,
+    ]
     shown = relative(shlex.join(command))
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "bench.json"
@@ -135,8 +155,9 @@ def measure_llama(rec: Recorder) -> None:
             kept = [dtype for dtype, path in ggufs.items() if path]
             try:
                 for requests in rec.args.requests:
-                    found = _measure_cell(rec, target, models, requests,
-                                          {dtype: ggufs[dtype] for dtype in kept})
+                    found = _measure_cell(
+                        rec, target, models, requests, {dtype: ggufs[dtype] for dtype in kept}
+                    )
                     # The slower type is not run with many requests too.
                     if found and 2 <= requests <= 8 and not rec.args.full:
                         kept = [max(found, key=lambda dtype: found[dtype].tokens_per_s)]
@@ -146,14 +167,29 @@ def measure_llama(rec: Recorder) -> None:
                         path.unlink()
 
 
-def _measure_cell(rec: Recorder, target: Target, models: list[Path], requests: int,
-                  ggufs: dict[str, Path]) -> dict[str, LlamaCell]:
+def _measure_cell(
+    rec: Recorder, target: Target, models: list[Path], requests: int, ggufs: dict[str, Path]
+) -> dict[str, LlamaCell]:
     """One number of requests; what llama.cpp did, by type."""
     prompt, tokens = cell_tokens(rec, target, requests)
-    flags = ["--strategy", "autoregressive", "--strategies", "autoregressive", "--temperatures", "0",
-             "--concurrency", str(requests), "--prompt-tokens", str(prompt), "--max-tokens",
-             str(tokens), "--warmup", "1", *target.flags,
-             *kv_memory(rec, models, [prompt + tokens] * requests)]
+    flags = [
+        "--strategy",
+        "autoregressive",
+        "--strategies",
+        "autoregressive",
+        "--temperatures",
+        "0",
+        "--concurrency",
+        str(requests),
+        "--prompt-tokens",
+        str(prompt),
+        "--max-tokens",
+        str(tokens),
+        "--warmup",
+        "1",
+        *target.flags,
+        *kv_memory(rec, models, [prompt + tokens] * requests),
+    ]
     ours: dict | None = None
     theirs: dict[str, LlamaCell] = {}
     command = ""
@@ -170,40 +206,63 @@ def _measure_cell(rec: Recorder, target: Target, models: list[Path], requests: i
     if ours:
         rec.rows.append({**sizes, "engine": "forerun", **ours, "command": command})
     for dtype, cell in theirs.items():
-        rec.rows.append({**sizes, "engine": f"llama.cpp {dtype}", **cell.row(),
-                         "command": cell.command})
+        rec.rows.append(
+            {**sizes, "engine": f"llama.cpp {dtype}", **cell.row(), "command": cell.command}
+        )
     if ours and theirs:
-        _add_ratios(rec, f"{target.title}, {requests} requests of {prompt} + {tokens} tokens", ours,
-                    max(theirs.items(), key=lambda item: item[1].tokens_per_s), command,
-                    target.dtype)
+        _add_ratios(
+            rec,
+            f"{target.title}, {requests} requests of {prompt} + {tokens} tokens",
+            ours,
+            max(theirs.items(), key=lambda item: item[1].tokens_per_s),
+            command,
+            target.dtype,
+        )
     elif ours:
-        rec.add(f"{target.title}, {requests} requests of {prompt} + {tokens} tokens, prompts included",
-                ours["tokens_per_s"], "tokens/s", command)
+        rec.add(
+            f"{target.title}, {requests} requests of {prompt} + {tokens} tokens, prompts included",
+            ours["tokens_per_s"],
+            "tokens/s",
+            command,
+        )
     return theirs
 
 
-def _add_ratios(rec: Recorder, name: str, ours: dict, fastest: tuple[str, LlamaCell], command: str,
-                dtype: str) -> None:
+def _add_ratios(
+    rec: Recorder, name: str, ours: dict, fastest: tuple[str, LlamaCell], command: str, dtype: str
+) -> None:
     kind, cell = fastest
     theirs = cell.row()
     over = f"over llama.cpp's {kind}"
     on_gpu = bool(rec.args.devices)
-    rec.add(f"throughput, prompts included, {over}, {name}",
-            ours["tokens_per_s"] / cell.tokens_per_s, "ratio", command,
-            at_least=None if on_gpu else OVER_LLAMA_CPU[dtype],
-            note=f"{ours['tokens_per_s']:.1f} against {cell.tokens_per_s:.1f} tokens/s; "
-                 f"{cell.command}")
+    rec.add(
+        f"throughput, prompts included, {over}, {name}",
+        ours["tokens_per_s"] / cell.tokens_per_s,
+        "ratio",
+        command,
+        at_least=None if on_gpu else OVER_LLAMA_CPU[dtype],
+        note=f"{ours['tokens_per_s']:.1f} against {cell.tokens_per_s:.1f} tokens/s; {cell.command}",
+    )
     if ours.get("decoding_tokens_per_s"):
-        rec.add(f"throughput, once all decode, {over}, {name}",
-                ours["decoding_tokens_per_s"] / cell.decoding_tokens_per_s, "ratio", command,
-                at_least=(1.15 if ours["requests"] >= 128 else 1.3) if on_gpu else None,
-                note=f"{ours['decoding_tokens_per_s']:.1f} against "
-                     f"{cell.decoding_tokens_per_s:.1f} tokens/s")
+        rec.add(
+            f"throughput, once all decode, {over}, {name}",
+            ours["decoding_tokens_per_s"] / cell.decoding_tokens_per_s,
+            "ratio",
+            command,
+            at_least=(1.15 if ours["requests"] >= 128 else 1.3) if on_gpu else None,
+            note=f"{ours['decoding_tokens_per_s']:.1f} against "
+            f"{cell.decoding_tokens_per_s:.1f} tokens/s",
+        )
     for which, what in (("p50", "median"), ("max", "last")):
         mine, other = (row["time_to_first_token_ms"][which] for row in (ours, theirs))
-        rec.add(f"time to the {what} request's first token {over}, {name}", mine / other, "ratio",
-                command, at_most=1.0 if ours["requests"] == 16 and not on_gpu else None,
-                note=f"{mine:.0f} against {other:.0f} ms")
+        rec.add(
+            f"time to the {what} request's first token {over}, {name}",
+            mine / other,
+            "ratio",
+            command,
+            at_most=1.0 if ours["requests"] == 16 and not on_gpu else None,
+            note=f"{mine:.0f} against {other:.0f} ms",
+        )
 
 
 def measure_arrivals(rec: Recorder) -> None:
@@ -215,54 +274,107 @@ def measure_arrivals(rec: Recorder) -> None:
         with suppress(NotMadeError), on_disk_as(rec, target) as models:
             long_prompt = rec.args.long_prompt
             longest = LONGEST_GPU if rec.args.devices else LONGEST
-            flags = ["--strategy", "autoregressive", "--strategies", "autoregressive",
-                     "--temperatures", "0", "--requests", str(decoding), "--prompt-tokens",
-                     str(rec.args.prompt_tokens), "--long-prompt", str(long_prompt), "--max-tokens",
-                     str(longest), *target.flags,
-                     *kv_memory(rec, models, [rec.args.prompt_tokens + longest] * decoding
-                                + [long_prompt] * 2)]
+            flags = [
+                "--strategy",
+                "autoregressive",
+                "--strategies",
+                "autoregressive",
+                "--temperatures",
+                "0",
+                "--requests",
+                str(decoding),
+                "--prompt-tokens",
+                str(rec.args.prompt_tokens),
+                "--long-prompt",
+                str(long_prompt),
+                "--max-tokens",
+                str(longest),
+                *target.flags,
+                *kv_memory(
+                    rec, models, [rec.args.prompt_tokens + longest] * decoding + [long_prompt] * 2
+                ),
+            ]
             record, command = bench(rec, models, flags, WORKLOADS[:1])
             for row in record["workloads"].get("code", []):
                 row["destroy_ms"] = record["destroy_ms"]
-                _add_long_prompt(rec, f"{long_prompt} tokens among {decoding}, {target.title}", row,
-                                 command)
+                _add_long_prompt(
+                    rec, f"{long_prompt} tokens among {decoding}, {target.title}", row, command
+                )
                 rec.rows.append({"model": target.title, **row})
     target = first_int4(rec)
     with suppress(NotMadeError), on_disk_as(rec, target, with_draft=True) as models:
         # In turn, at the same arrivals.
-        flags = ["--strategies", "autoregressive,auto", "--temperatures", "0", "--requests", "64",
-                 "--arrivals", f"poisson:{rec.args.rate:g}", "--prompt-tokens",
-                 str(rec.args.prompt_tokens), "--max-tokens", str(rec.args.tokens), "--compare",
-                 *target.flags,
-                 *kv_memory(rec, models, [rec.args.prompt_tokens + rec.args.tokens] * 64)]
+        flags = [
+            "--strategies",
+            "autoregressive,auto",
+            "--temperatures",
+            "0",
+            "--requests",
+            "64",
+            "--arrivals",
+            f"poisson:{rec.args.rate:g}",
+            "--prompt-tokens",
+            str(rec.args.prompt_tokens),
+            "--max-tokens",
+            str(rec.args.tokens),
+            "--compare",
+            *target.flags,
+            *kv_memory(rec, models, [rec.args.prompt_tokens + rec.args.tokens] * 64),
+        ]
         record, command = bench(rec, models, flags, WORKLOADS[:1])
         for row in record["workloads"].get("code", []):
             name = f"poisson, {rec.args.rate:g} a second, {row['strategy']}, {target.title}"
             first, between = row["time_to_first_token_ms"], row["between_tokens_ms"]
-            rec.add(f"time to the first token, median, {name}", first["p50"], "ms", command,
-                    note=f"p95 {first['p95']:.0f}, p99 {first['p99']:.0f} ms; {row['tokens_per_s']:.0f} "
-                         f"tokens/s; identical {row['identical']} of {row['requests']}")
-            rec.add(f"time between tokens, mean, {name}", between["mean"], "ms", command,
-                    note=f"p50 {between['p50']:.1f}, p99 {between['p99']:.1f} ms; between events "
-                         f"{row['between_events_ms']['p50']:.1f} and "
-                         f"{row['between_events_ms']['p99']:.1f} ms")
-            rec.rows.append({"model": target.title, "arrivals": f"poisson:{rec.args.rate:g}", **row})
+            rec.add(
+                f"time to the first token, median, {name}",
+                first["p50"],
+                "ms",
+                command,
+                note=f"p95 {first['p95']:.0f}, p99 {first['p99']:.0f} ms; {row['tokens_per_s']:.0f} "
+                f"tokens/s; identical {row['identical']} of {row['requests']}",
+            )
+            rec.add(
+                f"time between tokens, mean, {name}",
+                between["mean"],
+                "ms",
+                command,
+                note=f"p50 {between['p50']:.1f}, p99 {between['p99']:.1f} ms; between events "
+                f"{row['between_events_ms']['p50']:.1f} and "
+                f"{row['between_events_ms']['p99']:.1f} ms",
+            )
+            rec.rows.append(
+                {"model": target.title, "arrivals": f"poisson:{rec.args.rate:g}", **row}
+            )
 
 
 def _add_long_prompt(rec: Recorder, name: str, row: dict, command: str) -> None:
     before, during = row["before_between_tokens_ms"], row["during_between_tokens_ms"]
-    rec.add(f"time between tokens, p99 over median, a prompt of {name}", during["p99"] / during["p50"],
-            "ratio", command, at_most=2.0 if rec.args.devices else None,
-            note=f"while it is read p50 {during['p50']:.1f}, p99 {during['p99']:.1f}, longest "
-                 f"{during['max']:.1f} ms; before p50 {before['p50']:.1f}, p99 {before['p99']:.1f} "
-                 f"ms; its first token after {row['time_to_first_token_ms']:.0f} ms")
+    rec.add(
+        f"time between tokens, p99 over median, a prompt of {name}",
+        during["p99"] / during["p50"],
+        "ratio",
+        command,
+        at_most=2.0 if rec.args.devices else None,
+        note=f"while it is read p50 {during['p50']:.1f}, p99 {during['p99']:.1f}, longest "
+        f"{during['max']:.1f} ms; before p50 {before['p50']:.1f}, p99 {before['p99']:.1f} "
+        f"ms; its first token after {row['time_to_first_token_ms']:.0f} ms",
+    )
     # A Step lies between two tokens of a request that decodes.
-    rec.add(f"cancelling it over the longest time between tokens, {name}",
-            row["cancel_ms"] / during["max"], "ratio", command, at_most=1.0,
-            note=f"{row['cancel_ms']:.1f} ms")
-    rec.add(f"destroying the engine over the longest time between tokens, {name}",
-            row["destroy_ms"] / during["max"], "ratio", command,
-            note=f"{row['destroy_ms']:.1f} ms, the weights' release included")
+    rec.add(
+        f"cancelling it over the longest time between tokens, {name}",
+        row["cancel_ms"] / during["max"],
+        "ratio",
+        command,
+        at_most=1.0,
+        note=f"{row['cancel_ms']:.1f} ms",
+    )
+    rec.add(
+        f"destroying the engine over the longest time between tokens, {name}",
+        row["destroy_ms"] / during["max"],
+        "ratio",
+        command,
+        note=f"{row['destroy_ms']:.1f} ms, the weights' release included",
+    )
 
 
 def measure_auto(rec: Recorder) -> None:
@@ -274,10 +386,21 @@ def measure_auto(rec: Recorder) -> None:
         if target.large and not rec.args.full:
             counts, tokens, repeat = [1, 4, 16], min(48, rec.args.tokens), 1
         with suppress(NotMadeError), on_disk_as(rec, target, with_draft=True) as models:
-            flags = ["--strategies", "autoregressive,auto", "--temperatures", "0,0.8",
-                     "--concurrency", ",".join(map(str, counts)), "--max-tokens", str(tokens),
-                     "--repeat", str(repeat), "--compare", *target.flags,
-                     *kv_memory(rec, models, [128 + tokens] * max(counts))]
+            flags = [
+                "--strategies",
+                "autoregressive,auto",
+                "--temperatures",
+                "0,0.8",
+                "--concurrency",
+                ",".join(map(str, counts)),
+                "--max-tokens",
+                str(tokens),
+                "--repeat",
+                str(repeat),
+                "--compare",
+                *target.flags,
+                *kv_memory(rec, models, [128 + tokens] * max(counts)),
+            ]
             record, command = bench(rec, models, flags, WORKLOADS)
             for workload, found in record["workloads"].items():
                 for row in found:
@@ -290,29 +413,49 @@ def _add_auto(rec: Recorder, target: Target, workload: str, row: dict, command: 
     greedy = row["temperature"] == 0
     easy = rec.args.devices and greedy and workload == "code" and row["requests"] <= 8
     kind = "greedy" if greedy else f"temperature {row['temperature']:.1f}"
-    rec.add(f"auto over plain decoding, {row['requests']} requests, {workload}, {kind}, {target.title}",
-            row["speed_up"], "ratio", command, at_least=1.3 if easy else 0.98,
-            note=f"{row['tokens_per_s']:.0f} tokens/s, {row['tokens_per_step']:.2f} tokens a step, "
-                 f"acceptance {100 * row['acceptance']:.0f}%, identical {row['identical']} of "
-                 f"{row['requests']}")
+    rec.add(
+        f"auto over plain decoding, {row['requests']} requests, {workload}, {kind}, {target.title}",
+        row["speed_up"],
+        "ratio",
+        command,
+        at_least=1.3 if easy else 0.98,
+        note=f"{row['tokens_per_s']:.0f} tokens/s, {row['tokens_per_step']:.2f} tokens a step, "
+        f"acceptance {100 * row['acceptance']:.0f}%, identical {row['identical']} of "
+        f"{row['requests']}",
+    )
 
 
 def measure_host(rec: Recorder) -> None:
     """The host's thread CPU time a result, by the number of requests."""
     with suppress(NotMadeError), on_disk_as(rec, first_int4(rec), with_draft=True) as models:
         counts = [16, 64, 256]
-        flags = ["--strategies", "autoregressive,auto", "--temperatures", "0", "--concurrency",
-                 ",".join(map(str, counts)), "--prompt-tokens", "32", "--max-tokens",
-                 str(min(48, rec.args.tokens)), "--host-time",
-                 *kv_memory(rec, models, [128] * max(counts))]
+        flags = [
+            "--strategies",
+            "autoregressive,auto",
+            "--temperatures",
+            "0",
+            "--concurrency",
+            ",".join(map(str, counts)),
+            "--prompt-tokens",
+            "32",
+            "--max-tokens",
+            str(min(48, rec.args.tokens)),
+            "--host-time",
+            *kv_memory(rec, models, [128] * max(counts)),
+        ]
         record, command = bench(rec, models, flags, WORKLOADS[:1])
         for row in record["workloads"].get("code", []):
             plain = row["strategy"] == "autoregressive"
-            rec.add(f"host time a result, {row['requests']} requests, {row['strategy']}",
-                    row["host_us_a_result"], "us", command, at_most=10 if plain else None,
-                    note=f"turns {row['host_turn_us']:.2f}, Steps {row['host_step_us']:.2f} us; "
-                         f"{row['results']} results; no Step runs for {row['idle_us']['p50']:.1f} us "
-                         f"in the median between two, p99 {row['idle_us']['p99']:.1f}")
+            rec.add(
+                f"host time a result, {row['requests']} requests, {row['strategy']}",
+                row["host_us_a_result"],
+                "us",
+                command,
+                at_most=10 if plain else None,
+                note=f"turns {row['host_turn_us']:.2f}, Steps {row['host_step_us']:.2f} us; "
+                f"{row['results']} results; no Step runs for {row['idle_us']['p50']:.1f} us "
+                f"in the median between two, p99 {row['idle_us']['p99']:.1f}",
+            )
             rec.rows.append(row)
 
 
@@ -321,12 +464,35 @@ def measure_memory(rec: Recorder) -> None:
     resident: dict[int, float] = {}
     shown = ""
     for requests in (1_000, 10_000):
-        command = [rec.args.forerun, "bench", "--model", str(DEMO), "--strategy", "autoregressive",
-                   *(["--devices", rec.args.devices] if rec.args.devices else []), "--prompts",
-                   WORKLOADS[0], "--strategies", "autoregressive", "--temperatures", "0",
-                   "--requests", str(requests // (10 if rec.args.quick else 1)), "--concurrency",
-                   "64", "--prompt-tokens", "8", "--max-tokens", "4", "--warmup", "0", "--context",
-                   "256", "--kv-memory", "256MB"]
+        command = [
+            rec.args.forerun,
+            "bench",
+            "--model",
+            str(DEMO),
+            "--strategy",
+            "autoregressive",
+            *(["--devices", rec.args.devices] if rec.args.devices else []),
+            "--prompts",
+            WORKLOADS[0],
+            "--strategies",
+            "autoregressive",
+            "--temperatures",
+            "0",
+            "--requests",
+            str(requests // (10 if rec.args.quick else 1)),
+            "--concurrency",
+            "64",
+            "--prompt-tokens",
+            "8",
+            "--max-tokens",
+            "4",
+            "--warmup",
+            "0",
+            "--context",
+            "256",
+            "--kv-memory",
+            "256MB",
+        ]
         shown = relative(shlex.join(command))
         print("$", shown, flush=True)
         if rec.until - time.monotonic() < 60:
@@ -339,30 +505,43 @@ def measure_memory(rec: Recorder) -> None:
             rec.failed.append({"command": shown, "said": f"exit code {process.returncode}"})
             return
         resident[requests] = usage.ru_maxrss / 1024
-    rec.add("peak resident size, 10,000 requests beyond 1,000, through 64 places",
-            resident[10_000] - resident[1_000], "MiB", shown, at_most=12,
-            note=f"{resident[10_000]:.1f} and {resident[1_000]:.1f} MiB; the bench itself keeps "
-                 "tokens and times of every request, some 0.6 KB each")
+    rec.add(
+        "peak resident size, 10,000 requests beyond 1,000, through 64 places",
+        resident[10_000] - resident[1_000],
+        "MiB",
+        shown,
+        at_most=12,
+        note=f"{resident[10_000]:.1f} and {resident[1_000]:.1f} MiB; the bench itself keeps "
+        "tokens and times of every request, some 0.6 KB each",
+    )
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sections", nargs="*", help=f"some of {', '.join(SECTIONS)}; none: all")
     parser.add_argument("--build", default="build/cpu-release")
-    parser.add_argument("--models", default=str(Path(tempfile.gettempdir()) / "forerun-models"),
-                        help="where grown models are written")
-    parser.add_argument("--keep", action="store_true", help="leave models there, and use what is there")
+    parser.add_argument(
+        "--models",
+        default=str(Path(tempfile.gettempdir()) / "forerun-models"),
+        help="where grown models are written",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave models there, and use what is there"
+    )
     parser.add_argument("--llama", default="", help="llama.cpp's llama-batched-bench")
     parser.add_argument("--devices", default="", help="GPUs, cuda:0; without it the processors")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--only", nargs="*", default=[], help="targets: demo, 1B, '1B int4', 8B")
-    parser.add_argument("--requests", type=int, nargs="*", help="(default: 1 4 16 64; GPU 1 8 32 128)")
+    parser.add_argument(
+        "--requests", type=int, nargs="*", help="(default: 1 4 16 64; GPU 1 8 32 128)"
+    )
     parser.add_argument("--prompt-tokens", type=int, help="(default: 256; GPU 2000)")
     parser.add_argument("--tokens", type=int, default=128, help="tokens a request")
     parser.add_argument("--long-prompt", type=int, help="(default: 3500; GPU 32000)")
     parser.add_argument("--rate", type=float, default=4.0, help="random arrivals a second")
     parser.add_argument("--repeat", type=int, default=1, help="in turn; the fastest of each counts")
-    parser.add_argument("--full", action="store_true",
-                        help="all tokens also where that takes many minutes")
+    parser.add_argument(
+        "--full", action="store_true", help="all tokens also where that takes many minutes"
+    )
     parser.add_argument("--quick", action="store_true", help="few tokens: does it work?")
     parser.add_argument("--seconds", type=float, help="leave out what there is no time for")
     parser.add_argument("--out", required=True)
@@ -380,8 +559,13 @@ def fill_in(args: argparse.Namespace) -> None:
         args.requests = args.requests[:2]
 
 
-SECTIONS = {"llama": measure_llama, "arrivals": measure_arrivals, "auto": measure_auto,
-            "host": measure_host, "memory": measure_memory}
+SECTIONS = {
+    "llama": measure_llama,
+    "arrivals": measure_arrivals,
+    "auto": measure_auto,
+    "host": measure_host,
+    "memory": measure_memory,
+}
 
 if __name__ == "__main__":
     record_sections(__doc__, SECTIONS, add_flags)

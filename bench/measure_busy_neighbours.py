@@ -28,7 +28,7 @@ from recorder import Recorder, record_sections, relative
 
 STRATEGIES = ("autoregressive", "serial_tree", "auto")
 TEMPERATURES = (0.0, 0.8)
-KEPT = 0.3    # of the undisturbed speed
+KEPT = 0.3  # of the undisturbed speed
 DROPPED = 0.9  # of plain decoding beside neighbours: what auto has at least
 
 
@@ -46,8 +46,10 @@ while os.getppid() == parent:
 def neighbours(count: int):
     """`count` processes that never wait, each in a session of its own, as other people's are: Linux shares
     processors out among sessions first. Of the same priority as this one's."""
-    running = [subprocess.Popen([sys.executable, "-c", NEIGHBOUR], start_new_session=True)
-               for _ in range(count)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", NEIGHBOUR], start_new_session=True)
+        for _ in range(count)
+    ]
     own = Path("/proc/self/autogroup")
     for each in running:
         if own.exists() and (nice := own.read_text().rpartition(" ")[2].strip()) not in ("", "0"):
@@ -69,10 +71,26 @@ def measure(rec: Recorder, what: str, model: str, tokens: int, prompts: int, rou
         out = str(Path(folder) / "bench.json")
         for turn in range(rounds + 1):
             for disturbed in (False, True):
-                command = [rec.args.forerun, "bench", "--model", model, "--draft", "models/demo-draft",
-                           "--prompts", "bench/workloads/code.jsonl", "--strategies", ",".join(STRATEGIES),
-                           "--temperatures", ",".join(map(str, TEMPERATURES)), "--limit", str(prompts),
-                           "--repeat", "1", "--max-tokens", str(tokens)]
+                command = [
+                    rec.args.forerun,
+                    "bench",
+                    "--model",
+                    model,
+                    "--draft",
+                    "models/demo-draft",
+                    "--prompts",
+                    "bench/workloads/code.jsonl",
+                    "--strategies",
+                    ",".join(STRATEGIES),
+                    "--temperatures",
+                    ",".join(map(str, TEMPERATURES)),
+                    "--limit",
+                    str(prompts),
+                    "--repeat",
+                    "1",
+                    "--max-tokens",
+                    str(tokens),
+                ]
                 with neighbours(processors if disturbed else 0):
                     rec.run([*command, "--cost-cache", folder, "--json", out])
                 rows = json.loads(Path(out).read_text())["workloads"]["code"]
@@ -82,22 +100,45 @@ def measure(rec: Recorder, what: str, model: str, tokens: int, prompts: int, rou
                     if row["identical"] != row["prompts"]:
                         raise ValueError(f"{name}: texts differ")
                     if turn > 0:  # the first one measured what Steps cost
-                        rates.setdefault((name, temperature, disturbed), []).append(row["tokens_per_s"])
+                        rates.setdefault((name, temperature, disturbed), []).append(
+                            row["tokens_per_s"]
+                        )
     shown = relative(shlex.join(command))
     for temperature in TEMPERATURES:
         for strategy in STRATEGIES:
-            alone, beside = (statistics.median(rates[strategy, temperature, d]) for d in (False, True))
+            alone, beside = (
+                statistics.median(rates[strategy, temperature, d]) for d in (False, True)
+            )
             spread = rates[strategy, temperature, True]
-            rec.rows.append({"model": what, "strategy": strategy, "temperature": temperature,
-                             "tokens_per_s": alone, "beside_neighbours": beside, "kept": beside / alone,
-                             "rounds_beside": spread})
-            rec.add(f"{what}, {strategy} at {temperature:g}: beside {processors} neighbours", beside / alone,
-                    "of alone", shown, at_least=KEPT,
-                    note=f"{beside:.1f} for {alone:.1f} tokens/s, {min(spread):.1f} to {max(spread):.1f} beside")
-        plain, auto = (statistics.median(rates[name, temperature, True])
-                       for name in ("autoregressive", "auto"))
-        rec.add(f"{what}, auto at {temperature:g} beside neighbours over plain decoding there", auto / plain,
-                "ratio", shown, at_least=DROPPED)
+            rec.rows.append(
+                {
+                    "model": what,
+                    "strategy": strategy,
+                    "temperature": temperature,
+                    "tokens_per_s": alone,
+                    "beside_neighbours": beside,
+                    "kept": beside / alone,
+                    "rounds_beside": spread,
+                }
+            )
+            rec.add(
+                f"{what}, {strategy} at {temperature:g}: beside {processors} neighbours",
+                beside / alone,
+                "of alone",
+                shown,
+                at_least=KEPT,
+                note=f"{beside:.1f} for {alone:.1f} tokens/s, {min(spread):.1f} to {max(spread):.1f} beside",
+            )
+        plain, auto = (
+            statistics.median(rates[name, temperature, True]) for name in ("autoregressive", "auto")
+        )
+        rec.add(
+            f"{what}, auto at {temperature:g} beside neighbours over plain decoding there",
+            auto / plain,
+            "ratio",
+            shown,
+            at_least=DROPPED,
+        )
 
 
 def measure_demo(rec: Recorder) -> None:

@@ -39,9 +39,16 @@ FORWARDS = [
     (GpuModel("llama-3.1-8b", "int4"), [(1, {1: 1.45, 8: 1.55, 16: 1.85, 32: 2.4, 64: 3.4})]),
     (GpuModel("llama-3.1-8b", "bf16"), [(1, {1: 3.7})]),
     (GpuModel("llama-3-70b", "int4", share=4), [(1, {8: 3.25, 16: 3.7, 32: 5.0, 64: 7.5})]),
-    (GpuModel("llama-3-70b", "int4"),
-     [(4, {8: 3.4, 16: 3.9, 32: 5.0}), (3, {8: 4.1}), (2, {8: 5.9, 16: 6.7, 32: 9.0}), (1, {}),
-      (8, {})]),
+    (
+        GpuModel("llama-3-70b", "int4"),
+        [
+            (4, {8: 3.4, 16: 3.9, 32: 5.0}),
+            (3, {8: 4.1}),
+            (2, {8: 5.9, 16: 6.7, 32: 9.0}),
+            (1, {}),
+            (8, {}),
+        ],
+    ),
 ]
 
 
@@ -64,26 +71,47 @@ def device_list(count: int) -> str:
 def measure_tests(rec: Recorder) -> None:
     """Every GPU test there is; the lossless suite on one GPU and, where there are more, on groups of two
     to four, and side by side with the draft on a GPU of its own."""
-    programs = sorted(path for path in Path(rec.args.build).rglob("*_cuda_test")
-                      if path.is_file() and os.access(path, os.X_OK))
+    programs = sorted(
+        path
+        for path in Path(rec.args.build).rglob("*_cuda_test")
+        if path.is_file() and os.access(path, os.X_OK)
+    )
     runs = [(program, program.name, {}, []) for program in programs]
     if lossless := rec.program("lossless_test"):
-        for count, on in enumerate(("one GPU", "a group of two", "a group of three",
-                                    "a group of four"), start=1):
+        for count, on in enumerate(
+            ("one GPU", "a group of two", "a group of three", "a group of four"), start=1
+        ):
             if count <= len(gpus()):
-                runs.append((lossless, f"lossless_test on {on}",
-                             {"FORERUN_TEST_DEVICES": device_list(count)}, []))
+                runs.append(
+                    (
+                        lossless,
+                        f"lossless_test on {on}",
+                        {"FORERUN_TEST_DEVICES": device_list(count)},
+                        [],
+                    )
+                )
         if len(gpus()) > 1:
             # The other cases have no draft beside the target.
-            runs.append((lossless, "lossless_test on one GPU, the draft on another",
-                         {"FORERUN_TEST_DEVICES": "cuda:0", "FORERUN_TEST_DRAFT_DEVICES": "cuda:1"},
-                         ["--gtest_filter=*SideBySide*"]))
+            runs.append(
+                (
+                    lossless,
+                    "lossless_test on one GPU, the draft on another",
+                    {"FORERUN_TEST_DEVICES": "cuda:0", "FORERUN_TEST_DRAFT_DEVICES": "cuda:1"},
+                    ["--gtest_filter=*SideBySide*"],
+                )
+            )
     for program, title, variables, flags in runs:
         text = rec.attempt([str(program), "--gtest_brief=1", *flags], variables) or ""
         counts = dict(re.findall(r"\[ +(PASSED|SKIPPED) +\] (\d+) test", text))
         command = " ".join([*(f"{k}={v}" for k, v in variables.items()), program.name, *flags])
-        rec.add(f"{title}: tests that pass", float(counts.get("PASSED", 0)), "tests", command,
-                at_least=1, note=f"{counts.get('SKIPPED', 0)} left out")
+        rec.add(
+            f"{title}: tests that pass",
+            float(counts.get("PASSED", 0)),
+            "tests",
+            command,
+            at_least=1,
+            note=f"{counts.get('SKIPPED', 0)} left out",
+        )
 
 
 def measure_forwards(rec: Recorder) -> None:
@@ -102,17 +130,39 @@ def measure_forwards(rec: Recorder) -> None:
                     print(f"  {model.title} on {count} GPUs: left out, there are {len(gpus())}")
                     continue
                 devices = ["--devices", device_list(count)]
-                lines, command = measured(rec, [
-                    str(bench), str(path), "--rows", ",".join(map(str, ROWS)), "--context",
-                    str(CONTEXT), *(devices if count > 1 else [])])
+                lines, command = measured(
+                    rec,
+                    [
+                        str(bench),
+                        str(path),
+                        "--rows",
+                        ",".join(map(str, ROWS)),
+                        "--context",
+                        str(CONTEXT),
+                        *(devices if count > 1 else []),
+                    ],
+                )
                 for line in lines:
-                    rec.add(f"{model.title}, {count} GPU{'s' * (count > 1)}, {line['rows']} rows",
-                            line["ms"], "ms", command.replace(str(path), "DIR"),
-                            at_most=targets.get(line["rows"]), floor=model.floor_ms(count),
-                            note=f"a call, host and logits included: {line['call_ms']:.3f} ms"
-                            if "call_ms" in line else "")
-                    rec.rows.append({"model": model.title, "gpus": count, "rows": line["rows"],
-                                     "ms": line["ms"], "floor_ms": model.floor_ms(count)})
+                    rec.add(
+                        f"{model.title}, {count} GPU{'s' * (count > 1)}, {line['rows']} rows",
+                        line["ms"],
+                        "ms",
+                        command.replace(str(path), "DIR"),
+                        at_most=targets.get(line["rows"]),
+                        floor=model.floor_ms(count),
+                        note=f"a call, host and logits included: {line['call_ms']:.3f} ms"
+                        if "call_ms" in line
+                        else "",
+                    )
+                    rec.rows.append(
+                        {
+                            "model": model.title,
+                            "gpus": count,
+                            "rows": line["rows"],
+                            "ms": line["ms"],
+                            "floor_ms": model.floor_ms(count),
+                        }
+                    )
 
 
 # What this run has measured, us by the name that PyTorch's operators have too.
@@ -149,11 +199,24 @@ def measure_budget(rec: Recorder) -> None:
         lines = []
         with suppress(NotMadeError), on_disk(rec, model) as (path,):
             devices = ["--devices", device_list(count)]
-            contexts = [str(context) for context in BUDGET_CONTEXTS
-                        if context + BUDGET_ROWS <= positions_of(path)]
-            lines, command = measured(rec, [
-                str(bench), str(path), "--rows", str(BUDGET_ROWS), "--context", ",".join(contexts),
-                "--budget", *(devices if count > 1 else [])])
+            contexts = [
+                str(context)
+                for context in BUDGET_CONTEXTS
+                if context + BUDGET_ROWS <= positions_of(path)
+            ]
+            lines, command = measured(
+                rec,
+                [
+                    str(bench),
+                    str(path),
+                    "--rows",
+                    str(BUDGET_ROWS),
+                    "--context",
+                    ",".join(contexts),
+                    "--budget",
+                    *(devices if count > 1 else []),
+                ],
+            )
         for (context, part), us in parts_of_a_layer(lines).items():
             if context != CONTEXT and part != "attention":
                 continue
@@ -165,9 +228,15 @@ def measure_budget(rec: Recorder) -> None:
             note = ""
             if us < 0:  # no cost that a target could be held against
                 at_most, floor, note = None, 0.0, "the layer takes longer without it"
-            rec.add(f"{model.title}, {count} GPU{'s' * (count > 1)}, 8 rows, context {context}, "
-                    f"{part}", us, "us a layer", command.replace(str(path), "DIR"),
-                    at_most=at_most, floor=floor or None, note=note)
+            rec.add(
+                f"{model.title}, {count} GPU{'s' * (count > 1)}, 8 rows, context {context}, {part}",
+                us,
+                "us a layer",
+                command.replace(str(path), "DIR"),
+                at_most=at_most,
+                floor=floor or None,
+                note=note,
+            )
 
 
 def measure_attention(rec: Recorder) -> None:
@@ -184,8 +253,15 @@ def measure_attention(rec: Recorder) -> None:
             at_most = {500: 5, CONTEXT: 6}.get(context) if shape == "70b-tp4" else None
             if context == 32000:  # 70% of the bandwidth
                 at_most = round(line["target"] / 0.7, 1)
-            rec.add(line["figure"], line["value"], "us", command, floor=line["target"],
-                    at_most=at_most if rows == 8 else None, note=line["mode"])
+            rec.add(
+                line["figure"],
+                line["value"],
+                "us",
+                command,
+                floor=line["target"],
+                at_most=at_most if rows == 8 else None,
+                note=line["mode"],
+            )
 
 
 def torch_rows(rec: Recorder) -> str:
@@ -198,16 +274,25 @@ def measure_layers(rec: Recorder) -> None:
     if bench is None:
         return
     rows, few = rec.args.layer_rows, torch_rows(rec)
-    for flags in (["--rows", rows], ["--norm", "--rows", few, "--filter", "qkv"],
-                  ["--forwards", "--norm", "--rows", rows]):
+    for flags in (
+        ["--rows", rows],
+        ["--norm", "--rows", few, "--filter", "qkv"],
+        ["--forwards", "--norm", "--rows", rows],
+    ):
         lines, command = measured(rec, [str(bench), *flags])
         for line in lines:
             name = line["figure"]
             if "--filter" in flags:
                 name = name.replace(".qkv ", ".qkv with norm ")
             OURS[name] = line["value"]
-            rec.add(name, line["value"], line["unit"], command, floor=line["target"],
-                    note=line["note"].partition("; ")[2])
+            rec.add(
+                name,
+                line["value"],
+                line["unit"],
+                command,
+                floor=line["target"],
+                note=line["note"].partition("; ")[2],
+            )
 
 
 def measure_sums(rec: Recorder) -> None:
@@ -220,9 +305,14 @@ def measure_sums(rec: Recorder) -> None:
         lines, command = measured(rec, [str(bench), "--gpus", str(count), "--rows", "8,16,32"])
         for line in lines:
             at_most = {"70b-tp4-int4.o 8 rows + sum": 8, "70b-tp4-int4.down 8 rows + sum": 16}
-            rec.add(f"{line['figure']}, {count} GPU{'s' * (count > 1)}", line["value"], "us", command,
-                    at_most=at_most.get(line["figure"]) if count > 1 else None,
-                    floor=line["target"])
+            rec.add(
+                f"{line['figure']}, {count} GPU{'s' * (count > 1)}",
+                line["value"],
+                "us",
+                command,
+                at_most=at_most.get(line["figure"]) if count > 1 else None,
+                floor=line["target"],
+            )
 
 
 def run_pytorch(rec: Recorder, *flags: str) -> list[dict]:
@@ -246,27 +336,43 @@ def measure_prefill(rec: Recorder) -> None:
         lines, command = measured(rec, [str(bench), str(path), "--tokens", "512,2048,8192"])
     for line in lines:
         tokens, shown = line["prompt_tokens"], command.replace(str(path), "DIR")
-        rec.add(f"{model.title}, prompt of {tokens} tokens", line["ms"], "ms", shown,
-                note=f"{line['tflops']:.0f} TFLOP/s")
+        rec.add(
+            f"{model.title}, prompt of {tokens} tokens",
+            line["ms"],
+            "ms",
+            shown,
+            note=f"{line['tflops']:.0f} TFLOP/s",
+        )
         if rates:
-            rec.add(f"{model.title}, prompt of {tokens} tokens, share of the matrix rate",
-                    line["tflops"] / rates[0], "ratio", shown,
-                    at_least=0.30 if tokens == 8192 else None,
-                    note=f"PyTorch's product of 8,192: {rates[0]:.0f} TFLOP/s")
+            rec.add(
+                f"{model.title}, prompt of {tokens} tokens, share of the matrix rate",
+                line["tflops"] / rates[0],
+                "ratio",
+                shown,
+                at_least=0.30 if tokens == 8192 else None,
+                note=f"PyTorch's product of 8,192: {rates[0]:.0f} TFLOP/s",
+            )
 
 
 def measure_pytorch(rec: Recorder) -> None:
     """The same operators in PyTorch and here, in the same run."""
-    for needed, measure in (("8b-bf16.qkv 8 rows", measure_layers),
-                            (ATTENTION.format(CONTEXT), measure_budget)):
+    for needed, measure in (
+        ("8b-bf16.qkv 8 rows", measure_layers),
+        (ATTENTION.format(CONTEXT), measure_budget),
+    ):
         if needed not in OURS:
             measure(Recorder(rec.args, rec.until))
     for row in run_pytorch(rec, "--rows", torch_rows(rec)):
         name, us = row["operator"], row["us"]
         if name in OURS:
-            rec.add(f"PyTorch {row['how']} over ours, {name}", us / OURS[name], "ratio",
-                    "bench/compare_pytorch.py", at_least=1.0,
-                    note=f"PyTorch {row['torch']}: {us:.2f} us against {OURS[name]:.2f}")
+            rec.add(
+                f"PyTorch {row['how']} over ours, {name}",
+                us / OURS[name],
+                "ratio",
+                "bench/compare_pytorch.py",
+                at_least=1.0,
+                note=f"PyTorch {row['torch']}: {us:.2f} us against {OURS[name]:.2f}",
+            )
         else:
             rec.add(f"PyTorch {row['how']}, {name}", us, "us", "bench/compare_pytorch.py")
 
@@ -279,37 +385,60 @@ def measure_machine(rec: Recorder) -> None:
         for line in text.splitlines():
             for word, unit in zip(line.split(), line.split()[1:]):
                 if line.startswith("cuda:") and unit == "GB/s" and word.isdigit():
-                    rec.add(f"{line.split()[0]} reads its memory", float(word), "GB/s",
-                            "forerun inspect --devices", note=f"floors take {READ_BYTES_PER_S:.3g}")
+                    rec.add(
+                        f"{line.split()[0]} reads its memory",
+                        float(word),
+                        "GB/s",
+                        "forerun inspect --devices",
+                        note=f"floors take {READ_BYTES_PER_S:.3g}",
+                    )
                     break
 
 
 def gpu_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sections", nargs="*", help="of " + ", ".join(SECTIONS))
     parser.add_argument("--build", default="build/cuda-release", help="where the programs are")
-    parser.add_argument("--models", default="/dev/shm/forerun-models",
-                        help="where models are written; 70B int4 takes 40 GB")
-    parser.add_argument("--prompts", nargs="*", default=["bench/workloads/code.jsonl",
-                                                         "bench/workloads/prose.jsonl"])
+    parser.add_argument(
+        "--models",
+        default="/dev/shm/forerun-models",
+        help="where models are written; 70B int4 takes 40 GB",
+    )
+    parser.add_argument(
+        "--prompts",
+        nargs="*",
+        default=["bench/workloads/code.jsonl", "bench/workloads/prose.jsonl"],
+    )
     parser.add_argument("--keep", action="store_true", help="leave models there for the next run")
-    parser.add_argument("--layer-rows", default="8,1,16,32", help="of layers; PyTorch's: 8,1 of them")
+    parser.add_argument(
+        "--layer-rows", default="8,1,16,32", help="of layers; PyTorch's: 8,1 of them"
+    )
     parser.add_argument("--only", nargs="*", help="forwards of these models: 1B '8B bf16' ...")
     parser.add_argument("--counts", nargs="*", type=int, help="forwards on so many GPUs: 1 2 ...")
     parser.add_argument("--seconds", type=float, help="in all; what then is left is left out")
     parser.add_argument("--section-seconds", type=float, help="a section")
     parser.add_argument("--limit", type=int, default=4, help="prompts of each file")
     parser.add_argument("--tokens", type=int, default=128, help="tokens a prompt")
-    parser.add_argument("--target", default="llama-3-70b", help="shape of speculation's target, int4")
+    parser.add_argument(
+        "--target", default="llama-3-70b", help="shape of speculation's target, int4"
+    )
     parser.add_argument("--shapes", nargs="*", choices=SHAPES, help="speculation with these trees")
     parser.add_argument("--drafts", nargs="*", choices=["1B", "3B"], help="speculation with these")
     parser.add_argument("--out", default=f"bench/results/cuda-{date.today()}.json")
 
 
 # The most wanted first, should time run out.
-SECTIONS = {"forwards": measure_forwards, "speculation": measure_speculation,
-            "budget": measure_budget, "attention": measure_attention, "sums": measure_sums,
-            "prefill": measure_prefill, "layers": measure_layers, "pytorch": measure_pytorch,
-            "machine": measure_machine, "tests": measure_tests}
+SECTIONS = {
+    "forwards": measure_forwards,
+    "speculation": measure_speculation,
+    "budget": measure_budget,
+    "attention": measure_attention,
+    "sums": measure_sums,
+    "prefill": measure_prefill,
+    "layers": measure_layers,
+    "pytorch": measure_pytorch,
+    "machine": measure_machine,
+    "tests": measure_tests,
+}
 
 if __name__ == "__main__":
     if not gpus() and not {"-h", "--help"} & set(sys.argv):

@@ -26,15 +26,17 @@ from recorder import ROOT, commit, machine, relative
 from svg import page, text
 
 PLAIN, AUTO = "strategy=autoregressive", "strategy=auto"
-SETTINGS = [PLAIN,
-            "strategy=serial_tree",
-            "strategy=serial_tree,source=suffix",
-            "strategy=sparse_self,view=streaming_llm,view_budget=512,draft_depth=2",
-            "strategy=sparse_self,view=streaming_llm,view_budget=512,draft_depth=4",
-            "strategy=sparse_self,view=snapkv,view_budget=1024,draft_depth=4",
-            AUTO]
+SETTINGS = [
+    PLAIN,
+    "strategy=serial_tree",
+    "strategy=serial_tree,source=suffix",
+    "strategy=sparse_self,view=streaming_llm,view_budget=512,draft_depth=2",
+    "strategy=sparse_self,view=streaming_llm,view_budget=512,draft_depth=4",
+    "strategy=sparse_self,view=snapkv,view_budget=1024,draft_depth=4",
+    AUTO,
+]
 NEAR, SLOWER = 0.95, 0.98  # of the best, of plain decoding
-SHARE_NEAR = 0.95          # of the cells
+SHARE_NEAR = 0.95  # of the cells
 WIDTH, HEIGHT, LEFT, TOP = 132, 40, 120, 58
 
 
@@ -46,33 +48,49 @@ def name_of(setting: str) -> str:
 def cell_of(rows: list[dict], requests: int, context: int, temperature: float) -> dict:
     """What one cell comes to, from the rows of measure_settings at its temperature."""
     # Temperatures are recorded in single precision.
-    rates = {row["setting"]: row["tokens_per_s"] for row in rows
-             if math.isclose(row["temperature"], temperature, abs_tol=1e-6)}
+    rates = {
+        row["setting"]: row["tokens_per_s"]
+        for row in rows
+        if math.isclose(row["temperature"], temperature, abs_tol=1e-6)
+    }
     if AUTO not in rates or PLAIN not in rates:
         raise ValueError(f"no row of {AUTO} or {PLAIN} at temperature {temperature}")
     best = max(rates, key=lambda setting: rates[setting])
-    return {"requests": requests, "context": context, "temperature": temperature, "best": name_of(best),
-            "best_tokens_per_s": rates[best], "auto_over_best": rates[AUTO] / rates[best],
-            "auto_over_plain": rates[AUTO] / rates[PLAIN],
-            "tokens_per_s": {name_of(setting): rate for setting, rate in rates.items()}}
+    return {
+        "requests": requests,
+        "context": context,
+        "temperature": temperature,
+        "best": name_of(best),
+        "best_tokens_per_s": rates[best],
+        "auto_over_best": rates[AUTO] / rates[best],
+        "auto_over_plain": rates[AUTO] / rates[PLAIN],
+        "tokens_per_s": {name_of(setting): rate for setting, rate in rates.items()},
+    }
 
 
 def summary(cells: list[dict]) -> dict:
     near = [cell for cell in cells if cell["auto_over_best"] >= NEAR]
-    return {"cells": len(cells), "within_5_percent": len(near),
-            "worst_over_best": min(cell["auto_over_best"] for cell in cells),
-            "worst_over_plain": min(cell["auto_over_plain"] for cell in cells),
-            "holds": len(near) >= SHARE_NEAR * len(cells)
-            and all(cell["auto_over_plain"] >= SLOWER for cell in cells)}
+    return {
+        "cells": len(cells),
+        "within_5_percent": len(near),
+        "worst_over_best": min(cell["auto_over_best"] for cell in cells),
+        "worst_over_plain": min(cell["auto_over_plain"] for cell in cells),
+        "holds": len(near) >= SHARE_NEAR * len(cells)
+        and all(cell["auto_over_plain"] >= SLOWER for cell in cells),
+    }
 
 
 def table(cells: list[dict]) -> str:
-    lines = ["| requests | context | temperature | best | over plain | auto over plain | auto over best |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        "| requests | context | temperature | best | over plain | auto over plain | auto over best |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for cell in cells:
         over = cell["auto_over_plain"] / cell["auto_over_best"]
-        lines.append(f"| {cell['requests']} | {cell['context']} | {cell['temperature']:g} | {cell['best']} | "
-                     f"{over:.2f} | {cell['auto_over_plain']:.2f} | {cell['auto_over_best']:.2f} |")
+        lines.append(
+            f"| {cell['requests']} | {cell['context']} | {cell['temperature']:g} | {cell['best']} | "
+            f"{over:.2f} | {cell['auto_over_plain']:.2f} | {cell['auto_over_best']:.2f} |"
+        )
     return "\n".join(lines)
 
 
@@ -95,21 +113,37 @@ def draw(cells: list[dict], title: str) -> str:
         left = LEFT + number * panel
         elements.append(text(left, TOP - 18, f"temperature {temperature:g}", anchor="start"))
         for column, requests in enumerate(across):
-            elements.append(text(left + (column + 0.5) * WIDTH, TOP - 4, f"{requests} at once", size=11))
+            elements.append(
+                text(left + (column + 0.5) * WIDTH, TOP - 4, f"{requests} at once", size=11)
+            )
         for row, context in enumerate(down):
             if number == 0:
-                elements.append(text(left - 8, TOP + (row + 0.6) * HEIGHT, f"{context} tokens", "end", size=11))
+                elements.append(
+                    text(left - 8, TOP + (row + 0.6) * HEIGHT, f"{context} tokens", "end", size=11)
+                )
             for column, requests in enumerate(across):
-                found = [cell for cell in cells if (cell["requests"], cell["context"], cell["temperature"])
-                         == (requests, context, temperature)]
+                found = [
+                    cell
+                    for cell in cells
+                    if (cell["requests"], cell["context"], cell["temperature"])
+                    == (requests, context, temperature)
+                ]
                 if not found:
                     continue
                 x, y = left + column * WIDTH, TOP + row * HEIGHT
                 cell = found[0]
-                elements.append(f'<rect x="{x}" y="{y}" width="{WIDTH - 2}" height="{HEIGHT - 2}" '
-                                f'fill="{colour(cell["auto_over_best"])}"/>')
-                elements.append(text(x + WIDTH / 2, y + 16, f"{cell['auto_over_best']:.2f} of the best", size=11))
-                elements.append(text(x + WIDTH / 2, y + 31, f"{cell['auto_over_plain']:.2f} x plain", size=11))
+                elements.append(
+                    f'<rect x="{x}" y="{y}" width="{WIDTH - 2}" height="{HEIGHT - 2}" '
+                    f'fill="{colour(cell["auto_over_best"])}"/>'
+                )
+                elements.append(
+                    text(
+                        x + WIDTH / 2, y + 16, f"{cell['auto_over_best']:.2f} of the best", size=11
+                    )
+                )
+                elements.append(
+                    text(x + WIDTH / 2, y + 31, f"{cell['auto_over_plain']:.2f} x plain", size=11)
+                )
     return page(panel * len(temperatures) + 16, TOP + HEIGHT * len(down) + 16, elements)
 
 
@@ -119,9 +153,25 @@ def measure(args: argparse.Namespace, requests: int, context: int) -> tuple[list
         raise SystemExit(f"measure_settings: not built under {args.build}")
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "rows.json"
-        command = [str(found[0]), "--model", args.model, "--draft", args.draft, "--prompts", args.prompts,
-                   "--requests", str(requests), "--prompt-tokens", str(context), "--tokens", str(args.tokens),
-                   "--repeats", str(args.repeats), "--temperatures", ",".join(f"{t:g}" for t in args.temperatures)]
+        command = [
+            str(found[0]),
+            "--model",
+            args.model,
+            "--draft",
+            args.draft,
+            "--prompts",
+            args.prompts,
+            "--requests",
+            str(requests),
+            "--prompt-tokens",
+            str(context),
+            "--tokens",
+            str(args.tokens),
+            "--repeats",
+            str(args.repeats),
+            "--temperatures",
+            ",".join(f"{t:g}" for t in args.temperatures),
+        ]
         for setting in args.settings:
             command += ["--setting", setting]
         if args.devices:
@@ -134,11 +184,15 @@ def measure(args: argparse.Namespace, requests: int, context: int) -> tuple[list
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--build", default="build/cpu-release")
     parser.add_argument("--model", required=True)
     parser.add_argument("--draft", required=True)
-    parser.add_argument("--prompts", required=True, help="JSON lines, cut or joined to the contexts")
+    parser.add_argument(
+        "--prompts", required=True, help="JSON lines, cut or joined to the contexts"
+    )
     parser.add_argument("--devices", default="", help="cuda:0; without it the processors")
     parser.add_argument("--kv-memory", default="")
     parser.add_argument("--requests", nargs="+", type=int, default=[1, 4, 16])
@@ -146,8 +200,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 0.8])
     parser.add_argument("--tokens", type=int, default=128, help="of each request")
     parser.add_argument("--repeats", type=int, default=2, help="the median of each counts")
-    parser.add_argument("--settings", nargs="+", default=SETTINGS,
-                        help=f"as measure_settings takes them; {PLAIN} first, {AUTO} among them")
+    parser.add_argument(
+        "--settings",
+        nargs="+",
+        default=SETTINGS,
+        help=f"as measure_settings takes them; {PLAIN} first, {AUTO} among them",
+    )
     parser.add_argument("--out", required=True)
     parser.add_argument("--plot", default="", help="an SVG of the grid")
     args = parser.parse_args()
@@ -166,12 +224,19 @@ def main() -> None:
         for requests in args.requests:
             rows, command = measure(args, requests, context)
             for temperature in args.temperatures:
-                cells[(requests, context, temperature)] = cell_of(rows, requests, context, temperature)
+                cells[(requests, context, temperature)] = cell_of(
+                    rows, requests, context, temperature
+                )
             commands[f"{requests} x {context}"] = command
             ordered = [cells[key] for key in sorted(cells)]
-            record = {"machine": machine(), "commit": commit(),
-                      "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                      "summary": summary(ordered), "cells": ordered, "commands": commands}
+            record = {
+                "machine": machine(),
+                "commit": commit(),
+                "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "summary": summary(ordered),
+                "cells": ordered,
+                "commands": commands,
+            }
             path.write_text(json.dumps(record, indent=1) + "\n")
     print(table(record["cells"]))
     print(json.dumps(record["summary"]))

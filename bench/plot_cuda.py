@@ -45,14 +45,21 @@ def joined(results: list[list[dict]]) -> list[dict]:
 def table(rows: list[dict]) -> str:
     """Markdown: milliseconds, in brackets over the floor."""
     counts = sorted({row["rows"] for row in rows})
-    lines = ["| model | GPUs | floor | " + " | ".join(
-        f"{count} row{'s' * (count > 1)}" for count in counts) + " |",
-        "| --- " * (3 + len(counts)) + "|"]
+    lines = [
+        "| model | GPUs | floor | "
+        + " | ".join(f"{count} row{'s' * (count > 1)}" for count in counts)
+        + " |",
+        "| --- " * (3 + len(counts)) + "|",
+    ]
     for (model, gpus), group in groups_of(rows).items():
-        cells = {row["rows"]: f"{row['ms']:.2f} ({row['ms'] / row['floor_ms']:.1f}x)"
-                 for row in group}
-        lines.append(f"| {model} | {gpus} | {group[0]['floor_ms']:.2f} | "
-                     + " | ".join(cells.get(count, "") for count in counts) + " |")
+        cells = {
+            row["rows"]: f"{row['ms']:.2f} ({row['ms'] / row['floor_ms']:.1f}x)" for row in group
+        }
+        lines.append(
+            f"| {model} | {gpus} | {group[0]['floor_ms']:.2f} | "
+            + " | ".join(cells.get(count, "") for count in counts)
+            + " |"
+        )
     return "\n".join(lines)
 
 
@@ -61,28 +68,47 @@ def drawing(rows: list[dict], machine: str) -> str:
     top = max(2, math.ceil(max(row["ms"] / row["floor_ms"] for row in rows)))
     width = LEFT + sum(BAR * len(group) + GAP for group in groups.values()) + 10
     bottom = TOP + PLOT_HEIGHT
-    out = [text(LEFT, 20, "A forward's time over reading its weights once at 4.55 TB/s a GPU, "
-                "context 1,000", "start", size=14),
-           text(LEFT, 38, f"{machine}; above a bar, milliseconds", "start", "#555555")]
+    out = [
+        text(
+            LEFT,
+            20,
+            "A forward's time over reading its weights once at 4.55 TB/s a GPU, context 1,000",
+            "start",
+            size=14,
+        ),
+        text(LEFT, 38, f"{machine}; above a bar, milliseconds", "start", "#555555"),
+    ]
     for tick in range(top + 1):
         y = bottom - PLOT_HEIGHT * tick / top
         colour = "#cc3311" if tick == 1 else "#e5e5e5"
-        out.append(f'<line x1="{LEFT - 4}" y1="{y:.1f}" x2="{width - 10}" y2="{y:.1f}" '
-                   f'stroke="{colour}"/>')
+        out.append(
+            f'<line x1="{LEFT - 4}" y1="{y:.1f}" x2="{width - 10}" y2="{y:.1f}" stroke="{colour}"/>'
+        )
         out.append(text(LEFT - 10, y + 4, f"{tick} x", "end", "#555555"))
     x = LEFT + GAP / 2
     for (model, gpus), group in groups.items():
         for idx, row in enumerate(group):
             over = row["ms"] / row["floor_ms"]
             height = PLOT_HEIGHT * over / top
-            tip = (f"{model}, {gpus} GPU, {row['rows']} rows: {row['ms']:.3f} ms, floor "
-                   f"{row['floor_ms']:.3f} ms, {over:.2f} times")
-            out.append(f'<rect x="{x + idx * BAR:.1f}" y="{bottom - height:.1f}" '
-                       f'width="{BAR - 3}" height="{height:.1f}" '
-                       f'fill="{COLOURS.get(row["rows"], "#222222")}">'
-                       f"<title>{escape(tip)}</title></rect>")
-            out.append(text(x + idx * BAR + BAR / 2 - 1, bottom - height - 4, f"{row['ms']:.2g}"
-                            if row["ms"] < 10 else f"{row['ms']:.0f}", colour="#555555", size=10))
+            tip = (
+                f"{model}, {gpus} GPU, {row['rows']} rows: {row['ms']:.3f} ms, floor "
+                f"{row['floor_ms']:.3f} ms, {over:.2f} times"
+            )
+            out.append(
+                f'<rect x="{x + idx * BAR:.1f}" y="{bottom - height:.1f}" '
+                f'width="{BAR - 3}" height="{height:.1f}" '
+                f'fill="{COLOURS.get(row["rows"], "#222222")}">'
+                f"<title>{escape(tip)}</title></rect>"
+            )
+            out.append(
+                text(
+                    x + idx * BAR + BAR / 2 - 1,
+                    bottom - height - 4,
+                    f"{row['ms']:.2g}" if row["ms"] < 10 else f"{row['ms']:.0f}",
+                    colour="#555555",
+                    size=10,
+                )
+            )
         middle = x + BAR * len(group) / 2
         name, _, part = model.partition(", ")
         for line, content in enumerate((name, part or f"{gpus} GPU{'s' * (gpus > 1)}")):
@@ -97,8 +123,9 @@ def drawing(rows: list[dict], machine: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("results", nargs="+")
     parser.add_argument("svg")
     args = parser.parse_args()

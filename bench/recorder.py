@@ -41,8 +41,15 @@ class Recorder:
         try:
             if seconds < 2:
                 raise subprocess.SubprocessError("left out: no time left")
-            done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT,
-                                  timeout=seconds, env={**os.environ, **(variables or {})})
+            done = subprocess.run(
+                command,
+                check=True,
+                capture_output=True,
+                text=True,
+                cwd=ROOT,
+                timeout=seconds,
+                env={**os.environ, **(variables or {})},
+            )
             return done.stdout
         except (OSError, subprocess.SubprocessError) as error:
             said = str(getattr(error, "stderr", "") or getattr(error, "stdout", "") or error)
@@ -55,24 +62,41 @@ class Recorder:
 
     def program(self, name: str) -> Path | None:
         """The program of that name anywhere under --build; None, noted, where it is not built."""
-        found = [path for path in Path(self.args.build).rglob(name)
-                 if path.is_file() and os.access(path, os.X_OK)]
+        found = [
+            path
+            for path in Path(self.args.build).rglob(name)
+            if path.is_file() and os.access(path, os.X_OK)
+        ]
         if not found:
             self.failed.append({"command": name, "said": f"not built under {self.args.build}"})
             print(f"  {name}: not built under {self.args.build}", flush=True)
         return found[0].resolve() if found else None
 
-    def add(self, name: str, value: float, unit: str, command: str,
-            at_least: float | None = None, at_most: float | None = None, note: str = "",
-            floor: float | None = None) -> None:
+    def add(
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        command: str,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        note: str = "",
+        floor: float | None = None,
+    ) -> None:
         holds = None
         target = None
         if at_least is not None:
             target, holds = f">= {at_least}", value >= at_least
         if at_most is not None:
             target, holds = f"<= {at_most}", value <= at_most
-        figure = {"figure": name, "value": round(value, 4), "unit": unit, "target": target,
-                  "holds": holds, "command": command}
+        figure = {
+            "figure": name,
+            "value": round(value, 4),
+            "unit": unit,
+            "target": target,
+            "holds": holds,
+            "command": command,
+        }
         if floor is not None:
             figure |= {"floor": round(floor, 4), "over_floor": round(value / floor, 3)}
         if note:
@@ -91,8 +115,12 @@ def gpus() -> list[str]:
     """Names and drivers of the GPUs that programs see; empty without a driver."""
     if shutil.which("nvidia-smi") is None:
         return []
-    done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     found = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(len(found)))))
     # By number, or by a name of its own (GPU-...), of which the order here says nothing.
@@ -105,15 +133,23 @@ def machine() -> dict:
     flags = re.search(r"flags\s*: (.*)", Path("/proc/cpuinfo").read_text())
     wanted = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
     count = subprocess.run(["nproc"], capture_output=True, text=True, check=True).stdout.strip()
-    facts = {"processor": model.group(1) if model else "unknown", "cores": int(count),
-             "features": [f for f in wanted if flags and f in flags.group(1).split()]}
+    facts = {
+        "processor": model.group(1) if model else "unknown",
+        "cores": int(count),
+        "features": [f for f in wanted if flags and f in flags.group(1).split()],
+    }
     return facts | ({"gpus": gpus()} if gpus() else {})
 
 
 def commit() -> str:
     """Of this checkout; FORERUN_COMMIT names it where there is no repository."""
-    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True,
-                               text=True, cwd=ROOT, check=False).stdout.strip()
+    described = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    ).stdout.strip()
     return os.environ.get("FORERUN_COMMIT") or described or "unknown"
 
 
@@ -126,15 +162,19 @@ def cpu_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True)
 
 
-def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]],
-                    add_flags: Callable[[argparse.ArgumentParser], None] = cpu_flags) -> None:
+def record_sections(
+    doc: str,
+    sections: dict[str, Callable[[Recorder], None]],
+    add_flags: Callable[[argparse.ArgumentParser], None] = cpu_flags,
+) -> None:
     """The command line of a script: measures the sections named (none: all) into --out.
 
     `add_flags` adds at least `sections`, --build and --out; its default for `prepare`, if it sets one, is
     called with what was parsed.
     """
-    parser = argparse.ArgumentParser(description=doc,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_flags(parser)
     args = parser.parse_args()
     unknown = [name for name in args.sections if name not in sections]
@@ -150,9 +190,12 @@ def record_sections(doc: str, sections: dict[str, Callable[[Recorder], None]],
         longest = getattr(args, "section_seconds", None) or float("inf")
         recorder = Recorder(args, min(end, time.monotonic() + longest))
         sections[section](recorder)
-        record[section] = {"machine": machine(), "commit": commit(),
-                           "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                           "figures": recorder.figures}
+        record[section] = {
+            "machine": machine(),
+            "commit": commit(),
+            "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "figures": recorder.figures,
+        }
         for name in ("rows", "failed"):
             if found := getattr(recorder, name):
                 record[section][name] = found

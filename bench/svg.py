@@ -5,10 +5,18 @@ from __future__ import annotations
 from xml.sax.saxutils import escape
 
 
-def text(x: float, y: float, content: str, anchor: str = "middle", colour: str = "#222222",
-         size: int = 12) -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" '
-            f'font-size="{size}">{escape(content)}</text>')
+def text(
+    x: float,
+    y: float,
+    content: str,
+    anchor: str = "middle",
+    colour: str = "#222222",
+    size: int = 12,
+) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}" '
+        f'font-size="{size}">{escape(content)}</text>'
+    )
 
 
 def room_for(content: str, size: int = 12) -> float:
@@ -16,7 +24,9 @@ def room_for(content: str, size: int = 12) -> float:
     return 0.8 * size * len(content)
 
 
-def legend(colours: dict[str, str], left: float, top: float, right: float) -> tuple[list[str], float]:
+def legend(
+    colours: dict[str, str], left: float, top: float, right: float
+) -> tuple[list[str], float]:
     """A square and a name each, in lines from `left` up to `right`; and how much lower than one line it ends."""
     line = 18
     out, x, y = [], float(left), top
@@ -30,7 +40,15 @@ def legend(colours: dict[str, str], left: float, top: float, right: float) -> tu
 
 
 def page(width: float, height: float, elements: list[str]) -> str:
-    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" '
-                      f'height="{height:g}" font-family="sans-serif" font-size="12">',
-                      '<rect width="100%" height="100%" fill="#ffffff"/>', *elements,
-                      "</svg>"]) + "\n"
+    return (
+        "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" '
+                f'height="{height:g}" font-family="sans-serif" font-size="12">',
+                '<rect width="100%" height="100%" fill="#ffffff"/>',
+                *elements,
+                "</svg>",
+            ]
+        )
+        + "\n"
+    )

@@ -26,11 +26,20 @@ TIMES = {"p50": 20.0, "p95": 25.0, "p99": 30.0, "max": 40.0, "mean": 21.0}
 
 
 def our_row(requests: int = 16, tokens_per_s: float = 240.0) -> dict:
-    return {"strategy": "autoregressive", "temperature": 0.0, "requests": requests,
-            "tokens_per_s": tokens_per_s, "decoding_tokens_per_s": 2 * tokens_per_s,
-            "time_to_first_token_ms": {**TIMES, "max": 900.0}, "between_tokens_ms": TIMES,
-            "between_events_ms": TIMES, "speed_up": 1.0, "tokens_per_step": 1.0, "acceptance": 0.0,
-            "identical": requests}
+    return {
+        "strategy": "autoregressive",
+        "temperature": 0.0,
+        "requests": requests,
+        "tokens_per_s": tokens_per_s,
+        "decoding_tokens_per_s": 2 * tokens_per_s,
+        "time_to_first_token_ms": {**TIMES, "max": 900.0},
+        "between_tokens_ms": TIMES,
+        "between_events_ms": TIMES,
+        "speed_up": 1.0,
+        "tokens_per_step": 1.0,
+        "acceptance": 0.0,
+        "identical": requests,
+    }
 
 
 class BatchesTest(unittest.TestCase):
@@ -58,7 +67,9 @@ class BatchesTest(unittest.TestCase):
         return recorder.Recorder(args)
 
     def test_a_cell_counts_the_token_that_a_prompt_gives(self) -> None:
-        cell = llama_batched.LlamaCell(requests=4, steps=9, prompt_s=2.0, decoding_s=3.0, command="")
+        cell = llama_batched.LlamaCell(
+            requests=4, steps=9, prompt_s=2.0, decoding_s=3.0, command=""
+        )
         self.assertAlmostEqual(cell.tokens_per_s, 4 * 10 / 5.0)
         self.assertAlmostEqual(cell.decoding_tokens_per_s, 4 * 9 / 3.0)
         row = cell.row()
@@ -69,16 +80,22 @@ class BatchesTest(unittest.TestCase):
     def test_llama_cpp_is_asked_for_one_token_less_and_enough_context(self) -> None:
         log = self.scratch / "log"
         reply = json.dumps({"n_kv_max": 1, "t_pp": 1.5, "t_tg": 2.5})
-        llama = self.program("llama-batched-bench", f"echo \"$OMP_WAIT_POLICY $@\" >> {log}\n"
-                             f"echo 'noise {reply}'\n")
+        llama = self.program(
+            "llama-batched-bench", f"echo \"$OMP_WAIT_POLICY $@\" >> {log}\necho 'noise {reply}'\n"
+        )
         rec = self.recorder(llama=llama)
         cell = llama_batched.run_batched(rec, Path("/m/x.gguf"), 4, 200, 100)
         assert cell is not None
         self.assertEqual((cell.steps, cell.prompt_s, cell.decoding_s), (99, 1.5, 2.5))
         said = log.read_text().split()
         self.assertEqual(said[0], "active")
-        for flag, value in (("-npp", "200"), ("-ntg", "99"), ("-npl", "4"), ("-c", "2048"),
-                            ("-t", "2")):
+        for flag, value in (
+            ("-npp", "200"),
+            ("-ntg", "99"),
+            ("-npl", "4"),
+            ("-c", "2048"),
+            ("-t", "2"),
+        ):
             self.assertEqual(said[said.index(flag) + 1], value)
         self.assertNotIn(str(self.scratch), cell.command)  # nobody else's folders
         rec.args.devices = "cuda:0"
@@ -95,18 +112,23 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual([f["said"] for f in rec.failed], ["no result, twice"])
 
     def test_both_are_measured_and_held_against_each_other(self) -> None:
-        forerun = self.program("forerun", "for last; do :; done\ncase $1 in\n"
-                               "inspect) echo '{\"kv_bytes_per_token_bf16\": 1024}';;\n"
-                               f"bench) echo '{json.dumps({'workloads': {'code': [our_row()]}})}' "
-                               "> $last;;\nesac\n")
+        forerun = self.program(
+            "forerun",
+            "for last; do :; done\ncase $1 in\n"
+            "inspect) echo '{\"kv_bytes_per_token_bf16\": 1024}';;\n"
+            f"bench) echo '{json.dumps({'workloads': {'code': [our_row()]}})}' "
+            "> $last;;\nesac\n",
+        )
         llama = self.program("llama", 'echo \'{"n_kv_max": 1, "t_pp": 6.0, "t_tg": 4.24}\'\n')
         rec = self.recorder(forerun=forerun, llama=llama, requests=[16], repeat=2)
         target = measure_batches.Target("some int4", "int4")
-        theirs = measure_batches._measure_cell(rec, target, [Path("m")], 16,
-                                               {"q4_0": Path("a.gguf"), "q4_1": Path("b.gguf")})
+        theirs = measure_batches._measure_cell(
+            rec, target, [Path("m")], 16, {"q4_0": Path("a.gguf"), "q4_1": Path("b.gguf")}
+        )
         self.assertEqual(set(theirs), {"q4_0", "q4_1"})
-        self.assertEqual([row["engine"] for row in rec.rows],
-                         ["forerun", "llama.cpp q4_0", "llama.cpp q4_1"])
+        self.assertEqual(
+            [row["engine"] for row in rec.rows], ["forerun", "llama.cpp q4_0", "llama.cpp q4_1"]
+        )
         ratio, decoding, median, last = rec.figures
         self.assertAlmostEqual(ratio["value"], 240 / (16 * 128 / 10.24))
         self.assertEqual((ratio["target"], ratio["holds"]), (">= 2.2", False))
@@ -129,20 +151,32 @@ class BatchesTest(unittest.TestCase):
         titles = [t.title for t in measure_batches.targets(self.recorder())]
         self.assertEqual(titles, ["demo target bf16", "demo target int4", "1B bf16", "1B int4"])
         only = measure_batches.targets(self.recorder(only=["1B int4", "demo"]))
-        self.assertEqual([t.title for t in only], ["demo target bf16", "demo target int4", "1B int4"])
+        self.assertEqual(
+            [t.title for t in only], ["demo target bf16", "demo target int4", "1B int4"]
+        )
         gpu = self.recorder(devices="cuda:0")
         self.assertEqual([t.title for t in measure_batches.targets(gpu)], ["8B bf16", "8B int4"])
         self.assertEqual((gpu.args.prompt_tokens, gpu.args.requests), (2000, [1, 8, 32, 128]))
         large = measure_batches.targets(self.recorder(only=["1B"]))[0]
         self.assertEqual(measure_batches.cell_tokens(self.recorder(), large, 16), (256, 128))
         self.assertEqual(measure_batches.cell_tokens(self.recorder(), large, 64), (64, 32))
-        self.assertEqual(measure_batches.cell_tokens(self.recorder(full=True), large, 64), (256, 128))
+        self.assertEqual(
+            measure_batches.cell_tokens(self.recorder(full=True), large, 64), (256, 128)
+        )
 
     def test_the_plot_has_a_line_an_engine_and_a_panel_a_figure(self) -> None:
-        rows = [{"model": model, "engine": engine, "prompt": 256, "tokens": 128,
-                 **our_row(requests, 10.0 * requests)}
-                for model in ("demo", "1B") for engine in ("llama.cpp q4_0", "forerun")
-                for requests in (16, 1, 4)]
+        rows = [
+            {
+                "model": model,
+                "engine": engine,
+                "prompt": 256,
+                "tokens": 128,
+                **our_row(requests, 10.0 * requests),
+            }
+            for model in ("demo", "1B")
+            for engine in ("llama.cpp q4_0", "forerun")
+            for requests in (16, 1, 4)
+        ]
         picture = ET.fromstring(plot_batches.drawing(rows, "machine"))
         name = "{http://www.w3.org/2000/svg}"
         lines = list(picture.iter(f"{name}polyline"))

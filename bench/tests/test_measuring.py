@@ -44,8 +44,13 @@ class MeasuringTest(unittest.TestCase):
 
     def test_a_turn_that_loses_its_processor_is_no_quiet_one(self) -> None:
         def turn(begin_ms: float, ms: float, cpu_ms: float) -> dict:
-            return {"ph": "X", "name": "after draft", "ts": 1e3 * begin_ms, "dur": 1e3 * ms,
-                    "args": {"cpu_ns": 1e6 * cpu_ms}}
+            return {
+                "ph": "X",
+                "name": "after draft",
+                "ts": 1e3 * begin_ms,
+                "dur": 1e3 * ms,
+                "args": {"cpu_ns": 1e6 * cpu_ms},
+            }
 
         step = {"ph": "X", "name": "8 rows", "ts": 2e3, "dur": 9e3, "args": {}}
         trace = {"traceEvents": [turn(1, 3.0, 2.9), step, turn(5, 2.5, 0.1), turn(99, 7.0, 0.1)]}
@@ -53,16 +58,21 @@ class MeasuringTest(unittest.TestCase):
         self.assertAlmostEqual(draw_timelines.lost_ms(trace, 0, 4), 0.1)  # none but the first
 
     def test_floors_are_the_bytes_of_published_models(self) -> None:
-        for model, gigabytes in ((GpuModel("llama-3-70b", "int4"), 37.66),
-                                 (GpuModel("llama-3.1-8b", "bf16"), 15.01),
-                                 (GpuModel("llama-3.2-1b", "int4"), 1.03)):
+        for model, gigabytes in (
+            (GpuModel("llama-3-70b", "int4"), 37.66),
+            (GpuModel("llama-3.1-8b", "bf16"), 15.01),
+            (GpuModel("llama-3.2-1b", "int4"), 1.03),
+        ):
             self.assertAlmostEqual(model.weight_bytes() / 1e9, gigabytes, places=2)
         whole, quarter = GpuModel("llama-3-70b", "int4"), GpuModel("llama-3-70b", "int4", share=4)
         self.assertAlmostEqual(quarter.floor_ms(), whole.floor_ms(4))
 
     def test_models_are_removed_whatever_happens(self) -> None:
         rec = recorder_for(str(self.scratch))
-        model, draft = GpuModel("llama-3.2-1b", "int4"), GpuModel("llama-3.2-1b", "int4", draft=True)
+        model, draft = (
+            GpuModel("llama-3.2-1b", "int4"),
+            GpuModel("llama-3.2-1b", "int4", draft=True),
+        )
         made: list[Path] = []
 
         def make(command: list[str]) -> str | None:
@@ -143,26 +153,42 @@ class MeasuringTest(unittest.TestCase):
             self.assertEqual(recorder.gpus(), ["NVIDIA H200, 580.1"])
 
     def test_the_kernels_of_attention_are_one_part_of_a_layer(self) -> None:
-        lines = [{"context": 1000, "ms": 1.0},
-                 *({"context": 1000, "part": part, "us_a_layer": us} for part, us in
-                   (("QKV", 7.0), ("attention_tiles_kernel", 15.5), ("attention_kernel", 12.0)))]
-        self.assertEqual(measure_cuda.parts_of_a_layer(lines),
-                         {(1000, "QKV"): 7.0, (1000, "attention"): 27.5})
+        lines = [
+            {"context": 1000, "ms": 1.0},
+            *(
+                {"context": 1000, "part": part, "us_a_layer": us}
+                for part, us in (
+                    ("QKV", 7.0),
+                    ("attention_tiles_kernel", 15.5),
+                    ("attention_kernel", 12.0),
+                )
+            ),
+        ]
+        self.assertEqual(
+            measure_cuda.parts_of_a_layer(lines), {(1000, "QKV"): 7.0, (1000, "attention"): 27.5}
+        )
 
     def test_the_plot_has_a_bar_a_forward(self) -> None:
-        rows = [{"model": model, "gpus": gpus, "rows": count, "ms": 1.5 * count, "floor_ms": 1.0}
-                for model, gpus in (("8B int4", 1), ("70B int4", 4)) for count in (8, 1)]
+        rows = [
+            {"model": model, "gpus": gpus, "rows": count, "ms": 1.5 * count, "floor_ms": 1.0}
+            for model, gpus in (("8B int4", 1), ("70B int4", 4))
+            for count in (8, 1)
+        ]
         picture = ET.fromstring(plot_cuda.drawing(rows, "H200"))
         tips = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
         self.assertEqual(len(tips), 4)
-        self.assertIn("| 70B int4 | 4 | 1.00 | 1.50 (1.5x) | 12.00 (12.0x) |", plot_cuda.table(rows))
+        self.assertIn(
+            "| 70B int4 | 4 | 1.00 | 1.50 (1.5x) | 12.00 (12.0x) |", plot_cuda.table(rows)
+        )
         self.assertEqual(tips[0], "8B int4, 1 GPU, 1 rows: 1.500 ms, floor 1.000 ms, 1.50 times")
 
     def test_the_plot_takes_what_other_machines_measured_where_the_first_did_not(self) -> None:
         def forward(model: str, gpus: int, ms: float) -> dict:
             return {"model": model, "gpus": gpus, "rows": 8, "ms": ms, "floor_ms": 1.0}
-        rows = plot_cuda.joined([[forward("8B int4", 1, 1.5)],
-                                 [forward("8B int4", 1, 2.5), forward("8B int4", 2, 3.5)]])
+
+        rows = plot_cuda.joined(
+            [[forward("8B int4", 1, 1.5)], [forward("8B int4", 1, 2.5), forward("8B int4", 2, 3.5)]]
+        )
         self.assertEqual([row["ms"] for row in rows], [1.5, 3.5])
 
 

@@ -13,10 +13,15 @@ import measure_regret  # noqa: E402
 
 
 def rows(plain: float, other: float, auto: float, temperature: float = 0.0) -> list[dict]:
-    rates = {measure_regret.PLAIN: plain, "strategy=serial_tree,source=suffix": other,
-             measure_regret.AUTO: auto}
-    return [{"setting": setting, "temperature": temperature, "tokens_per_s": rate}
-            for setting, rate in rates.items()]
+    rates = {
+        measure_regret.PLAIN: plain,
+        "strategy=serial_tree,source=suffix": other,
+        measure_regret.AUTO: auto,
+    }
+    return [
+        {"setting": setting, "temperature": temperature, "tokens_per_s": rate}
+        for setting, rate in rates.items()
+    ]
 
 
 class RegretTest(unittest.TestCase):
@@ -32,9 +37,11 @@ class RegretTest(unittest.TestCase):
 
     def test_both_halves_of_the_target_must_hold(self) -> None:
         def holds(near: int, far: int, slow: int) -> bool:
-            cells = ([measure_regret.cell_of(rows(100, 120, 119), 1, 512, 0.0)] * near
-                     + [measure_regret.cell_of(rows(100, 150, 120), 1, 512, 0.0)] * far
-                     + [measure_regret.cell_of(rows(100, 90, 97), 1, 512, 0.0)] * slow)
+            cells = (
+                [measure_regret.cell_of(rows(100, 120, 119), 1, 512, 0.0)] * near
+                + [measure_regret.cell_of(rows(100, 150, 120), 1, 512, 0.0)] * far
+                + [measure_regret.cell_of(rows(100, 90, 97), 1, 512, 0.0)] * slow
+            )
             return measure_regret.summary(cells)["holds"]
 
         self.assertTrue(holds(19, 1, 0))
@@ -42,10 +49,15 @@ class RegretTest(unittest.TestCase):
         self.assertFalse(holds(19, 0, 1))
 
     def test_the_picture_has_a_field_a_cell(self) -> None:
-        cells = [measure_regret.cell_of(rows(100, 150, rate), requests, context, 0.0)
-                 for requests, rate in ((1, 149), (4, 125)) for context in (512, 2048)]
+        cells = [
+            measure_regret.cell_of(rows(100, 150, rate), requests, context, 0.0)
+            for requests, rate in ((1, 149), (4, 125))
+            for context in (512, 2048)
+        ]
         picture = measure_regret.draw(cells, "auto")
-        fields = [e for e in ET.fromstring(picture).iter() if e.tag.endswith("rect") and "x" in e.attrib]
+        fields = [
+            e for e in ET.fromstring(picture).iter() if e.tag.endswith("rect") and "x" in e.attrib
+        ]
         self.assertEqual(len(fields), len(cells))
         self.assertIn("0.83 of the best", picture)
 

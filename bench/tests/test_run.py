@@ -12,14 +12,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def bench_run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(ROOT / "bench" / "run"), *arguments],
-                          capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "run"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def built_benches() -> set[str]:
     """Targets that CMake's files declare as benches, but those that other benches need."""
     names = set()
-    for path in [*ROOT.glob("src/**/CMakeLists.txt"), *ROOT.glob("src/**/*.cmake"), ROOT / "bench" / "CMakeLists.txt"]:
+    for path in [
+        *ROOT.glob("src/**/CMakeLists.txt"),
+        *ROOT.glob("src/**/*.cmake"),
+        ROOT / "bench" / "CMakeLists.txt",
+    ]:
         text = path.read_text(encoding="utf-8")
         names |= set(re.findall(r"forerun_bench\((\w+) SOURCES", text))
         names |= set(re.findall(r"add_executable\((\w+_bench) ", text))

@@ -48,7 +48,10 @@ def filler(rng, characters):
     parts, length = [], 0
     while length < characters:
         sentence = rng.choice(FILLERS).format(
-            a=rng.choice(ADJECTIVES), n=rng.choice(NOUNS), m=rng.choice(NOUNS), p="the " + rng.choice(PLACES)
+            a=rng.choice(ADJECTIVES),
+            n=rng.choice(NOUNS),
+            m=rng.choice(NOUNS),
+            p="the " + rng.choice(PLACES),
         )
         parts.append(sentence + ("\n\n" if rng.random() < 0.2 else " "))
         length += len(parts[-1])

@@ -51,7 +51,12 @@ for c in code_points():
     if unicodedata.normalize("NFC", char) != char:
         unsafe.add(c)
     raw = unicodedata.decomposition(char)
-    if raw and "<" not in raw and len(raw.split()) == 2 and unicodedata.normalize("NFC", char) == char:
+    if (
+        raw
+        and "<" not in raw
+        and len(raw.split()) == 2
+        and unicodedata.normalize("NFC", char) == char
+    ):
         first, second = (int(part, 16) for part in raw.split())
         pairs.append((first, second, c))
         unsafe.add(second)
@@ -70,11 +75,22 @@ for c in sorted(classes):
     else:
         class_ranges.append([c, c, classes[c]])
 
-print(f"// Written by make_unicode_tables.py from Unicode {unicodedata.unidata_version}; not edited.")
+print(
+    f"// Written by make_unicode_tables.py from Unicode {unicodedata.unidata_version}; not edited."
+)
 print("// clang-format off")
 emit("Decomposition", "kDecompositions", decompositions, 5)
 emit("char32_t", "kExpansions", [f"0x{c:x}" for c in text], 14)
-emit("Composition", "kCompositions", [f"{{0x{a:x}, 0x{b:x}, 0x{c:x}}}" for a, b, c in sorted(pairs)], 5)
-emit("ClassRange", "kCombiningClasses", [f"{{0x{a:x}, 0x{b:x}, {k}}}" for a, b, k in class_ranges], 6)
-emit("CodePointRange", "kMayChangeUnderNfc", [f"{{0x{a:x}, 0x{b:x}}}" for a, b in ranges(unsafe)], 7)
+emit(
+    "Composition",
+    "kCompositions",
+    [f"{{0x{a:x}, 0x{b:x}, 0x{c:x}}}" for a, b, c in sorted(pairs)],
+    5,
+)
+emit(
+    "ClassRange", "kCombiningClasses", [f"{{0x{a:x}, 0x{b:x}, {k}}}" for a, b, k in class_ranges], 6
+)
+emit(
+    "CodePointRange", "kMayChangeUnderNfc", [f"{{0x{a:x}, 0x{b:x}}}" for a, b in ranges(unsafe)], 7
+)
 emit("LowerCase", "kLowerCase", [f"{{0x{a:x}, 0x{b:x}}}" for a, b in lower], 7)

@@ -14,8 +14,10 @@ import process
 from process import DRAFT, ROOT, TARGET, generate, run
 
 CODE = ROOT / "bench/workloads/code.jsonl"
-TEMPLATE = ("{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-            "{% if add_generation_prompt %}assistant:{% endif %}")
+TEMPLATE = (
+    "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
 
 
 class BadInput(process.CommandLine):
@@ -42,7 +44,9 @@ class BadInput(process.CommandLine):
         self.assertIn(b"0xff at offset 0", done.stderr)
         self.assertIn(b"UTF-8", done.stderr)
         self.assertIn(b" 4 tokens,", done.stderr)  # of the next line
-        self.refused(self.chat("--system", b"caf\xe9", input=b"hello\n"), "--system", "0xe9", "UTF-8")
+        self.refused(
+            self.chat("--system", b"caf\xe9", input=b"hello\n"), "--system", "0xe9", "UTF-8"
+        )
         done = self.chat(input=b"/system caf\xe9\nhello\n")
         self.assertIn(b"line: found byte 0xe9", done.stderr)
         self.assertIn(b"4 tokens", done.stderr)
@@ -52,9 +56,26 @@ class BadInput(process.CommandLine):
         with open(prompts, "wb") as file:
             file.write(b'{"prompt": "def f("}\n')
         out = self.folder / "bench.json"
-        done = run("bench", "--model", DRAFT, "--prompts", prompts, "--repeat", 1, "--warmup", 0,
-                   "--max-tokens", 4, "--strategies", "autoregressive", "--temperatures", 0,
-                   "--json", out, text=False)
+        done = run(
+            "bench",
+            "--model",
+            DRAFT,
+            "--prompts",
+            prompts,
+            "--repeat",
+            1,
+            "--warmup",
+            0,
+            "--max-tokens",
+            4,
+            "--strategies",
+            "autoregressive",
+            "--temperatures",
+            0,
+            "--json",
+            out,
+            text=False,
+        )
         self.succeeded(done)
         self.assertIn("caf\ufffd", json.loads(out.read_text())["workloads"])
 
@@ -63,14 +84,21 @@ class BadInput(process.CommandLine):
         with open("/dev/zero", "rb") as zeros:
             self.refused(generate("--prompt-file", "-", stdin=zeros), "standard input", "64 MiB")
 
-        self.refused(run("bench", "--model", DRAFT, "--prompts", "/dev/zero", timeout=20),
-                     "prompts", "/dev/zero", "256 MiB")
+        self.refused(
+            run("bench", "--model", DRAFT, "--prompts", "/dev/zero", timeout=20),
+            "prompts",
+            "/dev/zero",
+            "256 MiB",
+        )
 
     def test_a_fifo_in_place_of_a_file(self):
         model = self.copied()
-        for name, said in (("model.safetensors", "not a regular file"),
-                           ("tokenizer.json", "no regular file"), ("config.json", "config.json: is no regular file"),
-                           ("generation_config.json", "is no regular file")):
+        for name, said in (
+            ("model.safetensors", "not a regular file"),
+            ("tokenizer.json", "no regular file"),
+            ("config.json", "config.json: is no regular file"),
+            ("generation_config.json", "is no regular file"),
+        ):
             path = model / name
             path.rename(self.folder / name)
             os.mkfifo(path)
@@ -79,35 +107,93 @@ class BadInput(process.CommandLine):
             (self.folder / name).rename(path)
 
     def test_numbers_of_requests(self):
-        self.refused(run("trace", "--model", TARGET, "--prompt", "x", "--requests", 1000000000),
-                     "--requests", "1000000000", "1 to 4096")
-        self.refused(run("bench", "--model", TARGET, "--prompts", CODE, "--requests", 1000000,
-                         "--prompt-tokens", 8000), "--prompt-tokens", "8000000000")
+        self.refused(
+            run("trace", "--model", TARGET, "--prompt", "x", "--requests", 1000000000),
+            "--requests",
+            "1000000000",
+            "1 to 4096",
+        )
+        self.refused(
+            run(
+                "bench",
+                "--model",
+                TARGET,
+                "--prompts",
+                CODE,
+                "--requests",
+                1000000,
+                "--prompt-tokens",
+                8000,
+            ),
+            "--prompt-tokens",
+            "8000000000",
+        )
 
     def test_json_on_standard_output(self):
-        done = run("bench", "--model", DRAFT, "--prompts", CODE, "--repeat", 1, "--limit", 1,
-                   "--max-tokens", 4, "--strategies", "autoregressive", "--temperatures", 0,
-                   "--json", "-")
+        done = run(
+            "bench",
+            "--model",
+            DRAFT,
+            "--prompts",
+            CODE,
+            "--repeat",
+            1,
+            "--limit",
+            1,
+            "--max-tokens",
+            4,
+            "--strategies",
+            "autoregressive",
+            "--temperatures",
+            0,
+            "--json",
+            "-",
+        )
         self.assertIn("code", json.loads(self.succeeded(done).stdout)["workloads"])
         self.assertIn("tokens/s", done.stderr)
         done = run("trace", "--model", DRAFT, "--prompt", "x", "--max-tokens", 4, "--json", "-")
         self.assertIn("traceEvents", json.loads(self.succeeded(done).stdout))
 
     def test_a_full_standard_output_is_no_success(self):
-        bench = ["bench", "--model", DRAFT, "--prompts", CODE, "--repeat", 1, "--limit", 1,
-                 "--max-tokens", 4, "--strategies", "autoregressive", "--temperatures", 0]
+        bench = [
+            "bench",
+            "--model",
+            DRAFT,
+            "--prompts",
+            CODE,
+            "--repeat",
+            1,
+            "--limit",
+            1,
+            "--max-tokens",
+            4,
+            "--strategies",
+            "autoregressive",
+            "--temperatures",
+            0,
+        ]
         generating = ["generate", "--model", DRAFT, "--prompt", "x", "--max-tokens", 4]
         plan = ["plan", "--model", TARGET, "--gpus", "h200", "--batch", 1, "--context", 2000]
-        for args in (generating, [*generating, "--json"], ["inspect", TARGET],
-                     ["inspect", TARGET, "--json"], ["inspect", "--devices"], bench, plan,
-                     ["trace", "--model", DRAFT, "--prompt", "x", "--max-tokens", 4],
-                     ["--version"], ["generate", "--help"]):
+        for args in (
+            generating,
+            [*generating, "--json"],
+            ["inspect", TARGET],
+            ["inspect", TARGET, "--json"],
+            ["inspect", "--devices"],
+            bench,
+            plan,
+            ["trace", "--model", DRAFT, "--prompt", "x", "--max-tokens", 4],
+            ["--version"],
+            ["generate", "--help"],
+        ):
             with self.subTest(args[0]), open("/dev/full", "w", encoding="utf-8") as full:
                 done = run(*args, stdout=full)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("standard output: cannot be written", done.stderr)
-        for args, typed in ((["chat", "--model", DRAFT, "--max-tokens", 4], "hello\n"),
-                            (["generate", "--model", DRAFT, "--batch", "-"], '{"prompt": "x"}\n')):
+        for args, typed in (
+            (["chat", "--model", DRAFT, "--max-tokens", 4], "hello\n"),
+            (["generate", "--model", DRAFT, "--batch", "-"], '{"prompt": "x"}\n'),
+        ):
             with self.subTest(args[0]), open("/dev/full", "w", encoding="utf-8") as full:
                 done = run(*args, stdout=full, input=typed)
                 self.assertEqual(done.returncode, 1)

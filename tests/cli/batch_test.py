@@ -23,14 +23,17 @@ class Batch(process.CommandLine):
 
     def test_results_come_in_order_and_are_those_of_single_requests(self):
         # The first is the longest by far, so that the others end before it.
-        lines = [{"prompt": "def f(", "max_tokens": 200, "id": "long"},
-                 {"prompt": "It was late", "temperature": 1, "seed": 9},
-                 "\n",
-                 {"messages": [{"role": "user", "content": "hello"}]},
-                 {"prompt": "class A", "stop": "def"},
-                 *({"prompt": "x" * count, "temperature": 0.8} for count in range(1, 20))]
-        results = self.results(self.succeeded(
-            self.batch(lines, "--max-tokens", 12, "--temperature", 0, "--seed", 5)))
+        lines = [
+            {"prompt": "def f(", "max_tokens": 200, "id": "long"},
+            {"prompt": "It was late", "temperature": 1, "seed": 9},
+            "\n",
+            {"messages": [{"role": "user", "content": "hello"}]},
+            {"prompt": "class A", "stop": "def"},
+            *({"prompt": "x" * count, "temperature": 0.8} for count in range(1, 20)),
+        ]
+        results = self.results(
+            self.succeeded(self.batch(lines, "--max-tokens", 12, "--temperature", 0, "--seed", 5))
+        )
         self.assertEqual([result["index"] for result in results], list(range(23)))
         self.assertEqual(results[0]["id"], "long")
         self.assertEqual(len(results[0]["tokens"]), 200)
@@ -38,19 +41,33 @@ class Batch(process.CommandLine):
         self.assertNotIn("def", results[3]["text"])
 
         def alone(*args):
-            return json.loads(self.succeeded(
-                generate(*args, "--max-tokens", 12, "--json", model=DRAFT)).stdout)["tokens"]
+            return json.loads(
+                self.succeeded(generate(*args, "--max-tokens", 12, "--json", model=DRAFT)).stdout
+            )["tokens"]
 
-        self.assertEqual(results[1]["tokens"],
-                         alone("--prompt", "It was late", "--temperature", 1, "--seed", 9))
-        self.assertEqual(results[2]["tokens"],
-                         alone("--prompt", "User: hello\nAssistant:", "--temperature", 0))
-        self.assertEqual(results[9]["tokens"],
-                         alone("--prompt", "xxxxxx", "--temperature", 0.8, "--seed", 14))
+        self.assertEqual(
+            results[1]["tokens"], alone("--prompt", "It was late", "--temperature", 1, "--seed", 9)
+        )
+        self.assertEqual(
+            results[2]["tokens"], alone("--prompt", "User: hello\nAssistant:", "--temperature", 0)
+        )
+        self.assertEqual(
+            results[9]["tokens"], alone("--prompt", "xxxxxx", "--temperature", 0.8, "--seed", 14)
+        )
 
     def test_a_refused_request_disturbs_nobody(self):
-        done = self.batch([{"prompt": "word " * 300}, {"prompt": "def f("}, {"prompt": ""},
-                           {"prompt": "x", "temperature": -1}], "--max-tokens", 4, "--context", 128)
+        done = self.batch(
+            [
+                {"prompt": "word " * 300},
+                {"prompt": "def f("},
+                {"prompt": ""},
+                {"prompt": "x", "temperature": -1},
+            ],
+            "--max-tokens",
+            4,
+            "--context",
+            128,
+        )
         self.assertEqual(done.returncode, 1)
         self.assertIn("3 of 4 requests failed", done.stderr)
         long, good, empty, cold = self.results(done)
@@ -62,15 +79,20 @@ class Batch(process.CommandLine):
     def test_lines_out_of_order_are_found_before_anything_runs(self):
         good = {"prompt": "x"}
         for bad, *words in (
-                ("{\n", "no JSON object"), ("[]\n", "no JSON object"),
-                ('{"prompt": ' + "[" * 100000 + "\n", "no JSON object"),
-                ({"promt": "x"}, '"promt"', '"prompt"'), ({}, "neither"),
-                ({"prompt": "x", "messages": []}, "both"), ({"prompt": 3}, '"prompt": found number'),
-                ({"prompt": "x", "max_tokens": 0}, '"max_tokens": found 0'),
-                ({"prompt": "x", "max_tokens": 1.5}, "found 1.5"),
-                ({"prompt": "x", "seed": -1}, '"seed": found -1'),
-                ({"prompt": "x", "top_p": "1"}, '"top_p": found string'),
-                ({"prompt": "x", "stop": [""]}, '"stop"'), ({"messages": "x"}, '"messages"')):
+            ("{\n", "no JSON object"),
+            ("[]\n", "no JSON object"),
+            ('{"prompt": ' + "[" * 100000 + "\n", "no JSON object"),
+            ({"promt": "x"}, '"promt"', '"prompt"'),
+            ({}, "neither"),
+            ({"prompt": "x", "messages": []}, "both"),
+            ({"prompt": 3}, '"prompt": found number'),
+            ({"prompt": "x", "max_tokens": 0}, '"max_tokens": found 0'),
+            ({"prompt": "x", "max_tokens": 1.5}, "found 1.5"),
+            ({"prompt": "x", "seed": -1}, '"seed": found -1'),
+            ({"prompt": "x", "top_p": "1"}, '"top_p": found string'),
+            ({"prompt": "x", "stop": [""]}, '"stop"'),
+            ({"messages": "x"}, '"messages"'),
+        ):
             self.refused(self.batch([good, "\n", bad]), "-:3: ", *words)
         self.refused(self.batch([]), "--batch", "holds no request")
         self.refused(generate("--batch", "/nowhere"), "--batch", "/nowhere")
@@ -83,8 +105,21 @@ class Batch(process.CommandLine):
             path = Path(folder) / "batch.jsonl"
             path.write_text('{"prompt": "x", "max_tokens": 4}\n' + '{"prompt": "def f("}\n' * 300)
             running = subprocess.Popen(
-                [process.forerun(), "generate", "--model", TARGET, "--batch", path, "--ignore-eos",
-                 "--max-tokens", "8000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                [
+                    process.forerun(),
+                    "generate",
+                    "--model",
+                    TARGET,
+                    "--batch",
+                    path,
+                    "--ignore-eos",
+                    "--max-tokens",
+                    "8000",
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             first = running.stdout.readline()
             running.send_signal(signal.SIGINT)
             rest, _ = running.communicate(timeout=60)

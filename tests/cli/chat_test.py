@@ -18,8 +18,9 @@ from process import DRAFT, TARGET, run
 
 
 def arguments(*args, max_tokens=4):
-    return [*map(str, ("chat", "--model", DRAFT, "--temperature", 0, "--max-tokens", max_tokens,
-                       *args))]
+    return [
+        *map(str, ("chat", "--model", DRAFT, "--temperature", 0, "--max-tokens", max_tokens, *args))
+    ]
 
 
 def chat(text, *args):
@@ -33,22 +34,37 @@ class Piped(process.CommandLine):
         self.folder = Path(folder.name)
 
     def test_the_demo_pair_chats(self):
-        done = run("chat", "--model", TARGET, "--draft", DRAFT, "--max-tokens", 8, "--compare",
-                   input="hello\n/clear\nhow are you\n/quit\n")
+        done = run(
+            "chat",
+            "--model",
+            TARGET,
+            "--draft",
+            DRAFT,
+            "--max-tokens",
+            8,
+            "--compare",
+            input="hello\n/clear\nhow are you\n/quit\n",
+        )
         self.succeeded(done)
         self.assertEqual(done.stdout.count("identical: yes"), 2)
         self.assertEqual(done.stderr.count("— 8 tokens,"), 2)
 
     def test_commands_that_make_no_sense(self):
-        for line, *words in (("/clera", "/clera", "did you mean /clear"), ("/xyzzy", "/help"),
-                             ("/seed abc", "/seed: found 'abc'", "random"),
-                             ("/seed 18446744073709551616", "/seed: found"),
-                             ("/temperature hot", "/temperature: found 'hot'"),
-                             ("/temperature -1", "temperature: found -1"),
-                             ("/top-p 1.5", "top_p: found 1.5"), ("/top-k 1.5", "/top-k: found"),
-                             ("/max-tokens 0", "/max-tokens: found '0'"),
-                             ("/clear now", "/clear: found 'now'"), ("/seed", "/seed: found ''"),
-                             ("/load /nowhere", "/load", "/nowhere"), ("/regenerate", "nothing")):
+        for line, *words in (
+            ("/clera", "/clera", "did you mean /clear"),
+            ("/xyzzy", "/help"),
+            ("/seed abc", "/seed: found 'abc'", "random"),
+            ("/seed 18446744073709551616", "/seed: found"),
+            ("/temperature hot", "/temperature: found 'hot'"),
+            ("/temperature -1", "temperature: found -1"),
+            ("/top-p 1.5", "top_p: found 1.5"),
+            ("/top-k 1.5", "/top-k: found"),
+            ("/max-tokens 0", "/max-tokens: found '0'"),
+            ("/clear now", "/clear: found 'now'"),
+            ("/seed", "/seed: found ''"),
+            ("/load /nowhere", "/load", "/nowhere"),
+            ("/regenerate", "nothing"),
+        ):
             with self.subTest(line):
                 done = chat(line + "\nhello\n")
                 # Told, and no success; the next line is answered all the same.
@@ -58,7 +74,9 @@ class Piped(process.CommandLine):
                     self.assertIn(word, done.stderr)
 
     def test_a_leading_slash_can_be_sent(self):
-        done = self.succeeded(chat("//clear is a path\n/save " + str(self.folder / "a.json") + "\n"))
+        done = self.succeeded(
+            chat("//clear is a path\n/save " + str(self.folder / "a.json") + "\n")
+        )
         messages = json.loads((self.folder / "a.json").read_text())["messages"]
         self.assertEqual(messages[0], {"role": "user", "content": "/clear is a path"})
         self.assertEqual(messages[1]["role"], "assistant")
@@ -69,8 +87,14 @@ class Piped(process.CommandLine):
         first = chat(f"hello\n/save {saved}\nand then\n")
         again = chat(f"/load {saved}\nand then\n")
         self.assertEqual(first.stdout.splitlines()[-1], again.stdout.splitlines()[-1])
-        for text in ("", "{", "[]", '{"messages": 3}', '{"messages": [{"role": "user"}]}',
-                     '{"messages": [{"role": "cook", "content": "x"}]}'):
+        for text in (
+            "",
+            "{",
+            "[]",
+            '{"messages": 3}',
+            '{"messages": [{"role": "user"}]}',
+            '{"messages": [{"role": "cook", "content": "x"}]}',
+        ):
             saved.write_text(text)
             done = chat(f"/load {saved}\n")
             self.assertEqual(done.returncode, 1)
@@ -83,14 +107,17 @@ class Piped(process.CommandLine):
         hot = "/temperature 1.5\n/max-tokens 12\n"
         once = answers(hot + "/seed 3\nhello\n")
         self.assertEqual(answers(hot + "/seed 2\nhello\n/regenerate\n").split("\n", 1)[1:], [once])
-        self.assertEqual(answers(hot + "/seed 3\n/top-k 1\nhello\n"),
-                         answers("/max-tokens 12\nhello\n"))
+        self.assertEqual(
+            answers(hot + "/seed 3\n/top-k 1\nhello\n"), answers("/max-tokens 12\nhello\n")
+        )
         text = answers("/max-tokens 12\nhello\n")
         stop = text.split()[0][:2]
         flagged = self.succeeded(chat("/max-tokens 12\nhello\n", "--stop", stop)).stdout
         self.assertEqual(flagged.strip("\n"), text[: text.index(stop)].strip("\n"))
-        self.assertEqual(answers(f"/max-tokens 12\n/stop {stop}\nhello\n").strip("\n"),
-                         text[: text.index(stop)].strip("\n"))
+        self.assertEqual(
+            answers(f"/max-tokens 12\n/stop {stop}\nhello\n").strip("\n"),
+            text[: text.index(stop)].strip("\n"),
+        )
 
     def test_a_full_context_suggests_to_clear(self):
         done = chat("word " * 300 + "\nhello\n", "--context", 128)
@@ -100,9 +127,13 @@ class Piped(process.CommandLine):
         self.assertIn("4 tokens", done.stderr)  # what was too long is not in the way of the next
 
     def test_an_interrupt_ends_it(self):
-        running = subprocess.Popen([process.forerun(), *arguments(max_tokens=7000)],
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+        running = subprocess.Popen(
+            [process.forerun(), *arguments(max_tokens=7000)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         running.stdin.write("hello\n")
         running.stdin.flush()
         self.assertTrue(running.stdout.read(10))
@@ -118,14 +149,16 @@ class Typed(process.CommandLine):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.environment = dict(os.environ, XDG_STATE_HOME=folder.name, TERM="xterm", LC_ALL="C",
-                                NO_COLOR="1")
+        self.environment = dict(
+            os.environ, XDG_STATE_HOME=folder.name, TERM="xterm", LC_ALL="C", NO_COLOR="1"
+        )
 
     def start(self, **kwargs):
         child, self.terminal = pty.fork()
         if child == 0:
-            os.execve(process.forerun(), [process.forerun(), *arguments(**kwargs)],
-                      self.environment)
+            os.execve(
+                process.forerun(), [process.forerun(), *arguments(**kwargs)], self.environment
+            )
         self.child = child
         self.seen = b""
         self.wait_for("› ")
@@ -166,8 +199,11 @@ class Typed(process.CommandLine):
         self.seen = b""
         self.send(f"/save {path}\r")
         self.wait_for("\r\n", "› ")
-        return [message["content"] for message in json.loads(path.read_text())["messages"]
-                if message["role"] == "user"]
+        return [
+            message["content"]
+            for message in json.loads(path.read_text())["messages"]
+            if message["role"] == "user"
+        ]
 
     def leave(self):
         self.send(b"\x04")

@@ -43,8 +43,9 @@ class Checkpoints(EditedCheckpoint):
 
     def test_unknown_architecture(self):
         self.edit_config(architectures=["MambaForCausalLM"], model_type="mamba")
-        self.refused(generate("--prompt", "x", model=self.model), "mamba", "llama",
-                     "nothing converts")
+        self.refused(
+            generate("--prompt", "x", model=self.model), "mamba", "llama", "nothing converts"
+        )
         self.edit_config(architectures=["InternLM2ForCausalLM"], model_type="internlm2")
         self.refused(generate("--prompt", "x", model=self.model), "internlm2", "convert2llama.py")
 
@@ -82,20 +83,33 @@ class Checkpoints(EditedCheckpoint):
         self.refused(generate("--prompt", "x", model=self.model), "target, ", "NaN", "weights")
 
     def test_files_that_are_no_files(self):
-        self.refused(generate("--prompt-file", self.folder.name), "--prompt-file",
-                     "Is a directory", "- for standard input")
+        self.refused(
+            generate("--prompt-file", self.folder.name),
+            "--prompt-file",
+            "Is a directory",
+            "- for standard input",
+        )
         self.refused(generate("--prompt-file", "/nowhere"), "/nowhere", "No such file")
         pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
-        for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json",
-                     "generation_config.json"):
+        for name in (
+            "model.safetensors",
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "config.json",
+            "generation_config.json",
+        ):
             kept = (self.model / name).read_bytes()
             (self.model / name).write_text(pointer)
-            self.refused(generate("--prompt", "x", model=self.model), name, "LFS pointer",
-                         "git lfs pull")
+            self.refused(
+                generate("--prompt", "x", model=self.model), name, "LFS pointer", "git lfs pull"
+            )
             (self.model / name).write_bytes(kept)
         (self.model / "chat_template.jinja").write_text(pointer)
-        self.refused(run("chat", "--model", self.model, input="hello\n"), "chat_template.jinja",
-                     "git lfs pull")
+        self.refused(
+            run("chat", "--model", self.model, input="hello\n"),
+            "chat_template.jinja",
+            "git lfs pull",
+        )
 
     def test_a_directory_without_permission(self):
         # Root may read everything: it becomes nobody, for whom the rest of the way is open.
@@ -105,12 +119,20 @@ class Checkpoints(EditedCheckpoint):
         forerun = Path(self.folder.name) / "forerun"
         shutil.copy(process.forerun(), forerun)
         Path(self.folder.name).chmod(0o755)
-        for path, name in ((self.model, "config.json"), (self.model / "config.json", "config.json"),
-                           (self.model / "model.safetensors", "model.safetensors")):
+        for path, name in (
+            (self.model, "config.json"),
+            (self.model / "config.json", "config.json"),
+            (self.model / "model.safetensors", "model.safetensors"),
+        ):
             mode = path.stat().st_mode
             path.chmod(0)
-            done = subprocess.run([*drop, forerun, "generate", "--model", self.model, "--prompt", "x"],
-                                  capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(
+                [*drop, forerun, "generate", "--model", self.model, "--prompt", "x"],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
             path.chmod(mode)
             self.refused(done, name, "Permission denied")
 

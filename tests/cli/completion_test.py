@@ -19,10 +19,18 @@ class Completion(process.CommandLine):
         script = self.succeeded(run("completion", "bash")).stdout
         line = " ".join(f"'{word}'" for word in ("forerun", *words))
         done = subprocess.run(
-            ["bash", "--norc", "-c",
-             f'{script}\nCOMP_WORDS=({line})\nCOMP_CWORD={len(words)}\n_forerun\n'
-             'printf "%s\\n" "${COMPREPLY[@]}"'],
-            capture_output=True, text=True, check=True, timeout=60)
+            [
+                "bash",
+                "--norc",
+                "-c",
+                f"{script}\nCOMP_WORDS=({line})\nCOMP_CWORD={len(words)}\n_forerun\n"
+                'printf "%s\\n" "${COMPREPLY[@]}"',
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
         self.assertEqual(done.stderr, "")
         return done.stdout.split()
 
@@ -34,8 +42,9 @@ class Completion(process.CommandLine):
         self.assertEqual(self.completed("bench", "--temp"), ["--temperatures"])
         self.assertIn("--config", self.completed("generate", "--"))
         self.assertEqual(self.completed("generate", "--strategy", "par"), ["parallel_tree"])
-        self.assertEqual(self.completed("generate", "--accept", ""),
-                         ["match", "rejection", "relaxed", "nucleus"])
+        self.assertEqual(
+            self.completed("generate", "--accept", ""), ["match", "rejection", "relaxed", "nucleus"]
+        )
         self.assertEqual(self.completed("--config", "/dev/nul"), ["/dev/null"])
         self.assertEqual(self.completed("generate", "-m", "/dev/nul"), ["/dev/null"])
 
@@ -45,20 +54,37 @@ class Completion(process.CommandLine):
             for name in (*COMMANDS, "temperature", "prompt-file", "concurrency", "sparse_self"):
                 self.assertIn(name, script)
             if shutil.which(shell):
-                done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True,
-                                      check=False, timeout=60)
+                done = subprocess.run(
+                    [shell, "-n"],
+                    input=script,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=60,
+                )
                 self.assertEqual((done.returncode, done.stderr), (0, ""), shell)
         self.refused(run("completion", "csh"), "csh", "bash", code=2)
 
     def test_manual_page(self):
         page = self.succeeded(run("man")).stdout
         self.assertTrue(page.startswith(".TH FORERUN 1"))
-        for word in ("FORERUN GENERATE", r"\-\-temperature", r"\-\-max\-tokens", "EXIT STATUS",
-                     "chat\\-history"):
+        for word in (
+            "FORERUN GENERATE",
+            r"\-\-temperature",
+            r"\-\-max\-tokens",
+            "EXIT STATUS",
+            "chat\\-history",
+        ):
             self.assertIn(word, page)
         if shutil.which("groff"):
-            done = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=page,
-                                  capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(
+                ["groff", "-man", "-Tutf8", "-ww"],
+                input=page,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("FORERUN(1)", done.stdout)
 

@@ -14,8 +14,17 @@ from process import DRAFT, ROOT, TARGET, generate, run
 
 class Generate(process.CommandLine):
     def test_json_has_what_scripts_read(self):
-        done = generate("--draft", DRAFT, "--prompt", "def add(a, b):", "--max-tokens", 12,
-                        "--temperature", 0, "--json")
+        done = generate(
+            "--draft",
+            DRAFT,
+            "--prompt",
+            "def add(a, b):",
+            "--max-tokens",
+            12,
+            "--temperature",
+            0,
+            "--json",
+        )
         self.succeeded(done)
         reply = json.loads(done.stdout)
         self.assertIsInstance(reply["text"], str)
@@ -29,21 +38,44 @@ class Generate(process.CommandLine):
 
     def test_greedy_continuation_is_the_references(self):
         # An independent f32 forward pass writes this; bf16 parts from it at a near-tie.
-        done = generate("--prompt", 'def fibonacci(n):\n    """', "--max-tokens", 24,
-                        "--temperature", 0, "--activations", "f32", "--json")
+        done = generate(
+            "--prompt",
+            'def fibonacci(n):\n    """',
+            "--max-tokens",
+            24,
+            "--temperature",
+            0,
+            "--activations",
+            "f32",
+            "--json",
+        )
         self.succeeded(done)
-        self.assertTrue(json.loads(done.stdout)["text"].startswith(
-            "Return the number of possible fibonacci numbers in the number\n"
-            "    of ways of performing the operation."), done.stdout)
+        self.assertTrue(
+            json.loads(done.stdout)["text"].startswith(
+                "Return the number of possible fibonacci numbers in the number\n"
+                "    of ways of performing the operation."
+            ),
+            done.stdout,
+        )
 
     def test_checkpoints_written_by_transformers_continue_as_there(self):
         # Every family: f32, since random weights leave near-ties to bf16.
         for golden in sorted(ROOT.glob("tests/goldens/*/golden.json")):
             with self.subTest(golden.parent.name):
                 wanted = json.loads(golden.read_text(encoding="utf-8"))["generate"]
-                done = generate("--prompt", wanted["prompt"], "--max-tokens", len(wanted["tokens"]),
-                                "--temperature", 0, "--activations", "f32", "--ignore-eos", "--json",
-                                model=golden.parent)
+                done = generate(
+                    "--prompt",
+                    wanted["prompt"],
+                    "--max-tokens",
+                    len(wanted["tokens"]),
+                    "--temperature",
+                    0,
+                    "--activations",
+                    "f32",
+                    "--ignore-eos",
+                    "--json",
+                    model=golden.parent,
+                )
                 self.succeeded(done)
                 reply = json.loads(done.stdout)
                 self.assertEqual(reply["prompt_tokens"], len(wanted["prompt_tokens"]))
@@ -77,41 +109,83 @@ class Generate(process.CommandLine):
         self.assertEqual([token for event in events for token in event["tokens"]], whole["tokens"])
         for event in events:
             self.assertEqual([each[0]["token"] for each in event["logprobs"]], event["tokens"])
-        self.assertEqual((last["finish_reason"], last["prompt_tokens"]),
-                         ("length", whole["prompt_tokens"]))
+        self.assertEqual(
+            (last["finish_reason"], last["prompt_tokens"]), ("length", whole["prompt_tokens"])
+        )
 
     def test_prompts_are_scored(self):
         args = ("--max-tokens", 30, "--temperature", 0, "--json")
         written = json.loads(generate("--prompt", "def add(a, b):", *args, "--logprobs", 1).stdout)
         text = "def add(a, b):" + written["text"]
-        scored = json.loads(generate("--prompt", text, "--json", "--prompt-logprobs", 1,
-                                     "--max-tokens", 0).stdout)
+        scored = json.loads(
+            generate("--prompt", text, "--json", "--prompt-logprobs", 1, "--max-tokens", 0).stdout
+        )
         self.assertEqual((scored["text"], scored["tokens"]), ("", []))
         scores = scored["prompt_logprobs"]
         self.assertEqual(len(scores), scored["prompt_tokens"] - 1)
         first = scored["prompt_tokens"] - len(written["tokens"]) - 1
-        self.assertEqual(scores[first:first + 10], written["logprobs"][:10])
+        self.assertEqual(scores[first : first + 10], written["logprobs"][:10])
 
     def test_lossy_rules_say_that_they_give_the_text_up(self):
         for accept in ("relaxed", "nucleus:0.8"):
-            done = generate("--prompt", "def f(", "--max-tokens", 40, "--draft", DRAFT,
-                            "--strategy", "pipelined", "--accept", accept, "--stages", 2,
-                            "--temperature", 0, "--compare")
+            done = generate(
+                "--prompt",
+                "def f(",
+                "--max-tokens",
+                40,
+                "--draft",
+                DRAFT,
+                "--strategy",
+                "pipelined",
+                "--accept",
+                accept,
+                "--stages",
+                2,
+                "--temperature",
+                0,
+                "--compare",
+            )
             self.succeeded(done)
-            self.assertRegex(done.stdout,
-                             rf"identical: (yes|no) \(--accept {accept} gives the text up")
+            self.assertRegex(
+                done.stdout, rf"identical: (yes|no) \(--accept {accept} gives the text up"
+            )
 
     def test_rejection_says_why_texts_may_differ(self):
-        done = generate("--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 20, "--compare",
-                        "--strategy", "serial_tree", "--shape", "chain", "--accept", "rejection",
-                        "--temperature", 0.8)
+        done = generate(
+            "--draft",
+            DRAFT,
+            "--prompt",
+            "def f(",
+            "--max-tokens",
+            20,
+            "--compare",
+            "--strategy",
+            "serial_tree",
+            "--shape",
+            "chain",
+            "--accept",
+            "rejection",
+            "--temperature",
+            0.8,
+        )
         self.succeeded(done)
         self.assertRegex(done.stdout, r"identical: (yes|no) \(--accept rejection keeps")
 
     def test_compare_says_identical(self):
         for temperature in ("0", "0.8"):
-            done = generate("--draft", DRAFT, "--prompt", "class Stack:\n", "--max-tokens", 60,
-                            "--temperature", temperature, "--seed", 3, "--compare")
+            done = generate(
+                "--draft",
+                DRAFT,
+                "--prompt",
+                "class Stack:\n",
+                "--max-tokens",
+                60,
+                "--temperature",
+                temperature,
+                "--seed",
+                3,
+                "--compare",
+            )
             self.succeeded(done)
             self.assertIn("identical: yes", done.stdout)
 
@@ -119,9 +193,23 @@ class Generate(process.CommandLine):
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < 2:
             self.skipTest("one processor")
-        done = generate("--draft", DRAFT, "--prompt", "class Stack:\n", "--max-tokens", 60,
-                        "--temperature", 0.8, "--strategy", "parallel_tree", "--compare",
-                        "--target-devices", f"cpu:{cores[0]}", "--draft-devices", f"cpu:{cores[1]}")
+        done = generate(
+            "--draft",
+            DRAFT,
+            "--prompt",
+            "class Stack:\n",
+            "--max-tokens",
+            60,
+            "--temperature",
+            0.8,
+            "--strategy",
+            "parallel_tree",
+            "--compare",
+            "--target-devices",
+            f"cpu:{cores[0]}",
+            "--draft-devices",
+            f"cpu:{cores[1]}",
+        )
         self.succeeded(done)
         self.assertIn("parallel_tree", done.stdout)
         self.assertIn("identical: yes", done.stdout)
@@ -130,23 +218,56 @@ class Generate(process.CommandLine):
         cores = sorted(os.sched_getaffinity(0))
         target = ",".join(3 * [f"cpu:{cores[0]}"])
         draft = ["--draft-devices", ",".join(2 * [f"cpu:{cores[1]}"])] if len(cores) > 1 else []
-        done = generate("--draft", DRAFT, "--prompt", "class Stack:\n", "--max-tokens", 40,
-                        "--temperature", 0.8, "--compare", "--target-devices", target, *draft)
+        done = generate(
+            "--draft",
+            DRAFT,
+            "--prompt",
+            "class Stack:\n",
+            "--max-tokens",
+            40,
+            "--temperature",
+            0.8,
+            "--compare",
+            "--target-devices",
+            target,
+            *draft,
+        )
         self.succeeded(done)
         self.assertIn("identical: yes", done.stdout)
 
     def test_show_tree_marks_accepted_and_rejected(self):
-        done = generate("--draft", DRAFT, "--prompt", "import os\n", "--max-tokens", 60,
-                        "--strategy", "serial_tree", "--shape", "best", "--temperature", 0,
-                        "--show-tree")
+        done = generate(
+            "--draft",
+            DRAFT,
+            "--prompt",
+            "import os\n",
+            "--max-tokens",
+            60,
+            "--strategy",
+            "serial_tree",
+            "--shape",
+            "best",
+            "--temperature",
+            0,
+            "--show-tree",
+        )
         self.succeeded(done)
         self.assertRegex(done.stdout, r"(?m)^  \+")
         self.assertRegex(done.stdout, r"✗ .*-")
 
     def test_seed_repeats_and_differs(self):
         def text(seed):
-            done = generate("--prompt", "The old house", "--max-tokens", 20, "--temperature", 1,
-                            "--seed", seed, "--json")
+            done = generate(
+                "--prompt",
+                "The old house",
+                "--max-tokens",
+                20,
+                "--temperature",
+                1,
+                "--seed",
+                seed,
+                "--json",
+            )
             return json.loads(done.stdout)["tokens"]
 
         self.assertEqual(text(1), text(1))
@@ -154,8 +275,19 @@ class Generate(process.CommandLine):
 
     def test_a_random_seed_is_told_and_repeats(self):
         def reply(seed):
-            return json.loads(generate("--prompt", "The old house", "--max-tokens", 20,
-                                       "--temperature", 1, "--seed", seed, "--json").stdout)
+            return json.loads(
+                generate(
+                    "--prompt",
+                    "The old house",
+                    "--max-tokens",
+                    20,
+                    "--temperature",
+                    1,
+                    "--seed",
+                    seed,
+                    "--json",
+                ).stdout
+            )
 
         first, other = reply("random"), reply("random")
         self.assertNotEqual(first["seed"], other["seed"])
@@ -165,26 +297,68 @@ class Generate(process.CommandLine):
         self.assertRegex(done.stderr, r"seed \d+")
 
     def test_stop_texts_are_taken_as_they_are(self):
-        plain = json.loads(generate("--prompt", "def add(a, b):", "--max-tokens", 40,
-                                    "--temperature", 0, "--json").stdout)["text"]
+        plain = json.loads(
+            generate(
+                "--prompt", "def add(a, b):", "--max-tokens", 40, "--temperature", 0, "--json"
+            ).stdout
+        )["text"]
         # A text of brackets is no list; were it one, its inside would end the output.
         word = next(word for word in plain.split() if word.isalpha())
-        done = generate("--prompt", "def add(a, b):", "--max-tokens", 40, "--temperature", 0,
-                        "--json", "--stop", f"[{word}]", "--stop", "[]", "--stop", "{}")
+        done = generate(
+            "--prompt",
+            "def add(a, b):",
+            "--max-tokens",
+            40,
+            "--temperature",
+            0,
+            "--json",
+            "--stop",
+            f"[{word}]",
+            "--stop",
+            "[]",
+            "--stop",
+            "{}",
+        )
         self.succeeded(done)
         self.assertEqual(json.loads(done.stdout)["text"], plain)
         # Two flags, two texts.
-        done = generate("--prompt", "def add(a, b):", "--max-tokens", 40, "--temperature", 0,
-                        "--json", "--stop", "never to be seen", "--stop", word)
+        done = generate(
+            "--prompt",
+            "def add(a, b):",
+            "--max-tokens",
+            40,
+            "--temperature",
+            0,
+            "--json",
+            "--stop",
+            "never to be seen",
+            "--stop",
+            word,
+        )
         self.assertEqual(json.loads(done.stdout)["text"], plain[: plain.index(word)])
 
     def test_stop_string_cuts_the_text(self):
-        plain = json.loads(generate("--prompt", "def add(a, b):", "--max-tokens", 40,
-                                    "--temperature", 0, "--json").stdout)["text"]
+        plain = json.loads(
+            generate(
+                "--prompt", "def add(a, b):", "--max-tokens", 40, "--temperature", 0, "--json"
+            ).stdout
+        )["text"]
         stop = plain[10:13]
-        done = json.loads(generate("--prompt", "def add(a, b):", "--max-tokens", 40,
-                                   "--temperature", 0, "--json", "--stop", stop,
-                                   "--draft", DRAFT).stdout)
+        done = json.loads(
+            generate(
+                "--prompt",
+                "def add(a, b):",
+                "--max-tokens",
+                40,
+                "--temperature",
+                0,
+                "--json",
+                "--stop",
+                stop,
+                "--draft",
+                DRAFT,
+            ).stdout
+        )
         self.assertEqual(done["text"], plain[: plain.index(stop)])
         self.assertEqual(done["finish_reason"], "stop")
 
@@ -197,7 +371,9 @@ class Generate(process.CommandLine):
         self.assertEqual(len(json.loads(done.stdout)["tokens"]), 4)
 
     def test_auto_says_which_split_it_keeps(self):
-        done = generate("--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 8, "--auto", "--json")
+        done = generate(
+            "--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 8, "--auto", "--json"
+        )
         self.succeeded(done)
         for word in ("both models in turn", "forecast", "kept: ", "numeric fingerprint: "):
             self.assertIn(word, done.stderr)
@@ -214,10 +390,16 @@ class Generate(process.CommandLine):
             (repo / "snapshots" / "abc123").symlink_to(DRAFT)
             environment = dict(os.environ, HF_HUB_CACHE=folder)
             for name in ("someone/demo", "someone/demo@main", "someone/demo@abc123"):
-                self.succeeded(generate("--prompt", "x", "--max-tokens", 2, "--json", model=name,
-                                        env=environment))
-            self.refused(generate("--prompt", "x", model="someone/demo@v2", env=environment),
-                         "someone--demo", "v2")
+                self.succeeded(
+                    generate(
+                        "--prompt", "x", "--max-tokens", 2, "--json", model=name, env=environment
+                    )
+                )
+            self.refused(
+                generate("--prompt", "x", model="someone/demo@v2", env=environment),
+                "someone--demo",
+                "v2",
+            )
 
 
 if __name__ == "__main__":

@@ -20,8 +20,12 @@ LONG_PROMPT = "def f(x):\n    return x + 1\n" * 500
 
 class Interrupt(process.CommandLine):
     def start(self, *args):
-        return subprocess.Popen([process.forerun(), *map(str, args)], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [process.forerun(), *map(str, args)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def wait_until_caught(self, running, number):
         """Until the process handles the signal: the engine is there."""
@@ -35,8 +39,18 @@ class Interrupt(process.CommandLine):
 
     def test_generate_ends_with_130_and_its_statistics(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            running = self.start("generate", "--model", TARGET, "--prompt", "It was",
-                                 "--max-tokens", 7000, "--ignore-eos", "--temperature", 0.8)
+            running = self.start(
+                "generate",
+                "--model",
+                TARGET,
+                "--prompt",
+                "It was",
+                "--max-tokens",
+                7000,
+                "--ignore-eos",
+                "--temperature",
+                0.8,
+            )
             self.assertTrue(running.stdout.read(20))
             running.send_signal(number)
             _, stderr = running.communicate(timeout=60)
@@ -47,8 +61,17 @@ class Interrupt(process.CommandLine):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as prompt:
             prompt.write("x = 1\n")
             prompt.flush()
-            running = self.start("generate", "--model", TARGET, "--prompt-file", prompt.name,
-                                 "--max-tokens", 8000, "--ignore-eos", "--json")
+            running = self.start(
+                "generate",
+                "--model",
+                TARGET,
+                "--prompt-file",
+                prompt.name,
+                "--max-tokens",
+                8000,
+                "--ignore-eos",
+                "--json",
+            )
             self.wait_until_caught(running, signal.SIGINT)
             running.send_signal(signal.SIGINT)
             stdout, _ = running.communicate(timeout=60)
@@ -66,11 +89,25 @@ class Interrupt(process.CommandLine):
     def interrupted_bench(self, folder, delay_s, *args):
         """What it said, wrote and ended with, when it was interrupted `delay_s` after its start."""
         prompts = Path(folder) / "many.jsonl"
-        prompts.write_text("".join(json.dumps({"prompt": f"x = {number}\n"}) + "\n"
-                                   for number in range(100_000)))
+        prompts.write_text(
+            "".join(json.dumps({"prompt": f"x = {number}\n"}) + "\n" for number in range(100_000))
+        )
         out = Path(folder) / "bench.json"
-        running = self.start("bench", "--model", TARGET, "--prompts", prompts, "--limit", 0,
-                             "--warmup", 0, "--json", out, "-v", *args)
+        running = self.start(
+            "bench",
+            "--model",
+            TARGET,
+            "--prompts",
+            prompts,
+            "--limit",
+            0,
+            "--warmup",
+            0,
+            "--json",
+            out,
+            "-v",
+            *args,
+        )
         for line in running.stderr:
             if "chosen:" in line:
                 break
@@ -79,8 +116,12 @@ class Interrupt(process.CommandLine):
         self.assertEqual(running.returncode, 130, stderr)
         written = json.loads(out.read_text())
         self.assertIs(written["interrupted"], True)
-        self.assertIn("these are the figures until then" if written["workloads"]
-                      else "before anything was measured", stderr)
+        self.assertIn(
+            "these are the figures until then"
+            if written["workloads"]
+            else "before anything was measured",
+            stderr,
+        )
         return stdout, written["workloads"]
 
     def test_bench_says_what_it_had_measured(self):
@@ -88,12 +129,20 @@ class Interrupt(process.CommandLine):
         with tempfile.TemporaryDirectory() as folder:
             for delay_s in (1, 4, 16):
                 stdout, workloads = self.interrupted_bench(
-                    folder, delay_s, "--repeat", 1, "-n", 4, "--strategies",
-                    "autoregressive,serial_tree")
+                    folder,
+                    delay_s,
+                    "--repeat",
+                    1,
+                    "-n",
+                    4,
+                    "--strategies",
+                    "autoregressive,serial_tree",
+                )
                 if "many" in workloads:
                     break
-            for strategy, row in zip(("autoregressive", "serial_tree"), workloads["many"],
-                                     strict=False):
+            for strategy, row in zip(
+                ("autoregressive", "serial_tree"), workloads["many"], strict=False
+            ):
                 self.assertEqual(row["strategy"], strategy)
                 self.assertGreater(row["prompts"], 0)
                 self.assertEqual(row["identical"], row["prompts"])
@@ -108,7 +157,8 @@ class Interrupt(process.CommandLine):
         with tempfile.TemporaryDirectory() as folder:
             for delay_s in (1, 4, 16):
                 _, workloads = self.interrupted_bench(
-                    folder, delay_s, "--concurrency", "1,2,4", "-n", 200, "--repeat", 100_000)
+                    folder, delay_s, "--concurrency", "1,2,4", "-n", 200, "--repeat", 100_000
+                )
                 if "many" in workloads:
                     break
             self.assertLessEqual(len(workloads["many"]), 2)
@@ -117,8 +167,20 @@ class Interrupt(process.CommandLine):
         # Some 400,000 tokens, were they not cancelled: far beyond the time that is waited here.
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "trace.json"
-            running = self.start("trace", "--model", TARGET, "--prompt", "def f(", "-n", 6000, "-v",
-                                 "--requests", 64, "--json", out)
+            running = self.start(
+                "trace",
+                "--model",
+                TARGET,
+                "--prompt",
+                "def f(",
+                "-n",
+                6000,
+                "-v",
+                "--requests",
+                64,
+                "--json",
+                out,
+            )
             for line in running.stderr:
                 if "chosen:" in line:
                     break

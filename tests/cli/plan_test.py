@@ -17,12 +17,28 @@ DRAFT = ROOT / "models" / "demo-draft"
 FORERUN = ""
 
 # Shapes of Llama-3.1-8B and Llama-3.2-1B.
-LARGE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16",
-         "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
-         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
-         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0}
-SMALL = {**LARGE, "num_hidden_layers": 16, "hidden_size": 2048, "intermediate_size": 8192,
-         "head_dim": 64, "tie_word_embeddings": True}
+LARGE = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "torch_dtype": "bfloat16",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+}
+SMALL = {
+    **LARGE,
+    "num_hidden_layers": 16,
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "head_dim": 64,
+    "tie_word_embeddings": True,
+}
 
 
 class PlanTest(unittest.TestCase):
@@ -41,9 +57,23 @@ class PlanTest(unittest.TestCase):
     def plan(self, *args, model=None, gpus="h200", batch="24", context="32000"):
         where = ["--gpus", gpus] if gpus else []
         return subprocess.run(
-            [FORERUN, "plan", "--model", str(model or self.large), *where, "--batch", batch,
-             "--context", context, *map(str, args)],
-            capture_output=True, text=True, timeout=120, check=False)
+            [
+                FORERUN,
+                "plan",
+                "--model",
+                str(model or self.large),
+                *where,
+                "--batch",
+                batch,
+                "--context",
+                context,
+                *map(str, args),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
     def planned(self, *args, **kwargs):
         done = self.plan("--json", *args, **kwargs)
@@ -58,12 +88,21 @@ class PlanTest(unittest.TestCase):
 
     def test_ranks_every_setting_best_first(self):
         plan = self.planned("--draft", self.small, batch="32,1,8", context="2000,16000")
-        self.assertEqual([(p["batch"], p["context"]) for p in plan["plans"]],
-                         [(b, s) for b in (1, 8, 32) for s in (2000, 16000)])
-        self.assertEqual({c["name"] for c in plan["candidates"]},
-                         {"self, snapkv 2049", "self, streaming_llm 512", "draft",
-                          "draft, streaming_llm 512", "self, snapkv 2049, checks draft",
-                          "self, streaming_llm 512, checks draft"})
+        self.assertEqual(
+            [(p["batch"], p["context"]) for p in plan["plans"]],
+            [(b, s) for b in (1, 8, 32) for s in (2000, 16000)],
+        )
+        self.assertEqual(
+            {c["name"] for c in plan["candidates"]},
+            {
+                "self, snapkv 2049",
+                "self, streaming_llm 512",
+                "draft",
+                "draft, streaming_llm 512",
+                "self, snapkv 2049, checks draft",
+                "self, streaming_llm 512, checks draft",
+            },
+        )
         for cell in plan["plans"]:
             self.assertTrue(cell["fits"])
             speeds = [each["speed_up"] for each in cell["ranked"]]
@@ -76,13 +115,19 @@ class PlanTest(unittest.TestCase):
                 if each["gamma"] == 0:
                     continue
                 steps = max(1, each["gamma"] / each["drafted_a_step"])
-                total = (steps * (each["draft_ms"] + each["guesses_ms"] + each["selection_ms"])
-                         + each["verify_ms"] + each["overhead_ms"])
-                self.assertAlmostEqual(each["speed_up"],
-                                       each["plain_ms"] * each["tokens_per_round"] / total, places=6)
+                total = (
+                    steps * (each["draft_ms"] + each["guesses_ms"] + each["selection_ms"])
+                    + each["verify_ms"]
+                    + each["overhead_ms"]
+                )
                 self.assertAlmostEqual(
-                    each["tokens_per_s"], 1000 * cell["batch"] * each["tokens_per_round"] / total,
-                    places=4)
+                    each["speed_up"], each["plain_ms"] * each["tokens_per_round"] / total, places=6
+                )
+                self.assertAlmostEqual(
+                    each["tokens_per_s"],
+                    1000 * cell["batch"] * each["tokens_per_round"] / total,
+                    places=4,
+                )
 
     def test_the_setting_of_the_papers_batch(self):
         plan = self.planned("--acceptance", "snapkv:2049=0.89", "--views", "snapkv")
@@ -103,14 +148,20 @@ class PlanTest(unittest.TestCase):
                 cell = self.planned(batch=str(sequences), context=str(context))["plans"][0]
                 self.assertEqual(cell["ranked"][0]["strategy"] == "speculation", pays)
         inflection = plan["inflection_context"]
-        gain = [cell["ranked"][0]["speed_up"]
-                for cell in self.planned(batch="4,64", context=str(inflection))["plans"]]
+        gain = [
+            cell["ranked"][0]["speed_up"]
+            for cell in self.planned(batch="4,64", context=str(inflection))["plans"]
+        ]
         self.assertGreaterEqual(gain[1], gain[0])
 
     def test_speculation_pays_no_further_than_the_memory(self):
         # 16 GB of weights and 128 KB a token and sequence.
-        roomy, tight = (self.planned(batch="64", gpus=f"bandwidth=4000,tflops=989,memory={memory}")
-                        ["critical_context"][0] for memory in (4000, 80))
+        roomy, tight = (
+            self.planned(batch="64", gpus=f"bandwidth=4000,tflops=989,memory={memory}")[
+                "critical_context"
+            ][0]
+            for memory in (4000, 80)
+        )
         self.assertEqual(roomy["longest_context"], LARGE["max_position_embeddings"])
         self.assertLess(tight["longest_context"], 10000)
         self.assertLessEqual(tight["self_context"] or 0, tight["longest_context"])
@@ -134,19 +185,38 @@ class PlanTest(unittest.TestCase):
         self.assertGreater(len(every.stdout.splitlines()), 20)
 
     def test_checkpoints_and_described_gpus(self):
-        plan = self.planned("--draft", DRAFT, model=TARGET, batch="16", context="7680",
-                            gpus="bandwidth=1000,tflops=165,memory=24")
+        plan = self.planned(
+            "--draft",
+            DRAFT,
+            model=TARGET,
+            batch="16",
+            context="7680",
+            gpus="bandwidth=1000,tflops=165,memory=24",
+        )
         self.assertEqual((plan["model"], plan["draft"]), ("demo-target", "demo-draft"))
         self.assertEqual(plan["machine"], "1 x as described")
-        slow = self.planned(model=TARGET, batch="16", context="7680",
-                            gpus="bandwidth=500,tflops=165,memory=24")
+        slow = self.planned(
+            model=TARGET, batch="16", context="7680", gpus="bandwidth=500,tflops=165,memory=24"
+        )
         rate = [p["plans"][0]["ranked"][-1]["plain_ms"] for p in (plan, slow)]
         self.assertGreater(rate[1], 1.5 * rate[0])
 
     def test_a_machine_at_hand_is_measured(self):
         cache = self.folder / "costs"
-        plan = self.planned("--draft", DRAFT, "--devices", "cpu", "--cost-cache", cache, "--budgets",
-                            256, model=TARGET, gpus=None, batch="1,4", context="300,2000")
+        plan = self.planned(
+            "--draft",
+            DRAFT,
+            "--devices",
+            "cpu",
+            "--cost-cache",
+            cache,
+            "--budgets",
+            256,
+            model=TARGET,
+            gpus=None,
+            batch="1,4",
+            context="300,2000",
+        )
         self.assertTrue(plan["measured"])
         self.assertEqual(plan["machine"], "cpu")
         self.assertIn("now", plan["machine_note"])
@@ -172,8 +242,11 @@ class PlanTest(unittest.TestCase):
         # The line of 1.0, thick, crosses the map from left to right.
         thick = [p for p in picture.iter(f"{name}path") if p.get("stroke-width") == "2.5"]
         self.assertEqual(len(thick), 1)
-        across = [float(point.split(" ")[0])
-                  for point in thick[0].get("d").replace("L", "M").split("M") if point]
+        across = [
+            float(point.split(" ")[0])
+            for point in thick[0].get("d").replace("L", "M").split("M")
+            if point
+        ]
         self.assertGreater(max(across) - min(across), 300)
         loads = [g for g in picture.iter(f"{name}g") if g.get("class") == "load"]
         self.assertEqual(len(loads), 16)
@@ -196,10 +269,16 @@ class PlanTest(unittest.TestCase):
         self.refused(self.plan(gpus="bandwidth=3000"), "all three")
         self.refused(self.plan(gpus=None), "--gpus, --devices", "neither")
         self.refused(self.plan("--devices", "cpu"), "--gpus, --devices", "both")
-        self.refused(self.plan("--draft", self.small, "--draft-devices", "cuda:1"),
-                     "--draft-devices", "cuda:1", "--devices")
-        self.refused(self.plan("--devices", "tpu:0", gpus=None, model=TARGET, context="500",
-                               batch="1"), "tpu:0")
+        self.refused(
+            self.plan("--draft", self.small, "--draft-devices", "cuda:1"),
+            "--draft-devices",
+            "cuda:1",
+            "--devices",
+        )
+        self.refused(
+            self.plan("--devices", "tpu:0", gpus=None, model=TARGET, context="500", batch="1"),
+            "tpu:0",
+        )
         self.refused(self.plan("--devices", "cpu", gpus=None), "8b.config.json")
         self.refused(self.plan(batch="0"), "--batch", '"0"', "from 1")
         self.refused(self.plan(batch="many"), "--batch", "many")
@@ -215,8 +294,15 @@ class PlanTest(unittest.TestCase):
         broken = self.folder / "broken.json"
         broken.write_text("{", encoding="utf-8")
         self.refused(self.plan(model=broken), "broken.json", "JSON")
-        windowed = self.write("windowed.json", {**LARGE, "architectures": ["MistralForCausalLM"],
-                                                "model_type": "mistral", "sliding_window": 4096})
+        windowed = self.write(
+            "windowed.json",
+            {
+                **LARGE,
+                "architectures": ["MistralForCausalLM"],
+                "model_type": "mistral",
+                "sliding_window": 4096,
+            },
+        )
         self.refused(self.plan(model=windowed), "--model", "window of 4096")
         self.refused(self.plan("--svg", self.folder / "no" / "such.svg"), "--svg", "no/such.svg")
 

@@ -23,7 +23,14 @@ ROOT = Path(__file__).resolve().parents[2]
 FORERUN = ""
 
 # Beginnings of commands that are not run, where nothing else of them can be a mistake.
-LEFT_OUT = ("scripts/", "cmake ", "cpack ", "bench/measure_cuda.py", "build/cuda-release/", "export PATH=")
+LEFT_OUT = (
+    "scripts/",
+    "cmake ",
+    "cpack ",
+    "bench/measure_cuda.py",
+    "build/cuda-release/",
+    "export PATH=",
+)
 TYPED = "hello\n"  # into commands that read standard input
 
 
@@ -41,7 +48,9 @@ def readme_commands() -> list[str]:
 
 
 def help_of(*command: str) -> str:
-    return subprocess.run([FORERUN, *command, "--help"], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [FORERUN, *command, "--help"], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def help_commands(name: str) -> list[str]:
@@ -52,7 +61,11 @@ def help_commands(name: str) -> list[str]:
 
 def guides_commands() -> list[str]:
     texts = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md"))]
-    found = re.findall(r"^    (forerun generate --model models/(?:.*\\\n)*.*)", "\n".join(texts), flags=re.MULTILINE)
+    found = re.findall(
+        r"^    (forerun generate --model models/(?:.*\\\n)*.*)",
+        "\n".join(texts),
+        flags=re.MULTILINE,
+    )
     return [command for block in found for command in commands_of(block)]
 
 
@@ -72,14 +85,27 @@ class Examples(unittest.TestCase):
         self.environment.pop("HF_HOME", None)
 
     def pasted(self, command: str) -> subprocess.CompletedProcess:
-        return subprocess.run(["bash", "-o", "pipefail", "-c", command], input=TYPED, capture_output=True,
-                              text=True, check=False, cwd=self.folder, env=self.environment, timeout=200)
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            input=TYPED,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env=self.environment,
+            timeout=200,
+        )
 
     def serves(self, command: str) -> None:
         """Until it is asked to end; on any free port, for this machine may use the one named."""
         command = "exec " + re.sub(r"--port \d+", "--port 0", command)
-        with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, text=True, cwd=self.folder,
-                              env=self.environment) as running:
+        with subprocess.Popen(
+            ["bash", "-c", command],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env=self.environment,
+        ) as running:
             try:
                 self.assertRegex(running.stdout.readline(), "^Serving ")
             finally:

@@ -64,7 +64,10 @@ def faults_of_names(root: Path) -> list[str]:
     faults = []
     for folder in ("src", "include", "apps", "bench", "tools", "tests", "examples", "scripts"):
         for path in sorted((root / folder).rglob("*")):
-            if path.suffix not in {".h", ".cc", ".cu", ".inc", ".py", ".txt", ".md", ""} or not path.is_file():
+            if (
+                path.suffix not in {".h", ".cc", ".cu", ".inc", ".py", ".txt", ".md", ""}
+                or not path.is_file()
+            ):
                 continue
             for name in NAMED.findall(path.read_text(encoding="utf-8", errors="replace")):
                 if not (root / name).exists():
@@ -82,10 +85,16 @@ def faults_of_indexes(root: Path) -> list[str]:
                 faults.append(f"{index.relative_to(root)}: {page.name} is not listed")
         if index.parent.name != "decisions":
             continue
-        for number, title, name in re.findall(r"^- \[(\d+)\. (.*)\]\((\S+)\)$", text, flags=re.MULTILINE):
+        for number, title, name in re.findall(
+            r"^- \[(\d+)\. (.*)\]\((\S+)\)$", text, flags=re.MULTILINE
+        ):
             page = index.parent / name
-            if page.exists() and not page.read_text(encoding="utf-8").startswith(f"# {number}. {title}\n"):
-                faults.append(f"{index.relative_to(root)}: {name} has another title than \"{number}. {title}\"")
+            if page.exists() and not page.read_text(encoding="utf-8").startswith(
+                f"# {number}. {title}\n"
+            ):
+                faults.append(
+                    f'{index.relative_to(root)}: {name} has another title than "{number}. {title}"'
+                )
     return faults
 
 
@@ -110,11 +119,16 @@ def main() -> int:
     faults += faults_of_glossary(root)
     for page in all_pages:
         lines = page.read_text(encoding="utf-8").count("\n")
-        most = next((most for folder, most in MOST_LINES.items() if page.is_relative_to(root / folder)), None)
+        most = next(
+            (most for folder, most in MOST_LINES.items() if page.is_relative_to(root / folder)),
+            None,
+        )
         if most is not None and lines > most:
             faults.append(f"{page.relative_to(root)}: {lines} lines, {most} at most")
     if len(all_pages) < 20:
-        faults.append(f"{root}: only {len(all_pages)} pages found, so this looked in the wrong place")
+        faults.append(
+            f"{root}: only {len(all_pages)} pages found, so this looked in the wrong place"
+        )
     for fault in faults:
         print(fault)
     return 1 if faults else 0

@@ -43,8 +43,12 @@ class Box(NamedTuple):
     bottom: float
 
     def meets(self, other: Box) -> bool:
-        return (self.left < other.right and other.left < self.right
-                and self.top < other.bottom and other.top < self.bottom)
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
 
     def holds(self, x: float, y: float) -> bool:
         return self.left <= x <= self.right and self.top <= y <= self.bottom
@@ -93,8 +97,14 @@ def read(path: Path) -> tuple[Box, list[Text], list[Box], bool]:
             x -= {"start": 0.0, "middle": long / 2, "end": long}[style.get("text-anchor", "start")]
             texts.append(Text(words, Box(x, y - ASCENT * size, x + long, y + DESCENT * size)))
         for child in node:
-            visit(child, {k: v for k, v in style.items()
-                          if k in ("font-size", "font-family", "text-anchor", "fill")})
+            visit(
+                child,
+                {
+                    k: v
+                    for k, v in style.items()
+                    if k in ("font-size", "font-family", "text-anchor", "fill")
+                },
+            )
 
     visit(root, {})
     return picture, texts, boxes, background
@@ -115,7 +125,7 @@ def faults(path: Path) -> list[str]:
             smallest = min(around, key=lambda each: each.right - each.left)
             if box.left < smallest.left or box.right > smallest.right:
                 found.append(f"{path.name}: '{text.words}' may leave its box")
-        for other in texts[idx + 1:]:
+        for other in texts[idx + 1 :]:
             if box.meets(other.box):
                 found.append(f"{path.name}: '{text.words}' may meet '{other.words}'")
     return found
@@ -126,7 +136,11 @@ def faults_of_timeline(path: Path) -> list[str]:
     if not turns:
         return [f"{path.name}: no turns of the host were found"]
     longest = max(turns)
-    return [f"{path.name}: a turn of {longest:g} ms is no quiet run"] if longest > LONGEST_TURN_MS else []
+    return (
+        [f"{path.name}: a turn of {longest:g} ms is no quiet run"]
+        if longest > LONGEST_TURN_MS
+        else []
+    )
 
 
 def main() -> int:

@@ -26,8 +26,16 @@ class LineServer(unittest.TestCase):
         self.scratch = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.scratch.name, "lines")
         self.server = subprocess.Popen(
-            [self.binary, os.path.join(MODELS, "demo-target"), os.path.join(MODELS, "demo-draft"),
-             self.path, str(TOKENS)], stdout=subprocess.PIPE, text=True)
+            [
+                self.binary,
+                os.path.join(MODELS, "demo-target"),
+                os.path.join(MODELS, "demo-draft"),
+                self.path,
+                str(TOKENS),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.assertEqual(self.server.stdout.readline(), "listening\n")
 
     def tearDown(self):

@@ -35,17 +35,28 @@ PATTERNS = [
     (r"b", lambda r: text_of(r, LETTERS, 0, 4) + "b" + text_of(r, LETTERS, 0, 4)),
     (r"^[^\"\\/]+$", lambda r: text_of(r, "abc é漢\n", 1, 8)),
     (r"end$", lambda r: text_of(r, LETTERS, 0, 5) + "end"),
-    (r"^[ \t]?[\u4e00-\u9fff]{1,3}", lambda r: text_of(r, "漢字", 1, 3) + text_of(r, LETTERS, 0, 3)),
-    (r"^[A-Z]\w*(\.[A-Z]\w*)*$", lambda r: ".".join(
-        r.choice("ABC") + text_of(r, "abz_09", 0, 3) for _ in range(r.randint(1, 3)))),
-    (r"^(?:a|b$)", lambda r: r.choice(["b", "a", "ab", "a\"\n"])),
+    (
+        r"^[ \t]?[\u4e00-\u9fff]{1,3}",
+        lambda r: text_of(r, "漢字", 1, 3) + text_of(r, LETTERS, 0, 3),
+    ),
+    (
+        r"^[A-Z]\w*(\.[A-Z]\w*)*$",
+        lambda r: ".".join(
+            r.choice("ABC") + text_of(r, "abz_09", 0, 3) for _ in range(r.randint(1, 3))
+        ),
+    ),
+    (r"^(?:a|b$)", lambda r: r.choice(["b", "a", "ab", 'a"\n'])),
 ]
 FORMAT_MAKERS = {
-    "date": lambda r: (datetime.date(1000, 1, 1) + datetime.timedelta(r.randrange(3_000_000))).isoformat(),
+    "date": lambda r: (
+        datetime.date(1000, 1, 1) + datetime.timedelta(r.randrange(3_000_000))
+    ).isoformat(),
     "time": lambda r: f"{r.randrange(24):02}:{r.randrange(60):02}:{r.randrange(60):02}Z",
     "date-time": lambda r: FORMAT_MAKERS["date"](r) + "T" + FORMAT_MAKERS["time"](r),
     "uuid": lambda r: str(uuid.UUID(int=r.getrandbits(128))),
-    "email": lambda r: f"{text_of(r, 'abc.', 1, 1).replace('.', 'x')}{text_of(r, 'ab1', 1, 5)}@example.org",
+    "email": lambda r: (
+        f"{text_of(r, 'abc.', 1, 1).replace('.', 'x')}{text_of(r, 'ab1', 1, 5)}@example.org"
+    ),
     "ipv4": lambda r: ".".join(str(r.randrange(256)) for _ in range(4)),
     "ipv6": lambda r: r.choice(["::", "::1", "fe80::1:2", "1:2:3:4:5:6:7:8", "2001:db8::ff00"]),
 }
@@ -56,11 +67,13 @@ def text_of(rng, letters, least, most):
 
 
 def name_of(rng):
-    return rng.choice([
-        lambda: text_of(rng, string.ascii_lowercase, 1, 8),
-        lambda: text_of(rng, LETTERS, 0, 4),
-        lambda: rng.choice(["name", "na", "nam", "id", "naïve", "名前"]),
-    ])()
+    return rng.choice(
+        [
+            lambda: text_of(rng, string.ascii_lowercase, 1, 8),
+            lambda: text_of(rng, LETTERS, 0, 4),
+            lambda: rng.choice(["name", "na", "nam", "id", "naïve", "名前"]),
+        ]
+    )()
 
 
 class Maker:
@@ -72,15 +85,33 @@ class Maker:
         self.calls = 0  # of recursive instance makers, so that instances end
 
     def any(self, depth):
-        kinds = [self.null, self.boolean, self.integer, self.number, self.string, self.string,
-                 self.values, self.types]
+        kinds = [
+            self.null,
+            self.boolean,
+            self.integer,
+            self.number,
+            self.string,
+            self.string,
+            self.values,
+            self.types,
+        ]
         if depth > 0:
-            kinds += [self.object, self.object, self.object, self.array, self.array, self.any_of,
-                      self.one_of, self.all_of, self.reference, self.tree]
+            kinds += [
+                self.object,
+                self.object,
+                self.object,
+                self.array,
+                self.array,
+                self.any_of,
+                self.one_of,
+                self.all_of,
+                self.reference,
+                self.tree,
+            ]
             kinds = kinds[8:] * 2 + kinds[:8]
         schema, instance = self.rng.choice(kinds)(depth)
         if isinstance(schema, dict) and self.rng.random() < 0.1:
-            schema = {"description": "a \"description\"", **schema, "default": 3}
+            schema = {"description": 'a "description"', **schema, "default": 3}
         return schema, instance
 
     def null(self, _):
@@ -91,7 +122,7 @@ class Maker:
 
     def integer(self, _):
         rng = self.rng
-        low = rng.randint(-10 ** rng.randint(1, 6), 10 ** rng.randint(1, 6))
+        low = rng.randint(-(10 ** rng.randint(1, 6)), 10 ** rng.randint(1, 6))
         high = low + rng.randint(0, 10 ** rng.randint(1, 6))
         schema, step = {"type": "integer"}, 1
         if rng.random() < 0.3:
@@ -139,16 +170,39 @@ class Maker:
 
     def values(self, _):
         rng = self.rng
-        pool = ["a", "ab", "abc", "é\"\\\n", "名", 0, -5, 12, 2.5, None, True, [], [1, "x"],
-                {"k": [{}], "": None}, {}, "rouge", "vert", "bleu"]
+        pool = [
+            "a",
+            "ab",
+            "abc",
+            'é"\\\n',
+            "名",
+            0,
+            -5,
+            12,
+            2.5,
+            None,
+            True,
+            [],
+            [1, "x"],
+            {"k": [{}], "": None},
+            {},
+            "rouge",
+            "vert",
+            "bleu",
+        ]
         values = rng.sample(pool, rng.randint(1, 7))
         schema = {"const": values[0]} if len(values) == 1 else {"enum": values}
         return schema, lambda: rng.choice(values)
 
     def types(self, _):
-        options = {"string": lambda: text_of(self.rng, LETTERS, 0, 5), "null": lambda: None,
-                   "integer": lambda: self.rng.randint(-99, 99), "boolean": lambda: True,
-                   "array": lambda: [1, {"a": None}], "object": lambda: {"x": [2.5, "é"]}}
+        options = {
+            "string": lambda: text_of(self.rng, LETTERS, 0, 5),
+            "null": lambda: None,
+            "integer": lambda: self.rng.randint(-99, 99),
+            "boolean": lambda: True,
+            "array": lambda: [1, {"a": None}],
+            "object": lambda: {"x": [2.5, "é"]},
+        }
         chosen = self.rng.sample(list(options), 2)
         return {"type": chosen}, lambda: options[self.rng.choice(chosen)]()
 
@@ -182,8 +236,12 @@ class Maker:
         rng = self.rng
         if rng.random() < 0.25:
             items = [self.any(depth - 1) for _ in range(rng.randint(1, 3))]
-            schema = {"type": "array", "prefixItems": [item[0] for item in items],
-                      "minItems": len(items), "items": False}
+            schema = {
+                "type": "array",
+                "prefixItems": [item[0] for item in items],
+                "minItems": len(items),
+                "items": False,
+            }
             return schema, lambda: [item[1]() for item in items]
         item, make = self.any(depth - 1)
         least, most = rng.randint(0, 2), rng.randint(2, 5)
@@ -202,8 +260,10 @@ class Maker:
         parts = []
         for i in range(self.rng.randint(2, 3)):
             schema, make = self.object(depth)
-            schema["properties"] = {"kind": {"const": f"k{i}"},
-                                    **{n: s for n, s in schema["properties"].items() if n != "kind"}}
+            schema["properties"] = {
+                "kind": {"const": f"k{i}"},
+                **{n: s for n, s in schema["properties"].items() if n != "kind"},
+            }
             schema["required"] = ["kind", *schema.get("required", [])]
             parts.append((schema, lambda make=make, i=i: {"kind": f"k{i}", **make()}))
         return {"oneOf": [p[0] for p in parts]}, lambda: self.rng.choice(parts)[1]()
@@ -218,8 +278,10 @@ class Maker:
 
         def instance():
             a, b = make_first(), make_second()
-            return {**{"1" + n: v for n, v in a.items() if "1" + n in first["properties"]},
-                    **{"2" + n: v for n, v in b.items() if "2" + n in second["properties"]}}
+            return {
+                **{"1" + n: v for n, v in a.items() if "1" + n in first["properties"]},
+                **{"2" + n: v for n, v in b.items() if "2" + n in second["properties"]},
+            }
 
         return {"allOf": [first, second]}, instance
 
@@ -238,9 +300,14 @@ class Maker:
         reference = {"$ref": f"#/$defs/{name}"}
         self.defs[name] = {
             "type": "object",
-            "properties": {"leaf": leaf, "children": {"type": "array", "items": reference},
-                           "next": {"anyOf": [reference, {"type": "null"}]}},
-            "required": ["leaf", "next"], "additionalProperties": False}
+            "properties": {
+                "leaf": leaf,
+                "children": {"type": "array", "items": reference},
+                "next": {"anyOf": [reference, {"type": "null"}]},
+            },
+            "required": ["leaf", "next"],
+            "additionalProperties": False,
+        }
 
         def instance(levels=3):
             value = {"leaf": make_leaf()}

@@ -26,8 +26,12 @@ def python_with_jsonschema(folder):
     """This Python or that of the virtual environment `folder`; None where neither has the package."""
     for python in (sys.executable, str(Path(folder) / "bin" / "python")):
         try:
-            if subprocess.run([python, "-c", "import jsonschema"], capture_output=True,
-                              check=False).returncode == 0:
+            if (
+                subprocess.run(
+                    [python, "-c", "import jsonschema"], capture_output=True, check=False
+                ).returncode
+                == 0
+            ):
                 return python
         except OSError:
             continue
@@ -37,12 +41,16 @@ def python_with_jsonschema(folder):
 
 def written(value, rng):
     """`value` as JSON in one of the forms that are accepted."""
+
     def gap():
         return rng.choice(["", "", " ", "\n" + " " * rng.randrange(9), "\n\t"])
 
     if isinstance(value, dict):
-        members = [f"{gap()}{json.dumps(key, ensure_ascii=False)}:{rng.choice(['', ' '])}"
-                   f"{written(item, rng)}" for key, item in value.items()]
+        members = [
+            f"{gap()}{json.dumps(key, ensure_ascii=False)}:{rng.choice(['', ' '])}"
+            f"{written(item, rng)}"
+            for key, item in value.items()
+        ]
         return "{" + ",".join(members) + (gap() if members else "") + "}"
     if isinstance(value, list):
         items = [gap() + written(item, rng) for item in value]
@@ -97,12 +105,19 @@ def judge(cases, tokenizer, count):
             other = altered(i, rng)
             if not validator.is_valid(other):
                 texts.append((written(other, rng), False))
-        questions.append({"schema": schema, "count": DERIVED, "seed": seed,
-                          "texts": [text for text, _ in texts]})
+        questions.append(
+            {"schema": schema, "count": DERIVED, "seed": seed, "texts": [text for text, _ in texts]}
+        )
         validators.append(validator)
         wanted.append([valid for _, valid in texts])
-    done = subprocess.run([cases, tokenizer], input="".join(json.dumps(q) + "\n" for q in questions),
-                          capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(
+        [cases, tokenizer],
+        input="".join(json.dumps(q) + "\n" for q in questions),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
     failures, derived, refused = [], 0, 0
     answers = done.stdout.split("\n")[:-1]  # splitlines would cut at U+2028
     assert len(answers) == count
@@ -129,8 +144,10 @@ def judge(cases, tokenizer, count):
             refused += not expected
             if expected != accepted:
                 failures.append(f"{shown}\n  {'refuses' if expected else 'accepts'} {text!r}")
-    print(f"{count} schemas, {derived} derived texts, {count * INSTANCES} valid and {refused} invalid "
-          f"instances; {len(failures)} failures")
+    print(
+        f"{count} schemas, {derived} derived texts, {count * INSTANCES} valid and {refused} invalid "
+        f"instances; {len(failures)} failures"
+    )
     for failure in failures[:10]:
         print(failure)
     return 1 if failures or derived < count or refused < count else 0

@@ -31,16 +31,42 @@ TOKENS = 400
 
 
 def requests():
-    prompts = ("def quicksort(numbers):\n", "It was late", "class A:\n    def f(self):\n", "import os\n")
-    return [{"prompt": prompts[index % len(prompts)], "seed": index, "max_tokens": TOKENS - 8 * index,
-             "temperature": 0 if index % 3 == 0 else 0.8} for index in range(REQUESTS)]
+    prompts = (
+        "def quicksort(numbers):\n",
+        "It was late",
+        "class A:\n    def f(self):\n",
+        "import os\n",
+    )
+    return [
+        {
+            "prompt": prompts[index % len(prompts)],
+            "seed": index,
+            "max_tokens": TOKENS - 8 * index,
+            "temperature": 0 if index % 3 == 0 else 0.8,
+        }
+        for index in range(REQUESTS)
+    ]
 
 
 def command(forerun, folder, *args):
     lines = folder / "requests.jsonl"
     lines.write_text("".join(json.dumps(line) + "\n" for line in requests()))
-    return [forerun, "generate", "--model", TARGET, "--draft", DRAFT, "--batch", lines, "--ignore-eos",
-            "--repetition-penalty", 1.1, "--cost-cache", folder / "costs", *args]
+    return [
+        forerun,
+        "generate",
+        "--model",
+        TARGET,
+        "--draft",
+        DRAFT,
+        "--batch",
+        lines,
+        "--ignore-eos",
+        "--repetition-penalty",
+        1.1,
+        "--cost-cache",
+        folder / "costs",
+        *args,
+    ]
 
 
 def signal_all(numbers, number):
@@ -60,9 +86,14 @@ class Disturber:
         self.happened = collections.Counter()
 
     def disturb(self, launch):
-        kinds = {"kill a rank": self.kill_rank, "kill mpirun": self.kill_mpirun,
-                 "stop a rank": self.stop_rank, "stop mpirun": self.stop_mpirun,
-                 "cut a link": self.cut_link, "orphan a stopped rank": self.orphan_stopped_rank}
+        kinds = {
+            "kill a rank": self.kill_rank,
+            "kill mpirun": self.kill_mpirun,
+            "stop a rank": self.stop_rank,
+            "stop mpirun": self.stop_mpirun,
+            "cut a link": self.cut_link,
+            "orphan a stopped rank": self.orphan_stopped_rank,
+        }
         kind = self.random.choice(list(kinds))
         time.sleep(self.random.uniform(0, 1.5))
         if kinds[kind](launch):
@@ -131,10 +162,27 @@ class Trial:
 
     def disturb_one_service(self, faults):
         """Requests side by side under up to so many faults; how many there were."""
-        launch = Launch(command(self.forerun, self.folder, "--strategy", "pipelined", "--hosts",
-                                self.hosts, "--silence-s", SILENCE_S, "--start-s", 10, "--relaunches", 20,
-                                "--link-delay-ms", 5, "--link-cuts", self.disturber.cuts,
-                                "--verbose"))
+        launch = Launch(
+            command(
+                self.forerun,
+                self.folder,
+                "--strategy",
+                "pipelined",
+                "--hosts",
+                self.hosts,
+                "--silence-s",
+                SILENCE_S,
+                "--start-s",
+                10,
+                "--relaunches",
+                20,
+                "--link-delay-ms",
+                5,
+                "--link-cuts",
+                self.disturber.cuts,
+                "--verbose",
+            )
+        )
         seen = set()
         try:
             seen.update(launch.ranks(RANKS))
@@ -165,7 +213,9 @@ class Trial:
                 assert line["error"].strip(), line
                 self.errors[line["error"]] += 1
             else:
-                assert line["tokens"] == expected, f"request {line['index']} has other tokens\n{err}"
+                assert line["tokens"] == expected, (
+                    f"request {line['index']} has other tokens\n{err}"
+                )
             self.results["error" if "error" in line else "right"] += 1
         # The last fault lies behind: a service that is given up has failed to recover.
         assert "error" not in lines[-1], err
@@ -175,7 +225,9 @@ class Trial:
     def check_leftovers(supervisor, seen):
         assert all_gone(seen), "processes are left"
         for parent in ("/tmp", "/dev/shm"):
-            left = [path for path in Path(parent).glob("forerun-*") if f"-{supervisor}-" in path.name]
+            left = [
+                path for path in Path(parent).glob("forerun-*") if f"-{supervisor}-" in path.name
+            ]
             assert not left, left
 
 
@@ -200,12 +252,17 @@ def main():
             left -= happened
             services += 1
             if args.report:
-                print(f"{args.faults - left} faults, {trial.relaunches} relaunches, "
-                      f"{dict(trial.results)}", flush=True)
+                print(
+                    f"{args.faults - left} faults, {trial.relaunches} relaunches, "
+                    f"{dict(trial.results)}",
+                    flush=True,
+                )
         seconds = time.monotonic() - begin
-    print(f"{sum(trial.disturber.happened.values())} faults {dict(trial.disturber.happened)} in "
-          f"{services} services and {seconds:.0f} s: {trial.relaunches} relaunches, requests "
-          f"{dict(trial.results)} {dict(trial.errors)}")
+    print(
+        f"{sum(trial.disturber.happened.values())} faults {dict(trial.disturber.happened)} in "
+        f"{services} services and {seconds:.0f} s: {trial.relaunches} relaunches, requests "
+        f"{dict(trial.results)} {dict(trial.errors)}"
+    )
     return 0
 
 

@@ -21,8 +21,15 @@ def mpirun_command(ranks):
 
 
 def run(command, timeout=300, env=None):
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout,
-                          stdin=subprocess.DEVNULL, check=False, env=env)
+    return subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env=env,
+    )
 
 
 class Launch:
@@ -31,8 +38,13 @@ class Launch:
     def __init__(self, command, env=None):
         # Files, which may be looked at before all of it is there.
         self.out, self.err = (tempfile.TemporaryFile("w+") for _ in range(2))
-        self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL,
-                                        stdout=self.out, stderr=self.err, env=env)
+        self.process = subprocess.Popen(
+            list(map(str, command)),
+            stdin=subprocess.DEVNULL,
+            stdout=self.out,
+            stderr=self.err,
+            env=env,
+        )
 
     def rank_numbers(self):
         """Process numbers by rank, of those that there are."""
@@ -75,7 +87,8 @@ class Launch:
         before = set(self.mpirun_numbers())
         deadline = time.monotonic() + timeout
         while before.intersection(self.mpirun_numbers()) or (
-                not self.mpirun_numbers() and self.process.poll() is None):
+            not self.mpirun_numbers() and self.process.poll() is None
+        ):
             if time.monotonic() > deadline:
                 raise AssertionError("a launch that was disturbed has not been replaced")
             time.sleep(0.02)

@@ -27,12 +27,23 @@ os.environ.update(XDG_CACHE_HOME=CACHE.name, HOME=CACHE.name)
 
 PROMPT = "def quicksort(numbers):\n"
 # Served at the same time: greedy ones, drawn ones, a short and a long prompt.
-REQUESTS = [{"prompt": PROMPT, "temperature": 0}, {"prompt": PROMPT, "temperature": 0.8, "seed": 3},
-            {"prompt": "It was late", "temperature": 1, "top_p": 0.9, "seed": 4},
-            {"prompt": "class A:\n    def f(self):\n" * 8, "temperature": 0.3, "max_tokens": 24}]
+REQUESTS = [
+    {"prompt": PROMPT, "temperature": 0},
+    {"prompt": PROMPT, "temperature": 0.8, "seed": 3},
+    {"prompt": "It was late", "temperature": 1, "top_p": 0.9, "seed": 4},
+    {"prompt": "class A:\n    def f(self):\n" * 8, "temperature": 0.3, "max_tokens": 24},
+]
 # What the last stage needs from the coordinator: counts of tokens, biases, how many to report.
-SAMPLING = ("--repetition-penalty", 1.1, "--logit-bias", "11:2.5", "--logprobs", 3,
-            "--prompt-logprobs", 2)
+SAMPLING = (
+    "--repetition-penalty",
+    1.1,
+    "--logit-bias",
+    "11:2.5",
+    "--logprobs",
+    3,
+    "--prompt-logprobs",
+    2,
+)
 
 
 def written(name, text, mode=0o600):
@@ -43,14 +54,39 @@ def written(name, text, mode=0o600):
 
 
 def generate(*args, model=TARGET, tokens=40):
-    return [FORERUN, "generate", "--model", model, "--prompt", PROMPT, "--max-tokens", tokens,
-            "--seed", 7, "--cost-cache", Path(CACHE.name) / "costs", *args]
+    return [
+        FORERUN,
+        "generate",
+        "--model",
+        model,
+        "--prompt",
+        PROMPT,
+        "--max-tokens",
+        tokens,
+        "--seed",
+        7,
+        "--cost-cache",
+        Path(CACHE.name) / "costs",
+        *args,
+    ]
 
 
 def batch(*args):
     lines = written("requests.jsonl", "".join(json.dumps(line) + "\n" for line in REQUESTS))
-    return [FORERUN, "generate", "--model", TARGET, "--batch", lines, "--max-tokens", 40,
-            "--cost-cache", Path(CACHE.name) / "costs", *SAMPLING, *args]
+    return [
+        FORERUN,
+        "generate",
+        "--model",
+        TARGET,
+        "--batch",
+        lines,
+        "--max-tokens",
+        40,
+        "--cost-cache",
+        Path(CACHE.name) / "costs",
+        *SAMPLING,
+        *args,
+    ]
 
 
 class Launched(unittest.TestCase):
@@ -68,8 +104,9 @@ def plain():
 
 class SameTokens(Launched):
     def compare(self, stages, strategy, *args, expected=plain):
-        results = self.results(mpirun_command(stages + 1) +
-                               batch("--stages", stages, "--strategy", strategy, *args))
+        results = self.results(
+            mpirun_command(stages + 1) + batch("--stages", stages, "--strategy", strategy, *args)
+        )
         for result, alone in zip(results, expected(), strict=True):
             self.assertEqual(result["tokens"], alone["tokens"])
             self.assertEqual(result["logprobs"], alone["logprobs"])
@@ -95,9 +132,24 @@ class SameTokens(Launched):
         self.compare(2, "serial_tree", "--source", "suffix", "--shape", "chain")
 
     def test_by_rejection_the_output_is_one_process_s(self):
-        options = ("--draft", DRAFT, "--accept", "rejection", "--shape", "chain", "--source", "model")
-        self.compare(2, "serial_tree", *options, expected=lambda: self.results(
-            batch("--stages", 2, "--strategy", "serial_tree", *options)))
+        options = (
+            "--draft",
+            DRAFT,
+            "--accept",
+            "rejection",
+            "--shape",
+            "chain",
+            "--source",
+            "model",
+        )
+        self.compare(
+            2,
+            "serial_tree",
+            *options,
+            expected=lambda: self.results(
+                batch("--stages", 2, "--strategy", "serial_tree", *options)
+            ),
+        )
 
 
 class HostFile(Launched):
@@ -105,11 +157,22 @@ class HostFile(Launched):
         return ["--hosts", written("hosts.txt", "".join(name + "\n" for name in names))]
 
     def test_starts_a_process_a_line(self):
-        results = self.results(batch(
-            "--draft", DRAFT, "--strategy", "pipelined", "--network", "lo", "--secret-file",
-            written("secret", "only the user's"), *self.hosts("# all here", *["localhost"] * 4)))
-        self.assertEqual([result["tokens"] for result in results],
-                         [result["tokens"] for result in plain()])
+        results = self.results(
+            batch(
+                "--draft",
+                DRAFT,
+                "--strategy",
+                "pipelined",
+                "--network",
+                "lo",
+                "--secret-file",
+                written("secret", "only the user's"),
+                *self.hosts("# all here", *["localhost"] * 4),
+            )
+        )
+        self.assertEqual(
+            [result["tokens"] for result in results], [result["tokens"] for result in plain()]
+        )
 
     def test_what_is_no_host_is_refused_by_its_line(self):
         for bad in ("-oProxyCommand=touch /tmp/x", "a;b", "$(id)"):
@@ -150,19 +213,29 @@ class Refusals(Launched):
         return first + [":", "-n", "1"] + changed
 
     def test_other_options_are_named_with_both_values(self):
-        self.refused(self.one_rank_of_three_with(generate("--draft", DRAFT, "--context", 512)),
-                     "context: rank 2 (stage 2 of 2", "has '512', rank 0 (the coordinator", "has '0'")
+        self.refused(
+            self.one_rank_of_three_with(generate("--draft", DRAFT, "--context", 512)),
+            "context: rank 2 (stage 2 of 2",
+            "has '512', rank 0 (the coordinator",
+            "has '0'",
+        )
 
     def test_another_model_is_named_with_both_fingerprints(self):
-        self.refused(self.one_rank_of_three_with(generate("--draft", DRAFT, model=DRAFT)),
-                     "model fingerprint: rank 2 (stage 2 of 2", "rank 0 (the coordinator")
+        self.refused(
+            self.one_rank_of_three_with(generate("--draft", DRAFT, model=DRAFT)),
+            "model fingerprint: rank 2 (stage 2 of 2",
+            "rank 0 (the coordinator",
+        )
 
     def test_a_missing_model_is_told_by_the_rank_that_misses_it(self):
         self.refused(self.one_rank_of_three_with(generate(model="/nowhere")), "rank 2", "/nowhere")
 
     def test_other_numbers_of_processes_are_refused(self):
-        self.refused(mpirun_command(3) + generate("--stages", 3),
-                     "found 3 processes for 3 stages", "one that has the text and the draft")
+        self.refused(
+            mpirun_command(3) + generate("--stages", 3),
+            "found 3 processes for 3 stages",
+            "one that has the text and the draft",
+        )
 
     def test_a_bad_request_ends_the_launch(self):
         self.refused(mpirun_command(3) + generate("--top-p", 7), "top_p")
@@ -170,23 +243,59 @@ class Refusals(Launched):
 
 class Memory(Launched):
     # The demo target's layers and words, in 440 MB.
-    SHAPE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024,
-             "intermediate_size": 6144, "num_attention_heads": 16, "num_key_value_heads": 8,
-             "head_dim": 64, "num_hidden_layers": 10, "vocab_size": 8192, "rms_norm_eps": 1e-5,
-             "rope_theta": 500000.0, "max_position_embeddings": 8192, "tie_word_embeddings": True,
-             "hidden_act": "silu", "torch_dtype": "bfloat16"}
+    SHAPE = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 1024,
+        "intermediate_size": 6144,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "num_hidden_layers": 10,
+        "vocab_size": 8192,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 500000.0,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+        "hidden_act": "silu",
+        "torch_dtype": "bfloat16",
+    }
     LAYER_BYTES = 2 * 1024 * (2 * 1024 + 2 * 512 + 3 * 6144)
-    BESIDE_BYTES = 150 << 20  # for all that is no layer: embedding, head, KV, rows, MPI, the program
+    BESIDE_BYTES = (
+        150 << 20
+    )  # for all that is no layer: embedding, head, KV, rows, MPI, the program
 
     @unittest.skipUnless(importlib.util.find_spec("numpy"), "growing a model takes numpy")
     def test_a_rank_holds_its_own_layers_and_no_more(self):
         shape = written("shape.json", json.dumps(self.SHAPE))
         model = Path(CACHE.name) / "grown"
-        grown = run([sys.executable, ROOT / "tools" / "grow_model.py", TARGET, "--shape", shape,
-                     "--dtype", "bf16", "--out", model])
+        grown = run(
+            [
+                sys.executable,
+                ROOT / "tools" / "grow_model.py",
+                TARGET,
+                "--shape",
+                shape,
+                "--dtype",
+                "bf16",
+                "--out",
+                model,
+            ]
+        )
         self.assertEqual(grown.returncode, 0, grown.stderr)
-        launch = Launch(mpirun_command(3) + generate("--strategy", "autoregressive", "--context", 512,
-                                                     "--stage-layers", "5,5", model=model, tokens=4))
+        launch = Launch(
+            mpirun_command(3)
+            + generate(
+                "--strategy",
+                "autoregressive",
+                "--context",
+                512,
+                "--stage-layers",
+                "5,5",
+                model=model,
+                tokens=4,
+            )
+        )
         self.addCleanup(launch.close)
         peaks = {}
         while launch.process.poll() is None:
@@ -207,10 +316,23 @@ class Deaths(Launched):
     SILENCE_S = 1
 
     def disturbed(self, rank, signal_number):
-        launch = Launch(mpirun_command(4) +
-                        generate("--draft", DRAFT, "--stages", 3, "--strategy", "pipelined",
-                                 "--ignore-eos", "--link-delay-ms", 5, "--silence-s",
-                                 self.SILENCE_S, tokens=4000))
+        launch = Launch(
+            mpirun_command(4)
+            + generate(
+                "--draft",
+                DRAFT,
+                "--stages",
+                3,
+                "--strategy",
+                "pipelined",
+                "--ignore-eos",
+                "--link-delay-ms",
+                5,
+                "--silence-s",
+                self.SILENCE_S,
+                tokens=4000,
+            )
+        )
         self.addCleanup(launch.close)
         numbers = launch.ranks(4)
         launch.wait_for_output()

@@ -27,8 +27,10 @@ HIDDEN_SIZE = json.loads((TARGET / "config.json").read_text())["hidden_size"]
 CACHE = tempfile.TemporaryDirectory()
 os.environ.update(XDG_CACHE_HOME=CACHE.name, HOME=CACHE.name)
 
-REQUESTS = [{"prompt": "def quicksort(numbers):\n", "temperature": 0},
-            {"prompt": "It was late", "temperature": 1, "top_p": 0.9, "seed": 4}]
+REQUESTS = [
+    {"prompt": "def quicksort(numbers):\n", "temperature": 0},
+    {"prompt": "It was late", "temperature": 1, "top_p": 0.9, "seed": 4},
+]
 TOKENS = 48
 
 
@@ -40,8 +42,19 @@ def written(name, text):
 
 def batch(*args):
     lines = written("requests.jsonl", "".join(json.dumps(line) + "\n" for line in REQUESTS))
-    return [FORERUN, "generate", "--model", TARGET, "--batch", lines, "--max-tokens", TOKENS,
-            "--cost-cache", Path(CACHE.name) / "costs", *args]
+    return [
+        FORERUN,
+        "generate",
+        "--model",
+        TARGET,
+        "--batch",
+        lines,
+        "--max-tokens",
+        TOKENS,
+        "--cost-cache",
+        Path(CACHE.name) / "costs",
+        *args,
+    ]
 
 
 def hosts_file():
@@ -63,8 +76,13 @@ class OverANetwork(unittest.TestCase):
         self.environment = NETWORK.environment()
 
     def results(self, *args):
-        done = run([*NETWORK.inside(0), *batch("--hosts", hosts_file(), "--network",
-                                               NETWORK.network, *args)], env=self.environment)
+        done = run(
+            [
+                *NETWORK.inside(0),
+                *batch("--hosts", hosts_file(), "--network", NETWORK.network, *args),
+            ],
+            env=self.environment,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
@@ -86,9 +104,25 @@ class OverANetwork(unittest.TestCase):
             command += ["--gmca", layer, NETWORK.network]
         for number, name in enumerate(NETWORK.names):
             command += [":"] if number else []
-            command += ["-n", "1", "--host", name, FORERUN, "generate", "--model", TARGET, "--prompt",
-                        "def f(", "--max-tokens", 4000, "--ignore-eos", "--link-delay-ms", 5,
-                        "--silence-s", 1]
+            command += [
+                "-n",
+                "1",
+                "--host",
+                name,
+                FORERUN,
+                "generate",
+                "--model",
+                TARGET,
+                "--prompt",
+                "def f(",
+                "--max-tokens",
+                4000,
+                "--ignore-eos",
+                "--link-delay-ms",
+                5,
+                "--silence-s",
+                1,
+            ]
         launch = Launch(command, env=self.environment)
         self.addCleanup(launch.close)
         numbers = launch.ranks(3)
@@ -103,16 +137,37 @@ class OverANetwork(unittest.TestCase):
         self.assertTrue(all_gone(numbers), "a rank outlives its launch")
 
     def test_requests_outlive_a_cut_link(self):
-        launch = Launch([*NETWORK.inside(0), *batch(
-            "--hosts", hosts_file(), "--network", NETWORK.network, "--strategy", "autoregressive",
-            "--link-delay-ms", 30, "--silence-s", 1, "--start-s", 4, "--relaunches", 20, "--verbose")],
-            env=self.environment)
+        launch = Launch(
+            [
+                *NETWORK.inside(0),
+                *batch(
+                    "--hosts",
+                    hosts_file(),
+                    "--network",
+                    NETWORK.network,
+                    "--strategy",
+                    "autoregressive",
+                    "--link-delay-ms",
+                    30,
+                    "--silence-s",
+                    1,
+                    "--start-s",
+                    4,
+                    "--relaunches",
+                    20,
+                    "--verbose",
+                ),
+            ],
+            env=self.environment,
+        )
         self.addCleanup(launch.close)
         launch.wait_for_words("the launch is up")
         self.addCleanup(NETWORK.mend, 2)
         old = set(serving())
         NETWORK.cut(2)
-        launch.wait_for_words("is lost and started again: rank 2 (stage 2 of 2, host forerun-2)", 30)
+        launch.wait_for_words(
+            "is lost and started again: rank 2 (stage 2 of 2, host forerun-2)", 30
+        )
         # Also on the host that cannot be told.
         self.assertTrue(all_gone(old), "a rank of the old launch is left")
         NETWORK.mend(2)

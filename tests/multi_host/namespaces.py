@@ -13,8 +13,14 @@ LINK = "fr0"  # a host's interface
 
 
 def _run(*command):
-    subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True,
-                   stdin=subprocess.DEVNULL, timeout=30)
+    subprocess.run(
+        list(map(str, command)),
+        check=True,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=30,
+    )
 
 
 class Namespaces:
@@ -43,9 +49,19 @@ class Namespaces:
     def _hold(self, name):
         # Says that it is there once it is.
         holder = subprocess.Popen(
-            ["unshare", "--net", "--uts", "sh", "-c",
-             f"hostname {name} && ip link set lo up && echo held && exec cat"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            [
+                "unshare",
+                "--net",
+                "--uts",
+                "sh",
+                "-c",
+                f"hostname {name} && ip link set lo up && echo held && exec cat",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.holders.append(holder)
         if holder.stdout.readline().strip() != "held":
             raise OSError(holder.stderr.read())
@@ -62,8 +78,20 @@ class Namespaces:
         limit = ("root", "tbf", "rate", rate, "burst", "256kb", "latency", "50ms")
         for host in range(1, len(self.names)):
             port = f"port{host}"
-            _run(*bridge, "ip", "link", "add", port, "type", "veth", "peer", "name", LINK, "netns",
-                 self.holders[host].pid)
+            _run(
+                *bridge,
+                "ip",
+                "link",
+                "add",
+                port,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                LINK,
+                "netns",
+                self.holders[host].pid,
+            )
             _run(*bridge, "ip", "link", "set", port, "master", LINK, "up")
             _run(*bridge, "tc", "qdisc", "add", "dev", port, *limit)
             own = self.inside(host)
@@ -89,10 +117,14 @@ class Namespaces:
     def environment(self):
         """For a launch: starts a host's part on that host, as ssh would."""
         agent = Path(self.folder.name) / "agent"
-        cases = "".join(f"{name}) exec {' '.join(self.inside(host))} sh -c \"$*\" ;;\n"
-                        for host, name in enumerate(self.names))
-        agent.write_text(f"#!/bin/sh\nhost=$1\nshift\ncase $host in\n{cases}"
-                         "*) echo \"no such host: $host\" >&2; exit 1 ;;\nesac\n")
+        cases = "".join(
+            f'{name}) exec {" ".join(self.inside(host))} sh -c "$*" ;;\n'
+            for host, name in enumerate(self.names)
+        )
+        agent.write_text(
+            f"#!/bin/sh\nhost=$1\nshift\ncase $host in\n{cases}"
+            '*) echo "no such host: $host" >&2; exit 1 ;;\nesac\n'
+        )
         agent.chmod(0o700)
         return dict(os.environ, OMPI_MCA_plm_rsh_agent=str(agent))
 

@@ -36,7 +36,9 @@ class NullServer:
         """Until so many requests run at once."""
         for _ in range(300):
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
-                running = re.search(r"^forerun_running_requests (\d+)", answer.read().decode(), re.M)
+                running = re.search(
+                    r"^forerun_running_requests (\d+)", answer.read().decode(), re.M
+                )
             if running and int(running.group(1)) >= count:
                 return
             time.sleep(0.1)
@@ -129,6 +131,7 @@ class Load(unittest.TestCase):
 
     def test_a_server_that_dies_is_seen(self):
         with NullServer("--step-ms", "5") as server:
+
             def kill_when_busy():
                 server.wait_for_streams(5)
                 os.kill(server.process.pid, signal.SIGKILL)

@@ -22,9 +22,7 @@ def bare(*args: str) -> subprocess.CompletedProcess:
 
 class HelpTest(unittest.TestCase):
     def test_every_tool(self):
-        tools = [
-            path for path in TOOLS.glob("*.py") if "ArgumentParser" in path.read_text("utf-8")
-        ]
+        tools = [path for path in TOOLS.glob("*.py") if "ArgumentParser" in path.read_text("utf-8")]
         self.assertGreater(len(tools), 5)
         for tool in tools:
             with self.subTest(tool.name):
