@@ -34,7 +34,8 @@ install_missing() {
     "${missing[@]}" >/dev/null
 }
 
-# Clients of the server from PyPI, for its tests, in build/venv; without a network they are skipped.
+# Clients of the server from PyPI, for its tests, and the linter of Python, in build/venv; fails where
+# they cannot be had.
 install_test_clients() {
   local wanted=tests/server/requirements.txt venv=build/venv
   cmp -s "$wanted" "$venv/installed.txt" && return 0
@@ -43,8 +44,12 @@ install_test_clients() {
     cp "$wanted" "$venv/installed.txt"
   else
     say "They cannot be had: the tests that need them are skipped"
+    return 1
   fi
 }
+
+# Whether pip, with the index it is set to, gets an answer; needs the build/venv of install_test_clients.
+pypi_answers() { build/venv/bin/pip -q --retries 0 index versions pip >/dev/null 2>&1; }
 
 # build PRESET [cmake --build options]: configures, once or with FORERUN_CONFIGURE's options, and builds.
 FORERUN_CONFIGURE=()
