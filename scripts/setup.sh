@@ -34,8 +34,8 @@ install_missing() {
     "${missing[@]}" >/dev/null
 }
 
-# Clients of the server from PyPI, for its tests, and the linter of Python, in build/venv; fails where
-# they cannot be had.
+# Clients of the server from PyPI, for its tests, ruff and lizard, in build/venv; fails where they cannot
+# be had.
 install_test_clients() {
   local wanted=tests/server/requirements.txt venv=build/venv
   cmp -s "$wanted" "$venv/installed.txt" && return 0
