@@ -19,14 +19,6 @@ namespace {
 
 constexpr int32_t kTokens = 100;
 
-std::vector<int32_t> toy_tokens(int32_t count, int32_t vocab) {
-  std::vector<int32_t> tokens;
-  for (int32_t index = 0; index < count; ++index) {
-    tokens.push_back((index * index * 7 + index * 31 + 5) % vocab);
-  }
-  return tokens;
-}
-
 struct Toy {
   std::string name;
   ToySpec spec;

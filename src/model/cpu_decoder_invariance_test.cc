@@ -52,9 +52,7 @@ class Invariance : public testing::TestWithParam<Numerics> {
     spec.dtype = GetParam().dtype;
     const Status written = write_toy_checkpoint(dir_.path(), spec);
     EXPECT_TRUE(written.ok()) << written.message();
-    for (int32_t index = 0; index < kTokens; ++index) {
-      tokens_.push_back((index * index * 7 + index * 31 + 5) % kVocab);
-    }
+    tokens_ = toy_tokens(kTokens, kVocab);
   }
   LoadedDecoder open(int32_t threads) const {
     CpuDecoderOptions options;

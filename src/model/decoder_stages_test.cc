@@ -76,14 +76,6 @@ std::vector<std::vector<int32_t>> cuts() {
           {2, 2, 2, 2}, {1, 4, 2, 1}, std::vector<int32_t>(8, 1)};
 }
 
-std::vector<int32_t> toy_tokens(int32_t count, int32_t vocab, int32_t salt) {
-  std::vector<int32_t> tokens;
-  for (int32_t index = 0; index < count; ++index) {
-    tokens.push_back((index * index * 7 + index * 31 + salt) % vocab);
-  }
-  return tokens;
-}
-
 // The logits of several Steps: a prompt longer than a chunk beside a short one, two trees with a
 // branch at every level, a commit of one of them, rows behind it.
 std::vector<float> run_batches(Decoder& decoder) {

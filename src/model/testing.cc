@@ -87,6 +87,14 @@ Result<std::vector<float>> SequenceDriver::run(std::span<const int32_t> tokens, 
   return logits;
 }
 
+std::vector<int32_t> toy_tokens(int32_t count, int32_t vocab, int32_t salt) {
+  std::vector<int32_t> tokens;
+  for (int32_t index = 0; index < count; ++index) {
+    tokens.push_back((index * index * 7 + index * 31 + salt) % vocab);
+  }
+  return tokens;
+}
+
 std::vector<float> copy_logits(const Decoder& decoder) {
   const int64_t vocab = decoder.config().vocab_size;
   const int64_t rows = decoder.logits(0).values.dim(0);

@@ -72,6 +72,9 @@ class SequenceDriver {
   std::vector<int32_t> blocks_;
 };
 
+// The same `count` tokens below `vocab` always; others for another `salt`.
+std::vector<int32_t> toy_tokens(int32_t count, int32_t vocab, int32_t salt = 5);
+
 // Copies the logits of the last forward, [rows that want][vocab_size]; -infinity where no device
 // has any.
 std::vector<float> copy_logits(const Decoder& decoder);

@@ -14,28 +14,13 @@
 #include "sampling/row_query.h"
 #include "sampling/same_candidates_test.h"
 #include "sampling/sampler.h"
+#include "sampling/seeded_logits_test.h"
 #include "step/hash_constraint_test.h"
 
 namespace forerun {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-uint32_t random_word(uint64_t seed, uint32_t index) {
-  return noise_bits(seed, NoiseStream::kResidual, 2, index);
-}
-
-std::vector<float> random_logits(int32_t vocab, uint64_t seed, float spread) {
-  std::vector<float> logits;
-  for (int32_t token = 0; token < vocab; ++token) {
-    const float uniform = noise_uniform(random_word(seed, static_cast<uint32_t>(token)));
-    logits.push_back(std::floor(uniform * spread * 8.0f) / 8.0f);  // with ties
-  }
-  if (seed % 3 == 0) {
-    for (size_t token = 0; token < logits.size(); token += 5) logits[token] = -kInfinity;
-  }
-  return logits;
-}
 
 // A device with one row, cut at multiples of 16 where there are several parts.
 class FakeDevice : public DeviceLogits {

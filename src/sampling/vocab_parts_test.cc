@@ -3,40 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/noise.h"
 #include "device/cpu/device_group.h"
 #include "sampling/rejection.h"
 #include "sampling/same_candidates_test.h"
 #include "sampling/sampler.h"
+#include "sampling/seeded_logits_test.h"
 
 namespace forerun {
 namespace {
-
-uint32_t random_word(uint64_t seed, uint32_t index) {
-  return noise_bits(seed, NoiseStream::kResidual, 1, index);
-}
-
-std::vector<float> random_logits(int32_t vocab, uint64_t seed, float spread) {
-  std::vector<float> logits;
-  for (int32_t token = 0; token < vocab; ++token) {
-    const float uniform = noise_uniform(random_word(seed, static_cast<uint32_t>(token)));
-    // In eighths, so that there are ties.
-    logits.push_back(std::floor(uniform * spread * 8.0f) / 8.0f);
-  }
-  if (seed % 3 == 0) {
-    for (size_t token = 0; token < logits.size(); token += 5) {
-      logits[token] = -std::numeric_limits<float>::infinity();
-    }
-  }
-  return logits;
-}
 
 // Cuts of `vocab` at multiples of 16, some parts empty.
 std::vector<int32_t> cuts_of(int32_t vocab, int32_t degree, uint64_t seed) {

@@ -8,6 +8,7 @@
 
 #include "checkpoint/testing.h"
 #include "forerun/engine.h"
+#include "support/create_engine_test.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -45,9 +46,7 @@ class AutoViewsTest : public ::testing::Test {
     options.model = (dir_.path() / "target").string();
     options.devices = "cpu:0";
     options.emulate = (dir_.path() / "profiles.json").string() + "#" + profile;
-    auto made = Engine::create(options);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.ok() ? std::move(*made) : nullptr;
+    return create_engine(options);
   }
   // Of kRequests at the same time, of different lengths.
   static std::vector<Output> run(Engine& engine, const SpeculationOptions& speculation,

@@ -21,9 +21,7 @@ class ChangedSpeculation : public OnToyPair {
   static Request request_of(uint64_t seed) {
     std::mt19937_64 random(seed);
     Request request;
-    for (uint64_t count = 100 + random() % 50; count > 0; --count) {
-      request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
-    }
+    append_random_tokens(random, 100 + random() % 50, request.prompt_tokens);
     request.max_new_tokens = 300;
     request.ignore_eos = true;
     request.sampling.seed = seed;

@@ -29,9 +29,7 @@ class CompletionQueues : public OnToyPair {
   static Request request_of(uint64_t seed) {
     std::mt19937_64 random(seed);
     Request request;
-    for (uint64_t count = 1 + random() % 60; count > 0; --count) {
-      request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
-    }
+    append_random_tokens(random, 1 + random() % 60, request.prompt_tokens);
     request.max_new_tokens = static_cast<int32_t>(1 + random() % 40);
     request.ignore_eos = true;
     request.sampling.temperature = seed % 3 == 0 ? 0.0f : 0.9f;

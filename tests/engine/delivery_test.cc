@@ -17,9 +17,6 @@ class Delivery : public ::testing::TestWithParam<bool> {};
 
 // The second Step of the target lasts until the reader has what came of the first one.
 TEST_P(Delivery, TokensReachTheirReaderWhileTheNextStepRuns) {
-  const ToyPair pair(ToySpec{});
-  const auto tokenizer = Tokenizer::load(pair.target());
-  ASSERT_TRUE(tokenizer.ok());
   Rig rig({.threaded = GetParam()});
   std::atomic<bool> has_read{false};
   int steps = 0;
@@ -38,7 +35,7 @@ TEST_P(Delivery, TokensReachTheirReaderWhileTheNextStepRuns) {
     request.prompt_tokens = {1, 2, 3};
     request.max_new_tokens = 4;
     request.ignore_eos = true;
-    const auto stream = submit_to_loop(loop, std::move(request), *tokenizer);
+    const auto stream = submit_to_loop(loop, std::move(request), toy_tokenizer());
     size_t tokens = 0;
     while (const auto event = stream->next()) {
       tokens += event->tokens.size();

@@ -7,36 +7,13 @@
 #include <random>
 
 #include "strategies/every_policy.h"
-#include "support/toy_model.h"
+#include "support/on_toy_pair_test.h"
 
 namespace forerun::testing {
 namespace {
 
-ToySpec toy() {
-  ToySpec spec;
-  spec.dtype = DType::kBf16;
-  spec.logit_std = 3.0f;
-  spec.max_position = 512;
-  return spec;
-}
-
-class EngineTest : public ::testing::Test {
+class EngineTest : public OnToyPair {
  protected:
-  static void SetUpTestSuite() { pair_ = new ToyPair(toy()); }
-  static void TearDownTestSuite() {
-    delete pair_;
-    pair_ = nullptr;
-  }
-
-  static std::unique_ptr<Engine> make(EngineOptions options) {
-    options.model = pair_->target();
-    options.draft = pair_->draft();
-    if (options.devices.empty()) options.devices = "cpu:0";
-    auto engine = Engine::create(options);
-    EXPECT_TRUE(engine.ok()) << engine.status().message();
-    return engine.ok() ? std::move(*engine) : nullptr;
-  }
-
   // Both processors as one device, to be split between the models.
   static EngineOptions to_split(const std::vector<std::string>& processors) {
     EngineOptions options;
@@ -48,9 +25,7 @@ class EngineTest : public ::testing::Test {
   static Request request_of(uint64_t seed) {
     std::mt19937_64 random(seed);
     Request request;
-    for (uint64_t count = 1 + random() % 90; count > 0; --count) {
-      request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
-    }
+    append_random_tokens(random, 1 + random() % 90, request.prompt_tokens);
     request.max_new_tokens = static_cast<int32_t>(1 + random() % 60);
     request.ignore_eos = true;
     request.sampling.temperature = seed % 3 == 0 ? 0.0f : 0.9f;
@@ -59,11 +34,7 @@ class EngineTest : public ::testing::Test {
     request.speculation = policies[random() % policies.size()];
     return request;
   }
-
-  static ToyPair* pair_;
 };
-
-ToyPair* EngineTest::pair_ = nullptr;
 
 // Each of these fills most of the cache with guesses before its first token.
 TEST_F(EngineTest, RequestsThatDraftFarAheadDoNotStartOverForEver) {
@@ -155,7 +126,7 @@ TEST_F(EngineTest, TryingSplitsIsDoneWithTheEnginesSourceOfGuesses) {
 TEST_F(EngineTest, TryingSplitsLeavesOutThoseThatCannotBeLoaded) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
-  ToySpec narrow = toy();
+  ToySpec narrow = drafted_toy();
   narrow.num_layers = 1;
   narrow.hidden_size = 32;
   narrow.intermediate_size = 16;

@@ -21,15 +21,6 @@ enum class Fault : uint8_t { kNone, kFails, kThrows };
 
 class Faults : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    pair_ = new ToyPair(ToySpec{});  // for its tokenizer
-    tokenizer_ = new Tokenizer(std::move(*Tokenizer::load(pair_->target())));
-  }
-  static void TearDownTestSuite() {
-    delete tokenizer_;
-    delete pair_;
-  }
-
   // A loop over fake models; the executor's threads are gone before the models.
   struct Loop {
     explicit Loop(const Rig::Options& options) : rig(options) {
@@ -41,7 +32,7 @@ class Faults : public ::testing::Test {
       EXPECT_EQ(rig.draft.violations, 0);
     }
     std::shared_ptr<RequestStream> submit(Request request) {
-      return submit_to_loop(*loop, std::move(request), *tokenizer_,
+      return submit_to_loop(*loop, std::move(request), toy_tokenizer(),
                             {.target_vocab = kVocab, .draft_vocab = kVocab});
     }
     void expect_no_kv() {
@@ -64,9 +55,7 @@ class Faults : public ::testing::Test {
         request.prompt_tokens.push_back(5 * token % kVocab);
       }
     }
-    for (uint64_t count = 1 + random() % 90; count > 0; --count) {
-      request.prompt_tokens.push_back(static_cast<int32_t>(random() % kVocab));
-    }
+    append_random_tokens(random, 1 + random() % 90, request.prompt_tokens, kVocab);
     request.max_new_tokens = static_cast<int32_t>(10 + random() % 60);
     request.ignore_eos = true;
     request.sampling.temperature = random() % 2 == 0 ? 0.0f : 0.9f;
@@ -86,13 +75,7 @@ class Faults : public ::testing::Test {
     for (const Request& request : requests) outputs.push_back(drain(*loop.submit(request)));
     return outputs;
   }
-
-  static ToyPair* pair_;
-  static Tokenizer* tokenizer_;
 };
-
-ToyPair* Faults::pair_ = nullptr;
-Tokenizer* Faults::tokenizer_ = nullptr;
 
 // One Step of either side, the n-th, goes wrong; before and after it all is well.
 TEST_F(Faults, OneStepOfEitherSideGoesWrong) {

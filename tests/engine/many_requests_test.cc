@@ -13,6 +13,7 @@
 #include "base/sanitized.h"
 #include "forerun/engine.h"
 #include "strategies/every_policy.h"
+#include "support/create_engine_test.h"
 #include "support/toy_model.h"
 
 namespace forerun::testing {
@@ -46,9 +47,7 @@ Request mixed_request(uint64_t seed) {
   if (seed % 3 == 0) {
     for (int32_t token = 0; token < 70; ++token) request.prompt_tokens.push_back(7 * token % 256);
   }
-  for (uint64_t count = 1 + random() % longest; count > 0; --count) {
-    request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
-  }
+  append_random_tokens(random, 1 + random() % longest, request.prompt_tokens);
   // The first ones grow to four blocks and more each, which admission does not foresee.
   request.max_new_tokens =
       static_cast<int32_t>(seed < kLongRequests ? 220 + random() % 60 : 1 + random() % 90);
@@ -79,9 +78,7 @@ class ManyRequests : public ::testing::Test {
     options.draft = setting.draft;
     options.max_context_tokens = kContext;
     if (options.devices.empty()) options.devices = "cpu:0";
-    auto engine = Engine::create(options);
-    EXPECT_TRUE(engine.ok()) << engine.status().message();
-    return engine.ok() ? std::move(*engine) : nullptr;
+    return create_engine(options);
   }
   static std::vector<Output> alone(const Setting& setting) {
     std::vector<Output> outputs;
@@ -173,11 +170,7 @@ void ManyRequests::play_waves(const Setting& setting, const std::vector<Output>&
 class ManyRequestsToToys : public ManyRequests {
  protected:
   static void SetUpTestSuite() {
-    ToySpec spec;
-    spec.dtype = DType::kBf16;
-    spec.logit_std = 3.0f;
-    spec.max_position = kContext;
-    pair_ = new ToyPair(spec);
+    pair_ = new ToyPair(drafted_toy());
     // K and V, layers, KV heads, width, bf16; of either model.
     setting_ = new Setting{pair_->target(), pair_->draft(), 2 * (2 * 2 * 2 * 16 * 2),
                            kSanitized ? 40u : 500u, kSanitized ? 40 : 130};
@@ -260,9 +253,7 @@ TEST_F(ManyRequestsToToys, TenThousandLeaveNothingBehind) {
       while (submitted < total && handles.size() < 80) {
         std::mt19937 random(static_cast<uint32_t>(submitted));
         Request request;
-        for (int32_t token = 0; token < 70; ++token) {
-          request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
-        }
+        append_random_tokens(random, 70, request.prompt_tokens);
         request.max_new_tokens = 6;
         request.ignore_eos = true;
         request.sampling.seed = submitted;

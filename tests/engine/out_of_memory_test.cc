@@ -76,15 +76,6 @@ class MarksItsCaller : public Executor {
 
 class OutOfMemory : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    pair_ = new ToyPair(ToySpec{});  // for its tokenizer
-    tokenizer_ = new Tokenizer(std::move(*Tokenizer::load(pair_->target())));
-  }
-  static void TearDownTestSuite() {
-    delete tokenizer_;
-    delete pair_;
-  }
-
   struct Loop {
     explicit Loop(bool threaded) : rig({.threaded = threaded}) {
       loop =
@@ -92,7 +83,7 @@ class OutOfMemory : public ::testing::Test {
                                        std::make_unique<MarksItsCaller>(std::move(rig.executor)));
     }
     std::shared_ptr<RequestStream> submit(Request request) {
-      return submit_to_loop(*loop, std::move(request), *tokenizer_,
+      return submit_to_loop(*loop, std::move(request), toy_tokenizer(),
                             {.target_vocab = kVocab, .draft_vocab = kVocab});
     }
     Output complete(Request request) { return drain(*submit(std::move(request))); }
@@ -116,13 +107,7 @@ class OutOfMemory : public ::testing::Test {
   }
 
   static void fail_each_allocation(bool threaded);
-
-  static ToyPair* pair_;
-  static Tokenizer* tokenizer_;
 };
-
-ToyPair* OutOfMemory::pair_ = nullptr;
-Tokenizer* OutOfMemory::tokenizer_ = nullptr;
 
 // One allocation fails while three requests run, each time a later one.
 void OutOfMemory::fail_each_allocation(bool threaded) {

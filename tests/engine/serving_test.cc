@@ -36,9 +36,7 @@ class Serving : public OnToyPair {
   static Request request_of(uint64_t seed) {
     std::mt19937_64 random(seed);
     Request request;
-    for (uint64_t count = 20 + random() % 90; count > 0; --count) {
-      request.prompt_tokens.push_back(static_cast<int32_t>(random() % 256));
-    }
+    append_random_tokens(random, 20 + random() % 90, request.prompt_tokens);
     request.max_new_tokens = static_cast<int32_t>(20 + random() % 40);
     request.ignore_eos = true;
     request.sampling.seed = seed;

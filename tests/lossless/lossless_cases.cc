@@ -10,6 +10,7 @@
 
 #include "engine/gpu.h"
 #include "strategies/every_policy.h"
+#include "support/create_engine_test.h"
 
 namespace forerun::testing {
 
@@ -103,9 +104,7 @@ std::unique_ptr<Engine> make_engine(const std::string& target, const std::string
   if (!draft_devices.empty() && !draft_asked_for.empty()) options.draft_devices = draft_asked_for;
   const bool takes_int4 = precision.spec.hidden_size % 128 == 0;
   if (!draft_devices.empty() && draft_on_gpu() && takes_int4) options.draft_weights = "int4_head";
-  auto engine = Engine::create(options);
-  if (!engine.ok()) ADD_FAILURE() << engine.status().message();
-  return engine.ok() ? std::move(*engine) : nullptr;
+  return create_engine(options);
 }
 
 Request request_of(uint64_t seed, bool sampled) {

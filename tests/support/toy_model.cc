@@ -55,6 +55,14 @@ void must(const Status& status) {
 
 }  // namespace
 
+ToySpec drafted_toy() {
+  ToySpec spec;
+  spec.dtype = DType::kBf16;
+  spec.logit_std = 3.0f;
+  spec.max_position = 512;
+  return spec;
+}
+
 Status write_toy_model(const std::filesystem::path& dir, const ToySpec& spec) {
   FORERUN_RETURN_IF_ERROR(write_toy_checkpoint(dir, spec));
   return write_text(dir / "tokenizer.json", byte_tokenizer_json());
@@ -65,6 +73,17 @@ ToyPair::ToyPair(const ToySpec& target, float perturbation) {
   ToySpec draft = target;
   draft.perturbation = perturbation;
   must(write_toy_model(dir_.path() / "draft", draft));
+}
+
+const Tokenizer& toy_tokenizer() {
+  static const Tokenizer tokenizer = [] {
+    const TempDir dir;
+    must(write_text(dir.path() / "tokenizer.json", byte_tokenizer_json()));
+    Result<Tokenizer> loaded = Tokenizer::load(dir.path().string());
+    must(loaded.status());
+    return std::move(*loaded);
+  }();
+  return tokenizer;
 }
 
 std::vector<std::string> two_processors() {

@@ -1,14 +1,19 @@
 // Toy checkpoints with a tokenizer, so that a whole engine can be created on them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "checkpoint/testing.h"
 #include "forerun/engine.h"
+#include "text/tokenizer.h"
 
 namespace forerun::testing {
+
+// Logits far enough apart that a draft is often right, room for 512 tokens.
+ToySpec drafted_toy();
 
 // write_toy_checkpoint plus a byte-level tokenizer.json of 256 tokens.
 Status write_toy_model(const std::filesystem::path& dir, const ToySpec& spec);
@@ -24,6 +29,16 @@ class ToyPair {
  private:
   TempDir dir_;
 };
+
+// The tokenizer of every toy, made once.
+const Tokenizer& toy_tokenizer();
+
+// Appends `count` tokens of a toy's vocabulary, which has 256 unless its test says otherwise.
+template <class Random>
+void append_random_tokens(Random& random, uint64_t count, std::vector<int32_t>& tokens,
+                          uint64_t vocab = 256) {
+  for (; count > 0; --count) tokens.push_back(static_cast<int32_t>(random() % vocab));
+}
 
 // Two processors that this process may use, as device names; empty where it has only one.
 std::vector<std::string> two_processors();

@@ -102,9 +102,7 @@ class DecoderCuda : public testing::TestWithParam<std::tuple<int32_t, Case>> {
     spec.tied = the.tied;
     const Status written = write_toy_checkpoint(dir_.path(), spec);
     ASSERT_TRUE(written.ok()) << written.message();
-    for (int32_t index = 0; index < kTokens; ++index) {
-      tokens_.push_back((index * index * 7 + index * 31 + 5) % kVocab);
-    }
+    tokens_ = toy_tokens(kTokens, kVocab);
     auto checkpoint = Checkpoint::open(dir_.path());
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     checkpoint_ = std::make_unique<Checkpoint>(std::move(*checkpoint));
