@@ -20,18 +20,8 @@ def bench_run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def built_benches() -> set[str]:
-    """Targets that CMake's files declare as benches, but those that other benches need."""
-    names = set()
-    for path in [
-        *ROOT.glob("src/**/CMakeLists.txt"),
-        *ROOT.glob("src/**/*.cmake"),
-        ROOT / "bench" / "CMakeLists.txt",
-    ]:
-        text = path.read_text(encoding="utf-8")
-        names |= set(re.findall(r"forerun_bench\((\w+) SOURCES", text))
-        names |= set(re.findall(r"add_executable\((\w+_bench) ", text))
-    return names - {"null_server"}
+def files(*patterns: str) -> set[str]:
+    return {path.stem for pattern in patterns for path in ROOT.glob(pattern)}
 
 
 class Run(unittest.TestCase):
@@ -39,9 +29,15 @@ class Run(unittest.TestCase):
         listed = bench_run("--list")
         self.assertEqual(listed.returncode, 0, listed.stderr)
         purposes = dict(re.findall(r"^(\w+)  +(\S.*)$", listed.stdout, flags=re.MULTILINE))
-        self.assertGreater(len(built_benches()), 20)
-        self.assertEqual(built_benches() - set(purposes), set())
-        self.assertIn("measure_cpu", purposes)
+        scripts = files("bench/measure_*.py", "bench/compare_*.py")
+        self.assertLess(scripts, set(purposes))
+        sources = [path for end in ("cc", "cu") for path in ROOT.glob(f"src/**/*_bench.{end}")]
+        sources += ROOT.glob("bench/*.cc")
+        self.assertGreater(len(sources), 20)
+        # A program for every source, and the server that http_load is measured beside.
+        programs = set(purposes) - scripts - {"null_server"}
+        self.assertEqual(len(programs), len(sources), (programs, sources))
+        self.assertLess({"linear_bench", "linear_cuda_bench", "host_time_bench"}, programs)
 
     def test_runs_what_matches_with_arguments(self) -> None:
         done = bench_run("^measure_regret$", "--help")
