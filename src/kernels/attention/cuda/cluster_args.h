@@ -10,6 +10,7 @@
 #include "kernels/attention/cuda/args.h"
 #include "kernels/attention/cuda/attention.h"
 #include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
 
@@ -140,5 +141,65 @@ struct ClusterTask {
     tail_is_last = tail_span == spans.end - 1;
   }
 };
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// A thread's place in its cluster.
+struct ClusterThread {
+  int lane, warp;
+  int group;  // warpgroup, and its stage
+  int rank;   // of the block
+
+  __device__ __forceinline__ ClusterThread()
+      : lane(threadIdx.x % 32),
+        warp(threadIdx.x / 32),
+        group(warp / 4),
+        rank(static_cast<int>(cluster_rank())) {}
+};
+
+// What a cluster does at a time: rows of an item, for a part of a key/value head.
+struct ClusterWork {
+  AttentionItemCuda item;
+  int part, kv_head;
+  int part_heads, first_head;  // query heads of the part
+  ClusterTask task;
+
+  // `heads`: parts of all key/value heads.
+  __device__ __forceinline__ ClusterWork(const ClusterArgs& args, int index, int heads,
+                                         const ClusterThread& thread)
+      : item(step_data<AttentionItemCuda>(args.step, args.step->items_offset)[index / heads]),
+        part(index % heads % args.parts),
+        kv_head(index % heads / args.parts),
+        part_heads(min(args.group_heads - part * 8, 8)),
+        first_head(kv_head * args.group_heads + part * 8),
+        task(item, args.window, thread.rank, thread.group) {}
+
+  // Columns that a block merges, those of each span counted.
+  __device__ __forceinline__ int merged_columns() const {
+    return (item.row_spans - item.num_rows * task.first_span) * part_heads;
+  }
+};
+
+// Rows of the tail, or parts of them, that a warp takes: every `warps`-th from `first` on. Warps
+// with a span have some only where they are quick, the heads being short, or where others would
+// have two.
+struct ClusterTailShare {
+  int first, warps;
+  int shift;  // logarithm of the number of warps that share a row
+};
+template <int kDim>
+__device__ __forceinline__ ClusterTailShare cluster_tail_share(const ClusterWork& work, int warp) {
+  const int rows = work.item.num_rows;
+  const int tail_group = work.task.tail_group;
+  const bool all_warps = kDim == 64 || tail_group == 0 || rows > kClusterWarps / 2;
+  const int warps = all_warps ? kClusterWarps : kClusterWarps / 2;
+  const int index = (warp + 4 * tail_group) % kClusterWarps;
+  const int first = work.task.has_tail && index < warps ? index : kGroupRows;
+  int shift = 0;
+  while ((rows << (shift + 1)) <= warps && (32 << shift) < kDim) ++shift;
+  return {first, warps, shift};
+}
+
+#endif
 
 }  // namespace forerun::cuda

@@ -1,5 +1,6 @@
 // How the blocks of a cluster tell one another what they found, in the cluster kernel of attention
-// (attention/cuda/cluster.cu). Device code; included by the kernel alone.
+// (attention/cuda/cluster.cu), and the barriers between its phases. Device code; included by the
+// kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,64 @@ __device__ __forceinline__ void arrive_at_peer(uint32_t barrier) {
   asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _,[%0];" ::"r"(barrier)
                : "memory");
 }
+
+// A block's barriers, and how often a thread has waited for each.
+template <int kDim>
+struct ClusterBarriers {
+  using Layout = ClusterLayout<kDim>;
+  uint32_t shared;            // the block's
+  uint32_t loaded = 0;        // tiles so far of the warpgroup's stage
+  uint32_t other_loaded = 0;  // of the other's
+  uint32_t received = 0;      // results of the cluster
+
+  // Of all threads of a cluster; after it every block's barriers are there.
+  __device__ __forceinline__ void init() const {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < 2; ++i) barrier_init(of_tile(i), 1);
+      barrier_init(shared + Layout::kReceivedBarrier, 1);
+      barrier_init(shared + Layout::kLeaveBarrier, kClusterBlocks * kClusterWarps);
+      barrier_init_fence();
+    }
+    __syncthreads();
+    cluster_arrive_relaxed();
+    cluster_wait();
+  }
+  __device__ __forceinline__ uint32_t of_tile(int stage) const {
+    return shared + Layout::kBarriers + stage * 8;
+  }
+  // The next tile of the warpgroup's own stage.
+  __device__ __forceinline__ void wait_for_tile(int group) {
+    barrier_wait(of_tile(group), loaded++ & 1);
+  }
+  // The tail's tile is the only one of its stage.
+  __device__ __forceinline__ void wait_for_tail(int stage, int group) const {
+    barrier_wait(of_tile(stage), (stage == group ? loaded : other_loaded) & 1);
+  }
+  // A warp has no need of keys any more.
+  __device__ __forceinline__ void leave_keys(int lane) const {
+    __syncwarp();
+    if (lane < kClusterBlocks) arrive_at_peer(peer_address(shared + Layout::kLeaveBarrier, lane));
+  }
+  // No warp of the cluster has: their place is free for results.
+  __device__ __forceinline__ void wait_for_leaving() const {
+    barrier_wait(shared + Layout::kLeaveBarrier, received & 1);
+  }
+  // One thread says how much will come, of `columns` columns of all their spans together.
+  __device__ __forceinline__ void expect_results(int columns) const {
+    barrier_arrive_expecting(shared + Layout::kReceivedBarrier,
+                             static_cast<uint32_t>(columns * (Layout::kSliceBytes + 8)));
+  }
+  __device__ __forceinline__ void wait_for_results() {
+    barrier_wait(shared + Layout::kReceivedBarrier, received++ & 1);
+  }
+  // Tiles of both stages that the thread has not waited for: of a tail that is there or not, and of
+  // the other warpgroup's span.
+  __device__ __forceinline__ void count_tiles(uint32_t tail_tiles, bool tail_is_own,
+                                              uint32_t other_tiles) {
+    loaded += tail_is_own ? tail_tiles : 0u;
+    other_loaded += other_tiles + (tail_is_own ? 0u : tail_tiles);
+  }
+};
 
 // Two floats into a block of the cluster, 8 bytes off its barrier.
 __device__ __forceinline__ void store_peer_8(uint32_t address, uint32_t barrier, float x, float y) {

@@ -44,6 +44,42 @@ __device__ __forceinline__ void note_rows(const ClusterArgs& args, const Attenti
   }
 }
 
+// Notes what the block needs of its work once the previous kernel has ended.
+template <int kDim>
+__device__ __forceinline__ void note_facts(const ClusterWork& work, int tail_shift,
+                                           uint32_t shared) {
+  if (threadIdx.x != 96) return;
+  const AttentionItemCuda& item = work.item;
+  const ClusterTask& task = work.task;
+  const int facts[kNumFacts] = {item.first_row,  item.num_rows,
+                                work.first_head, work.part_heads,
+                                work.kv_head,    task.first_span,
+                                task.tail_span,  task.tail_tile * kTilePositions,
+                                task.tail_group, task.tail_has_prefix ? 1 : 0,
+                                tail_shift};
+#pragma unroll
+  for (int i = 0; i < kNumFacts; ++i) {
+    store_shared_4(shared + ClusterLayout<kDim>::kFacts + i * 4, static_cast<uint32_t>(facts[i]));
+  }
+}
+
+// The way back of note_facts() and note_rows().
+template <int kDim>
+struct ClusterNotes {
+  using Layout = ClusterLayout<kDim>;
+  uint32_t shared;
+
+  __device__ __forceinline__ int fact(ClusterFact index) const {
+    return static_cast<int>(load_shared_4(shared + Layout::kFacts + index * 4));
+  }
+  __device__ __forceinline__ int position(int row) const {
+    return static_cast<int>(load_shared_4(shared + Layout::kRows + row * 8));
+  }
+  __device__ __forceinline__ int boundary(int row) const {
+    return static_cast<int>(load_shared_4(shared + Layout::kRows + row * 8 + 4));
+  }
+};
+
 // A thread's angles wait in shared memory for the previous kernel's end: where a row's lie.
 template <int kDim>
 __device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int piece) {
@@ -188,6 +224,40 @@ struct StagedExtra {
                                                       int slot) {
     return args.kv + slot / kTilePositions * args.block_stride +
            int64_t{kv_head} * tile_bytes(kDim) + slot % kTilePositions * kPanelRowBytes;
+  }
+};
+
+// What a thread stages of an item. Its column is also the one that it merges.
+template <int kDim>
+struct ClusterStaging {
+  bool has_column;
+  StagedQuery<kDim> query;
+  StagedExtra<kDim> extra;
+
+  // Before the queries are there.
+  __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
+                                       uint32_t shared) {
+    const int column = static_cast<int>(threadIdx.x) / StagedQuery<kDim>::kPairs;
+    const int row = args.by_row_columns.divide(column);
+    const int head = column - row * args.row_columns;
+    has_column = row < work.item.num_rows && head < work.part_heads;
+    if (has_column) {
+      query.plan(args, work.item.first_row + row, work.first_head + head, row, head == 0, shared);
+    }
+    if (work.task.has_tail) {
+      extra.plan(args, work.item, work.kv_head, work.task.tail_is_last, shared);
+    }
+  }
+  // After it the block's queries and extras are operands.
+  __device__ __forceinline__ void load_and_rotate(uint32_t shared) const {
+    query.copy(shared);
+    extra.copy(shared);
+    copies_commit();
+    copies_wait();
+    query.rotate_own(shared);
+    extra.rotate_own(shared);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
   }
 };
 

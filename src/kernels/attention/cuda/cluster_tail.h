@@ -8,6 +8,8 @@
 #include <cstdint>
 
 #include "kernels/attention/cuda/cluster_args.h"
+#include "kernels/attention/cuda/cluster_exchange.h"
+#include "kernels/attention/cuda/cluster_stage.h"
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/kv_layout.h"
 #include "kernels/cuda/ptx.h"
@@ -24,6 +26,17 @@ struct TailRow {
   uint32_t scores;  // of the row: [8 positions][lane] two
   int stage;        // of the tile's prefix
   int begin, position, boundary, column;
+
+  __device__ __forceinline__ TailRow(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
+                                     int row)
+      : shared(notes.shared),
+        list(shared + Layout::kLists + row * kMostExtras),
+        scores(shared + Layout::kScores + row * Layout::kRowScoreBytes),
+        stage(notes.fact(kTailGroup)),
+        begin(notes.fact(kTailBegin)),
+        position(notes.position(row)),
+        boundary(notes.boundary(row)),
+        column(row * args.row_columns) {}
 
   // Where a piece of a position's row lies.
   struct Place {
@@ -138,6 +151,60 @@ struct TailRow {
     }
   }
 };
+
+// Scores of the warp's share of the tail.
+template <int kDim>
+__device__ __forceinline__ void score_tail(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
+                                           const ClusterTailShare& share, int tails,
+                                           const ClusterBarriers<kDim>& barriers,
+                                           const ClusterThread& thread) {
+#pragma unroll 1
+  for (int index = share.first; index < tails; index += share.warps) {
+    const int shift = notes.fact(kTailShift);
+    const TailRow<kDim> tail(args, notes, index >> shift);
+    if (tail.begin > tail.position) continue;
+    if (notes.fact(kTailHasPrefix) != 0) barriers.wait_for_tail(tail.stage, thread.group);
+    tail.score_keys(index & ((1 << shift) - 1), 1 << shift, args.scale_log2, args.window,
+                    thread.lane);
+  }
+}
+
+// Probabilities and values of the warp's share of the tail, to the blocks that merge them.
+template <int kDim>
+__device__ __forceinline__ void attend_tail(const ClusterArgs& args,
+                                            const ClusterNotes<kDim>& notes,
+                                            const ClusterTailShare& share, int tails,
+                                            const ClusterBarriers<kDim>& barriers, int lane) {
+#pragma unroll 1
+  for (int index = share.first; index < tails; index += share.warps) {
+    const int shift = notes.fact(kTailShift);
+    const int row = index >> shift;
+    const TailRow<kDim> tail(args, notes, row);
+    if (tail.begin > tail.position) continue;
+    // The row's warps have told one another its scores.
+    if (shift > 0) named_barrier(3 + row, 32 << shift);
+    ColumnSoftmax sums;
+    uint32_t probs[4][4];
+    float out[4][4];
+    const auto values = tail.values(lane);
+    tail.exponentiate(sums, probs, lane);
+    const int parts = kDim / 32 >> shift;
+    const int first = (index & ((1 << shift) - 1)) * parts;
+#pragma unroll 1
+    for (int part = first; part < first + parts; ++part) {
+      tail.add_values(values, probs, part, lane, out);
+      barriers.wait_for_leaving();
+      if (lane / 4 < notes.fact(kPartHeads)) {
+        const int own = tail.column + lane / 4;
+        send<kDim>(out, 0, part, notes.shared, notes.fact(kTailSpan), own, lane);
+        if (part == 0) {
+          send_sums<kDim>(sums, 0, notes.shared, notes.fact(kTailSpan), own, lane);
+        }
+      }
+      __syncwarp();
+    }
+  }
+}
 
 #endif
 
