@@ -33,6 +33,14 @@ struct RunWork {
   AttentionItemCuda item;
   int head;  // part of a key/value head
   int first_tile, end_tile;
+
+  // Query heads of the part.
+  __device__ __forceinline__ int part_heads(const AttentionArgs& args) const {
+    return min(args.group_heads - head % args.parts * 8, 8);
+  }
+  __device__ __forceinline__ int first_head(const AttentionArgs& args) const {
+    return head / args.parts * args.group_heads + head % args.parts * 8;
+  }
 };
 
 // All units of a worker's runs, in order: `work(the)`.

@@ -1,0 +1,160 @@
+// The columns of a unit in the kernel of attention for many sequences (attention/cuda/runs.cu), a
+// row's query head each: what they see, their sums of a span and in all, partial results and
+// outputs. Device code; included by the kernel alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/merge.h"
+#include "kernels/attention/cuda/runs_load.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// What a lane keeps of its two columns, g and g + 8 of its warp's 16; the rest is found again where
+// a span or a run ends.
+struct RunColumns {
+  int position[2];  // -1: there is no such column
+  int highest;      // of all rows
+
+  __device__ __forceinline__ RunColumns(const AttentionArgs& args, const RunWork& the) {
+    const int lane = threadIdx.x % 32;
+    const int part_heads = the.part_heads(args);
+    highest = -1;
+    for (int i = lane; i < the.item.num_rows; i += 32) {
+      highest = max(highest, rows(args)[the.item.first_row + i].position);
+    }
+    highest = __reduce_max_sync(~0u, highest);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int of_item = args.by_row_columns.divide(column(i));
+      const bool is_there = of_item < the.item.num_rows && own_head(args, i) < part_heads;
+      position[i] = is_there ? rows(args)[the.item.first_row + of_item].position : -1;
+    }
+  }
+  __device__ __forceinline__ static const AttentionRowCuda* rows(const AttentionArgs& args) {
+    return step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
+  }
+  __device__ __forceinline__ static int column(int i) {
+    return static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 +
+           8 * i;
+  }
+  __device__ __forceinline__ static int own_head(const AttentionArgs& args, int i) {  // of the part
+    return column(i) - args.by_row_columns.divide(column(i)) * args.row_columns;
+  }
+  // Of columns that are there.
+  __device__ __forceinline__ static int row(const AttentionArgs& args, const RunWork& the, int i) {
+    return the.item.first_row + args.by_row_columns.divide(column(i));
+  }
+  __device__ __forceinline__ static int first_partial(const AttentionArgs& args, const RunWork& the,
+                                                      int i) {
+    return rows(args)[row(args, the, i)].first_partial;
+  }
+  // Where the total of a unit's first `tiles` tiles lies.
+  __device__ __forceinline__ int total_partial(const AttentionArgs& args, const RunWork& the, int i,
+                                               int tiles) const {
+    return first_partial(args, the, i) + span_of_total(position[i], tiles);
+  }
+  // Hides scores of a tile that a column does not see, and scales the others.
+  __device__ __forceinline__ void mask(const AttentionArgs& args, const RunWork& the, int begin,
+                                       float (&score)[8][4]) const {
+    if (begin + kTilePositions <= the.item.lowest + 1 &&
+        (args.window == 0 || begin > highest - args.window)) {
+      scale_scores(score, args.scale_log2);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int last = position[i >> 1];
+      const int first = args.window > 0 ? last - args.window + 1 : 0;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const int at = begin + 8 * j + 2 * (threadIdx.x & 3) + (i & 1);
+        score[j][i] =
+            at <= last && at >= first ? __fmul_rn(score[j][i], args.scale_log2) : kNothing;
+      }
+    }
+  }
+};
+
+template <int kDim>
+__device__ __forceinline__ void store_column(const AttentionArgs& args,
+                                             const ColumnSums<kDim>& sums, int half, int partial,
+                                             int head, int own_head) {
+  const int lane = threadIdx.x % 32;
+  store_partial_values<kDim>(args, sums.out, half, partial, head, own_head, lane);
+  store_partial_softmax<kDim>(args, sums, half, partial, head, own_head, lane);
+}
+
+// The way back of store_column().
+template <int kDim>
+__device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSums<kDim>& sums,
+                                            int half, int partial, int head, int own_head) {
+  const float* const from = partial_at(args, partial, head);
+#pragma unroll
+  for (int m = 0; m < kDim / 16; ++m) {
+    const float* const at = from + own_head * kDim + m * 16 + (threadIdx.x & 3) * 4;
+    const float2 low = load_pair_through_l2(at);
+    const float2 high = load_pair_through_l2(at + 2);
+    sums.out[2 * m][2 * half] = low.x;
+    sums.out[2 * m][2 * half + 1] = low.y;
+    sums.out[2 * m + 1][2 * half] = high.x;
+    sums.out[2 * m + 1][2 * half + 1] = high.y;
+  }
+  const float2 softmax = load_pair_through_l2(from + args.row_columns * kDim + own_head * 2);
+  sums.most[half] = softmax.x;
+  sums.exp_sum[half][0] = softmax.y;
+}
+
+// A column's span has ended, closed: it joins the total, and the next begins.
+template <int kDim>
+__device__ __forceinline__ void merge_column(ColumnSums<kDim>& total, ColumnSums<kDim>& span,
+                                             int half) {
+  const float2 factors = merge_factors(total.most[half], span.most[half]);
+  total.most[half] = fmaxf(total.most[half], span.most[half]);
+  total.exp_sum[half][0] = merged(total.exp_sum[half][0], span.exp_sum[half][0], factors);
+#pragma unroll
+  for (int j = 0; j < kDim / 8; ++j) {
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      float& out = total.out[j][2 * half + odd];
+      out = merged(out, span.out[j][2 * half + odd], factors);
+    }
+  }
+}
+template <int kDim>
+__device__ __forceinline__ void clear_column(ColumnSums<kDim>& sums, int half) {
+  sums.most[half] = kNothing;
+  sums.exp_sum[half][0] = sums.exp_sum[half][1] = 0.0f;
+#pragma unroll
+  for (int j = 0; j < kDim / 8; ++j) sums.out[j][2 * half] = sums.out[j][2 * half + 1] = 0.0f;
+}
+
+template <int kDim>
+__device__ __forceinline__ void store_output(const AttentionArgs& args, const RunWork& the,
+                                             const RunColumns& columns,
+                                             const ColumnSums<kDim>& total) {
+  const int first_head = the.first_head(args);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (columns.position[i] < 0) continue;
+    uint16_t* const out = args.attended + columns.row(args, the, i) * args.attended_stride +
+                          (first_head + columns.own_head(args, i)) * args.head_dim;
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j) {
+      const int dim = 8 * j + 2 * (threadIdx.x & 3);
+      if (dim >= args.head_dim) break;
+      *reinterpret_cast<uint32_t*>(out + dim) = pack_activations(
+          args.attended_format, __fdiv_rn(total.out[j][2 * i], total.exp_sum[i][0]),
+          __fdiv_rn(total.out[j][2 * i + 1], total.exp_sum[i][0]));
+    }
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda
