@@ -20,6 +20,67 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
+// What a lane keeps of its two columns, g and g + 8 of its warp's 16. Rows that are not there see
+// nothing.
+struct TilesColumns {
+  int position[2], head[2];
+  int highest = -1;  // of all rows of the warpgroup
+
+  __device__ __forceinline__ TilesColumns(const AttentionArgs& args, const AttentionRowCuda* rows,
+                                          int first_row, int num_rows, int part_heads,
+                                          int first_column) {
+    for (int row = threadIdx.x % 32; row < num_rows; row += 32) {
+      highest = max(highest, rows[first_row + row].position);
+    }
+    highest = __reduce_max_sync(~0u, highest);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int column = first_column + 8 * i;
+      const int row = column / args.row_columns;
+      head[i] = column % args.row_columns;
+      position[i] = row < num_rows && head[i] < part_heads ? rows[first_row + row].position : -1;
+    }
+  }
+  // Hides scores of a tile that a column does not see, and scales the others.
+  __device__ __forceinline__ void mask(const AttentionArgs& args, int begin,
+                                       float (&score)[8][4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int last = position[i >> 1];
+      const int first = args.window > 0 ? last - args.window + 1 : 0;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const int at = begin + 8 * j + 2 * (threadIdx.x & 3) + (i & 1);
+        score[j][i] =
+            at <= last && at >= first ? __fmul_rn(score[j][i], args.scale_log2) : kNothing;
+      }
+    }
+  }
+};
+
+template <int kDim>
+__device__ __forceinline__ void store_outputs(const AttentionArgs& args,
+                                              const TilesColumns& columns, int first_column,
+                                              int first_row, int first_head,
+                                              const ColumnSums<kDim>& total) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (columns.position[i] < 0) continue;
+    const int row = first_row + (first_column + 8 * i) / args.row_columns;
+    uint16_t* const out =
+        args.attended + row * args.attended_stride + (first_head + columns.head[i]) * args.head_dim;
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j) {
+      const int dim = 8 * j + 2 * (threadIdx.x & 3);
+      if (dim >= args.head_dim) break;
+      *reinterpret_cast<uint32_t*>(out + dim) = pack_activations(
+          args.attended_format, __fdiv_rn(total.out[j][2 * i], total.exp_sum[i][0]),
+          __fdiv_rn(total.out[j][2 * i + 1], total.exp_sum[i][0]));
+    }
+  }
+}
+
+// A warpgroup: its columns of all of the block's items.
 template <int kDim>
 __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int count,
                                        int num_items, int group) {
@@ -41,27 +102,14 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
     const int first_head = the.kv_head * args.group_heads + the.part * 8;
 
     named_barrier(1 + group, 128);  // nobody needs the last queries
-    ColumnQueries<kDim, false> columns;
-    columns.plan(args, first_row, num_rows, part_heads, [&](int row) {
+    ColumnQueries<kDim, false> staged;
+    staged.plan(args, first_row, num_rows, part_heads, [&](int row) {
       return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
     });
-    columns.stage(queries);
+    staged.stage(queries);
     named_barrier(1 + group, 128);
 
-    // Of the lane's two columns, and of all rows; rows that are not there see nothing.
-    int position[2], head[2];
-    int highest = -1;
-    for (int row = lane; row < num_rows; row += 32) {
-      highest = max(highest, rows[first_row + row].position);
-    }
-    highest = __reduce_max_sync(~0u, highest);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int column = first_column + 8 * i;
-      const int row = column / args.row_columns;
-      head[i] = column % args.row_columns;
-      position[i] = row < num_rows && head[i] < part_heads ? rows[first_row + row].position : -1;
-    }
+    const TilesColumns columns(args, rows, first_row, num_rows, part_heads, first_column);
     ColumnSums<kDim> span, total;
     span.clear();
     total.clear();
@@ -70,25 +118,15 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
       const uint32_t keys = shared + stage * Layout::kStageBytes;
       const uint32_t filled = shared + Layout::kBarriers + stage * 16;
       barrier_wait(filled, parity);
-      if (begin <= highest) {
+      if (begin <= columns.highest) {
         float score[8][4];
         score_tile<kDim>(score, queries, kPanelBytes, keys);
         const bool all = begin + kTilePositions <= the.item.lowest + 1 &&
-                         (args.window == 0 || begin > highest - args.window);
+                         (args.window == 0 || begin > columns.highest - args.window);
         if (all) {
           scale_scores(score, args.scale_log2);
         } else {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int last = position[i >> 1];
-            const int first = args.window > 0 ? last - args.window + 1 : 0;
-#pragma unroll
-            for (int j = 0; j < 8; ++j) {
-              const int at = begin + 8 * j + 2 * (lane & 3) + (i & 1);
-              score[j][i] =
-                  at <= last && at >= first ? __fmul_rn(score[j][i], args.scale_log2) : kNothing;
-            }
-          }
+          columns.mask(args, begin, score);
           const int written = the.item.prefix_tokens - begin;
           if (written < kTilePositions) {
             clear_values<kDim>(keys + tile_bytes(kDim), written, thread);
@@ -99,7 +137,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
         uint32_t probs[4][4];
         exponentiate<kDim>(score, span, probs);
         add_tile<kDim>(span, probs, keys + tile_bytes(kDim));
-        if (ends_span(highest, tile)) {
+        if (ends_span(columns.highest, tile)) {
           span.close();
           merge(total, span);
           span.clear();
@@ -112,21 +150,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
         parity ^= 1;
       }
     }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (position[i] < 0) continue;
-      const int row = first_row + (first_column + 8 * i) / args.row_columns;
-      uint16_t* const out =
-          args.attended + row * args.attended_stride + (first_head + head[i]) * args.head_dim;
-#pragma unroll
-      for (int j = 0; j < kDim / 8; ++j) {
-        const int dim = 8 * j + 2 * (lane & 3);
-        if (dim >= args.head_dim) break;
-        *reinterpret_cast<uint32_t*>(out + dim) = pack_activations(
-            args.attended_format, __fdiv_rn(total.out[j][2 * i], total.exp_sum[i][0]),
-            __fdiv_rn(total.out[j][2 * i + 1], total.exp_sum[i][0]));
-      }
-    }
+    store_outputs<kDim>(args, columns, first_column, first_row, first_head, total);
   }
 }
 
