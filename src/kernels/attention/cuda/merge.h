@@ -110,52 +110,43 @@ __device__ __forceinline__ int first_span_of(const AttentionArgs& args, int posi
   return span_of(position, first_seen / kTilePositions);
 }
 
-// Merges the task's spans in order, 32 * kLaneDims dimensions from `first_dim` on. `own`: the
-// warp's merge_bytes() * `ahead` of shared memory.
-template <int kDim, int kLaneDims>
-__device__ __forceinline__ void merge_partials(const AttentionArgs& args, const MergeTask& the,
-                                               int first_dim, int lane, uint32_t own, int ahead) {
-  constexpr int kPieces = kLaneDims * 8;  // of 16 bytes
-  constexpr int kSpans = 32 / kPieces;    // that one copy of all lanes takes
-  const int spans = the.end_span;
-  const float* const partial =
-      partial_at(args, the.row.first_partial + the.first_span, the.kv_head * args.parts + the.part);
-  const float* from = partial + lane / kPieces * args.partial_floats + the.own_head * kDim +
-                      first_dim + lane % kPieces * 4;
-  const float* sums_from =
-      partial + lane * args.partial_floats + args.row_columns * kDim + the.own_head / 2 * 4;
-  const uint32_t own_sums = own + ahead * kPieces * 16;
-  float out[kLaneDims] = {};
-  float most = kNothing;
-  float exp_sum = 0.0f;
-  for (int span = the.first_span; span < spans; span += ahead) {
-    const int count = min(ahead, spans - span);
+// A warp's shared memory for what it merges: of `ahead` spans at a time, values and then sums.
+template <int kLaneDims>
+struct MergeStage {
+  static constexpr int kPieces = kLaneDims * 8;  // of 16 bytes
+  static constexpr int kSpans = 32 / kPieces;    // that one copy of all lanes takes
+  uint32_t values, sums;
+
+  __device__ __forceinline__ MergeStage(uint32_t own, int ahead)
+      : values(own), sums(own + ahead * kPieces * 16) {}
+
+  // `from` and `sums_from`: the lane's, of the first of `count` spans.
+  __device__ __forceinline__ void load(const AttentionArgs& args, const float* from,
+                                       const float* sums_from, int count, int lane) const {
 #pragma unroll 1
     for (int i = lane; i < count; i += 32) {
-      copy_16_async(own_sums + i * 16, sums_from + (i - lane) * args.partial_floats, true);
+      copy_16_async(sums + i * 16, sums_from + (i - lane) * args.partial_floats, true);
     }
-    const float* next_from = from;
 #pragma unroll 1
     for (int i = lane / kPieces; i < count; i += kSpans) {
-      copy_16_async(own + i * (kPieces * 16) + lane % kPieces * 16, next_from, true);
-      next_from += kSpans * args.partial_floats;
+      copy_16_async(values + i * (kPieces * 16) + lane % kPieces * 16, from, true);
+      from += kSpans * args.partial_floats;
     }
-    from += ahead * args.partial_floats;
-    sums_from += ahead * args.partial_floats;
-    copies_commit();
-    copies_wait();
-    __syncwarp();
-    // A lane knows a span of each 32: its factors come from the largest scores of those before it.
+  }
+  // Puts each span's factors in the place of its largest score, which is `most` before them. A lane
+  // knows a span of each 32: its factors come from the largest scores of those before it.
+  __device__ __forceinline__ void find_factors(int own_head, int count, int lane,
+                                               float& most) const {
     constexpr int kRounds = 3;  // at once, since each is a chain of exchanges
     for (int begin = 0; begin < count; begin += 32 * kRounds) {
-      float2 sums[kRounds];
+      float2 of_span[kRounds];
       float top[kRounds];
 #pragma unroll
       for (int r = 0; r < kRounds; ++r) {
         const int i = begin + 32 * r + lane;
-        sums[r] = i < count ? load_shared_pair(own_sums + i * 16 + the.own_head % 2 * 8)
-                            : make_float2(kNothing, 0.0f);
-        top[r] = sums[r].x;
+        of_span[r] = i < count ? load_shared_pair(sums + i * 16 + own_head % 2 * 8)
+                               : make_float2(kNothing, 0.0f);
+        top[r] = of_span[r].x;
       }
 #pragma unroll
       for (int lanes = 1; lanes < 32; lanes *= 2) {
@@ -169,22 +160,25 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
       for (int r = 0; r < kRounds; ++r) {
         const int i = begin + 32 * r + lane;
         const float before = __shfl_up_sync(~0u, top[r], 1);
-        const float2 factors = merge_factors(lane == 0 ? most : fmaxf(most, before), sums[r].x);
+        const float2 factors = merge_factors(lane == 0 ? most : fmaxf(most, before), of_span[r].x);
         most = fmaxf(most, __shfl_sync(~0u, top[r], 31));
         if (i < count) {
-          store_shared_16(own_sums + i * 16,
+          store_shared_16(sums + i * 16,
                           make_uint4(__float_as_uint(factors.x), __float_as_uint(factors.y),
-                                     __float_as_uint(sums[r].y), 0u));
+                                     __float_as_uint(of_span[r].y), 0u));
         }
       }
     }
-    __syncwarp();
+  }
+  // Spans join the lane's sums in order.
+  __device__ __forceinline__ void add(int count, int lane, float (&out)[kLaneDims],
+                                      float& exp_sum) const {
 #pragma unroll 8
     for (int i = 0; i < count; ++i) {
-      const uint4 its = load_shared_16(own_sums + i * 16);
+      const uint4 its = load_shared_16(sums + i * 16);
       const float2 factors = make_float2(__uint_as_float(its.x), __uint_as_float(its.y));
       exp_sum = merged(exp_sum, __uint_as_float(its.z), factors);
-      const uint32_t at = own + i * (kPieces * 16) + lane * (kLaneDims * 4);
+      const uint32_t at = values + i * (kPieces * 16) + lane * (kLaneDims * 4);
       if constexpr (kLaneDims == 4) {
         const uint4 next = load_shared_16(at);
         out[0] = merged(out[0], __uint_as_float(next.x), factors);
@@ -199,8 +193,14 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
         out[0] = merged(out[0], __uint_as_float(load_shared_4(at)), factors);
       }
     }
-    __syncwarp();  // before the next overwrite them
   }
+};
+
+// A lane's dimensions of a head, in the order of a partial result.
+template <int kLaneDims>
+__device__ __forceinline__ void store_merged(const AttentionArgs& args, const MergeTask& the,
+                                             int first_dim, int lane, const float (&out)[kLaneDims],
+                                             float exp_sum) {
   uint16_t* const to =
       args.attended + the.row_idx * args.attended_stride +
       (the.kv_head * args.group_heads + the.part * 8 + the.own_head) * args.head_dim;
@@ -212,6 +212,38 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
       to[dim] = round_activation(args.attended_format, __fdiv_rn(out[i], exp_sum));
     }
   }
+}
+
+// Merges the task's spans in order, 32 * kLaneDims dimensions from `first_dim` on. `own`: the
+// warp's merge_bytes() * `ahead` of shared memory.
+template <int kDim, int kLaneDims>
+__device__ __forceinline__ void merge_partials(const AttentionArgs& args, const MergeTask& the,
+                                               int first_dim, int lane, uint32_t own, int ahead) {
+  constexpr int kPieces = MergeStage<kLaneDims>::kPieces;
+  const float* const partial =
+      partial_at(args, the.row.first_partial + the.first_span, the.kv_head * args.parts + the.part);
+  const float* from = partial + lane / kPieces * args.partial_floats + the.own_head * kDim +
+                      first_dim + lane % kPieces * 4;
+  const float* sums_from =
+      partial + lane * args.partial_floats + args.row_columns * kDim + the.own_head / 2 * 4;
+  const MergeStage<kLaneDims> stage(own, ahead);
+  float out[kLaneDims] = {};
+  float most = kNothing;
+  float exp_sum = 0.0f;
+  for (int span = the.first_span; span < the.end_span; span += ahead) {
+    const int count = min(ahead, the.end_span - span);
+    stage.load(args, from, sums_from, count, lane);
+    from += ahead * args.partial_floats;
+    sums_from += ahead * args.partial_floats;
+    copies_commit();
+    copies_wait();
+    __syncwarp();
+    stage.find_factors(the.own_head, count, lane, most);
+    __syncwarp();
+    stage.add(count, lane, out, exp_sum);
+    __syncwarp();  // before the next overwrite them
+  }
+  store_merged(args, the, first_dim, lane, out, exp_sum);
 }
 
 // The block's share of the merging, a warp a unit of 32 * kLaneDims dimensions of a head. `spread`:
