@@ -31,7 +31,7 @@ TARGETS = {"int4": (2.35, 1.45), "bf16": (1.28, 3.70)}
 
 def to_gguf(rec: Recorder, model: Path) -> Path | None:
     """The model as a file for llama.cpp beside it; None, noted, where that fails."""
-    path = model.with_suffix(".gguf")
+    path = model.parent / f"{model.name}.gguf"
     if not path.exists():
         command = [sys.executable, "tools/to_gguf.py", str(model), f"{path}.part"]
         if rec.attempt(command) is None:
@@ -61,7 +61,7 @@ def llama_rates(rec: Recorder, path: Path) -> dict[str, tuple[float, str]]:
 
 def our_rates(rec: Recorder, path: Path) -> dict[str, tuple[float, str]]:
     """Ours, by the same names."""
-    lines = path.with_suffix(".lines")
+    lines = path.parent / f"{path.name}.lines"
     found: dict[str, tuple[float, str]] = {}
     for program, flags in (
         ("decoder_cuda_bench", ["--rows", "1", "--context", str(CONTEXT)]),
