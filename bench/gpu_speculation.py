@@ -43,8 +43,8 @@ def devices(first: int, count: int) -> str:
 
 
 def placements(count: int) -> list[tuple[str, list[str]]]:
-    """Strategy and flags: in turn, the target on all GPUs and the draft on one of them, then side by
-    side on parts of them."""
+    """Strategy and flags: sequential, the target on all GPUs and the draft on one of them, then concurrent
+    on parts of them."""
     used = min(count, 4)
     found = [
         ("serial_tree", ["--target-devices", devices(0, used), "--draft-devices", devices(0, 1)])
@@ -138,7 +138,7 @@ def _measure(rec: Recorder, command: list[str], pair: str, shape: str) -> None:
             at_least = None
             if guesses and large:
                 at_least = TARGETS.get((workload.split("_")[-1], round(row["temperature"], 1)))
-            # In turn, a round also waits for the draft's Steps; side by side it need not.
+            # Sequentially, a round also waits for the draft's Steps; concurrently it need not.
             drafting = (
                 row["draft_steps_per_step"] * row["draft_ms"] if "serial" in row["strategy"] else 0
             )

@@ -70,7 +70,7 @@ def device_list(count: int) -> str:
 
 def measure_tests(rec: Recorder) -> None:
     """Every GPU test there is; the lossless suite on one GPU and, where there are more, on groups of two
-    to four, and side by side with the draft on a GPU of its own."""
+    to four, and concurrent with the draft on a GPU of its own."""
     programs = sorted(
         path
         for path in Path(rec.args.build).rglob("*_cuda_test")
@@ -97,7 +97,7 @@ def measure_tests(rec: Recorder) -> None:
                     lossless,
                     "lossless_test on one GPU, the draft on another",
                     {"FORERUN_TEST_DEVICES": "cuda:0", "FORERUN_TEST_DRAFT_DEVICES": "cuda:1"},
-                    ["--gtest_filter=*SideBySide*"],
+                    ["--gtest_filter=*Concurrent*"],
                 )
             )
     for program, title, variables, flags in runs:

@@ -24,7 +24,7 @@ from recorder import ROOT, Recorder, record_sections, relative
 def measure_emulated(rec: Recorder) -> None:
     """The simulated executor against the emulated one, on machines of SwiftSpec's."""
     prompts, tokens = 4, 64
-    # Side by side, each model computes on a processor of its own, as on the emulated machine.
+    # Concurrently, each model computes on a processor of its own, as on the emulated machine.
     cases = [
         ("serial", 2, []),
         ("serial", 4, []),
@@ -101,7 +101,7 @@ def measure_emulated(rec: Recorder) -> None:
 
 
 def measure_table6(rec: Recorder) -> None:
-    """Speculation in turn against side by side (SwiftSpec's Figure 8) at the Step times of its Table 6,
+    """Speculation sequential against concurrent (SwiftSpec's Figure 8) at the Step times of its Table 6,
     the demo pair's real acceptance, with that table's columns; plot_ablation.py draws it."""
 
     def measure(
@@ -112,7 +112,7 @@ def measure_table6(rec: Recorder) -> None:
         extra: list[str],
         shape: str = "best",
     ) -> dict:
-        # Side by side, each model computes on a processor of its own, as on the emulated machine.
+        # Concurrently, each model computes on a processor of its own, as on the emulated machine.
         devices = ["--target-devices", "cpu:0", "--draft-devices", "cpu:1"]
         strategy = "autoregressive" if depth == 0 else f"{kind}_tree"
         found, command, _ = bench_rows(
@@ -269,20 +269,20 @@ def measure_splits(rec: Recorder) -> None:
                 "cpu:1",
             ],
         )
-        seconds = {"in turn": 0.0, "side by side": 0.0}
+        seconds = {"sequentially": 0.0, "concurrently": 0.0}
         for (_, prompts_of, temperature), row in parallel.items():
-            in_turn = serial["serial_tree", prompts_of, temperature]
+            sequential = serial["serial_tree", prompts_of, temperature]
             kind = "greedy" if temperature == 0 else f"temperature {temperature:g}"
             rec.add(
                 f"parallel_tree on 1 + 1 cores over serial_tree on 2 in turn, {pair_name}, "
                 f"{prompts_of}, {kind}",
-                row["tokens_per_s"] / in_turn["tokens_per_s"],
+                row["tokens_per_s"] / sequential["tokens_per_s"],
                 "ratio",
                 command,
-                note=f"{row['tokens_per_s']:.1f} against {in_turn['tokens_per_s']:.1f} tokens/s",
+                note=f"{row['tokens_per_s']:.1f} against {sequential['tokens_per_s']:.1f} tokens/s",
             )
-            seconds["in turn"] += 1.0 / in_turn["tokens_per_s"]
-            seconds["side by side"] += 1.0 / row["tokens_per_s"]
+            seconds["sequentially"] += 1.0 / sequential["tokens_per_s"]
+            seconds["concurrently"] += 1.0 / row["tokens_per_s"]
         _, command, text = bench_rows(
             rec,
             pair,
@@ -301,10 +301,12 @@ def measure_splits(rec: Recorder) -> None:
             ],
         )
         report = text[text.index("split: ") : text.index("numeric fingerprint")]
-        kept = "in turn" if "in turn" in report[report.index("kept:") :] else "side by side"
+        kept = (
+            "sequentially" if "sequentially" in report[report.index("kept:") :] else "concurrently"
+        )
         rec.add(
             f"--auto keeps the faster split on 2 cores, {pair_name}",
-            seconds["in turn" if kept == "side by side" else "side by side"] / seconds[kept],
+            seconds["sequentially" if kept == "concurrently" else "concurrently"] / seconds[kept],
             "ratio",
             command,
             at_least=1.0,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the table of speculation in turn and side by side that measure_engine.py recorded (SwiftSpec's
+"""Prints the table of speculation sequentially and concurrently that measure_engine.py recorded (SwiftSpec's
 Figure 8 and the columns of its Table 6), and draws it.
 
     bench/measure_engine.py table6 --out bench/results/engine.json

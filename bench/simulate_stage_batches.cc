@@ -103,7 +103,7 @@ Result<Timed> play_on(const StepProfile& profile, const AcceptanceModel& model,
     timed.seconds[request].insert(timed.seconds[request].end(), tokens, executor.now_seconds());
   };
   offline_options.costs = &costs;
-  offline_options.drafts_in_turn = !profile.separate_devices;
+  offline_options.drafts_sequentially = !profile.separate_devices;
   FORERUN_ASSIGN_OR_RETURN(timed.requests, run_offline(executor, requests, offline_options));
   return timed;
 }
@@ -195,9 +195,9 @@ Status measure_prompt(const StepProfile& profile, const Arguments& arguments,
       "%.2fx\n",
       arguments.long_prompt, seconds[0], seconds[1], seconds[0] / seconds[1]);
   recorded.push_back({{"prompt", arguments.long_prompt},
-                      {"seconds_in_turn", seconds[0]},
+                      {"sequential_seconds", seconds[0]},
                       {"seconds", seconds[1]},
-                      {"over_in_turn", seconds[0] / seconds[1]}});
+                      {"over_sequential", seconds[0] / seconds[1]}});
   return {};
 }
 

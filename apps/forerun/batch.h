@@ -1,4 +1,4 @@
-// generate --batch FILE: many requests from a file of JSON lines, run side by side.
+// generate --batch FILE: many requests from a file of JSON lines, run concurrently.
 #pragma once
 
 #include <string>

@@ -109,9 +109,10 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
       .add_option("--stage-layers", options.stage_layers,
                   "Layers of each stage: 10,11,11 (default: balanced by the size of their weights)")
       ->delimiter(',');
-  command.add_option("--draft-devices", options.draft_devices,
-                     "Devices of the draft alone, which then runs beside the target, or some of "
-                     "the target's GPUs, in turn with it (default: in turn on all the target's)");
+  command.add_option(
+      "--draft-devices", options.draft_devices,
+      "Devices of the draft alone, which then runs beside the target, or some of "
+      "the target's GPUs, sequentially with it (default: sequentially on all the target's)");
   command.add_flag("--auto", options.try_splits,
                    "Try splits of the processors between target and draft, keep the fastest "
                    "(not on GPUs)");

@@ -209,7 +209,7 @@ Command add_generate(CLI::App& app) {
                       "Read the prompt from a file; - is standard input");
   command->add_option(
       "--batch", flags->batch_file,
-      "Run a file of requests side by side, a JSON object a line with \"prompt\" or "
+      "Run a file of requests concurrently, a JSON object a line with \"prompt\" or "
       "\"messages\" and, as it likes, \"id\", \"max_tokens\", \"temperature\", "
       "\"top_p\", \"top_k\", \"min_p\", \"seed\", \"stop\"; results come as JSON "
       "lines in the same order");

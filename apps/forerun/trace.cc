@@ -33,7 +33,7 @@ struct TraceFlags {
   double length_ms = 0.0;
 };
 
-// Runs all requests side by side, seeds ascending; the statistics of the first. Ctrl-C ends them
+// Runs all requests concurrently, seeds ascending; the statistics of the first. Ctrl-C ends them
 // all.
 Result<RequestStats> run_requests(Engine& engine, const Request& request, int count) {
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<CompletionQueue> queue, CompletionQueue::create());

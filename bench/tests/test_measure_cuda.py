@@ -222,7 +222,7 @@ class SectionsTest(unittest.TestCase):
                 "FORERUN_TEST_DEVICES=cuda:0 lossless_test",
                 "FORERUN_TEST_DEVICES=cuda:0,cuda:1 lossless_test",
                 "FORERUN_TEST_DEVICES=cuda:0 FORERUN_TEST_DRAFT_DEVICES=cuda:1 lossless_test "
-                "--gtest_filter=*SideBySide*",
+                "--gtest_filter=*Concurrent*",
             ],
         )
         self.gpus(8)

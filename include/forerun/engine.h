@@ -58,17 +58,17 @@ struct EngineOptions {
   // weight.
   std::vector<int32_t> stage_layers;
   // Devices of the draft alone, on none of the target's processors or GPUs: both models then run at
-  // the same time. Or some of the target's GPUs: both run in turn, the draft on those alone. Empty:
-  // both models run on `devices`, in turn.
+  // the same time. Or some of the target's GPUs: both run sequentially, the draft on those alone.
+  // Empty: both models run on `devices`, sequentially.
   std::string draft_devices;
   // The processes of a launch, this one its coordinator: the target's stages are the others, each
   // on its host, with `devices` of that. The draft's devices are this process's. Null: all runs
   // here.
   std::shared_ptr<Hosts> hosts;
-  // Measures and tries splits of `devices` between both models, and both in turn on all of them,
-  // and keeps the fastest; EngineInfo::planner_report tells what was found, and what was left out
-  // since it cannot be loaded or run. Needs a draft model; takes as long as loading the models once
-  // a split, and some seconds.
+  // Measures and tries splits of `devices` between both models, and both sequentially on all of
+  // them, and keeps the fastest; EngineInfo::planner_report tells what was found, and what was left
+  // out since it cannot be loaded or run. Needs a draft model; takes as long as loading the models
+  // once a split, and some seconds.
   bool try_splits = false;
   // "as_stored", "bf16", "f32", "int8".
   std::string weights = "as_stored";

@@ -48,7 +48,7 @@ struct Request {
   // out, requests of the lowest priority are set aside.
   int32_t priority = 0;
 
-  // Instead of the engine's own: requests with different strategies run side by side.
+  // Instead of the engine's own: requests with different strategies run concurrently.
   std::optional<SpeculationOptions> speculation;
   bool record_rounds = false;  // fill Event::rounds
   bool share_prefix = true;    // false: neither takes KV of other requests nor offers its own

@@ -94,15 +94,15 @@ Result<std::unique_ptr<StepEmulator>> make_emulator(const EngineOptions& options
                   "emulate: profile " + profile->name +
                       " has no times for a draft; accepted are profiles that do, or no draft");
   }
-  if (!placement.in_turn() && !profile->separate_devices) {
-    return Status(StatusCode::kInvalidArgument,
-                  "draft devices: found '" + options.draft_devices + "', but profile " +
-                      profile->name +
-                      " runs both models on the same devices in turn; accepted beside it: none, or "
-                      "GPUs of the target's");
+  if (!placement.sequential() && !profile->separate_devices) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "draft devices: found '" + options.draft_devices + "', but profile " + profile->name +
+            " runs both models on the same devices sequentially; accepted beside it: none, or "
+            "GPUs of the target's");
   }
   // Where both models compute on the same devices, only their sleeps overlap.
-  return std::make_unique<StepEmulator>(std::move(*profile), placement.in_turn());
+  return std::make_unique<StepEmulator>(std::move(*profile), placement.sequential());
 }
 
 }  // namespace forerun

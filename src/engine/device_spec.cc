@@ -132,7 +132,7 @@ Status check_apart(const std::vector<CpuCores>& target, const std::vector<CpuCor
       return Status(StatusCode::kInvalidArgument,
                     "devices: cpu:" + std::to_string(core) +
                         " is named for the target and for the draft; without draft devices both "
-                        "models run on the same processors in turn");
+                        "models run on the same processors sequentially");
     }
   }
   return Status();
@@ -159,7 +159,7 @@ Result<Placement> split_processors(std::string_view target_spec, std::string_vie
     return Status(StatusCode::kInvalidArgument,
                   "draft devices: '" + std::string(draft_spec) +
                       "' leaves no processor for the target; without draft devices both models run "
-                      "on the same ones in turn");
+                      "on the same ones sequentially");
   }
   FORERUN_RETURN_IF_ERROR(check_apart(target, draft));
   return split;
@@ -188,7 +188,7 @@ Result<Placement> place_uncut(std::string_view target_spec, std::string_view dra
   const auto shared = std::find_if(draft.gpus.begin(), draft.gpus.end(),
                                    [&](int32_t gpu) { return uses_gpu(split.target, gpu); });
   if (shared != draft.gpus.end()) {
-    if (split.in_turn()) {
+    if (split.sequential()) {
       draft.devices = split.target.devices;
       return split;
     }
@@ -196,7 +196,7 @@ Result<Placement> place_uncut(std::string_view target_spec, std::string_view dra
                   "draft devices: cuda:" + std::to_string(*shared) + " of '" +
                       std::string(draft_spec) +
                       "' is the target's too, others are not; accepted are GPUs of the target's "
-                      "(both models run in turn) or others (side by side)");
+                      "(both models run sequentially) or others (concurrently)");
   }
   if (!target_gpu && !target_spec.empty()) {
     draft.devices = all_but(split.target.devices);
@@ -294,7 +294,7 @@ Result<Placement> place_models(std::string_view target_spec, std::string_view dr
   return placement;
 }
 
-bool Placement::in_turn() const {
+bool Placement::sequential() const {
   if (!draft) return true;
   return !on_hosts && target.num_stages() == 1 && draft->on_gpus() &&
          std::all_of(draft->gpus.begin(), draft->gpus.end(),
@@ -332,9 +332,9 @@ std::string describe(const Placement& placement) {
     return "target on hosts, " + describe(placement.target) +
            (placement.draft ? ", draft " + describe(*placement.draft) : "");
   }
-  if (!placement.draft) return describe(placement.target) + ", both models in turn";
+  if (!placement.draft) return describe(placement.target) + ", both models sequentially";
   return "target " + describe(placement.target) + ", draft " + describe(*placement.draft) +
-         (placement.in_turn() ? ", in turn" : "");
+         (placement.sequential() ? ", sequentially" : "");
 }
 
 }  // namespace forerun

@@ -46,28 +46,28 @@ struct ModelPlacement {
 
 struct Placement {
   ModelPlacement target;
-  std::optional<ModelPlacement> draft;  // none: the target's, in turn
+  std::optional<ModelPlacement> draft;  // none: the target's, sequentially
   bool on_hosts = false;                // the target's stages are on machines of their own
 
   const ModelPlacement& of(Role role) const {
     return role == Role::kDraft && draft ? *draft : target;
   }
   // The draft's GPUs are the target's too, or there is nothing but the target's: one Step at a
-  // time. Beside a target that is cut, or on other hosts, a draft is never in turn on devices that
-  // it names.
-  bool in_turn() const;
+  // time. Beside a target that is cut, or on other hosts, a draft is never sequential on devices
+  // that it names.
+  bool sequential() const;
 };
 
-// "cpu:0-1, both models in turn", "target cpu:0,cpu:1, draft cpu:2" or, where they share GPUs,
-// "target cuda:0,cuda:1, draft cuda:0, in turn".
+// "cpu:0-1, both models sequentially", "target cpu:0,cpu:1, draft cpu:2" or, where they share GPUs,
+// "target cuda:0,cuda:1, draft cuda:0, sequentially".
 std::string describe(const Placement& placement);
 
 // `draft_spec` empty: nothing is split. An empty `target_spec` beside a draft_spec means one device
 // of all but the draft's processors. A model on GPUs leaves processors only its sampling, and two
 // such models share them out. A small draft is best on one of its target's GPUs, where its sums
-// need not travel: the draft's GPUs may be some of the target's, and both then run in turn. Fails
-// where a GPU is named twice in a group or with processors in one group, where a processor, or some
-// of the draft's GPUs but not all, would serve both models, or none is left for the target.
+// need not travel: the draft's GPUs may be some of the target's, and both then run sequentially.
+// Fails where a GPU is named twice in a group or with processors in one group, where a processor,
+// or some of the draft's GPUs but not all, would serve both models, or none is left for the target.
 //
 // `stages`: how many the target is cut into; 0: as many as target_spec has groups. More than one
 // with a single group of processors share that. A stage of a target may have GPUs of another one or

@@ -92,9 +92,9 @@ TEST(DeviceSpec, GpusFormGroups) {
   EXPECT_EQ(three->target.devices.size(), 1u);  // samples
   EXPECT_EQ(three->draft->degree(), 1);
   EXPECT_EQ(describe(*three), "target cuda:0,cuda:2,cuda:1, draft cuda:3");
-  EXPECT_EQ(describe(*place_models("cuda,cuda:1", "")), "cuda:0,cuda:1, both models in turn");
-  EXPECT_FALSE(three->in_turn());
-  EXPECT_TRUE(place_models("cuda,cuda:1", "")->in_turn());
+  EXPECT_EQ(describe(*place_models("cuda,cuda:1", "")), "cuda:0,cuda:1, both models sequentially");
+  EXPECT_FALSE(three->sequential());
+  EXPECT_TRUE(place_models("cuda,cuda:1", "")->sequential());
   struct Refused {
     const char *target, *draft, *message;
   };
@@ -120,12 +120,12 @@ TEST(DeviceSpec, SlashesSeparateStages) {
   EXPECT_EQ(cores_of(two->target.stage(1).devices), (Cores{{2, 3}}));
   EXPECT_EQ(two->target.stage(0).degree(), 2);
   EXPECT_EQ(two->target.degree(), 1);
-  EXPECT_FALSE(two->in_turn());
+  EXPECT_FALSE(two->sequential());
   EXPECT_EQ(describe(*two), "target cpu:0,cpu:1/cpu:2-3, draft cpu:4");
   // One group for all stages.
   const auto shared = place_models("cpu:0,cpu:1", "", 3);
   ASSERT_TRUE(shared.ok());
-  EXPECT_EQ(describe(*shared), "cpu:0,cpu:1/cpu:0,cpu:1/cpu:0,cpu:1, both models in turn");
+  EXPECT_EQ(describe(*shared), "cpu:0,cpu:1/cpu:0,cpu:1/cpu:0,cpu:1, both models sequentially");
   EXPECT_EQ(place_models("cpu:0", "", 1)->target.num_stages(), 1);
   EXPECT_EQ(place_models("cpu:0", "", 0)->target.num_stages(), 1);
   // A draft on the GPU of a stage runs beside the others.
@@ -135,7 +135,7 @@ TEST(DeviceSpec, SlashesSeparateStages) {
   EXPECT_TRUE(gpus->target.stage(0).devices.empty());  // only the last one samples
   EXPECT_EQ(gpus->target.gpus, (std::vector<int32_t>{2}));
   EXPECT_FALSE(gpus->target.devices.empty() || gpus->draft->devices.empty());
-  EXPECT_FALSE(gpus->in_turn());
+  EXPECT_FALSE(gpus->sequential());
   EXPECT_EQ(describe(*gpus), "target cuda:0,cuda:1/cuda:2, draft cuda:2");
   struct Refused {
     const char *target, *draft;
@@ -158,17 +158,17 @@ TEST(DeviceSpec, SlashesSeparateStages) {
   }
 }
 
-TEST(DeviceSpec, ADraftMayHaveSomeOfItsTargetsGpusInTurn) {
+TEST(DeviceSpec, ADraftMayShareSomeOfItsTargetsGpus) {
   const auto some = place_models("cuda:0,cuda:1,cuda:2", "cuda:2,cuda:0");
   ASSERT_TRUE(some.ok()) << some.status().message();
-  EXPECT_TRUE(some->in_turn());
+  EXPECT_TRUE(some->sequential());
   EXPECT_EQ(some->draft->gpus, (std::vector<int32_t>{2, 0}));
   EXPECT_EQ(cores_of(some->draft->devices), cores_of(some->target.devices));
-  EXPECT_EQ(describe(*some), "target cuda:0,cuda:1,cuda:2, draft cuda:2,cuda:0, in turn");
-  EXPECT_TRUE(place_models("cuda:0", "cuda:0")->in_turn());
+  EXPECT_EQ(describe(*some), "target cuda:0,cuda:1,cuda:2, draft cuda:2,cuda:0, sequentially");
+  EXPECT_TRUE(place_models("cuda:0", "cuda:0")->sequential());
   for (const auto& [target, draft] : {std::pair{"cuda:0", "cpu:0"}, std::pair{"cpu:0", "cuda:0"},
                                       std::pair{"cuda:0", "cuda:1"}}) {
-    EXPECT_FALSE(place_models(target, draft)->in_turn()) << target << " " << draft;
+    EXPECT_FALSE(place_models(target, draft)->sequential()) << target << " " << draft;
   }
 }
 

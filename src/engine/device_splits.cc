@@ -36,7 +36,7 @@ std::vector<Placement> splits_of(const Placement& whole) {
 std::vector<Split> LoadedSplits::splits() const {
   std::vector<Split> splits;
   for (const Placement& placement : placements_) {
-    splits.push_back({.name = describe(placement), .side_by_side = !placement.in_turn()});
+    splits.push_back({.name = describe(placement), .concurrent = !placement.sequential()});
   }
   return splits;
 }

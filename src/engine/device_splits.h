@@ -12,9 +12,9 @@
 
 namespace forerun {
 
-// `whole`, both models in turn on processors, then what it can be split into: the draft gets the
-// last few devices of a tensor-parallel group, or of a single device the last few processors. Of up
-// to 8 of them every number, of more powers of two and the half.
+// `whole`, both models sequentially on processors, then what it can be split into: the draft gets
+// the last few devices of a tensor-parallel group, or of a single device the last few processors.
+// Of up to 8 of them every number, of more powers of two and the half.
 std::vector<Placement> splits_of(const Placement& whole);
 
 // Loads both of `to_load`, which must outlive it.

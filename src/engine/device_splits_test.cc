@@ -34,7 +34,7 @@ TEST(DeviceSplits, AGroupIsSplitByDevices) {
       .draft = {}};
   const std::vector<Placement> splits = splits_of(whole);
   ASSERT_EQ(splits.size(), 3u);
-  EXPECT_EQ(describe(splits[0]), "cpu:0-1,cpu:2-3,cpu:4+6, both models in turn");
+  EXPECT_EQ(describe(splits[0]), "cpu:0-1,cpu:2-3,cpu:4+6, both models sequentially");
   EXPECT_EQ(describe(splits[1]), "target cpu:0-1,cpu:2-3, draft cpu:4+6");
   EXPECT_EQ(describe(splits[2]), "target cpu:0-1, draft cpu:2-3,cpu:4+6");
 }

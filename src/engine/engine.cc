@@ -80,8 +80,8 @@ class EngineImpl : public Engine {
                                                   std::shared_ptr<EventQueue> queue, uint64_t tag);
   void observe(const StepRecord& record);
   // Each model on a thread of its own: it has its own devices, or an emulated machine's.
-  bool side_by_side() const {
-    return !placement_.in_turn() ||
+  bool concurrent() const {
+    return !placement_.sequential() ||
            (models_->has_draft() && emulator_ && emulator_->profile().separate_devices);
   }
 
@@ -171,7 +171,7 @@ Status EngineImpl::start() {
   } else {
     FORERUN_ASSIGN_OR_RETURN(known, costs_of(to_load_, *models_, *executor, options_.on_progress));
   }
-  Placing placing{.side_by_side = side_by_side(), .target_stages = placement_.target.num_stages()};
+  Placing placing{.concurrent = concurrent(), .target_stages = placement_.target.num_stages()};
   if (emulator_ && emulator_->profile().stages) {
     placing.target_stages = emulator_->profile().stages->stages;
   }
@@ -210,7 +210,7 @@ Status EngineImpl::start() {
                           .draft_keeps_all = options_.draft_window == 0,
                           .recorder = options_.trace ? &recorder_ : nullptr,
                           .costs = &costs_,
-                          .drafts_in_turn = !side_by_side(),
+                          .drafts_sequentially = !concurrent(),
                           .load = load_.get(),
                           .automatic = automatic_.get(),
                           .on_thread_start = [this] { models_->pin_executors_caller(); }},

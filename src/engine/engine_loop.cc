@@ -34,7 +34,7 @@ EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
       shared_acceptance_(std::make_shared<SharedAcceptance>()),
       waker_(std::make_shared<LoopWaker>()),
       admission_(executor_.get(), options.draft_keeps_all),
-      batch_costs_(options.costs, options.drafts_in_turn) {
+      batch_costs_(options.costs, options.drafts_sequentially) {
   executor_->set_meanwhile([this] { deliver(); });
   thread_ = std::thread([this] { run(); });
 }

@@ -48,7 +48,7 @@ class EngineLoop {
     bool draft_keeps_all = true;        // else a window of each request's KV
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
     const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
-    bool drafts_in_turn = true;         // a Step of the draft holds up the target
+    bool drafts_sequentially = true;    // a Step of the draft holds up the target
     LoadMeter* load = nullptr;          // null: nobody asks
     AutoStrategy* automatic = nullptr;  // null: plans stay as they are resolved
     std::function<void()> on_thread_start = {};  // on the loop's thread, before all else

@@ -72,7 +72,7 @@ Status LoadedModels::make_devices(const ModelsToLoad& models, Role role) {
   if (model.opened == nullptr) return Status();
   const Checkpoint& checkpoint = model.opened->checkpoint;
   const ModelPlacement& placement = placement_.of(role);
-  if (role == Role::kDraft && !side_by_side()) {
+  if (role == Role::kDraft && !concurrent()) {
     // In turn on the target's processors: of a target that is cut on those of its last stage.
     Stage& stage = model.stages.emplace_back();
     stage.layers = LayerRange::all(checkpoint.config());
@@ -307,7 +307,7 @@ std::unique_ptr<StepRunner> LoadedModels::make_runner(Role role) const {
 
 namespace {
 
-// Side by side on GPUs: waking sleeping threads took 35 us of every draft Step of half a
+// Concurrent on GPUs: waking sleeping threads took 35 us of every draft Step of half a
 // millisecond. Longer than such a Step.
 constexpr std::chrono::microseconds kSpin{1000};
 // Three threads poll, and one a GPU waits for it.
@@ -329,7 +329,7 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
   }
   const bool emulated_apart =
       options.emulator != nullptr && options.emulator->profile().separate_devices;
-  executor.threaded.fill(side_by_side() || (has_draft() && emulated_apart));
+  executor.threaded.fill(concurrent() || (has_draft() && emulated_apart));
   // Stages work at the same time, unless the draft takes turns with all of them.
   const auto& target = executor.runners[static_cast<size_t>(Role::kTarget)];
   const bool pipelined = target->pipelined() != nullptr && !has_draft();
@@ -337,10 +337,10 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
   const bool on_gpus = std::all_of(parts_.begin(), parts_.end(), [](const Part& model) {
     return !model.stages.empty() && !model.stages.back().gpus.empty();
   });
-  if (side_by_side() && on_gpus && available_cores().size() >= kCoresToSpin) {
+  if (concurrent() && on_gpus && available_cores().size() >= kCoresToSpin) {
     executor.spin = kSpin;
   }
-  if (side_by_side()) {
+  if (concurrent()) {
     // Stages have threads of their own.
     executor.on_thread_start = [this](Role role) {
       const std::vector<Stage>& stages = part(role).stages;
@@ -358,7 +358,7 @@ std::unique_ptr<RealExecutor> LoadedModels::make_executor(ExecutorOptions option
 void LoadedModels::pin_executors_caller() const {
   const std::vector<Stage>& stages = part(Role::kTarget).stages;
   const Stage& stage = stages.front();
-  if (side_by_side() || stages.size() > 1 || !stage.is_here || !stage.gpus.empty()) return;
+  if (concurrent() || stages.size() > 1 || !stage.is_here || !stage.gpus.empty()) return;
   stage.devices->pin_caller();
 }
 

@@ -66,7 +66,7 @@ class LoadedModels {
   const Placement& placement() const { return placement_; }
   const MemoryPlan& memory() const { return memory_; }
   // Each model has devices of its own.
-  bool side_by_side() const { return !placement_.in_turn(); }
+  bool concurrent() const { return !placement_.sequential(); }
   bool has_draft() const { return part(Role::kDraft).opened != nullptr; }
   // Whether all stages do.
   bool quantizes_keys(Role role) const {

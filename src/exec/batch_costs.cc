@@ -47,7 +47,7 @@ void BatchCosts::note_step(const WorkResult& result) {
   if (result.role == Role::kTarget) {
     drafted_ = false;
     rest_steps_ -= part;
-  } else if (!in_turn_) {
+  } else if (!sequential_) {
     return;
   } else if (!result.left_out) {
     drafted_ = true;
@@ -76,7 +76,7 @@ void BatchCosts::charge_for_prompts(float held_up) {
   for (size_t rows = 2; rows < target.size(); ++rows) {
     target[rows] = target[1] + held_up * (target[rows] - target[1]);
   }
-  if (!in_turn_) return;
+  if (!sequential_) return;
   for (float& seconds : draft) seconds *= held_up;
 }
 
@@ -119,7 +119,7 @@ void BatchCosts::refresh() {
   load_bucket_ = bucket;
   results_since_refresh_ = 0;
   table_ = costs_->table(static_cast<int32_t>(sequences_), context);
-  if (in_turn_) tell_of_drafting_together(context);
+  if (sequential_) tell_of_drafting_together(context);
   find_least_row(context);
   charge_for_prompts(static_cast<float>(held_up) / static_cast<float>(sequences_));
   for (size_t role = 0; role < turns_.size(); ++role) {

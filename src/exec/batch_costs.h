@@ -30,9 +30,9 @@ class BatchCosts {
   static constexpr double kShortestRest = 16.0;
   static constexpr double kLongestRest = 64.0;
 
-  // `costs` may be null: then nothing is known, ever. It must outlive the object. `in_turn`: a
+  // `costs` may be null: then nothing is known, ever. It must outlive the object. `sequential`: a
   // draft Step holds up the target.
-  BatchCosts(const LiveCosts* costs, bool in_turn) : costs_(costs), in_turn_(in_turn) {}
+  BatchCosts(const LiveCosts* costs, bool sequential) : costs_(costs), sequential_(sequential) {}
 
   // A request has been admitted, will run no more.
   void admit() { ++admitted_; }
@@ -74,7 +74,7 @@ class BatchCosts {
   void find_least_row(int64_t context);
 
   const LiveCosts* costs_;
-  const bool in_turn_;
+  const bool sequential_;
   int64_t admitted_ = 0;
   int64_t sequences_ = 0;  // of them, those that decode
   int64_t tokens_ = 0;     // of all of them

@@ -41,7 +41,7 @@ class BatchCostsTest : public testing::Test {
 };
 
 TEST_F(BatchCostsTest, ADraftStepIsPricedAsOneThatTheBatchShares) {
-  BatchCosts costs(&live_, /*in_turn=*/true);
+  BatchCosts costs(&live_, /*sequential=*/true);
   for (int idx = 0; idx < 8; ++idx) costs.join(100);
   costs.refresh();
   EXPECT_NEAR(draft_ms(costs), 0.38, 1e-4);
@@ -67,7 +67,7 @@ void round_of(BatchCosts& costs, int32_t sequences, int32_t drafted) {
 }
 
 TEST_F(BatchCostsTest, WhereDraftingIsTurnedDownAllRestAndTryAgainTogether) {
-  BatchCosts costs(&live_, /*in_turn=*/true);
+  BatchCosts costs(&live_, /*sequential=*/true);
   for (int idx = 0; idx < 8; ++idx) costs.join(100);
   costs.refresh();
   for (int idx = 0; idx < 100; ++idx) {
@@ -90,7 +90,7 @@ TEST_F(BatchCostsTest, WhereDraftingIsTurnedDownAllRestAndTryAgainTogether) {
 }
 
 TEST_F(BatchCostsTest, ADraftWithDevicesOfItsOwnHoldsNobodyUp) {
-  BatchCosts costs(&live_, /*in_turn=*/false);
+  BatchCosts costs(&live_, /*sequential=*/false);
   for (int idx = 0; idx < 8; ++idx) costs.join(100);
   costs.refresh();
   EXPECT_NEAR(draft_ms(costs), 0.38, 1e-4);
@@ -98,7 +98,7 @@ TEST_F(BatchCostsTest, ADraftWithDevicesOfItsOwnHoldsNobodyUp) {
 }
 
 TEST_F(BatchCostsTest, WhoWaitsForAPromptIsHeldUpToo) {
-  BatchCosts costs(&live_, /*in_turn=*/true);
+  BatchCosts costs(&live_, /*sequential=*/true);
   for (int idx = 0; idx < 8; ++idx) costs.admit();
   for (int idx = 0; idx < 2; ++idx) costs.join(100);
   costs.refresh();
@@ -110,7 +110,7 @@ TEST_F(BatchCostsTest, WhoWaitsForAPromptIsHeldUpToo) {
 }
 
 TEST_F(BatchCostsTest, AloneThereIsNothingToShare) {
-  BatchCosts costs(&live_, /*in_turn=*/true);
+  BatchCosts costs(&live_, /*sequential=*/true);
   for (int idx = 0; idx < 8; ++idx) costs.join(100);
   costs.refresh();
   for (int idx = 0; idx < 7; ++idx) costs.leave(100);

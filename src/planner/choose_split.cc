@@ -168,7 +168,7 @@ class Trial {
     double best_tried = 0.0;
     std::vector<Plan> plans;
     FORERUN_ASSIGN_OR_RETURN(const std::vector<ForecastPlan> forecasts,
-                             forecast_plans(table, {.side_by_side = record.split->side_by_side}));
+                             forecast_plans(table, {.concurrent = record.split->concurrent}));
     for (const ForecastPlan& forecast : forecasts) {
       Plan plan{forecast, 0.0};
       best_forecast_ = std::max(best_forecast_, forecast.tokens_per_s);

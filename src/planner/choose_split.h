@@ -1,5 +1,5 @@
 // The start-up profile phase (SwiftSpec §3.1): which devices for the target and which for the
-// draft, or all of them for both in turn.
+// draft, or all of them for both sequentially.
 //
 // For each split of the processors: t_target(rows) and t_draft(rows) are measured, a simulation on
 // those times forecasts tokens/s (serial_tree where the models take turns; where they run side by
@@ -25,8 +25,8 @@ namespace forerun {
 
 // One way to lay both models over the devices.
 struct Split {
-  std::string name;           // for the report and the log
-  bool side_by_side = false;  // each model on devices of its own
+  std::string name;         // for the report and the log
+  bool concurrent = false;  // each model on devices of its own
 };
 
 // Both models, laid over the devices in one way at a time: what it takes to measure and try a

@@ -18,7 +18,7 @@ struct Machine {
   std::string name;
   double target_ms = 1.0;
   double draft_ms = 0.1;
-  bool side_by_side = false;
+  bool concurrent = false;
   Status failure = {};           // of loading
   double measured_factor = 1.0;  // what measuring sees of the target's time
 };
@@ -40,7 +40,7 @@ class SimulatedSplits : public SplitModels {
   SplitTrials trials() const {
     SplitTrials trials;
     for (const Machine& machine : machines_) {
-      trials.splits.push_back({.name = machine.name, .side_by_side = machine.side_by_side});
+      trials.splits.push_back({.name = machine.name, .concurrent = machine.concurrent});
     }
     trials.prompts = {{1, 2, 3}, {4, 5}};
     return trials;
@@ -55,7 +55,7 @@ class SimulatedSplits : public SplitModels {
     const Machine& machine = machines_[loaded_];
     SimulatedExecutorOptions options;
     options.profile.costs = costs_of(machine, 1.0);
-    options.profile.separate_devices = machine.side_by_side;
+    options.profile.separate_devices = machine.concurrent;
     options.acceptance = std::make_shared<ModelledAcceptance>(AcceptanceModel{});
     executor_ = std::make_unique<SimulatedExecutor>(std::move(options));
     return costs_of(machine, machine.measured_factor);
@@ -72,14 +72,14 @@ class SimulatedSplits : public SplitModels {
   std::unique_ptr<SimulatedExecutor> executor_;
 };
 
-const Machine kInTurn{.name = "in turn", .draft_ms = 0.35};
-const Machine kHalves{.name = "halves", .target_ms = 1.1, .draft_ms = 0.3, .side_by_side = true};
-const Machine kSlow{.name = "slow", .target_ms = 9.0, .draft_ms = 5.0, .side_by_side = true};
+const Machine kSequential{.name = "sequential", .draft_ms = 0.35};
+const Machine kHalves{.name = "halves", .target_ms = 1.1, .draft_ms = 0.3, .concurrent = true};
+const Machine kSlow{.name = "slow", .target_ms = 9.0, .draft_ms = 5.0, .concurrent = true};
 const Machine kBroken{.name = "broken",
                       .failure = Status(StatusCode::kInvalidArgument, "cannot be cut")};
 
 TEST(ChooseSplit, KeepsTheFastestLoadedAndTriesNoHopelessOne) {
-  SimulatedSplits models({kInTurn, kSlow, kHalves});
+  SimulatedSplits models({kSequential, kSlow, kHalves});
   SplitTrials trials = models.trials();
   std::vector<double> progress;
   trials.on_progress = [&](double done) { progress.push_back(done); };
@@ -97,8 +97,8 @@ TEST(ChooseSplit, KeepsTheFastestLoadedAndTriesNoHopelessOne) {
   std::istringstream lines(chosen->report);
   for (std::string line; std::getline(lines, line);) {
     const bool tried = line.find(" tried") != std::string::npos;
-    if (line.starts_with("slow") || line.starts_with("in turn")) {
-      EXPECT_EQ(tried, line.starts_with("in turn")) << line;
+    if (line.starts_with("slow") || line.starts_with("sequential")) {
+      EXPECT_EQ(tried, line.starts_with("sequential")) << line;
     }
   }
 }
@@ -109,7 +109,7 @@ TEST(ChooseSplit, TheTrialDecidesNotTheForecast) {
   flattered.target_ms = 3.0;
   flattered.draft_ms = 0.1;
   flattered.measured_factor = 0.3;
-  SimulatedSplits models({kInTurn, flattered});
+  SimulatedSplits models({kSequential, flattered});
   const auto chosen = choose_split(models, models.trials());
   ASSERT_TRUE(chosen.ok()) << chosen.status().message();
   EXPECT_EQ(chosen->index, 0u);
@@ -117,7 +117,7 @@ TEST(ChooseSplit, TheTrialDecidesNotTheForecast) {
 }
 
 TEST(ChooseSplit, LeavesOutWhatFailsAndSaysSo) {
-  SimulatedSplits models({kInTurn, kBroken});
+  SimulatedSplits models({kSequential, kBroken});
   const auto chosen = choose_split(models, models.trials());
   ASSERT_TRUE(chosen.ok()) << chosen.status().message();
   EXPECT_EQ(chosen->index, 0u);

@@ -102,7 +102,7 @@ double expected_tokens(const std::vector<double>& rank_chances, int32_t verify_t
 namespace {
 
 // As if the models took turns.
-StrategyChoice choose_in_turn(const PlannerInput& input) {
+StrategyChoice choose_sequential(const PlannerInput& input) {
   StrategyChoice choice;
   const CostTable& costs = input.costs;
   if (!costs.measured() || (input.has_draft_model && costs.at(Role::kDraft, 1) <= 0.0f)) {
@@ -173,8 +173,8 @@ void choose_in_stages(const PlannerInput& input, StrategyChoice& choice) {
 }  // namespace
 
 StrategyChoice choose_strategy(const PlannerInput& input) {
-  StrategyChoice choice = choose_in_turn(input);
-  if (!input.placing.side_by_side) return choice;
+  StrategyChoice choice = choose_sequential(input);
+  if (!input.placing.concurrent) return choice;
   choice.auto_choice = {.strategy = "parallel_tree"};
   if (input.placing.target_stages > 1 && input.costs.measured()) {
     choose_in_stages(input, choice);

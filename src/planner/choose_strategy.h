@@ -27,7 +27,7 @@ struct PlannerInput {
 };
 
 struct StrategyChoice {
-  // What "auto" is to stand for. parallel_tree where the models run side by side, of a target in
+  // What "auto" is to stand for. parallel_tree where the models run concurrently, of a target in
   // stages what a forecast finds best (pipelined, mostly); else serial_tree, which guesses by
   // "suffix", the text so far, where the draft model cannot pay: that costs nothing to ask and is
   // verified only as far as it pays.

@@ -96,7 +96,7 @@ TEST(ChooseStrategy, SaysWhatItDoesNotKnow) {
 
 TEST(ChooseStrategy, ADraftOnItsOwnDevicesRunsBesideTheTarget) {
   const StrategyChoice choice =
-      choose_strategy({.costs = {}, .has_draft_model = true, .placing = {.side_by_side = true}});
+      choose_strategy({.costs = {}, .has_draft_model = true, .placing = {.concurrent = true}});
   EXPECT_EQ(choice.auto_choice.strategy, "parallel_tree");
   EXPECT_EQ(choice.auto_choice.source_without_draft, "");
   EXPECT_TRUE(choice.report.ends_with("its own devices: parallel_tree\n")) << choice.report;
@@ -108,7 +108,7 @@ TEST(ChooseStrategy, StagesAreFilledWhereThatIsFastest) {
   PlannerInput input;
   input.costs = costs_of(40e-3, 40.4e-3, 2e-3, 2.1e-3);
   input.has_draft_model = true;
-  input.placing = {.side_by_side = true, .target_stages = 4};
+  input.placing = {.concurrent = true, .target_stages = 4};
   const StrategyChoice choice = choose_strategy(input);
   EXPECT_EQ(choice.auto_choice.strategy, "pipelined");
   EXPECT_NE(choice.report.find("4 stages, by simulation: pipelined"), std::string::npos)

@@ -18,7 +18,7 @@ constexpr double kOneMachine = 1e12;  // bytes a second between its stages: noth
 
 StepProfile profile_of(const CostTable& costs, const Placing& placing) {
   StepProfile profile;
-  profile.separate_devices = placing.side_by_side;
+  profile.separate_devices = placing.concurrent;
   if (placing.target_stages > 1) {
     profile.stages = {.stages = placing.target_stages, .bytes_per_s = kOneMachine};
   }
@@ -31,7 +31,7 @@ StepProfile profile_of(const CostTable& costs, const Placing& placing) {
 }
 
 std::vector<AutoChoice> plans_of(const Placing& placing) {
-  if (!placing.side_by_side) return {{.strategy = "serial_tree"}};
+  if (!placing.concurrent) return {{.strategy = "serial_tree"}};
   if (placing.target_stages > 1) {
     return {{.strategy = "pipelined"}, {.strategy = "parallel_tree"}, {.strategy = "serial_tree"}};
   }

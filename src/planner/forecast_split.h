@@ -24,7 +24,7 @@ double decoding_rate(const std::vector<OfflineResult>& results);
 
 // Where the models run.
 struct Placing {
-  bool side_by_side = false;  // each on devices of its own
+  bool concurrent = false;  // each on devices of its own
   int32_t target_stages = 1;
 };
 

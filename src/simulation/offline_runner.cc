@@ -30,7 +30,7 @@ class OfflineRunner {
         requests_(requests),
         options_(options),
         results_(requests.size()),
-        batch_costs_(options.costs, options.drafts_in_turn) {}
+        batch_costs_(options.costs, options.drafts_sequentially) {}
   ~OfflineRunner() {
     for (const auto& [sequence, active] : active_) executor_.close(sequence);
   }

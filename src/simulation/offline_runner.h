@@ -47,7 +47,7 @@ struct OfflineOptions {
   // Not null: strategies are told what Steps cost beside the others, as in the engine
   // (exec/batch_costs.h), the host's turns aside.
   const LiveCosts* costs = nullptr;
-  bool drafts_in_turn = true;  // as BatchCosts takes it
+  bool drafts_sequentially = true;  // as BatchCosts takes it
 };
 
 // In the order of `requests`. Fails with the first request's failure, and where the executor has

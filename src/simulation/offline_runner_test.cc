@@ -139,7 +139,7 @@ TEST_F(SimulatedPlay, RequestsShareStepsAndFinishSoonerTogether) {
   EXPECT_EQ(executor_->kv_usage(Role::kDraft).used_blocks, 0);
 }
 
-TEST_F(SimulatedPlay, SeparateDevicesRunSideBySide) {
+TEST_F(SimulatedPlay, SeparateDevicesRunConcurrently) {
   make(profile_of(10, 3, true));
   ASSERT_TRUE(executor_->open(1, {.sampling = {}, .prompt_tokens = 1, .max_tokens = 50}).ok());
   for (const Role role : {Role::kTarget, Role::kDraft}) {

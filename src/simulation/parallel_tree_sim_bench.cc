@@ -31,7 +31,7 @@ Best best_serial(const FakeModels& models, const CostTable& costs, int32_t token
 }
 
 void print_table(int32_t tokens) {
-  // Milliseconds of a Step, in turn and side by side; the first as in SwiftSpec Table 6.
+  // Milliseconds of a Step, sequentially and concurrently; the first as in SwiftSpec Table 6.
   struct Machine {
     const char* name;
     double serial_target, serial_draft, target, draft;
@@ -59,7 +59,7 @@ void print_table(int32_t tokens) {
       for (const int32_t depth : {ratio, ratio + 1, 0}) {
         options.shape = depth > 0 ? "best" : "adaptive";
         options.draft_depth = std::max(depth, 1);
-        const Simulated run = simulate_side_by_side(options, models, parallel, tokens);
+        const Simulated run = simulate_concurrent(options, models, parallel, tokens);
         std::printf("  %5.3f %4.2f", run.speedup * scale / best.run.speedup, run.tokens_per_step);
       }
       std::printf("\n");

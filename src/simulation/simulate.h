@@ -98,12 +98,12 @@ inline Simulated simulate(const SpeculationOptions& options, const FakeModels& m
   return summarize(request, costs, request.executor().seconds(costs));
 }
 
-// As simulate(), but target and draft run side by side, each on devices of its own: a Step of
+// As simulate(), but target and draft run concurrently, each on devices of its own: a Step of
 // either takes its time, and its result reaches the strategy when it ends. A strategy that waits
 // pays for it.
-inline Simulated simulate_side_by_side(const SpeculationOptions& options, const FakeModels& models,
-                                       const CostTable& costs, int32_t tokens,
-                                       std::shared_ptr<SharedAcceptance> shared = nullptr) {
+inline Simulated simulate_concurrent(const SpeculationOptions& options, const FakeModels& models,
+                                     const CostTable& costs, int32_t tokens,
+                                     std::shared_ptr<SharedAcceptance> shared = nullptr) {
   FakeRequest request = simulated_request(options, models, costs, tokens, std::move(shared));
   double now = 0.0;
   struct Running {

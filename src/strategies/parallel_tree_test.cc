@@ -199,8 +199,8 @@ TEST(ParallelTree, AdaptiveSizesFollowFromCosts) {
 }
 
 // In virtual time, at the times of SwiftSpec's Table 6 and the demo pair's acceptance.
-TEST(ParallelTree, DraftingBesideTheTargetBeatsDraftingInTurn) {
-  const CostTable in_turn = flat_costs(10.34, 3.73);
+TEST(ParallelTree, ConcurrentDraftingBeatsSequential) {
+  const CostTable sequential = flat_costs(10.34, 3.73);
   const CostTable beside = flat_costs(10.48, 3.25);
   const std::vector<SimulatedText> texts = simulated_texts();
   for (size_t text = 0; text < 2; ++text) {  // greedy code and prose
@@ -212,13 +212,13 @@ TEST(ParallelTree, DraftingBesideTheTargetBeatsDraftingInTurn) {
     double serial = 0.0;
     for (int32_t depth = 1; depth <= 6; ++depth) {
       options.draft_depth = depth;
-      serial = std::max(serial, simulate(options, models, in_turn, 1000).speedup);
+      serial = std::max(serial, simulate(options, models, sequential, 1000).speedup);
     }
     options.strategy = "parallel_tree";
     options.draft_depth = 3;
     for (const std::string& shape : kShapes) {
       options.shape = shape;
-      const Simulated parallel = simulate_side_by_side(options, models, beside, 1000);
+      const Simulated parallel = simulate_concurrent(options, models, beside, 1000);
       EXPECT_GT(parallel.speedup, 1.25 * serial) << shape;
     }
   }

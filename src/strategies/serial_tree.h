@@ -1,6 +1,6 @@
-// Drafting and verification in turn (the paper's "serial" speculation): the draft side grows a tree
-// below the last verified token, the target runs part of it in one go, and the tokens that its own
-// sampler draws are followed down the tree. Under rule `match` the tokens are those of plain
+// Sequential drafting and verification (the paper's "serial" speculation): the draft side grows a
+// tree below the last verified token, the target runs part of it in one go, and the tokens that its
+// own sampler draws are followed down the tree. Under rule `match` the tokens are those of plain
 // decoding, one for one, whatever the tree.
 //
 // A round: draft items until the growth has enough, one target item, then the KV edits of what was

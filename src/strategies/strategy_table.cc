@@ -18,7 +18,7 @@ constexpr StrategyEntry entry(const char* name, const char* help, bool needs_dra
 
 constexpr StrategyEntry kTable[] = {
     entry<Autoregressive>("autoregressive", "plain decoding, a token a Step", false),
-    entry<SerialTree>("serial_tree", "drafting a tree and verifying it in turn", false),
+    entry<SerialTree>("serial_tree", "drafting a tree, then verifying it", false),
     entry<SparseSelf>(
         "sparse_self",
         "the target drafts through a view of its own KV, by itself or checking what a "

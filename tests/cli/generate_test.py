@@ -189,7 +189,7 @@ class Generate(process.CommandLine):
             self.succeeded(done)
             self.assertIn("identical: yes", done.stdout)
 
-    def test_draft_devices_run_the_models_side_by_side(self):
+    def test_draft_devices_run_the_models_concurrently(self):
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < 2:
             self.skipTest("one processor")
@@ -375,7 +375,7 @@ class Generate(process.CommandLine):
             "--draft", DRAFT, "--prompt", "def f(", "--max-tokens", 8, "--auto", "--json"
         )
         self.succeeded(done)
-        for word in ("both models in turn", "forecast", "kept: ", "numeric fingerprint: "):
+        for word in ("both models sequentially", "forecast", "kept: ", "numeric fingerprint: "):
             self.assertIn(word, done.stderr)
         refused = generate("--prompt", "def f(", "--auto")
         self.assertNotEqual(refused.returncode, 0)

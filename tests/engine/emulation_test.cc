@@ -162,7 +162,7 @@ TEST_F(EmulationTest, ARefusalNamesTheProfile) {
   EXPECT_NE(refusal(missing).find("/nowhere.json: no such file"), std::string::npos);
   EngineOptions apart = options("#serial");
   apart.draft_devices = "cpu:1";
-  EXPECT_NE(refusal(apart).find("in turn"), std::string::npos);
+  EXPECT_NE(refusal(apart).find("sequentially"), std::string::npos);
   EngineOptions plain = options("#alone");
   plain.draft.clear();
   EXPECT_TRUE(Engine::create(plain).ok());

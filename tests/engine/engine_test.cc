@@ -86,7 +86,7 @@ TEST_F(EngineTest, TryingSplitsKeepsOneAndChangesNoToken) {
   const auto plain = make({});
   ASSERT_TRUE(engine && plain);
   const std::string& report = engine->info().planner_report;
-  EXPECT_NE(report.find("both models in turn"), std::string::npos) << report;
+  EXPECT_NE(report.find("both models sequentially"), std::string::npos) << report;
   EXPECT_NE(report.find(", draft " + processors[1]), std::string::npos) << report;
   EXPECT_NE(report.find("kept: "), std::string::npos) << report;
   EXPECT_NE(report.find(engine->info().numeric_fingerprint), std::string::npos) << report;
@@ -141,7 +141,7 @@ TEST_F(EngineTest, TryingSplitsLeavesOutThoseThatCannotBeLoaded) {
   const auto engine = Engine::create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   const std::string& report = (*engine)->info().planner_report;
-  EXPECT_NE(report.find("both models in turn is left out: "), std::string::npos) << report;
+  EXPECT_NE(report.find("both models sequentially is left out: "), std::string::npos) << report;
   EXPECT_NE(report.find("tensor parallelism: device 1 of 2"), std::string::npos) << report;
   EXPECT_NE(report.find("kept: target " + processors[0] + ", draft " + processors[1]),
             std::string::npos)

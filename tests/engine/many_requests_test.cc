@@ -195,7 +195,7 @@ TEST_F(ManyRequestsToToys, EqualTheirSoloRunsOneModelAfterTheOther) {
   play_waves(*setting_, *solo_, {"cpu:0", ""});
 }
 
-TEST_F(ManyRequestsToToys, EqualTheirSoloRunsSideBySide) {
+TEST_F(ManyRequestsToToys, EqualTheirSoloRunsConcurrently) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
   // Next to nothing: every prompt is read in the smallest pieces there are.

@@ -156,7 +156,7 @@ void OutOfMemory::fail_each_allocation(bool threaded) {
 }
 
 TEST_F(OutOfMemory, OneModelAfterTheOther) { fail_each_allocation(false); }
-TEST_F(OutOfMemory, SideBySide) { fail_each_allocation(true); }
+TEST_F(OutOfMemory, Concurrent) { fail_each_allocation(true); }
 
 }  // namespace
 }  // namespace forerun::testing

@@ -94,7 +94,7 @@ TEST_F(ShortTurns, EveryMemberKeepsToItsProcessor) {
   EXPECT_EQ(used, (std::set<int32_t>{cores[0], cores[1]}));
 }
 
-TEST_F(ShortTurns, OfModelsSideBySideAndStages) {
+TEST_F(ShortTurns, OfConcurrentModelsAndStages) {
   if (turn_length() == std::chrono::nanoseconds(0)) GTEST_SKIP() << "Linux from 6.12 on has them";
   if (available_cores().size() < 2) GTEST_SKIP() << "one processor";
   EngineOptions options;

@@ -24,10 +24,11 @@ std::vector<std::string> all_processors() {
   return two.empty() ? std::vector<std::string>{"cpu:0"} : two;
 }
 
-// Both models in turn on groups of every degree: each degree is a numeric fingerprint of its own.
+// Both models sequentially on groups of every degree: each degree is a numeric fingerprint of its
+// own.
 class LosslessGroups : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(LosslessGroups, InTurnEqualPlainDecoding) {
+TEST_P(LosslessGroups, SequentialRolesEqualPlainDecoding) {
   if (on_gpu()) GTEST_SKIP() << "groups of processors";
   const Precision precision = precisions()[GetParam()];
   const bool is_int4 = precision.spec.quantization == ToySpec::Quantization::kAwq;
@@ -59,8 +60,8 @@ TEST_P(LosslessGroups, InTurnEqualPlainDecoding) {
   EXPECT_GT(accepted, 500);
 }
 
-// Target and draft side by side, each at a degree of its own.
-TEST_P(LosslessGroups, SideBySideEqualPlainDecoding) {
+// Target and draft concurrent, each at a degree of its own.
+TEST_P(LosslessGroups, ConcurrentRolesEqualPlainDecoding) {
   if (on_gpu()) GTEST_SKIP() << "groups of processors";
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";

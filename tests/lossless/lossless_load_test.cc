@@ -154,9 +154,9 @@ void LosslessUnderLoad::run_load(const std::string& devices, const std::string& 
   EXPECT_GT(seen_.accepted, 100);
 }
 
-TEST_P(LosslessUnderLoad, InTurn) { run_load("cpu:0", ""); }
+TEST_P(LosslessUnderLoad, Sequential) { run_load("cpu:0", ""); }
 
-TEST_P(LosslessUnderLoad, SideBySide) {
+TEST_P(LosslessUnderLoad, Concurrent) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
   run_load(processors.front(), processors.back());

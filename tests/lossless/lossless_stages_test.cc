@@ -1,6 +1,6 @@
 // The promise on pipelines: a target that is cut into stages gives, by every strategy, what the
 // whole one gives by plain decoding, at any number of stages, of equal and of unequal sizes, with
-// tensor-parallel stages and with the draft in turn or beside it.
+// tensor-parallel stages and with the draft sequential or concurrent.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -53,7 +53,7 @@ TEST_P(Lossless, EveryPolicyEqualsPlainDecoding) {
 }
 
 // Each model on a processor and a thread of its own, one, two and four requests at a time.
-TEST_P(Lossless, SideBySideEqualsPlainDecoding) {
+TEST_P(Lossless, ConcurrentRolesEqualPlainDecoding) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
   const Precision precision = precisions()[GetParam()];
@@ -193,7 +193,7 @@ TEST(LosslessDemoPair, ASliceOfTheProduct) {
   }
 }
 
-TEST(LosslessDemoPair, SideBySide) {
+TEST(LosslessDemoPair, Concurrent) {
   const std::vector<std::string> processors = two_processors();
   if (processors.empty()) GTEST_SKIP() << "one processor";
   const std::filesystem::path models = std::filesystem::path(FORERUN_SOURCE_DIR) / "models";

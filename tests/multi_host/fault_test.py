@@ -161,7 +161,7 @@ class Trial:
         assert len(self.expected) == REQUESTS and all(self.expected)
 
     def disturb_one_service(self, faults):
-        """Requests side by side under up to so many faults; how many there were."""
+        """requests concurrently under up to so many faults; how many there were."""
         launch = Launch(
             command(
                 self.forerun,

@@ -81,7 +81,7 @@ TEST(CpuDeviceGroup, SumsInRankOrderWithTheSameBitsOnEveryDevice) {
 }
 
 // Two buffers in turn are enough, whoever is ahead.
-TEST(CpuDeviceGroup, PartialsOfTwoBuffersInTurnAreNeverOverwrittenTooEarly) {
+TEST(CpuDeviceGroup, PartialsOfTwoBuffersAreNeverOverwrittenTooEarly) {
   auto group = CpuDeviceGroup::create_unpinned({1, 2, 1});
   ASSERT_TRUE(group.ok());
   constexpr int kRounds = 400;

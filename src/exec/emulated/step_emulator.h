@@ -32,7 +32,7 @@ class SleepClock {
 class StepEmulator {
  public:
   // `one_step_at_a_time`: the wrapped runners share processors, so that only one of them computes
-  // at a time (they still sleep side by side). `clock` null: the machine's. It must outlive the
+  // at a time (they still sleep concurrently). `clock` null: the machine's. It must outlive the
   // runners.
   StepEmulator(StepProfile profile, bool one_step_at_a_time, SleepClock* clock = nullptr);
   StepEmulator(const StepEmulator&) = delete;

@@ -108,7 +108,7 @@ TEST(StepEmulator, AFailedStepReturnsAtOnce) {
 }
 
 // Behind an executor: results are those of the bare one, and Steps of threaded roles overlap.
-TEST(StepEmulator, ResultsAreTheRealOnesAndRolesSleepSideBySide) {
+TEST(StepEmulator, ResultsAreTheRealOnesAndRolesSleepConcurrently) {
   Rig bare(Rig::Options{});
   FakeDecoder target(kVocab + 4, 64, 1);
   FakeDecoder draft(kVocab, 64, 2);
@@ -156,7 +156,7 @@ TEST(StepEmulator, ResultsAreTheRealOnesAndRolesSleepSideBySide) {
   const std::lock_guard lock(mutex);
   ASSERT_EQ(records.size(), 2u);
   for (const StepRecord& record : records) EXPECT_GE(record.seconds, 0.060);
-  // Each slept 60 ms; in turn the second would have started after the first one's end.
+  // Each slept 60 ms; sequentially the second would have started after the first one's end.
   EXPECT_LT(std::max(records[0].start_ns, records[1].start_ns),
             std::min(records[0].end_ns, records[1].end_ns));
 }

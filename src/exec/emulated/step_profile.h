@@ -45,7 +45,7 @@ struct StepProfile {
   std::string name;
   std::string machine;
   std::string source;
-  bool separate_devices = false;  // the roles' Steps run side by side, else in turn
+  bool separate_devices = false;  // the roles' Steps run concurrently, else sequentially
   std::array<std::string, kNumRoles> models;
   StepCosts costs;  // the draft's may be missing
   // The target's Steps then pass through stages, each of which takes its share of their time.

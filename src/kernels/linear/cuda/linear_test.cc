@@ -93,7 +93,7 @@ TEST_P(LinearCuda, UnroundedOutputsOfAnyWidth) {
   }
 }
 
-TEST_P(LinearCuda, SourcesArePackedSideBySide) {
+TEST_P(LinearCuda, SourcesArePackedBesideEachOther) {
   const SourceTensor q(GetParam(), 256, 96, 51);
   const SourceTensor k(GetParam(), 256, 32, 61);
   const SourceTensor v(GetParam(), 256, 40, 71);

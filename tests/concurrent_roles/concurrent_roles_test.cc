@@ -179,11 +179,11 @@ void play_rounds(int64_t wanted_rounds, uint32_t first_seed) {
   }
 }
 
-TEST(SideBySide, AFewHundredRandomRoundsUnderRandomDelays) { play_rounds(600, 1); }
+TEST(Concurrent, AFewHundredRandomRoundsUnderRandomDelays) { play_rounds(600, 1); }
 
-TEST(SideBySideLong, TenThousandRandomRoundsUnderRandomDelays) { play_rounds(10'000, 1000); }
+TEST(ConcurrentLong, TenThousandRandomRoundsUnderRandomDelays) { play_rounds(10'000, 1000); }
 
-TEST(SideBySide, CancellationLeavesNothingBehind) {
+TEST(Concurrent, CancellationLeavesNothingBehind) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 rng(seed);
     const std::vector<Wanted> requests = random_requests(rng, 3);
@@ -197,7 +197,7 @@ TEST(SideBySide, CancellationLeavesNothingBehind) {
 }
 
 // Either device is lost after some Steps: every request ends, with an error that says where.
-TEST(SideBySide, AFailingSideEndsTheRequestsWithAnError) {
+TEST(Concurrent, AFailingSideEndsTheRequestsWithAnError) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 rng(seed);
     const Role failing = seed % 2 == 0 ? Role::kTarget : Role::kDraft;
