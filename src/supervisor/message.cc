@@ -28,7 +28,7 @@ Result<json> parse(std::string_view line) {
 
 template <class T>
 std::string write(const T& message) {
-  return FieldWriter::to_json(message).dump(-1, ' ', false, json::error_handler_t::replace);
+  return StructWriter::to_json(message).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 template <class T>
@@ -36,7 +36,7 @@ Result<T> read(std::string_view line) {
   FORERUN_ASSIGN_OR_RETURN(const json object, parse(line));
   T message;
   Status status;
-  FieldReader reader(object, status);
+  StructReader reader(object, status);
   visit_fields(reader, message);
   if (!status.ok()) return status.with_context("message");
   return message;

@@ -1,8 +1,8 @@
-// The fields of messages, by their kind (json_fields.h). For message.cc.
+// The fields of messages, by their kind (json_structs.h). For message.cc.
 #pragma once
 
 #include "supervisor/event_fields.h"
-#include "supervisor/json_fields.h"
+#include "supervisor/json_structs.h"
 #include "supervisor/message.h"
 #include "supervisor/request_fields.h"
 

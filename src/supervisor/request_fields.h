@@ -1,4 +1,4 @@
-// The fields of what goes to an engine, a list a struct (json_fields.h). For message.cc.
+// The fields of what goes to an engine, a list a struct (json_structs.h). For message.cc.
 #pragma once
 
 #include "forerun/engine.h"

@@ -23,7 +23,7 @@
 
 namespace forerun {
 
-class FieldWriter {
+class StructWriter {
  public:
   template <class T>
   void operator()(const char* name, const T& value) {
@@ -43,7 +43,7 @@ class FieldWriter {
     } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
       return value;
     } else {
-      FieldWriter inner;
+      StructWriter inner;
       T copied = value;  // one list serves both ways, and readers change what they visit
       visit_fields(inner, copied);
       return inner.take();
@@ -69,10 +69,10 @@ class FieldWriter {
   nlohmann::json object_ = nlohmann::json::object();
 };
 
-class FieldReader {
+class StructReader {
  public:
   // Both must outlive it.
-  FieldReader(const nlohmann::json& object, Status& status) : object_(object), status_(status) {}
+  StructReader(const nlohmann::json& object, Status& status) : object_(object), status_(status) {}
 
   template <class T>
   void operator()(const char* name, T& value) {
@@ -117,7 +117,7 @@ class FieldReader {
       if (require(from.is_string(), "a text", from)) value = from.get<std::string>();
     } else {
       if (!require(from.is_object(), "an object", from)) return;
-      FieldReader inner(from, status_);
+      StructReader inner(from, status_);
       visit_fields(inner, value);
     }
   }
