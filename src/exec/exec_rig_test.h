@@ -52,7 +52,7 @@ struct Rig {
       FakeDecoder* decoder = role_idx == 0 ? &target : &draft;
       decoder->set_degree(static_cast<int32_t>(teams.size()));
       decoder->set_device_parts(options.device_parts);
-      auto device = CpuDeviceGroup::create_unpinned(std::move(teams));
+      auto device = CpuDeviceGroup::create_unpinned(teams);
       EXPECT_TRUE(device.ok());
       devices.push_back(std::move(device).value());
       const int32_t vocab = common_live_vocab(target.config(), &draft.config());
@@ -69,8 +69,8 @@ struct Rig {
     executor = std::make_unique<RealExecutor>(std::move(setup));
   }
   FakeDecoder& decoder(Role role) { return role == Role::kTarget ? target : draft; }
-  std::optional<WorkResult> next() { return executor->next(kTimeout); }
-  void wait_until_kv_is_free() {
+  std::optional<WorkResult> next() const { return executor->next(kTimeout); }
+  void wait_until_kv_is_free() const {
     for (int tries = 0; tries < 20000; ++tries) {
       if (executor->kv_usage(Role::kTarget).used_blocks == 0 &&
           executor->kv_usage(Role::kDraft).used_blocks == 0) {

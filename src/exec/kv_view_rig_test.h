@@ -14,6 +14,7 @@ inline constexpr int32_t kBudget = 192;
 
 inline std::vector<TokenId> text_of(int32_t tokens, int32_t seed) {
   std::vector<TokenId> text;
+  text.reserve(static_cast<size_t>(tokens));
   for (int32_t i = 0; i < tokens; ++i) text.push_back((i * i * 3 + i * seed + seed) % 53);
   return text;
 }

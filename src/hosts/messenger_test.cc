@@ -107,6 +107,7 @@ void run_ranks(int32_t num_ranks, const std::function<HostsOptions(int32_t)>& op
                const std::function<void(int32_t rank, Result<std::unique_ptr<Hosts>>)>& part) {
   LocalNetwork network(num_ranks);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(num_ranks));
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back(
         [&, rank] { part(rank, Hosts::join(network.transport(rank), options(rank))); });

@@ -74,12 +74,12 @@ class Groups : public testing::TestWithParam<size_t> {
     const Status written = write_toy_checkpoint(dir_.path(), toy_.spec);
     EXPECT_TRUE(written.ok()) << written.message();
   }
-  LoadedDecoder open(std::vector<int32_t> team_sizes) const {
+  LoadedDecoder open(const std::vector<int32_t>& team_sizes) const {
     CpuDecoderOptions options;
     options.activation = toy_.activation;
     options.weights = toy_.weights;
     options.kv_blocks = 8;
-    auto loaded = LoadedDecoder::open(dir_.path(), std::move(team_sizes), options);
+    auto loaded = LoadedDecoder::open(dir_.path(), team_sizes, options);
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     return loaded.ok() ? std::move(*loaded) : LoadedDecoder();
   }
@@ -183,6 +183,7 @@ TEST(CpuDecoderGroups, TreesAndMoves) {
   ASSERT_EQ(tree.size(), 10u * 256u);
   EXPECT_TRUE(std::equal(tree.begin(), tree.end(), expected->begin() + 60 * 256));
   std::vector<KvMove> moves;
+  moves.reserve(10);
   for (int32_t index = 0; index < 10; ++index) {
     moves.push_back({path[static_cast<size_t>(index)], 60 + index});
   }

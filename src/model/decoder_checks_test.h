@@ -81,6 +81,7 @@ inline void expect_trees_and_commits(Decoder& decoder, const std::vector<int32_t
     EXPECT_FALSE(row(tree, 2 * level) == row(expected, kPrefix + level)) << "level " << level;
   }
   std::vector<KvMove> moves;
+  moves.reserve(static_cast<size_t>(depth));
   for (int32_t level = 0; level < depth; ++level) {
     moves.push_back({path[static_cast<size_t>(level)], kPrefix + level});
   }

@@ -14,12 +14,12 @@ Result<LoadedDecoder> LoadedDecoder::open(const std::filesystem::path& dir, int3
 }
 
 Result<LoadedDecoder> LoadedDecoder::open(const std::filesystem::path& dir,
-                                          std::vector<int32_t> team_sizes,
+                                          const std::vector<int32_t>& team_sizes,
                                           CpuDecoderOptions options) {
   LoadedDecoder loaded;
   FORERUN_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(dir));
   loaded.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
-  FORERUN_ASSIGN_OR_RETURN(loaded.devices, CpuDeviceGroup::create_unpinned(std::move(team_sizes)));
+  FORERUN_ASSIGN_OR_RETURN(loaded.devices, CpuDeviceGroup::create_unpinned(team_sizes));
   FORERUN_ASSIGN_OR_RETURN(
       loaded.decoder,
       CpuDecoder::load(*loaded.checkpoint, loaded.devices.get(), std::move(options)));
@@ -89,6 +89,7 @@ Result<std::vector<float>> SequenceDriver::run(std::span<const int32_t> tokens, 
 
 std::vector<int32_t> toy_tokens(int32_t count, int32_t vocab, int32_t salt) {
   std::vector<int32_t> tokens;
+  tokens.reserve(static_cast<size_t>(count));
   for (int32_t index = 0; index < count; ++index) {
     tokens.push_back((index * index * 7 + index * 31 + salt) % vocab);
   }

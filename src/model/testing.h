@@ -25,7 +25,8 @@ struct LoadedDecoder {
                                     CpuDecoderOptions options);
   // A device of so many threads for each entry.
   static Result<LoadedDecoder> open(const std::filesystem::path& dir,
-                                    std::vector<int32_t> team_sizes, CpuDecoderOptions options);
+                                    const std::vector<int32_t>& team_sizes,
+                                    CpuDecoderOptions options);
 };
 
 // The stages of a model one after another, as one decoder: what a pipeline has to compute.

@@ -106,7 +106,8 @@ std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences,
   costs.sequences = sequences;
   for (size_t rows = 1; rows < costs.seconds[0].size(); ++rows) {
     const int32_t all = static_cast<int32_t>(rows) * sequences;
-    costs.seconds[0][rows] = costs.seconds[1][rows] = static_cast<float>((all + tile - 1) / tile);
+    const int32_t tiles = (all + tile - 1) / tile;
+    costs.seconds[0][rows] = costs.seconds[1][rows] = static_cast<float>(tiles);
   }
   Case c = perfect("best", 8);
   c.models.rank_hit = rank_hit;

@@ -143,7 +143,7 @@ CpuGroupOptions faulty(int32_t degree, std::function<Status(int32_t)> fault) {
 Status exercise(CpuDeviceGroup& group, float* outcome) {
   std::vector<std::vector<float>> x(static_cast<size_t>(group.degree()), std::vector<float>(32));
   const std::vector<float> one(32, 1.0f);
-  const Status status = group.run([&](const GroupMember& member) {
+  Status status = group.run([&](const GroupMember& member) {
     std::vector<float>& mine = x[static_cast<size_t>(member.peers.rank())];
     for (int round = 0; round < 4; ++round) {
       member.peers.add_partials({one.data(), {1, 32}}, {}, false, {mine.data(), {1, 32}});

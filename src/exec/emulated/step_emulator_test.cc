@@ -46,7 +46,7 @@ struct Wrapped {
     runner =
         emulator.wrap(role, std::make_unique<DecoderStepRunner>(&decoder, device.get(), kVocab));
   }
-  Status run(int32_t rows) {
+  Status run(int32_t rows) const {
     const int32_t block = 0;
     Step step;
     step.sequences.push_back({&block});

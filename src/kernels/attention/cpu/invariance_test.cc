@@ -67,6 +67,7 @@ TEST_P(AttentionInvariance, SlotsMayLieAnywhere) {
       if (listed > position + 1) continue;
       const int32_t boundary = position + 1 - listed;
       std::vector<int32_t> ancestors;
+      ancestors.reserve(static_cast<size_t>(listed));
       for (int32_t index = 0; index < listed; ++index) {
         // Every other slot, backwards; the gaps hold another branch.
         ancestors.push_back(std::min(boundary + 2 * (listed - 1 - index), 12 * 64 - 1 - index));

@@ -23,7 +23,7 @@ namespace {
 
 // Sanitizers slow the kernels' unoptimized vectors some tens of times: they see every code path,
 // but not every size.
-std::vector<int64_t> sizes(std::vector<int64_t> all, std::vector<int64_t> sanitized) {
+std::vector<int64_t> sizes(const std::vector<int64_t>& all, const std::vector<int64_t>& sanitized) {
   return kSanitized ? sanitized : all;
 }
 
