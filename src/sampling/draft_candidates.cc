@@ -14,7 +14,7 @@ namespace {
 
 // The `limit` best kept tokens of the row, best first; in scratch.
 Status best_kept(int32_t limit, ProcessedRow* row, SamplerScratch& scratch,
-                 std::vector<RankedToken>** best) {
+                 std::span<const RankedToken>* best) {
   const LogitsRow& logits = row->scan.logits();
   if (row->filtered) {
     scratch.ranked.assign(row->kept.begin(), row->kept.end());
@@ -22,8 +22,9 @@ Status best_kept(int32_t limit, ProcessedRow* row, SamplerScratch& scratch,
   } else {
     FORERUN_RETURN_IF_ERROR(row->scan.best_tokens(limit, scratch.ids, scratch.ranked));
   }
-  *best = &of_all_parts(logits, scratch.ranked, scratch.merged);
-  keep_best(**best, limit, true);
+  std::vector<RankedToken>& all = of_all_parts(logits, scratch.ranked, scratch.merged);
+  keep_best(all, limit, true);
+  *best = all;
   return {};
 }
 
@@ -39,9 +40,9 @@ Status rank_by_logprob(int32_t count, ProcessedRow* row, SamplerScratch& scratch
     FORERUN_RETURN_IF_ERROR(row->scan.weight_sum(row->scale, &part));
   }
   const double log_sum = log_total(sum_of_parts(row->scan.logits(), part));
-  std::vector<RankedToken>* best = nullptr;
+  std::span<const RankedToken> best;
   FORERUN_RETURN_IF_ERROR(best_kept(count, row, scratch, &best));
-  for (const RankedToken& ranked : *best) {
+  for (const RankedToken& ranked : best) {
     const auto score = static_cast<double>(row->score_of(ranked.logit));
     out->push_back({ranked.token, static_cast<float>(score - log_sum)});
   }

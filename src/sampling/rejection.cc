@@ -37,7 +37,7 @@ RejectionOutcome accept_greedy(TokenId best, std::span<const TokenId> children) 
 
 // The rule of one node whose request draws.
 RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context,
-                              std::span<const TokenId> children, const DraftDistribution* draft,
+                              std::span<const TokenId> children, const DraftDistribution& draft,
                               const ProcessedRow& row, SamplerScratch& scratch) {
   const uint64_t seed = context.params->seed;
   scratch.weights.resize(logits.values.size());
@@ -46,11 +46,10 @@ RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context
   std::vector<double>& p = scratch.target;
   p.assign(scratch.weights.begin(), scratch.weights.end());
   double sum = static_cast<double>(sum_of_parts(logits, part)) / kFixedWeightScale;
-  const double draft_total =
-      draft == nullptr ? 1.0 : static_cast<double>(draft->total) / kFixedWeightScale;
+  const double draft_total = static_cast<double>(draft.total) / kFixedWeightScale;
   const auto draft_probability = [&](size_t token) {
     // What the draws were made from: the fixed-point values.
-    return static_cast<double>(to_fixed_weight(draft->weights[token])) / kFixedWeightScale /
+    return static_cast<double>(to_fixed_weight(draft.weights[token])) / kFixedWeightScale /
            draft_total;
   };
   for (size_t child = 0; child < children.size(); ++child) {
@@ -66,7 +65,7 @@ RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context
     uint64_t left = 0;
     for (size_t index = 0; index < p.size(); ++index) {
       const auto other = static_cast<size_t>(logits.first_token) + index;
-      const double q_other = other < draft->weights.size() ? draft_probability(other) : 0.0;
+      const double q_other = other < draft.weights.size() ? draft_probability(other) : 0.0;
       p[index] = std::max(p[index] / sum - q_other, 0.0);
       left += to_fixed_probability(p[index]);
     }
@@ -90,22 +89,23 @@ Status accept_child(const LogitsRow& logits, const RowContext& context,
     *out = accept_greedy(row.scan.best().token, children);
     return {};
   }
-  if (!children.empty() &&
-      (draft == nullptr || draft->weights.size() > static_cast<size_t>(logits.vocab) ||
-       draft->weights.empty() || draft->total == 0)) {
+  const DraftDistribution none;
+  const DraftDistribution& drawn_from = draft == nullptr ? none : *draft;
+  if (!children.empty() && (drawn_from.weights.size() > static_cast<size_t>(logits.vocab) ||
+                            drawn_from.weights.empty() || drawn_from.total == 0)) {
     return Status(
         StatusCode::kInternal,
         "no draft distribution over the target's vocabulary for the children at position " +
             std::to_string(context.position));
   }
   for (const TokenId token : children) {
-    if (token >= 0 && static_cast<size_t>(token) < draft->weights.size()) continue;
+    if (token >= 0 && static_cast<size_t>(token) < drawn_from.weights.size()) continue;
     return Status(StatusCode::kInternal, "drafted token " + std::to_string(token) +
                                              " lies beyond the draft's vocabulary of " +
-                                             std::to_string(draft->weights.size()));
+                                             std::to_string(drawn_from.weights.size()));
   }
   FORERUN_RETURN_IF_ERROR(row.scan.read());
-  *out = accept_drawn(logits, context, children, draft, row, scratch);
+  *out = accept_drawn(logits, context, children, drawn_from, row, scratch);
   return {};
 }
 

@@ -42,6 +42,7 @@ void list_by_logit(std::vector<TokenLogit> tokens, size_t top, RowSummary* diges
 void list_by_noise(const std::vector<TokenLogit>& tokens, const RowQuery& query,
                    RowSummary* digest) {
   std::vector<std::pair<double, size_t>> sums;
+  sums.reserve(tokens.size());
   for (size_t index = 0; index < tokens.size(); ++index) {
     sums.emplace_back(-noisy_score(tokens[index], digest->best, query), index);
   }
@@ -50,6 +51,7 @@ void list_by_noise(const std::vector<TokenLogit>& tokens, const RowQuery& query,
   const double most = length > 0 ? sums[length - 1].first + static_cast<double>(kNoiseMargin) : 0.0;
   while (length < sums.size() && sums[length].first <= most) ++length;
   std::vector<TokenLogit> ranked;
+  ranked.reserve(sums.size());
   for (const auto& [sum, index] : sums) ranked.push_back(tokens[index]);
   write_list(ranked, length, digest);
   digest->by_noise = 1;

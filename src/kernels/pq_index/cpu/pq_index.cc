@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 
 namespace forerun {
@@ -13,7 +14,10 @@ constexpr int32_t kIterations = 4;
 static_assert(kKeyPieceBytes >= kPqSubVectors);
 
 // Pieces of a head's row that hold no padding, in bf16; in f32 there are as many again.
-int32_t pieces_of_row(int32_t head_dim) { return head_dim / 8; }
+int32_t pieces_of_row(int32_t head_dim) {
+  assert(head_dim >= 8);
+  return head_dim / 8;
+}
 int32_t pieces_of_block(int32_t head_dim) { return 2 * kAttentionTile * pieces_of_row(head_dim); }
 int32_t centroid_pieces(int32_t head_dim) { return head_dim * kPqCentroids / kPieceFloats; }
 
