@@ -34,7 +34,7 @@ Status run_rank(const HostFlags& flags, EngineOptions& engine, const std::functi
   must_end_launch = true;  // whoever cannot join leaves others waiting for it
   FORERUN_ASSIGN_OR_RETURN(engine.hosts, join_hosts(flags));
   const bool is_coordinator = engine.hosts->is_coordinator();
-  const Status status = is_coordinator ? run() : run_stage_host(engine);
+  Status status = is_coordinator ? run() : run_stage_host(engine);
   // A coordinator that fails by itself has told the others, who leave as after a good end.
   must_end_launch = engine.hosts->has_lost_anybody() || (!is_coordinator && !status.ok());
   engine.hosts.reset();

@@ -29,12 +29,12 @@ int64_t view_blocks_of(const ActiveRequest& request) {
 }  // namespace
 
 EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
-    : options_(options),
+    : options_(std::move(options)),
       executor_(std::move(executor)),
       shared_acceptance_(std::make_shared<SharedAcceptance>()),
       waker_(std::make_shared<LoopWaker>()),
-      admission_(executor_.get(), options.draft_keeps_all),
-      batch_costs_(options.costs, options.drafts_sequentially) {
+      admission_(executor_.get(), options_.draft_keeps_all),
+      batch_costs_(options_.costs, options_.drafts_sequentially) {
   executor_->set_meanwhile([this] { deliver(); });
   thread_ = std::thread([this] { run(); });
 }
@@ -363,7 +363,7 @@ void EngineLoop::tell_costs() {
   told_version_ = batch_costs_.version();
 }
 
-void EngineLoop::report(Running& running) {
+void EngineLoop::report(Running& running) const {
   if (options_.load == nullptr) return;
   running.request->report(*options_.load, running.driver.strategy_name(), running.driver.stats());
 }

@@ -111,7 +111,7 @@ class EngineLoop {
   void handle(WorkResult& result);
   void submit(const Running& running, WorkItem item);
   // Tells the load meter what has come since the last call.
-  void report(Running& running);
+  void report(Running& running) const;
   // What follows a turn: the request is ended, or noted for deliver(). `timer` is finished before a
   // reader could see either.
   void finish_turn(Running& running, RequestDriver::State state, TurnTimer timer = {});

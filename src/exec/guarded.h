@@ -14,7 +14,7 @@ namespace forerun {
 template <class Work>
 Status guarded(const Work& work) {
   try {
-    const Status status = work();
+    Status status = work();
     if (status.code() != StatusCode::kResourceExhausted) return status;
     return Status(StatusCode::kInternal, status.message());
   } catch (const std::bad_alloc&) {

@@ -249,7 +249,7 @@ Result<Bytes> Hosts::settle(const Result<Bytes>& mine,
     report(mine);
     return take_notice();
   }
-  const auto decided = [&]() -> Result<Bytes> {
+  auto decided = [&]() -> Result<Bytes> {
     FORERUN_RETURN_IF_ERROR(mine.status());
     FORERUN_ASSIGN_OR_RETURN(const std::vector<Bytes> reports, gather());
     return decide(reports);

@@ -100,8 +100,8 @@ Result<std::unique_ptr<ApiServer>> ApiServer::create(Engine& engine, EventLoop& 
 HttpHandlers ApiServer::handlers() {
   HttpHandlers handlers;
   handlers.refuse = [this](const HttpRequest& head) { return refuse(head); };
-  handlers.handle = [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
-    handle(std::move(request), std::move(exchange));
+  handlers.handle = [this](HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
+    handle(std::move(request), exchange);
   };
   handlers.headers = [this](const HttpRequest& head) {
     HttpHeaders headers = access_.cors_headers(head);

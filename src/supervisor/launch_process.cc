@@ -67,6 +67,7 @@ LaunchProcess::LaunchProcess(pid_t process, int input, int output, int errors)
 Result<std::unique_ptr<LaunchProcess>> LaunchProcess::start(
     const std::vector<std::string>& command) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& argument : command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }

@@ -68,7 +68,7 @@ Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create(CpuGroupOptions o
 }
 
 Result<std::unique_ptr<CpuDeviceGroup>> CpuDeviceGroup::create_unpinned(
-    std::vector<int32_t> team_sizes) {
+    const std::vector<int32_t>& team_sizes) {
   CpuGroupOptions options;
   for (const int32_t size : team_sizes) options.devices.push_back({{}, size});
   return create(std::move(options));

@@ -44,7 +44,8 @@ class CpuDeviceGroup {
   // kInvalidArgument: no device, a device without threads, or a core that this process may not use.
   static Result<std::unique_ptr<CpuDeviceGroup>> create(CpuGroupOptions options);
   // Devices of so many unpinned threads each.
-  static Result<std::unique_ptr<CpuDeviceGroup>> create_unpinned(std::vector<int32_t> team_sizes);
+  static Result<std::unique_ptr<CpuDeviceGroup>> create_unpinned(
+      const std::vector<int32_t>& team_sizes);
   ~CpuDeviceGroup();
   CpuDeviceGroup(const CpuDeviceGroup&) = delete;
   CpuDeviceGroup& operator=(const CpuDeviceGroup&) = delete;
