@@ -16,6 +16,7 @@ namespace {
 std::vector<TokenId> even_and_tail(const std::vector<TokenId>& text, int32_t chosen,
                                    int32_t tokens) {
   std::vector<TokenId> seen;
+  seen.reserve(static_cast<size_t>(chosen) + text.size() - static_cast<size_t>(tokens));
   for (int32_t i = 0; i < chosen; ++i)
     seen.push_back(text[static_cast<size_t>(i * tokens / chosen)]);
   seen.insert(seen.end(), text.begin() + tokens, text.end());
