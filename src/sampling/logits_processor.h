@@ -93,7 +93,7 @@ struct SamplerScratch {
   std::vector<double> target;  // rejection: the target's distribution, then its residuals
   std::vector<float> weights;
   EditList edits;
-  std::vector<uint32_t> allowed;  // a bit a token
+  std::vector<uint32_t> allowed;  // a bit per token
 };
 
 // A row's logits after bias, penalties and constraint, in scratch.logits. They must be in host

@@ -244,7 +244,7 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
   }
 }
 
-// Of 4,000 rows of 128 weights: 2,128 bytes a unit of 32 rows.
+// Of 4,000 rows of 128 weights: 2,128 bytes per unit of 32 rows.
 TEST(Int4Head, IsCountedWhereItIsWholeGroups) {
   for (const bool tied : {false, true}) {
     for (const auto& [hidden, saved] : {std::pair{128, 4000 * 256 - 125 * 2128}, {96, 0}}) {

@@ -6,7 +6,7 @@
 // tell one another the rows' largest logits, and rows to whose edits belong longer lists than a
 // pass has room for.
 //
-// Masks of rows lie in its page-locked memory too, where the GPUs read them: a bit a token.
+// Masks of rows lie in its page-locked memory too, where the GPUs read them: a bit per token.
 #pragma once
 
 #include <cstdint>

@@ -191,8 +191,8 @@ TEST_F(AttentionCuda, SharedPrefixes) {
   EXPECT_GE(shared_prefixes_, 20);
 }
 
-// Several shared items a block, of one warpgroup and of both: one that skips the other's items must
-// not take what the ring still holds of them.
+// Several shared items per block, of one warpgroup and of both: one that skips the other's items
+// must not take what the ring still holds of them.
 TEST_F(AttentionCuda, BlocksWithManySharedItems) {
   for (const int32_t rows : {8, 28, 42}) {
     TestStep step;

@@ -99,7 +99,7 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
 }
 
 // All warps of the block call it, the warp's row being number `warp` of the item's. `own`: the
-// block's shared memory for what rows gather, `lists`: kMostExtras bytes a warp. `tiles.take()`
+// block's shared memory for what rows gather, `lists`: kMostExtras bytes per warp. `tiles.take()`
 // waits for the next tile that the item shares; `tiles.give_back()` follows once the warp needs it
 // no more. `ended(task, tile, span)` takes a
 // span that has ended, closed.

@@ -6,7 +6,7 @@
 
 namespace forerun::cuda {
 
-// A warp a row: AttentionMode::kWhole, kSplit and kFused.
+// A warp per row: AttentionMode::kWhole, kSplit and kFused.
 Status attention_rows_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_rows_cuda();
 

@@ -5,7 +5,7 @@
 
 namespace forerun::cuda {
 
-// Rows (keys or values of one head) lie in panels of 64 dimensions: 128 bytes a row, whose eight
+// Rows (keys or values of one head) lie in panels of 64 dimensions: 128 bytes per row, whose eight
 // pieces are in an order that depends on the row, as wgmma and matrix loads want them. A tile of
 // the cache has 64 rows a panel.
 constexpr int kPanelRowBytes = 128;

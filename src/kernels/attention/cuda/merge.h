@@ -246,9 +246,9 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
   store_merged(args, the, first_dim, lane, out, exp_sum);
 }
 
-// The block's share of the merging, a warp a unit of 32 * kLaneDims dimensions of a head. `spread`:
-// neighbouring units go to different SMs; otherwise to the fewest. Warps whose items are done begin
-// to wait for other blocks before those of their own block are.
+// The block's share of the merging, a warp per unit of 32 * kLaneDims dimensions of a head.
+// `spread`: neighbouring units go to different SMs; otherwise to the fewest. Warps whose items are
+// done begin to wait for other blocks before those of their own block are.
 template <int kDim, int kLaneDims>
 __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t shared, int room,
                                             bool spread) {

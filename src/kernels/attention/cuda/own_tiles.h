@@ -1,6 +1,6 @@
 // Tiles that a row takes by itself, since it sees positions in them by its own list
-// (attention/cuda/runs.cu): a warp a row. Warps know nothing of each other; what each waits for, a
-// list, then the keys and values that it names, is hidden by the others. Device code; included by
+// (attention/cuda/runs.cu): a warp per row. Warps know nothing of each other; what each waits for,
+// a list, then the keys and values that it names, is hidden by the others. Device code; included by
 // the kernel alone.
 #pragma once
 

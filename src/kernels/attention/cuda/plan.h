@@ -87,7 +87,7 @@ inline constexpr int kRunColumns = 64;
 inline constexpr int kHandedOver = 1 << 16;
 inline constexpr int kTotalReady = 1 << 24;
 
-// kCluster: blocks of a cluster; clusters that find room at once, one block a multiprocessor (of
+// kCluster: blocks of a cluster; clusters that find room at once, one block per multiprocessor (of
 // 132) or, of fewer registers, two; and of an item at most so many columns, positions past the
 // prefix and spans.
 inline constexpr int kClusterBlocks = 8;

@@ -6,7 +6,7 @@
 //
 // Floor: the cache's bytes over the memory's bandwidth for long contexts; for short ones the chain
 // queries -> scores -> partial result -> flag -> merge, each a trip through the L2.
-//  - one block an SM, each with about half of its shared memory: the next linear layer finds one
+//  - one block per SM, each with about half of its shared memory: the next linear layer finds one
 //    place free on every SM (linear/cuda/linear.cu), and every block is resident, so that blocks
 //    may wait for one another;
 //  - the cache's tiles are requested before the previous kernel's end is awaited;
@@ -35,7 +35,7 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Registers a thread: beside this kernel's block an SM has room for one of a linear layer
+// Registers per thread: beside this kernel's block an SM has room for one of a linear layer
 // (linear/cuda/linear.cu). Many rows have no need of that.
 constexpr int registers(int dim, AttentionMode mode) {
   return mode == AttentionMode::kWhole || dim > 128 ? 255 : 144;

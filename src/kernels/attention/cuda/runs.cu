@@ -200,7 +200,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker
   if (!waited) wait_for_previous_kernel();
 }
 
-// Merges a share of the units of which there are several partial results, a warp a column.
+// Merges a share of the units of which there are several partial results, a warp per column.
 template <int kDim>
 __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, uint32_t shared) {
   constexpr int kLaneDims = kDim / 32;

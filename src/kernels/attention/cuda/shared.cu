@@ -1,6 +1,6 @@
 // Attention of few rows over long prefixes that they share. A span that all rows of some groups see
 // goes through shared memory once for up to 128 columns (a row's query head each), 64 a warpgroup;
-// spans in which rows differ, the last ones, are taken by a warp a row (attention/cuda/item.h).
+// spans in which rows differ, the last ones, are taken by a warp per row (attention/cuda/item.h).
 // Partial results meet in the L2, and every block merges a share of them (attention/cuda/merge.h).
 //
 // Floor: the cache's bytes over the memory's bandwidth.

@@ -43,7 +43,7 @@ struct LinearBlock {
   UnitRing<kUnitBytes, kStageBytes, kSinglePass> ring;
   InputRing<kRowBlocks, kSinglePass> inputs;
   RowScales scales;
-  uint32_t receive_barriers;  // one a buffer
+  uint32_t receive_barriers;  // one per buffer
   PartialSums sums;
   Unit<kFormat> weights;
   OutputItem early = {};

@@ -3,10 +3,10 @@
 //
 // Floor: the weight's bytes over the memory's bandwidth. What decides how near a launch comes:
 //  - every warp streams its own units through its own ring in shared memory (bulk copies, one
-//    barrier a stage): no producer warp, no barrier between warps in the main loop;
+//    barrier per stage): no producer warp, no barrier between warps in the main loop;
 //  - the ring is filled before the previous kernel's end is awaited, and two blocks share an SM, so
 //    that the memory keeps working across the boundary between kernels;
-//  - 132 blocks, in clusters of at most 2, place themselves one an SM; larger clusters leave SMs
+//  - 132 blocks, in clusters of at most 2, place themselves one per SM; larger clusters leave SMs
 //    idle, on which the next layer would lie twice, and so are for what attention follows;
 //  - a cluster of 2 halves the activations that a block reads through the L2: 64 KB for 128 at 8
 //    rows and 8,192 inputs; they come at once where they fit, otherwise in segments;
@@ -34,14 +34,14 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Registers a thread. At 8 rows two blocks of consecutive layers share an SM with the small kernels
-// between them, which must find room beside both: else they wait for one to leave, and the layer
-// after them places two blocks on the SMs that become free first. 8 warps of 112 and 14 of 64 leave
-// 8,192. The one kernel of a group (kRuntime) has 72 for few warps and many: a block of attention
-// has up to 36,864 and starts beside QKV's 12 warps while the layer before still runs; with 80 it
-// does not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop lacks). One
-// GPU has a kernel for each: with 72 for both 1B takes 3% longer. At 32 rows of many units a block
-// has an SM to itself.
+// Registers per thread. At 8 rows two blocks of consecutive layers share an SM with the small
+// kernels between them, which must find room beside both: else they wait for one to leave, and the
+// layer after them places two blocks on the SMs that become free first. 8 warps of 112 and 14 of 64
+// leave 8,192. The one kernel of a group (kRuntime) has 72 for few warps and many: a block of
+// attention has up to 36,864 and starts beside QKV's 12 warps while the layer before still runs;
+// with 80 it does not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop
+// lacks). One GPU has a kernel for each: with 72 for both 1B takes 3% longer. At 32 rows of many
+// units a block has an SM to itself.
 constexpr int registers(LinearFormat format, int row_blocks, LinearEpilogue epilogue,
                         TileSchedule schedule) {
   const bool many = schedule == TileSchedule::kManyWarps;

@@ -19,7 +19,7 @@ namespace forerun::cuda {
 struct RowScales {
   uint32_t scales, ready;  // `ready`: a barrier that every warp arrives at
 
-  // A warp a row. The last warps take the first rows: the first ones ask for the activations.
+  // A warp per row. The last warps take the first rows: the first ones ask for the activations.
   __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
                                        int warp, int lane) const {
     if (args.input_squares == nullptr) return;
@@ -149,7 +149,7 @@ struct RowScales {
   }
 };
 
-// Has the next norm's weights for a cluster's tiles on their way into the L2, a line a tile.
+// Has the next norm's weights for a cluster's tiles on their way into the L2, a line per tile.
 __device__ __forceinline__ void prefetch_next_norm(const LinearKernelArgs& args, int tile_begin,
                                                    int tile_end) {
   static_assert(kTileOutputs * sizeof(float) == 128);

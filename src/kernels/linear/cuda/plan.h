@@ -4,7 +4,7 @@
 // A weight [out][in] is stored as units, [out / 32][in / unit_inputs], each one contiguous piece
 // that a warp copies into shared memory and multiplies:
 //   int4  32 outputs x 128 inputs: 2,048 bytes of nibbles, 32 f16 scales, 32 zero points of 4 bits
-//         (2,128 bytes: 4.16 bits a weight)
+//         (2,128 bytes: 4.16 bits per weight)
 //   bf16  32 outputs x 32 inputs: 2,048 bytes
 // Inside a unit, bytes lie in the order of the tensor core's fragments: weights are the 16-row
 // operand of mma.m16n8k16, the rows of the activation its 8 columns.
@@ -54,10 +54,10 @@ constexpr int64_t linear_input_stride(int64_t width, int rows) {
   return (width + 63) / 64 * 64 + (rows < kFewestTileRows ? 8 : 0);
 }
 
-// Clusters of a launch by their size. Launches of exactly one block an SM (of half an SM's shared
+// Clusters of a launch by their size. Launches of exactly one block per SM (of half an SM's shared
 // memory) place themselves evenly: while one runs, the next finds one place free on every SM.
 // Larger clusters cannot fill 132 SMs, since they lie inside a GPC: these are as many as find a
-// place at once at a block an SM (cudaOccupancyMaxActiveClusters on an H200). 32 of 4 or 16 of 8
+// place at once at a block per SM (cudaOccupancyMaxActiveClusters on an H200). 32 of 4 or 16 of 8
 // leave 12 SMs empty and 8 with two blocks, which take twice as long.
 inline constexpr int kMostClusterSize = 8;
 constexpr int most_clusters(int cluster_size) {
@@ -103,7 +103,7 @@ std::string linear_shape_text(int64_t in_features, int64_t out_features);
 inline constexpr int kInputSegments = 4;
 // The most units that a warp keeps on their way.
 inline constexpr int kMaxStages = 6;
-// The start of a block's shared memory: barriers, two a segment of activations, two for sums from
+// The start of a block's shared memory: barriers, two per segment of activations, two for sums from
 // peers, one for the scales of rows; those scales; then a barrier for each of the units that all
 // warps may have on their way, of which there are as many as fit.
 inline constexpr int kBarrierBytes = 512;

@@ -346,7 +346,7 @@ class SeveralGpus : public ::testing::TestWithParam<Group> {
     for (const auto& rank : ranks_) ranks.push_back(rank.get());
     return reference(ranks, rows, start_rows(rows));
   }
-  // A thread a rank.
+  // A thread per rank.
   void on_all(const std::function<void(size_t rank)>& run) const {
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) threads.emplace_back(run, rank);

@@ -30,7 +30,7 @@ constexpr int tile_stages(int offset) {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Registers a thread of those that multiply, and of those that copy.
+// Registers per thread of those that multiply, and of those that copy.
 constexpr int consumer_registers(LinearFormat format) {
   return format == LinearFormat::kBf16 ? 216 : 232;
 }
@@ -48,7 +48,7 @@ __device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t
 }
 
 // Every block finds the scales of a few rows for all blocks (all of a tile's, by each for itself,
-// took longer than its products). `shared_place`: room for one a warp.
+// took longer than its products). `shared_place`: room for one per warp.
 __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
                                                 const TileSplit& split, uint32_t shared_place,
                                                 int warp, int lane) {

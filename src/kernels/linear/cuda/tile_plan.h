@@ -24,7 +24,7 @@ inline constexpr int kFewTileRows = 64;
 
 // A block's piece of a tile's sums, f32.
 inline constexpr int kPieceFloats = kBlockTiles * kTileOutputs * kTileRows;
-// Room for the pieces of one launch, and counters, one a tile that is split.
+// Room for the pieces of one launch, and counters, one per tile that is split.
 inline constexpr int kMostPieces = 512;
 inline constexpr size_t kLinearPieceBytes = size_t{kMostPieces} * kPieceFloats * sizeof(float);
 inline constexpr int kMostSplitTiles = kMostPieces / 2;
