@@ -10,7 +10,8 @@
 
 namespace forerun {
 
-// Changes with any change of any message. Processes of one launch must agree.
+// Of headers, greetings and reports, which are read before builds are compared (host_agreement.cc
+// of the engine refuses another build): changes when one of them does.
 inline constexpr uint16_t kFrameVersion = 1;
 inline constexpr size_t kFrameHeaderBytes = 23;
 // A prompt's rows of the widest models are a hundredth of it.

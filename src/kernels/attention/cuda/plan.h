@@ -82,8 +82,8 @@ inline constexpr int kPrefixRows = 32;     // at most, of a prefix item
 
 // kRuns: columns of a unit.
 inline constexpr int kRunColumns = 64;
-// What an arrival counts whose total another worker takes up, and one whose total rows take up that
-// have tiles of their own.
+// What a worker adds to a unit's arrival counter when it publishes its partial (O, m, l): where the
+// unit's next worker goes on from it, and where rows with tiles of their own merge it.
 inline constexpr int kHandedOver = 1 << 16;
 inline constexpr int kTotalReady = 1 << 24;
 

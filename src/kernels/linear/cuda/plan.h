@@ -118,7 +118,7 @@ static_assert(ring_barriers(1) >= kLinearWarps * kMaxStages);
 // How a block goes through its tiles.
 enum class TileSchedule : uint8_t {
   kMultiPass,        // 8 warps; as many tiles at a time as they allow, activations in segments
-  kSlicesInOneWarp,  // the same, a warp makes the sums that two have elsewhere (int4, 32 rows)
+  kSlicesInOneWarp,  // the same, two slices of K and two accumulator sets per warp (int4, 32 rows)
   kSinglePass,       // at most 8 warps; all tiles, all activations
   kManyWarps,        // the same, more than 8 warps, of fewer registers
 };
@@ -131,7 +131,7 @@ struct LinearLaunch {
   int input_warps = 1;         // the plan's, or 1 where a warp makes the sums of two of those
   int tile_warps = 1;          // tiles at a time: a block has tile_warps * input_warps warps
   int segment_units = 1;       // units of a warp's activations that travel together
-  int segments = 1;            // of them, for a warp's units of one tile
+  int segments = 1;            // that the inputs of one tile are cut into
   int input_buffers = 1;       // segments in shared memory at once
   int stages = 2;              // units a warp keeps on their way
   int input_stride_bytes = 0;  // a row of activations in shared memory
