@@ -77,8 +77,9 @@ void EmulatedPipeline::tell_of(PipelineEvent event, std::unique_lock<std::mutex>
     const bool late = now_ns > event.end_ns + kPrompt;
     if (count_) count_(nanoseconds(late ? now_ns - event.end_ns : 0));
   }
+  const auto* const tell = tell_;  // the caller may issue the next Step meanwhile
   lock.unlock();
-  (*tell_)(std::move(event));
+  (*tell)(std::move(event));
   lock.lock();
 }
 
