@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <initializer_list>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -12,10 +11,12 @@
 #include <sstream>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "completion_json.h"
 #include "forerun/completion_queue.h"
 #include "interrupt.h"
+#include "json/field_reader.h"
 #include "nearest.h"
 #include "output.h"
 #include "run_request.h"
@@ -35,110 +36,64 @@ const std::vector<std::string> kFields = {"prompt",      "messages", "id",    "m
                                           "temperature", "top_p",    "top_k", "min_p",
                                           "seed",        "stop"};
 
-// One line's fields; the first that is out of order stays in status().
-class LineReader {
- public:
-  LineReader(const json& line, std::string where) : line_(line), where_(std::move(where)) {}
-
-  const Status& status() const { return status_; }
-  void refuse(const std::string& what) {
-    if (status_.ok()) status_ = Status(StatusCode::kInvalidArgument, where_ + ": " + what);
+void read_stop(FieldReader& fields, Request& request) {
+  constexpr size_t kMost = 4096;
+  auto stop = fields.string_or_strings("stop", kMost);
+  if (!stop) return;
+  if (std::count(stop->begin(), stop->end(), "") > 0) {
+    fields.refuse("stop", "strings that are not empty");
   }
-  // Null: the line does not say.
-  const json* find(const char* field) const {
-    const auto it = line_.find(field);
-    return it == line_.end() || it->is_null() ? nullptr : &*it;
-  }
-  std::optional<std::string> text(const char* field) {
-    const json* value = find(field);
-    if (value == nullptr) return std::nullopt;
-    if (value->is_string()) return value->get<std::string>();
-    refuse("\"" + std::string(field) + "\": found " + value->type_name() +
-           ", accepted is a string");
-    return std::nullopt;
-  }
-  std::optional<float> number(const char* field) {
-    const json* value = find(field);
-    if (value == nullptr) return std::nullopt;
-    if (value->is_number()) return value->get<float>();
-    refuse("\"" + std::string(field) + "\": found " + value->type_name() +
-           ", accepted is a number");
-    return std::nullopt;
-  }
-  template <class T>
-  std::optional<T> whole(const char* field, T least) {
-    const json* value = find(field);
-    if (value == nullptr) return std::nullopt;
-    if (value->is_number_unsigned()) {
-      const auto found = value->get<uint64_t>();
-      if (found >= static_cast<uint64_t>(least) &&
-          found <= static_cast<uint64_t>(std::numeric_limits<T>::max())) {
-        return static_cast<T>(found);
-      }
-    }
-    const std::string found = value->is_number() ? value->dump() : value->type_name();
-    refuse("\"" + std::string(field) + "\": found " + found + ", accepted are whole numbers from " +
-           std::to_string(least) + " to " + std::to_string(std::numeric_limits<T>::max()));
-    return std::nullopt;
-  }
-
- private:
-  const json& line_;
-  const std::string where_;
-  Status status_;
-};
-
-void read_stop(LineReader& reader, Request& request) {
-  const json* stop = reader.find("stop");
-  if (stop == nullptr) return;
-  request.stop.clear();
-  const auto add = [&](const json& text) {
-    if (text.is_string() && !text.get_ref<const std::string&>().empty()) {
-      request.stop.push_back(text.get<std::string>());
-      return;
-    }
-    reader.refuse("\"stop\": accepted are a text that is not empty, or a list of such texts");
-  };
-  if (!stop->is_array()) return add(*stop);
-  for (const json& text : *stop) add(text);
+  request.stop = std::move(*stop);
 }
 
-Result<BatchRequest> read_line(const json& line, const std::string& where, const Request& defaults,
-                               size_t index) {
-  LineReader reader(line, where);
-  BatchRequest batch{defaults, "", ""};
-  Request& request = batch.request;
-  for (const auto& [field, value] : line.items()) {
+Status check_names(const FieldReader& fields, const std::string& where) {
+  for (const std::string& field : fields.keys()) {
     if (std::find(kFields.begin(), kFields.end(), field) != kFields.end()) continue;
     const std::string nearest = nearest_name(field, kFields);
     std::string all;
     for (const std::string& name : kFields) all += (all.empty() ? "" : ", ") + name;
-    reader.refuse(
-        "there is no field \"" + field + "\"" +
-        (nearest.empty() ? "; accepted are " + all : "; did you mean \"" + nearest + "\"?"));
+    return Status(
+        StatusCode::kInvalidArgument,
+        where + ": there is no field " + in_quotes(field) +
+            (nearest.empty() ? "; accepted: " + all : "; did you mean \"" + nearest + "\"?"));
   }
-  const std::optional<std::string> prompt = reader.text("prompt");
-  const json* messages = reader.find("messages");
-  if (prompt.has_value() == (messages != nullptr)) {
-    reader.refuse("found " + std::string(prompt ? "both" : "neither") +
-                  " of \"prompt\" and \"messages\", accepted is one of them");
+  return Status();
+}
+
+Result<BatchRequest> read_line(const json& line, const std::string& where, const Request& defaults,
+                               size_t index) {
+  FieldReader fields(JsonValue(&line, where));
+  FORERUN_RETURN_IF_ERROR(check_names(fields, where));
+  BatchRequest batch{defaults, "", ""};
+  Request& request = batch.request;
+  const std::optional<std::string> prompt = fields.string("prompt");
+  const json* const messages = fields.any_list("messages");
+  if (fields.ok() && prompt.has_value() == (messages != nullptr)) {
+    return Status(StatusCode::kInvalidArgument,
+                  where + ": found " + (prompt ? "both" : "neither") +
+                      " of \"prompt\" and \"messages\"; accepted: one of them");
   }
   if (messages != nullptr) {
-    if (!messages->is_array()) reader.refuse("\"messages\": accepted is a list of messages");
     batch.messages_json = messages->dump(-1, ' ', false, json::error_handler_t::replace);
     request.add_special_tokens = false;
   }
   request.prompt = prompt.value_or("");
-  batch.id = reader.text("id").value_or("");
-  request.max_new_tokens = reader.whole<int32_t>("max_tokens", 1).value_or(request.max_new_tokens);
+  batch.id = fields.string("id").value_or("");
+  request.max_new_tokens = static_cast<int32_t>(
+      fields.integer("max_tokens", 1, INT32_MAX).value_or(request.max_new_tokens));
   SamplingOptions& sampling = request.sampling;
-  if (const auto value = reader.number("temperature")) sampling.temperature = value;
-  if (const auto value = reader.number("top_p")) sampling.top_p = value;
-  if (const auto value = reader.number("min_p")) sampling.min_p = value;
-  if (const auto value = reader.whole<int32_t>("top_k", 0)) sampling.top_k = value;
-  sampling.seed = reader.whole<uint64_t>("seed", 0).value_or(sampling.seed.value_or(0) + index);
-  read_stop(reader, request);
-  FORERUN_RETURN_IF_ERROR(reader.status());
+  constexpr double kMost = std::numeric_limits<float>::max();
+  // The engine says which of these it accepts.
+  if (const auto value = fields.number("temperature", -kMost, kMost)) sampling.temperature = value;
+  if (const auto value = fields.number("top_p", -kMost, kMost)) sampling.top_p = value;
+  if (const auto value = fields.number("min_p", -kMost, kMost)) sampling.min_p = value;
+  if (const auto value = fields.integer("top_k", 0, INT32_MAX)) {
+    sampling.top_k = static_cast<int32_t>(*value);
+  }
+  sampling.seed =
+      fields.unsigned_integer("seed", 0, UINT64_MAX).value_or(sampling.seed.value_or(0) + index);
+  read_stop(fields, request);
+  if (!fields.ok()) return fields.status();
   return batch;
 }
 
@@ -272,7 +227,7 @@ Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Requ
     if (!parsed.is_object() || too_deep) {
       return Status(StatusCode::kInvalidArgument,
                     where +
-                        ": found no JSON object; accepted is a line such as {\"prompt\": "
+                        ": found no JSON object; accepted: a line such as {\"prompt\": "
                         "\"Once upon\"}");
     }
     FORERUN_ASSIGN_OR_RETURN(BatchRequest request,
@@ -281,7 +236,7 @@ Result<std::vector<BatchRequest>> read_batch(const std::string& path, const Requ
   }
   if (batch.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  "--batch: " + path + " holds no request; accepted is a line of JSON each");
+                  "--batch: " + path + " holds no request; accepted: a line of JSON each");
   }
   return batch;
 }

@@ -5,10 +5,11 @@
 
 #include "base/status_macros.h"
 #include "checkpoint/config_sections.h"
-#include "checkpoint/json_fields.h"
 #include "checkpoint/other_formats.h"
 #include "checkpoint/tensor_checks.h"
 #include "checkpoint/tensor_table.h"
+#include "json/field_reader.h"
+#include "json/json_document.h"
 
 namespace forerun {
 namespace {
@@ -30,7 +31,7 @@ Status read_old_quantization_files(const std::filesystem::path& dir, ModelConfig
   if (!document.ok()) {
     return document.status().code() == StatusCode::kNotFound ? Status() : document.status();
   }
-  FieldReader fields(*document);
+  FieldReader fields(document->root());
   read_awq_fields(fields, config.quantization);
   return fields.status();
 }

@@ -2,8 +2,8 @@
 // recorded in the reader.
 #pragma once
 
-#include "checkpoint/json_fields.h"
 #include "checkpoint/model_config.h"
+#include "json/field_reader.h"
 
 namespace forerun {
 

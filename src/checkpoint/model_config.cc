@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "checkpoint/config_sections.h"
-#include "checkpoint/json_fields.h"
 #include "checkpoint/other_families.h"
+#include "json/field_reader.h"
+#include "json/json_document.h"
 
 namespace forerun {
 namespace {
@@ -51,16 +53,15 @@ const Family* read_family(FieldReader& fields) {
   }
   if (!architecture.empty() && by_architecture == nullptr) {
     fields.refuse(
-        StatusCode::kUnsupported, "architectures",
+        "architectures",
         std::string(kAcceptedArchitectures) + "; " + way_out_for_architecture(architecture),
-        in_quotes(architecture));
+        StatusCode::kUnsupported, in_quotes(architecture));
   } else if (!model_type.empty() && by_type == nullptr) {
-    fields.refuse(StatusCode::kUnsupported, "model_type", "llama, qwen2, qwen3 or mistral");
+    fields.refuse("model_type", "llama, qwen2, qwen3 or mistral", StatusCode::kUnsupported);
   } else if (by_type == nullptr && by_architecture == nullptr) {
-    fields.refuse(StatusCode::kUnsupported, "architectures", kAcceptedArchitectures, "nothing");
+    fields.refuse("architectures", kAcceptedArchitectures, StatusCode::kUnsupported, "nothing");
   } else if (by_type != nullptr && by_architecture != nullptr && by_type != by_architecture) {
-    fields.refuse(StatusCode::kInvalidArgument, "model_type",
-                  in_quotes(by_architecture->model_type) + ", as architectures says");
+    fields.refuse("model_type", in_quotes(by_architecture->model_type) + ", as architectures says");
   }
   return by_type != nullptr ? by_type : by_architecture;
 }
@@ -68,25 +69,25 @@ const Family* read_family(FieldReader& fields) {
 // Fields under which a file of these families would compute something else.
 void refuse_other_computations(FieldReader& fields) {
   if (fields.truthy("is_encoder_decoder")) {
-    fields.refuse(StatusCode::kUnsupported, "is_encoder_decoder", "false");
+    fields.refuse("is_encoder_decoder", "false", StatusCode::kUnsupported);
   }
   for (const char* field : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     if (fields.truthy(field)) {
-      fields.refuse(StatusCode::kUnsupported, field, "nothing: mixtures of experts are not read");
+      fields.refuse(field, "nothing: mixtures of experts are not read", StatusCode::kUnsupported);
     }
   }
   for (const char* field :
        {"rope_interleaved", "use_qk_norm", "qk_layernorm", "add_cross_attention",
         "attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (fields.truthy(field)) fields.refuse(StatusCode::kUnsupported, field, "false");
+    if (fields.truthy(field)) fields.refuse(field, "false", StatusCode::kUnsupported);
   }
   const auto partial = fields.number("partial_rotary_factor", 0, 1);
   if (partial && *partial != 1.0f) {
-    fields.refuse(StatusCode::kUnsupported, "partial_rotary_factor", "1");
+    fields.refuse("partial_rotary_factor", "1", StatusCode::kUnsupported);
   }
   const auto activation = fields.string("hidden_act");
   if (activation && *activation != "silu" && *activation != "swish") {
-    fields.refuse(StatusCode::kUnsupported, "hidden_act", "\"silu\" or \"swish\"");
+    fields.refuse("hidden_act", "\"silu\" or \"swish\"", StatusCode::kUnsupported);
   }
 }
 
@@ -101,9 +102,9 @@ void read_dtype(FieldReader& fields, ModelConfig& config) {
     if (*name == "float16" || *name == "half") dtype = DType::kF16;
     if (*name == "float32" || *name == "float") dtype = DType::kF32;
     if (!dtype) {
-      fields.refuse(StatusCode::kUnsupported, field, "\"bfloat16\", \"float16\" or \"float32\"");
+      fields.refuse(field, "\"bfloat16\", \"float16\" or \"float32\"", StatusCode::kUnsupported);
     } else if (stated && *stated != *dtype) {
-      fields.refuse(StatusCode::kInvalidArgument, field, "the same as torch_dtype");
+      fields.refuse(field, "the same as torch_dtype");
     }
     stated = dtype;
   }
@@ -134,28 +135,26 @@ void read_shape(FieldReader& fields, const Family& family, ModelConfig& config) 
   config.num_kv_heads = static_cast<int32_t>(
       fields.integer("num_key_value_heads", 1, kMaxWidth).value_or(default_kv_heads));
   if (fields.ok() && config.num_heads % config.num_kv_heads != 0) {
-    fields.refuse(StatusCode::kInvalidArgument, "num_key_value_heads",
+    fields.refuse("num_key_value_heads",
                   "a divisor of num_attention_heads (" + std::to_string(config.num_heads) + ")",
-                  std::to_string(config.num_kv_heads));
+                  StatusCode::kInvalidArgument, std::to_string(config.num_kv_heads));
   }
 
   const auto head_dim = fields.integer("head_dim", 2, kMaxWidth);
   if (head_dim || family.head_dim != 0) {
     config.head_dim = static_cast<int32_t>(head_dim.value_or(family.head_dim));
   } else if (fields.ok() && config.hidden_size % config.num_heads != 0) {
-    fields.refuse(StatusCode::kInvalidArgument, "hidden_size",
-                  "a multiple of num_attention_heads (" + std::to_string(config.num_heads) +
-                      "), or head_dim given");
+    fields.refuse("hidden_size", "a multiple of num_attention_heads (" +
+                                     std::to_string(config.num_heads) + "), or head_dim given");
   } else {
     config.head_dim = config.hidden_size / config.num_heads;
   }
   if (fields.ok() && (config.head_dim < 2 || config.head_dim % 2 != 0)) {
-    fields.refuse(StatusCode::kUnsupported, "head_dim", "an even number from 2",
+    fields.refuse("head_dim", "an even number from 2", StatusCode::kUnsupported,
                   std::to_string(config.head_dim));
   }
   if (fields.ok() && int64_t{config.num_heads} * config.head_dim > kMaxWidth) {
-    fields.refuse(StatusCode::kInvalidArgument, "head_dim",
-                  "num_attention_heads x head_dim up to " + std::to_string(kMaxWidth));
+    fields.refuse("head_dim", "num_attention_heads x head_dim up to " + std::to_string(kMaxWidth));
   }
 }
 
@@ -166,12 +165,12 @@ void read_biases_and_norms(FieldReader& fields, ModelConfig& config) {
   if (config.model_type == "qwen2") {
     config.qkv_bias = true;  // the class has no switch for it
   } else if (config.model_type == "mistral") {
-    if (attention_bias) fields.refuse(StatusCode::kUnsupported, "attention_bias", "false");
+    if (attention_bias) fields.refuse("attention_bias", "false", StatusCode::kUnsupported);
   } else {
     config.qkv_bias = config.o_bias = attention_bias;
   }
   if (config.mlp_bias && config.model_type != "llama") {
-    fields.refuse(StatusCode::kUnsupported, "mlp_bias", "false, except for llama");
+    fields.refuse("mlp_bias", "false, except for llama", StatusCode::kUnsupported);
   }
   config.rms_norm_eps = fields.number("rms_norm_eps", 0, 1).value_or(1e-6f);
   config.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
@@ -202,7 +201,7 @@ void read_special_tokens(FieldReader& fields, const Family& family, ModelConfig&
 }
 
 Result<ModelConfig> read_document(const JsonDocument& document) {
-  FieldReader fields(document);
+  FieldReader fields(document.root());
   const Family* family = read_family(fields);
   if (!fields.ok()) return fields.status();
   ModelConfig config;
@@ -241,7 +240,7 @@ Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path&
     if (document.status().code() == StatusCode::kNotFound) return defaults;
     return document.status();
   }
-  FieldReader fields(*document);
+  FieldReader fields(document->root());
   defaults.do_sample = fields.boolean("do_sample");
   defaults.temperature = fields.number("temperature", 0, 1e6);
   defaults.top_p = fields.number("top_p", 0, 1);

@@ -2,6 +2,7 @@
 #include <cctype>
 #include <string>
 
+#include "base/printable.h"
 #include "checkpoint/config_sections.h"
 
 namespace forerun {
@@ -40,25 +41,25 @@ void read_awq_fields(FieldReader& awq, QuantizationConfig& quantization) {
   quantization.kind = QuantizationConfig::Kind::kAwq;
   const char* bits_field = awq.has("bits") ? "bits" : "w_bit";
   quantization.bits = static_cast<int32_t>(awq.integer(bits_field, 1, 64).value_or(4));
-  if (quantization.bits != 4) awq.refuse(StatusCode::kUnsupported, bits_field, "4");
+  if (quantization.bits != 4) awq.refuse(bits_field, "4", StatusCode::kUnsupported);
 
   const auto version = awq.string("version");
   if (version && lower(*version) != "gemm") {
-    awq.refuse(StatusCode::kUnsupported, "version",
+    awq.refuse("version",
                "\"gemm\"; quantize the original bf16 or f16 checkpoint with AutoAWQ and "
-               "\"version\": \"gemm\"");
+               "\"version\": \"gemm\"",
+               StatusCode::kUnsupported);
   }
   const char* group_field = awq.has("group_size") ? "group_size" : "q_group_size";
   quantization.group_size =
       static_cast<int32_t>(awq.integer(group_field, -1, 1 << 20).value_or(128));
   if (quantization.group_size == 0) {
-    awq.refuse(StatusCode::kInvalidArgument, group_field,
-               "-1 (one group) or a divisor of every layer's input width");
+    awq.refuse(group_field, "-1 (one group) or a divisor of every layer's input width");
   }
   quantization.zero_point = awq.boolean("zero_point").value_or(true);
   if (!quantization.zero_point) {
-    awq.refuse(StatusCode::kUnsupported, "zero_point",
-               "true; AutoAWQ's \"gemm\" version always stores zero points");
+    awq.refuse("zero_point", "true; AutoAWQ's \"gemm\" version always stores zero points",
+               StatusCode::kUnsupported);
   }
   quantization.modules_to_not_convert =
       awq.strings("modules_to_not_convert").value_or(std::vector<std::string>());
@@ -74,9 +75,8 @@ void read_quantization(FieldReader& fields, ModelConfig& config) {
       continue;
     }
     const std::string name = method.empty() ? "nothing that names a method" : printable(method);
-    quantization->refuse(StatusCode::kUnsupported, "quant_method",
-                         kAccepted + conversion_advice(method),
-                         method.empty() ? name : in_quotes(name));
+    quantization->refuse("quant_method", kAccepted + conversion_advice(method),
+                         StatusCode::kUnsupported, method.empty() ? name : in_quotes(name));
   }
 }
 

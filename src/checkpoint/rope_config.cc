@@ -23,15 +23,13 @@ std::string rope_type(FieldReader& rope) {
 void read_llama3(FieldReader& rope, RopeScaling& scaling) {
   for (const char* field : {"factor", "low_freq_factor", "high_freq_factor"}) {
     if (!rope.has(field)) {
-      rope.refuse(StatusCode::kInvalidArgument, field,
-                  "a number, which rope_type \"llama3\" needs");
+      rope.refuse(field, "a number, which rope_type \"llama3\" needs");
     }
   }
   scaling.low_freq_factor = rope.number("low_freq_factor", 1e-3, kMaxFactor).value_or(1.0f);
   scaling.high_freq_factor = rope.number("high_freq_factor", 1e-3, kMaxFactor).value_or(4.0f);
   if (rope.ok() && scaling.high_freq_factor <= scaling.low_freq_factor) {
-    rope.refuse(StatusCode::kInvalidArgument, "high_freq_factor",
-                "a number greater than low_freq_factor");
+    rope.refuse("high_freq_factor", "a number greater than low_freq_factor");
   }
 }
 
@@ -42,7 +40,7 @@ void read_yarn(FieldReader& rope, RopeScaling& scaling) {
   if (beta_fast != 0) scaling.beta_fast = beta_fast;
   if (beta_slow != 0) scaling.beta_slow = beta_slow;
   if (rope.ok() && scaling.beta_fast < scaling.beta_slow) {
-    rope.refuse(StatusCode::kInvalidArgument, "beta_fast", "a number not below beta_slow");
+    rope.refuse("beta_fast", "a number not below beta_slow");
   }
   scaling.attention_factor = rope.number("attention_factor", 1e-3, kMaxFactor);
   scaling.mscale = rope.number("mscale", 0, kMaxFactor);
@@ -61,15 +59,15 @@ RopeScaling read_scaling(FieldReader& rope, FieldReader& fields, const ModelConf
   } else if (type == "yarn") {
     scaling.kind = RopeScaling::Kind::kYarn;
   } else {
-    rope.refuse(StatusCode::kUnsupported, rope.has("rope_type") ? "rope_type" : "type",
-                "default, linear, llama3 or yarn");
+    rope.refuse(rope.has("rope_type") ? "rope_type" : "type", "default, linear, llama3 or yarn",
+                StatusCode::kUnsupported);
     return scaling;
   }
   if (scaling.kind != RopeScaling::Kind::kLinear) {
     auto original = rope.integer("original_max_position_embeddings", 1, kMaxPosition);
     if (!original) original = fields.integer("original_max_position_embeddings", 1, kMaxPosition);
     if (!original && scaling.kind == RopeScaling::Kind::kLlama3) {
-      rope.refuse(StatusCode::kInvalidArgument, "original_max_position_embeddings",
+      rope.refuse("original_max_position_embeddings",
                   "an integer, which rope_type \"llama3\" needs");
     }
     scaling.original_max_position = static_cast<int32_t>(original.value_or(config.max_position));
@@ -79,8 +77,7 @@ RopeScaling read_scaling(FieldReader& rope, FieldReader& fields, const ModelConf
         static_cast<float>(config.max_position) / static_cast<float>(scaling.original_max_position);
   } else {
     if (!rope.has("factor")) {
-      rope.refuse(StatusCode::kInvalidArgument, "factor",
-                  "a number from 1, which rope_type \"" + type + "\" needs");
+      rope.refuse("factor", "a number from 1, which rope_type \"" + type + "\" needs");
     }
     scaling.factor = rope.number("factor", 1, kMaxFactor).value_or(1.0f);
   }
@@ -115,19 +112,18 @@ void read_rope(FieldReader& fields, ModelConfig& config) {
     if (!*rope) continue;
     if (const auto inner = (*rope)->number("rope_theta", 1, kMaxTheta)) {
       if (theta && *theta != *inner) {
-        (*rope)->refuse(
-            StatusCode::kInvalidArgument, "rope_theta",
-            "the same number wherever the file gives it (" + std::to_string(*theta) + ")");
+        (*rope)->refuse("rope_theta", "the same number wherever the file gives it (" +
+                                          std::to_string(*theta) + ")");
       }
       theta = inner;
     }
     const auto partial = (*rope)->number("partial_rotary_factor", 0, 1);
     if (partial && *partial != 1.0f) {
-      (*rope)->refuse(StatusCode::kUnsupported, "partial_rotary_factor", "1");
+      (*rope)->refuse("partial_rotary_factor", "1", StatusCode::kUnsupported);
     }
     for (const char* kind : {"full_attention", "sliding_attention"}) {
       if ((*rope)->has(kind)) {
-        (*rope)->refuse(StatusCode::kUnsupported, kind, "one rotary embedding for all layers");
+        (*rope)->refuse(kind, "one rotary embedding for all layers", StatusCode::kUnsupported);
       }
     }
   }
@@ -138,7 +134,7 @@ void read_rope(FieldReader& fields, ModelConfig& config) {
   if (parameters && scaling && fields.ok() &&
       (from_parameters.kind != from_scaling.kind || from_parameters.factor != from_scaling.factor ||
        from_parameters.original_max_position != from_scaling.original_max_position)) {
-    fields.refuse(StatusCode::kInvalidArgument, "rope_scaling", "the scaling of rope_parameters");
+    fields.refuse("rope_scaling", "the scaling of rope_parameters");
   }
   // transformers prefers rope_scaling where both are there.
   config.rope_scaling = scaling ? from_scaling : from_parameters;

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
-#include "checkpoint/json_fields.h"
 
 namespace forerun {
 namespace {

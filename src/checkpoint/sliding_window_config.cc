@@ -3,6 +3,7 @@
 // use_sliding_window, then those from max_window_layers on, or those that layer_types names.
 #include <string>
 
+#include "base/printable.h"
 #include "checkpoint/config_sections.h"
 
 namespace forerun {
@@ -37,23 +38,22 @@ void read_sliding_window(FieldReader& fields, ModelConfig& config) {
   const auto layer_types = fields.strings("layer_types");
   if (!layer_types) return;
   if (layer_types->size() != num_layers) {
-    fields.refuse(StatusCode::kInvalidArgument, "layer_types",
-                  "one entry a layer (" + std::to_string(num_layers) + ")");
+    fields.refuse("layer_types", "one entry a layer (" + std::to_string(num_layers) + ")");
     return;
   }
   for (size_t layer = 0; layer < num_layers; ++layer) {
     const std::string& type = (*layer_types)[layer];
     const std::string found = in_quotes(type) + " for layer " + std::to_string(layer);
     if (type != "full_attention" && type != "sliding_attention") {
-      fields.refuse(StatusCode::kUnsupported, "layer_types",
-                    "\"full_attention\" or \"sliding_attention\"", found);
+      fields.refuse("layer_types", "\"full_attention\" or \"sliding_attention\"",
+                    StatusCode::kUnsupported, found);
     } else if (type == "sliding_attention" && window == 0) {
-      fields.refuse(StatusCode::kInvalidArgument, "layer_types",
-                    "\"full_attention\", since the file sets no sliding window", found);
+      fields.refuse("layer_types", "\"full_attention\", since the file sets no sliding window",
+                    StatusCode::kInvalidArgument, found);
     } else if (!is_qwen && (type == "sliding_attention") != (window != 0)) {
       // transformers' Mistral has one mask for all layers and does not look at this field.
-      fields.refuse(StatusCode::kUnsupported, "layer_types",
-                    "\"sliding_attention\" throughout, as sliding_window says", found);
+      fields.refuse("layer_types", "\"sliding_attention\" throughout, as sliding_window says",
+                    StatusCode::kUnsupported, found);
     }
     config.sliding_window[layer] = type == "sliding_attention" ? window : 0;
   }

@@ -6,9 +6,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "checkpoint/decoder_tensors.h"
-#include "checkpoint/json_fields.h"
 
 namespace forerun {
 namespace {

@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "base/lfs_pointer.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
-#include "checkpoint/json_fields.h"
 #include "checkpoint/other_formats.h"
+#include "json/field_reader.h"
+#include "json/json_document.h"
 
 namespace forerun {
 namespace {
@@ -28,18 +30,18 @@ bool stays_inside(const std::string& shard) {
 Result<ShardMap> read_index(const std::filesystem::path& file) {
   FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
                            JsonDocument::read(file, kMaxIndexBytes, true));
-  FieldReader fields(document);
+  FieldReader fields(document.root());
   auto weight_map = fields.object("weight_map");
   if (!weight_map && fields.ok()) {
-    fields.refuse(StatusCode::kCorrupt, "weight_map", "an object from tensor to shard");
+    fields.refuse("weight_map", "an object from tensor to shard", StatusCode::kCorrupt);
   }
   if (!fields.ok()) return fields.status();
   ShardMap shards;
   for (const std::string& tensor : weight_map->keys()) {
     const auto shard = weight_map->string(tensor);
     if (!shard || !stays_inside(*shard)) {
-      weight_map->refuse(StatusCode::kCorrupt, printable(tensor),
-                         "the name of a file in the same directory");
+      weight_map->refuse(printable(tensor), "the name of a file in the same directory",
+                         StatusCode::kCorrupt);
       return fields.status();
     }
     shards[*shard].push_back(tensor);

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "checkpoint/json_fields.h"
+#include "json/field_reader.h"
+#include "json/json_document.h"
 #include "step/types.h"
 
 namespace forerun {
@@ -20,7 +21,7 @@ constexpr double kLeastSeconds = 1e-12;
 
 double required_seconds(FieldReader& fields, std::string_view field, double least) {
   if (!fields.has(field)) {
-    fields.refuse(StatusCode::kCorrupt, field, "seconds");
+    fields.refuse(field, "seconds", StatusCode::kCorrupt);
     return least;
   }
   return fields.number(field, least, kMaxSeconds).value_or(static_cast<float>(least));
@@ -35,7 +36,7 @@ void read_role(FieldReader& fields, Role role, StepCosts& costs) {
              .per_sequence = required_seconds(fields, "seconds_per_sequence", 0.0)});
   auto steps = fields.objects("steps");
   if (!steps || steps->empty()) {
-    fields.refuse(StatusCode::kCorrupt, "steps", "a list of at least one measured Step");
+    fields.refuse("steps", "a list of at least one measured Step", StatusCode::kCorrupt);
     return;
   }
   for (FieldReader& step : *steps) {
@@ -80,7 +81,7 @@ std::string write_cost_file(const CostFile& file) {
 Result<CostFile> parse_cost_file(std::string_view text, const std::string& name) {
   FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
                            JsonDocument::parse(text, name, /*refuse_repeated_keys=*/true));
-  FieldReader top(document);
+  FieldReader top(document.root());
   top.accept_only({"forerun_step_costs", "key", "target", "draft"});
   top.required_integer("forerun_step_costs", kVersion, kVersion);
   CostFile file;
@@ -89,9 +90,9 @@ Result<CostFile> parse_cost_file(std::string_view text, const std::string& name)
       file.key[field] = key->string(field).value_or("");
     }
   } else {
-    top.refuse(StatusCode::kCorrupt, "key", "an object");
+    top.refuse("key", "an object", StatusCode::kCorrupt);
   }
-  if (!top.has("target")) top.refuse(StatusCode::kCorrupt, "target", "an object");
+  if (!top.has("target")) top.refuse("target", "an object", StatusCode::kCorrupt);
   for (const Role role : {Role::kTarget, Role::kDraft}) {
     if (auto fields = top.object(role_name(role))) read_role(*fields, role, file.costs);
   }

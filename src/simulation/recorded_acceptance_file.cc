@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "checkpoint/json_fields.h"
+#include "json/field_reader.h"
+#include "json/json_document.h"
 #include "simulation/recorded_acceptance.h"
 
 namespace forerun {
@@ -22,7 +23,7 @@ constexpr int64_t kMaxVocab = 1 << 24;
 
 std::vector<int64_t> read_list(FieldReader& fields, const char* field, int64_t min, int64_t max) {
   auto values = fields.integers(field, min, max);
-  if (!values) fields.refuse(StatusCode::kInvalidArgument, field, "a list of integers");
+  if (!values) fields.refuse(field, "a list of integers");
   return values.value_or(std::vector<int64_t>{});
 }
 
@@ -36,7 +37,7 @@ std::vector<std::vector<Candidate>> read_guesses(FieldReader& fields, int64_t vo
   for (const auto& [field, size] :
        {std::pair{"guesses", guesses.size()}, std::pair{"logprobs", logprobs.size()}}) {
     if (static_cast<int64_t>(size) != total) {
-      fields.refuse(StatusCode::kInvalidArgument, field, "as many as guess_counts adds up to");
+      fields.refuse(field, "as many as guess_counts adds up to");
     }
   }
   std::vector<std::vector<Candidate>> result;
@@ -65,12 +66,11 @@ RecordedText read_text(FieldReader& fields, int64_t vocab) {
     tokens = read_list(fields, "branch_tokens", 0, vocab - 1);
   }
   if (parents.size() != tokens.size()) {
-    fields.refuse(StatusCode::kInvalidArgument, "branch_tokens", "as many as branch_parents");
+    fields.refuse("branch_tokens", "as many as branch_parents");
   }
   std::vector<std::vector<Candidate>> guesses = read_guesses(fields, vocab);
   if (guesses.size() < parents.size()) {
-    fields.refuse(StatusCode::kInvalidArgument, "guess_counts",
-                  "one for every output token and branch");
+    fields.refuse("guess_counts", "one for every output token and branch");
   }
   if (!fields.ok()) return text;
   const size_t outputs = guesses.size() - parents.size();
@@ -125,12 +125,12 @@ Status RecordedAcceptance::save(const std::filesystem::path& file) const {
 Result<RecordedAcceptance> RecordedAcceptance::load(const std::filesystem::path& file) {
   FORERUN_ASSIGN_OR_RETURN(const JsonDocument document,
                            JsonDocument::read(file, kMaxFileBytes, /*refuse_repeated_keys=*/true));
-  FieldReader top(document);
+  FieldReader top(document.root());
   top.accept_only({"forerun_acceptance", "vocab", "texts"});
   top.required_integer("forerun_acceptance", 1, 1);
   const int64_t vocab = top.required_integer("vocab", 1, kMaxVocab);
   auto texts = top.objects("texts");
-  if (!texts) top.refuse(StatusCode::kInvalidArgument, "texts", "a list of objects");
+  if (!texts) top.refuse("texts", "a list of objects");
   FORERUN_RETURN_IF_ERROR(top.status());
   RecordedAcceptance recorded(static_cast<int32_t>(vocab));
   for (FieldReader& fields : *texts) {

@@ -52,32 +52,29 @@ size_t end_of_space_behind(std::string_view text, size_t begin) {
 }
 
 // All but the id.
-Result<AddedToken> read_added_token(const Field& entry) {
+Result<AddedToken> read_added_token(const JsonValue& entry) {
   AddedToken token;
   FORERUN_ASSIGN_OR_RETURN(token.content, entry["content"].as_string());
   if (token.content.size() > kMaxContentBytes) {
-    return entry["content"].refuse("at most " + std::to_string(kMaxContentBytes) + " bytes");
+    return entry["content"].refuse("at most " + std::to_string(kMaxContentBytes) + " bytes",
+                                   StatusCode::kUnsupported);
   }
-  FORERUN_ASSIGN_OR_RETURN(token.special, entry.bool_or("special", false));
-  FORERUN_ASSIGN_OR_RETURN(token.single_word, entry.bool_or("single_word", false));
-  FORERUN_ASSIGN_OR_RETURN(token.lstrip, entry.bool_or("lstrip", false));
-  FORERUN_ASSIGN_OR_RETURN(token.rstrip, entry.bool_or("rstrip", false));
-  FORERUN_ASSIGN_OR_RETURN(token.normalized, entry.bool_or("normalized", !token.special));
+  FORERUN_ASSIGN_OR_RETURN(token.special, entry["special"].bool_or(false));
+  FORERUN_ASSIGN_OR_RETURN(token.single_word, entry["single_word"].bool_or(false));
+  FORERUN_ASSIGN_OR_RETURN(token.lstrip, entry["lstrip"].bool_or(false));
+  FORERUN_ASSIGN_OR_RETURN(token.rstrip, entry["rstrip"].bool_or(false));
+  FORERUN_ASSIGN_OR_RETURN(token.normalized, entry["normalized"].bool_or(!token.special));
   return token;
 }
 
 }  // namespace
 
-Result<std::vector<AddedToken>> read_added_tokens(const Field& list) {
+Result<std::vector<AddedToken>> read_added_tokens(const JsonValue& list) {
   std::vector<AddedToken> out;
   if (list.is_null()) return out;
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<Field> entries, list.as_list());
-  for (const Field& entry : entries) {
-    FORERUN_ASSIGN_OR_RETURN(const int64_t id, entry["id"].as_int());
-    if (id < 0 || id > kMaxTokenId) {
-      return entry["id"].refuse("an id from 0 to " + std::to_string(kMaxTokenId),
-                                StatusCode::kCorrupt);
-    }
+  FORERUN_ASSIGN_OR_RETURN(const std::vector<JsonValue> entries, list.as_list());
+  for (const JsonValue& entry : entries) {
+    FORERUN_ASSIGN_OR_RETURN(const int64_t id, entry["id"].as_integer(0, kMaxTokenId));
     FORERUN_ASSIGN_OR_RETURN(AddedToken token, read_added_token(entry));
     token.id = static_cast<int32_t>(id);
     out.push_back(std::move(token));
@@ -85,7 +82,7 @@ Result<std::vector<AddedToken>> read_added_tokens(const Field& list) {
   return out;
 }
 
-Status merge_added_tokens_decoder(const Field& decoder, const TokenTable& vocab,
+Status merge_added_tokens_decoder(const JsonValue& decoder, const TokenTable& vocab,
                                   std::vector<AddedToken>& added) {
   if (decoder.is_null()) return {};
   FORERUN_ASSIGN_OR_RETURN(const std::vector<std::string> keys, decoder.keys());

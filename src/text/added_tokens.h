@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "text/json_field.h"
+#include "json/json_value.h"
 #include "text/token_table.h"
 
 namespace forerun::text {
@@ -24,13 +24,13 @@ struct AddedToken {
 };
 
 // The list "added_tokens"; null is empty.
-Result<std::vector<AddedToken>> read_added_tokens(const Field& list);
+Result<std::vector<AddedToken>> read_added_tokens(const JsonValue& list);
 
 // The object "added_tokens_decoder" of tokenizer_config.json, ids to tokens; null adds nothing. As
 // transformers does: a token that the file has already takes these flags, another one that is in
 // `vocab` keeps its id there, and others get the next free ids in order, which must be those that
 // they stand under.
-Status merge_added_tokens_decoder(const Field& decoder, const TokenTable& vocab,
+Status merge_added_tokens_decoder(const JsonValue& decoder, const TokenTable& vocab,
                                   std::vector<AddedToken>& added);
 
 // A stretch of text: an added token's id, or -1 for text in between.

@@ -46,7 +46,7 @@ Result<Bpe> Bpe::build(const TokenizerJson& json, bool byte_level) {
                              "\" has; accepted: one token an id"
                        : " and " + std::to_string(other) + "; accepted: one id a token"));
   }
-  const Field model = json.root()["model"];
+  const JsonValue model = json.root()["model"];
   if (!model["unk_token"].is_null()) {
     FORERUN_ASSIGN_OR_RETURN(const std::string unk, model["unk_token"].as_string());
     bpe.unk_id_ = bpe.vocab_.find(unk);
@@ -70,26 +70,26 @@ Result<Bpe> Bpe::build(const TokenizerJson& json, bool byte_level) {
 }
 
 Status Bpe::read_options(const TokenizerJson& json) {
-  const Field model = json.root()["model"];
+  const JsonValue model = json.root()["model"];
   if (!model.is_object()) return model.refuse("an object of type BPE", StatusCode::kCorrupt);
   // Files from before the field existed are told by their merges.
   FORERUN_ASSIGN_OR_RETURN(const std::string type,
-                           model.string_or("type", json.has_merges ? "BPE" : "unnamed"));
-  if (type != "BPE") return model["type"].refuse("\"BPE\"");
+                           model["type"].string_or(json.has_merges ? "BPE" : "unnamed"));
+  if (type != "BPE") return model["type"].refuse("\"BPE\"", StatusCode::kUnsupported);
   if (json.vocab.empty()) {
     return model["vocab"].refuse("an object of tokens and ids", StatusCode::kCorrupt);
   }
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    FORERUN_ASSIGN_OR_RETURN(const std::string affix, model.string_or(name, ""));
-    if (!affix.empty()) return model[name].refuse("null or \"\"");
+    FORERUN_ASSIGN_OR_RETURN(const std::string affix, model[name].string_or(""));
+    if (!affix.empty()) return model[name].refuse("null or \"\"", StatusCode::kUnsupported);
   }
-  const std::string dropout = model["dropout"].dump();
-  if (dropout != "null" && dropout != "0" && dropout != "0.0") {
-    return model["dropout"].refuse("null or 0: encoding must not depend on chance");
+  if (model["dropout"].is_truthy()) {
+    return model["dropout"].refuse("null or 0: encoding must not depend on chance",
+                                   StatusCode::kUnsupported);
   }
-  FORERUN_ASSIGN_OR_RETURN(fuse_unk_, model.bool_or("fuse_unk", false));
-  FORERUN_ASSIGN_OR_RETURN(byte_fallback_, model.bool_or("byte_fallback", false));
-  FORERUN_ASSIGN_OR_RETURN(ignore_merges_, model.bool_or("ignore_merges", false));
+  FORERUN_ASSIGN_OR_RETURN(fuse_unk_, model["fuse_unk"].bool_or(false));
+  FORERUN_ASSIGN_OR_RETURN(byte_fallback_, model["byte_fallback"].bool_or(false));
+  FORERUN_ASSIGN_OR_RETURN(ignore_merges_, model["ignore_merges"].bool_or(false));
   return {};
 }
 

@@ -21,13 +21,13 @@ void flatten(const json& item, const char* parts, json& out) {
 
 }  // namespace
 
-std::string canonical_splitting(const Field& root) {
+std::string canonical_splitting(const JsonValue& root) {
   json out = json::object({{"normalizer", json::array()}, {"pre_tokenizer", json::array()}});
   const auto add = [&](const char* name, const char* parts) {
-    const Field field = root[name];
+    const JsonValue field = root[name];
     if (field.is_null()) return;
     // Nesting was bounded when the stages were built.
-    flatten(json::parse(field.dump()), parts, out[name]);
+    flatten(*field.get(), parts, out[name]);
   };
   add("normalizer", "normalizers");
   add("pre_tokenizer", "pretokenizers");

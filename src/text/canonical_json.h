@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "text/json_field.h"
+#include "json/json_value.h"
 
 namespace forerun::text {
 
 // Normalizer and pre-tokenizer without what changes only reported offsets, with sequences
 // flattened and sequences of nothing dropped.
-std::string canonical_splitting(const Field& root);
+std::string canonical_splitting(const JsonValue& root);
 
 }  // namespace forerun::text

@@ -64,47 +64,50 @@ Result<bool> replace_regex(std::string_view text, const Regex& pattern, std::str
   return any;
 }
 
-Result<NormalForm> form_of(const std::string& type, const Field& field) {
+Result<NormalForm> form_of(const std::string& type, const JsonValue& field) {
   if (type == "NFC") return NormalForm::kNfc;
   if (type == "NFD") return NormalForm::kNfd;
   if (type == "NFKC") return NormalForm::kNfkc;
   if (type == "NFKD") return NormalForm::kNfkd;
   return field["type"].refuse(
       "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents, "
-      "ByteLevel");
+      "ByteLevel",
+      StatusCode::kUnsupported);
 }
 
 }  // namespace
 
-Result<Regex> read_pattern(const Field& pattern) {
-  const Field text = pattern["String"];
-  const Field regex = pattern["Regex"];
+Result<Regex> read_pattern(const JsonValue& pattern) {
+  const JsonValue text = pattern["String"];
+  const JsonValue regex = pattern["Regex"];
   if (text.is_null() == regex.is_null()) {
-    return pattern.refuse("{\"String\": ...} or {\"Regex\": ...}");
+    return pattern.refuse("{\"String\": ...} or {\"Regex\": ...}", StatusCode::kUnsupported);
   }
-  const Field& given = text.is_null() ? regex : text;
+  const JsonValue& given = text.is_null() ? regex : text;
   FORERUN_ASSIGN_OR_RETURN(const std::string source, given.as_string());
   Result<Regex> compiled = text.is_null() ? Regex::compile(source) : Regex::compile_literal(source);
-  if (!compiled.ok()) return compiled.status().with_context(given.path());
+  if (!compiled.ok()) return compiled.status().with_context(given.name());
   return compiled;
 }
 
-Result<Normalizer> Normalizer::build(const Field& field) {
+Result<Normalizer> Normalizer::build(const JsonValue& field) {
   Normalizer out;
   FORERUN_RETURN_IF_ERROR(append(field, 0, out.steps_));
   if (out.steps_.size() > kMaxSteps) {
-    return field.refuse("at most " + std::to_string(kMaxSteps) + " normalizers");
+    return field.refuse("at most " + std::to_string(kMaxSteps) + " normalizers",
+                        StatusCode::kUnsupported);
   }
   return out;
 }
 
-Status Normalizer::append(const Field& field, int depth, std::vector<Step>& out) {
+Status Normalizer::append(const JsonValue& field, int depth, std::vector<Step>& out) {
   if (field.is_null()) return {};
-  if (depth > kMaxNesting) return field.refuse("sequences nested at most 16 deep");
+  if (depth > kMaxNesting)
+    return field.refuse("sequences nested at most 16 deep", StatusCode::kUnsupported);
   FORERUN_ASSIGN_OR_RETURN(const std::string type, field["type"].as_string());
   if (type == "Sequence") {
-    FORERUN_ASSIGN_OR_RETURN(const std::vector<Field> parts, field["normalizers"].as_list());
-    for (const Field& part : parts) FORERUN_RETURN_IF_ERROR(append(part, depth + 1, out));
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<JsonValue> parts, field["normalizers"].as_list());
+    for (const JsonValue& part : parts) FORERUN_RETURN_IF_ERROR(append(part, depth + 1, out));
   } else if (type == "Lowercase") {
     out.push_back(Lowercase{});
   } else if (type == "ByteLevel") {
@@ -114,7 +117,7 @@ Status Normalizer::append(const Field& field, int depth, std::vector<Step>& out)
     out.push_back(Prepend{std::move(text)});
   } else if (type == "Replace") {
     FORERUN_ASSIGN_OR_RETURN(std::string content, field["content"].as_string());
-    const Field literal = field["pattern"]["String"];
+    const JsonValue literal = field["pattern"]["String"];
     if (literal.is_string()) {
       FORERUN_ASSIGN_OR_RETURN(std::string pattern, literal.as_string());
       out.push_back(ReplaceText{std::move(pattern), std::move(content)});
@@ -123,8 +126,8 @@ Status Normalizer::append(const Field& field, int depth, std::vector<Step>& out)
       out.push_back(ReplaceRegex{std::move(pattern), std::move(content)});
     }
   } else if (type == "Strip") {
-    FORERUN_ASSIGN_OR_RETURN(const bool left, field.bool_or("strip_left", true));
-    FORERUN_ASSIGN_OR_RETURN(const bool right, field.bool_or("strip_right", true));
+    FORERUN_ASSIGN_OR_RETURN(const bool left, field["strip_left"].bool_or(true));
+    FORERUN_ASSIGN_OR_RETURN(const bool right, field["strip_right"].bool_or(true));
     out.push_back(Strip{left, right});
   } else if (type == "StripAccents") {
     FORERUN_ASSIGN_OR_RETURN(Regex marks, Regex::compile("\\p{M}+"));

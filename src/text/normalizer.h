@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "text/json_field.h"
+#include "json/json_value.h"
 #include "text/regex.h"
 #include "text/unicode.h"
 
@@ -22,7 +22,7 @@ class Normalizer {
 
   // Accepts Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents and
   // ByteLevel; null is the empty list. Others are kUnsupported by name.
-  static Result<Normalizer> build(const Field& field);
+  static Result<Normalizer> build(const JsonValue& field);
 
   bool empty() const { return steps_.empty(); }
 
@@ -52,12 +52,12 @@ class Normalizer {
   };
   using Step = std::variant<Form, Lowercase, ByteLevel, Prepend, ReplaceText, ReplaceRegex, Strip>;
 
-  static Status append(const Field& field, int depth, std::vector<Step>& out);
+  static Status append(const JsonValue& field, int depth, std::vector<Step>& out);
 
   std::vector<Step> steps_;
 };
 
 // `pattern` as tokenizer.json writes it: {"String": s} or {"Regex": r}.
-Result<Regex> read_pattern(const Field& pattern);
+Result<Regex> read_pattern(const JsonValue& pattern);
 
 }  // namespace forerun::text

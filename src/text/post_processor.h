@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "text/json_field.h"
+#include "json/json_value.h"
 
 namespace forerun::text {
 
@@ -15,7 +15,7 @@ struct PostProcessor {
 
   // Accepts Sequence, TemplateProcessing (its "single" with sequence A once), BertProcessing,
   // RobertaProcessing and ByteLevel (which changes offsets only); null adds nothing.
-  static Result<PostProcessor> build(const Field& field);
+  static Result<PostProcessor> build(const JsonValue& field);
 };
 
 }  // namespace forerun::text

@@ -18,14 +18,15 @@ constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
 
-Result<SplitBehavior> read_behavior(const Field& field) {
+Result<SplitBehavior> read_behavior(const JsonValue& field) {
   FORERUN_ASSIGN_OR_RETURN(const std::string name, field.as_string());
   if (name == "Removed") return SplitBehavior::kRemoved;
   if (name == "Isolated") return SplitBehavior::kIsolated;
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  return field.refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous");
+  return field.refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous",
+                      StatusCode::kUnsupported);
 }
 
 // Rewrites every piece: `rewrite(piece, is_first, out)` appends its new text to `out`.
@@ -45,11 +46,12 @@ void rewrite_pieces(Pieces& pieces, Rewrite rewrite) {
 
 }  // namespace
 
-Result<PreTokenizer> PreTokenizer::build(const Field& field) {
+Result<PreTokenizer> PreTokenizer::build(const JsonValue& field) {
   PreTokenizer out;
   FORERUN_RETURN_IF_ERROR(append(field, 0, out.steps_));
   if (out.steps_.size() > kMaxSteps) {
-    return field.refuse("at most " + std::to_string(kMaxSteps) + " steps");
+    return field.refuse("at most " + std::to_string(kMaxSteps) + " steps",
+                        StatusCode::kUnsupported);
   }
   if (!out.steps_.empty() && std::holds_alternative<SpellBytes>(out.steps_.back())) {
     out.steps_.pop_back();
@@ -63,20 +65,21 @@ void PreTokenizer::spell_bytes() {
   ends_in_byte_level_ = false;
 }
 
-Status PreTokenizer::append(const Field& field, int depth, std::vector<Step>& out) {
+Status PreTokenizer::append(const JsonValue& field, int depth, std::vector<Step>& out) {
   if (field.is_null()) return {};
-  if (depth > kMaxNesting) return field.refuse("sequences nested at most 16 deep");
+  if (depth > kMaxNesting)
+    return field.refuse("sequences nested at most 16 deep", StatusCode::kUnsupported);
   FORERUN_ASSIGN_OR_RETURN(const std::string type, field["type"].as_string());
   if (type == "Sequence") {
-    FORERUN_ASSIGN_OR_RETURN(const std::vector<Field> parts, field["pretokenizers"].as_list());
-    for (const Field& part : parts) FORERUN_RETURN_IF_ERROR(append(part, depth + 1, out));
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<JsonValue> parts, field["pretokenizers"].as_list());
+    for (const JsonValue& part : parts) FORERUN_RETURN_IF_ERROR(append(part, depth + 1, out));
     return {};
   }
   if (type == "Split") return append_split(field, out);
   if (type == "ByteLevel") return append_byte_level(field, out);
   if (type == "Metaspace") return append_metaspace(field, out);
   if (type == "Digits") {
-    FORERUN_ASSIGN_OR_RETURN(const bool single, field.bool_or("individual_digits", false));
+    FORERUN_ASSIGN_OR_RETURN(const bool single, field["individual_digits"].bool_or(false));
     // Spelled so that a match's first byte is one of few: most pieces are then passed over unseen.
     return append_pattern("[0-9]|(?=[^\\x{0}-\\x{7f}])\\p{N}",
                           single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false,
@@ -107,7 +110,8 @@ Status PreTokenizer::append(const Field& field, int depth, std::vector<Step>& ou
   }
   return field["type"].refuse(
       "Sequence, Split, ByteLevel, Metaspace, Digits, Whitespace, WhitespaceSplit, Punctuation, "
-      "BertPreTokenizer, CharDelimiterSplit");
+      "BertPreTokenizer, CharDelimiterSplit",
+      StatusCode::kUnsupported);
 }
 
 Status PreTokenizer::append_pattern(std::string_view pattern, SplitBehavior behavior, bool invert,
@@ -117,17 +121,17 @@ Status PreTokenizer::append_pattern(std::string_view pattern, SplitBehavior beha
   return {};
 }
 
-Status PreTokenizer::append_split(const Field& field, std::vector<Step>& out) {
+Status PreTokenizer::append_split(const JsonValue& field, std::vector<Step>& out) {
   FORERUN_ASSIGN_OR_RETURN(Regex pattern, read_pattern(field["pattern"]));
   FORERUN_ASSIGN_OR_RETURN(const SplitBehavior behavior, read_behavior(field["behavior"]));
-  FORERUN_ASSIGN_OR_RETURN(const bool invert, field.bool_or("invert", false));
+  FORERUN_ASSIGN_OR_RETURN(const bool invert, field["invert"].bool_or(false));
   out.push_back(Split{std::move(pattern), behavior, invert});
   return {};
 }
 
-Status PreTokenizer::append_byte_level(const Field& field, std::vector<Step>& out) {
-  FORERUN_ASSIGN_OR_RETURN(const bool prefix, field.bool_or("add_prefix_space", true));
-  FORERUN_ASSIGN_OR_RETURN(const bool words, field.bool_or("use_regex", true));
+Status PreTokenizer::append_byte_level(const JsonValue& field, std::vector<Step>& out) {
+  FORERUN_ASSIGN_OR_RETURN(const bool prefix, field["add_prefix_space"].bool_or(true));
+  FORERUN_ASSIGN_OR_RETURN(const bool words, field["use_regex"].bool_or(true));
   if (prefix) out.push_back(PrefixSpace{});
   if (words) {
     FORERUN_RETURN_IF_ERROR(append_pattern(kGpt2Words, SplitBehavior::kIsolated, false, out));
@@ -136,23 +140,23 @@ Status PreTokenizer::append_byte_level(const Field& field, std::vector<Step>& ou
   return {};
 }
 
-Status PreTokenizer::append_metaspace(const Field& field, std::vector<Step>& out) {
-  FORERUN_ASSIGN_OR_RETURN(std::string mark, field.string_or("replacement", "\xe2\x96\x81"));
+Status PreTokenizer::append_metaspace(const JsonValue& field, std::vector<Step>& out) {
+  FORERUN_ASSIGN_OR_RETURN(std::string mark, field["replacement"].string_or("\xe2\x96\x81"));
   if (mark.empty() || first_code_point(mark).len_bytes != mark.size()) {
-    return field["replacement"].refuse("one character");
+    return field["replacement"].refuse("one character", StatusCode::kUnsupported);
   }
   // Files from before prepend_scheme say only whether a space is added.
-  FORERUN_ASSIGN_OR_RETURN(const bool add, field.bool_or("add_prefix_space", true));
+  FORERUN_ASSIGN_OR_RETURN(const bool add, field["add_prefix_space"].bool_or(true));
   FORERUN_ASSIGN_OR_RETURN(const std::string scheme,
-                           field.string_or("prepend_scheme", add ? "always" : "never"));
-  FORERUN_ASSIGN_OR_RETURN(const bool split, field.bool_or("split", true));
+                           field["prepend_scheme"].string_or(add ? "always" : "never"));
+  FORERUN_ASSIGN_OR_RETURN(const bool split, field["split"].bool_or(true));
   Metaspace::Prepend prepend = Metaspace::Prepend::kNever;
   if (scheme == "first") {
     prepend = Metaspace::Prepend::kFirst;
   } else if (scheme == "always") {
     prepend = Metaspace::Prepend::kAlways;
   } else if (scheme != "never") {
-    return field["prepend_scheme"].refuse("first, always, never");
+    return field["prepend_scheme"].refuse("first, always, never", StatusCode::kUnsupported);
   }
   FORERUN_ASSIGN_OR_RETURN(Regex mark_regex, Regex::compile_literal(mark));
   out.push_back(Metaspace{std::move(mark), prepend, split, std::move(mark_regex)});

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "text/json_field.h"
+#include "json/json_value.h"
 #include "text/regex.h"
 #include "text/split.h"
 
@@ -30,7 +30,7 @@ class PreTokenizer {
   // Accepts Sequence, Split, ByteLevel, Metaspace, Digits, Whitespace, WhitespaceSplit,
   // Punctuation, BertPreTokenizer and CharDelimiterSplit; null keeps the text in one piece. Others
   // are kUnsupported by name.
-  static Result<PreTokenizer> build(const Field& field);
+  static Result<PreTokenizer> build(const JsonValue& field);
 
   // Whether the last step is ByteLevel's spelling in the byte alphabet. apply() leaves it out then,
   // for a model that takes raw bytes, unless spell_bytes() is called.
@@ -58,10 +58,10 @@ class PreTokenizer {
   };
   using Step = std::variant<Split, SpellBytes, PrefixSpace, Metaspace>;
 
-  static Status append(const Field& field, int depth, std::vector<Step>& out);
-  static Status append_byte_level(const Field& field, std::vector<Step>& out);
-  static Status append_metaspace(const Field& field, std::vector<Step>& out);
-  static Status append_split(const Field& field, std::vector<Step>& out);
+  static Status append(const JsonValue& field, int depth, std::vector<Step>& out);
+  static Status append_byte_level(const JsonValue& field, std::vector<Step>& out);
+  static Status append_metaspace(const JsonValue& field, std::vector<Step>& out);
+  static Status append_split(const JsonValue& field, std::vector<Step>& out);
   static Status append_pattern(std::string_view pattern, SplitBehavior behavior, bool invert,
                                std::vector<Step>& out);
   static Status apply_metaspace(const Metaspace& step, Regex::Matcher& matcher, Pieces& pieces);

@@ -52,23 +52,25 @@ int64_t strip_front(std::string_view& text, std::string_view content, int64_t co
 
 }  // namespace
 
-Result<TokenDecoder> TokenDecoder::build(const Field& field) {
+Result<TokenDecoder> TokenDecoder::build(const JsonValue& field) {
   TokenDecoder out;
   out.join_by_space_ = field.is_null();
   FORERUN_RETURN_IF_ERROR(append(field, 0, out));
   if (out.steps_.size() > kMaxSteps) {
-    return field.refuse("at most " + std::to_string(kMaxSteps) + " steps");
+    return field.refuse("at most " + std::to_string(kMaxSteps) + " steps",
+                        StatusCode::kUnsupported);
   }
   return out;
 }
 
-Status TokenDecoder::append(const Field& field, int depth, TokenDecoder& out) {
+Status TokenDecoder::append(const JsonValue& field, int depth, TokenDecoder& out) {
   if (field.is_null()) return {};
-  if (depth > kMaxNesting) return field.refuse("sequences nested at most 16 deep");
+  if (depth > kMaxNesting)
+    return field.refuse("sequences nested at most 16 deep", StatusCode::kUnsupported);
   FORERUN_ASSIGN_OR_RETURN(const std::string type, field["type"].as_string());
   if (type == "Sequence") {
-    FORERUN_ASSIGN_OR_RETURN(const std::vector<Field> parts, field["decoders"].as_list());
-    for (const Field& part : parts) FORERUN_RETURN_IF_ERROR(append(part, depth + 1, out));
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<JsonValue> parts, field["decoders"].as_list());
+    for (const JsonValue& part : parts) FORERUN_RETURN_IF_ERROR(append(part, depth + 1, out));
     return {};
   }
   if (type == "Fuse") {
@@ -78,13 +80,14 @@ Status TokenDecoder::append(const Field& field, int depth, TokenDecoder& out) {
   if (type == "Strip") return out.append_strip(field);
   if (type == "ByteLevel") {
     if (!out.steps_.empty() || out.bytes_ != Bytes::kNone || out.fused_) {
-      return field.refuse("ByteLevel as the first decoder");
+      return field.refuse("ByteLevel as the first decoder", StatusCode::kUnsupported);
     }
     out.bytes_ = Bytes::kLevel;
     return {};
   }
   if (out.bytes_ != Bytes::kNone || out.fused_) {
-    return field.refuse("Fuse or Strip behind ByteLevel, ByteFallback or Fuse");
+    return field.refuse("Fuse or Strip behind ByteLevel, ByteFallback or Fuse",
+                        StatusCode::kUnsupported);
   }
   if (type == "ByteFallback") {
     out.bytes_ = Bytes::kFallback;
@@ -92,41 +95,43 @@ Status TokenDecoder::append(const Field& field, int depth, TokenDecoder& out) {
     FORERUN_ASSIGN_OR_RETURN(std::string pattern, field["pattern"]["String"].as_string());
     FORERUN_ASSIGN_OR_RETURN(std::string content, field["content"].as_string());
     if (pattern.empty() || content.size() > kMaxContentBytes) {
-      return field.refuse("a pattern that is not empty and a content of at most 64 bytes");
+      return field.refuse("a pattern that is not empty and a content of at most 64 bytes",
+                          StatusCode::kUnsupported);
     }
     out.steps_.push_back(Replace{std::move(pattern), std::move(content)});
   } else if (type == "Metaspace") {
-    FORERUN_ASSIGN_OR_RETURN(std::string mark, field.string_or("replacement", "\xe2\x96\x81"));
-    FORERUN_ASSIGN_OR_RETURN(const bool add, field.bool_or("add_prefix_space", true));
+    FORERUN_ASSIGN_OR_RETURN(std::string mark, field["replacement"].string_or("\xe2\x96\x81"));
+    FORERUN_ASSIGN_OR_RETURN(const bool add, field["add_prefix_space"].bool_or(true));
     FORERUN_ASSIGN_OR_RETURN(const std::string scheme,
-                             field.string_or("prepend_scheme", add ? "always" : "never"));
-    if (mark.empty()) return field["replacement"].refuse("one character");
+                             field["prepend_scheme"].string_or(add ? "always" : "never"));
+    if (mark.empty()) return field["replacement"].refuse("one character", StatusCode::kUnsupported);
     const bool drop = scheme != "never";
     out.depends_on_first_ |= drop;
     out.steps_.push_back(Metaspace{std::move(mark), drop});
   } else {
     return field["type"].refuse(
-        "Sequence, ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace");
+        "Sequence, ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace",
+        StatusCode::kUnsupported);
   }
   return {};
 }
 
-Status TokenDecoder::append_strip(const Field& field) {
+Status TokenDecoder::append_strip(const JsonValue& field) {
   Strip strip;
   FORERUN_ASSIGN_OR_RETURN(strip.content, field["content"].as_string());
-  FORERUN_ASSIGN_OR_RETURN(strip.start, field["start"].as_int());
-  FORERUN_ASSIGN_OR_RETURN(strip.stop, field["stop"].as_int());
+  FORERUN_ASSIGN_OR_RETURN(strip.start, field["start"].as_integer(0, INT64_MAX));
+  FORERUN_ASSIGN_OR_RETURN(strip.stop, field["stop"].as_integer(0, INT64_MAX));
   if (first_code_point(strip.content).len_bytes != strip.content.size() || strip.content.empty()) {
-    return field["content"].refuse("one character");
+    return field["content"].refuse("one character", StatusCode::kUnsupported);
   }
-  if (strip.start < 0 || strip.stop < 0) return field.refuse("counts of at least 0");
   if (!fused_) {
-    if (bytes_ != Bytes::kNone) return field.refuse("Strip before ByteFallback or behind Fuse");
+    if (bytes_ != Bytes::kNone)
+      return field.refuse("Strip before ByteFallback or behind Fuse", StatusCode::kUnsupported);
     steps_.push_back(std::move(strip));
     return {};
   }
-  if (strip.stop != 0) return field["stop"].refuse("0 behind Fuse");
-  if (strip_.start != 0) return field.refuse("one Strip behind Fuse");
+  if (strip.stop != 0) return field["stop"].refuse("0 behind Fuse", StatusCode::kUnsupported);
+  if (strip_.start != 0) return field.refuse("one Strip behind Fuse", StatusCode::kUnsupported);
   strip_ = std::move(strip);
   return {};
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "text/json_field.h"
+#include "json/json_value.h"
 
 namespace forerun::text {
 
@@ -28,7 +28,7 @@ class TokenDecoder {
  public:
   // Accepts ByteLevel, Replace (of a string), ByteFallback, Metaspace, Fuse, Strip and Sequences of
   // them as published files nest them; null joins tokens by spaces. Others are kUnsupported.
-  static Result<TokenDecoder> build(const Field& field);
+  static Result<TokenDecoder> build(const JsonValue& field);
 
   // Tells the decoder the token of the next id; ids come in order from 0, absent ones as "".
   // `literal`: an added token that the model's vocabulary lacks. It was cut out of the text as it
@@ -69,8 +69,8 @@ class TokenDecoder {
     bool present = false;
   };
 
-  static Status append(const Field& field, int depth, TokenDecoder& out);
-  Status append_strip(const Field& field);
+  static Status append(const JsonValue& field, int depth, TokenDecoder& out);
+  Status append_strip(const JsonValue& field);
   std::string apply_steps(std::string_view token, bool first) const;
   void emit(std::string_view text, DecodeState& state, std::string& out) const;
   void drain(bool at_end, DecodeState& state, std::string& out) const;

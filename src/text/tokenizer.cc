@@ -81,7 +81,7 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view bytes, std::string name,
                                        std::string_view config_bytes, std::string config_name) {
   FORERUN_ASSIGN_OR_RETURN(const text::TokenizerJson json,
                            text::parse_tokenizer_json(bytes, std::move(name)));
-  const text::Field root = json.root();
+  const JsonValue root = json.root();
   FORERUN_ASSIGN_OR_RETURN(text::Normalizer normalizer,
                            text::Normalizer::build(root["normalizer"]));
   FORERUN_ASSIGN_OR_RETURN(text::PreTokenizer pre_tokenizer,

@@ -200,7 +200,7 @@ class Handler final : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-Field TokenizerJson::root() const { return Field(document.get(), name + ": "); }
+JsonValue TokenizerJson::root() const { return JsonValue(document.get(), name); }
 
 Result<TokenizerJson> parse_tokenizer_json(std::string_view bytes, std::string name) {
   TokenizerJson out;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "forerun/status.h"
-#include "text/json_field.h"
+#include "json/json_value.h"
 
 namespace forerun::text {
 
@@ -41,7 +41,7 @@ struct TokenizerJson {
   std::string_view view(StringSpan span) const {
     return std::string_view(strings).substr(span.offset, span.len_bytes);
   }
-  Field root() const;
+  JsonValue root() const;
 };
 
 // Highest token id accepted; real vocabularies end below 300,000.

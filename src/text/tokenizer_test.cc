@@ -258,7 +258,7 @@ TEST(AddedTokens, ConfigAddsTokensAndSetsFlags) {
 
   const std::pair<json, const char*> refused[] = {
       {{{"259", token("<b>", true)}},
-       "config.json: added_tokens_decoder.259: found {\"content\":\"<b>\""},
+       "config.json: field \"added_tokens_decoder.259\": found an object; accepted: the next id"},
       {{{"97", token("<b>", true)}}, "the next id that tokenizer.json leaves free, 257"},
       {{{"x", token("<b>", true)}}, "ids from 0 to"},
       {{{"257", "<b>"}}, "added_tokens_decoder.257.content"},
@@ -343,8 +343,8 @@ TEST(TokenizerLoad, RefusesWithFileFieldFoundAndAccepted) {
     const char* expected;
   };
   const std::vector<Case> cases = {
-      {json::json_pointer("/model/type"), "Unigram", "model.type: found \"Unigram\"; accepted"},
-      {json::json_pointer("/normalizer"), {{"type", "Precompiled"}}, "normalizer.type: found"},
+      {json::json_pointer("/model/type"), "Unigram", "\"model.type\": found \"Unigram\"; accepted"},
+      {json::json_pointer("/normalizer"), {{"type", "Precompiled"}}, "\"normalizer.type\": found"},
       {json::json_pointer("/pre_tokenizer"), {{"type", "FixedLength"}}, "pre_tokenizer.type"},
       {json::json_pointer("/decoder"), {{"type", "CTC"}}, "decoder.type"},
       {json::json_pointer("/post_processor"), {{"type", "Other"}}, "post_processor.type"},

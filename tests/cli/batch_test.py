@@ -85,11 +85,11 @@ class Batch(process.CommandLine):
             ({"promt": "x"}, '"promt"', '"prompt"'),
             ({}, "neither"),
             ({"prompt": "x", "messages": []}, "both"),
-            ({"prompt": 3}, '"prompt": found number'),
+            ({"prompt": 3}, '"prompt": found 3'),
             ({"prompt": "x", "max_tokens": 0}, '"max_tokens": found 0'),
             ({"prompt": "x", "max_tokens": 1.5}, "found 1.5"),
             ({"prompt": "x", "seed": -1}, '"seed": found -1'),
-            ({"prompt": "x", "top_p": "1"}, '"top_p": found string'),
+            ({"prompt": "x", "top_p": "1"}, '"top_p": found "1"'),
             ({"prompt": "x", "stop": [""]}, '"stop"'),
             ({"messages": "x"}, '"messages"'),
         ):

@@ -18,9 +18,9 @@
 #include "engine/submission.h"
 #include "server/api/chat_completions.h"
 #include "server/api/completions.h"
-#include "server/api/json.h"
 #include "server/api/model_routes.h"
 #include "server/api/responses.h"
+#include "server/json.h"
 #include "serving/null_engine.h"
 #include "strategies/speculation_plan.h"
 

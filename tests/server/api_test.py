@@ -410,7 +410,7 @@ class Api(serving.ServerTest):
             ({**prompt, "max_tokens": 1.5}, "max_tokens"),
             ({**prompt, "max_tokens": 10**30}, "max_tokens"),
             ({**prompt, "n": 1000}, "n"),
-            ({**prompt, "stop": [1]}, "stop"),
+            ({**prompt, "stop": [1]}, "stop[0]"),
             ({**prompt, "stop": [""]}, "stop"),
             ({**prompt, "stop": ["x"] * 100}, "stop"),
             ({**prompt, "logit_bias": {"no": 1}}, "logit_bias"),
@@ -428,7 +428,7 @@ class Api(serving.ServerTest):
             ({**prompt, "truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
             ({**prompt, "use_beam_search": True}, "use_beam_search"),
             ({**prompt, "strategy": "magic"}, "strategy"),
-            ({**prompt, "speculation": {"verify_tokens": "x"}}, "speculation"),
+            ({**prompt, "speculation": {"verify_tokens": "x"}}, "speculation.verify_tokens"),
         ]
         for body, param in cases:
             error = self.refused(self.server.post("/v1/completions", body), 400, param)

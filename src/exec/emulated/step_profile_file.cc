@@ -3,9 +3,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
-#include "checkpoint/json_fields.h"
 #include "exec/emulated/step_profile.h"
+#include "json/field_reader.h"
+#include "json/json_document.h"
 
 namespace forerun {
 namespace {
@@ -26,7 +28,7 @@ struct Model {
 // Positive, and there.
 double required_number(FieldReader& fields, std::string_view field, double max) {
   if (!fields.has(field)) {
-    fields.refuse(StatusCode::kInvalidArgument, field, "a number above 0");
+    fields.refuse(field, "a number above 0");
     return 1.0;
   }
   return fields.number(field, kLeast, max).value_or(1.0f);
@@ -49,17 +51,15 @@ void read_steps(FieldReader& model_fields, Model& model) {
     const int32_t rows = required_count(entry, "rows");
     const int32_t sequences = count(entry, "sequences", 1);
     if (rows < sequences) {
-      entry.refuse(StatusCode::kInvalidArgument, "rows",
-                   "at least as many as sequences, " + std::to_string(sequences));
+      entry.refuse("rows", "at least as many as sequences, " + std::to_string(sequences));
     }
     const auto context = entry.integer("context", 1, kMaxCount);
     if (index == 0) model.has_context = context.has_value();
     if (context.has_value() != model.has_context) {
-      entry.refuse(StatusCode::kInvalidArgument, "context",
-                   "a context in all entries of a model or in none");
+      entry.refuse("context", "a context in all entries of a model or in none");
     }
     if (entry.has("ms") == entry.has("tokens_per_s")) {
-      entry.refuse(StatusCode::kInvalidArgument, "ms", "either ms or tokens_per_s",
+      entry.refuse("ms", "either ms or tokens_per_s", StatusCode::kInvalidArgument,
                    entry.has("ms") ? "both" : "neither");
     }
     double seconds = 0.0;
@@ -92,13 +92,13 @@ std::map<std::string, Model> read_models(FieldReader& top) {
   std::map<std::string, Model> models;
   auto all = top.object("models");
   if (!all) {
-    top.refuse(StatusCode::kInvalidArgument, "models", "an object");
+    top.refuse("models", "an object");
     return models;
   }
   for (const std::string& id : all->keys()) {
     auto fields = all->object(id);
     if (!fields) {
-      all->refuse(StatusCode::kInvalidArgument, id, "an object");
+      all->refuse(id, "an object");
       break;
     }
     fields->accept_only({"model", "devices", "machine", "steps", "operators"});
@@ -146,7 +146,7 @@ void take_model(FieldReader& fields, const char* field, Role role,
   if (!fields.ok()) return;
   const auto found = models.find(id);
   if (found == models.end()) {
-    fields.refuse(StatusCode::kInvalidArgument, field, "the id of one of the file's models");
+    fields.refuse(field, "the id of one of the file's models");
     return;
   }
   profile.models[static_cast<size_t>(role)] = found->second.name;
@@ -169,7 +169,7 @@ StepProfile read_profile(FieldReader& fields, const std::map<std::string, Model>
   fields.accept_only({"devices", "machine", "target", "draft", "stages", "rounds", "notes"});
   const std::string devices = fields.required_string("devices");
   if (devices != "shared" && devices != "separate") {
-    fields.refuse(StatusCode::kInvalidArgument, "devices", "\"shared\" or \"separate\"");
+    fields.refuse("devices", "\"shared\" or \"separate\"");
   }
   profile.separate_devices = devices == "separate";
   profile.machine = fields.string("machine").value_or("");
@@ -178,30 +178,29 @@ StepProfile read_profile(FieldReader& fields, const std::map<std::string, Model>
   if (auto stages = fields.object("stages")) {
     read_stages(*stages, profile);
     if (!profile.separate_devices) {
-      fields.refuse(StatusCode::kInvalidArgument, "devices", "\"separate\" beside stages");
+      fields.refuse("devices", "\"separate\" beside stages");
     }
   }
   profile.notes = fields.strings("notes").value_or(std::vector<std::string>{});
   if (auto rounds = fields.objects("rounds")) {
     if (!rounds->empty() && (profile.has(Role::kTarget) || profile.has(Role::kDraft))) {
-      fields.refuse(StatusCode::kInvalidArgument, "rounds",
-                    "no rounds where the profile's models have steps of their own");
+      fields.refuse("rounds", "no rounds where the profile's models have steps of their own");
     }
     for (FieldReader& round : *rounds) {
       if (fields.ok()) read_round(round, profile);
     }
   }
   if (!profile.has(Role::kTarget)) {
-    fields.refuse(StatusCode::kInvalidArgument, "target", "a model with steps, or rounds");
+    fields.refuse("target", "a model with steps, or rounds");
   }
   if (fields.has("draft") && !profile.has(Role::kDraft)) {
-    fields.refuse(StatusCode::kInvalidArgument, "draft", "a model with steps, or rounds");
+    fields.refuse("draft", "a model with steps, or rounds");
   }
   return profile;
 }
 
 Result<std::vector<StepProfile>> profiles_of(const JsonDocument& document) {
-  FieldReader top(document);
+  FieldReader top(document.root());
   top.accept_only({"forerun_profiles", "source", "machine", "models", "profiles"});
   top.required_integer("forerun_profiles", 1, 1);
   const std::string source = top.required_string("source");
@@ -210,12 +209,12 @@ Result<std::vector<StepProfile>> profiles_of(const JsonDocument& document) {
   std::vector<StepProfile> profiles;
   auto all = top.object("profiles");
   if (!all || all->keys().empty()) {
-    top.refuse(StatusCode::kInvalidArgument, "profiles", "an object with at least one profile");
+    top.refuse("profiles", "an object with at least one profile");
   }
   FORERUN_RETURN_IF_ERROR(top.status());
   for (const std::string& name : all->keys()) {
     auto fields = all->object(name);
-    if (!fields) all->refuse(StatusCode::kInvalidArgument, name, "an object");
+    if (!fields) all->refuse(name, "an object");
     FORERUN_RETURN_IF_ERROR(top.status());
     StepProfile profile = read_profile(*fields, models);
     FORERUN_RETURN_IF_ERROR(top.status());

@@ -2,37 +2,38 @@
 
 #include <utility>
 
+#include "json/field_reader.h"
 #include "server/api/chat_prompt_fields.h"
 #include "server/api/chat_writer.h"
-#include "server/api/fields.h"
 #include "server/api/format_fields.h"
 #include "server/api/generation_fields.h"
+#include "server/json.h"
 
 namespace forerun::server {
 namespace {
 
-void read_logprobs(Fields& fields, const ServerFacts& facts, Request& request) {
+void read_logprobs(OrderedFieldReader& fields, const ServerFacts& facts, Request& request) {
   const bool wanted = fields.boolean("logprobs").value_or(false);
   const auto top = fields.integer("top_logprobs", 0, facts.options.max_logprobs);
   if (wanted) request.sampling.logprobs = static_cast<int32_t>(top.value_or(0));
   if (!wanted && top && *top > 0) fields.refuse("top_logprobs", "0 unless \"logprobs\" is true");
 }
 
-void read_length(Fields& fields, Request& request) {
+void read_length(OrderedFieldReader& fields, Request& request) {
   const auto older = fields.integer("max_tokens", 1, INT32_MAX);
   const auto newer = fields.integer("max_completion_tokens", 1, INT32_MAX);
   // Without either the answer may fill the context.
   request.max_new_tokens = static_cast<int32_t>(newer.value_or(older.value_or(INT32_MAX)));
 }
 
-void read_conversation(Fields& fields, Conversation& conversation) {
-  const Json* const messages = fields.array("messages");
+void read_conversation(OrderedFieldReader& fields, Conversation& conversation) {
+  const Json* const messages = fields.any_list("messages");
   if (messages == nullptr) return fields.refuse("messages", "a list of messages");
   conversation.messages = *messages;
-  if (const Json* const tools = fields.array("tools")) conversation.tools = *tools;
+  if (const Json* const tools = fields.any_list("tools")) conversation.tools = *tools;
   if (const Json* const choice = fields.any("tool_choice")) conversation.tool_choice = *choice;
   conversation.parallel_tool_calls = fields.boolean("parallel_tool_calls");
-  if (const Json* const variables = fields.object("chat_template_kwargs")) {
+  if (const Json* const variables = fields.any_object("chat_template_kwargs")) {
     conversation.template_variables = *variables;
   }
   for (const char* const name : {"documents", "reasoning_effort"}) {  // what some templates know
@@ -50,14 +51,14 @@ void read_conversation(Fields& fields, Conversation& conversation) {
   }
 }
 
-void refuse_what_is_not_done(Fields& fields) {
+void refuse_what_is_not_done(OrderedFieldReader& fields) {
   refuse_given(fields, {{"functions", "null: \"tools\" has taken its place"},
                         {"function_call", "null: \"tool_choice\" has taken its place"},
                         {"audio", "null: answers are text"},
                         {"web_search_options", "null: nothing is looked up"},
                         {"chat_template", "null: the checkpoint's own template is used"},
                         {"echo", "false: /v1/completions has it"}});
-  const Json* const modalities = fields.array("modalities");
+  const Json* const modalities = fields.any_list("modalities");
   if (modalities != nullptr && *modalities != Json::array({"text"})) {
     fields.refuse("modalities", "[\"text\"]");
   }
@@ -72,7 +73,7 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
                                                             const std::string& call_id) {
   Json object;
   if (const auto error = parse_call(body, facts, &object)) return *error;
-  Fields fields(object);
+  OrderedFieldReader fields{OrderedJsonValue(&object)};
   Request request;
   StreamFields stream;
   Conversation conversation;
@@ -85,7 +86,7 @@ std::variant<GenerationCall, ApiError> read_chat_completion(const Engine& engine
   read_response_format(fields, "response_format", request.output_format);
   read_conversation(fields, conversation);
   refuse_what_is_not_done(fields);
-  if (fields.error()) return *fields.error();
+  if (!fields.ok()) return api_error(fields.status());
   request.record_rounds = stream.speculation;
   AssistantOutputOptions output;
   if (const auto error = make_chat_prompt(engine, format, conversation, request, output)) {

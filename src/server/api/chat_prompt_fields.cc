@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "server/api/format_fields.h"
+#include "server/json.h"
 #include "server/output/call_frame.h"
 #include "server/output/normalize_messages.h"
 

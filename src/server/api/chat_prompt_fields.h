@@ -8,7 +8,7 @@
 #include "forerun/request.h"
 #include "server/api/api_error.h"
 #include "server/api/chat_format.h"
-#include "server/api/json.h"
+#include "server/json.h"
 #include "server/output/assistant_output.h"
 
 namespace forerun::server {

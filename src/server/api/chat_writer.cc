@@ -5,6 +5,7 @@
 
 #include "server/api/token_json.h"
 #include "server/api/usage.h"
+#include "server/json.h"
 
 namespace forerun::server {
 namespace {

@@ -5,10 +5,11 @@
 #include <set>
 #include <utility>
 
-#include "server/api/fields.h"
+#include "json/field_reader.h"
 #include "server/api/format_fields.h"
 #include "server/api/generation_fields.h"
 #include "server/api/token_json.h"
+#include "server/json.h"
 #include "text/utf8.h"
 
 namespace forerun::server {
@@ -36,7 +37,7 @@ bool is_tokens(const Json& value) {
 }
 
 // A string, a list of tokens, or a list of either.
-void read_prompts(Fields& fields, const ServerFacts& facts, const Request& shared,
+void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Request& shared,
                   std::vector<Request>& prompts) {
   const std::string accepted = "a string, a list of token ids, or a list of up to " +
                                std::to_string(facts.options.most_prompts) + " of either";
@@ -61,7 +62,7 @@ void read_prompts(Fields& fields, const ServerFacts& facts, const Request& share
   for (const Json& prompt : *given) add(prompt);
 }
 
-void refuse_what_is_not_done(Fields& fields) {
+void refuse_what_is_not_done(OrderedFieldReader& fields) {
   if (!fields.string("suffix").value_or("").empty()) {
     fields.refuse("suffix", "null: text is only written at the prompt's end");
   }
@@ -229,7 +230,7 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
                                                        const std::string& call_id) {
   Json object;
   if (const auto error = parse_call(body, facts, &object)) return *error;
-  Fields fields(object);
+  OrderedFieldReader fields{OrderedJsonValue(&object)};
   Request shared;
   CompletionFields own;
   read_generation(fields, facts, shared);
@@ -255,7 +256,7 @@ std::variant<GenerationCall, ApiError> read_completion(const Engine& engine,
     fields.refuse("n", "so many that n times prompts is at most " +
                            std::to_string(facts.options.most_choices));
   }
-  if (fields.error()) return *fields.error();
+  if (!fields.ok()) return api_error(fields.status());
   if (const auto error = limit_scores(engine, facts, call.prompts)) return *error;
   echo_prompts(engine, call.prompts, own);
   call.writer = std::make_unique<CompletionWriter>(engine, facts, std::move(own), "cmpl-" + call_id,

@@ -4,7 +4,7 @@
 #include <random>
 #include <utility>
 
-#include "server/api/json.h"
+#include "server/json.h"
 
 namespace forerun::server {
 namespace {

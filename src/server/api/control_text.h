@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "forerun/engine.h"
-#include "server/api/json_fwd.h"
+#include "server/json_fwd.h"
 
 namespace forerun::server {
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "server/json.h"
+
 namespace forerun::server {
 namespace {
 
@@ -9,7 +11,8 @@ using Kind = OutputFormat::Kind;
 
 constexpr size_t kMostChoices = 1024;
 
-void set(Fields& fields, const char* name, OutputFormat& format, Kind kind, std::string text) {
+void set(OrderedFieldReader& fields, const char* name, OutputFormat& format, Kind kind,
+         std::string text) {
   if (format.kind != Kind::kAny) {
     return fields.refuse(name, "nothing beside another field that says what the answer is like");
   }
@@ -44,20 +47,20 @@ std::string grammar_literal(std::string_view text) {
   return quoted + '"';
 }
 
-void read_response_format(Fields& fields, const char* name, OutputFormat& format) {
-  const Json* const object = fields.object(name);
-  if (object == nullptr) return;
+void read_response_format(OrderedFieldReader& fields, const char* name, OutputFormat& format) {
+  const Json* const object = fields.any_object(name);
+  auto inner = fields.object(name);
+  if (!inner) return;
   const std::string accepted =
       "an object with \"type\": \"text\", \"json_object\", or \"json_schema\" with its \"schema\"";
-  Fields inner(*object);
-  const auto type = inner.choice("type", {"text", "json_object", "json_schema"});
-  if (inner.error() || !type) return fields.refuse(name, accepted);
+  const auto type = inner->choice("type", {"text", "json_object", "json_schema"});
+  if (!type) return fields.refuse(name, accepted);
   if (*type == "text") return;
   // llama-server's "json_object" may have a schema, too.
-  if (*type == "json_object" && inner.any("schema") == nullptr) {
+  if (*type == "json_object" && inner->any("schema") == nullptr) {
     return set(fields, name, format, Kind::kJsonObject, "");
   }
-  const Json* const nested = inner.object("json_schema");
+  const Json* const nested = inner->any_object("json_schema");
   const Json* const schema = schema_of(nested != nullptr ? *nested : *object);
   if (schema == nullptr) return fields.refuse(name, accepted);
   set(fields, name, format, Kind::kJsonSchema, json_line(*schema));
@@ -66,18 +69,18 @@ void read_response_format(Fields& fields, const char* name, OutputFormat& format
 namespace {
 
 // vLLM's newer spelling of all guides, one of them at a time.
-void read_structured_outputs(Fields& fields, const Json& outputs, OutputFormat& format) {
+void read_structured_outputs(OrderedFieldReader& fields, OutputFormat& format) {
   constexpr const char* kName = "structured_outputs";
+  auto outputs = fields.object(kName);
+  if (!outputs) return;
   const std::string accepted =
       "an object with one of \"json\", \"json_object\", \"regex\", \"choice\" and \"grammar\"";
-  Fields inner(outputs, std::string(kName) + ".");
-  const auto json = inner.any("json");
-  const auto json_object = inner.boolean("json_object");
-  const auto regex = inner.string("regex");
-  const auto choices = inner.strings("choice", kMostChoices);
-  const auto grammar = inner.string("grammar");
-  if (inner.error()) return fields.refuse(kName, accepted + "; " + inner.error()->message);
-  if (inner.any("structural_tag") != nullptr) return fields.refuse(kName, accepted);
+  const auto json = outputs->any("json");
+  const auto json_object = outputs->boolean("json_object");
+  const auto regex = outputs->string("regex");
+  const auto choices = outputs->string_or_strings("choice", kMostChoices);
+  const auto grammar = outputs->string("grammar");
+  if (outputs->any("structural_tag") != nullptr) return fields.refuse(kName, accepted);
   int given = 0;
   const auto take = [&](bool is_given, Kind kind, auto&& text) {
     if (!is_given) return;
@@ -95,7 +98,7 @@ void read_structured_outputs(Fields& fields, const Json& outputs, OutputFormat& 
 
 }  // namespace
 
-void read_guides(Fields& fields, OutputFormat& format) {
+void read_guides(OrderedFieldReader& fields, OutputFormat& format) {
   for (const char* const name : {"guided_json", "json_schema"}) {
     const Json* const schema = fields.any(name);
     if (schema == nullptr) continue;
@@ -106,16 +109,14 @@ void read_guides(Fields& fields, OutputFormat& format) {
   for (const char* const name : {"grammar", "guided_grammar"}) {
     if (const auto text = fields.string(name)) set(fields, name, format, Kind::kGrammar, *text);
   }
-  if (const auto choices = fields.strings("guided_choice", kMostChoices)) {
+  if (const auto choices = fields.string_or_strings("guided_choice", kMostChoices)) {
     if (choices->empty()) return fields.refuse("guided_choice", "a list of texts");
     set(fields, "guided_choice", format, Kind::kGrammar, choices_grammar(*choices));
   }
   if (const auto regex = fields.string("guided_regex")) {
     set(fields, "guided_regex", format, Kind::kRegex, *regex);
   }
-  if (const Json* const outputs = fields.object("structured_outputs")) {
-    read_structured_outputs(fields, *outputs, format);
-  }
+  read_structured_outputs(fields, format);
 }
 
 }  // namespace forerun::server

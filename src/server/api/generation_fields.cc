@@ -5,20 +5,17 @@
 #include <limits>
 
 #include "server/api/format_fields.h"
+#include "server/json.h"
+#include "server/output/json_limits.h"
 
 namespace forerun::server {
 namespace {
 
 constexpr double kMost = std::numeric_limits<float>::max();
 
-template <class T>
-std::optional<float> to_float(const std::optional<T>& value) {
-  return value ? std::optional<float>(static_cast<float>(*value)) : std::nullopt;
-}
-
 // {"50256": -100}
-void read_biases(Fields& fields, const ServerFacts& facts, SamplingOptions& sampling) {
-  const Json* const biases = fields.object("logit_bias");
+void read_biases(OrderedFieldReader& fields, const ServerFacts& facts, SamplingOptions& sampling) {
+  const Json* const biases = fields.any_object("logit_bias");
   if (biases == nullptr) return;
   const std::string accepted = "an object of up to " + std::to_string(facts.options.most_biases) +
                                " token ids below " + std::to_string(facts.info.vocab_size) +
@@ -35,19 +32,18 @@ void read_biases(Fields& fields, const ServerFacts& facts, SamplingOptions& samp
   }
 }
 
-void read_sampling(Fields& fields, const ServerFacts& facts, SamplingOptions& sampling) {
-  sampling.temperature = to_float(fields.number("temperature", 0.0, 100.0));
-  sampling.top_p = to_float(fields.number("top_p", 0.0, 1.0));
+void read_sampling(OrderedFieldReader& fields, const ServerFacts& facts,
+                   SamplingOptions& sampling) {
+  sampling.temperature = fields.number("temperature", 0.0, 100.0);
+  sampling.top_p = fields.number("top_p", 0.0, 1.0);
   if (sampling.top_p == 0.0f) sampling.top_p = std::numeric_limits<float>::min();  // the likeliest
-  sampling.min_p = to_float(fields.number("min_p", 0.0, 1.0));
+  sampling.min_p = fields.number("min_p", 0.0, 1.0);
   if (const auto top_k = fields.integer("top_k", -1, INT32_MAX)) {
     sampling.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));  // -1, 0: all
   }
-  sampling.repetition_penalty = to_float(fields.number("repetition_penalty", 1e-3, kMost));
-  sampling.presence_penalty =
-      static_cast<float>(fields.number("presence_penalty", -2.0, 2.0).value_or(0.0));
-  sampling.frequency_penalty =
-      static_cast<float>(fields.number("frequency_penalty", -2.0, 2.0).value_or(0.0));
+  sampling.repetition_penalty = fields.number("repetition_penalty", 1e-3, kMost);
+  sampling.presence_penalty = fields.number("presence_penalty", -2.0, 2.0).value_or(0.0f);
+  sampling.frequency_penalty = fields.number("frequency_penalty", -2.0, 2.0).value_or(0.0f);
   if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) {
     sampling.seed = static_cast<uint64_t>(*seed);
   }
@@ -55,16 +51,15 @@ void read_sampling(Fields& fields, const ServerFacts& facts, SamplingOptions& sa
 }
 
 // Fields of SpeculationOptions by their own names, and "strategy" also outside of the object.
-void read_speculation(Fields& fields, Request& request) {
+void read_speculation(OrderedFieldReader& fields, Request& request) {
   SpeculationOptions options;
   bool given = false;
-  if (const Json* const object = fields.object("speculation")) {
-    Fields inner(*object, "speculation.");
+  if (auto inner = fields.object("speculation")) {
     const auto read_text = [&](const char* name, std::string& text) {
-      text = inner.string(name).value_or(text);
+      text = inner->string(name).value_or(text);
     };
     const auto read_count = [&](const char* name, std::optional<int32_t>& count) {
-      if (const auto value = inner.integer(name, 0, 1 << 20)) count = static_cast<int32_t>(*value);
+      if (const auto value = inner->integer(name, 0, 1 << 20)) count = static_cast<int32_t>(*value);
     };
     read_text("strategy", options.strategy);
     read_text("source", options.source);
@@ -77,7 +72,6 @@ void read_speculation(Fields& fields, Request& request) {
     read_count("children_per_leaf", options.children_per_leaf);
     read_count("view_budget", options.view_budget);
     given = true;
-    if (inner.error()) return fields.refuse("speculation", inner.error()->message);
   }
   if (const auto strategy = fields.string("strategy")) {
     options.strategy = *strategy;
@@ -86,9 +80,37 @@ void read_speculation(Fields& fields, Request& request) {
   if (given) request.speculation = options;
 }
 
+// The object that a body holds.
+std::optional<ApiError> parse_object(const std::string& body, Json* object) {
+  if (const char* const excess = excess_of_json(body)) {
+    return api_error(400, std::string("body: accepted: simpler JSON; ") + excess);
+  }
+  try {
+    *object = Json::parse(body);
+  } catch (const Json::exception& error) {
+    std::string why = error.what();
+    const size_t end = why.find("] ");  // behind the library's own number
+    if (end != std::string::npos) why = why.substr(end + 2);
+    return api_error(400, "body: no JSON: " + why);
+  }
+  if (object->is_object()) return std::nullopt;
+  return api_error(OrderedJsonValue(object, "body").refuse("a JSON object"));
+}
+
 }  // namespace
 
-void refuse_given(Fields& fields, std::initializer_list<FieldNotDone> names) {
+std::optional<std::vector<int32_t>> read_tokens(OrderedFieldReader& fields, const char* name,
+                                                size_t most) {
+  const Json* const list = fields.any_list(name);
+  if (list != nullptr && list->size() > most) {
+    fields.refuse(name, "a list of up to " + std::to_string(most) + " token ids");
+  }
+  const auto tokens = fields.integers(name, 0, INT32_MAX);
+  if (!tokens) return std::nullopt;
+  return std::vector<int32_t>(tokens->begin(), tokens->end());
+}
+
+void refuse_given(OrderedFieldReader& fields, std::initializer_list<FieldNotDone> names) {
   for (const auto& [name, accepted] : names) {
     const Json* const given = fields.any(name);
     const bool says_something =
@@ -97,7 +119,7 @@ void refuse_given(Fields& fields, std::initializer_list<FieldNotDone> names) {
   }
 }
 
-void read_generation(Fields& fields, const ServerFacts& facts, Request& request) {
+void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request) {
   refuse_given(fields, {{"bad_words", "null: \"logit_bias\" makes tokens unlikely"},
                         {"allowed_token_ids", "null: \"grammar\" says what may be written"},
                         {"truncate_prompt_tokens", "null: prompts are read whole"},
@@ -105,14 +127,14 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
                         {"logits_processors", "null"}});
   read_sampling(fields, facts, request.sampling);
   read_speculation(fields, request);
-  if (auto stop = fields.strings("stop", facts.options.most_stop_strings)) {
+  if (auto stop = fields.string_or_strings("stop", facts.options.most_stop_strings)) {
     if (std::any_of(stop->begin(), stop->end(), [](const auto& text) { return text.empty(); })) {
       fields.refuse("stop", "texts of at least one character");
     }
     request.stop = std::move(*stop);
   }
   request.keep_stop = fields.boolean("include_stop_str_in_output").value_or(false);
-  request.stop_tokens = fields.integers("stop_token_ids", 64).value_or(std::vector<int32_t>());
+  request.stop_tokens = read_tokens(fields, "stop_token_ids", 64).value_or(std::vector<int32_t>());
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   request.num_samples =
@@ -131,7 +153,8 @@ void read_generation(Fields& fields, const ServerFacts& facts, Request& request)
   read_guides(fields, request.output_format);
 }
 
-std::optional<int32_t> read_prompt_logprobs(Fields& fields, const ServerFacts& facts, bool stream) {
+std::optional<int32_t> read_prompt_logprobs(OrderedFieldReader& fields, const ServerFacts& facts,
+                                            bool stream) {
   const auto count = fields.integer("prompt_logprobs", 0, facts.options.max_logprobs);
   if (!count) return std::nullopt;
   if (stream && *count > 0) {
@@ -160,23 +183,21 @@ std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& fa
                             std::to_string(facts.options.most_scores));
 }
 
-void read_stream(Fields& fields, StreamFields& stream) {
+void read_stream(OrderedFieldReader& fields, StreamFields& stream) {
   stream.stream = fields.boolean("stream").value_or(false);
   stream.speculation = fields.boolean("return_speculation").value_or(false);
-  const Json* const options = fields.object("stream_options");
-  if (options == nullptr) return;
+  auto options = fields.object("stream_options");
+  if (!options) return;
   if (!stream.stream) return fields.refuse("stream_options", "nothing unless \"stream\" is true");
-  Fields inner(*options, "stream_options.");
-  stream.include_usage = inner.boolean("include_usage").value_or(false);
-  if (inner.error()) fields.refuse("stream_options", "an object with a boolean \"include_usage\"");
+  stream.include_usage = options->boolean("include_usage").value_or(false);
 }
 
 std::optional<ApiError> parse_call(const std::string& body, const ServerFacts& facts,
                                    Json* object) {
   if (auto error = parse_object(body, object)) return error;
-  Fields fields(*object);
+  OrderedFieldReader fields{OrderedJsonValue(object)};
   const std::optional<std::string> model = fields.string("model");
-  if (fields.error()) return fields.error();
+  if (!fields.ok()) return api_error(fields.status());
   const auto& names = facts.options.model_names;
   if (!model || std::count(names.begin(), names.end(), *model) > 0) return std::nullopt;
   ApiError error = api_error(404, "model: found '" + *model + "', this server has '" +

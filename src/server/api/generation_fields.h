@@ -6,12 +6,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "forerun/engine.h"
 #include "forerun/request.h"
+#include "json/field_reader.h"
 #include "server/api/api_error.h"
-#include "server/api/fields.h"
 #include "server/api/server_facts.h"
+#include "server/json_fwd.h"
 
 namespace forerun::server {
 
@@ -22,19 +24,24 @@ struct StreamFields {
   bool speculation = false;
 };
 
+// A list of up to `most` token ids, or one.
+std::optional<std::vector<int32_t>> read_tokens(OrderedFieldReader& fields, const char* name,
+                                                size_t most);
+
 // A field of other servers that would change the text, and what is accepted of it.
 struct FieldNotDone {
   const char* name;
   const char* accepted;
 };
 // Refuses those that are given with anything but false or an empty list.
-void refuse_given(Fields& fields, std::initializer_list<FieldNotDone> names);
+void refuse_given(OrderedFieldReader& fields, std::initializer_list<FieldNotDone> names);
 
 // Sampling, length, stops and speculation. Errors are left in `fields`.
-void read_generation(Fields& fields, const ServerFacts& facts, Request& request);
-void read_stream(Fields& fields, StreamFields& stream);
+void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request);
+void read_stream(OrderedFieldReader& fields, StreamFields& stream);
 // vLLM's: alternatives to report of each token of the prompt, not where the answer is a stream.
-std::optional<int32_t> read_prompt_logprobs(Fields& fields, const ServerFacts& facts, bool stream);
+std::optional<int32_t> read_prompt_logprobs(OrderedFieldReader& fields, const ServerFacts& facts,
+                                            bool stream);
 // Whether the scores of these prompts are more than an answer may hold. Turns texts whose tokens
 // are to be scored into tokens.
 std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& facts,

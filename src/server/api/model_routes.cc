@@ -4,10 +4,11 @@
 #include <utility>
 
 #include "forerun/speculation_options.h"
+#include "json/field_reader.h"
 #include "server/api/chat_prompt_fields.h"
-#include "server/api/fields.h"
 #include "server/api/generation_fields.h"
 #include "server/api/token_json.h"
+#include "server/json.h"
 #include "text/utf8.h"
 
 namespace forerun::server {
@@ -83,12 +84,12 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
                           const std::string& body) {
   Json object;
   if (const auto error = parse_call(body, facts, &object)) return *error;
-  Fields fields(object);
+  OrderedFieldReader fields{OrderedJsonValue(&object)};
   Request request;
-  if (const Json* const messages = fields.array("messages")) {
+  if (const Json* const messages = fields.any_list("messages")) {
     Conversation conversation;
     conversation.messages = *messages;
-    if (const Json* const tools = fields.array("tools")) conversation.tools = *tools;
+    if (const Json* const tools = fields.any_list("tools")) conversation.tools = *tools;
     conversation.continue_final_message = fields.boolean("continue_final_message").value_or(false);
     conversation.add_generation_prompt =
         fields.boolean("add_generation_prompt").value_or(!conversation.continue_final_message);
@@ -106,7 +107,7 @@ JsonOrError tokenize_json(const Engine& engine, const ServerFacts& facts, const 
                                         : fields.boolean("add_special").value_or(false);
   }
   const bool pieces = fields.boolean("with_pieces").value_or(false);
-  if (fields.error()) return *fields.error();
+  if (!fields.ok()) return api_error(fields.status());
   const Result<std::vector<int32_t>> tokens =
       request.prompt_tokens.empty() ? engine.tokenize(request.prompt, request.add_special_tokens)
                                     : request.prompt_tokens;
@@ -125,8 +126,8 @@ JsonOrError detokenize_json(const Engine& engine, const ServerFacts& facts,
                             const std::string& body) {
   Json object;
   if (const auto error = parse_call(body, facts, &object)) return *error;
-  Fields fields(object);
-  const auto tokens = fields.integers("tokens", kMostTokens);
+  OrderedFieldReader fields{OrderedJsonValue(&object)};
+  const auto tokens = read_tokens(fields, "tokens", kMostTokens);
   if (!tokens) fields.refuse("tokens", "a list of token ids");
   if (tokens) {
     const bool known = std::all_of(tokens->begin(), tokens->end(),
@@ -135,7 +136,7 @@ JsonOrError detokenize_json(const Engine& engine, const ServerFacts& facts,
       fields.refuse("tokens", "ids below " + std::to_string(facts.info.vocab_size));
     }
   }
-  if (fields.error()) return *fields.error();
+  if (!fields.ok()) return api_error(fields.status());
   const std::string text = text::replace_ill_formed(engine.detokenize(*tokens));
   return Json{{"prompt", text}, {"content", text}};  // vLLM's name and llama-server's
 }

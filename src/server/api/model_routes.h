@@ -6,8 +6,8 @@
 
 #include "server/api/api_error.h"
 #include "server/api/chat_format.h"
-#include "server/api/json.h"
 #include "server/api/server_facts.h"
+#include "server/json.h"
 
 namespace forerun::server {
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "server/api/usage.h"
+#include "server/json.h"
 
 namespace forerun::server {
 namespace {

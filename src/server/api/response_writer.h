@@ -5,8 +5,8 @@
 #include <string>
 
 #include "server/api/answer_writer.h"
-#include "server/api/json.h"
 #include "server/api/server_facts.h"
+#include "server/json.h"
 #include "server/output/assistant_output.h"
 
 namespace forerun::server {

@@ -2,11 +2,12 @@
 
 #include <utility>
 
+#include "json/field_reader.h"
 #include "server/api/chat_prompt_fields.h"
-#include "server/api/fields.h"
 #include "server/api/format_fields.h"
 #include "server/api/generation_fields.h"
 #include "server/api/response_writer.h"
+#include "server/json.h"
 
 namespace forerun::server {
 namespace {
@@ -42,7 +43,7 @@ void append_call(Json& messages, const Json& item) {
 }
 
 // An item of "input" as the messages of a chat.
-void append_item(Fields& fields, Json& messages, const Json& item) {
+void append_item(OrderedFieldReader& fields, Json& messages, const Json& item) {
   if (!item.is_object()) return fields.refuse("input", "a string or a list of items");
   const std::string type = item.contains("type") ? text_of(item, "type") : "message";
   if (type == "message") {
@@ -61,7 +62,7 @@ void append_item(Fields& fields, Json& messages, const Json& item) {
   }
 }
 
-void read_input(Fields& fields, Conversation& conversation) {
+void read_input(OrderedFieldReader& fields, Conversation& conversation) {
   conversation.messages = Json::array();
   if (const auto instructions = fields.string("instructions")) {
     conversation.messages.push_back({{"role", "system"}, {"content", *instructions}});
@@ -77,7 +78,7 @@ void read_input(Fields& fields, Conversation& conversation) {
   for (const Json& item : *input) append_item(fields, conversation.messages, item);
 }
 
-void refuse_what_is_not_done(Fields& fields) {
+void refuse_what_is_not_done(OrderedFieldReader& fields) {
   for (const char* const name : {"previous_response_id", "conversation", "prompt"}) {
     if (fields.any(name) != nullptr) {
       fields.refuse(name, "null: nothing is stored; send the whole conversation as \"input\"");
@@ -86,15 +87,8 @@ void refuse_what_is_not_done(Fields& fields) {
   if (fields.boolean("background").value_or(false)) fields.refuse("background", "false");
 }
 
-void read_text_format(Fields& fields, OutputFormat& format) {
-  const Json* const text = fields.object("text");
-  if (text == nullptr) return;
-  Fields inner(*text, "text.");
-  read_response_format(inner, "format", format);
-  if (inner.error())
-    fields.refuse("text",
-                  "an object whose \"format\" is text, json_object or "
-                  "json_schema with its \"schema\"");
+void read_text_format(OrderedFieldReader& fields, OutputFormat& format) {
+  if (auto text = fields.object("text")) read_response_format(*text, "format", format);
 }
 
 }  // namespace
@@ -105,7 +99,7 @@ std::variant<GenerationCall, ApiError> read_response(const Engine& engine, const
                                                      const std::string& call_id) {
   Json object;
   if (const auto error = parse_call(body, facts, &object)) return *error;
-  Fields fields(object);
+  OrderedFieldReader fields{OrderedJsonValue(&object)};
   Request request;
   Conversation conversation;
   ResponseEcho echo;
@@ -117,14 +111,14 @@ std::variant<GenerationCall, ApiError> read_response(const Engine& engine, const
   refuse_what_is_not_done(fields);
   read_text_format(fields, request.output_format);
   read_input(fields, conversation);
-  if (const Json* const tools = fields.array("tools")) conversation.tools = *tools;
+  if (const Json* const tools = fields.any_list("tools")) conversation.tools = *tools;
   if (const Json* const choice = fields.any("tool_choice")) conversation.tool_choice = *choice;
   conversation.parallel_tool_calls = fields.boolean("parallel_tool_calls");
   for (const char* const name : {"instructions", "tools", "tool_choice", "parallel_tool_calls",
                                  "metadata", "temperature", "top_p", "max_output_tokens"}) {
     if (const Json* const given = fields.any(name)) echo.fields[name] = *given;
   }
-  if (fields.error()) return *fields.error();
+  if (!fields.ok()) return api_error(fields.status());
   AssistantOutputOptions output;
   if (const auto error = make_chat_prompt(engine, format, conversation, request, output)) {
     return *error;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/api/json.h"
+#include "server/json.h"
 #include "text/utf8.h"
 
 namespace forerun::server {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/api/json.h"
+#include "server/json.h"
 
 namespace forerun::server {
 

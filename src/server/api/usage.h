@@ -4,7 +4,7 @@
 #include <string>
 
 #include "forerun/event.h"
-#include "server/api/json_fwd.h"
+#include "server/json_fwd.h"
 
 namespace forerun::server {
 

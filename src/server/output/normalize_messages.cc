@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "server/output/json_checks.h"
+#include "json/json_value.h"
+#include "server/json.h"
+#include "server/output/json_limits.h"
 
 namespace forerun::server {
 namespace {
@@ -30,16 +32,15 @@ class Normalizer {
   explicit Normalizer(const TemplateFacts& facts) : facts_(facts) {}
 
   // Appends what the message becomes.
-  Status add(const Json& message, const std::string& path);
+  Status add(const OrderedJsonValue& message);
   Json take() { return std::move(messages_); }
 
  private:
-  Result<Json> content_of(const Json& message, const std::string& path) const;
-  Result<std::string> part_text(const Json& part, const std::string& path) const;
-  Result<Json> call_of(const Json& call, const std::string& path);
-  Result<Json> arguments_of(const Json& function, const std::string& path) const;
-  Status add_assistant(const Json& message, Json out, const std::string& path);
-  Status add_tool(const Json& message, Json out, const std::string& path);
+  Result<Json> content_of(const OrderedJsonValue& message) const;
+  Result<Json> call_of(const OrderedJsonValue& call);
+  Result<Json> arguments_of(const OrderedJsonValue& arguments) const;
+  Status add_assistant(const OrderedJsonValue& message, Json out);
+  Status add_tool(const OrderedJsonValue& message, Json out);
   std::string id_for_template(const std::string& id) const {
     if (!facts_.wants_nine_character_ids || is_nine_characters(id)) return id;
     return make_tool_call_id(ToolFormat::kMistral, hash_of(id));
@@ -50,33 +51,26 @@ class Normalizer {
   Json messages_ = Json::array();
 };
 
-Result<std::string> Normalizer::part_text(const Json& part, const std::string& path) const {
-  if (!part.is_object()) return refuse(path, &part, "is an object such as {\"type\": \"text\"}");
-  const Json* type = member_of(part, "type");
-  if (type == nullptr || *type != "text") return refuse(path + ".type", type, "is 'text'");
-  return text_member(part, "text", path);
+Result<std::string> part_text(const OrderedJsonValue& part) {
+  if (!part.is_object()) return part.refuse("an object such as {\"type\": \"text\"}");
+  FORERUN_ASSIGN_OR_RETURN(const std::string type, part["type"].string_or(""));
+  if (type != "text") return part["type"].refuse("\"text\"");
+  return part["text"].as_string();
 }
 
-Result<Json> Normalizer::content_of(const Json& message, const std::string& path) const {
-  const Json* content = member_of(message, "content");
-  const std::string content_path = path + ".content";
+Result<Json> Normalizer::content_of(const OrderedJsonValue& message) const {
+  const OrderedJsonValue content = message["content"];
+  if (content.is_null() && *message["role"].get() == "assistant") return Json("");
   std::vector<std::string> texts;
-  if (content == nullptr) {
-    if (message["role"] != "assistant") {
-      return refuse(content_path, content, "are a text and a list of parts");
-    }
-    return Json("");
-  }
-  if (content->is_string()) {
-    texts.push_back(content->get<std::string>());
-  } else if (content->is_array()) {
-    for (size_t idx = 0; idx < content->size(); ++idx) {
-      FORERUN_ASSIGN_OR_RETURN(std::string text,
-                               part_text((*content)[idx], item_path(content_path, idx)));
+  if (content.is_string()) {
+    texts.push_back(content.get()->get<std::string>());
+  } else if (content.is_array()) {
+    for (size_t idx = 0; idx < content.get()->size(); ++idx) {
+      FORERUN_ASSIGN_OR_RETURN(std::string text, part_text(content.element(idx)));
       texts.push_back(std::move(text));
     }
   } else {
-    return refuse(content_path, content, "are a text and a list of parts");
+    return content.refuse("a string or a list of parts");
   }
   if (facts_.wants_content_parts) {
     Json parts = Json::array();
@@ -88,34 +82,29 @@ Result<Json> Normalizer::content_of(const Json& message, const std::string& path
   return Json(std::move(joined));
 }
 
-Result<Json> Normalizer::arguments_of(const Json& function, const std::string& path) const {
-  const Json* arguments = member_of(function, "arguments");
-  constexpr std::string_view kAccepted = "are a JSON object and the text of one";
-  if (arguments == nullptr) return refuse(path, arguments, kAccepted);
-  if (arguments->is_object()) {
-    return facts_.wants_arguments_text ? Json(dump_json(*arguments)) : *arguments;
+Result<Json> Normalizer::arguments_of(const OrderedJsonValue& arguments) const {
+  constexpr std::string_view kAccepted = "a JSON object, or a string that holds one";
+  if (arguments.is_object()) {
+    return facts_.wants_arguments_text ? Json(json_line(*arguments.get())) : *arguments.get();
   }
-  if (!arguments->is_string()) return refuse(path, arguments, kAccepted);
-  std::string text = arguments->get<std::string>();
+  if (!arguments.is_string()) return arguments.refuse(kAccepted);
+  std::string text = arguments.get()->get<std::string>();
   // Some clients write no arguments so.
   if (text.empty()) text = "{}";
   Json object = parse_json(text);
-  if (!object.is_object()) return refuse(path, arguments, kAccepted);
+  if (!object.is_object()) return arguments.refuse(kAccepted);
   return facts_.wants_arguments_text ? Json(std::move(text)) : std::move(object);
 }
 
-Result<Json> Normalizer::call_of(const Json& call, const std::string& path) {
-  if (!call.is_object()) return refuse(path, &call, "is an object");
-  const Json* type = member_of(call, "type");
-  if (type != nullptr && *type != "function") return refuse(path + ".type", type, "is 'function'");
-  FORERUN_ASSIGN_OR_RETURN(const std::string id, text_member(call, "id", path));
-  const Json* function = member_of(call, "function");
-  const std::string function_path = path + ".function";
-  if (function == nullptr || !function->is_object()) {
-    return refuse(function_path, function, "is an object");
-  }
-  FORERUN_ASSIGN_OR_RETURN(std::string name, text_member(*function, "name", function_path));
-  FORERUN_ASSIGN_OR_RETURN(Json arguments, arguments_of(*function, function_path + ".arguments"));
+Result<Json> Normalizer::call_of(const OrderedJsonValue& call) {
+  if (!call.is_object()) return call.refuse("an object");
+  FORERUN_ASSIGN_OR_RETURN(const std::string type, call["type"].string_or("function"));
+  if (type != "function") return call["type"].refuse("\"function\"");
+  FORERUN_ASSIGN_OR_RETURN(const std::string id, call["id"].as_string());
+  const OrderedJsonValue function = call["function"];
+  if (!function.is_object()) return function.refuse("an object");
+  FORERUN_ASSIGN_OR_RETURN(std::string name, function["name"].as_string());
+  FORERUN_ASSIGN_OR_RETURN(Json arguments, arguments_of(function["arguments"]));
   name_of_call_[id] = name;
   Json out;
   out["id"] = id_for_template(id);
@@ -125,23 +114,21 @@ Result<Json> Normalizer::call_of(const Json& call, const std::string& path) {
   return out;
 }
 
-Status Normalizer::add_assistant(const Json& message, Json out, const std::string& path) {
+Status Normalizer::add_assistant(const OrderedJsonValue& message, Json out) {
   for (const char* name : {"reasoning_content", "reasoning"}) {
-    const Json* reasoning = member_of(message, name);
-    if (reasoning == nullptr || out.contains("reasoning_content")) continue;
-    if (!reasoning->is_string()) return refuse(path + "." + name, reasoning, "is a text");
-    out["reasoning_content"] = *reasoning;
+    const OrderedJsonValue reasoning = message[name];
+    if (reasoning.is_null() || out.contains("reasoning_content")) continue;
+    FORERUN_ASSIGN_OR_RETURN(out["reasoning_content"], reasoning.as_string());
   }
-  const Json* calls = member_of(message, "tool_calls");
-  const std::string calls_path = path + ".tool_calls";
-  if (calls != nullptr && !calls->is_array()) return refuse(calls_path, calls, "is a list");
-  if (calls == nullptr || calls->empty()) {
+  const OrderedJsonValue calls = message["tool_calls"];
+  if (!calls.is_null() && !calls.is_array()) return calls.refuse("a list");
+  if (calls.is_null() || calls.get()->empty()) {
     messages_.push_back(std::move(out));
     return {};
   }
   Json list = Json::array();
-  for (size_t idx = 0; idx < calls->size(); ++idx) {
-    FORERUN_ASSIGN_OR_RETURN(Json call, call_of((*calls)[idx], item_path(calls_path, idx)));
+  for (size_t idx = 0; idx < calls.get()->size(); ++idx) {
+    FORERUN_ASSIGN_OR_RETURN(Json call, call_of(calls.element(idx)));
     list.push_back(std::move(call));
   }
   if (facts_.wants_null_content) {
@@ -165,8 +152,8 @@ Status Normalizer::add_assistant(const Json& message, Json out, const std::strin
   return {};
 }
 
-Status Normalizer::add_tool(const Json& message, Json out, const std::string& path) {
-  FORERUN_ASSIGN_OR_RETURN(const std::string id, text_member(message, "tool_call_id", path));
+Status Normalizer::add_tool(const OrderedJsonValue& message, Json out) {
+  FORERUN_ASSIGN_OR_RETURN(const std::string id, message["tool_call_id"].as_string());
   out["tool_call_id"] = id_for_template(id);
   const auto call = name_of_call_.find(id);
   if (!out.contains("name") && call != name_of_call_.end()) out["name"] = call->second;
@@ -174,26 +161,24 @@ Status Normalizer::add_tool(const Json& message, Json out, const std::string& pa
   return {};
 }
 
-Status Normalizer::add(const Json& message, const std::string& path) {
-  if (!message.is_object()) return refuse(path, &message, "is an object");
-  const Json* role = member_of(message, "role");
+Status Normalizer::add(const OrderedJsonValue& message) {
+  if (!message.is_object()) return message.refuse("an object");
+  FORERUN_ASSIGN_OR_RETURN(const std::string role, message["role"].string_or(""));
   bool is_role = false;
   for (const char* name : {"system", "developer", "user", "assistant", "tool"}) {
-    is_role = is_role || (role != nullptr && *role == name);
+    is_role = is_role || role == name;
   }
   if (!is_role) {
-    return refuse(path + ".role", role,
-                  "are 'system', 'developer', 'user', 'assistant' and 'tool'");
+    return message["role"].refuse("\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
   }
   Json out;
-  out["role"] = *role == "developer" ? Json("system") : *role;
-  FORERUN_ASSIGN_OR_RETURN(out["content"], content_of(message, path));
-  if (const Json* name = member_of(message, "name"); name != nullptr) {
-    if (!name->is_string()) return refuse(path + ".name", name, "is a text");
-    out["name"] = *name;
+  out["role"] = role == "developer" ? "system" : role;
+  FORERUN_ASSIGN_OR_RETURN(out["content"], content_of(message));
+  if (!message["name"].is_null()) {
+    FORERUN_ASSIGN_OR_RETURN(out["name"], message["name"].as_string());
   }
-  if (*role == "assistant") return add_assistant(message, std::move(out), path);
-  if (*role == "tool") return add_tool(message, std::move(out), path);
+  if (role == "assistant") return add_assistant(message, std::move(out));
+  if (role == "tool") return add_tool(message, std::move(out));
   messages_.push_back(std::move(out));
   return {};
 }
@@ -206,16 +191,17 @@ Result<std::string> normalize_messages(const std::string& messages_json,
   if (messages.is_discarded()) {
     return Status(StatusCode::kInvalidArgument,
                   "messages: found JSON that is broken or nested deeper than " +
-                      std::to_string(kMaxJsonDepth) + ", accepted is a list");
+                      std::to_string(kMaxJsonDepth) + "; accepted: a list");
   }
+  const OrderedJsonValue list(&messages, "", "messages");
   if (!messages.is_array() || messages.empty()) {
-    return refuse("messages", &messages, "is a list of one message at least");
+    return list.refuse("a list of one message at least");
   }
   Normalizer normalizer(facts);
   for (size_t idx = 0; idx < messages.size(); ++idx) {
-    FORERUN_RETURN_IF_ERROR(normalizer.add(messages[idx], item_path("messages", idx)));
+    FORERUN_RETURN_IF_ERROR(normalizer.add(list.element(idx)));
   }
-  return dump_json(normalizer.take());
+  return json_line(normalizer.take());
 }
 
 }  // namespace forerun::server

@@ -22,7 +22,7 @@ namespace forerun::server {
 // - `reasoning_content` and `name` stay, other members are left out.
 //
 // kInvalidArgument names the first wrong member by its path, what was found and what is accepted,
-// such as "messages[2].content[0].type: found 'image_url', accepted is 'text'".
+// such as "messages[2].content[0].type: found \"image_url\"; accepted: \"text\"".
 Result<std::string> normalize_messages(const std::string& messages_json,
                                        const TemplateFacts& facts);
 

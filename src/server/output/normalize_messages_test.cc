@@ -13,7 +13,7 @@ std::string normalized(const std::string& messages, const TemplateFacts& facts =
 }
 
 const char* const kBroken =
-    "messages: found JSON that is broken or nested deeper than 128, accepted is a list";
+    "messages: found JSON that is broken or nested deeper than 128; accepted: a list";
 
 // A user's message, then the given one.
 std::string after_user(const std::string& message, const TemplateFacts& facts = {}) {
@@ -96,40 +96,40 @@ TEST(NormalizeMessages, ResultsKeepTheirCall) {
 TEST(NormalizeMessages, NamesTheWrongMember) {
   const std::pair<const char*, const char*> cases[] = {
       {"{", kBroken},
-      {"[]", "messages: found [], accepted is a list of one message at least"},
-      {"{}", "messages: found {}, accepted is a list of one message at least"},
-      {"[1]", "messages[0]: found 1, accepted is an object"},
+      {"[]", "messages: found a list of 0; accepted: a list of one message at least"},
+      {"{}", "messages: found an object; accepted: a list of one message at least"},
+      {"[1]", "messages[0]: found 1; accepted: an object"},
       {R"([{"content":"x"}])",
-       "messages[0].role: found nothing, accepted are 'system', 'developer', 'user', 'assistant' "
-       "and 'tool'"},
+       "messages[0].role: found nothing; accepted: \"system\", \"developer\", \"user\", "
+       "\"assistant\" or \"tool\""},
       {R"([{"role":"function","content":"x"}])",
-       "messages[0].role: found 'function', accepted are 'system', 'developer', 'user', "
-       "'assistant' and 'tool'"},
+       "messages[0].role: found \"function\"; accepted: \"system\", \"developer\", \"user\", "
+       "\"assistant\" or \"tool\""},
       {R"([{"role":"user"}])",
-       "messages[0].content: found nothing, accepted are a text and a list of parts"},
+       "messages[0].content: found nothing; accepted: a string or a list of parts"},
       {R"([{"role":"user","content":5}])",
-       "messages[0].content: found 5, accepted are a text and a list of parts"},
+       "messages[0].content: found 5; accepted: a string or a list of parts"},
       {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
-       "messages[0].content[0].type: found 'image_url', accepted is 'text'"},
+       "messages[0].content[0].type: found \"image_url\"; accepted: \"text\""},
       {R"([{"role":"user","content":[{"type":"text"}]}])",
-       "messages[0].content[0].text: found nothing, accepted is a text"},
+       "messages[0].content[0].text: found nothing; accepted: a string"},
       {R"([{"role":"user","content":["x"]}])",
-       "messages[0].content[0]: found 'x', accepted is an object such as {\"type\": \"text\"}"},
+       "messages[0].content[0]: found \"x\"; accepted: an object such as {\"type\": \"text\"}"},
       {R"([{"role":"user","content":"x","name":1}])",
-       "messages[0].name: found 1, accepted is a text"},
+       "messages[0].name: found 1; accepted: a string"},
       {R"([{"role":"tool","content":"x"}])",
-       "messages[0].tool_call_id: found nothing, accepted is a text"},
+       "messages[0].tool_call_id: found nothing; accepted: a string"},
       {R"([{"role":"assistant","tool_calls":{}}])",
-       "messages[0].tool_calls: found {}, accepted is a list"},
+       "messages[0].tool_calls: found an object; accepted: a list"},
       {R"([{"role":"assistant","tool_calls":[{"id":"a","type":"custom"}]}])",
-       "messages[0].tool_calls[0].type: found 'custom', accepted is 'function'"},
+       "messages[0].tool_calls[0].type: found \"custom\"; accepted: \"function\""},
       {R"([{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{"}}]}])",
-       "messages[0].tool_calls[0].function.arguments: found '{', accepted are a JSON object and "
-       "the text of one"},
+       "messages[0].tool_calls[0].function.arguments: found \"{\"; accepted: a JSON object, or a "
+       "string that holds one"},
       {R"([{"role":"assistant","tool_calls":[{"id":"a","function":{"arguments":"{}"}}]}])",
-       "messages[0].tool_calls[0].function.name: found nothing, accepted is a text"},
+       "messages[0].tool_calls[0].function.name: found nothing; accepted: a string"},
       {R"([{"role":"assistant","reasoning_content":[]}])",
-       "messages[0].reasoning_content: found [], accepted is a text"},
+       "messages[0].reasoning_content: found a list of 0; accepted: a string"},
   };
   for (const auto& [messages, error] : cases) EXPECT_EQ(normalized(messages), error);
 }
@@ -140,7 +140,7 @@ TEST(NormalizeMessages, RefusesWhatIsNestedTooDeep) {
   const std::string call = R"([{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f",)"
                            R"("arguments":"{\"a\":)" +
                            deep + "}\"}}]}]";
-  EXPECT_NE(normalized(call).find("accepted are a JSON object and the text of one"),
+  EXPECT_NE(normalized(call).find("accepted: a JSON object, or a string that holds one"),
             std::string::npos);
   // Brackets within texts nest nothing.
   EXPECT_NE(normalized("[{\"role\":\"user\",\"content\":\"" + deep + "\\\"[\"}]").find("[["),
@@ -149,9 +149,9 @@ TEST(NormalizeMessages, RefusesWhatIsNestedTooDeep) {
 
 TEST(NormalizeMessages, ShowsLongValuesCutBetweenCharacters) {
   std::string name;
-  for (int idx = 0; idx < 50; ++idx) name += "ü";
+  for (int idx = 0; idx < 80; ++idx) name += "ü";
   const std::string error = normalized(R"([{"role":")" + name + R"("}])");
-  EXPECT_NE(error.find("ü...'"), std::string::npos) << error;
+  EXPECT_NE(error.find("ü...\""), std::string::npos) << error;
   // Broken UTF-8 is no JSON.
   EXPECT_EQ(normalized("[{\"role\":\"\xff\"}]"), kBroken);
 }

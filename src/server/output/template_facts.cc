@@ -1,6 +1,6 @@
 #include "server/output/template_facts.h"
 
-#include "server/output/json_checks.h"
+#include "server/json.h"
 
 namespace forerun::server {
 namespace {
@@ -17,7 +17,7 @@ bool contains(const std::string& text, std::string_view part) {
 // What becomes of the conversation; empty where the template refuses it.
 std::string rendered(const RenderMessages& render, const Json& messages,
                      const std::string& tools = "") {
-  const Result<std::string> text = render(dump_json(messages), tools);
+  const Result<std::string> text = render(json_line(messages), tools);
   return text.ok() ? *text : "";
 }
 

@@ -69,30 +69,31 @@ TEST(ToolUse, Choices) {
 
 TEST(ToolUse, NamesTheWrongMember) {
   const std::pair<const char*, const char*> cases[] = {
-      {"{}", "tools: found {}, accepted is a list of at most 128"},
-      {"[1]", "tools[0]: found 1, accepted is an object"},
-      {R"([{"type":"web_search"}])", "tools[0].type: found 'web_search', accepted is 'function'"},
-      {R"([{"type":"function"}])", "tools[0].function: found nothing, accepted is an object"},
+      {"{}", "tools: found an object; accepted: a list of at most 128"},
+      {"[1]", "tools[0]: found 1; accepted: an object"},
+      {R"([{"type":"web_search"}])", "tools[0].type: found \"web_search\"; accepted: \"function\""},
+      {R"([{"type":"function"}])", "tools[0].function: found nothing; accepted: an object"},
       {R"([{"type":"function","function":{}}])",
-       "tools[0].function.name: found nothing, accepted is a text"},
+       "tools[0].function.name: found nothing; accepted: a string"},
       {R"([{"type":"function","function":{"name":"a b"}}])",
-       "tools[0].function.name: found 'a b', accepted are 1 to 64 letters, digits, '_', '-' and "
+       "tools[0].function.name: found \"a b\"; accepted: 1 to 64 letters, digits, '_', '-' and "
        "'.'"},
       {R"([{"type":"function","name":"f","parameters":[]}])",
-       "tools[0].parameters: found [], accepted is a JSON schema, an object"},
+       "tools[0].parameters: found a list of 0; accepted: a JSON schema, an object"},
       {R"([{"type":"function","name":"f"},{"type":"function","name":"f"}])",
-       "tools[1]: found a second tool 'f', accepted are different names"},
+       "tools[1]: found a second tool \"f\"; accepted: different names"},
   };
   for (const auto& [tools, error] : cases) EXPECT_EQ(error_of(tools), error);
   EXPECT_EQ(read_tool_use(R"([{"type":"web_search"}])", "", std::nullopt).status().code(),
             StatusCode::kUnsupported);
   EXPECT_EQ(error_of(kTools, "\"any\""),
-            "tool_choice: found 'any', accepted are 'none', 'auto', 'required' and {\"type\": "
+            "tool_choice: found \"any\"; accepted: \"none\", \"auto\", \"required\" or {\"type\": "
             "\"function\", \"function\": {\"name\": ...}}");
   EXPECT_EQ(error_of(kTools, R"({"type":"function","function":{"name":"h"}})"),
-            "tool_choice.function.name: found 'h', accepted is the name of one of the tools");
-  EXPECT_EQ(error_of("", "\"required\""),
-            "tool_choice: found \"required\" without tools, accepted are 'none' and 'auto'");
+            "tool_choice.function.name: found \"h\"; accepted: the name of one of the tools");
+  EXPECT_EQ(
+      error_of("", "\"required\""),
+      "tool_choice: found \"required\"; accepted: \"none\" or \"auto\" where there are no tools");
 }
 
 }  // namespace

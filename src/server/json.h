@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "server/api/json_fwd.h"
+#include "server/json_fwd.h"
 
 namespace forerun::server {
 

@@ -1,0 +1,95 @@
+// The fields of a JSON object, read to native types with errors that name the document, the field,
+// what was found and what is accepted.
+//
+// A reader remembers its first failure, and so do the readers of nested objects made from it: call
+// every getter, then look at status() once. After it every field reads as absent. An absent field
+// and null are the same unless stated.
+//
+// Thread rules: one thread.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/status.h"
+#include "json/json_value.h"
+
+namespace forerun {
+
+template <class Json>
+class BasicFieldReader {
+ public:
+  using Value = BasicJsonValue<Json>;
+
+  // Of an object; the document must outlive the reader.
+  explicit BasicFieldReader(Value object);
+
+  // The field is there, even if null.
+  bool names(std::string_view field) const;
+  // The field is there and not null.
+  bool has(std::string_view field) const;
+  // Neither absent nor null, false, 0, "", [] or {}: what Python calls true.
+  bool truthy(std::string_view field) const;
+
+  // Unset if absent, null or, with a failure recorded, not of this kind or range (both inclusive).
+  std::optional<int64_t> integer(std::string_view field, int64_t min, int64_t max);
+  std::optional<uint64_t> unsigned_integer(std::string_view field, uint64_t min, uint64_t max);
+  std::optional<float> number(std::string_view field, double min, double max);
+  std::optional<bool> boolean(std::string_view field);
+  std::optional<std::string> string(std::string_view field);
+  // One of these.
+  std::optional<std::string> choice(std::string_view field,
+                                    const std::vector<std::string>& accepted);
+  std::optional<std::vector<std::string>> strings(std::string_view field);
+  // One string or a list of up to `most` of them.
+  std::optional<std::vector<std::string>> string_or_strings(std::string_view field, size_t most);
+  // One integer or a list of them.
+  std::optional<std::vector<int64_t>> integers(std::string_view field, int64_t min, int64_t max);
+  std::optional<std::vector<float>> numbers(std::string_view field, double min, double max);
+  std::optional<BasicFieldReader> object(std::string_view field);
+  // A list of objects; their fields are named FIELD[0].NAME and so on.
+  std::optional<std::vector<BasicFieldReader>> objects(std::string_view field);
+
+  // Null where unset, as above.
+  const Json* any(std::string_view field) const;
+  const Json* any_object(std::string_view field);
+  const Json* any_list(std::string_view field);
+
+  // As integer(), but records a failure if the field is absent or null; 1 then.
+  int64_t required_integer(std::string_view field, int64_t min, int64_t max);
+  // As string(), but records a failure if the field is absent, null or empty; "" then.
+  std::string required_string(std::string_view field);
+
+  // The keys of this object.
+  std::vector<std::string> keys() const;
+  // Records a failure if there is any field but these.
+  void accept_only(std::initializer_list<std::string_view> fields);
+
+  // Records: SOURCE: field "F": found FOUND; accepted: ACCEPTED. Without `found`, the field's own
+  // value is described. Keeps only the first failure.
+  void refuse(std::string_view field, std::string_view accepted,
+              StatusCode code = StatusCode::kInvalidArgument,
+              std::optional<std::string> found = std::nullopt);
+  bool ok() const { return status_->ok(); }
+  Status status() const { return *status_; }
+
+ private:
+  BasicFieldReader(Value object, std::shared_ptr<Status> status);
+  // Unset where `got` has failed, which is recorded.
+  template <class T>
+  std::optional<T> take(Result<T> got);
+
+  Value object_;
+  std::shared_ptr<Status> status_;  // shared with the readers of nested objects
+};
+
+using FieldReader = BasicFieldReader<nlohmann::json>;
+using OrderedFieldReader = BasicFieldReader<nlohmann::ordered_json>;
+
+}  // namespace forerun

@@ -1,0 +1,79 @@
+// A JSON value and where it stands, read to native types with errors that name the file, the field,
+// what was found and what is accepted. The one place that converts, describes and refuses JSON;
+// field_reader.h reads the fields of an object by it.
+//
+// Two kinds of documents are read: JsonValue's keep no order of keys and find them fast, whatever a
+// file holds; OrderedJsonValue's keep the order in which a client wrote them.
+//
+// A value is a view: its document must outlive it. It may be read from many threads.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/status.h"
+
+namespace forerun {
+
+template <class Json>
+class BasicJsonValue {
+ public:
+  // `value`: null where it is absent. `source` is what messages call the document, e.g. the file's
+  // path; empty where the reader knows it. `path`: of the value within it, empty for all of it.
+  explicit BasicJsonValue(const Json* value, std::string source = {}, std::string path = {})
+      : value_(value), source_(std::move(source)), path_(std::move(path)) {}
+
+  // Null where it is absent.
+  const Json* get() const { return value_; }
+  const std::string& path() const { return path_; }
+  // As messages call it: SOURCE: field "PATH", or either of them alone.
+  std::string name() const;
+
+  // An absent value reads as null.
+  bool is_null() const;
+  bool is_string() const;
+  bool is_object() const;
+  bool is_array() const;
+  // None of null, false, 0, "", [] and {}: what Python calls true.
+  bool is_truthy() const;
+
+  // A member of an object; absent where there is none, or where this is no object.
+  BasicJsonValue operator[](std::string_view key) const;
+  // Of a list that has so many.
+  BasicJsonValue element(size_t idx) const;
+
+  // Ranges are inclusive. An integral float such as 4096.0 counts as an integer.
+  Result<bool> as_bool() const;
+  Result<int64_t> as_integer(int64_t min, int64_t max) const;
+  Result<uint64_t> as_unsigned(uint64_t min, uint64_t max) const;
+  Result<float> as_number(double min, double max) const;
+  Result<std::string> as_string() const;
+  // Of any types.
+  Result<std::vector<BasicJsonValue>> as_list() const;
+  Result<std::vector<std::string>> keys() const;
+
+  // `otherwise` where the value is absent or null.
+  Result<bool> bool_or(bool otherwise) const;
+  Result<std::string> string_or(std::string otherwise) const;
+
+  // What was found, on one line. Nested values are told by their kind: a document may nest deeply.
+  std::string described() const;
+  // "NAME: found DESCRIBED; accepted: ACCEPTED".
+  Status refuse(std::string_view accepted, StatusCode code = StatusCode::kInvalidArgument) const;
+  // The same with another word for what was found.
+  Status refuse_as(std::string_view found, std::string_view accepted, StatusCode code) const;
+
+ private:
+  const Json* value_;
+  std::string source_;
+  std::string path_;
+};
+
+using JsonValue = BasicJsonValue<nlohmann::json>;
+using OrderedJsonValue = BasicJsonValue<nlohmann::ordered_json>;
+
+}  // namespace forerun
