@@ -33,7 +33,7 @@ struct LinearBlock {
 
   const LinearKernelArgs& args;
   const uint32_t base;  // of the block's shared memory
-  const int lane, warp, rank;
+  const int lane, warp, cta_rank;
   const int input_warps, tile_warps;  // warps that share a tile; tiles at a time
   const int input_warp, tile_warp;    // which of them this one is
   const int tile_begin, tile_end;     // of the cluster
@@ -42,7 +42,7 @@ struct LinearBlock {
   const bool inputs_stay;
   UnitRing<kUnitBytes, kStageBytes, kSinglePass> ring;
   InputRing<kRowBlocks, kSinglePass> inputs;
-  RowScales scales;
+  InverseRms scales;
   uint32_t receive_barriers;  // one per buffer
   PartialSums sums;
   Unit<kFormat> weights;
@@ -57,14 +57,14 @@ struct LinearBlock {
         base(base),
         lane(threadIdx.x % 32),
         warp(threadIdx.x / 32),
-        rank(static_cast<int>(cluster_rank())),
+        cta_rank(static_cast<int>(cluster_rank())),
         input_warps(1 << args.input_warps_log2),
         tile_warps(args.tile_warps),
         input_warp(warp & (input_warps - 1)),
         tile_warp(warp >> args.input_warps_log2),
         tile_begin(cluster * args.cluster_tiles + min(cluster, args.larger_clusters)),
         tile_end(tile_begin + args.cluster_tiles + (cluster < args.larger_clusters ? 1 : 0)),
-        block(args, rank),
+        block(args, cta_rank),
         warp_tiles(kSinglePass ? tile_begin + tile_warp < tile_end
                                : (tile_end - tile_begin - tile_warp + tile_warps - 1) / tile_warps),
         first_row(blockIdx.y * 8 * kRowBlocks),
@@ -98,7 +98,7 @@ struct LinearBlock {
     receive_barriers = inputs.empty + kInputSegments * 8;
     scales.ready = receive_barriers + 16;
     scales.scales = scales.ready + 8;
-    sums.rank = rank;
+    sums.cta_rank = cta_rank;
   }
 
   __device__ __forceinline__ void init_barriers() const {
@@ -134,14 +134,15 @@ struct LinearBlock {
   // The activations and the scales of their rows, once the previous kernel has written them.
   __device__ __forceinline__ void load_inputs() {
     if constexpr (kLoadsEarly) {
-      const OutputItems<kRowBlocks> items(args, tile_begin, tile_end - tile_begin, first_row, rank);
+      const OutputItems<kRowBlocks> items(args, tile_begin, tile_end - tile_begin, first_row,
+                                          cta_rank);
       early = items.at(args, static_cast<int>(threadIdx.x));
       if (ends_plain<kEpilogue>(args)) early.load_weights(args);
     }
     const bool chooses = kEpilogue != LinearEpilogue::kGated && args.row_index != nullptr;
     if constexpr (kRowBlocks == 1) {
       auto first_inputs = inputs.prepare(args, warp, lane);
-      RowScales::Asked squares = scales.prepare(args, first_row, rows, warp, lane);
+      InverseRms::Asked squares = scales.prepare(args, first_row, rows, warp, lane);
       cluster_wait();
       wait_for_previous_kernel();
       if (chooses) {
@@ -197,7 +198,7 @@ struct LinearBlock {
     const int thread = static_cast<int>(kLoadsEarly ? threadIdx.x : opaque(threadIdx.x));
     const int owner = static_cast<int>(cluster_rank());
     const int tile = thread / 32 >> args.input_warps_log2;
-    sums.rank = owner;
+    sums.cta_rank = owner;
     if (tile < tiles) {
       const int part_bytes = args.stages * kStageBytes;
       send_sums<kRowBlocks, true>(
@@ -290,10 +291,10 @@ struct LinearBlock {
       if (tile_warp < tiles) {
         constexpr int kPartBytes = kRowBlocks * 512;
         send_sums<kRowBlocks, false>(
-            args, sums, acc, base + args.reduce_offset + tile_warp * input_warps * kPartBytes,
+            args, sums, acc, base + args.slice_k_offset + tile_warp * input_warps * kPartBytes,
             kPartBytes, tile_warp, input_warp, input_warps, lane);
       }
-      const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, rank);
+      const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, cta_rank);
       store_sums<kEpilogue>(args, sums, passes_done >> 1 & 1, scales, items);
       // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
       // to receive what every warp here sends a pass later, after reading this one (plan_linear()
@@ -301,8 +302,8 @@ struct LinearBlock {
       ++passes_done;
     }
     if (ends_in_sum<kEpilogue>(args)) {
-      store_group_sums(
-          args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin, first_row, rank));
+      store_group_sums(args, OutputItems<kRowBlocks>(args, tile_begin, tile_end - tile_begin,
+                                                     first_row, cta_rank));
     }
   }
 };

@@ -103,13 +103,13 @@ struct OutputItem {
 // which has none to spare.
 template <int kRowBlocks>
 struct OutputItems {
-  int first_tile, first_row, rank, size, count;  // `count`: halves of fragments, of the cluster
+  int first_tile, first_row, cta_rank, size, count;  // `count`: halves of fragments, of the cluster
 
   __device__ __forceinline__ OutputItems(const LinearKernelArgs& args, int first, int tiles,
                                          int row, int cluster_rank)
       : first_tile(first),
         first_row(row),
-        rank(cluster_rank),
+        cta_rank(cluster_rank),
         size(static_cast<int>(opaque(static_cast<uint32_t>(args.cluster_size)))),
         count(2 * tiles * kRowBlocks) {}
 
@@ -117,14 +117,14 @@ struct OutputItems {
   // Warps stay whole, so that write_squares() may exchange between lanes: past the last item they
   // have the first half again, for a row that is not there.
   __device__ __forceinline__ bool has(int index) const {
-    return rank + (index >> kHalfLanesLog2) * size < count;
+    return cta_rank + (index >> kHalfLanesLog2) * size < count;
   }
   __device__ __forceinline__ bool warp_has(int index) const { return has(index & ~31); }
   __device__ __forceinline__ int place(int index) const {  // as in PartialSums
     return has(index) ? index >> kHalfLanesLog2 : 0;
   }
   __device__ __forceinline__ OutputItem at(const LinearKernelArgs& args, int index) const {
-    const auto half = static_cast<uint32_t>(rank + place(index) * size);
+    const auto half = static_cast<uint32_t>(cta_rank + place(index) * size);
     OutputItem item = {};
     item.tile = first_tile + static_cast<int>(half / (2 * kRowBlocks));
     item.lane = static_cast<int>(half % 2 * kHalfLanes) + (index & (kHalfLanes - 1));
@@ -132,7 +132,7 @@ struct OutputItems {
     return item;
   }
   __device__ __forceinline__ int block_row(int index, int lane) const {
-    const auto half = static_cast<uint32_t>(rank + place(index) * size);
+    const auto half = static_cast<uint32_t>(cta_rank + place(index) * size);
     return static_cast<int>(half / 2 % kRowBlocks * 8) + (lane & 3) * 2;
   }
 };

@@ -164,7 +164,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.segments = launch.segments;
   args.input_buffers = launch.input_buffers;
   args.input_stride_bytes = launch.input_stride_bytes;
-  args.reduce_offset = launch.reduce_offset;
+  args.slice_k_offset = launch.slice_k_offset;
   args.receive_offset = launch.receive_offset;
   args.ring_offset = launch.ring_offset;
   args.receive_buffer_bytes = launch.receive_buffer_bytes;

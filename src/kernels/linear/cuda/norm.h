@@ -16,7 +16,7 @@ namespace forerun::cuda {
 
 // 1 / root mean square of the rows of a block's input, in its shared memory: float [rows]. They are
 // found while the activations are on their way and wanted once the first sums are finished.
-struct RowScales {
+struct InverseRms {
   uint32_t scales, ready;  // `ready`: a barrier that every warp arrives at
 
   // A warp per row. The last warps take the first rows: the first ones ask for the activations.

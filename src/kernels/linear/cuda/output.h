@@ -99,7 +99,7 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
 // `sums`. For whole warps.
 template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,
-                                           uint32_t parity, const RowScales& scales,
+                                           uint32_t parity, const InverseRms& scales,
                                            const OutputItems<kRowBlocks>& items, int index,
                                            const OutputItem& item) {
   barrier_wait(sums.barrier, parity);  // also where a warp has no item: linear_kernel() says why
@@ -136,7 +136,7 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
 // The same of all items.
 template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
-                                           uint32_t parity, const RowScales& scales,
+                                           uint32_t parity, const InverseRms& scales,
                                            const OutputItems<kRowBlocks>& items) {
   int index = items.first();
 #pragma unroll 1

@@ -107,8 +107,8 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   launch.receive_places =
       ceil_div(2 * std::min(launch.tile_warps, cluster_tiles) * row_blocks, plan.cluster_size);
   launch.receive_buffer_bytes = launch.receive_places * plan.cluster_size * 512;
-  launch.reduce_offset = kBarrierBytes + input_bytes;
-  launch.receive_offset = launch.reduce_offset + reduce_bytes;
+  launch.slice_k_offset = kBarrierBytes + input_bytes;
+  launch.receive_offset = launch.slice_k_offset + reduce_bytes;
   launch.ring_offset =
       (launch.receive_offset + buffers * launch.receive_buffer_bytes + 127) / 128 * 128;
   const int ring_stage_bytes = warps * stage_bytes(plan.format);

@@ -137,7 +137,7 @@ struct LinearLaunch {
   int input_stride_bytes = 0;  // a row of activations in shared memory
   int input_rows = 8;          // of a segment in shared memory: 8 * row_blocks or, below 8, all
   // Bytes in shared memory.
-  int reduce_offset = 0, receive_offset = 0, ring_offset = 0;
+  int slice_k_offset = 0, receive_offset = 0, ring_offset = 0;
   int receive_buffer_bytes = 0;  // one of the two
   int receive_places = 0;        // halves of fragments (16 outputs, 8 rows) that a block owns in it
   int shared_bytes = 0;

@@ -28,7 +28,7 @@ struct LinearKernelArgs {
   int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one tile more
   uint32_t zero;                       // 0, unknown to the compiler
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
-      reduce_offset, receive_offset, ring_offset, receive_buffer_bytes;
+      slice_k_offset, receive_offset, ring_offset, receive_buffer_bytes;
   const int32_t* row_index;    // or null
   const float* input_squares;  // or null; the next two go with it
   float norm_eps;
@@ -73,12 +73,12 @@ __device__ __forceinline__ int input_row(const LinearKernelArgs& args, int row) 
 inline constexpr int kHalfLanesLog2 = 4;  // of half a fragment of 8 rows
 inline constexpr int kHalfLanes = 1 << kHalfLanesLog2;
 
-// The units of every tile that block `rank` of a cluster takes.
+// The units of every tile that block `cta_rank` of a cluster takes.
 struct BlockUnits {
   int first, count;
-  __device__ __forceinline__ BlockUnits(const LinearKernelArgs& args, int rank)
-      : first(rank * args.block_units + max(0, rank - args.smaller_blocks)),
-        count(args.block_units + (rank >= args.smaller_blocks ? 1 : 0)) {}
+  __device__ __forceinline__ BlockUnits(const LinearKernelArgs& args, int cta_rank)
+      : first(cta_rank * args.block_units + max(0, cta_rank - args.smaller_blocks)),
+        count(args.block_units + (cta_rank >= args.smaller_blocks ? 1 : 0)) {}
 };
 
 // The units of one warp, in the order in which it multiplies them (tile after tile, a tile's inputs
@@ -214,11 +214,11 @@ struct InputRing {
 };
 
 // Hands a lane's partial sums to the block of the cluster that adds them up. Blocks own the halves
-// of fragments (16 lanes, 16 outputs of 8 rows, whose squares meet) in turn: the block of rank r
-// those of index r, r + size, ..., whatever the size.
+// of fragments (16 lanes, 16 outputs of 8 rows, whose squares meet) in turn: the block of CTA rank
+// r those of index r, r + size, ..., whatever the size.
 struct PartialSums {
   uint32_t buffer, barrier;  // this block's receive buffer and what counts its bytes
-  int rank;
+  int cta_rank;
 
   // `place`: among the halves that a block owns.
   static __device__ __forceinline__ uint32_t offset(const LinearKernelArgs& args, int source,
@@ -233,7 +233,7 @@ struct PartialSums {
   }
   // What this block receives of `fragments`.
   __device__ __forceinline__ int bytes(const LinearKernelArgs& args, int fragments) const {
-    return place(args, 2 * fragments + args.cluster_size - 1 - rank) * args.cluster_size *
+    return place(args, 2 * fragments + args.cluster_size - 1 - cta_rank) * args.cluster_size *
            (2 * kHalfLanes * 16);
   }
   __device__ __forceinline__ void push(const LinearKernelArgs& args, int part, int fragment,
@@ -241,7 +241,7 @@ struct PartialSums {
     const int index = 2 * fragment + (lane >> kHalfLanesLog2);
     const int at = place(args, index);
     const auto owner = static_cast<uint32_t>(index - at * args.cluster_size);
-    store_peer_16(peer_address(buffer + offset(args, rank, part, at, lane), owner),
+    store_peer_16(peer_address(buffer + offset(args, cta_rank, part, at, lane), owner),
                   peer_address(barrier, owner), v);
   }
 };

@@ -18,7 +18,7 @@ Result<LinearScratchBuffer> LinearScratchBuffer::allocate() {
 LinearScratchCuda LinearScratchBuffer::view(uint32_t* failed) const {
   std::byte* const scales = data_.data() + kLinearPieceBytes;
   return {.sums = data_.as<float>(),
-          .row_scales = reinterpret_cast<float*>(scales),
+          .inverse_rms = reinterpret_cast<float*>(scales),
           .arrivals = reinterpret_cast<uint32_t*>(scales + kMostLinearRows * sizeof(float)),
           .failed = failed};
 }

@@ -12,9 +12,9 @@
 namespace forerun::cuda {
 
 struct LinearScratchCuda {
-  float* sums = nullptr;        // kLinearPieceBytes
-  float* row_scales = nullptr;  // [kMostLinearRows]
-  // Counters, 0 before and after a launch: [kMostSplitTiles] of tiles, then one of row_scales.
+  float* sums = nullptr;         // kLinearPieceBytes
+  float* inverse_rms = nullptr;  // [kMostLinearRows]
+  // Counters, 0 before and after a launch: [kMostSplitTiles] of tiles, then one of inverse_rms.
   uint32_t* arrivals = nullptr;
   // A word that the device can write: set where blocks have waited for one another in vain, which
   // they do for a second. The counters must then be cleared.

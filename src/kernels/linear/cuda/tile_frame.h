@@ -52,11 +52,11 @@ __device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t
 __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
                                                 const TileSplit& split, uint32_t shared_place,
                                                 int warp, int lane) {
-  const RowScales found{shared_place + warp * 4, 0};
+  const InverseRms found{shared_place + warp * 4, 0};
   for (int row = static_cast<int>(blockIdx.x) * kScaleWarps + warp; row < args.rows;
        row += static_cast<int>(gridDim.x) * kScaleWarps) {
     found.find_rows<1>(args, row, 0, lane);
-    if (lane == 0) split.scratch.row_scales[row] = __uint_as_float(load_shared_4(found.scales));
+    if (lane == 0) split.scratch.inverse_rms[row] = __uint_as_float(load_shared_4(found.scales));
   }
   if (lane == 0) {
     meet(split.scratch.arrivals + kMostSplitTiles, gridDim.x * kScaleWarps, split.scratch.failed);
@@ -116,7 +116,7 @@ struct TileFrame {
           const int of_input = min(work.first_row + row, args.rows - 1);
           store_shared_4(
               scales.address() + row * 4,
-              __float_as_uint(load_word_through_l2(split.scratch.row_scales + of_input)));
+              __float_as_uint(load_word_through_l2(split.scratch.inverse_rms + of_input)));
         }
         barrier_arrive(scales.full_barrier());
         scales.advance();

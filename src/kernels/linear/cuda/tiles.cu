@@ -217,8 +217,8 @@ __device__ __forceinline__ void visit_items(const LinearKernelArgs& args, const 
 // load_sums(tile, half, n): a lane's finished sums.
 template <class Stage, bool kGated, class LoadSums>
 __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
-                                           const TileWork& work, const RowScales& scales, int tiles,
-                                           const Place& place, LoadSums load_sums) {
+                                           const TileWork& work, const InverseRms& scales,
+                                           int tiles, const Place& place, LoadSums load_sums) {
   const auto store = [&](OutputItem item, int tile, int n) {
     const bool to_group = !kGated && args.peers.degree > 0;
     if (!kGated && !to_group) item.load(args);
@@ -274,11 +274,11 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (args.input_squares != nullptr) scales.wait_full();
       const TileWork work(args, split, index);
       const Place place;
-      const RowScales row_scales{scales.address(), 0};
+      const InverseRms inverse_rms{scales.address(), 0};
       if constexpr (!kShared) {
         named_barrier(1, kConsumers);
         store_tile<Stage, kGated>(
-            args, split, work, row_scales, tiles, place, [&](int tile, int half, int n) {
+            args, split, work, inverse_rms, tiles, place, [&](int tile, int half, int n) {
               return load_shared_sums(sums + sum_offset<Stage>(tile, half, n, place.lane));
             });
       } else {
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
         const int pieces_of_block = split.folded == 1 ? 1 << args.input_warps_log2 : 1;
         store_tile<Stage, kGated>(
-            args, split, work, row_scales, tiles, place, [&](int tile, int half, int n) {
+            args, split, work, inverse_rms, tiles, place, [&](int tile, int half, int n) {
               return add_pieces<Stage>(
                   split, work.split, pieces + sum_offset<Stage>(tile, half, n, place.lane) / 4,
                   sums + own_offset<Stage>(split, 0, tile, half, n, place.lane), pieces_of_block);

@@ -161,16 +161,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   launch_dependents();
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const int rank = static_cast<int>(cluster_rank());
+  const int cta_rank = static_cast<int>(cluster_rank());
   const int cluster = static_cast<int>(cluster_index());
   const int tile_begin = cluster * args.cluster_tiles + min(cluster, args.larger_clusters);
   const int tiles = args.cluster_tiles + (cluster < args.larger_clusters ? 1 : 0);
-  const BlockUnits block(args, rank);
+  const BlockUnits block(args, cta_rank);
   PartialSums sums;
-  sums.rank = rank;
+  sums.cta_rank = cta_rank;
   sums.buffer = base + kReceived;
   sums.barrier = base + kReceiveBarrier;
-  const RowScales scales{base + kScales, base + kScalesBarrier};
+  const InverseRms scales{base + kScales, base + kScalesBarrier};
   if (threadIdx.x == 0) {
 #pragma unroll 1
     for (int stage = 0; stage < launch.stages; ++stage) {
@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(kThreads, 1)
           make_float4(acc[i][4 * n], acc[i][4 * n + 1], acc[i][4 * n + 2], acc[i][4 * n + 3]));
     }
   }
-  const OutputItems<kRowBlocks> items(args, tile_begin, tiles, 0, rank);
+  const OutputItems<kRowBlocks> items(args, tile_begin, tiles, 0, cta_rank);
   store_sums<LinearEpilogue::kGated>(args, sums, 0, scales, items);
 }
 

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     multiply_units(frame.ring, args.units, warp, lane, sums);
     if (args.input_squares != nullptr) frame.scales.wait_full();
     const TileWork work(args, split, index);
-    const RowScales scales{frame.scales.address(), 0};
+    const InverseRms scales{frame.scales.address(), 0};
     const int tile = work.first_tile + warp;
     if (tile < tiles) {
 #pragma unroll
