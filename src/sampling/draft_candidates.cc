@@ -49,7 +49,7 @@ Status rank_by_logprob(int32_t count, ProcessedRow* row, SamplerScratch& scratch
   return {};
 }
 
-// The `limit` largest sums of score and noise that were offered.
+// The `limit` largest sums of score and noise that were offered, each in its candidate's `logprob`.
 class LargestSums {
  public:
   LargestSums(int32_t limit, std::vector<Candidate>* sums)

@@ -12,7 +12,7 @@ namespace {
 // Probabilities in fixed point, for sums that depend on no order: 2^62 is one.
 constexpr double kFixedOne = 0x1p62;
 // A residual below 2^-40 is what rounding leaves of none.
-constexpr uint64_t kNothing = uint64_t{1} << 22;
+constexpr uint64_t kResidualEpsilon = uint64_t{1} << 22;
 
 uint64_t to_fixed_probability(double p) { return static_cast<uint64_t>(p * kFixedOne); }
 
@@ -71,7 +71,7 @@ RejectionOutcome accept_drawn(const LogitsRow& logits, const RowContext& context
     }
     left = sum_of_parts(logits, left);
     // p equals q up to rounding: nothing distinguishes a refusal from an acceptance.
-    if (left < kNothing) return {static_cast<int32_t>(child), token};
+    if (left < kResidualEpsilon) return {static_cast<int32_t>(child), token};
     sum = static_cast<double>(left) / kFixedOne;
   }
   return {-1, draw_from(logits, p, sum,

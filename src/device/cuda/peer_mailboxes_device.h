@@ -33,9 +33,10 @@ struct PeerWait {
   int polls = 0;
   bool given_up = false;
 
-  // After a poll that found a word missing: whether to poll again. `patience`: times the limit,
+  // After a poll that found a word missing: whether to poll again. `limit_factor`: times the limit,
   // more for a word whose sender may wait too, so that the blame falls on who has not come.
-  __device__ __forceinline__ bool more(const PeerMailboxes& peers, int missing, int patience = 1) {
+  __device__ __forceinline__ bool more(const PeerMailboxes& peers, int missing,
+                                       int limit_factor = 1) {
     if (given_up) return false;
     if ((++polls & 1023) != 0) return true;
     uint64_t now;
@@ -45,7 +46,7 @@ struct PeerWait {
     look_ns = now;
     uint32_t fault;
     asm volatile("ld.relaxed.sys.global.u32 %0,[%1];" : "=r"(fault) : "l"(peers.fault) : "memory");
-    if (fault == 0 && now - since_ns > patience * peers.wait_limit_ns) {
+    if (fault == 0 && now - since_ns > limit_factor * peers.wait_limit_ns) {
       fault = waited_in_vain(peers.rank, missing);
       asm volatile("st.relaxed.sys.global.u32 [%0],%1;" ::"l"(peers.fault), "r"(fault) : "memory");
     }

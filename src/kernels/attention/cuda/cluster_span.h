@@ -102,7 +102,7 @@ struct SpanColumns {
                                                const ClusterBarriers<kDim>& barriers,
                                                const ClusterThread& thread) {
     if (!are_there) return;
-    sums.close();
+    sums.reduce_lanes();
     barriers.wait_for_leaving();
     const int span = notes.fact(kFirstSpan) + thread.rank + thread.group * kClusterBlocks;
 #pragma unroll

@@ -119,7 +119,7 @@ struct TailRow {
     sums.clear();
     float shrink[2];
     exponentiate_scores<1>(score, sums, probs, shrink);
-    sums.close<1>();
+    sums.reduce_lanes<1>();
   }
 
   // Rows of values that a lane names, one of each 16 positions.

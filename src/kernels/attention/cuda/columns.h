@@ -17,7 +17,8 @@ namespace forerun::cuda {
 
 struct ColumnSoftmax {
   float most[2];
-  float exp_sum[2][2];  // of the lane's even and odd positions until close(), then [0] of all
+  float exp_sum[2]
+               [2];  // of the lane's even and odd positions until reduce_lanes(), then [0] of all
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -27,7 +28,7 @@ struct ColumnSoftmax {
     }
   }
   template <int kHalves = 2>
-  __device__ __forceinline__ void close() {
+  __device__ __forceinline__ void reduce_lanes() {
 #pragma unroll
     for (int i = 0; i < kHalves; ++i) {
       float sum = __fadd_rn(exp_sum[i][0], exp_sum[i][1]);
@@ -65,7 +66,7 @@ struct ColumnSums : ColumnSoftmax {
   }
 };
 
-// The next span's closed sums join those of the spans before it.
+// The next span's sums, over all lanes, join those of the spans before it.
 template <int kDim>
 __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<kDim>& next) {
 #pragma unroll

@@ -101,8 +101,7 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
 // All warps of the block call it, the warp's row being number `warp` of the item's. `own`: the
 // block's shared memory for what rows gather, `lists`: kMostExtras bytes per warp. `tiles.take()`
 // waits for the next tile that the item shares; `tiles.give_back()` follows once the warp needs it
-// no more. `ended(task, tile, span)` takes a
-// span that has ended, closed.
+// no more. `ended(task, tile, span)` takes a span that has ended, its sums over all lanes.
 template <int kDim, bool kFused, class Tiles, class Ended>
 __device__ __forceinline__ void attend_item(const AttentionArgs& args,
                                             const AttentionItemCuda& item, int head, uint32_t own,
@@ -158,7 +157,7 @@ __device__ __forceinline__ void attend_item(const AttentionArgs& args,
         attend_tile<kDim>(args, task, tile, shared, rest, lane, span);
       }
       if (ends_span(task.row.position, tile)) {
-        span.close();
+        span.reduce_lanes();
         ended(task, tile, span);
         span.clear();
       }

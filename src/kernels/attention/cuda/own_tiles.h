@@ -151,7 +151,7 @@ __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint
                                .lane = lane};
       attend_tile<kDim, /*kShares=*/false>(args, task, tile, {}, rest, lane, span);
       if (!ends_span(task.row.position, tile)) continue;
-      span.close();
+      span.reduce_lanes();
       if (splits) {
         store_partial<kDim>(args, span, task.row.first_partial + span_of(task.row.position, tile),
                             head, lane);

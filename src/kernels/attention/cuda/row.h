@@ -24,7 +24,7 @@ template <int kDim>
 struct RowSum {
   float out[kDim / 16][4];
   float most[2];
-  float exp_sum[2];  // of the lane's own keys until close(), then of all
+  float exp_sum[2];  // of the lane's own keys until reduce_lanes(), then of all
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -35,7 +35,7 @@ struct RowSum {
     most[0] = most[1] = kNothing;
     exp_sum[0] = exp_sum[1] = 0.0f;
   }
-  __device__ __forceinline__ void close() {
+  __device__ __forceinline__ void reduce_lanes() {
 #pragma unroll
     for (int lanes = 4; lanes < 32; lanes *= 2) {
 #pragma unroll

@@ -108,17 +108,17 @@ struct RunSums {
     if (!__any_sync(~0u, ends[0] || ends[1])) return;
     if (waits) take_up(args, the, columns);
     if (__all_sync(~0u, all_end)) {
-      span.close();
+      span.reduce_lanes();
       merge(total, span);
       span.clear();
       return;
     }
-    ColumnSoftmax closed = span;
-    closed.close();
+    ColumnSoftmax reduced = span;
+    reduced.reduce_lanes();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (!ends[i]) continue;
-      span.exp_sum[i][0] = closed.exp_sum[i][0];
+      span.exp_sum[i][0] = reduced.exp_sum[i][0];
       if (the.run.splits != 0) {
         store_column(args, span, i,
                      columns.first_partial(args, the, i) + span_of(columns.position[i], tile),

@@ -110,7 +110,7 @@ __device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSum
   sums.exp_sum[half][0] = softmax.y;
 }
 
-// A column's span has ended, closed: it joins the total, and the next begins.
+// A column's span has ended, its sums over all lanes: it joins the total, and the next begins.
 template <int kDim>
 __device__ __forceinline__ void merge_column(ColumnSums<kDim>& total, ColumnSums<kDim>& span,
                                              int half) {

@@ -75,7 +75,7 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
       ring.release(ring.unit + 1, arrivals);
       ring.unit += 2;
     }
-    sums.close();
+    sums.reduce_lanes();
     if (the.tiles > 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -104,8 +104,8 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
       barrier_init(work_barrier<kDim>(shared, i), 32);
       barrier_init(work_barrier<kDim>(shared, i) + 8, kThreads);
     }
-    for (int i = 0; i < 2 * Layout::kWeightSlots; ++i) {
-      barrier_init(shared + Layout::kWeightBarriers + i * 8, 128);
+    for (int i = 0; i < 2 * Layout::kProbSlots; ++i) {
+      barrier_init(shared + Layout::kProbBarriers + i * 8, 128);
     }
     barrier_init_fence();
   }

@@ -24,15 +24,15 @@ struct SharedLayout {
   static constexpr int kUnitBytes = tile_bytes(kDim);  // of the ring: a tile's keys, or values
   static constexpr int kWorkWords = 8;
   static constexpr int kWorkSlots = 2;
-  static constexpr int kWeightSlots = 2;
-  static constexpr int kWeightBytes = 64 * kPanelRowBytes;  // of 64 columns and positions
-  static constexpr int kSmallBytes = kWeightSlots * 64 * 4 + kWorkSlots * kWorkWords * 4;
-  static constexpr int kSlotBarrierBytes = 16 * (kWorkSlots + kWeightSlots);
+  static constexpr int kProbSlots = 2;
+  static constexpr int kProbBytes = 64 * kPanelRowBytes;  // of 64 columns and positions
+  static constexpr int kSmallBytes = kProbSlots * 64 * 4 + kWorkSlots * kWorkWords * 4;
+  static constexpr int kSlotBarrierBytes = 16 * (kWorkSlots + kProbSlots);
 
   // [warpgroup] queries, panels of 64 columns, or one warpgroup's and probabilities for the other;
   // later what rows gather for themselves.
   static constexpr int kQueries = 0;
-  static constexpr int kWeights = tile_bytes(kDim);
+  static constexpr int kProbs = tile_bytes(kDim);
   static constexpr int kRing = 2 * tile_bytes(kDim);
   static constexpr int kUnits =
       (kSharedLimit - kRing - kSmallBytes - kSlotBarrierBytes) / (kUnitBytes + 16);
@@ -40,9 +40,9 @@ struct SharedLayout {
   // likewise.
   static constexpr int kBarriers = kRing + kUnits * kUnitBytes;
   static constexpr int kWorkBarriers = kBarriers + kUnits * 16;
-  static constexpr int kWeightBarriers = kWorkBarriers + kWorkSlots * 16;
-  static constexpr int kShrinks = kWeightBarriers + kWeightSlots * 16;  // f32 [slot][64 columns]
-  static constexpr int kWork = kShrinks + kWeightSlots * 64 * 4;
+  static constexpr int kProbBarriers = kWorkBarriers + kWorkSlots * 16;
+  static constexpr int kShrinks = kProbBarriers + kProbSlots * 16;  // f32 [slot][64 columns]
+  static constexpr int kWork = kShrinks + kProbSlots * 64 * 4;
   static constexpr int kLists = kShrinks;  // later
   static_assert(kWarps * kMostExtras <= kSmallBytes);
   static constexpr int kBytes = kShrinks + kSmallBytes;

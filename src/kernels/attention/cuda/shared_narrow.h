@@ -22,17 +22,17 @@ namespace forerun::cuda {
 template <int kDim>
 struct WeightSlots {
   using Layout = SharedLayout<kDim>;
-  static_assert(Layout::kWeights + Layout::kWeightSlots * Layout::kWeightBytes <= Layout::kRing);
+  static_assert(Layout::kProbs + Layout::kProbSlots * Layout::kProbBytes <= Layout::kRing);
   uint32_t shared;
   uint32_t tile = 0;
 
-  __device__ __forceinline__ uint32_t slot() const { return tile % Layout::kWeightSlots; }
-  __device__ __forceinline__ uint32_t parity() const { return tile / Layout::kWeightSlots & 1; }
+  __device__ __forceinline__ uint32_t slot() const { return tile % Layout::kProbSlots; }
+  __device__ __forceinline__ uint32_t parity() const { return tile / Layout::kProbSlots & 1; }
   __device__ __forceinline__ uint32_t barrier() const {  // they are there; then: they are free
-    return shared + Layout::kWeightBarriers + slot() * 16;
+    return shared + Layout::kProbBarriers + slot() * 16;
   }
   __device__ __forceinline__ uint32_t probs() const {
-    return shared + Layout::kWeights + slot() * Layout::kWeightBytes;
+    return shared + Layout::kProbs + slot() * Layout::kProbBytes;
   }
   __device__ __forceinline__ uint32_t shrink_at(int column) const {
     return shared + Layout::kShrinks + (slot() * 64 + column) * 4;
@@ -88,7 +88,7 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
       exponentiate_scores<2>(score, sums, probs, shrink);
       slots.put(probs, shrink, warp, lane);
       if (tile + 1 == the.tiles) {  // not before that fence, which would wait for it
-        sums.close();
+        sums.reduce_lanes();
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           if (!columns.is_there[i]) continue;

@@ -138,7 +138,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
         exponentiate<kDim>(score, span, probs);
         add_tile<kDim>(span, probs, keys + tile_bytes(kDim));
         if (ends_span(columns.highest, tile)) {
-          span.close();
+          span.reduce_lanes();
           merge(total, span);
           span.clear();
         }

@@ -114,7 +114,7 @@ __device__ __forceinline__ uint4 receive_outputs(const PeerMailboxes& peers, int
   uint4 outputs;
   do {
     outputs = load_mailbox(place);
-  } while (!has_arrived(outputs) && wait.more(peers, from, /*patience=*/2));
+  } while (!has_arrived(outputs) && wait.more(peers, from, /*limit_factor=*/2));
   store_mailbox(place, make_uint4(kNotArrived, kNotArrived, kNotArrived, kNotArrived));
   return outputs;
 }

@@ -105,7 +105,7 @@ __device__ __forceinline__ void finish(float (&sums)[kRows / 2]) {
 }
 
 // Where a warp is in the ring.
-struct StageWalk {
+struct PipelineState {
   int stage = 0;
   uint32_t parity = 0;
   __device__ __forceinline__ void advance(int stages) {
@@ -130,7 +130,7 @@ __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUte
       (static_cast<int64_t>(tile_begin + lane) * args.units + block.first) * unit_bytes(kFormat);
   int column = block.first * kInt4Group + lane * kBoxInputs;
   const uint32_t bytes = weights ? tiles * unit_bytes(kFormat) : kBoxes * launch.box_bytes;
-  StageWalk at;
+  PipelineState at;
 #pragma unroll 1
   for (int unit = 0; unit < block.count; ++unit) {
     const uint32_t full = base + at.stage * 8;
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const uint32_t zeros_at = opaque(tile_offset + 2112 + (lane >> 2) * 2 + warp % 2);
   constexpr uint32_t kNextPair = 2 * kGroups * stage_bytes(kFormat);
   float acc[kMostSums][kRows / 2] = {};
-  StageWalk at;
+  PipelineState at;
 #pragma unroll 1
   for (int unit = 0; unit < (tiles > 0 ? block.count : 0); ++unit) {
     const uint32_t full = base + at.stage * 8;
