@@ -24,7 +24,7 @@ struct StreamFields {
   bool speculation = false;
 };
 
-// A list of up to `most` token ids, or one.
+// A list of up to `most` token ids.
 std::optional<std::vector<int32_t>> read_tokens(OrderedFieldReader& fields, const char* name,
                                                 size_t most);
 
