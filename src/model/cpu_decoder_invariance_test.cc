@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "checkpoint/testing.h"
 #include "model/decoder_checks_test.h"
 #include "model/testing.h"
@@ -74,11 +75,14 @@ TEST_P(Invariance, RowsPerStepBlocksAndThreads) {
   const std::vector<float> expected = run_tokens(*one.decoder, tokens_, 0, 1, blocks());
   std::vector<int32_t> scattered = SequenceDriver::blocks_for(kTokens, 20);
   std::reverse(scattered.begin(), scattered.end());
-  for (const int64_t rows : {2, 8, 9, 64, 1024}) {
+  const std::vector<int64_t> row_counts =
+      kSanitized ? std::vector<int64_t>{9, 1024} : std::vector<int64_t>{2, 8, 9, 64, 1024};
+  for (const int64_t rows : row_counts) {
     EXPECT_TRUE(run_tokens(*one.decoder, tokens_, 0, rows, scattered) == expected)
         << rows << " rows";
   }
-  for (const int32_t threads : {2, 3}) {
+  for (const int32_t threads : {3, 2}) {
+    if (kSanitized && threads == 2) continue;
     const LoadedDecoder team = open(threads);
     for (const int64_t rows : {8, 1024}) {
       EXPECT_TRUE(run_tokens(*team.decoder, tokens_, 0, rows, blocks()) == expected)

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "kernels/attention/cpu/test_cache.h"
 
 namespace forerun {
@@ -113,9 +114,12 @@ TEST_P(KvSelect, FindsTheMostImportantTokensByTheirQuantizedKeys) {
   const std::vector<int32_t> index = {6, 7, 8, 9, 10, 11, 12, 13};
   ASSERT_GE(static_cast<int32_t>(index.size()), pq_index_blocks(640, cache_.kv().head_dim));
   int32_t indexed = 0;
-  for (const int32_t tokens : {320, 384, 640}) {
+  const std::vector<int32_t> lengths =
+      kSanitized ? std::vector<int32_t>{320, 384} : std::vector<int32_t>{320, 384, 640};
+  for (const int32_t tokens : lengths) {
     KvSelectionCall the = call(tokens, 128, 0);
-    for (const int32_t team_size : {1, 2}) {
+    for (const int32_t team_size : {2, 1}) {
+      if (kSanitized && team_size == 1) continue;
       the.index = {index.data(), indexed};
       select(the, team_size);
       // Queries of the index are not rounded.
