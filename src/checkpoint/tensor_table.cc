@@ -40,8 +40,7 @@ Result<ShardMap> read_index(const std::filesystem::path& file) {
   for (const std::string& tensor : weight_map->keys()) {
     const auto shard = weight_map->string(tensor);
     if (!shard || !stays_inside(*shard)) {
-      weight_map->refuse(printable(tensor), "the name of a file in the same directory",
-                         StatusCode::kCorrupt);
+      weight_map->refuse(tensor, "the name of a file in the same directory", StatusCode::kCorrupt);
       return fields.status();
     }
     shards[*shard].push_back(tensor);

@@ -2,18 +2,19 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 namespace forerun {
 namespace {
 
-// The values of a list's elements, as `read` makes them of one. A list may be long: its elements
-// are given names only where one is refused.
+// The values of a list's elements, as `read` makes them of one; `kind` says of what it is a list.
+// Elements are given names only where one is refused.
 template <class Json, class Read>
-auto list_of(const BasicJsonValue<Json>& list, const Read& read)
+auto list_of(const BasicJsonValue<Json>& list, const std::string& kind, const Read& read)
     -> Result<std::vector<std::decay_t<decltype(*read(list))>>> {
   std::vector<std::decay_t<decltype(*read(list))>> values;
-  if (!list.is_array()) return list.refuse("a list");
+  if (!list.is_array()) return list.refuse("a list of " + kind);
   values.reserve(list.get()->size());
   for (const Json& element : *list.get()) {
     auto value = read(BasicJsonValue<Json>(&element));
@@ -21,25 +22,6 @@ auto list_of(const BasicJsonValue<Json>& list, const Read& read)
     values.push_back(std::move(*value));
   }
   return values;
-}
-
-// The same of a list, or the value of what is none.
-template <class Json, class Read>
-auto one_or_list_of(const BasicJsonValue<Json>& value, const Read& read)
-    -> decltype(list_of(value, read)) {
-  if (value.is_array()) return list_of(value, read);
-  auto one = read(value);
-  if (one.ok()) return std::vector{std::move(*one)};
-  return Status(one.status().code(), one.status().message() + ", or a list of them");
-}
-
-std::string choice_of(const std::vector<std::string>& accepted) {
-  std::string all;
-  for (const std::string& each : accepted) {
-    const bool is_last = &each == &accepted.back();
-    all += (all.empty() ? "" : is_last ? " or " : ", ") + ("\"" + each + "\"");
-  }
-  return all;
 }
 
 }  // namespace
@@ -69,17 +51,17 @@ const Json* BasicFieldReader<Json>::any(std::string_view field) const {
 
 template <class Json>
 bool BasicFieldReader<Json>::names(std::string_view field) const {
-  return object_[field].get() != nullptr;
+  return ok() && object_[field].get() != nullptr;
 }
 
 template <class Json>
 bool BasicFieldReader<Json>::has(std::string_view field) const {
-  return !object_[field].is_null();
+  return any(field) != nullptr;
 }
 
 template <class Json>
 bool BasicFieldReader<Json>::truthy(std::string_view field) const {
-  return object_[field].is_truthy();
+  return ok() && object_[field].is_truthy();
 }
 
 template <class Json>
@@ -119,17 +101,14 @@ template <class Json>
 std::optional<std::string> BasicFieldReader<Json>::choice(
     std::string_view field, const std::vector<std::string>& accepted) {
   if (any(field) == nullptr) return std::nullopt;
-  Result<std::string> found = object_[field].as_string();
-  if (!found.ok() || !std::count(accepted.begin(), accepted.end(), *found)) {
-    found = object_[field].refuse(choice_of(accepted));
-  }
-  return take(std::move(found));
+  return take(object_[field].as_choice(accepted));
 }
 
 template <class Json>
 std::optional<std::vector<std::string>> BasicFieldReader<Json>::strings(std::string_view field) {
   if (any(field) == nullptr) return std::nullopt;
-  return take(list_of(object_[field], [](const Value& element) { return element.as_string(); }));
+  return take(
+      list_of(object_[field], "strings", [](const Value& element) { return element.as_string(); }));
 }
 
 template <class Json>
@@ -137,28 +116,43 @@ std::optional<std::vector<std::string>> BasicFieldReader<Json>::string_or_string
     std::string_view field, size_t most) {
   const Json* const found = any(field);
   if (found == nullptr) return std::nullopt;
-  if (found->is_array() && found->size() > most) {
-    refuse(field, "a string or a list of up to " + std::to_string(most) + " strings");
-    return std::nullopt;
-  }
-  return take(
-      one_or_list_of(object_[field], [](const Value& element) { return element.as_string(); }));
+  if (found->is_string()) return std::vector{found->template get<std::string>()};
+  if (found->is_array() && found->size() <= most) return strings(field);
+  refuse(field, "a string or a list of up to " + std::to_string(most) + " strings");
+  return std::nullopt;
 }
 
+// A list may have millions: no view of an element is made but of one that is refused.
 template <class Json>
 std::optional<std::vector<int64_t>> BasicFieldReader<Json>::integers(std::string_view field,
                                                                      int64_t min, int64_t max) {
-  if (any(field) == nullptr) return std::nullopt;
-  return take(one_or_list_of(object_[field],
-                             [&](const Value& element) { return element.as_integer(min, max); }));
+  const Json* const found = any(field);
+  if (found == nullptr) return std::nullopt;
+  if (!found->is_array()) {
+    const Result<int64_t> one = object_[field].as_integer(min, max);
+    if (one.ok()) return std::vector{*one};
+    *status_ = Status(one.status().code(), one.status().message() + ", or a list of them");
+    return std::nullopt;
+  }
+  std::vector<int64_t> values;
+  values.reserve(found->size());
+  for (const Json& element : *found) {
+    const std::optional<int64_t> value = json_integer(element);
+    if (!value || *value < min || *value > max) {
+      *status_ = object_[field].element(values.size()).as_integer(min, max).status();
+      return std::nullopt;
+    }
+    values.push_back(*value);
+  }
+  return values;
 }
 
 template <class Json>
 std::optional<std::vector<float>> BasicFieldReader<Json>::numbers(std::string_view field,
                                                                   double min, double max) {
   if (any(field) == nullptr) return std::nullopt;
-  return take(
-      list_of(object_[field], [&](const Value& element) { return element.as_number(min, max); }));
+  return take(list_of(object_[field], "numbers",
+                      [&](const Value& element) { return element.as_number(min, max); }));
 }
 
 template <class Json>
@@ -170,13 +164,18 @@ std::optional<BasicFieldReader<Json>> BasicFieldReader<Json>::object(std::string
 template <class Json>
 std::optional<std::vector<BasicFieldReader<Json>>> BasicFieldReader<Json>::objects(
     std::string_view field) {
-  if (any_list(field) == nullptr) return std::nullopt;
+  const Json* const found = any(field);
+  if (found == nullptr) return std::nullopt;
+  if (!found->is_array()) {
+    refuse(field, "a list of objects");
+    return std::nullopt;
+  }
   std::vector<BasicFieldReader> readers;
   const Value list = object_[field];
   for (size_t idx = 0; idx < list.get()->size(); ++idx) {
     readers.push_back(BasicFieldReader(list.element(idx), status_));
     if (!readers.back().object_.is_object()) {
-      refuse(field, "a list of objects");
+      *status_ = list.element(idx).refuse("an object");
       return std::nullopt;
     }
   }
@@ -214,8 +213,8 @@ std::string BasicFieldReader<Json>::required_string(std::string_view field) {
 
 template <class Json>
 std::vector<std::string> BasicFieldReader<Json>::keys() const {
-  const Result<std::vector<std::string>> keys = object_.keys();
-  return keys.ok() ? *keys : std::vector<std::string>();
+  Result<std::vector<std::string>> keys = object_.keys();
+  return keys.ok() ? std::move(*keys) : std::vector<std::string>();
 }
 
 template <class Json>
@@ -226,7 +225,7 @@ void BasicFieldReader<Json>::accept_only(std::initializer_list<std::string_view>
     for (const std::string_view field : fields) {
       accepted.append(field == *fields.begin() ? " " : ", ").append(field);
     }
-    refuse(key, accepted);
+    return refuse(key, accepted);
   }
 }
 

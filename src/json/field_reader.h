@@ -2,8 +2,8 @@
 // what was found and what is accepted.
 //
 // A reader remembers its first failure, and so do the readers of nested objects made from it: call
-// every getter, then look at status() once. After it every field reads as absent. An absent field
-// and null are the same unless stated.
+// every getter, then look at status() once. After a failure every field reads as absent. An absent
+// field and null are the same unless stated.
 //
 // Thread rules: one thread.
 #pragma once
@@ -66,7 +66,7 @@ class BasicFieldReader {
   // As string(), but records a failure if the field is absent, null or empty; "" then.
   std::string required_string(std::string_view field);
 
-  // The keys of this object.
+  // The keys of this object, whatever has failed.
   std::vector<std::string> keys() const;
   // Records a failure if there is any field but these.
   void accept_only(std::initializer_list<std::string_view> fields);

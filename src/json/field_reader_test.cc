@@ -79,7 +79,7 @@ TEST(FieldReaderTest, MessagesOfEachKind) {
             }),
             "f.json: field \"s\": found \"x\"; accepted: \"a\", \"b\" or \"c\"");
   EXPECT_EQ(told([](auto& f) { f.objects("objects"); }),
-            "f.json: field \"objects\": found a list of 2; accepted: a list of objects");
+            "f.json: field \"objects[1]\": found 3; accepted: an object");
   EXPECT_EQ(told([](auto& f) { f.object("s"); }),
             "f.json: field \"s\": found \"x\"; accepted: an object");
   EXPECT_EQ(told([](auto& f) { f.required_integer("absent", 1, 2); }),

@@ -48,8 +48,7 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string sour
                   source + ": field \"" + printable(repeated) + "\": found twice; accepted: once");
   }
   if (!root->is_object()) {
-    return Status(StatusCode::kCorrupt, source + ": found " + JsonValue(root.get()).described() +
-                                            "; accepted: a JSON object");
+    return JsonValue(root.get(), source).refuse("a JSON object", StatusCode::kCorrupt);
   }
   return JsonDocument(std::move(root), std::move(source));
 }

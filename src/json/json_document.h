@@ -1,4 +1,4 @@
-// JSON files of a machine's own making: parsed once, read by the readers of this folder.
+// JSON files, parsed once.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,6 @@ class JsonDocument {
   static Result<JsonDocument> read(const std::filesystem::path& file, int64_t max_bytes,
                                    bool refuse_repeated_keys = false);
 
-  const std::string& source() const { return source_; }
   // All of it, an object; a view.
   JsonValue root() const { return JsonValue(root_.get(), source_); }
 

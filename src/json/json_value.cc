@@ -1,16 +1,18 @@
 #include "json/json_value.h"
 
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/printable.h"
 
 namespace forerun {
-namespace {
 
 template <class Json>
-std::optional<int64_t> integer_of(const Json& value) {
+std::optional<int64_t> json_integer(const Json& value) {
   if (value.is_number_unsigned()) {
     const auto number = value.template get<uint64_t>();
     if (number > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
@@ -26,6 +28,8 @@ std::optional<int64_t> integer_of(const Json& value) {
   return std::nullopt;
 }
 
+namespace {
+
 std::string range(int64_t min, int64_t max) {
   if (min == INT64_MIN && max == INT64_MAX) return "of 64 bits";
   if (max == INT64_MAX) return "of " + std::to_string(min) + " and more";
@@ -33,6 +37,7 @@ std::string range(int64_t min, int64_t max) {
 }
 
 std::string range(double min, double max) {
+  if (min <= -FLT_MAX && max >= FLT_MAX) return "of 32 bits";
   char text[80];
   std::snprintf(text, sizeof text, "from %g to %g", min, max);
   return text;
@@ -42,8 +47,21 @@ std::string range(double min, double max) {
 
 template <class Json>
 std::string BasicJsonValue<Json>::name() const {
-  if (source_.empty()) return printable(path_);
-  return path_.empty() ? source_ : source_ + ": field " + in_quotes(path_);
+  if (source_.empty()) return shown_path();
+  return path_.empty() ? source_ : source_ + ": field \"" + shown_path() + "\"";
+}
+
+// The end of a long path tells most.
+template <class Json>
+std::string BasicJsonValue<Json>::shown_path() const {
+  constexpr size_t kMost = 110;
+  if (path_.size() <= kMost) return printable(path_);
+  size_t begin = path_.size() - kMost;
+  const auto continues = [&](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
+  };
+  while (begin < path_.size() && continues(path_[begin])) ++begin;
+  return "..." + printable(std::string_view(path_).substr(begin));
 }
 
 template <class Json>
@@ -98,7 +116,7 @@ Result<bool> BasicJsonValue<Json>::as_bool() const {
 
 template <class Json>
 Result<int64_t> BasicJsonValue<Json>::as_integer(int64_t min, int64_t max) const {
-  const auto number = value_ == nullptr ? std::nullopt : integer_of(*value_);
+  const auto number = value_ == nullptr ? std::nullopt : json_integer(*value_);
   if (!number || *number < min || *number > max) return refuse("an integer " + range(min, max));
   return *number;
 }
@@ -108,7 +126,7 @@ Result<uint64_t> BasicJsonValue<Json>::as_unsigned(uint64_t min, uint64_t max) c
   std::optional<uint64_t> number;
   if (value_ != nullptr && value_->is_number_unsigned()) {
     number = value_->template get<uint64_t>();
-  } else if (const auto other = value_ == nullptr ? std::nullopt : integer_of(*value_)) {
+  } else if (const auto other = value_ == nullptr ? std::nullopt : json_integer(*value_)) {
     if (*other >= 0) number = static_cast<uint64_t>(*other);
   }
   if (number && *number >= min && *number <= max) return *number;
@@ -127,6 +145,21 @@ template <class Json>
 Result<std::string> BasicJsonValue<Json>::as_string() const {
   if (!is_string()) return refuse("a string");
   return value_->template get<std::string>();
+}
+
+template <class Json>
+Result<std::string> BasicJsonValue<Json>::as_choice(
+    const std::vector<std::string>& accepted) const {
+  if (is_string()) {
+    const auto& found = value_->template get_ref<const std::string&>();
+    if (std::find(accepted.begin(), accepted.end(), found) != accepted.end()) return found;
+  }
+  std::string all;
+  for (const std::string& each : accepted) {
+    const bool is_last = &each == &accepted.back();
+    all += (all.empty() ? "" : is_last ? " or " : ", ") + ("\"" + each + "\"");
+  }
+  return refuse(all);
 }
 
 template <class Json>
@@ -184,6 +217,8 @@ Status BasicJsonValue<Json>::refuse_as(std::string_view found, std::string_view 
                 message.append("found ").append(found).append("; accepted: ").append(accepted));
 }
 
+template std::optional<int64_t> json_integer(const nlohmann::json& value);
+template std::optional<int64_t> json_integer(const nlohmann::ordered_json& value);
 template class BasicJsonValue<nlohmann::json>;
 template class BasicJsonValue<nlohmann::ordered_json>;
 

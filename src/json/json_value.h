@@ -9,15 +9,20 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "forerun/status.h"
 
 namespace forerun {
+
+// The integer that a value is, without a copy of anything; an integral float such as 4096.0 counts.
+template <class Json>
+std::optional<int64_t> json_integer(const Json& value);
 
 template <class Json>
 class BasicJsonValue {
@@ -29,7 +34,6 @@ class BasicJsonValue {
 
   // Null where it is absent.
   const Json* get() const { return value_; }
-  const std::string& path() const { return path_; }
   // As messages call it: SOURCE: field "PATH", or either of them alone.
   std::string name() const;
 
@@ -52,6 +56,8 @@ class BasicJsonValue {
   Result<uint64_t> as_unsigned(uint64_t min, uint64_t max) const;
   Result<float> as_number(double min, double max) const;
   Result<std::string> as_string() const;
+  // One of these.
+  Result<std::string> as_choice(const std::vector<std::string>& accepted) const;
   // Of any types.
   Result<std::vector<BasicJsonValue>> as_list() const;
   Result<std::vector<std::string>> keys() const;
@@ -68,6 +74,8 @@ class BasicJsonValue {
   Status refuse_as(std::string_view found, std::string_view accepted, StatusCode code) const;
 
  private:
+  std::string shown_path() const;
+
   const Json* value_;
   std::string source_;
   std::string path_;

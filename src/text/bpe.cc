@@ -83,7 +83,7 @@ Status Bpe::read_options(const TokenizerJson& json) {
     FORERUN_ASSIGN_OR_RETURN(const std::string affix, model[name].string_or(""));
     if (!affix.empty()) return model[name].refuse("null or \"\"", StatusCode::kUnsupported);
   }
-  if (model["dropout"].is_truthy()) {
+  if (!model["dropout"].is_null() && !model["dropout"].as_number(0, 0).ok()) {
     return model["dropout"].refuse("null or 0: encoding must not depend on chance",
                                    StatusCode::kUnsupported);
   }

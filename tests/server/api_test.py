@@ -435,6 +435,10 @@ class Api(serving.ServerTest):
             self.assertEqual(error["type"], "invalid_request_error")
             if param != "strategy":
                 self.assertEqual(error["param"], param, error)
+        # A client's words within a message are not taken for the engine's.
+        words = "prompt: found 9 tokens, the context holds 8"
+        error = self.refused(self.server.post("/v1/completions", {**prompt, "seed": words}), 400)
+        self.assertIsNone(error["code"], error)
         chat = {"messages": [{"role": "user", "content": "x"}]}
         for body, word in (
             ({"messages": "x"}, "messages"),

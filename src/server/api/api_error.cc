@@ -69,7 +69,9 @@ ApiError api_error(const Status& failure) {
   ApiError error = api_error(http_status(failure.code()), failure.message());
   error.retry_after = failure.retry_after();
   if (error.status == 400) error.param = field_of(failure.message());
-  if (error.status == 400 && failure.message().find("the context holds") != std::string::npos) {
+  // The engine's own words (check_request.cc), not a client's within a message.
+  if (error.param == "prompt" &&
+      failure.message().find(" tokens, the context holds ") != std::string::npos) {
     error.code = "context_length_exceeded";
   }
   return error;

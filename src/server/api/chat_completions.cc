@@ -52,12 +52,12 @@ void read_conversation(OrderedFieldReader& fields, Conversation& conversation) {
 }
 
 void refuse_what_is_not_done(OrderedFieldReader& fields) {
-  refuse_given(fields, {{"functions", "null: \"tools\" has taken its place"},
-                        {"function_call", "null: \"tool_choice\" has taken its place"},
-                        {"audio", "null: answers are text"},
-                        {"web_search_options", "null: nothing is looked up"},
-                        {"chat_template", "null: the checkpoint's own template is used"},
-                        {"echo", "false: /v1/completions has it"}});
+  refuse_given(fields, {{"functions", "null; \"tools\" has taken its place"},
+                        {"function_call", "null; \"tool_choice\" has taken its place"},
+                        {"audio", "null; answers are text"},
+                        {"web_search_options", "null; nothing is looked up"},
+                        {"chat_template", "null; the checkpoint's own template is used"},
+                        {"echo", "false; /v1/completions has it"}});
   const Json* const modalities = fields.any_list("modalities");
   if (modalities != nullptr && *modalities != Json::array({"text"})) {
     fields.refuse("modalities", "[\"text\"]");

@@ -50,7 +50,7 @@ std::optional<ApiError> force_calls(ToolFormat tools, const ToolUse& use, Output
         "none can be forced (serve --tool-format names one)");
   }
   if (format.kind != OutputFormat::Kind::kAny) {
-    return refused("tool_choice: found beside a format of the answer, accepted is one of them");
+    return refused("tool_choice: found beside a format of the answer; accepted: one of them");
   }
   const bool several = frame.more_than_one && use.parallel;
   std::string text = "root ::= " + grammar_literal(frame.before_all) + " call";
@@ -105,7 +105,7 @@ std::optional<ApiError> cut_behind_final_message(const std::string& messages_jso
   const std::string text =
       messages.back().value("role", "") == "assistant" ? text_of_message(messages.back()) : "";
   const std::string_view wanted = stripped(text);
-  if (wanted.empty()) return refused("accepted is a last message of the assistant's with text");
+  if (wanted.empty()) return refused("accepted: a last message of the assistant's with text");
   const size_t begin = rendered.rfind(wanted);
   if (begin == std::string::npos) {
     return refused("the checkpoint's template does not write the last message's text as it is");

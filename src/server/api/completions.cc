@@ -31,8 +31,8 @@ struct CompletionFields {
 bool is_tokens(const Json& value) {
   return value.is_array() && !value.empty() &&
          std::all_of(value.begin(), value.end(), [](const Json& item) {
-           return item.is_number_integer() && item.get<int64_t>() >= 0 &&
-                  item.get<int64_t>() <= INT32_MAX;
+           const auto token = json_integer(item);
+           return token && *token >= 0 && *token <= INT32_MAX;
          });
 }
 
@@ -64,7 +64,7 @@ void read_prompts(OrderedFieldReader& fields, const ServerFacts& facts, const Re
 
 void refuse_what_is_not_done(OrderedFieldReader& fields) {
   if (!fields.string("suffix").value_or("").empty()) {
-    fields.refuse("suffix", "null: text is only written at the prompt's end");
+    fields.refuse("suffix", "null; text is only written at the prompt's end");
   }
   const auto best_of = fields.integer("best_of", 1, 128);
   if (best_of && *best_of != fields.integer("n", 1, 128).value_or(1)) {

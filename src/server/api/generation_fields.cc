@@ -83,7 +83,9 @@ void read_speculation(OrderedFieldReader& fields, Request& request) {
 // The object that a body holds.
 std::optional<ApiError> parse_object(const std::string& body, Json* object) {
   if (const char* const excess = excess_of_json(body)) {
-    return api_error(400, std::string("body: accepted: simpler JSON; ") + excess);
+    return api_error(400, std::string("body: found too much JSON: ") + excess +
+                              "; accepted: up to " + std::to_string(kMaxJsonDepth) + " levels, " +
+                              std::to_string(kMaxJsonMembers) + " members an object");
   }
   try {
     *object = Json::parse(body);
@@ -94,7 +96,7 @@ std::optional<ApiError> parse_object(const std::string& body, Json* object) {
     return api_error(400, "body: no JSON: " + why);
   }
   if (object->is_object()) return std::nullopt;
-  return api_error(OrderedJsonValue(object, "body").refuse("a JSON object"));
+  return api_error(400, OrderedJsonValue(object, "body").refuse("a JSON object").message());
 }
 
 }  // namespace
@@ -120,10 +122,10 @@ void refuse_given(OrderedFieldReader& fields, std::initializer_list<FieldNotDone
 }
 
 void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Request& request) {
-  refuse_given(fields, {{"bad_words", "null: \"logit_bias\" makes tokens unlikely"},
-                        {"allowed_token_ids", "null: \"grammar\" says what may be written"},
-                        {"truncate_prompt_tokens", "null: prompts are read whole"},
-                        {"use_beam_search", "false: answers are sampled"},
+  refuse_given(fields, {{"bad_words", "null; \"logit_bias\" makes tokens unlikely"},
+                        {"allowed_token_ids", "null; \"grammar\" says what may be written"},
+                        {"truncate_prompt_tokens", "null; prompts are read whole"},
+                        {"use_beam_search", "false; answers are sampled"},
                         {"logits_processors", "null"}});
   read_sampling(fields, facts, request.sampling);
   read_speculation(fields, request);
@@ -179,7 +181,7 @@ std::optional<ApiError> limit_scores(const Engine& engine, const ServerFacts& fa
   if (scores <= facts.options.most_scores) return std::nullopt;
   return api_error(400, "prompt_logprobs: found " + std::to_string(scores) +
                             " scores (n times the tokens of the prompts times the alternatives and "
-                            "one), accepted are up to " +
+                            "one); accepted: up to " +
                             std::to_string(facts.options.most_scores));
 }
 

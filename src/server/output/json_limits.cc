@@ -5,6 +5,7 @@
 #include "server/json.h"
 
 namespace forerun::server {
+
 const char* excess_of_json(std::string_view text) {
   int depth = 0;
   // By depth: colons of the object that is open there.

@@ -1,7 +1,6 @@
 // How large and how deeply nested the JSON of a client may be.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "server/json_fwd.h"

@@ -53,8 +53,7 @@ class Normalizer {
 
 Result<std::string> part_text(const OrderedJsonValue& part) {
   if (!part.is_object()) return part.refuse("an object such as {\"type\": \"text\"}");
-  FORERUN_ASSIGN_OR_RETURN(const std::string type, part["type"].string_or(""));
-  if (type != "text") return part["type"].refuse("\"text\"");
+  FORERUN_RETURN_IF_ERROR(part["type"].as_choice({"text"}).status());
   return part["text"].as_string();
 }
 
@@ -98,8 +97,9 @@ Result<Json> Normalizer::arguments_of(const OrderedJsonValue& arguments) const {
 
 Result<Json> Normalizer::call_of(const OrderedJsonValue& call) {
   if (!call.is_object()) return call.refuse("an object");
-  FORERUN_ASSIGN_OR_RETURN(const std::string type, call["type"].string_or("function"));
-  if (type != "function") return call["type"].refuse("\"function\"");
+  if (!call["type"].is_null()) {
+    FORERUN_RETURN_IF_ERROR(call["type"].as_choice({"function"}).status());
+  }
   FORERUN_ASSIGN_OR_RETURN(const std::string id, call["id"].as_string());
   const OrderedJsonValue function = call["function"];
   if (!function.is_object()) return function.refuse("an object");
@@ -163,14 +163,9 @@ Status Normalizer::add_tool(const OrderedJsonValue& message, Json out) {
 
 Status Normalizer::add(const OrderedJsonValue& message) {
   if (!message.is_object()) return message.refuse("an object");
-  FORERUN_ASSIGN_OR_RETURN(const std::string role, message["role"].string_or(""));
-  bool is_role = false;
-  for (const char* name : {"system", "developer", "user", "assistant", "tool"}) {
-    is_role = is_role || role == name;
-  }
-  if (!is_role) {
-    return message["role"].refuse("\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
-  }
+  FORERUN_ASSIGN_OR_RETURN(
+      const std::string role,
+      message["role"].as_choice({"system", "developer", "user", "assistant", "tool"}));
   Json out;
   out["role"] = role == "developer" ? "system" : role;
   FORERUN_ASSIGN_OR_RETURN(out["content"], content_of(message));

@@ -1,6 +1,7 @@
 #include "server/output/tool_use.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -29,8 +30,7 @@ Status check_object(const OrderedJsonValue& value, const char* accepted = "an ob
 Result<OfferedTool> read_tool(const OrderedJsonValue& tool, Json& list) {
   if (!tool.is_object()) return tool.refuse("an object");
   const OrderedJsonValue type = tool["type"];
-  FORERUN_ASSIGN_OR_RETURN(const std::string type_name, type.string_or(""));
-  if (type_name != "function") {
+  if (type.get() == nullptr || *type.get() != "function") {
     return type.refuse("\"function\"",
                        type.is_string() ? StatusCode::kUnsupported : StatusCode::kInvalidArgument);
   }
@@ -46,7 +46,7 @@ Result<OfferedTool> read_tool(const OrderedJsonValue& tool, Json& list) {
     return function["name"].refuse("1 to 64 letters, digits, '_', '-' and '.'");
   }
   const OrderedJsonValue description = function["description"];
-  FORERUN_RETURN_IF_ERROR(description.string_or("").status());
+  if (!description.is_null() && !description.is_string()) return description.refuse("a string");
   const OrderedJsonValue parameters = function["parameters"];
   FORERUN_RETURN_IF_ERROR(check_object(parameters, "a JSON schema, an object"));
   out.parameters_json = parameters.is_null() ? "{}" : json_line(*parameters.get());
@@ -94,35 +94,39 @@ Status read_tools(const std::string& tools_json, ToolUse& use) {
   return {};
 }
 
-// Leaves only the tool that `choice` names.
-Status keep_named(const OrderedJsonValue& choice, std::vector<OfferedTool>& tools) {
+// The name of the tool that `choice` names, one of `tools`.
+Result<std::string> chosen_tool(const OrderedJsonValue& choice,
+                                const std::vector<OfferedTool>& tools) {
+  if (!choice.is_object()) return choice.refuse("an object");
   FORERUN_RETURN_IF_ERROR(check_object(choice["function"]));
   const OrderedJsonValue holder = choice["function"].is_null() ? choice : choice["function"];
-  FORERUN_ASSIGN_OR_RETURN(const std::string name, holder["name"].as_string());
-  std::erase_if(tools, [&](const OfferedTool& tool) { return tool.name != name; });
-  if (!tools.empty()) return {};
+  FORERUN_ASSIGN_OR_RETURN(std::string name, holder["name"].as_string());
+  for (const OfferedTool& tool : tools) {
+    if (tool.name == name) return name;
+  }
   return holder["name"].refuse("the name of one of the tools");
+}
+
+void keep(const std::set<std::string>& names, std::vector<OfferedTool>& tools) {
+  std::erase_if(tools, [&](const OfferedTool& tool) { return names.count(tool.name) == 0; });
 }
 
 // {"type": "allowed_tools", "mode": ..., "tools": [...]}, or the same within "allowed_tools".
 Status keep_allowed(const OrderedJsonValue& choice, ToolUse& use) {
   const OrderedJsonValue nested = choice["allowed_tools"];
   const OrderedJsonValue allowed = nested.is_object() ? nested : choice;
-  FORERUN_ASSIGN_OR_RETURN(const std::string mode, allowed["mode"].string_or(""));
-  if (mode != "auto" && mode != "required") {
-    return allowed["mode"].refuse("\"auto\" or \"required\"");
+  FORERUN_ASSIGN_OR_RETURN(const std::string mode, allowed["mode"].as_choice({"auto", "required"}));
+  const OrderedJsonValue list = allowed["tools"];
+  if (!list.is_array() || list.get()->empty() || list.get()->size() > kMaxTools) {
+    return list.refuse("a list of 1 to " + std::to_string(kMaxTools) + " tools");
   }
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<OrderedJsonValue> names, allowed["tools"].as_list());
-  if (names.empty()) return allowed["tools"].refuse("a list of one tool at least");
-  std::vector<OfferedTool> kept;
-  for (const OrderedJsonValue& name : names) {
-    if (!name.is_object()) return name.refuse("an object");
-    std::vector<OfferedTool> one = use.callable;
-    FORERUN_RETURN_IF_ERROR(keep_named(name, one));
-    kept.push_back(std::move(one.front()));
+  std::set<std::string> names;
+  for (size_t idx = 0; idx < list.get()->size(); ++idx) {
+    FORERUN_ASSIGN_OR_RETURN(std::string name, chosen_tool(list.element(idx), use.callable));
+    names.insert(std::move(name));
   }
+  keep(names, use.callable);
   use.choice = mode == "auto" ? ToolUse::Choice::kAuto : ToolUse::Choice::kRequired;
-  use.callable = std::move(kept);
   return {};
 }
 
@@ -146,7 +150,9 @@ Status read_choice(const OrderedJsonValue& choice, ToolUse& use) {
   if (!is_object) return {};
   if (*type == "allowed_tools") return keep_allowed(choice, use);
   use.choice = ToolUse::Choice::kNamed;
-  return keep_named(choice, use.callable);
+  FORERUN_ASSIGN_OR_RETURN(std::string name, chosen_tool(choice, use.callable));
+  keep({std::move(name)}, use.callable);
+  return {};
 }
 
 }  // namespace

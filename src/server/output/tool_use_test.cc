@@ -67,6 +67,20 @@ TEST(ToolUse, Choices) {
   EXPECT_EQ(allowed->callable[0].name, "f");
 }
 
+TEST(ToolUse, AllowedToolsAreFewAndMayRepeat) {
+  const auto choice = [](int count, const char* item) {
+    std::string text = R"({"type":"allowed_tools","mode":"auto","tools":[)";
+    for (int idx = 0; idx < count; ++idx) text += (idx == 0 ? "" : ",") + std::string(item);
+    return text + "]}";
+  };
+  const auto twice = read_tool_use(kTools, choice(2, R"({"name":"f"})"), std::nullopt);
+  ASSERT_TRUE(twice.ok()) << twice.status().message();
+  EXPECT_EQ(twice->callable.size(), 1u);
+  EXPECT_EQ(error_of(kTools, choice(129, R"({"name":"f"})")),
+            "tool_choice.tools: found a list of 129; accepted: a list of 1 to 128 tools");
+  EXPECT_EQ(error_of(kTools, choice(1, "0")), "tool_choice.tools[0]: found 0; accepted: an object");
+}
+
 TEST(ToolUse, NamesTheWrongMember) {
   const std::pair<const char*, const char*> cases[] = {
       {"{}", "tools: found an object; accepted: a list of at most 128"},
