@@ -281,7 +281,7 @@ def save(model, tokenizer, directory: Path, max_positions: int) -> None:
     model.generation_config = GenerationConfig(bos_token_id=0, eos_token_id=0)
     model.config.dtype = torch.bfloat16
     model.save_pretrained(directory, state_dict=state)
-    tokenizer.save(str(directory / "tokenizer.json"))
+    tokenizer.save(str(directory / "tokenizer.json"), pretty=False)
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": END_OF_TEXT,
