@@ -124,8 +124,8 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command
       .add_option(
           "--draft-weights", options.draft_weights,
-          "The same for the draft, or auto (int8 unless quantized; on a GPU as stored), or "
-          "int4_head (on a GPU: all but the head as stored, widths that are multiples of 128); "
+          "The same for the draft, or int4_head (on a GPU: all but the head as stored, widths that "
+          "are multiples of 128), or auto (int8 unless quantized; on a GPU a large head int4); "
           "never changes a token")
       ->capture_default_str();
   command.add_option("--activations", options.activations, "bf16, f32 or int8; on a GPU bf16")

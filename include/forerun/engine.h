@@ -74,8 +74,8 @@ struct EngineOptions {
   std::string weights = "as_stored";
   // The same for the draft model, or "int4_head" (on GPUs, of a hidden_size that is a multiple of
   // 128: as stored but for the head, which becomes int4: less to read where the vocabulary is
-  // large), or "auto": int8 on processors where the checkpoint is not quantized. It changes how
-  // often guesses are right, never a token.
+  // large), or "auto": int8 on processors where the checkpoint is not quantized, int4_head on GPUs
+  // where the head is 64 MiB and more. It changes how often guesses are right, never a token.
   std::string draft_weights = "auto";
   // "bf16", "f32", "int8".
   std::string activations = "bf16";

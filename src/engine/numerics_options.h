@@ -26,6 +26,10 @@ struct NumericsOptions {
 // Fails on a name that is none, with those that are.
 Result<NumericsOptions> parse_numerics(const EngineOptions& options);
 
+// Whether a draft's head of `vocab_size` tokens is worth rounding to int4 on a GPU: where it can
+// be, and reading it takes a share of a Step.
+bool int4_head_pays(int32_t hidden_size, int32_t vocab_size);
+
 // The draft's weights where the user leaves them to the engine; `draft` runs on `placement`.
 void choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement,
                           DraftWeights& weights);
