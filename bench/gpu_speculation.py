@@ -17,7 +17,7 @@ DRAFTS = (
 )
 # What a round guesses: a tree of one size always, or sized by what was measured (which may be to
 # guess nothing; serial_tree then guesses what followed in the text so far as well), or that from the
-# draft alone.
+# draft alone, or from one whose head is int4 (as that of a large vocabulary is by default).
 SHAPES = {
     "best of 8": [
         "--shape",
@@ -31,6 +31,7 @@ SHAPES = {
     ],
     "adaptive": ["--shape", "adaptive"],
     "adaptive, the draft alone": ["--shape", "adaptive", "--source", "model"],
+    "adaptive, int4 head": ["--shape", "adaptive", "--draft-weights", "int4_head"],
 }
 # A pair of the paper accepts about this much; the demo pair's greedy text loops and flatters.
 PAPER_TOKENS_PER_STEP = 3.3
