@@ -109,7 +109,7 @@ struct LinearCall {
   int mailbox = 0;
   // Of a layer without `reduce` among those with: it runs the kernel that they run, and so finds
   // its instructions cached (a layer of 70B int4 on four GPUs took 4.7 us longer with kernels of
-  // their own).
+  // their own). Not gate and up of int4 at 17 to 32 rows (linear/cuda/warpgroups.cu).
   bool shares_reduce_kernel = false;
   // Asks for just over half of a multiprocessor's shared memory, or a little more where up to 8
   // rows of activations then fit at once (int4). In a chain of dependent launches every other layer

@@ -298,7 +298,7 @@ Status prepare_linear_warpgroups() {
 
 bool takes_warpgroups(const LinearPlan& plan, const LinearCall& call) {
   return plan.format == kFormat && call.gated && call.rows >= kFewestRows && call.rows <= kRows &&
-         !call.shares_reduce_kernel && lay_out(plan, call.rows).stages > 0;
+         lay_out(plan, call.rows).stages > 0;
 }
 
 Status launch_linear_warpgroups(const LinearPlan& plan, const LinearCall& call,
