@@ -19,14 +19,14 @@ namespace forerun::cuda {
 struct InverseRms {
   uint32_t scales, ready;  // `ready`: a barrier that every warp arrives at
 
-  // A warp per row. The last warps take the first rows: the first ones ask for the activations.
+  // `kCount` rows a warp, of at most 8 * kCount: a block has 8 warps and more. The last warps take
+  // the first rows: the first ones ask for the activations.
+  template <int kCount>
   __device__ __forceinline__ void find(const LinearKernelArgs& args, int first_row, int rows,
                                        int warp, int lane) const {
     if (args.input_squares == nullptr) return;
-#pragma unroll 1
-    for (int row = args.warps - 1 - warp; row < rows; row += args.warps) {
-      find_rows<1>(args, first_row, row, lane);
-    }
+    const int row = (args.warps - 1 - warp) * kCount;
+    if (row < rows) find_rows<kCount>(args, first_row, row, lane);
     if (lane == 0) barrier_arrive(ready);
   }
 

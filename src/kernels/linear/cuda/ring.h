@@ -191,19 +191,17 @@ struct InputRing {
     next_begin = args.input_buffers < args.segments ? args.input_buffers * args.segment_bytes : 0;
   }
 
-  // The next segment, by all lanes of warp 0 or, of the first ones, by those of all warps. (Bytes
-  // may be there before they are expected: the barrier still lacks its arrival.)
-  __device__ __forceinline__ void request(const LinearKernelArgs& args, int share, int shares,
-                                          int lane) {
+  // The next segment, by all lanes of warp 0. (Bytes may be there before they are expected: the
+  // barrier still lacks its arrival.)
+  __device__ __forceinline__ void request(const LinearKernelArgs& args, int lane) {
     const uint32_t barrier = full + next * 8;
     const int bytes = segment_bytes(args, next_begin);
-    if (share == 0 && lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
+    if (lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
     __syncwarp();
-    const int row = lane * shares + share;
-    if (row < rows && bytes > 0) {
+    if (lane < rows && bytes > 0) {
       bulk_copy(
-          data + (next * buffer_rows(args) + row) * args.input_stride_bytes,
-          block_inputs + input_row(args, first_row + row) * args.input_stride + next_begin / 2,
+          data + (next * buffer_rows(args) + lane) * args.input_stride_bytes,
+          block_inputs + input_row(args, first_row + lane) * args.input_stride + next_begin / 2,
           bytes, barrier);
     }
     --left;
