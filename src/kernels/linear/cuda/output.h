@@ -133,6 +133,22 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
   }
 }
 
+// The same of item `index`, which has been loaded, and all of the thread's behind it.
+template <LinearEpilogue kEpilogue, int kRowBlocks>
+__device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
+                                           uint32_t parity, const InverseRms& scales,
+                                           const OutputItems<kRowBlocks>& items, int index,
+                                           OutputItem item) {
+#pragma unroll 1
+  for (;;) {
+    store_item<kEpilogue>(args, sums, parity, scales, items, index, item);
+    index += args.warps * 32;
+    if (!items.warp_has(index)) return;
+    item = items.at(args, index);
+    if (ends_plain<kEpilogue>(args)) item.load(args);
+  }
+}
+
 // The same of all items.
 template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
