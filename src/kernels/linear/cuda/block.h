@@ -124,10 +124,7 @@ struct LinearBlock {
     __syncwarp();  // the lane that asks for copies is any
   }
 
-  // Stages of the ring that are filled before the activations are asked for. Those of 16 and more
-  // rows are many copies, which wait behind all weights that the copy engine was asked for before:
-  // 8B int4 at 16 rows 2.24 ms with two units a warp ahead of them, 2.17 with one.
-  static constexpr int kStagesAhead = kRowBlocks == 1 ? kMaxStages : 1;
+  // Stages [begin, end) of the ring.
   __device__ __forceinline__ void fill_stages(int begin, int end) {
 #pragma unroll 1
     for (int stage = begin; stage < end; ++stage) {
@@ -135,9 +132,11 @@ struct LinearBlock {
     }
   }
 
-  // The ring fills while the previous kernel still runs.
+  // The ring fills while the previous kernel still runs. From 9 rows on no more than a unit a warp:
+  // the copies of activations wait behind all weights that the copy engine was asked for before
+  // them (8B int4 at 16 rows 2.24 ms with two units ahead of them, 2.17 with one).
   __device__ __forceinline__ void load_weights() {
-    fill_stages(0, min(args.stages, kStagesAhead));
+    fill_stages(0, kRowBlocks == 1 ? args.stages : 1);
     __syncthreads();
     cluster_arrive_relaxed();  // matched below: no peer is written to before it has started
     prefetch_next_norm(args, tile_begin, tile_end);
@@ -172,7 +171,7 @@ struct LinearBlock {
       wait_for_previous_kernel();
       if (chooses) inputs.choose(args, first_inputs);
       inputs.request_first(args, first_inputs);
-      fill_stages(kStagesAhead, args.stages);
+      fill_stages(1, args.stages);
       if constexpr (kLoadsEarly) early.load_residual(args);
       scales.template find<kRowBlocks>(args, first_row, rows, warp, lane);
     }
