@@ -69,13 +69,14 @@ class GpuModel:
             "down": s.intermediate_size * s.hidden_size * weight,
         }
 
-    def weight_bytes(self) -> float:
-        """Bytes that a forward must read: linear layers and head, the latter in bf16."""
+    def weight_bytes(self, int4_head: bool = False) -> float:
+        """Bytes that a forward must read: linear layers and head, the latter in bf16 or int4."""
         s = self.sizes
-        return s.num_layers * sum(self.part_bytes().values()) + 2.0 * s.vocab_size * s.hidden_size
+        head = (INT4_BITS if int4_head else 16) / 8 * s.vocab_size * s.hidden_size
+        return s.num_layers * sum(self.part_bytes().values()) + head
 
-    def floor_ms(self, gpus: int = 1) -> float:
-        return 1e3 * self.weight_bytes() / READ_BYTES_PER_S / gpus
+    def floor_ms(self, gpus: int = 1, int4_head: bool = False) -> float:
+        return 1e3 * self.weight_bytes(int4_head) / READ_BYTES_PER_S / gpus
 
     def command(self, out: Path) -> list[str]:
         to = [
