@@ -132,11 +132,13 @@ struct LinearBlock {
     }
   }
 
-  // The ring fills while the previous kernel still runs. From 9 rows on no more than a unit a warp:
-  // the copies of activations wait behind all weights that the copy engine was asked for before
-  // them (8B int4 at 16 rows 2.24 ms with two units ahead of them, 2.17 with one).
+  // The ring fills while the previous kernel still runs. Of int4 from 9 rows on no more than a unit
+  // a warp: the copies of activations wait behind all weights that the copy engine was asked for
+  // before them (8B at 16 rows 2.24 ms with two units ahead of them, 2.17 with one). bf16, whose
+  // units are multiplied sooner, loses by it (8B at 24 rows 4.55 ms, so 4.62).
+  static constexpr bool kFillsLate = kFormat == LinearFormat::kInt4Group128 && kRowBlocks > 1;
   __device__ __forceinline__ void load_weights() {
-    fill_stages(0, kRowBlocks == 1 ? args.stages : 1);
+    fill_stages(0, kFillsLate ? 1 : args.stages);
     __syncthreads();
     cluster_arrive_relaxed();  // matched below: no peer is written to before it has started
     prefetch_next_norm(args, tile_begin, tile_end);
@@ -171,7 +173,7 @@ struct LinearBlock {
       wait_for_previous_kernel();
       if (chooses) inputs.choose(args, first_inputs);
       inputs.request_first(args, first_inputs);
-      fill_stages(1, args.stages);
+      if constexpr (kFillsLate) fill_stages(1, args.stages);
       if constexpr (kLoadsEarly) early.load_residual(args);
       scales.template find<kRowBlocks>(args, first_row, rows, warp, lane);
     }
