@@ -28,7 +28,7 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-from recorder import machine
+from recorder import machine, record_text
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -269,7 +269,7 @@ def main() -> None:
             },
             "figures": figures,
         }
-        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        path.write_text(record_text(record) + "\n", encoding="utf-8")
     return None
 
 

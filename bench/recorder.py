@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 
 import tabulate_results
@@ -107,6 +108,24 @@ class Recorder:
         print(f"  {name:64} {value:10.3f} {unit:10} {target or '':10} {over:12} {mark}", flush=True)
 
 
+def record_text(value: object, indent: str = "") -> str:
+    """JSON of a results file: what holds plain values alone, a figure for instance, on one line."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    if not any(isinstance(item, dict | list) for _, item in items):
+        return json.dumps(value)
+    inner = indent + " "
+    names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else repeat("")
+    held = value.values() if isinstance(value, dict) else value
+    lines = [
+        inner
+        + name
+        + (record_text(item, inner) if isinstance(item, dict | list) else json.dumps(item))
+        for name, item in zip(names, held)
+    ]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n" + ",\n".join(lines) + f"\n{indent}{closing}"
+
+
 def relative(path: str) -> str:
     return re.sub(re.escape(str(ROOT)) + "/?", "", path)
 
@@ -199,5 +218,5 @@ def record_sections(
         for name in ("rows", "failed"):
             if found := getattr(recorder, name):
                 record[section][name] = found
-        path.write_text(json.dumps(record, indent=2) + "\n")
+        path.write_text(record_text(record) + "\n")
         tabulate_results.refresh(path)
