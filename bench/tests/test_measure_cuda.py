@@ -119,13 +119,23 @@ class SectionsTest(unittest.TestCase):
         self.assertIsNone(figures["70B int4, 4 GPUs, 1 rows"]["target"])
         self.assertTrue(figures["8B bf16, 1 GPU, 1 rows"]["holds"])
         self.assertNotIn("70B int4, 8 GPUs, 8 rows", figures)
-        self.assertEqual(len(self.rec.rows), 2 * (6 + 4))
+        # Two drafts with an int4 head beside six models on one GPU and 70B on four numbers of them.
+        self.assertEqual(len(self.rec.rows), 2 * (6 + 2 + 4))
+        draft = figures["1B int4 with an int4 head, 1 GPU, 8 rows"]
+        self.assertIn("--int4-head", draft["command"])
+        self.assertLess(draft["floor"], 0.7 * figures["1B int4, 1 GPU, 8 rows"]["floor"])
         self.rec.rows.clear()
         self.rec.args.only, self.rec.args.counts = ["1B", "70B int4"], [2, 1]
         measure_cuda.measure_forwards(self.rec)
         self.assertEqual(
             [(row["model"], row["gpus"]) for row in self.rec.rows[::2]],
-            [("1B int4", 1), ("1B bf16", 1), ("70B int4", 2), ("70B int4", 1)],
+            [
+                ("1B int4", 1),
+                ("1B int4 with an int4 head", 1),
+                ("1B bf16", 1),
+                ("70B int4", 2),
+                ("70B int4", 1),
+            ],
         )
 
     def test_a_budget_holds_parts_against_their_bytes(self) -> None:

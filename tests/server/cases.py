@@ -35,6 +35,7 @@ SETTINGS = {
     "sparse_self, model": {"strategy": "sparse_self", "source": "model", "view_budget": 192},
     "parallel_tree": {"strategy": "parallel_tree"},
     "pipelined": {"strategy": "pipelined"},
+    "pipelined, best": {"strategy": "pipelined", "shape": "best"},
 }
 SCHEMA = {
     "type": "object",
@@ -133,6 +134,13 @@ def cases(count):
         path, body = kinds[idx % len(kinds)]
         made.append(("/v1/" + path, body))
     return made
+
+
+def must_speculate(setting):
+    """Whether that setting of SETTINGS guesses under load too: auto, and an adaptive tree, may find
+    that it does not pay, and the stages of pipelined are full of other requests then."""
+    fixed = SETTINGS[setting].keys() & {"shape", "view_budget"}
+    return fixed and SETTINGS[setting]["strategy"] != "pipelined"
 
 
 def with_setting(body, setting):

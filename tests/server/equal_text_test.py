@@ -35,8 +35,9 @@ class EqualText(unittest.TestCase):
         kinds = [said[0][0][2] for said in cls.expected]
         assert any(kinds), "no call of a tool among the answers"
 
-    def compare(self, server, settings):
-        """Every call by every one of the settings, LOAD at a time, in any order."""
+    def compare(self, server, settings, load=LOAD):
+        """Every call by every one of the settings, `load` at a time, in any order. Returns how many
+        guesses of each were right."""
         jobs = [(setting, idx) for setting in settings for idx in range(len(self.calls))]
         random.Random(5).shuffle(jobs)
 
@@ -53,20 +54,28 @@ class EqualText(unittest.TestCase):
 
         accepted = collections.Counter()
         start = time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(LOAD) as pool:
+        with concurrent.futures.ThreadPoolExecutor(load) as pool:
             wrong = [found for found in pool.map(call, jobs) if found]
         self.assertEqual(wrong, [], f"{len(wrong)} of {len(jobs)}")
         for setting in settings:
-            if setting not in ("auto", "autoregressive"):  # auto may find that it does not pay
+            if cases.must_speculate(setting):
                 self.assertGreater(accepted[setting], 0, f"{setting} has not speculated")
         print(f"{len(jobs)} answers equal, {time.monotonic() - start:.0f} s: {', '.join(settings)}")
+        return accepted
 
     def test_every_strategy_under_load(self):
         with serving.Server(*FLAGS) as server:
             if PROMPTS < 100:  # strategies side by side
-                return self.compare(server, list(cases.SETTINGS))
+                self.compare(server, list(cases.SETTINGS))
+                return
             for setting in cases.SETTINGS:
                 self.compare(server, [setting])
+
+    def test_pipelined_alone(self):
+        setting = "pipelined, best"
+        with serving.Server(*FLAGS) as server:
+            accepted = self.compare(server, [setting], load=1)
+        self.assertGreater(accepted[setting], 0)
 
     def test_other_placements(self):
         if PROMPTS < 100:
