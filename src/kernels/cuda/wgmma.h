@@ -17,7 +17,7 @@ namespace forerun::cuda {
 // a swizzle of 64 or 128 bytes. `address`: where the 16 inputs of the first row would be without a
 // swizzle; 8 rows begin at a multiple of what they take.
 template <int kRowInputs>
-__device__ __forceinline__ uint64_t wgmma_rows(uint32_t address) {
+__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
   static_assert(kRowInputs == 32 || kRowInputs == 64);
   constexpr uint64_t kSwizzle = uint64_t{kRowInputs == 32 ? 2 : 1} << 62;
   constexpr uint64_t kEightRows = uint64_t{kRowInputs * 16 >> 4} << 32;
@@ -48,11 +48,11 @@ __device__ __forceinline__ void wgmma_wait_for_all_but_one() {
 // A warpgroup's registers a thread from here on: a multiple of 8. What one gives back another may
 // take, and waits for.
 template <int kCount>
-__device__ __forceinline__ void give_registers_back() {
+__device__ __forceinline__ void warpgroup_reg_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 template <int kCount>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 

@@ -64,7 +64,7 @@ struct ClusterBarriers {
   }
   // One thread says how much will come, of `columns` columns of all their spans together.
   __device__ __forceinline__ void expect_results(int columns) const {
-    barrier_arrive_expecting(shared + Layout::kReceivedBarrier,
+    barrier_arrive_expect_tx(shared + Layout::kReceivedBarrier,
                              static_cast<uint32_t>(columns * (Layout::kSliceBytes + 8)));
   }
   __device__ __forceinline__ void wait_for_results() {

@@ -29,7 +29,7 @@ __device__ __forceinline__ void request_tile(const ClusterArgs& args, const Clus
       work.kv_head);
   const uint32_t barrier = barriers.of_tile(group);
   const uint32_t stage = barriers.shared + group * tile_bytes(kDim);
-  barrier_arrive_expecting(barrier, 2 * tile_bytes(kDim));
+  barrier_arrive_expect_tx(barrier, 2 * tile_bytes(kDim));
   bulk_copy(stage + Layout::kKeys, keys, tile_bytes(kDim), barrier);
   bulk_copy(stage + Layout::kValues, keys + value_offset<kDim>(args), tile_bytes(kDim), barrier);
 }

@@ -159,8 +159,8 @@ __device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kD
 template <int kDim>
 __device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t queries, int panel_bytes,
                                            uint32_t keys) {
-  const uint64_t first_q = wgmma_rows<64>(wgmma_uniform(queries));
-  const uint64_t first_k = wgmma_rows<64>(wgmma_uniform(keys));
+  const uint64_t first_q = wgmma_descriptor<64>(wgmma_uniform(queries));
+  const uint64_t first_k = wgmma_descriptor<64>(wgmma_uniform(keys));
   wgmma_fence();
 #pragma unroll
   for (int s = 0; s < kDim / 16; ++s) {

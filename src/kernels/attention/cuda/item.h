@@ -99,9 +99,10 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
 }
 
 // All warps of the block call it, the warp's row being number `warp` of the item's. `own`: the
-// block's shared memory for what rows gather, `lists`: kMostExtras bytes per warp. `tiles.take()`
-// waits for the next tile that the item shares; `tiles.give_back()` follows once the warp needs it
-// no more. `ended(task, tile, span)` takes a span that has ended, its sums over all lanes.
+// block's shared memory for what rows gather, `lists`: kMostExtras bytes per warp.
+// `tiles.wait_next()` waits for the next tile that the item shares; `tiles.release()` follows once
+// the warp needs it no more. `ended(task, tile, span)` takes a span that has ended, its sums over
+// all lanes.
 template <int kDim, bool kFused, class Tiles, class Ended>
 __device__ __forceinline__ void attend_item(const AttentionArgs& args,
                                             const AttentionItemCuda& item, int head, uint32_t own,
@@ -137,7 +138,7 @@ __device__ __forceinline__ void attend_item(const AttentionArgs& args,
   for (int tile = first_tile_of(args, item); tile < item.end_tile; ++tile) {
     const bool shares = shares_tile<kFused>(item, tile);
     SharedTile shared = {};
-    if (shares) shared = tiles.take();
+    if (shares) shared = tiles.wait_next();
     if (has_row && tile >= first_tile && tile * kTilePositions <= task.row.position) {
       if constexpr (kFused) {
         const StagedRows<kDim> rest{.task = task,
@@ -162,7 +163,7 @@ __device__ __forceinline__ void attend_item(const AttentionArgs& args,
         span.clear();
       }
     }
-    if (shares) tiles.give_back();
+    if (shares) tiles.release();
   }
 }
 

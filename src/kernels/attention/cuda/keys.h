@@ -67,12 +67,12 @@ class TileLoader {
       ++in_flight_;
     }
   }
-  __device__ __forceinline__ SharedTile take() const {
+  __device__ __forceinline__ SharedTile wait_next() const {
     barrier_wait(barriers_ + taken_ * 8, parity_);
     const uint32_t tile = data_ + taken_ * 2 * tile_bytes(kDim);
     return {tile, tile + tile_bytes(kDim)};
   }
-  __device__ __forceinline__ void give_back() {
+  __device__ __forceinline__ void release() {
     meet();  // everybody is done with the stage
     if (threadIdx.x == 0 && find()) request();
     if (++taken_ == args_.stages) {
@@ -106,7 +106,7 @@ class TileLoader {
         keys_of<kDim>(args_, tables[item_.table + tile_], head / args_.parts);
     const uint32_t barrier = barriers_ + stage_ * 8;
     const uint32_t target = data_ + stage_ * 2 * tile_bytes(kDim);
-    barrier_arrive_expecting(barrier, 2 * tile_bytes(kDim));
+    barrier_arrive_expect_tx(barrier, 2 * tile_bytes(kDim));
     bulk_copy(target, keys, tile_bytes(kDim), barrier);
     bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args_), tile_bytes(kDim),
               barrier);

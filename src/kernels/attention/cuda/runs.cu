@@ -44,12 +44,12 @@ struct RunWorker {
 
   __device__ __forceinline__ void meet() const { named_barrier(meeting, 128); }
   __device__ __forceinline__ uint32_t filled() const { return barriers + stage * 16; }
-  __device__ __forceinline__ SharedTile take() const {
+  __device__ __forceinline__ SharedTile wait_next() const {
     const uint32_t keys = ring + stage * Layout::kStageBytes;
     barrier_wait(filled(), parity);
     return {keys, keys + tile_bytes(kDim)};
   }
-  __device__ __forceinline__ void give_back() {
+  __device__ __forceinline__ void release() {
     __syncwarp();
     if (lane == 0) barrier_arrive(filled() + 8);
     if (++stage == Layout::kStages) {
@@ -183,7 +183,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker
     RunSums<kDim> sums(the, args.arrivals + the.item.group * heads + the.head);
     for (int tile = the.first_tile; tile < the.end_tile; ++tile) {
       const int begin = tile * kTilePositions;
-      const SharedTile in = its.take();
+      const SharedTile in = its.wait_next();
       float score[8][4];
       score_tile<kDim>(score, its.queries, kPanelBytes, in.keys);
       columns.mask(args, the, begin, score);
@@ -191,7 +191,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args, RunWorker
       uint32_t probs[4][4];
       exponentiate<kDim>(score, sums.span, probs);
       add_tile<kDim>(sums.span, probs, in.values);
-      its.give_back();
+      its.release();
       sums.end_spans(args, the, columns, tile);
     }
     if (sums.waits) sums.take_up(args, the, columns);
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
   const uint32_t ring = shared + own * Layout::kRingBytes;
   const uint32_t barriers = shared + Layout::kBarriers + own * Layout::kStages * 16;
   if (feeds) {
-    give_registers_back<40>();
+    warpgroup_reg_dealloc<40>();
     if (own < kRunWorkers) {
       feed_worker<kDim>(args, ring, barriers, worker, !args.early);
     } else if (args.early) {
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(kRunsThreads, 1)
     }
     return;
   }
-  take_registers<232>();
+  warpgroup_reg_alloc<232>();
   attend_runs<kDim>(args, {ring, shared + Layout::kQueries + own * tile_bytes(kDim), barriers},
                     worker, !args.early);
   launch_dependents();

@@ -97,7 +97,7 @@ __device__ __forceinline__ void feed_worker(const AttentionArgs& args, uint32_t 
           const uint32_t filled = barriers + stage * 16;
           const uint32_t target = ring + stage * Layout::kStageBytes;
           barrier_wait(filled + 8, parity);
-          barrier_arrive_expecting(filled, Layout::kStageBytes);
+          barrier_arrive_expect_tx(filled, Layout::kStageBytes);
           bulk_copy(target, keys, tile_bytes(kDim), filled);
           bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
                     filled);

@@ -92,8 +92,8 @@ struct SharedRing {
     if (static_cast<int>(threadIdx.x % 32) < arrivals) barrier_arrive(barrier(of) + 8);
   }
   // As attend_item() takes tiles.
-  __device__ __forceinline__ SharedTile take() const { return {wait(unit), wait(unit + 1)}; }
-  __device__ __forceinline__ void give_back() {
+  __device__ __forceinline__ SharedTile wait_next() const { return {wait(unit), wait(unit + 1)}; }
+  __device__ __forceinline__ void release() {
     release(unit, 1);
     release(unit + 1, 1);
     unit += 2;
@@ -101,7 +101,7 @@ struct SharedRing {
   // One thread, in order.
   __device__ __forceinline__ void request(const std::byte* source) {
     barrier_wait(barrier(unit) + 8, parity(unit) ^ 1);
-    barrier_arrive_expecting(barrier(unit), Layout::kUnitBytes);
+    barrier_arrive_expect_tx(barrier(unit), Layout::kUnitBytes);
     bulk_copy(data(unit), source, Layout::kUnitBytes, barrier(unit));
     ++unit;
   }

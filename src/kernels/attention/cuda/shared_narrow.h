@@ -129,7 +129,7 @@ __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t
       }
       const uint32_t unit = ring.unit + values_unit(tile, the.tiles);
       const uint64_t values = wgmma_values(wgmma_uniform(ring.wait_in_order(unit)));
-      const uint64_t probs = wgmma_rows<64>(wgmma_uniform(slots.probs()));
+      const uint64_t probs = wgmma_descriptor<64>(wgmma_uniform(slots.probs()));
       wgmma_fence();
 #pragma unroll
       for (int c = 0; c < 4; ++c) {

@@ -171,13 +171,13 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
   const auto num_items = [&] { return args.step->num_prompt_items; };
   const int heads = args.kv_heads * args.parts;
   if (threadIdx.x < 128) {
-    give_registers_back<24>();
+    warpgroup_reg_dealloc<24>();
     if (threadIdx.x == 0) {
       wait_for_previous_kernel();  // it has appended to the cache
       copy_tiles<kDim>(args, shared, num_items() * heads, num_items());
     }
   } else {
-    take_registers<240>();
+    warpgroup_reg_alloc<240>();
     wait_for_previous_kernel();
     attend<kDim>(args, shared, num_items() * heads, num_items(),
                  static_cast<int>(threadIdx.x) / 128 - 1);

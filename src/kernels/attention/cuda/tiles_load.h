@@ -56,7 +56,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t s
       const uint32_t target = shared + stage * Layout::kStageBytes;
       const uint32_t filled = shared + Layout::kBarriers + stage * 16;
       barrier_wait(filled + 8, parity);
-      barrier_arrive_expecting(filled, Layout::kStageBytes);
+      barrier_arrive_expect_tx(filled, Layout::kStageBytes);
       bulk_copy(target, keys, tile_bytes(kDim), filled);
       bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
                 filled);

@@ -32,7 +32,7 @@ struct LinearBlock {
                                                        : kEpilogue == LinearEpilogue::kPlain);
   // Whether blocks meet the others of their cluster behind the requests for activations: 8B int4 at
   // 16 rows 2.15 ms, before them 2.17, but at 24 and 32 rows 0.5% more.
-  static constexpr bool kMeetsLate = kRowBlocks == 2;
+  static constexpr bool kClusterWaitsLate = kRowBlocks == 2;
   using Accumulators = float[2][kRowBlocks][4];
 
   const LinearKernelArgs& args;
@@ -136,11 +136,11 @@ struct LinearBlock {
   // a warp: the copies of activations wait behind all weights that the copy engine was asked for
   // before them (8B at 16 rows 2.24 ms with two units ahead of them, 2.17 with one). bf16, whose
   // units are multiplied sooner, loses by it (8B at 24 rows 4.55 ms, so 4.62).
-  static constexpr bool kFillsLate = kFormat == LinearFormat::kInt4Group128 && kRowBlocks > 1;
+  static constexpr bool kFillsRingLate = kFormat == LinearFormat::kInt4Group128 && kRowBlocks > 1;
   __device__ __forceinline__ void load_weights() {
-    fill_stages(0, kFillsLate ? 1 : args.stages);
+    fill_stages(0, kFillsRingLate ? 1 : args.stages);
     __syncthreads();
-    cluster_arrive_relaxed();  // matched below: no peer is written to before it has started
+    cluster_arrive_relaxed();  // matched below: no block is written to before it has started
     prefetch_next_norm(args, tile_begin, tile_end);
   }
 
@@ -155,25 +155,25 @@ struct LinearBlock {
     const bool chooses = kEpilogue != LinearEpilogue::kGated && args.row_index != nullptr;
     auto first_inputs = inputs.prepare(args, warp, lane);
     if constexpr (kRowBlocks == 1) {
-      InverseRms::Asked squares = scales.prepare(args, first_row, rows, warp, lane);
+      InverseRms::RowSquares squares = scales.prepare(args, first_row, rows, warp, lane);
       cluster_wait();
       wait_for_previous_kernel();
       if (chooses) {
         inputs.choose(args, first_inputs);
         scales.choose(args, first_row, squares);
       }
-      scales.ask(squares);
+      scales.load(squares);
       inputs.request_first(args, first_inputs);
       if constexpr (kLoadsEarly) {
         if (ends_plain<kEpilogue>(args)) early.load_residual(args);
       }
       scales.find(args, rows, lane, squares);
     } else {
-      if constexpr (!kMeetsLate) cluster_wait();
+      if constexpr (!kClusterWaitsLate) cluster_wait();
       wait_for_previous_kernel();
       if (chooses) inputs.choose(args, first_inputs);
       inputs.request_first(args, first_inputs);
-      if constexpr (kFillsLate) fill_stages(1, args.stages);
+      if constexpr (kFillsRingLate) fill_stages(1, args.stages);
       if constexpr (kLoadsEarly) early.load_residual(args);
       scales.template find<kRowBlocks>(args, first_row, rows, warp, lane);
     }
@@ -184,13 +184,13 @@ struct LinearBlock {
                  row_to_load * args.input_stride_bytes + (lane >> 3) * 16;
     input_step = (kUnitInputs * 2) << args.input_warps_log2;
     row_block_bytes = 8 * args.input_stride_bytes;
-    if constexpr (Unit<kFormat>::kAhead) weights.take(args, ring, lane);
-    if constexpr (kMeetsLate) cluster_wait();
+    if constexpr (Unit<kFormat>::kAhead) weights.load_ahead(args, ring, lane);
+    if constexpr (kClusterWaitsLate) cluster_wait();
   }
 
   __device__ __forceinline__ void expect_sums(int tiles) const {
     if (threadIdx.x == 0) {
-      barrier_arrive_expecting(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
+      barrier_arrive_expect_tx(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
     }
   }
 
@@ -312,9 +312,9 @@ struct LinearBlock {
       }
       const OutputItems<kRowBlocks> items(args, pass, tiles, first_row, cta_rank);
       store_sums<kEpilogue>(args, sums, passes_done >> 1 & 1, scales, items);
-      // Peers that are a pass ahead write to the other buffer. None is two ahead: it would have had
-      // to receive what every warp here sends a pass later, after reading this one (plan_linear()
-      // sees to it that every block owns some of that).
+      // Blocks of the cluster that are a pass ahead write to the other buffer. None is two ahead:
+      // it would have had to receive what every warp here sends a pass later, after reading this
+      // one (plan_linear() sees to it that every block owns some of that).
       ++passes_done;
     }
     if (ends_in_sum<kEpilogue>(args)) {

@@ -32,56 +32,57 @@ struct InverseRms {
 
   // The same in steps, for no more rows than warps: what need not wait for the previous kernel is
   // done before its end, and the sums are asked for before the activations, added up behind them.
-  struct Asked {
+  struct RowSquares {
     static constexpr int kPairs = 8;  // of a lane
     const float* from;                // the lane's first pair
     int row;
     int left;  // pairs of the row from that one on; none: the warp has no row
     float2 pair[kPairs];
   };
-  __device__ __forceinline__ Asked prepare(const LinearKernelArgs& args, int first_row, int rows,
-                                           int warp, int lane) const {
-    Asked asked;
+  __device__ __forceinline__ RowSquares prepare(const LinearKernelArgs& args, int first_row,
+                                                int rows, int warp, int lane) const {
+    RowSquares squares;
     const int pairs = args.inputs / (2 * kNormGroup);
-    asked.row = args.warps - 1 - warp;
-    asked.left = static_cast<int>(opaque(static_cast<uint32_t>(
-        args.input_squares != nullptr && asked.row < rows ? pairs - lane : 0)));
-    asked.from = opaque(args.input_squares +
-                        2 * (static_cast<int64_t>(first_row + asked.row) * pairs + lane));
-    return asked;
+    squares.row = args.warps - 1 - warp;
+    squares.left = static_cast<int>(opaque(static_cast<uint32_t>(
+        args.input_squares != nullptr && squares.row < rows ? pairs - lane : 0)));
+    squares.from = opaque(args.input_squares +
+                          2 * (static_cast<int64_t>(first_row + squares.row) * pairs + lane));
+    return squares;
   }
   // With a choice of rows, after the wait.
   __device__ __forceinline__ void choose(const LinearKernelArgs& args, int first_row,
-                                         Asked& asked) const {
-    if (asked.left <= 0) return;
-    const int row = first_row + asked.row;
-    asked.from += static_cast<int64_t>(args.row_index[row] - row) * (args.inputs / kNormGroup);
+                                         RowSquares& squares) const {
+    if (squares.left <= 0) return;
+    const int row = first_row + squares.row;
+    squares.from += static_cast<int64_t>(args.row_index[row] - row) * (args.inputs / kNormGroup);
   }
-  __device__ __forceinline__ void ask(Asked& asked) const {
+  __device__ __forceinline__ void load(RowSquares& squares) const {
 #pragma unroll
-    for (int i = 0; i < Asked::kPairs; ++i) {
-      asked.pair[i] = 32 * i < asked.left ? load_pair_through_l2(asked.from + 64 * i) : float2{};
+    for (int i = 0; i < RowSquares::kPairs; ++i) {
+      squares.pair[i] =
+          32 * i < squares.left ? load_pair_through_l2(squares.from + 64 * i) : float2{};
     }
   }
   __device__ __forceinline__ void find(const LinearKernelArgs& args, int rows, int lane,
-                                       const Asked& asked) const {
+                                       const RowSquares& squares) const {
     if (args.input_squares == nullptr) return;
-    if (asked.row < rows) {
+    if (squares.row < rows) {
       float sum = 0;
 #pragma unroll
-      for (int i = 0; i < Asked::kPairs; ++i) {
-        sum += asked.pair[i].x;
-        sum += asked.pair[i].y;
+      for (int i = 0; i < RowSquares::kPairs; ++i) {
+        sum += squares.pair[i].x;
+        sum += squares.pair[i].y;
       }
 #pragma unroll 1
-      for (int i = 32 * Asked::kPairs; i < asked.left; i += 32) {
-        const float2 pair = load_pair_through_l2(asked.from + 2 * i);
+      for (int i = 32 * RowSquares::kPairs; i < squares.left; i += 32) {
+        const float2 pair = load_pair_through_l2(squares.from + 2 * i);
         sum += pair.x;
         sum += pair.y;
       }
 #pragma unroll
       for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-      if (lane == 0) store_scale(args, asked.row, sum);
+      if (lane == 0) store_scale(args, squares.row, sum);
     }
     if (lane == 0) barrier_arrive(ready);
   }

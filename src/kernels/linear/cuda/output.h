@@ -94,8 +94,8 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
   }
 }
 
-// Once they are there, adds up what this block's peers have sent of item `index`, in the order of
-// the peers, and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
+// Once they are there, adds up what the cluster's blocks have sent of item `index`, in their order,
+// and writes the outputs, or sends the sums to the group. `parity`: of the barrier of
 // `sums`. For whole warps.
 template <LinearEpilogue kEpilogue, int kRowBlocks>
 __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,

@@ -97,7 +97,7 @@ struct UnitRing {
   __device__ __forceinline__ void request(const LinearKernelArgs& args, uint32_t into,
                                           uint32_t into_barrier) {
     if (elected() && to_request > 0) {
-      barrier_arrive_expecting(into_barrier, kUnitBytes);
+      barrier_arrive_expect_tx(into_barrier, kUnitBytes);
       bulk_copy_streaming(into, next, kUnitBytes, into_barrier, policy);
     }
     --to_request;
@@ -140,7 +140,8 @@ struct InputRing {
   static __device__ __forceinline__ int buffer_rows(const LinearKernelArgs& args) {
     return kRowBlocks == 1 ? args.input_rows : 8 * kRowBlocks;
   }
-  // The last segment of a block with fewer inputs than its peer may be empty.
+  // The last segment of a block with fewer inputs than others of its cluster may be
+  // empty.
   __device__ __forceinline__ int segment_bytes(const LinearKernelArgs& args, int begin) const {
     return kOneSegment ? block_bytes : max(0, min(args.segment_bytes, block_bytes - begin));
   }
@@ -160,7 +161,7 @@ struct InputRing {
     if (threadIdx.x == 0) {
 #pragma unroll 1
       for (int i = 0; i < first_segments(args); ++i) {
-        barrier_arrive_expecting(full + i * 8, segment_bytes(args, i * args.segment_bytes) * rows);
+        barrier_arrive_expect_tx(full + i * 8, segment_bytes(args, i * args.segment_bytes) * rows);
       }
     }
     const int row = lane * args.warps + warp;
@@ -196,7 +197,7 @@ struct InputRing {
   __device__ __forceinline__ void request(const LinearKernelArgs& args, int lane) {
     const uint32_t barrier = full + next * 8;
     const int bytes = segment_bytes(args, next_begin);
-    if (lane == 0) barrier_arrive_expecting(barrier, bytes * rows);
+    if (lane == 0) barrier_arrive_expect_tx(barrier, bytes * rows);
     __syncwarp();
     if (lane < rows && bytes > 0) {
       bulk_copy(

@@ -97,7 +97,7 @@ struct TileFrame {
   // By the warps that do not multiply: all of a block's work.
   __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUtensorMap& map,
                                           const TileSplit& split, int tiles, int warp, int lane) {
-    give_registers_back<producer_registers(Stage::kWeightFormat)>();
+    warpgroup_reg_dealloc<producer_registers(Stage::kWeightFormat)>();
     // Weights are on their way before the previous kernel's end.
     if (warp > kConsumerWarps) wait_for_previous_kernel();
     const int scale_warp = warp - kConsumerWarps - 2;

@@ -131,7 +131,7 @@ __device__ __forceinline__ void request_weights(const LinearKernelArgs& args,
                         unit_bytes(kFormat);
   fill_ring<Stage>(args, split, work, ring, [&](int first_unit, int units) {
     const uint32_t barrier = ring.full_barrier();
-    if (lane == 0) barrier_arrive_expecting(barrier, units * block_tiles * unit_bytes(kFormat));
+    if (lane == 0) barrier_arrive_expect_tx(barrier, units * block_tiles * unit_bytes(kFormat));
     __syncwarp();
     if (tile < block_tiles && unit < units) {
       bulk_copy(ring.address() + Stage::kWeightOffset + lane * stage_bytes(kFormat),
@@ -155,7 +155,7 @@ __device__ __forceinline__ void request_inputs(const LinearKernelArgs& args, con
     const uint32_t barrier = ring.full_barrier();
     if (lane == 0) {
       const int boxes = (units * kInputs - 1) / Stage::kBoxInputs + 1;
-      barrier_arrive_expecting(barrier, boxes * split.tile_rows * Stage::kBoxInputs * 2);
+      barrier_arrive_expect_tx(barrier, boxes * split.tile_rows * Stage::kBoxInputs * 2);
     }
     __syncwarp();
     if (lane < Stage::kBoxes && unit < units) {

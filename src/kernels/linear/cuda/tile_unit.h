@@ -81,7 +81,7 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
       weights[step][2] = v.z;
       weights[step][3] = v.w;
     }
-    const uint64_t rows = wgmma_rows<Stage::kBoxInputs>(wgmma_uniform(stage));
+    const uint64_t rows = wgmma_descriptor<Stage::kBoxInputs>(wgmma_uniform(stage));
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kCount; ++step) {
@@ -106,18 +106,18 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
     Unit unit[kUnderWay];
     if constexpr (kUnderWay == 1) {
       for (; units > 0; --units) {
-        unit[0].ask(ring, tile, half, lane);
+        unit[0].issue(ring, tile, half, lane);
         unit[0].template add<0>(sums);
       }
     } else {
-      unit[0].ask(ring, tile, half, lane);
+      unit[0].issue(ring, tile, half, lane);
       // Twice, so that each turn's registers have names.
       while (true) {
         if (--units == 0) return unit[0].template add<0>(sums);
-        unit[1].ask(ring, tile, half, lane);
+        unit[1].issue(ring, tile, half, lane);
         unit[0].template add<1>(sums);
         if (--units == 0) return unit[1].template add<0>(sums);
-        unit[0].ask(ring, tile, half, lane);
+        unit[0].issue(ring, tile, half, lane);
         unit[1].template add<1>(sums);
       }
     }
@@ -136,7 +136,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
 
     // Asks for the products of the ring's next unit.
     template <class Ring>
-    __device__ __forceinline__ void ask(Ring& ring, int tile, int half, int lane) {
+    __device__ __forceinline__ void issue(Ring& ring, int tile, int half, int lane) {
       ring.wait_full();
       const uint32_t stage = ring.address();
       empty_barrier = ring.empty_barrier();
@@ -148,7 +148,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
       const auto zeros =
           static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
       const Int4Operand operand(zeros, 0);
-      const uint64_t rows = wgmma_rows<Stage::kBoxInputs>(wgmma_uniform(stage));
+      const uint64_t rows = wgmma_descriptor<Stage::kBoxInputs>(wgmma_uniform(stage));
       // One fence a group of products: the wait for all but the last group counts fences as well.
       constexpr int kInFlight = kUnderWay == 1 ? 4 : 8;
 #pragma unroll

@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp >= kConsumerWarps) {
     frame.produce(args, map, split, tiles, warp, lane);
   } else {
-    take_registers<consumer_registers(kFormat)>();
+    warpgroup_reg_alloc<consumer_registers(kFormat)>();
     wait_for_previous_kernel();
     const uint32_t sums = base + kTileBarrierBytes;
     TileUnit<Stage> product;

@@ -145,7 +145,7 @@ struct Unit<LinearFormat::kBf16> {
   uint4 w[2][2];
 
   template <class Ring>
-  __device__ __forceinline__ void take(const LinearKernelArgs& args, Ring& ring, int lane) {
+  __device__ __forceinline__ void load_ahead(const LinearKernelArgs& args, Ring& ring, int lane) {
     if (ring.to_use == 0) return;
     --ring.to_use;
     ring.wait();
@@ -162,7 +162,7 @@ struct Unit<LinearFormat::kBf16> {
                                            uint32_t input, int row_block_bytes,
                                            float (&acc)[2][kRowBlocks][4]) {
     const Unit current = *this;
-    take(args, ring, lane);
+    load_ahead(args, ring, lane);
 #pragma unroll
     for (int block = 0; block < kRowBlocks; ++block) {
       const uint4 x = load_matrices(input + block * row_block_bytes);

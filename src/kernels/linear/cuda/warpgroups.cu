@@ -40,7 +40,8 @@ constexpr int kBoxes = kInt4Group / kBoxInputs;
 constexpr int kInputBytes = kBoxes * kBoxBytes;  // of a unit
 constexpr int kMostRingStages = 16;
 constexpr int kSharedLimit = 227 << 10;
-// Of shared memory: barriers of the ring, of what peers send and of the rows' scales, and those.
+// Of shared memory: barriers of the ring, of what the cluster's blocks send and of the rows'
+// scales, and those.
 constexpr int kReceiveBarrier = kMostRingStages * 16;
 constexpr int kScalesBarrier = kReceiveBarrier + 8;
 constexpr int kScales = kScalesBarrier + 8;
@@ -64,8 +65,8 @@ struct UnitProduct {
 
   // `half_unit`, `scales_at`, `zeros_at`: the lane's of the unit, in shared memory; `rows`:
   // descriptor of the activations of the same inputs.
-  __device__ __forceinline__ void ask(uint32_t half_unit, uint32_t scales_at, uint32_t zeros_at,
-                                      uint64_t rows) {
+  __device__ __forceinline__ void issue(uint32_t half_unit, uint32_t scales_at, uint32_t zeros_at,
+                                        uint64_t rows) {
     asm volatile("ld.shared.u32 %0,[%1];" : "=r"(scales) : "r"(scales_at));
     const auto zeros = static_cast<uint32_t>(load_shared_byte(zeros_at));
     const Int4Operand operand(zeros, 0);
@@ -136,7 +137,7 @@ __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUte
     const uint32_t full = base + at.stage * 8;
     const uint32_t stage = base + launch.ring_offset + at.stage * launch.stage_bytes;
     barrier_wait(full + kMostRingStages * 8, at.parity ^ 1);
-    if (lane == 0) barrier_arrive_expecting(full, bytes);
+    if (lane == 0) barrier_arrive_expect_tx(full, bytes);
     __syncwarp();
     if (weights) {
       if (lane < tiles) {
@@ -183,17 +184,17 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    barrier_arrive_expecting(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
+    barrier_arrive_expect_tx(sums.barrier, sums.bytes(args, tiles * kRowBlocks));
   }
   cluster_arrive_relaxed();
   if (warp >= kConsumers / 32) {
-    give_registers_back<kProducerRegisters>();
+    warpgroup_reg_dealloc<kProducerRegisters>();
     produce(args, map, launch, block, base, tile_begin, tiles, warp - kConsumers / 32, lane);
     cluster_wait();
     return;
   }
-  take_registers<kConsumerRegisters>();
-  cluster_wait();  // peers' barriers are there
+  warpgroup_reg_alloc<kConsumerRegisters>();
+  cluster_wait();  // the other blocks' barriers are there
   wait_for_previous_kernel();
   if (args.input_squares != nullptr) {
     static_assert(kRows == 2 * kConsumers / 32);
@@ -218,11 +219,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int unit = 0; unit < (tiles > 0 ? block.count : 0); ++unit) {
     const uint32_t full = base + at.stage * 8;
     const uint32_t stage = wgmma_uniform(base + at.stage * launch.stage_bytes);
-    const uint64_t rows = wgmma_rows<kBoxInputs>(stage + launch.ring_offset);
+    const uint64_t rows = wgmma_descriptor<kBoxInputs>(stage + launch.ring_offset);
     barrier_wait(full, at.parity);
     if (pairs > 0) {
       UnitProduct product;
-      product.ask(stage + half_unit, stage + scales_at, stage + zeros_at, rows);
+      product.issue(stage + half_unit, stage + scales_at, stage + zeros_at, rows);
       product.wait();
       if (alternates && (unit & 1) != 0) {
         product.add_to(acc[1]);
@@ -232,8 +233,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     if (pairs > 1) {
       UnitProduct product;
-      product.ask(stage + half_unit + kNextPair, stage + scales_at + kNextPair,
-                  stage + zeros_at + kNextPair, rows);
+      product.issue(stage + half_unit + kNextPair, stage + scales_at + kNextPair,
+                    stage + zeros_at + kNextPair, rows);
       product.wait();
       product.add_to(acc[1]);
     }

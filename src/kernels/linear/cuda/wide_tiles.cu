@@ -42,7 +42,7 @@ __device__ __forceinline__ void multiply_half(uint32_t stage, uint32_t lane_weig
     weights[step][2] = v.z;
     weights[step][3] = v.w;
   }
-  const uint64_t rows = wgmma_rows<WideStage::kBoxInputs>(wgmma_uniform(stage));
+  const uint64_t rows = wgmma_descriptor<WideStage::kBoxInputs>(wgmma_uniform(stage));
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     frame.produce(args, map, split, tiles, warp, lane);
     return;
   }
-  take_registers<consumer_registers(LinearFormat::kBf16)>();
+  warpgroup_reg_alloc<consumer_registers(LinearFormat::kBf16)>();
   wait_for_previous_kernel();
   for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
     Sums sums = {};
