@@ -16,7 +16,8 @@ def code_points():
 def emit(kind, name, items, per_line=12):
     print(f"constexpr {kind} {name}[] = {{")
     for start in range(0, len(items), per_line):
-        print("    " + ", ".join(items[start : start + per_line]) + ",")
+        row = ",".join(items[start : start + per_line])
+        print("    " + row.replace(", ", ",") + ",")
     print("};\n")
 
 
