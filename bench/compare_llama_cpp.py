@@ -269,7 +269,7 @@ def main() -> None:
             },
             "figures": figures,
         }
-        path.write_text(record_text(record) + "\n", encoding="utf-8")
+        path.write_text(record_text(record), encoding="utf-8")
     return None
 
 

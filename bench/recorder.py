@@ -108,8 +108,33 @@ class Recorder:
         print(f"  {name:64} {value:10.3f} {unit:10} {target or '':10} {over:12} {mark}", flush=True)
 
 
-def record_text(value: object, indent: str = "") -> str:
+def compact(value: object) -> object:
+    """A record with eight digits of every number, more than any was measured to, and without what a
+    figure lacks (a target, say) or has like the one before it (the command)."""
+    if isinstance(value, dict):
+        return {name: compact(item) for name, item in value.items()}
+    if isinstance(value, float):
+        return float(f"{value:.8g}")
+    if not isinstance(value, list):
+        return value
+    items, before = [], None
+    for item in map(compact, value):
+        if isinstance(item, dict) and "figure" in item:
+            command = item.get("command", before)
+            if command == before:
+                item.pop("command", None)
+            before = command
+            item = {name: value for name, value in item.items() if value is not None}
+        items.append(item)
+    return items
+
+
+def record_text(record: object) -> str:
     """JSON of a results file: what holds plain values alone, a figure for instance, on one line."""
+    return _lines(compact(record), "") + "\n"
+
+
+def _lines(value: object, indent: str) -> str:
     items = value.items() if isinstance(value, dict) else enumerate(value)
     if not any(isinstance(item, dict | list) for _, item in items):
         return json.dumps(value)
@@ -117,9 +142,7 @@ def record_text(value: object, indent: str = "") -> str:
     names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else repeat("")
     held = value.values() if isinstance(value, dict) else value
     lines = [
-        inner
-        + name
-        + (record_text(item, inner) if isinstance(item, dict | list) else json.dumps(item))
+        inner + name + (_lines(item, inner) if isinstance(item, dict | list) else json.dumps(item))
         for name, item in zip(names, held)
     ]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
@@ -218,5 +241,5 @@ def record_sections(
         for name in ("rows", "failed"):
             if found := getattr(recorder, name):
                 record[section][name] = found
-        path.write_text(record_text(record) + "\n")
+        path.write_text(record_text(record))
         tabulate_results.refresh(path)
