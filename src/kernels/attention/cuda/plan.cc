@@ -115,11 +115,14 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     // Whole rows for each of two warpgroups.
     group(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
     mode = AttentionMode::kTiles;
-    // Few and long items would leave multiprocessors idle.
-    const bool is_long = std::any_of(items.begin(), items.end(), [](const AttentionItemCuda& item) {
-      return item.end_tile > kLongTiles;
-    });
-    if (!few || !is_long || 2 * num_groups * shape.kv_parts > shape.multiprocessors) {
+    // An item of more tiles than there are items would keep its block busy while others idle (a
+    // quarter of 70B at 64 rows of 1,000: 2.59 ms for 20 layers, dealt out 2.40). Where these take
+    // half of the multiprocessors, dealing them out gains nothing.
+    const int32_t num_items = num_groups * shape.kv_parts;
+    const bool is_long = std::any_of(
+        items.begin(), items.end(),
+        [num_items](const AttentionItemCuda& item) { return item.end_tile > num_items; });
+    if (!few || !is_long || 2 * num_items > shape.multiprocessors) {
       prompt_items.swap(items);
       return;
     }

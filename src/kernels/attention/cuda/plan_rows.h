@@ -11,9 +11,6 @@
 
 namespace forerun::cuda {
 
-// Tiles of an item that are too many for one block where there are few items.
-inline constexpr int32_t kLongTiles = 32;
-
 inline const AttentionRow& at(std::span<const AttentionRow> rows, int32_t index) {
   return rows[static_cast<size_t>(index)];
 }

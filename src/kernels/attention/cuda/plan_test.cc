@@ -204,6 +204,25 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   EXPECT_EQ(plan.mode, AttentionMode::kWhole);
 }
 
+// 64 rows of a quarter of 70B: 10 items of a prompt, so that their 17 tiles are dealt out; not 5.
+TEST(AttentionPlanCuda, FewItemsOfManyTilesAreDealtOut) {
+  const std::vector<int32_t> table(100, 3);
+  AttentionShapeCuda shape = shape_of(/*kv_parts=*/2, /*may_fuse=*/true);
+  shape.row_columns = 8;
+  shape.may_tile = true;
+  AttentionPlanCuda plan;
+  for (const auto& [first, mode] :
+       {std::pair{1000, AttentionMode::kFused}, {200, AttentionMode::kTiles}}) {
+    std::vector<AttentionRow> rows;
+    for (int32_t position = first; position < first + 64; ++position) {
+      rows.push_back(prefix_row(position, table.data()));
+    }
+    plan.build(rows, shape);
+    EXPECT_EQ(plan.mode, mode) << first;
+    if (mode == AttentionMode::kTiles) expect_covered(plan);
+  }
+}
+
 TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   const std::vector<int32_t> table(600, 3);
   const std::vector<int32_t> ancestors = {32000, 32001, 32002, 32003, 32004, 32005,

@@ -6,6 +6,13 @@
 #include "kernels/attention/cuda/plan_rows.h"
 
 namespace forerun::cuda {
+namespace {
+
+// Tiles of a prompt's item that are too many for one block where there are few items.
+constexpr int32_t kLongTiles = 32;
+
+}  // namespace
+
 // Neighbours of one sequence as one unit's rows (`prompt`: an item's of kTiles).
 void AttentionPlanCuda::add_run_group(std::span<const AttentionRow> from, int32_t begin,
                                       int32_t end, int32_t table, int32_t stable, bool prompt) {
@@ -154,7 +161,6 @@ bool AttentionPlanCuda::run(std::span<const AttentionRow> from, bool few,
   if (prompts == static_cast<int32_t>(sequences.size())) return false;
   const bool worth = shape.run_units == 0 || (sequences.size() > 1 && units >= shape.run_units);
   if (few && !worth) return false;
-  // As elsewhere: few and long items would leave multiprocessors idle.
   const bool tiles = prompts > 0 && (longest <= kLongTiles ||
                                      2 * prompt_groups * shape.kv_parts > shape.multiprocessors);
   clear();
