@@ -19,8 +19,8 @@ enum class LinearEpilogue : uint8_t;
 // 1 to 32 rows (linear/cuda/linear.cu).
 struct LinearVariant {
   LinearFormat format;
-  int row_blocks;  // 1, 2 or 4
-  LinearEpilogue epilogue;
+  int row_blocks;           // 1, 2 or 4
+  LinearEpilogue epilogue;  // of int8 kPlain
   TileSchedule schedule;  // kManyWarps, kSlicesInOneWarp: of int4 only, the latter of 4 row blocks
 };
 using LinearKernel = void (*)(LinearKernelArgs);

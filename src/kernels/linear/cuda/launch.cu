@@ -81,6 +81,9 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
   if (takes_tiles(call) && (call.scratch.sums == nullptr || call.rows > kMostLinearRows)) {
     return refuse("many rows need scratch memory and are at most 4096");
   }
+  if (plan.format == LinearFormat::kInt8Group64 && (call.gated || call.reduce != nullptr)) {
+    return refuse("int8 is for heads, neither gated nor with a sum over a group");
+  }
   if (call.reduce == nullptr) return {};
   if (call.gated || call.norm.squares != nullptr || call.output == nullptr) {
     return refuse("a sum over a group has bf16 outputs, no normalized input and is not gated");
@@ -97,13 +100,14 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
 
 Status prepare_linear_cuda() {
   FORERUN_ASSIGN_OR_RETURN(const int limit, shared_limit());
-  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+  for (const LinearFormat format :
+       {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
       for (const TileSchedule schedule : {TileSchedule::kMultiPass, TileSchedule::kSlicesInOneWarp,
                                           TileSchedule::kSinglePass, TileSchedule::kManyWarps}) {
         const bool of_int4 =
             schedule == TileSchedule::kSlicesInOneWarp || schedule == TileSchedule::kManyWarps;
-        if (format == LinearFormat::kBf16 && of_int4) continue;
+        if (format != LinearFormat::kInt4Group128 && of_int4) continue;
         if (schedule == TileSchedule::kSlicesInOneWarp && row_blocks != 4) continue;
         for (const LinearEpilogue epilogue :
              {LinearEpilogue::kPlain, LinearEpilogue::kGated, LinearEpilogue::kRuntime}) {

@@ -15,7 +15,7 @@
 //  - a nibble, or a byte of two, is a subnormal f16 where it lies, so that int4 takes one
 //    instruction a pair of weights and another to subtract the zero point, exactly; the scale
 //    multiplies the f32 sum of its 128 inputs, not the weights; a unit's instructions count as its
-//    bytes do;
+//    bytes do (int8 likewise, by groups of 64 inputs);
 //  - a norm in front costs no launch: its weight has multiplied the activations where they were
 //    made, the inverse root mean square multiplies the finished sums (rms_norm/cuda/rms_norm.h);
 //  - a multiprocessor's instruction cache does not hold the kernels of a layer, and fetching them
@@ -46,7 +46,8 @@ constexpr int registers(LinearFormat format, int row_blocks, LinearEpilogue epil
                         TileSchedule schedule) {
   const bool many = schedule == TileSchedule::kManyWarps;
   if (row_blocks == 4) return many ? 128 : 224;
-  if (row_blocks == 2 || schedule == TileSchedule::kMultiPass || format == LinearFormat::kBf16) {
+  if (row_blocks == 2 || schedule == TileSchedule::kMultiPass ||
+      format != LinearFormat::kInt4Group128) {
     return 112;
   }
   return epilogue == LinearEpilogue::kRuntime ? 72 : many ? 64 : 112;
@@ -80,11 +81,15 @@ __global__ void linear_kernel(const __grid_constant__ LinearKernelArgs) {}
 
 template <LinearFormat kFormat, int kRowBlocks, TileSchedule kSchedule>
 LinearKernel kernel_for(const LinearVariant& variant) {
-  return variant.epilogue == LinearEpilogue::kPlain
-             ? linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kPlain, kSchedule>
-         : variant.epilogue == LinearEpilogue::kGated
-             ? linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kGated, kSchedule>
-             : linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kRuntime, kSchedule>;
+  if constexpr (kFormat == LinearFormat::kInt8Group64) {  // of a head
+    return linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kPlain, kSchedule>;
+  } else {
+    return variant.epilogue == LinearEpilogue::kPlain
+               ? linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kPlain, kSchedule>
+           : variant.epilogue == LinearEpilogue::kGated
+               ? linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kGated, kSchedule>
+               : linear_kernel<kFormat, kRowBlocks, LinearEpilogue::kRuntime, kSchedule>;
+  }
 }
 template <LinearFormat kFormat, TileSchedule kSchedule>
 LinearKernel kernel_for(const LinearVariant& variant) {
@@ -93,7 +98,7 @@ LinearKernel kernel_for(const LinearVariant& variant) {
                                    : kernel_for<kFormat, 4, kSchedule>(variant);
 }
 // Many warps have a kernel of their own only where they must have fewer registers than few. Which
-// schedules bf16 has no use for: linear/cuda/plan.cc.
+// schedules int8 and bf16 have no use for: linear/cuda/plan.cc.
 template <LinearFormat kFormat>
 LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt4Group128) {
@@ -118,8 +123,15 @@ LinearKernel kernel_for(const LinearVariant& variant) {
 }  // namespace
 
 LinearKernel linear_kernel_for(const LinearVariant& variant) {
-  return variant.format == LinearFormat::kBf16 ? kernel_for<LinearFormat::kBf16>(variant)
-                                               : kernel_for<LinearFormat::kInt4Group128>(variant);
+  switch (variant.format) {
+    case LinearFormat::kInt4Group128:
+      return kernel_for<LinearFormat::kInt4Group128>(variant);
+    case LinearFormat::kInt8Group64:
+      return kernel_for<LinearFormat::kInt8Group64>(variant);
+    case LinearFormat::kBf16:
+      break;
+  }
+  return kernel_for<LinearFormat::kBf16>(variant);
 }
 
 }  // namespace forerun::cuda

@@ -1,9 +1,10 @@
 // Linear layers on a GPU for any number of rows: y[row][out] = sum over in of x[row][in] *
 // w[out][in].
 //
-// 16-bit activations, f32 sums; weights AWQ int4 (group 128) or bf16, repacked at load
-// (linear/cuda/plan.h). Batch-invariant: the split of the inner dimension and the order of
-// summation come from the weight's shape alone, so a row's bits do not depend on the other rows.
+// 16-bit activations, f32 sums; weights AWQ int4 (group 128), int8 (group 64, of a head) or bf16,
+// repacked at load (linear/cuda/plan.h). Batch-invariant: the split of the inner dimension and the
+// order of summation come from the weight's shape alone, so a row's bits do not depend on the other
+// rows.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -32,7 +33,7 @@ enum class OutputPlacement : uint8_t {
 
 // What a weight of this format multiplies.
 constexpr ActivationFormat linear_input_format(LinearFormat format) {
-  return format == LinearFormat::kInt4Group128 ? ActivationFormat::kF16 : ActivationFormat::kBf16;
+  return format == LinearFormat::kBf16 ? ActivationFormat::kBf16 : ActivationFormat::kF16;
 }
 
 // A weight on the device that was current when it was allocated. Fill every output with pack
@@ -58,6 +59,9 @@ class LinearWeightCuda {
   // bound the group, zero = min(round(-low / scale), 15), and a weight becomes
   // round(w / scale) + zero, clamped to [0, 15]; all halves to even.
   Status round_bf16_to_int4(const __nv_bfloat16* weight, int64_t outputs, cudaStream_t stream);
+  // Likewise an int8 weight, any number of outputs: scale = f16(most / 127) where `most` is the
+  // largest magnitude of the group, and a weight becomes round(w / scale), clamped to [-127, 127].
+  Status round_bf16_to_int8(const __nv_bfloat16* weight, int64_t outputs, cudaStream_t stream);
 
   const LinearPlan& plan() const { return plan_; }
   const std::byte* data() const { return data_.data(); }
@@ -93,7 +97,7 @@ struct LinearCall {
   // like the layer's own.
   NormOutputCuda next_norm = {};
   // The weight holds gate and up: output [rows][out / 2], in gated_format, is silu(gate) * up; no
-  // bias or residual.
+  // bias or residual. Not of int8.
   bool gated = false;
   ActivationFormat gated_format = ActivationFormat::kBf16;
   // Tensor parallelism, or null: this rank's mailboxes (copied). Every rank of the group launches
@@ -102,7 +106,7 @@ struct LinearCall {
   // rounding, so that all ranks have the same bits; bias and residual are the same on all ranks, of
   // which any may add them. The kernel waits for the other ranks'; whether
   // it did so in vain says PeerGroup::check(). Outputs times rows must fit the group's mailboxes.
-  // Not with output_f32, `norm` or `gated`.
+  // Not with output_f32, `norm` or `gated`, nor of int8.
   const PeerMailboxes* reduce = nullptr;
   // 0 or 1, by turns from one exchange of the group to the next, across graphs and replays too: so
   // a graph has an even number of exchanges.
@@ -141,6 +145,9 @@ Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, cons
                            int64_t in_features, int64_t outputs, const uint16_t* input, int rows,
                            float* output, cudaStream_t stream);
 Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
+                            const uint16_t* input, int rows, float* output, cudaStream_t stream);
+// Of the weight that round_bf16_to_int8() makes of this one.
+Status linear_int8_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
                             const uint16_t* input, int rows, float* output, cudaStream_t stream);
 
 }  // namespace forerun::cuda

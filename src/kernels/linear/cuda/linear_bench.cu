@@ -91,6 +91,7 @@ struct Layer {
 };
 
 constexpr LinearFormat kQ4 = LinearFormat::kInt4Group128;
+constexpr LinearFormat kQ8 = LinearFormat::kInt8Group64;
 constexpr LinearFormat kB16 = LinearFormat::kBf16;
 constexpr Layer kLayers[] = {
     {"70b-tp4-int4", "qkv", kQ4, 8192, 2560, false},
@@ -126,7 +127,9 @@ constexpr Layer kLayers[] = {
     {"8b-bf16", "gate_up", kB16, 4096, 28672, true},
     {"8b-bf16", "down", kB16, 14336, 4096, false},
     {"8b-bf16", "head", kB16, 4096, 128256, false},
+    {"8b-int4", "head-int8", kQ8, 4096, 128256, false},
     {"70b-tp4-int4", "head-bf16", kB16, 8192, 32064, false},
+    {"70b-tp4-int4", "head-int8", kQ8, 8192, 32064, false},
 };
 
 struct Model {

@@ -28,6 +28,15 @@ __device__ __forceinline__ uint32_t awq_nibble(const uint32_t* packed, int64_t r
   return (packed[row * (columns / 8) + column / 8] >> (4 * kNibbleOfColumn[column % 8])) & 15u;
 }
 
+// An int8 group's scale, of the largest magnitude in it, and a weight by it: as
+// LinearWeightCuda::round_bf16_to_int8() says.
+__device__ __forceinline__ __half int8_scale(float most) { return __float2half_rn(most / 127.0f); }
+__device__ __forceinline__ int rounded_to_int8(float weight, __half scale) {
+  const float step = __half2float(scale);
+  const float q = step > 0.0f ? rintf(weight / step) : 0.0f;
+  return static_cast<int>(fminf(fmaxf(q, -127.0f), 127.0f));
+}
+
 // The source output that fragment row (half, group, upper) of a tile takes its weights from.
 __device__ __forceinline__ int64_t source_output(OutputPlacement placement, int64_t tile, int half,
                                                  int group, int upper) {
@@ -47,7 +56,7 @@ struct PackTarget {
   OutputPlacement placement;
 };
 // One thread a 16-byte vector of a unit: one lane's operands of a fragment half, of four steps of
-// 16 inputs (int4) or one (bf16).
+// 16 inputs (int4), two (int8) or one (bf16).
 struct PackVector {
   static constexpr int kOfUnit = 128;
   int lane, quarter, half;
@@ -104,6 +113,33 @@ __device__ __forceinline__ void pack_int4(const Source& source, const PackTarget
   }
   reinterpret_cast<uint8_t*>(vector.unit_data + 2112)[group * 2 + vector.half] =
       static_cast<uint8_t>(zeros);
+}
+
+template <class Source>
+__device__ __forceinline__ void pack_int8(const Source& source, const PackTarget& target,
+                                          const PackVector& vector) {
+  const int lane = vector.lane;
+  uint32_t words[4] = {};
+  for (int c = 0; c < 2; ++c) {
+    const int step = vector.quarter * 2 + c;
+    for (int i = 0; i < 4; ++i) {
+      const int64_t output =
+          source_output(target.placement, vector.tile, vector.half, lane / 4, i % 2);
+      for (int pair = 0; pair < 2; ++pair) {
+        const int input = step * 16 + i / 2 * 8 + lane % 4 * 2 + pair;
+        const int weight = output < target.outputs ? source.weight(vector.unit, input, output) : 0;
+        words[c * 2 + i / 2] |= static_cast<uint32_t>(weight + 128) << (16 * (i % 2) + 8 * pair);
+      }
+    }
+  }
+  *vector.data<uint4>() = make_uint4(words[0], words[1], words[2], words[3]);
+  if (vector.quarter != 0 || lane % 4 != 0) return;
+  const int group = lane / 4;
+  for (int upper = 0; upper < 2; ++upper) {
+    const int64_t output = source_output(target.placement, vector.tile, vector.half, group, upper);
+    reinterpret_cast<__half*>(vector.unit_data + 2048)[group * 4 + vector.half * 2 + upper] =
+        output < target.outputs ? source.scale(vector.unit, output) : __half(0.0f);
+  }
 }
 
 inline PackTarget pack_target(const LinearPlan& plan, std::byte* units, int64_t outputs,

@@ -27,9 +27,9 @@ static_assert(kMoreThanHalfBytes < kSmallKernelBytes / 2, "a block of half must 
 // once, but gain from two (8B int4 at 8 rows: 1.80 with one, 1.76 with two; at 1 row 1.63, 1.59,
 // with three no better).
 constexpr int kWantedStages = 2;
-constexpr int kBf16Stages = 4;  // rather than all activations at once
+constexpr int kBf16Stages = 4;  // and of int8; rather than all activations at once
 constexpr int most_stages(LinearFormat format, int row_blocks, TileSchedule schedule) {
-  if (format == LinearFormat::kBf16) return row_blocks == 1 ? kMaxStages : kBf16Stages;
+  if (format != LinearFormat::kInt4Group128) return row_blocks == 1 ? kMaxStages : kBf16Stages;
   return row_blocks == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
 }
 // Shared memory for 8 rows of activations in segments (one unit a warp may take more), by

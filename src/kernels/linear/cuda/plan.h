@@ -5,6 +5,8 @@
 // that a warp copies into shared memory and multiplies:
 //   int4  32 outputs x 128 inputs: 2,048 bytes of nibbles, 32 f16 scales, 32 zero points of 4 bits
 //         (2,128 bytes: 4.16 bits per weight)
+//   int8  32 outputs x 64 inputs: 2,048 bytes, each 128 more than its weight, 32 f16 scales (2,112
+//         bytes: 8.25 bits per weight)
 //   bf16  32 outputs x 32 inputs: 2,048 bytes
 // Inside a unit, bytes lie in the order of the tensor core's fragments: weights are the 16-row
 // operand of mma.m16n8k16, the rows of the activation its 8 columns.
@@ -25,7 +27,7 @@
 
 namespace forerun::cuda {
 
-enum class LinearFormat : uint8_t { kInt4Group128, kBf16 };
+enum class LinearFormat : uint8_t { kInt4Group128, kInt8Group64, kBf16 };
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
@@ -33,12 +35,17 @@ inline constexpr int kTileOutputs = 32;
 inline constexpr int kLinearWarps = 8;       // of a block
 inline constexpr int kMostLinearWarps = 16;  // of one with a warp or more for each of its tiles
 inline constexpr int kInt4Group = 128;       // inputs that share a scale
+inline constexpr int kInt8Group = 64;
 
 constexpr int unit_inputs(LinearFormat format) {
-  return format == LinearFormat::kInt4Group128 ? 128 : 32;
+  return format == LinearFormat::kInt4Group128  ? kInt4Group
+         : format == LinearFormat::kInt8Group64 ? kInt8Group
+                                                : 32;
 }
 constexpr int unit_bytes(LinearFormat format) {
-  return format == LinearFormat::kInt4Group128 ? 2048 + 64 + 16 : 2048;
+  return format == LinearFormat::kInt4Group128  ? 2048 + 64 + 16
+         : format == LinearFormat::kInt8Group64 ? 2048 + 64
+                                                : 2048;
 }
 
 // From this many rows on, a kernel of its own (linear/cuda/tiles.cu) is faster: the kernel for few
@@ -87,8 +94,8 @@ struct LinearPlan {
 
 // The split used for a shape. `may_idle_sms`: some multiprocessors may stay without a block, if
 // that is faster: what is launched next does not come to lie there twice because of it (attention,
-// whose blocks are few, but no linear layer). Fails if the inputs are not a multiple of 128 (int4)
-// or 32 (bf16).
+// whose blocks are few, but no linear layer). Fails if the inputs are not a multiple of 128 (int4),
+// 64 (int8) or 32 (bf16).
 Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t out_features,
                                bool may_idle_sms = false);
 

@@ -23,7 +23,8 @@ constexpr Shape kShapes[] = {
     {8192, 19200}, {9600, 8192},  {128, 8},      {256, 40},     {384, 100},   {4096, 128256}};
 
 TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
-  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+  for (const LinearFormat format :
+       {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const Shape& shape : kShapes) {
       const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
       ASSERT_TRUE(plan.ok()) << plan.status().message();
@@ -157,7 +158,8 @@ TEST(LinearPlanCuda, LargeClustersAreNoMoreThanFinishAsEarly) {
 }
 
 TEST(LinearPlanCuda, EightRowsLeaveHalfAnSmToTheNextKernel) {
-  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+  for (const LinearFormat format :
+       {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const Shape& shape : kShapes) {
       const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
       ASSERT_TRUE(plan.ok());
@@ -173,7 +175,8 @@ TEST(LinearPlanCuda, ABlockOfMoreThanHalfSharesAnSmWithHalfButNotWithItsLike) {
   constexpr int kReserved = 1024;  // for each block, of an SM's kSm
   constexpr int kSm = kH200SharedLimit + kReserved;
   constexpr int kSmallKernelBytes = 2048;  // small kernels between two layers
-  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+  for (const LinearFormat format :
+       {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const int rows : {1, 4, 8, 16, 100}) {
       int most_half = 0, most_over = 0;  // of layers that leave half
       for (const Shape& shape : kShapes) {
@@ -241,7 +244,8 @@ TEST(LinearPlanCuda, RefusesWhatDoesNotFit) {
 TEST(LinearTilePlan, EveryChainIsOneBlocksAndPiecesKeepTheOrder) {
   constexpr int kMultiprocessors = 132;
   int split = 0;
-  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+  for (const LinearFormat format :
+       {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const Shape& shape : kShapes) {
       for (const int cluster_size : {1, 2, 3, 4, 8}) {
         for (const int input_warps : {1, 2, 4, 8}) {
@@ -297,7 +301,8 @@ TEST(LinearTilePlan, WideTilesAreOfBf16WithOneChain) {
 TEST(LinearTilePlan, FillsTheGpuAtTheRowsOfABatch) {
   // O and down of 8B: 32 tiles at 128 rows.
   for (const Shape shape : {Shape{4096, 4096}, {14336, 4096}}) {
-    for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+    for (const LinearFormat format :
+         {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
       const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
       ASSERT_TRUE(plan.ok());
       EXPECT_EQ(plan_tiles(*plan, 128, 132).blocks, 128);

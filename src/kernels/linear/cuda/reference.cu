@@ -40,6 +40,30 @@ __global__ void linear_bf16_ref_kernel(const __nv_bfloat16* weight, int64_t in_f
   result[row * outputs + output] = static_cast<float>(sum);
 }
 
+__global__ void linear_int8_ref_kernel(const __nv_bfloat16* weight, int64_t in_features,
+                                       int64_t outputs, const uint16_t* input, float* result) {
+  const int64_t output = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
+  const int64_t row = blockIdx.y;
+  if (output >= outputs) return;
+  const __nv_bfloat16* const weights = weight + output * in_features;
+  const uint16_t* const inputs = input + row * in_features;
+  double sum = 0;
+  for (int64_t group = 0; group < in_features; group += kInt8Group) {
+    float most = 0;
+    for (int64_t k = group; k < group + kInt8Group; ++k) {
+      most = fmaxf(most, fabsf(__bfloat162float(weights[k])));
+    }
+    const __half scale = int8_scale(most);
+    double products = 0;
+    for (int64_t k = group; k < group + kInt8Group; ++k) {
+      const double x = __half2float(__ushort_as_half(inputs[k])) / kF16Scale;
+      products += rounded_to_int8(__bfloat162float(weights[k]), scale) * x;
+    }
+    sum += products * static_cast<double>(__half2float(scale));
+  }
+  result[row * outputs + output] = static_cast<float>(sum);
+}
+
 }  // namespace
 
 Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, const __half* scales,
@@ -58,6 +82,15 @@ Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, in
   linear_bf16_ref_kernel<<<grid, kPackThreads, 0, stream>>>(weight, in_features, outputs, input,
                                                             output);
   FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "running the bf16 reference");
+  return {};
+}
+
+Status linear_int8_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
+                            const uint16_t* input, int rows, float* output, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(blocks_for(outputs)), static_cast<unsigned>(rows));
+  linear_int8_ref_kernel<<<grid, kPackThreads, 0, stream>>>(weight, in_features, outputs, input,
+                                                            output);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "running the int8 reference");
   return {};
 }
 

@@ -58,7 +58,8 @@ inline std::vector<uint16_t> random_inputs(LinearFormat format, size_t count, fl
   return values;
 }
 
-// A layer's weight [out][in] as a checkpoint has it, in either format, on the device.
+// A layer's weight [out][in] as a checkpoint has it, on the device: of int4 in that format, of the
+// others in bf16.
 struct SourceTensor {
   LinearFormat format;
   int64_t in, out;
@@ -67,7 +68,7 @@ struct SourceTensor {
   SourceTensor(LinearFormat f, int64_t in_features, int64_t out_features, uint32_t seed)
       : format(f), in(in_features), out(out_features) {
     const auto count = static_cast<size_t>(in * out);
-    if (format == LinearFormat::kBf16) {
+    if (format != LinearFormat::kInt4Group128) {
       weight = to_device(random_bf16(count, 0.05f, seed));
       return;
     }
@@ -84,18 +85,27 @@ struct SourceTensor {
     if (format == LinearFormat::kBf16) {
       return target.pack_bf16(weight.as<__nv_bfloat16>(), out, placement, first, stream);
     }
+    if (format == LinearFormat::kInt8Group64) {
+      if (placement != OutputPlacement::kPlain || first != 0) {
+        return {StatusCode::kUnsupported, "int8 is of one source"};
+      }
+      return target.round_bf16_to_int8(weight.as<__nv_bfloat16>(), out, stream);
+    }
     return target.pack_awq(weight.as<uint32_t>(), zeros.as<uint32_t>(), scales.as<__half>(), out,
                            placement, first, stream);
   }
   std::vector<float> reference(const DeviceBuffer& x, int rows, cudaStream_t stream) const {
     const auto count = static_cast<size_t>(rows * out);
     DeviceBuffer y = to_device(std::vector<float>(count, NAN));
+    const auto* const values = weight.as<__nv_bfloat16>();
+    const auto* const inputs = x.as<uint16_t>();
     const Status status =
         format == LinearFormat::kBf16
-            ? linear_bf16_ref_cuda(weight.as<__nv_bfloat16>(), in, out, x.as<uint16_t>(), rows,
-                                   y.as<float>(), stream)
+            ? linear_bf16_ref_cuda(values, in, out, inputs, rows, y.as<float>(), stream)
+        : format == LinearFormat::kInt8Group64
+            ? linear_int8_ref_cuda(values, in, out, inputs, rows, y.as<float>(), stream)
             : linear_awq_ref_cuda(weight.as<uint32_t>(), zeros.as<uint32_t>(), scales.as<__half>(),
-                                  in, out, x.as<uint16_t>(), rows, y.as<float>(), stream);
+                                  in, out, inputs, rows, y.as<float>(), stream);
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     return to_host<float>(y, count);

@@ -1,4 +1,4 @@
-// Rounds a bf16 weight to int4 while it is put into units, on the device.
+// Rounds a bf16 weight to int4 or int8 while it is put into units, on the device.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -9,8 +9,15 @@
 namespace forerun::cuda {
 namespace {
 
+__device__ __forceinline__ float warp_max(float value) {
+  for (int apart = 16; apart > 0; apart /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, apart));
+  }
+  return value;
+}
+
 // Of one unit, whose outputs and inputs lie in shared memory.
-struct UnitSource {
+struct Int4UnitSource {
   const uint8_t (*nibbles)[128];
   const uint8_t* zeros;
   const __half* scales;
@@ -50,10 +57,8 @@ __global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget tar
       low = fminf(low, w[i]);
       high = fmaxf(high, w[i]);
     }
-    for (int apart = 16; apart > 0; apart /= 2) {
-      low = fminf(low, __shfl_xor_sync(0xffffffffu, low, apart));
-      high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, apart));
-    }
+    low = -warp_max(-low);
+    high = warp_max(high);
     const __half scale = __float2half_rn((high - low) / 15.0f);
     const float step = __half2float(scale);
     const float zero = step > 0.0f ? fminf(rintf(-low / step), 15.0f) : 0.0f;
@@ -68,8 +73,43 @@ __global__ void round_to_int4_kernel(const __nv_bfloat16* weight, PackTarget tar
   }
   __syncthreads();
   if (vector.ours) {
-    pack_int4(UnitSource{nibbles[place], zeros[place], scales[place]}, target, vector);
+    pack_int4(Int4UnitSource{nibbles[place], zeros[place], scales[place]}, target, vector);
   }
+}
+
+struct Int8UnitSource {
+  const int8_t (*weights)[kInt8Group];
+  const __half* scales;
+
+  __device__ __forceinline__ int weight(int64_t, int input, int64_t output) const {
+    return weights[output % 32][input];
+  }
+  __device__ __forceinline__ __half scale(int64_t, int64_t output) const {
+    return scales[output % 32];
+  }
+};
+
+__global__ void round_to_int8_kernel(const __nv_bfloat16* weight, PackTarget target) {
+  __shared__ int8_t weights[kUnitsOfBlock][32][kInt8Group];
+  __shared__ __half scales[kUnitsOfBlock][32];
+  const PackVector vector(target, LinearFormat::kInt8Group64);
+  const int place = static_cast<int>(threadIdx.x) / PackVector::kOfUnit;
+  constexpr int kWarps = PackVector::kOfUnit / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32 % kWarps;
+  const int lane = vector.lane;
+  for (int f = warp; f < 32 && vector.tile < target.tiles; f += kWarps) {
+    const int64_t output = vector.tile * 32 + f;
+    if (output >= target.outputs) break;
+    const int64_t first = (output * target.unit_count + vector.unit) * kInt8Group + lane * 2;
+    const float w[2] = {__bfloat162float(weight[first]), __bfloat162float(weight[first + 1])};
+    const __half scale = int8_scale(warp_max(fmaxf(fabsf(w[0]), fabsf(w[1]))));
+    for (int i = 0; i < 2; ++i) {
+      weights[place][f][lane * 2 + i] = static_cast<int8_t>(rounded_to_int8(w[i], scale));
+    }
+    if (lane == 0) scales[place][f] = scale;
+  }
+  __syncthreads();
+  if (vector.ours) pack_int8(Int8UnitSource{weights[place], scales[place]}, target, vector);
 }
 
 }  // namespace
@@ -81,6 +121,16 @@ Status LinearWeightCuda::round_bf16_to_int4(const __nv_bfloat16* weight, int64_t
   const PackTarget target = pack_target(plan_, data_.data(), outputs, kPlain, 0);
   round_to_int4_kernel<<<pack_blocks(target), kPackThreads, 0, stream>>>(weight, target);
   FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "rounding a weight to int4");
+  return {};
+}
+
+Status LinearWeightCuda::round_bf16_to_int8(const __nv_bfloat16* weight, int64_t outputs,
+                                            cudaStream_t stream) {
+  constexpr auto kPlain = OutputPlacement::kPlain;
+  FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kInt8Group64, outputs, kPlain, 0));
+  const PackTarget target = pack_target(plan_, data_.data(), outputs, kPlain, 0);
+  round_to_int8_kernel<<<pack_blocks(target), kPackThreads, 0, stream>>>(weight, target);
+  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "rounding a weight to int8");
   return {};
 }
 

@@ -1,5 +1,6 @@
-// Weights rounded to int4 on a GPU: the same bits as AutoAWQ's tensors of the same integers, made
-// by plain loops, packed.
+// Weights rounded on a GPU. Int4: the same bits as AutoAWQ's tensors of the same integers, made by
+// plain loops, packed. Int8: the integers and scales of plain loops, where the tensor core's
+// fragments want them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -95,6 +96,58 @@ TEST(LinearRoundCuda, MakesTheIntegersOfPlainLoops) {
   }
 }
 
+TEST(LinearRoundCuda, MakesTheInt8OfPlainLoops) {
+  SKIP_WITHOUT_GPUS(1);
+  constexpr int64_t kUnit = unit_bytes(LinearFormat::kInt8Group64);
+  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{192, 96}, {64, 45}}) {
+    std::vector<uint16_t> weight =
+        random_bf16(static_cast<size_t>(in * out), 0.05f, static_cast<uint32_t>(in));
+    std::fill_n(weight.begin(), kInt8Group, uint16_t{0});                    // of nothing
+    std::fill_n(weight.begin() + in, kInt8Group, to_bf16(-0.25f).bits);      // one magnitude
+    std::fill_n(weight.begin() + 2 * in, kInt8Group, to_bf16(1e-12f).bits);  // below a scale
+    weight[static_cast<size_t>(3 * in + 5)] = to_bf16(40.0f).bits;           // an outlier
+    std::fill_n(weight.begin() + 4 * in, kInt8Group,
+                to_bf16(1.0f / 300).bits);  // scale rounds down
+    const auto plan = plan_linear(LinearFormat::kInt8Group64, in, out);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    auto made = LinearWeightCuda::allocate(*plan);
+    ASSERT_TRUE(made.ok());
+    const DeviceBuffer source = to_device(weight);
+    ASSERT_OK(made->round_bf16_to_int8(source.as<__nv_bfloat16>(), out, nullptr));
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    std::vector<uint8_t> bytes(plan->weight_bytes());
+    ASSERT_EQ(cudaMemcpy(bytes.data(), made->data(), bytes.size(), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    for (int64_t output = 0; output < out; ++output) {
+      const int64_t f = output % kTileOutputs;  // lane group f / 4, half and row of the fragment
+      const int64_t half = f / 2 % 2;
+      const int64_t upper = f % 2;
+      for (int64_t unit = 0; unit < in / kInt8Group; ++unit) {
+        const uint8_t* const at =
+            bytes.data() + (output / kTileOutputs * (in / kInt8Group) + unit) * kUnit;
+        const auto w = [&](int64_t k) {
+          return to_float(bf16{weight[static_cast<size_t>(output * in + unit * kInt8Group + k)]});
+        };
+        float most = 0.0f;
+        for (int64_t k = 0; k < kInt8Group; ++k) most = std::max(most, std::abs(w(k)));
+        const f16 scale = to_f16(most / 127.0f);
+        f16 found;
+        std::memcpy(&found, at + 2048 + (f / 4 * 4 + half * 2 + upper) * 2, sizeof(found));
+        ASSERT_EQ(found.bits, scale.bits) << output << ", unit " << unit;
+        for (int64_t k = 0; k < kInt8Group; ++k) {
+          const float step = to_float(scale);
+          const float q = step > 0 ? std::clamp(std::nearbyint(w(k) / step), -127.0f, 127.0f) : 0;
+          // Two steps of 16 inputs a vector; of a step the first 8 inputs' word, then the others'.
+          const int64_t lane = f / 4 * 4 + k % 8 / 2;
+          const int64_t byte =
+              ((half * 2 + k / 32) * 32 + lane) * 16 + k / 8 % 4 * 4 + upper * 2 + k % 2;
+          ASSERT_EQ(at[byte], static_cast<uint8_t>(q + 128)) << output << ", input " << k;
+        }
+      }
+    }
+  }
+}
+
 // A tokenizer's vocabulary may be any number: the outputs past it are as if they were zeros.
 TEST(LinearRoundCuda, OutputsNeedNotBeWholeWords) {
   SKIP_WITHOUT_GPUS(1);
@@ -126,11 +179,18 @@ TEST(LinearRoundCuda, RefusesOtherFormatsAndWidths) {
   auto to_int4 = LinearWeightCuda::allocate(*int4);
   auto to_floats = LinearWeightCuda::allocate(*floats);
   ASSERT_TRUE(to_int4.ok() && to_floats.ok());
+  const auto int8 = plan_linear(LinearFormat::kInt8Group64, 128, 32);
+  ASSERT_TRUE(int8.ok());
+  auto to_int8 = LinearWeightCuda::allocate(*int8);
+  ASSERT_TRUE(to_int8.ok());
   const DeviceBuffer source = to_device(random_bf16(128 * 64, 1.0f, 1));
   const auto* const weight = source.as<__nv_bfloat16>();
   EXPECT_EQ(to_floats->round_bf16_to_int4(weight, 32, nullptr).code(),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(to_int4->round_bf16_to_int4(weight, 64, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(to_int4->round_bf16_to_int8(weight, 32, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(to_int8->round_bf16_to_int4(weight, 32, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(to_int8->round_bf16_to_int8(weight, 64, nullptr).code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -38,10 +38,13 @@ double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
   };
   constexpr Costs kInt4 = {98, 618, 1.0, 777, 378, 645, 1700, 800};
   constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108, 0};
+  constexpr Costs kInt8 = {50, 330, 1.4, 740, 70, 0, 108, 0};  // by its instructions, not fitted
   constexpr double kL2BytesPerCycle = 60;
   // Some multiprocessors have none of the large clusters' blocks.
   constexpr double kGapCycles = 500;
-  const Costs& costs = plan.format == LinearFormat::kBf16 ? kBf16 : kInt4;
+  const Costs& costs = plan.format == LinearFormat::kBf16          ? kBf16
+                       : plan.format == LinearFormat::kInt8Group64 ? kInt8
+                                                                   : kInt4;
   const int tiles = ceil_div(plan.tiles, plan.clusters);
   const int units = ceil_div(plan.units, plan.cluster_size);
   const int passes = ceil_div(tiles, launch.tile_warps);

@@ -12,15 +12,27 @@ struct Costs {
   double unit, tile, meeting, piece;
 };
 constexpr Costs kInt4 = {800, 3000, 4000, 2500};
+constexpr Costs kInt8 = {400, 3000, 4000, 2500};
 constexpr Costs kBf16 = {270, 3000, 4000, 2500};
 constexpr Costs kInt4FewRows = {450, 3000, 4000, 1300};
+constexpr Costs kInt8FewRows = {225, 3000, 4000, 1300};
 constexpr Costs kBf16FewRows = {200, 3000, 4000, 1300};
 constexpr double kWideUnit = 400;
 
+const Costs& costs_of(LinearFormat format, bool few_rows) {
+  switch (format) {
+    case LinearFormat::kInt4Group128:
+      return few_rows ? kInt4FewRows : kInt4;
+    case LinearFormat::kInt8Group64:
+      return few_rows ? kInt8FewRows : kInt8;
+    case LinearFormat::kBf16:
+      break;
+  }
+  return few_rows ? kBf16FewRows : kBf16;
+}
+
 double estimated_ns(const LinearPlan& plan, const LinearTiling& tiling, int tiles) {
-  const bool few = tiling.tile_rows <= kFewTileRows;
-  const Costs& costs = plan.format == LinearFormat::kBf16 ? (few ? kBf16FewRows : kBf16)
-                                                          : (few ? kInt4FewRows : kInt4);
+  const Costs& costs = costs_of(plan.format, tiling.tile_rows <= kFewTileRows);
   const int all_chains = tiling.chains * tiling.splits;
   double tile = costs.tile + costs.unit * plan.units * tiling.chains / all_chains;
   if (tiling.splits > 1) {

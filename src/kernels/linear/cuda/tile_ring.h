@@ -22,7 +22,7 @@ struct TileStage {
   static constexpr int kRowBlocks = kRows / 8;
   static constexpr int kTiles = kTileCount;
   static constexpr int kBoxInputs = kInputs;  // 32 or 64
-  static constexpr int kUnits = kFormat == LinearFormat::kInt4Group128 ? 1 : 2;
+  static constexpr int kUnits = kFormat == LinearFormat::kBf16 ? 2 : 1;
   static constexpr int kBoxes = kUnits * unit_inputs(kFormat) / kBoxInputs;
   static constexpr int kBoxBytes = kRows * kBoxInputs * 2;
   static constexpr int kWeightOffset = kBoxes * kBoxBytes;

@@ -2,8 +2,8 @@
 // the activations of a tile of rows, into the sums of a warpgroup. Device code; included by the
 // kernel alone.
 //
-// The same products in the same order as Unit (linear/cuda/unit.h): 16 inputs an instruction, int4
-// scaled by the group of 128. A warp has half a tile, 16 outputs; two warps share a tile, a
+// The same products in the same order as Unit (linear/cuda/unit.h): 16 inputs an instruction,
+// integers scaled by the group. A warp has half a tile, 16 outputs; two warps share a tile, a
 // warpgroup two tiles.
 #pragma once
 
@@ -92,12 +92,60 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
   }
 };
 
-// The products of a unit are scaled while those of the next are made, where there is room for the
-// sums of both: up to 64 rows.
+// What a lane needs of a unit of integers in shared memory to make operands of half a tile.
+template <LinearFormat kFormat>
+struct TileOperands;
+
+template <>
+struct TileOperands<LinearFormat::kInt4Group128> {
+  using Operand = Int4Operand;
+  static constexpr int kSteps = 8;
+  uint32_t data;
+  Operand operand;
+
+  __device__ __forceinline__ TileOperands(uint32_t unit, int half, int lane)
+      : data(unit + half * 1024 + lane * 16),
+        operand(static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half)), 0) {}
+  // Of steps from kFirst on.
+  template <int kFirst, int kCount>
+  __device__ __forceinline__ void load(uint32_t (&a)[kCount][4]) const {
+#pragma unroll
+    for (int step = 0; step < kCount; step += 4) {
+      const uint4 v = load_shared_16(data + (kFirst + step) / 4 * 512);
+      const uint32_t q[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) operand.load(a[step + i], q[i]);
+    }
+  }
+};
+
+template <>
+struct TileOperands<LinearFormat::kInt8Group64> {
+  using Operand = Int8Operand;
+  static constexpr int kSteps = 4;
+  uint32_t data;
+
+  __device__ __forceinline__ TileOperands(uint32_t unit, int half, int lane)
+      : data(unit + half * 1024 + lane * 16) {}
+  template <int kFirst, int kCount>
+  __device__ __forceinline__ void load(uint32_t (&a)[kCount][4]) const {
+#pragma unroll
+    for (int step = 0; step < kCount; step += 2) {
+      const uint4 v = load_shared_16(data + (kFirst + step) / 2 * 512);
+      Operand::load(a[step], v.x, v.y);
+      Operand::load(a[step + 1], v.z, v.w);
+    }
+  }
+};
+
+// Int4 and int8. The products of a unit are scaled while those of the next are made, where there is
+// room for the sums of both: up to 64 rows.
 template <class Stage>
-struct TileUnit<Stage, LinearFormat::kInt4Group128> {
+struct IntegerTileUnit {
   static constexpr int kRows = Stage::kRows;
   static constexpr int kUnderWay = kRows <= 64 ? 2 : 1;
+  using Operands = TileOperands<Stage::kWeightFormat>;
+  using Operand = typename Operands::Operand;
 
   template <class Ring>
   __device__ __forceinline__ void multiply_chain(Ring& ring, int units, int tile, int half,
@@ -125,7 +173,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
   // Of all chains' sums.
   static __device__ __forceinline__ void finish(float (&sums)[kRows / 2]) {
 #pragma unroll
-    for (int i = 0; i < kRows / 2; i += 4) Int4Operand::finish(four(sums, i));
+    for (int i = 0; i < kRows / 2; i += 4) Operand::finish(four(sums, i));
   }
 
  private:
@@ -140,40 +188,36 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
       ring.wait_full();
       const uint32_t stage = ring.address();
       empty_barrier = ring.empty_barrier();
-      const uint32_t unit =
-          stage + Stage::kWeightOffset + tile * stage_bytes(LinearFormat::kInt4Group128);
+      const uint32_t unit = stage + Stage::kWeightOffset + tile * stage_bytes(Stage::kWeightFormat);
       asm volatile("ld.shared.u32 %0,[%1];"
                    : "=r"(scales)
                    : "r"(unit + 2048 + (lane >> 2) * 8 + half * 4));
-      const auto zeros =
-          static_cast<uint32_t>(load_shared_byte(unit + 2112 + (lane >> 2) * 2 + half));
-      const Int4Operand operand(zeros, 0);
+      const Operands operands(unit, half, lane);
       const uint64_t rows = wgmma_descriptor<Stage::kBoxInputs>(wgmma_uniform(stage));
       // One fence a group of products: the wait for all but the last group counts fences as well.
-      constexpr int kInFlight = kUnderWay == 1 ? 4 : 8;
-#pragma unroll
-      for (int first = 0; first < 8; first += kInFlight) {
-        uint32_t a[kInFlight][4];
-#pragma unroll
-        for (int step = 0; step < kInFlight; step += 4) {
-          const uint4 v = load_shared_16(unit + (half * 2 + (first + step) / 4) * 512 + lane * 16);
-          const uint32_t q[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-          for (int i = 0; i < 4; ++i) operand.load(a[step + i], q[i]);
-        }
-        wgmma_fence();
-#pragma unroll
-        for (int step = 0; step < kInFlight; ++step) {
-          const uint64_t step_rows = wgmma_advance(rows, Stage::step_offset(first + step));
-          if (first + step == 0) {
-            wgmma<ActivationFormat::kF16, false>(part, a[step], step_rows);
-          } else {
-            wgmma<ActivationFormat::kF16, true>(part, a[step], step_rows);
-          }
-        }
-        wgmma_commit();
+      if constexpr (kUnderWay == 1 && Operands::kSteps == 8) {
+        issue_steps<0, 4>(operands, rows);
+        issue_steps<4, 4>(operands, rows);
+      } else {
+        issue_steps<0, Operands::kSteps>(operands, rows);
       }
       ring.advance();
+    }
+    template <int kFirst, int kCount>
+    __device__ __forceinline__ void issue_steps(const Operands& operands, uint64_t rows) {
+      uint32_t a[kCount][4];
+      operands.template load<kFirst, kCount>(a);
+      wgmma_fence();
+#pragma unroll
+      for (int step = 0; step < kCount; ++step) {
+        const uint64_t step_rows = wgmma_advance(rows, Stage::step_offset(kFirst + step));
+        if (kFirst + step == 0) {
+          wgmma<ActivationFormat::kF16, false>(part, a[step], step_rows);
+        } else {
+          wgmma<ActivationFormat::kF16, true>(part, a[step], step_rows);
+        }
+      }
+      wgmma_commit();
     }
     // Adds them to `sums`. kLater: units that have been asked for since.
     template <int kLater>
@@ -183,7 +227,7 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
       const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales));
 #pragma unroll
       for (int i = 0; i < kRows / 2; i += 4) {
-        Int4Operand::add_scaled(four(sums, i), four(part, i), scale);
+        Operand::add_scaled(four(sums, i), four(part, i), scale);
       }
     }
   };
@@ -191,6 +235,11 @@ struct TileUnit<Stage, LinearFormat::kInt4Group128> {
     return reinterpret_cast<float(&)[4]>(v[first]);
   }
 };
+
+template <class Stage>
+struct TileUnit<Stage, LinearFormat::kInt4Group128> : IntegerTileUnit<Stage> {};
+template <class Stage>
+struct TileUnit<Stage, LinearFormat::kInt8Group64> : IntegerTileUnit<Stage> {};
 
 #endif
 

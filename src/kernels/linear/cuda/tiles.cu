@@ -331,14 +331,19 @@ struct Variant {
 };
 template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kShared>
 Variant variant(bool gated) {
-  return {gated ? linear_tiles_kernel<kFormat, kRows, kBoxInputs, true, kShared>
-                : linear_tiles_kernel<kFormat, kRows, kBoxInputs, false, kShared>,
-          TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
+  Kernel kernel = linear_tiles_kernel<kFormat, kRows, kBoxInputs, false, kShared>;
+  if constexpr (kFormat != LinearFormat::kInt8Group64) {  // of a head
+    if (gated) kernel = linear_tiles_kernel<kFormat, kRows, kBoxInputs, true, kShared>;
+  }
+  return {kernel, TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
 }
 template <int kRows, bool kShared>
 Variant variant(LinearFormat format, int input_warps, bool gated) {
   if (format == LinearFormat::kInt4Group128) {
     return variant<LinearFormat::kInt4Group128, kRows, 64, kShared>(gated);
+  }
+  if (format == LinearFormat::kInt8Group64) {
+    return variant<LinearFormat::kInt8Group64, kRows, 64, kShared>(gated);
   }
   // Wide boxes where a chain's inputs are neighbours: rows of 64 bytes come more slowly.
   return input_warps == 1 ? variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
@@ -357,7 +362,8 @@ Variant variant(LinearFormat format, int input_warps, bool few_rows, bool gated,
 }  // namespace
 
 Status prepare_linear_tiles() {
-  for (const LinearFormat format : {LinearFormat::kInt4Group128, LinearFormat::kBf16}) {
+  for (const LinearFormat format :
+       {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const int input_warps : {1, 2}) {
       for (int kind = 0; kind < 8; ++kind) {
         const Variant tiles =

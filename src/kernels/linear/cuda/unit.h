@@ -61,6 +61,34 @@ struct Int4Operand {
   }
 };
 
+// Int8 weights as operands of mma_f16(): a byte, like a nibble, is a number where it lies, 128 more
+// than the weight.
+struct Int8Operand {
+  static constexpr float kScale = 0x1p24f / kF16Scale;
+  static constexpr uint32_t kZeros = 0x00800080u;
+
+  // A lane's 8 weights of 16 x 16: those of its first 8 inputs, the lower row's two before the
+  // upper row's, then of the others.
+  static __device__ __forceinline__ void load(uint32_t (&a)[4], uint32_t first, uint32_t second) {
+    a[0] = subtract_f16x2(__byte_perm(first, 0, 0x4140), kZeros);
+    a[1] = subtract_f16x2(__byte_perm(first, 0, 0x4342), kZeros);
+    a[2] = subtract_f16x2(__byte_perm(second, 0, 0x4140), kZeros);
+    a[3] = subtract_f16x2(__byte_perm(second, 0, 0x4342), kZeros);
+  }
+  // As Int4Operand.
+  static __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)[4],
+                                                    float2 scales) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sums[i] = __fmaf_rn(i < 2 ? scales.x : scales.y, part[i], sums[i]);
+    }
+  }
+  static __device__ __forceinline__ void finish(float (&sums)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] *= kScale;
+  }
+};
+
 template <LinearFormat kFormat>
 struct Unit;
 
@@ -134,6 +162,70 @@ struct Unit<LinearFormat::kInt4Group128> {
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int block = 0; block < kRowBlocks; ++block) Int4Operand::finish(acc[half][block]);
+    }
+  }
+};
+
+template <>
+struct Unit<LinearFormat::kInt8Group64> {
+  static constexpr bool kAhead = false;
+
+  // acc += scale * (x . w) over 64 inputs and 32 outputs, once all are finish()ed.
+  template <int kRowBlocks, class Ring>
+  __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
+                                           uint32_t input, int row_block_bytes,
+                                           float (&acc)[2][kRowBlocks][4]) {
+    ring.wait();
+    uint32_t scales[2];
+    asm volatile("ld.shared.v2.u32 {%0,%1},[%2];"
+                 : "=r"(scales[0]), "=r"(scales[1])
+                 : "r"(ring.data + 2048 + (lane >> 2) * 8)
+                 : "memory");
+    uint4 q[2][2];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      q[i / 2][i % 2] = load_shared_16(ring.data + lane * 16 + i * 512);
+    }
+    ring.release(args, q[1][1].w);
+    float part[2][kRowBlocks][4] = {};
+#pragma unroll
+    for (int chunk = 0; chunk < 2; ++chunk) {
+      uint4 x[kRowBlocks];
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) {
+        x[block] = load_matrices(input + block * row_block_bytes + chunk * 64);
+      }
+#pragma unroll
+      for (int odd = 0; odd < 2; ++odd) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint4& v = q[half][chunk];
+          uint32_t a[4];
+          Int8Operand::load(a, odd != 0 ? v.z : v.x, odd != 0 ? v.w : v.y);
+#pragma unroll
+          for (int block = 0; block < kRowBlocks; ++block) {
+            mma_f16(part[half][block], a, odd != 0 ? x[block].z : x[block].x,
+                    odd != 0 ? x[block].w : x[block].y);
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales[half]));
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) {
+        Int8Operand::add_scaled(acc[half][block], part[half][block], scale);
+      }
+    }
+  }
+
+  template <int kRowBlocks>
+  static __device__ __forceinline__ void finish(float (&acc)[2][kRowBlocks][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) Int8Operand::finish(acc[half][block]);
     }
   }
 };
