@@ -17,8 +17,10 @@ std::vector<std::string> choices_of(const std::string& flag) {
   if (flag == "--shape") return names_of(tree_shape_choices());
   if (flag == "--view" || flag == "--views") return names_of(kv_view_choices());
   if (flag == "--accept") return names_of(accept_rule_choices());
-  if (flag == "--weights") return {"as_stored", "bf16", "f32", "int8"};
-  if (flag == "--draft-weights") return {"as_stored", "auto", "bf16", "f32", "int4_head", "int8"};
+  if (flag == "--weights") return {"as_stored", "bf16", "f32", "int8", "int8_head"};
+  if (flag == "--draft-weights") {
+    return {"as_stored", "auto", "bf16", "f32", "int4_head", "int8", "int8_head"};
+  }
   if (flag == "--activations") return {"bf16", "f32", "int8"};
   if (flag == "--seed") return {"random"};
   return {};

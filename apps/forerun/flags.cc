@@ -119,14 +119,15 @@ void add_engine_flags(CLI::App& command, EngineOptions& options) {
   command.add_option("--emulate", options.emulate,
                      "Steps last what they take on another machine: FILE#NAME of bench/profiles");
   command
-      .add_option("--weights", options.weights, "as_stored, bf16, f32 or int8; on a GPU as_stored")
+      .add_option("--weights", options.weights,
+                  "as_stored, bf16, f32, int8 or int8_head (the head alone); on a GPU as_stored or "
+                  "int8_head")
       ->capture_default_str();
   command
-      .add_option(
-          "--draft-weights", options.draft_weights,
-          "The same for the draft, or int4_head (on a GPU: all but the head as stored, widths that "
-          "are multiples of 128), or auto (int8 unless quantized; on a GPU a large head int4); "
-          "never changes a token")
+      .add_option("--draft-weights", options.draft_weights,
+                  "The same for the draft, or int4_head (the head alone, on a GPU), or auto (int8 "
+                  "unless quantized; on a GPU a large head int4); "
+                  "never changes a token")
       ->capture_default_str();
   command.add_option("--activations", options.activations, "bf16, f32 or int8; on a GPU bf16")
       ->capture_default_str();

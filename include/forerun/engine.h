@@ -70,12 +70,14 @@ struct EngineOptions {
   // out since it cannot be loaded or run. Needs a draft model; takes as long as loading the models
   // once a split, and some seconds.
   bool try_splits = false;
-  // "as_stored", "bf16", "f32", "int8".
+  // "as_stored", "bf16", "f32", "int8", "int8_head": as stored but for the head, which becomes
+  // int8, half to read where it is bf16 (on GPUs of a hidden_size that is a multiple of 64). GPUs
+  // accept "as_stored" and "int8_head". Tokens are those of the weights that this makes.
   std::string weights = "as_stored";
   // The same for the draft model, or "int4_head" (on GPUs, of a hidden_size that is a multiple of
-  // 128: as stored but for the head, which becomes int4: less to read where the vocabulary is
-  // large), or "auto": int8 on processors where the checkpoint is not quantized, int4_head on GPUs
-  // where the head is 64 MiB and more. It changes how often guesses are right, never a token.
+  // 128: as stored but for the head, which becomes int4), or "auto": int8 on processors where the
+  // checkpoint is not quantized, int4_head on GPUs where the head is 64 MiB and more. It changes
+  // how often guesses are right, never a token.
   std::string draft_weights = "auto";
   // "bf16", "f32", "int8".
   std::string activations = "bf16";

@@ -69,8 +69,8 @@ Result<std::string> model_text(const ModelsToLoad::Model& model) {
       std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()}, hash);
   if (!in) return Status(StatusCode::kNotFound, config.string() + ": cannot be read");
   return checkpoint.dir().filename().string() + " " + hex(hash) + ", weights " +
-         weight_override_name(model.weights) + (model.int4_head ? ", int4 head" : "") +
-         ", tokens " + std::to_string(model.opened->live_vocab());
+         weight_override_name(model.weights) + ", tokens " +
+         std::to_string(model.opened->live_vocab());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "forerun/status.h"
 #include "model/decoder.h"
+#include "model/decoder_weights.h"
 #include "model/device_memory.h"
 #include "model/layer_range.h"
 
@@ -36,17 +37,17 @@ Result<std::string> gpu_uuid(int32_t gpu);
 // Its free memory, without needs. kUnsupported where this build has no GPU backend; kNotFound where
 // there is no such GPU, with those that there are.
 Result<DeviceMemory> gpu_memory(int32_t gpu);
-// What these layers of a model need of each of `degree` GPUs, by rank. `int4_head`: its weights
-// become that, for drafts. Fails as make_shard_plan.
+// What these layers of a model need of each of `degree` GPUs, by rank. `weights`: kAsStored,
+// kInt8Head or kInt4Head. Fails as make_shard_plan.
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  const LayerRange& layers, int32_t degree,
-                                                 bool int4_head);
+                                                 WeightOverride weights);
 // A part of these layers on each of `gpus`, by rank. `progress` gets the fraction of the weights
 // that is loaded.
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
                                               const LayerRange& layers,
                                               std::span<const int32_t> gpus, int64_t kv_blocks,
-                                              int32_t live_vocab, bool int4_head,
+                                              int32_t live_vocab, WeightOverride weights,
                                               std::function<void(double)> progress);
 
 }  // namespace forerun

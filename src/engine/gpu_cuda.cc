@@ -73,24 +73,24 @@ Result<DeviceMemory> gpu_memory(int32_t gpu) {
 
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& checkpoint,
                                                  const LayerRange& layers, int32_t degree,
-                                                 bool int4_head) {
+                                                 WeightOverride weights) {
   const ModelConfig& config = checkpoint.config();
   const auto plan = make_shard_plan(config, degree, config.vocab_size);
   if (!plan.ok()) return plan.status().with_context(checkpoint.dir().string());
-  return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, layers, int4_head);
+  return cuda::estimate_decoder_cuda_memory(checkpoint, *plan, layers, weights);
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& checkpoint,
                                               const LayerRange& layers,
                                               std::span<const int32_t> gpus, int64_t kv_blocks,
-                                              int32_t live_vocab, bool int4_head,
+                                              int32_t live_vocab, WeightOverride weights,
                                               std::function<void(double)> progress) {
   cuda::DecoderCudaOptions options;
   options.devices.assign(gpus.begin(), gpus.end());
   options.layers = layers;
   options.kv_blocks = kv_blocks;
   options.live_vocab = live_vocab;
-  options.int4_head = int4_head;
+  options.weights = weights;
   options.progress = std::move(progress);
   return cuda::load_decoder_cuda(checkpoint, std::move(options));
 }

@@ -24,14 +24,14 @@ Result<DeviceMemory> gpu_memory(int32_t gpu) { return refused(gpu); }
 
 Result<std::vector<MemoryNeed>> gpu_memory_needs(const Checkpoint& /*checkpoint*/,
                                                  const LayerRange& /*layers*/, int32_t degree,
-                                                 bool /*int4_head*/) {
+                                                 WeightOverride /*weights*/) {
   return std::vector<MemoryNeed>(static_cast<size_t>(degree));
 }
 
 Result<std::unique_ptr<Decoder>> load_on_gpus(const Checkpoint& /*checkpoint*/,
                                               const LayerRange& /*layers*/,
                                               std::span<const int32_t> gpus, int64_t /*kv_blocks*/,
-                                              int32_t /*live_vocab*/, bool /*int4_head*/,
+                                              int32_t /*live_vocab*/, WeightOverride /*weights*/,
                                               std::function<void(double)> /*progress*/) {
   return refused(gpus.front());
 }

@@ -38,12 +38,14 @@ Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placemen
                         ", but the draft model has layers with a sliding window, which see the "
                         "last tokens only; accepted with it is 0");
     }
-    choose_draft_weights(*draft, placement.of(Role::kDraft), numerics.draft_weights);
+    if (!numerics.draft_weights) {
+      numerics.draft_weights = choose_draft_weights(*draft, placement.of(Role::kDraft));
+    }
   }
-  FORERUN_RETURN_IF_ERROR(check_numerics(options, numerics, placement, draft));
+  FORERUN_RETURN_IF_ERROR(check_numerics(options, numerics, placement, opened.target, draft));
   ModelsToLoad to_load;
-  to_load.models = {{{&opened.target, numerics.weights, false},
-                     {draft, numerics.draft_weights.layers, numerics.draft_weights.int4_head}}};
+  to_load.models = {{{&opened.target, numerics.weights},
+                     {draft, numerics.draft_weights.value_or(WeightOverride::kAsStored)}}};
   to_load.activation = numerics.activation;
   to_load.options = &options;
   return to_load;
@@ -142,7 +144,7 @@ Status add_gpu_needs(const ModelsToLoad::Model& model, Role role, const std::str
   const Checkpoint& checkpoint = model.opened->checkpoint;
   FORERUN_ASSIGN_OR_RETURN(
       const std::vector<MemoryNeed> needs,
-      gpu_memory_needs(checkpoint, layers, static_cast<int32_t>(gpus.size()), model.int4_head));
+      gpu_memory_needs(checkpoint, layers, static_cast<int32_t>(gpus.size()), model.weights));
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
     const int32_t gpu = gpus[rank];
     FORERUN_ASSIGN_OR_RETURN(
@@ -265,7 +267,7 @@ Status LoadedModels::load_stage(const ModelsToLoad& models, Role role, Stage& st
     FORERUN_ASSIGN_OR_RETURN(
         stage.decoder,
         load_on_gpus(opened.checkpoint, stage.layers, stage.gpus, memory_.kv_blocks(role),
-                     opened.live_vocab(), models.of(role).int4_head, std::move(progress)));
+                     opened.live_vocab(), models.of(role).weights, std::move(progress)));
     return Status();
   }
   CpuDecoderOptions options;

@@ -34,8 +34,7 @@ namespace forerun {
 struct ModelsToLoad {
   struct Model {
     const OpenedModel* opened = nullptr;
-    WeightOverride weights = WeightOverride::kAsStored;  // on processors
-    bool int4_head = false;                              // on GPUs
+    WeightOverride weights = WeightOverride::kAsStored;
   };
   std::array<Model, kNumRoles> models;  // the draft's may be none
   Activation activation = Activation::kBf16;

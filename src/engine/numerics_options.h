@@ -2,6 +2,9 @@
 // against the devices.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "engine/device_spec.h"
 #include "engine/opened_model.h"
 #include "forerun/engine.h"
@@ -11,16 +14,10 @@
 
 namespace forerun {
 
-struct DraftWeights {
-  bool choose = false;  // by where the draft runs and how it is stored
-  WeightOverride layers = WeightOverride::kAsStored;
-  bool int4_head = false;
-};
-
 struct NumericsOptions {
   Activation activation = Activation::kBf16;
   WeightOverride weights = WeightOverride::kAsStored;  // the target's
-  DraftWeights draft_weights;
+  std::optional<WeightOverride> draft_weights;         // unset: choose_draft_weights()
 };
 
 // Fails on a name that is none, with those that are.
@@ -30,12 +27,14 @@ Result<NumericsOptions> parse_numerics(const EngineOptions& options);
 // be, and reading it takes a share of a Step.
 bool int4_head_pays(int32_t hidden_size, int32_t vocab_size);
 
-// The draft's weights where the user leaves them to the engine; `draft` runs on `placement`.
-void choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement,
-                          DraftWeights& weights);
+// The draft's weights where the user leaves them to the engine, by where it runs and how it is
+// stored.
+WeightOverride choose_draft_weights(const OpenedModel& draft, const ModelPlacement& placement);
 
-// Whether the devices can compute with them; `draft` may be null. Fails naming what they accept.
+// Whether the devices can compute with them; `draft` may be null, and its weights are chosen. Fails
+// naming what they accept.
 Status check_numerics(const EngineOptions& options, const NumericsOptions& numerics,
-                      const Placement& placement, const OpenedModel* draft);
+                      const Placement& placement, const OpenedModel& target,
+                      const OpenedModel* draft);
 
 }  // namespace forerun

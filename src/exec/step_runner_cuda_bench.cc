@@ -25,7 +25,7 @@ struct Arguments {
   int32_t rows = 8;
   int32_t threads = 8;
   int32_t context = 1000;
-  bool int4_head = false;
+  WeightOverride weights = WeightOverride::kAsStored;
 };
 
 // Asks for no summaries.
@@ -104,7 +104,7 @@ Status run(const Arguments& arguments) {
   cuda::DecoderCudaOptions options;
   options.devices.assign(1, 0);
   options.kv_blocks = blocks;
-  options.int4_head = arguments.int4_head;
+  options.weights = arguments.weights;
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
                            cuda::load_decoder_cuda(checkpoint, std::move(options)));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<CpuDeviceGroup> threads,
@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
     } else if (flag == "--context" && i + 1 < argc) {
       arguments.context = std::atoi(argv[++i]);
     } else if (flag == "--int4-head") {
-      arguments.int4_head = true;
+      arguments.weights = forerun::WeightOverride::kInt4Head;
     } else {
       arguments.model = flag;
     }

@@ -234,7 +234,8 @@ TEST(CpuDecoder, OverriddenWeightsStayClose) {
   const std::vector<float> expected = logits_of(stored, 100, 100);
   // bf16 weights are off by up to 2^-9, int8 ones by up to 1/254 of their channel's largest.
   for (const auto& [weights, tolerance] :
-       {std::pair(WeightOverride::kBf16, 0.05), std::pair(WeightOverride::kInt8, 0.15)}) {
+       {std::pair(WeightOverride::kBf16, 0.05), std::pair(WeightOverride::kInt8, 0.15),
+        std::pair(WeightOverride::kInt8Head, 0.02)}) {
     CpuDecoderOptions options = f32_options();
     options.weights = weights;
     auto overridden = LoadedDecoder::open(dir.path(), 2, options);

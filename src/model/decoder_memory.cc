@@ -24,6 +24,8 @@ int64_t linear_bytes(const Checkpoint& checkpoint, const std::string& name, int6
     case WeightOverride::kF32:
       return out * in * 4;
     case WeightOverride::kAsStored:
+    case WeightOverride::kInt8Head:
+    case WeightOverride::kInt4Head:
       break;
   }
   const int64_t plain = stored_bytes(checkpoint, name);
@@ -57,25 +59,28 @@ MemoryNeed estimate_device_memory(const Checkpoint& checkpoint, WeightOverride w
       static_cast<double>(shard.vocab.size()) / static_cast<double>(config.vocab_size);
   const RawTensor* embedding = checkpoint.find("model.embed_tokens.weight");
   const bool head_is_copied =
-      weights != WeightOverride::kAsStored ||
+      head_override(weights) != WeightOverride::kAsStored ||
       (takes_bf16_pairs(activation) && embedding != nullptr && embedding->dtype == DType::kBf16);
   MemoryNeed memory;
   for (const DecoderTensor& tensor : decoder_tensors(config)) {
     if (!layers.holds(tensor.name, config)) continue;
     if (tensor.role == TensorRole::kLinear || tensor.role == TensorRole::kHead) {
-      const double share =
-          tensor.role == TensorRole::kHead ? head_share : share_of(config, shard, tensor.name);
-      memory.weight_bytes += scaled(
-          linear_bytes(checkpoint, tensor.name, tensor.shape[0], tensor.shape[1], weights), share);
+      const bool is_head = tensor.role == TensorRole::kHead;
+      const double share = is_head ? head_share : share_of(config, shard, tensor.name);
+      memory.weight_bytes +=
+          scaled(linear_bytes(checkpoint, tensor.name, tensor.shape[0], tensor.shape[1],
+                              is_head ? head_override(weights) : layers_override(weights)),
+                 share);
     } else if (tensor.role != TensorRole::kEmbedding ||
                (shard.vocab.begin == 0 && (layers.embeds || !head_is_copied))) {
       memory.weight_bytes += stored_bytes(checkpoint, tensor.name);
     }
   }
   if (config.tied_embeddings && head_is_copied && layers.heads) {
-    memory.weight_bytes += scaled(linear_bytes(checkpoint, "model.embed_tokens.weight",
-                                               config.vocab_size, config.hidden_size, weights),
-                                  head_share);
+    memory.weight_bytes +=
+        scaled(linear_bytes(checkpoint, "model.embed_tokens.weight", config.vocab_size,
+                            config.hidden_size, head_override(weights)),
+               head_share);
   }
   const DType kv_dtype = activation == Activation::kF32 ? DType::kF32 : DType::kBf16;
   memory.kv_block_bytes = kv_block_bytes(config, layers.size(), shard.kv_heads.size(), kv_dtype);

@@ -27,7 +27,7 @@ class Loader {
          const LayerRange& layers, const std::function<void(double)>& progress)
       : checkpoint_(checkpoint),
         layers_(layers),
-        override_(weights),
+        weights_(weights),
         pairs_(takes_bf16_pairs(activation)),
         progress_(progress) {
     for (const RawTensor& tensor : checkpoint.tensors()) {
@@ -77,8 +77,9 @@ class Loader {
 
   const Checkpoint& checkpoint_;
   const LayerRange layers_;
-  const WeightOverride override_;
-  const bool pairs_;  // bf16 is repacked
+  const WeightOverride weights_;
+  WeightOverride override_ = WeightOverride::kAsStored;  // of what is being loaded
+  const bool pairs_;                                     // bf16 is repacked
   const std::function<void(double)>& progress_;
   double total_bytes_ = 0;
   double done_bytes_ = 0;
@@ -271,6 +272,7 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
     head.out.end = std::min<int64_t>((head.out.end + 7) / 8 * 8, config.vocab_size);
   }
   // The head first: converting it takes the most memory of all tensors for a moment.
+  override_ = head_override(weights_);
   if (layers_.heads && !config.tied_embeddings) {
     FORERUN_RETURN_IF_ERROR(load_linear("lm_head", head, out_.head));
   } else if (layers_.heads && shard.vocab.size() > 0) {
@@ -278,6 +280,7 @@ Result<DecoderWeights> Loader::run(const DeviceShard& shard) {
   }
   if (layers_.embeds) FORERUN_RETURN_IF_ERROR(load_embedding(*embedding));
   if (layers_.holds(embedding->name, config)) done(*embedding);
+  override_ = layers_override(weights_);
   out_.layers.resize(static_cast<size_t>(layers_.size()));
   for (int32_t layer_idx = 0; layer_idx < layers_.size(); ++layer_idx) {
     FORERUN_RETURN_IF_ERROR(
@@ -302,6 +305,10 @@ const char* weight_override_name(WeightOverride weights) {
       return "bf16";
     case WeightOverride::kF32:
       return "f32";
+    case WeightOverride::kInt8Head:
+      return "int8 head";
+    case WeightOverride::kInt4Head:
+      return "int4 head";
   }
   return "?";
 }

@@ -23,9 +23,26 @@
 namespace forerun {
 
 // What becomes of the linear layers and the head; embedding and norms stay as they are.
-enum class WeightOverride : uint8_t { kAsStored, kInt8, kBf16, kF32 };
+enum class WeightOverride : uint8_t {
+  kAsStored,
+  kInt8,
+  kBf16,
+  kF32,
+  kInt8Head,  // the head alone
+  kInt4Head,  // the head alone, on GPUs: for drafts
+};
 
 const char* weight_override_name(WeightOverride weights);
+// What becomes of the linear layers alone.
+constexpr WeightOverride layers_override(WeightOverride weights) {
+  return weights == WeightOverride::kInt8Head || weights == WeightOverride::kInt4Head
+             ? WeightOverride::kAsStored
+             : weights;
+}
+// And of the head, on processors.
+constexpr WeightOverride head_override(WeightOverride weights) {
+  return weights == WeightOverride::kInt8Head ? WeightOverride::kInt8 : weights;
+}
 
 struct LayerWeights {
   std::vector<float> input_norm, post_attention_norm;  // [hidden]
@@ -47,10 +64,10 @@ struct DecoderWeights {
   std::vector<std::unique_ptr<std::byte[]>> owned;  // converted tensors that the above look into
 };
 
-// The part of device `shard` of these layers, for inputs rounded as `activation` says; nothing
-// else of the checkpoint is touched. Weights used in place are views of the mapped rows and
-// columns; int8 and repacked parts are the device's own. `progress` gets the fraction done, in [0,
-// 1], from the calling thread. The checkpoint must outlive the weights.
+// The part of device `shard` of these layers, for inputs rounded as `activation` says (`weights`:
+// all but kInt4Head); nothing else of the checkpoint is touched. Weights used in place are views of
+// the mapped rows and columns; int8 and repacked parts are the device's own. `progress` gets the
+// fraction done, in [0, 1], from the calling thread. The checkpoint must outlive the weights.
 Result<DecoderWeights> load_decoder_weights(const Checkpoint& checkpoint, WeightOverride weights,
                                             Activation activation, const DeviceShard& shard,
                                             const LayerRange& layers,

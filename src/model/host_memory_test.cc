@@ -91,6 +91,7 @@ TEST(MemoryNeeds, CountsWhatTheFormatsTake) {
   EXPECT_EQ(bytes(WeightOverride::kBf16), 2 * (linear + head) + 4 * head + norms);
   const int64_t channels = 2 * (64 * 2 + 32 * 2 + 128 * 2 + 64) + 256;
   EXPECT_EQ(bytes(WeightOverride::kInt8), linear + head + 4 * channels + 4 * head + norms);
+  EXPECT_EQ(bytes(WeightOverride::kInt8Head), 4 * linear + head + 4 * 256 + 4 * head + norms);
   const MemoryNeed bf16_kv =
       estimate_decoder_memory(*checkpoint, WeightOverride::kAsStored, Activation::kInt8);
   EXPECT_EQ(bf16_kv.kv_token_bytes(), 2 * 2 * 2 * 32 * 2);  // heads of 16, padded to 32

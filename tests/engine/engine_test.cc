@@ -224,10 +224,18 @@ TEST_F(EngineTest, WeightsOfADraftAreCheckedByName) {
   options.draft_weights = "int3";
   const auto unknown = Engine::create(options);
   ASSERT_FALSE(unknown.ok());
-  EXPECT_NE(unknown.status().message().find("int8 and int4_head"), std::string::npos);
+  EXPECT_NE(unknown.status().message().find("int8, int8_head and int4_head"), std::string::npos);
   options.draft_weights = "auto";
-  options.weights = "int4_head";  // a target's bits are promised
+  options.weights = "int4_head";  // too coarse for a target
   EXPECT_EQ(Engine::create(options).status().code(), StatusCode::kInvalidArgument);
+  options.weights = "int8";
+  options.devices = "cuda:0";
+  const auto layers = Engine::create(options);
+  ASSERT_FALSE(layers.ok());
+  EXPECT_NE(layers.status().message().find(
+                "weights: found 'int8'; on a GPU as_stored and int8_head are accepted"),
+            std::string::npos)
+      << layers.status().message();
 }
 
 TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {

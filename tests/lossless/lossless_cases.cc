@@ -68,6 +68,7 @@ std::vector<Precision> precisions() {
   f16.family = "qwen2";
   all.push_back({.name = "f16", .spec = f16});
   all.push_back({.name = "int8", .spec = toy(), .weights = "int8"});
+  all.push_back({.name = "int8_head", .spec = bf16, .weights = "int8_head"});
   ToySpec int4 = bf16;
   int4.quantization = ToySpec::Quantization::kAwq;
   all.push_back({.name = "int4", .spec = int4});
@@ -78,7 +79,7 @@ std::vector<Precision> precisions() {
   if (!on_gpu()) return all;
   // GPUs have bf16 activations, and kernels of their own for int4 of group 128.
   std::erase_if(all, [](const Precision& precision) {
-    return precision.activations != "bf16" || precision.weights != "as_stored";
+    return precision.activations != "bf16" || precision.weights == "int8";
   });
   ToySpec int4_group128 = int4;
   int4_group128.hidden_size = 256;

@@ -230,7 +230,7 @@ Status DecoderCuda::load_shards(const Checkpoint& checkpoint, const DecoderCudaO
                                  .part = plan.devices[rank],
                                  .layers = layers_,
                                  .kv_blocks = kv_blocks_,
-                                 .int4_head = options.int4_head,
+                                 .weights = options.weights,
                                  .step = pinned_step_.data(),
                                  .hidden_in = hidden_in_.data(),
                                  .peers = peers_ ? &peers_->rank(team.rank()) : nullptr,

@@ -2,9 +2,9 @@
 // replays, and that of whole calls, which also make the plan, hand over and bring the logits back.
 //
 //   decoder_cuda_bench MODEL_DIR [--devices cuda:0,cuda:1] [--context 1000,32000]
-//                      [--rows 1,8,16,32] [--json FILE] [--budget] [--int4-head]
+//                      [--rows 1,8,16,32] [--json FILE] [--budget] [--int8-head] [--int4-head]
 //
-// --int4-head: the head becomes int4, as a draft's does where its vocabulary is large.
+// --int8-head, --int4-head: the head becomes that; a draft's int4 where its vocabulary is large.
 // --budget: what each part of a layer costs inside the pass, by graphs that lack it.
 #include <algorithm>
 #include <chrono>
@@ -31,7 +31,7 @@ struct Arguments {
   std::vector<int32_t> rows = {1, 8, 16, 32};
   std::string json;
   bool budget = false;
-  bool int4_head = false;
+  WeightOverride weights = WeightOverride::kAsStored;
 };
 
 // Milliseconds of one replay of the last pass: the median over `samples` of the mean of a few;
@@ -150,7 +150,7 @@ Status run(const Arguments& arguments) {
   DecoderCudaOptions options;
   options.devices = arguments.devices;
   options.kv_blocks = blocks;
-  options.int4_head = arguments.int4_head;
+  options.weights = arguments.weights;
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<DecoderCuda> decoder,
                            DecoderCuda::load(checkpoint, options));
   decoder->shard(0).edit_graphs(nullptr);  // to see how long they take
@@ -201,7 +201,9 @@ int main(int argc, char** argv) {
     } else if (flag == "--budget") {
       arguments.budget = true;
     } else if (flag == "--int4-head") {
-      arguments.int4_head = true;
+      arguments.weights = forerun::WeightOverride::kInt4Head;
+    } else if (flag == "--int8-head") {
+      arguments.weights = forerun::WeightOverride::kInt8Head;
     } else if (flag == "--rows" && i + 1 < argc) {
       arguments.rows = parse_list(argv[++i]);
     } else {

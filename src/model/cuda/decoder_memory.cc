@@ -46,14 +46,14 @@ Status add_linear(const Checkpoint& checkpoint, const FusedLinear& linear, Weigh
 }
 
 Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayoutCuda& layout,
-                                 const LayerRange& layers, bool int4_head) {
+                                 const LayerRange& layers, WeightOverride weights) {
   const ModelConfig& config = checkpoint.config();
   WeightBytes bytes;
   // Of a last stage it is there while its tied head is packed.
   if (layers.holds("model.embed_tokens.weight", config)) {
     bytes.packed = int64_t{config.vocab_size} * config.hidden_size * 2;
   }
-  const FusedLinear head = head_linear(config, layout, int4_head);
+  const FusedLinear head = head_linear(config, layout, weights);
   if (layers.heads && config.tied_embeddings && head.outputs > 0) {
     FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
     bytes.packed += static_cast<int64_t>(plan.weight_bytes());
@@ -75,7 +75,7 @@ Result<WeightBytes> weight_bytes(const Checkpoint& checkpoint, const ShardLayout
 Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
                                                              const ShardPlan& plan,
                                                              const LayerRange& layers,
-                                                             bool int4_head) {
+                                                             WeightOverride weights) {
   // The context of the process, kernels, graphs, and what allocations are rounded up by.
   constexpr int64_t kRest = int64_t{512} << 20;
   const ModelConfig& config = checkpoint.config();
@@ -84,10 +84,10 @@ Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& c
     const ShardLayoutCuda layout = shard_layout_cuda(config, part);
     MemoryNeed& memory = memories.emplace_back();
     memory.name = "device " + std::to_string(memories.size() - 1);
-    FORERUN_ASSIGN_OR_RETURN(const WeightBytes weights,
-                             weight_bytes(checkpoint, layout, layers, int4_head));
-    memory.weight_bytes = weights.packed;
-    memory.staged_bytes = std::accumulate(weights.staged.begin(), weights.staged.end(), int64_t{0});
+    FORERUN_ASSIGN_OR_RETURN(const WeightBytes bytes,
+                             weight_bytes(checkpoint, layout, layers, weights));
+    memory.weight_bytes = bytes.packed;
+    memory.staged_bytes = std::accumulate(bytes.staged.begin(), bytes.staged.end(), int64_t{0});
     const int64_t widths = 3 * int64_t{config.hidden_size} + layout.qkv_width +
                            int64_t{layout.num_heads} * padded_head_dim_cuda(config.head_dim) +
                            layout.attended_width + layout.mlp_in.total;
@@ -111,7 +111,7 @@ Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& 
       const std::vector<MemoryNeed> needs,
       estimate_decoder_cuda_memory(checkpoint, plan,
                                    options.layers.value_or(LayerRange::all(checkpoint.config())),
-                                   options.int4_head));
+                                   options.weights));
   std::vector<DeviceMemory> memories;
   for (size_t rank = 0; rank < needs.size(); ++rank) {
     const std::string name = "cuda:" + std::to_string(options.devices[rank]);

@@ -24,13 +24,13 @@ int64_t whole_tiles(int64_t outputs) {
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, const ShardLayoutCuda& layout, const LayerRange& layers,
-         bool int4_head, const std::function<void(double)>& progress, const Stream* stream,
+         WeightOverride weights, const std::function<void(double)>& progress, const Stream* stream,
          SliceUploader uploader)
       : checkpoint_(checkpoint),
         config_(checkpoint.config()),
         layout_(layout),
         layers_(layers),
-        int4_head_(int4_head),
+        weights_(weights),
         progress_(progress),
         stream_(stream),
         uploader_(std::move(uploader)) {
@@ -69,7 +69,7 @@ class Loader {
   const ModelConfig& config_;
   const ShardLayoutCuda& layout_;
   const LayerRange layers_;
-  const bool int4_head_;
+  const WeightOverride weights_;
   const std::function<void(double)>& progress_;
   const Stream* stream_;
   SliceUploader uploader_;
@@ -96,8 +96,13 @@ Status Loader::pack(const LinearSource& source, const FusedPart& part, const Sli
 
 Status Loader::pack_floats(const __nv_bfloat16* weight, const FusedPart& part,
                            LinearWeightCuda& to) {
-  if (to.plan().format == LinearFormat::kInt4Group128) {
-    return to.round_bf16_to_int4(weight, part.out.total, stream_->get());
+  switch (to.plan().format) {
+    case LinearFormat::kInt4Group128:
+      return to.round_bf16_to_int4(weight, part.out.total, stream_->get());
+    case LinearFormat::kInt8Group64:
+      return to.round_bf16_to_int8(weight, part.out.total, stream_->get());
+    case LinearFormat::kBf16:
+      break;
   }
   return to.pack_bf16(weight, part.out.total, part.placement, part.first_output, stream_->get());
 }
@@ -190,7 +195,7 @@ Status Loader::load_embedding(DecoderWeightsCuda& to) {
 }
 
 Status Loader::load_head(DecoderWeightsCuda& to) {
-  const FusedLinear head = head_linear(config_, layout_, int4_head_);
+  const FusedLinear head = head_linear(config_, layout_, weights_);
   if (!config_.tied_embeddings) return load_linear(head, to.head);
   if (head.outputs == 0) return {};
   FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan, plan_fused(head, {}));
@@ -229,12 +234,12 @@ Result<DecoderWeightsCuda> Loader::run() {
 
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
                                                      const ShardLayoutCuda& layout,
-                                                     const LayerRange& layers, bool int4_head,
+                                                     const LayerRange& layers,
+                                                     WeightOverride weights,
                                                      const std::function<void(double)>& progress) {
   FORERUN_ASSIGN_OR_RETURN(const Stream stream, Stream::create());
   FORERUN_ASSIGN_OR_RETURN(SliceUploader uploader, SliceUploader::create(&stream));
-  return Loader(checkpoint, layout, layers, int4_head, progress, &stream, std::move(uploader))
-      .run();
+  return Loader(checkpoint, layout, layers, weights, progress, &stream, std::move(uploader)).run();
 }
 
 }  // namespace forerun::cuda

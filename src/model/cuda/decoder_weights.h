@@ -11,6 +11,7 @@
 #include "forerun/status.h"
 #include "kernels/linear/cuda/linear.h"
 #include "model/cuda/shard_layout.h"
+#include "model/decoder_weights.h"
 #include "model/layer_range.h"
 
 namespace forerun::cuda {
@@ -31,13 +32,13 @@ struct DecoderWeightsCuda {
 };
 
 // The part of a GPU of these layers, onto the current device; nothing else of the checkpoint is
-// touched. AWQ layers of group 128 stay int4, everything else
-// becomes bf16. Layers of which the part has nothing stay empty, except that o and down then are
-// zeros. `int4_head`: the head becomes int4 too, where hidden_size is a multiple of 128.
-// `progress` gets the fraction done; it may be empty.
+// touched. AWQ layers of group 128 stay int4, everything else becomes bf16, but for what `weights`
+// says of the head (head_linear()). Layers of which the part has nothing stay empty, except that o
+// and down then are zeros. `progress` gets the fraction done; it may be empty.
 Result<DecoderWeightsCuda> load_decoder_weights_cuda(const Checkpoint& checkpoint,
                                                      const ShardLayoutCuda& layout,
-                                                     const LayerRange& layers, bool int4_head,
+                                                     const LayerRange& layers,
+                                                     WeightOverride weights,
                                                      const std::function<void(double)>& progress);
 
 }  // namespace forerun::cuda

@@ -35,11 +35,16 @@ LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& lay
                    .outputs = config.hidden_size}};
 }
 
-FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout, bool int4) {
+FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
+                        WeightOverride weights) {
+  std::optional<LinearFormat> rounded_to;
+  if (weights == WeightOverride::kInt8Head) rounded_to = LinearFormat::kInt8Group64;
+  if (weights == WeightOverride::kInt4Head) rounded_to = LinearFormat::kInt4Group128;
+  if (rounded_to && config.hidden_size % unit_inputs(*rounded_to) != 0) rounded_to.reset();
   return {.parts = {{"lm_head", layout.head_out, OutputPlacement::kPlain, 0}},
           .in = Slice::of_all(config.hidden_size),
           .outputs = layout.head_out.total,
-          .becomes_int4 = int4 && config.hidden_size % kInt4Group == 0};
+          .rounded_to = rounded_to};
 }
 
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
@@ -60,7 +65,7 @@ Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearS
     int4 = int4 && sources[i].packs_as_int4(part.out, linear.in, step);
   }
   return plan_linear(
-      int4 || linear.becomes_int4 ? LinearFormat::kInt4Group128 : LinearFormat::kBf16,
+      int4 ? LinearFormat::kInt4Group128 : linear.rounded_to.value_or(LinearFormat::kBf16),
       linear.in.total, linear.outputs, /*may_idle_sms=*/linear.before_attention);
 }
 

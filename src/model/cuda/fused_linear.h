@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "kernels/linear/cuda/plan.h"
 #include "model/cuda/linear_source.h"
 #include "model/cuda/shard_layout.h"
+#include "model/decoder_weights.h"
 
 namespace forerun::cuda {
 
@@ -27,8 +29,9 @@ struct FusedPart {
 struct FusedLinear {
   std::vector<FusedPart> parts;
   Slice in;
-  int64_t outputs = 0;        // 0: the part has nothing of the layer
-  bool becomes_int4 = false;  // rounded, if it is stored otherwise
+  int64_t outputs = 0;  // 0: the part has nothing of the layer
+  std::optional<LinearFormat> rounded_to =
+      std::nullopt;  // what it becomes, if it is stored as floats
   bool before_attention = false;
 
   // Without inputs of its own a weight is all zeros.
@@ -41,14 +44,15 @@ struct LayerLinears {
 // `prefix`: "model.layers.3.".
 LayerLinears layer_linears(const ModelConfig& config, const ShardLayoutCuda& layout,
                            const std::string& prefix);
-// Of its own rows; with tied embeddings a copy of theirs, not to be looked up as a module. `int4`:
-// it becomes that, where hidden_size is a multiple of kInt4Group.
-FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout, bool int4);
+// Of its own rows; with tied embeddings a copy of theirs, not to be looked up as a module. With
+// kInt4Head and kInt8Head it becomes that, where hidden_size is a multiple of the group.
+FusedLinear head_linear(const ModelConfig& config, const ShardLayoutCuda& layout,
+                        WeightOverride weights);
 
 // The layer's modules in the checkpoint.
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
                                                const FusedLinear& linear);
-// Int4 where all modules can be or it is to become int4, else bf16.
+// Int4 where all modules can be, else what it is rounded to or bf16.
 Result<LinearPlan> plan_fused(const FusedLinear& linear, std::span<const LinearSource> sources);
 
 }  // namespace forerun::cuda

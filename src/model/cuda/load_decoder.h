@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "forerun/status.h"
 #include "model/decoder.h"
+#include "model/decoder_weights.h"
 #include "model/device_memory.h"
 #include "model/layer_range.h"
 #include "model/shard_plan.h"
@@ -25,9 +26,10 @@ struct DecoderCudaOptions {
   // Tokens that can ever be sampled (the tokenizer's size); logits beyond are -infinity and not
   // computed. The config's live_vocab_size counts too; unset: all of vocab_size.
   std::optional<int32_t> live_vocab;
-  // A head stored as floats becomes int4, group 128, rounded to nearest, where hidden_size is a
-  // multiple of 128: for drafts, of whose bytes it is a large part and whose bits nobody compares.
-  bool int4_head = false;
+  // kAsStored; or a head stored as floats is rounded to nearest: kInt8Head (groups of 64 inputs)
+  // or, for drafts, of whose bytes it is a large part and whose bits nobody compares, kInt4Head
+  // (128); where hidden_size is a multiple of the group.
+  WeightOverride weights = WeightOverride::kAsStored;
   // Told the fraction of the weights that is loaded, in [0, 1], on the calling thread.
   std::function<void(double)> progress;
 };
@@ -44,7 +46,7 @@ Result<std::unique_ptr<Decoder>> load_decoder_cuda(const Checkpoint& checkpoint,
 Result<std::vector<MemoryNeed>> estimate_decoder_cuda_memory(const Checkpoint& checkpoint,
                                                              const ShardPlan& plan,
                                                              const LayerRange& layers,
-                                                             bool int4_head);
+                                                             WeightOverride weights);
 // kResourceExhausted where a GPU has no room for its part and its cache, with what each needs.
 Status check_decoder_cuda_memory(const Checkpoint& checkpoint, const ShardPlan& plan,
                                  const DecoderCudaOptions& options);

@@ -35,7 +35,7 @@ Result<std::unique_ptr<ShardCuda>> ShardCuda::load(const Checkpoint& checkpoint,
   std::unique_ptr<ShardCuda> shard(new ShardCuda(checkpoint.config(), options, std::move(stream)));
   FORERUN_ASSIGN_OR_RETURN(shard->weights_,
                            load_decoder_weights_cuda(checkpoint, shard->layout_, options.layers,
-                                                     options.int4_head, progress));
+                                                     options.weights, progress));
   FORERUN_RETURN_IF_ERROR(shard->allocate(options.kv_blocks));
   return shard;
 }

@@ -23,6 +23,7 @@
 #include "model/cuda/decoder_weights.h"
 #include "model/cuda/shard_layout.h"
 #include "model/cuda/step_block.h"
+#include "model/decoder_weights.h"
 #include "model/layer_range.h"
 
 namespace forerun::cuda {
@@ -42,7 +43,7 @@ struct ShardCudaOptions {
   DeviceShard part;  // of a stage without the head no tokens
   LayerRange layers;
   int64_t kv_blocks = 0;
-  bool int4_head = false;           // as in DecoderCudaOptions
+  WeightOverride weights = WeightOverride::kAsStored;  // as in DecoderCudaOptions
   const std::byte* step = nullptr;  // mapped host memory that a pass's StepBlockCuda is put into
   // Of a stage that does not embed: mapped host memory with a pass's rows, bf16 [rows][hidden].
   const std::byte* hidden_in = nullptr;

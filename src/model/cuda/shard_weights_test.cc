@@ -220,9 +220,8 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
   const ModelConfig& config = checkpoint_->config();
   const auto needs = [&](int32_t degree) {
     const auto plan = make_shard_plan(config, degree, config.vocab_size);
-    auto memory =
-        estimate_decoder_cuda_memory(*checkpoint_, *plan, LayerRange::all(checkpoint_->config()),
-                                     /*int4_head=*/false);
+    auto memory = estimate_decoder_cuda_memory(
+        *checkpoint_, *plan, LayerRange::all(checkpoint_->config()), WeightOverride::kAsStored);
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return std::move(*memory);
   };
@@ -286,19 +285,19 @@ TEST(StagedWeights, AreTheLargestOfEveryPlace) {
   spec.head_dim = 32;
   spec.vocab_size = 4000;
   spec.dtype = DType::kF16;
-  const auto staged = [&spec](int32_t degree, bool int4_head = false) {
+  const auto staged = [&spec](int32_t degree, WeightOverride weights = WeightOverride::kAsStored) {
     const TempDir dir;
     EXPECT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
     const auto checkpoint = Checkpoint::open(dir.path());
     const auto plan = make_shard_plan(checkpoint->config(), degree, spec.vocab_size);
     const auto memory = estimate_decoder_cuda_memory(
-        *checkpoint, *plan, LayerRange::all(checkpoint->config()), int4_head);
+        *checkpoint, *plan, LayerRange::all(checkpoint->config()), weights);
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return memory->front().staged_bytes;
   };
   EXPECT_EQ(staged(1), 4000 * 128 * 2);  // the head
   EXPECT_EQ(staged(2), 2000 * 128 * 2);
-  EXPECT_EQ(staged(1, /*int4_head=*/true), 4000 * 128 * 2);  // rounded on the GPU
+  EXPECT_EQ(staged(1, WeightOverride::kInt4Head), 4000 * 128 * 2);  // rounded on the GPU
   spec.tied = true;
   EXPECT_EQ(staged(1), 256 * 128 * 2);  // the head is a copy of the embedding on the GPU
   spec.tied = false;
