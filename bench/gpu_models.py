@@ -19,6 +19,7 @@ from model_shapes import PUBLISHED, ModelShape  # noqa: E402
 
 READ_BYTES_PER_S = 4.55e12  # what one H200 reads of its memory, measured
 INT4_BITS = 4 + 16 / 128 + 4 / 128  # a weight with its share of scale and zero point
+HEAD_BITS = {"bf16": 16, "int8": 8 + 16 / 64, "int4": INT4_BITS}
 TITLES = {
     "llama-3.2-1b": "1B",
     "llama-3.2-3b": "3B",
@@ -69,14 +70,14 @@ class GpuModel:
             "down": s.intermediate_size * s.hidden_size * weight,
         }
 
-    def weight_bytes(self, int4_head: bool = False) -> float:
-        """Bytes that a forward must read: linear layers and head, the latter in bf16 or int4."""
+    def weight_bytes(self, head: str | None = None) -> float:
+        """Bytes that a forward must read: linear layers and head, the latter in bf16 if not in `head`."""
         s = self.sizes
-        head = (INT4_BITS if int4_head else 16) / 8 * s.vocab_size * s.hidden_size
-        return s.num_layers * sum(self.part_bytes().values()) + head
+        head_bytes = HEAD_BITS[head or "bf16"] / 8 * s.vocab_size * s.hidden_size
+        return s.num_layers * sum(self.part_bytes().values()) + head_bytes
 
-    def floor_ms(self, gpus: int = 1, int4_head: bool = False) -> float:
-        return 1e3 * self.weight_bytes(int4_head) / READ_BYTES_PER_S / gpus
+    def floor_ms(self, gpus: int = 1, head: str | None = None) -> float:
+        return 1e3 * self.weight_bytes(head) / READ_BYTES_PER_S / gpus
 
     def command(self, out: Path) -> list[str]:
         to = [

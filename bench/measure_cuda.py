@@ -32,8 +32,13 @@ ROWS = (1, 8, 16, 24, 32, 64)
 MATRIX_FLOPS = 2.0 * 8192**3  # of compare_pytorch.py's product of large matrices
 CONTEXT = 1000
 # What must be reached, ms: model, GPUs, {rows: target}. Other rows are measured for the picture.
-# Models that are drafts are measured with an int4 head too, as a draft has by default.
-DRAFT_SHAPES = ("llama-3.2-1b", "llama-3.2-3b")
+# Int4 models are measured with a rounded head too: as a draft has it by default, and as a target may.
+ROUNDED_HEAD = {
+    "llama-3.2-1b": "int4",
+    "llama-3.2-3b": "int4",
+    "llama-3.1-8b": "int8",
+    "llama-3-70b": "int8",
+}
 FORWARDS = [
     (GpuModel("llama-3.2-1b", "int4"), [(1, {8: 0.45, 16: 0.56, 32: 0.72})]),
     (GpuModel("llama-3.2-1b", "bf16"), [(1, {1: 0.70})]),
@@ -132,8 +137,9 @@ def measure_forwards(rec: Recorder) -> None:
                     print(f"  {model.title} on {count} GPUs: left out, there are {len(gpus())}")
                     continue
                 measure_forwards_of(rec, bench, model, path, count, targets)
-                if model.shape in DRAFT_SHAPES and model.dtype == "int4":
-                    measure_forwards_of(rec, bench, model, path, count, targets, int4_head=True)
+                if model.dtype == "int4" and count <= 2:
+                    head = ROUNDED_HEAD[model.shape]
+                    measure_forwards_of(rec, bench, model, path, count, targets, head)
 
 
 def measure_forwards_of(
@@ -143,7 +149,7 @@ def measure_forwards_of(
     path: Path,
     count: int,
     targets: dict[int, float],
-    int4_head: bool = False,
+    head: str | None = None,
 ) -> None:
     lines, command = measured(
         rec,
@@ -155,11 +161,11 @@ def measure_forwards_of(
             "--context",
             str(CONTEXT),
             *(["--devices", device_list(count)] if count > 1 else []),
-            *(["--int4-head"] if int4_head else []),
+            *([f"--{head}-head"] if head else []),
         ],
     )
-    title = model.title + (" with an int4 head" if int4_head else "")
-    floor = model.floor_ms(count, int4_head)
+    title = model.title + (f" with an {head} head" if head else "")
+    floor = model.floor_ms(count, head)
     for line in lines:
         rec.add(
             f"{title}, {count} GPU{'s' * (count > 1)}, {line['rows']} rows",

@@ -119,11 +119,14 @@ class SectionsTest(unittest.TestCase):
         self.assertIsNone(figures["70B int4, 4 GPUs, 1 rows"]["target"])
         self.assertTrue(figures["8B bf16, 1 GPU, 1 rows"]["holds"])
         self.assertNotIn("70B int4, 8 GPUs, 8 rows", figures)
-        # Two drafts with an int4 head beside six models on one GPU and 70B on four numbers of them.
-        self.assertEqual(len(self.rec.rows), 2 * (6 + 2 + 4))
+        # Six models on one GPU and 70B on four numbers of them, int4 on up to two with another head too.
+        self.assertEqual(len(self.rec.rows), 2 * (6 + 4 + 4 + 2))
         draft = figures["1B int4 with an int4 head, 1 GPU, 8 rows"]
         self.assertIn("--int4-head", draft["command"])
         self.assertLess(draft["floor"], 0.7 * figures["1B int4, 1 GPU, 8 rows"]["floor"])
+        target = figures["8B int4 with an int8 head, 1 GPU, 8 rows"]
+        self.assertEqual((target["target"], target["floor"] < 1.04), ("<= 1.55", True))
+        self.assertLess(0.85 * figures["8B int4, 1 GPU, 8 rows"]["floor"], target["floor"])
         self.rec.rows.clear()
         self.rec.args.only, self.rec.args.counts = ["1B", "70B int4"], [2, 1]
         measure_cuda.measure_forwards(self.rec)
@@ -134,7 +137,9 @@ class SectionsTest(unittest.TestCase):
                 ("1B int4 with an int4 head", 1),
                 ("1B bf16", 1),
                 ("70B int4", 2),
+                ("70B int4 with an int8 head", 2),
                 ("70B int4", 1),
+                ("70B int4 with an int8 head", 1),
             ],
         )
 
