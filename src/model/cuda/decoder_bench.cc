@@ -128,7 +128,8 @@ Status report_budget(DecoderCuda& decoder, const Arguments& arguments, const Ste
     append_json(arguments, step,
                 "\"part\": \"" + parts[part] + "\", \"us_a_layer\": " + std::to_string(us));
   }
-  return forward_edited(decoder, step, nullptr);
+  FORERUN_RETURN_IF_ERROR(forward_edited(decoder, step, nullptr));
+  return decoder.prepare_usual_passes().status();  // what follows is measured by graphs again
 }
 
 Status measure(DecoderCuda& decoder, const Arguments& arguments, const Step& step) {
