@@ -32,7 +32,7 @@ constexpr std::pair<const char*, WeightOverride> kWeights[] = {
 
 Result<WeightOverride> parse_weights(const std::string& name) {
   for (const auto& [its, weights] : kWeights) {
-    // A target's head keeps its precision but for a hundredth.
+    // An int4 head is for drafts: a target's logits would be off by a tenth.
     if (name == its && weights != WeightOverride::kInt4Head) return weights;
   }
   return Status(

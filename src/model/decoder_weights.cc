@@ -190,7 +190,8 @@ Status Loader::load_awq(const AwqTensors& awq, const Part& part, LinearWeight& t
     checkpoint_.release_pages(*source);
     done(*source);
   }
-  if (override_ == WeightOverride::kAsStored) {
+  // An int4 head does not grow to int8.
+  if (override_ == WeightOverride::kAsStored || weights_ == WeightOverride::kInt8Head) {
     to = std::move(repacked);
     return {};
   }

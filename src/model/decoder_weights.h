@@ -28,8 +28,8 @@ enum class WeightOverride : uint8_t {
   kInt8,
   kBf16,
   kF32,
-  kInt8Head,  // the head alone
-  kInt4Head,  // the head alone, on GPUs: for drafts
+  kInt8Head,  // the head alone, if it is stored as floats
+  kInt4Head,  // likewise, on GPUs: for drafts
 };
 
 const char* weight_override_name(WeightOverride weights);
