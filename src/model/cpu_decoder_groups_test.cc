@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "checkpoint/testing.h"
 #include "model/testing.h"
 
@@ -137,7 +138,9 @@ TEST_P(Groups, BitsOfARowDependOnTheRowAlone) {
 }
 
 std::string toy_name(const testing::TestParamInfo<size_t>& toy) { return toys()[toy.param].name; }
-INSTANTIATE_TEST_SUITE_P(Toys, Groups, testing::Range(size_t{0}, toys().size()), toy_name);
+INSTANTIATE_TEST_SUITE_P(Toys, Groups,
+                         testing::Range(size_t{0}, toys().size(), size_t{kThreadSanitized ? 3 : 1}),
+                         toy_name);
 
 // Tree rows, unwanted rows and moves, on three devices of two threads and one.
 TEST(CpuDecoderGroups, TreesAndMoves) {

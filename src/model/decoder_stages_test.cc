@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "checkpoint/testing.h"
 #include "model/decoder_memory.h"
 #include "model/testing.h"
@@ -227,7 +228,9 @@ TEST_P(DecoderStages, NeedsOfStagesAddUp) {
 }
 
 std::string toy_name(const testing::TestParamInfo<size_t>& toy) { return toys()[toy.param].name; }
-INSTANTIATE_TEST_SUITE_P(Toys, DecoderStages, testing::Range(size_t{0}, toys().size()), toy_name);
+INSTANTIATE_TEST_SUITE_P(Toys, DecoderStages,
+                         testing::Range(size_t{0}, toys().size(), size_t{kThreadSanitized ? 3 : 1}),
+                         toy_name);
 
 TEST(DecoderStage, RefusesHiddenRowsThatAreNotTheSteps) {
   const TempDir dir;
