@@ -182,7 +182,7 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
       expect_same(linears.gate_up, {&expected.gate, &expected.up}, toy_.int4);
       expect_same(linears.down, {&expected.down}, toy_.int4);
       if (!config.tied_embeddings && layout.has_head()) {
-        expect_same(head_linear(config, layout, /*int4=*/false), {&cpu->head}, false);
+        expect_same(head_linear(config, layout, WeightOverride::kAsStored), {&cpu->head}, false);
       }
       EXPECT_EQ(layout.head_out.from.begin, part.vocab.begin);
       EXPECT_EQ(layout.num_tokens, part.vocab.size());
@@ -243,33 +243,37 @@ TEST_P(ShardWeights, EveryGpuIsToldWhatItNeeds) {
   }
 }
 
-// Of 4,000 rows of 128 weights: 2,128 bytes per unit of 32 rows.
-TEST(Int4Head, IsCountedWhereItIsWholeGroups) {
-  for (const bool tied : {false, true}) {
-    for (const auto& [hidden, saved] : {std::pair{128, 4000 * 256 - 125 * 2128}, {96, 0}}) {
+// Of 4,000 rows, in tiles of 32: 2,128 bytes for 128 inputs, or 2,112 for 64.
+TEST(RoundedHead, IsCountedWhereItIsWholeGroups) {
+  struct Case {
+    WeightOverride weights;
+    int32_t hidden;
+    int64_t saved;
+  };
+  for (const Case& the : {Case{WeightOverride::kInt4Head, 128, 4000 * 256 - 125 * 2128},
+                          {WeightOverride::kInt4Head, 192, 0},
+                          {WeightOverride::kInt8Head, 192, 4000 * 384 - 3 * 125 * 2112},
+                          {WeightOverride::kInt8Head, 96, 0}}) {
+    for (const bool tied : {false, true}) {
       ToySpec spec;
-      spec.hidden_size = hidden;
+      spec.hidden_size = the.hidden;
       spec.vocab_size = 4000;
       spec.tied = tied;
       const TempDir dir;
       ASSERT_TRUE(write_toy_checkpoint(dir.path(), spec).ok());
       const auto checkpoint = Checkpoint::open(dir.path());
-      const auto plan = make_shard_plan(checkpoint->config(), 1, spec.vocab_size);
-      const auto stored = estimate_decoder_cuda_memory(
-          *checkpoint, *plan, LayerRange::all(checkpoint->config()), false);
-      const auto rounded = estimate_decoder_cuda_memory(
-          *checkpoint, *plan, LayerRange::all(checkpoint->config()), true);
-      ASSERT_TRUE(stored.ok() && rounded.ok());
-      EXPECT_EQ(stored->front().weight_bytes - rounded->front().weight_bytes, saved) << hidden;
       // The tokenizer's words need not be a multiple of anything.
-      const auto live = make_shard_plan(checkpoint->config(), 1, 3973);
-      const auto live_stored = estimate_decoder_cuda_memory(
-          *checkpoint, *live, LayerRange::all(checkpoint->config()), false);
-      const auto live_rounded = estimate_decoder_cuda_memory(
-          *checkpoint, *live, LayerRange::all(checkpoint->config()), true);
-      ASSERT_TRUE(live_stored.ok() && live_rounded.ok());
-      EXPECT_EQ(live_stored->front().weight_bytes - live_rounded->front().weight_bytes, saved)
-          << hidden << ", of 3,973 words";
+      for (const int32_t words : {spec.vocab_size, 3973}) {
+        const auto plan = make_shard_plan(checkpoint->config(), 1, words);
+        const auto bytes_of = [&](WeightOverride weights) {
+          const auto memory = estimate_decoder_cuda_memory(
+              *checkpoint, *plan, LayerRange::all(checkpoint->config()), weights);
+          EXPECT_TRUE(memory.ok()) << memory.status().message();
+          return memory->front().weight_bytes;
+        };
+        EXPECT_EQ(bytes_of(WeightOverride::kAsStored) - bytes_of(the.weights), the.saved)
+            << weight_override_name(the.weights) << ", " << the.hidden << ", " << words << " words";
+      }
     }
   }
 }
