@@ -7,6 +7,7 @@ namespace {
 
 std::vector<std::string> names_of(const std::vector<OptionChoice>& choices) {
   std::vector<std::string> names;
+  names.reserve(choices.size());
   for (const OptionChoice& choice : choices) names.push_back(choice.name);
   return names;
 }
