@@ -89,13 +89,40 @@ struct Int8Operand {
   }
 };
 
+// What units of integers end in.
+template <class Operand>
+struct IntegerUnit {
+  static constexpr bool kAhead = false;  // its registers are worth more to the compiler
+
+  // A unit's products join the sums. `scales`: of the lane's rows of either half, f16.
+  template <int kRowBlocks>
+  static __device__ __forceinline__ void add_scaled(float (&acc)[2][kRowBlocks][4],
+                                                    const float (&part)[2][kRowBlocks][4],
+                                                    const uint32_t (&scales)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales[half]));
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) {
+        Operand::add_scaled(acc[half][block], part[half][block], scale);
+      }
+    }
+  }
+  template <int kRowBlocks>
+  static __device__ __forceinline__ void finish(float (&acc)[2][kRowBlocks][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int block = 0; block < kRowBlocks; ++block) Operand::finish(acc[half][block]);
+    }
+  }
+};
+
 template <LinearFormat kFormat>
 struct Unit;
 
 template <>
-struct Unit<LinearFormat::kInt4Group128> {
-  static constexpr bool kAhead = false;  // its registers are worth more to the compiler
-
+struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
   // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, once all are finish()ed.
   // `input`: what the lane gives to load_matrices().
   template <int kRowBlocks, class Ring>
@@ -146,30 +173,12 @@ struct Unit<LinearFormat::kInt4Group128> {
         }
       }
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales[half]));
-#pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) {
-        Int4Operand::add_scaled(acc[half][block], part[half][block], scale);
-      }
-    }
-  }
-
-  template <int kRowBlocks>
-  static __device__ __forceinline__ void finish(float (&acc)[2][kRowBlocks][4]) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) Int4Operand::finish(acc[half][block]);
-    }
+    add_scaled(acc, part, scales);
   }
 };
 
 template <>
-struct Unit<LinearFormat::kInt8Group64> {
-  static constexpr bool kAhead = false;
-
+struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
   // acc += scale * (x . w) over 64 inputs and 32 outputs, once all are finish()ed.
   template <int kRowBlocks, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
@@ -210,23 +219,7 @@ struct Unit<LinearFormat::kInt8Group64> {
         }
       }
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float2 scale = __half22float2(reinterpret_cast<const __half2&>(scales[half]));
-#pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) {
-        Int8Operand::add_scaled(acc[half][block], part[half][block], scale);
-      }
-    }
-  }
-
-  template <int kRowBlocks>
-  static __device__ __forceinline__ void finish(float (&acc)[2][kRowBlocks][4]) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int block = 0; block < kRowBlocks; ++block) Int8Operand::finish(acc[half][block]);
-    }
+    add_scaled(acc, part, scales);
   }
 };
 
