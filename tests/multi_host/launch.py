@@ -10,6 +10,9 @@ import time
 from pathlib import Path
 
 MPIRUN = shutil.which("mpirun")
+# After which a process that has said nothing is lost: longer than a machine that others use, too,
+# stops a process for.
+SILENCE_S = 4
 
 
 def mpirun_command(ranks):

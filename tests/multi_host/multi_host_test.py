@@ -15,7 +15,7 @@ import time
 import unittest
 from pathlib import Path
 
-from launch import MPIRUN, Launch, all_gone, mpirun_command, peak_resident_bytes, run
+from launch import MPIRUN, SILENCE_S, Launch, all_gone, mpirun_command, peak_resident_bytes, run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = ROOT / "models" / "demo-target"
@@ -313,8 +313,6 @@ class Memory(Launched):
 
 
 class Deaths(Launched):
-    SILENCE_S = 1
-
     def disturbed(self, rank, signal_number):
         launch = Launch(
             mpirun_command(4)
@@ -329,7 +327,7 @@ class Deaths(Launched):
                 "--link-delay-ms",
                 5,
                 "--silence-s",
-                self.SILENCE_S,
+                SILENCE_S,
                 tokens=4000,
             )
         )
@@ -348,7 +346,7 @@ class Deaths(Launched):
     def test_a_stopped_stage_is_named(self):
         stderr = self.disturbed(2, signal.SIGSTOP)
         self.assertIn("rank 2 (stage 2 of 3", stderr)
-        self.assertIn(f"{1000 * self.SILENCE_S} ms", stderr)
+        self.assertIn(f"{1000 * SILENCE_S} ms", stderr)
 
     def test_stages_leave_when_the_coordinator_is_stopped(self):
         self.assertIn("rank 0 (the coordinator", self.disturbed(0, signal.SIGSTOP))

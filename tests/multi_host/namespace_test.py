@@ -14,7 +14,7 @@ import time
 import unittest
 from pathlib import Path
 
-from launch import MPIRUN, Launch, all_gone, mpirun_command, run
+from launch import MPIRUN, SILENCE_S, Launch, all_gone, mpirun_command, run
 from namespaces import Namespaces
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -121,7 +121,7 @@ class OverANetwork(unittest.TestCase):
                 "--link-delay-ms",
                 5,
                 "--silence-s",
-                1,
+                SILENCE_S,
             ]
         launch = Launch(command, env=self.environment)
         self.addCleanup(launch.close)
@@ -150,7 +150,7 @@ class OverANetwork(unittest.TestCase):
                     "--link-delay-ms",
                     30,
                     "--silence-s",
-                    1,
+                    SILENCE_S,
                     "--start-s",
                     4,
                     "--relaunches",
