@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/activation_format.h"
@@ -31,6 +32,12 @@ __device__ __forceinline__ void mma_f16(float (&c)[4], const uint32_t (&a)[4], u
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// Of the launch's dynamic shared memory, aligned as operands of wgmma want it.
+__device__ __forceinline__ uint32_t dynamic_shared_address() {
+  extern __shared__ __align__(1024) std::byte dynamic_shared_memory[];
+  return shared_address(dynamic_shared_memory);
 }
 
 __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
@@ -168,6 +175,13 @@ __device__ __forceinline__ uint32_t peer_address(uint32_t address, uint32_t rank
   asm volatile("mapa.shared::cluster.u32 %0,%1,%2;" : "=r"(result) : "r"(address), "r"(rank));
   return result;
 }
+// Counts an arrival at a block of the cluster, address from peer_address(). Orders nothing: who
+// arrives has used what it read. (The cluster's own barrier orders by a fence of the whole GPU, 3
+// us, and empties the L1.)
+__device__ __forceinline__ void arrive_at_peer(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _,[%0];" ::"r"(barrier)
+               : "memory");
+}
 // Stores into a block of the cluster and counts 16 bytes off that block's barrier; both addresses
 // from peer_address(). Returns at once; no fence is needed on either side.
 __device__ __forceinline__ void store_peer_16(uint32_t address, uint32_t barrier, float4 v) {
@@ -177,6 +191,17 @@ __device__ __forceinline__ void store_peer_16(uint32_t address, uint32_t barrier
       "r"(__float_as_uint(v.x)), "r"(__float_as_uint(v.y)), "r"(__float_as_uint(v.z)),
       "r"(__float_as_uint(v.w)), "r"(barrier)
       : "memory");
+}
+__device__ __forceinline__ void store_peer_8(uint32_t address, uint32_t barrier, float x, float y) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0],{%1,%2},[%3];" ::"r"(
+          address),
+      "r"(__float_as_uint(x)), "r"(__float_as_uint(y)), "r"(barrier)
+      : "memory");
+}
+// Makes what this thread has stored in shared memory visible to wgmma and to bulk copies.
+__device__ __forceinline__ void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 // The stream's next kernel may start now (it still waits for this one's end before it reads).
 __device__ __forceinline__ void launch_dependents() {
@@ -230,6 +255,12 @@ __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;
 template <int kCount>
 __device__ __forceinline__ void copies_wait_for_all_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
+}
+
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {

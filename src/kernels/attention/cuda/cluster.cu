@@ -53,8 +53,7 @@ __device__ __forceinline__ void merge_and_store(const ClusterArgs& args,
 template <int kDim, bool kPaired>
 __global__ void __maxnreg__(cluster_registers(kPaired))
     attention_cluster_kernel(const __grid_constant__ ClusterArgs args) {
-  extern __shared__ __align__(1024) std::byte memory[];
-  const uint32_t shared = shared_address(memory);
+  const uint32_t shared = dynamic_shared_address();
   const ClusterThread thread;
   const int heads = args.kv_heads * args.parts;
   ClusterBarriers<kDim> barriers{shared};

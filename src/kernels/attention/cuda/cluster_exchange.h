@@ -13,14 +13,6 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Counts an arrival at a block of the cluster, address from peer_address(). Orders nothing: who
-// arrives has used what it read. (The cluster's own barrier orders by a fence of the whole GPU, 3
-// us, and empties the L1.)
-__device__ __forceinline__ void arrive_at_peer(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _,[%0];" ::"r"(barrier)
-               : "memory");
-}
-
 // A block's barriers, and how often a thread has waited for each.
 template <int kDim>
 struct ClusterBarriers {
@@ -78,15 +70,6 @@ struct ClusterBarriers {
     other_loaded += other_tiles + (tail_is_own ? 0u : tail_tiles);
   }
 };
-
-// Two floats into a block of the cluster, 8 bytes off its barrier.
-__device__ __forceinline__ void store_peer_8(uint32_t address, uint32_t barrier, float x, float y) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0],{%1,%2},[%3];" ::"r"(
-          address),
-      "r"(__float_as_uint(x)), "r"(__float_as_uint(y)), "r"(barrier)
-      : "memory");
-}
 
 // A column's result of a span, of 32 dimensions from 32 * part on, to the blocks that merge them.
 // `half`: the lane's column g or g + 8. In the order in which lanes hold them: 16 (or 8) dimensions

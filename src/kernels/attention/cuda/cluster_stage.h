@@ -256,7 +256,7 @@ struct ClusterStaging {
     copies_wait();
     query.rotate_own(shared);
     extra.rotate_own(shared);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_async_proxy();
     __syncthreads();
   }
 };

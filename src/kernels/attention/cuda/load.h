@@ -138,7 +138,7 @@ struct ColumnQueries {
         store_shared_16(at(queries, i, 1), high);
       }
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_async_proxy();
   }
 };
 

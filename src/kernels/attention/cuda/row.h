@@ -46,12 +46,6 @@ struct RowSum {
   }
 };
 
-__device__ __forceinline__ float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // What is subtracted from scores: where nothing has been seen yet, anything finite.
 __device__ __forceinline__ float softmax_base(float most) { return most == kNothing ? 0.0f : most; }
 

@@ -46,8 +46,7 @@ __global__ void __maxnreg__(registers(kDim, kMode))
     attention_kernel(const __grid_constant__ AttentionArgs args) {
   constexpr bool kWhole = kMode == AttentionMode::kWhole;
   constexpr bool kFused = kMode == AttentionMode::kFused;
-  extern __shared__ __align__(128) std::byte shared[];
-  const uint32_t base = shared_address(shared);
+  const uint32_t base = dynamic_shared_address();
   const uint32_t data = base + kAttentionBarrierBytes;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;

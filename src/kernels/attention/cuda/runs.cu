@@ -66,7 +66,7 @@ __device__ __forceinline__ void clear_unwritten(const RunWorker<kDim>& its, cons
   const int written = the.item.prefix_tokens - begin;
   if (written >= kTilePositions) return;
   clear_values<kDim>(values, written, its.thread);
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  fence_async_proxy();
   its.meet();
 }
 
@@ -245,8 +245,7 @@ template <int kDim>
 __global__ void __launch_bounds__(kRunsThreads, 1)
     attention_runs_kernel(const __grid_constant__ AttentionArgs args) {
   using Layout = RunsLayout<kDim>;
-  extern __shared__ __align__(1024) std::byte memory[];
-  const uint32_t shared = shared_address(memory);
+  const uint32_t shared = dynamic_shared_address();
   if (threadIdx.x == 0) {
     for (int i = 0; i < kRunWorkers * Layout::kStages; ++i) {
       barrier_init(shared + Layout::kBarriers + i * 16, 1);

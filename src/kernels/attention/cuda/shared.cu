@@ -95,8 +95,7 @@ template <int kDim, bool kFused, bool kWide>
 __global__ void __maxnreg__(kWide ? 128 : 112)
     attention_shared_kernel(const __grid_constant__ AttentionArgs args) {
   using Layout = SharedLayout<kDim>;
-  extern __shared__ __align__(1024) std::byte memory[];
-  const uint32_t shared = shared_address(memory);
+  const uint32_t shared = dynamic_shared_address();
   SharedRing<kDim> ring = {shared};
   if (threadIdx.x == 0) {
     ring.init();

@@ -52,7 +52,7 @@ struct WeightSlots {
         store_shared_4(shrink_at(warp * 16 + lane / 4 + 8 * i), __float_as_uint(shrink[i]));
       }
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_async_proxy();
   }
   __device__ __forceinline__ void tell() {
     barrier_arrive(barrier());

@@ -130,7 +130,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
           const int written = the.item.prefix_tokens - begin;
           if (written < kTilePositions) {
             clear_values<kDim>(keys + tile_bytes(kDim), written, thread);
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            fence_async_proxy();
             named_barrier(1 + group, 128);
           }
         }
@@ -158,8 +158,7 @@ template <int kDim>
 __global__ void __launch_bounds__(kTilesThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionArgs args) {
   using Layout = TilesLayout<kDim>;
-  extern __shared__ __align__(1024) std::byte memory[];
-  const uint32_t shared = shared_address(memory);
+  const uint32_t shared = dynamic_shared_address();
   if (threadIdx.x == 0) {
     for (int i = 0; i < kTilesStages; ++i) {
       barrier_init(shared + Layout::kBarriers + i * 16, 1);
