@@ -14,28 +14,10 @@
 #include <vector>
 
 #include "device/cuda/cuda_devices.h"
-#include "kernels/attention/cuda/rig_test.h"
+#include "kernels/attention/cuda/modes_test.h"
 
 namespace forerun::cuda {
 namespace {
-
-// Averages of values in [-1, 1]: probabilities and the result are rounded to bf16.
-constexpr double kTolerance = 8e-3;
-
-bool same_bits(const std::vector<bf16>& a, const std::vector<bf16>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(bf16)) == 0;
-}
-
-// Largest difference; infinite where one is not a number.
-double difference(const bf16* found, const std::vector<double>& expected) {
-  double worst = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double d = std::fabs(static_cast<double>(to_float(found[i])) - expected[i]);
-    if (!(d <= 1e30)) return std::numeric_limits<double>::infinity();
-    worst = std::max(worst, d);
-  }
-  return worst;
-}
 
 TEST(Difference, SeesNanAndSign) {
   const std::vector<bf16> found = {to_bf16(1.0f), to_bf16(-0.5f)};
@@ -45,84 +27,13 @@ TEST(Difference, SeesNanAndSign) {
   EXPECT_GT(difference(nan.data(), {1.0}), 1e30);
 }
 
-class AttentionCuda : public testing::Test {
+class AttentionCuda : public testing::Test, protected AttentionModes {
  protected:
   void SetUp() override {
     const auto devices = list_devices();
     ASSERT_TRUE(devices.ok()) << devices.status().message();
     if (devices->empty()) GTEST_SKIP() << "no GPU";
   }
-
-  // Runs `step` in every mode: all give the same bits, those of a few rows alone too, and the
-  // reference's result.
-  void check(const HeadShape& shape, const TestStep& step, int32_t window,
-             const std::string& what) {
-    SCOPED_TRACE(what + ": heads " + std::to_string(shape.num_heads) + "/" +
-                 std::to_string(shape.num_kv_heads) + ", dimensions " +
-                 std::to_string(shape.head_dim) + ", window " + std::to_string(window));
-    AttentionRig rig(shape, step.num_blocks);
-    rig.fill_cache(step);
-    std::vector<int32_t> ids(step.rows.size());
-    std::iota(ids.begin(), ids.end(), 0);
-    rig.fill_qkv(ids, step.rows);
-    AttentionShapeCuda terms = rig.terms();
-    AttentionPlanCuda used;
-    const std::vector<bf16> found = rig.run(step.rows, window, terms, &used);
-    const std::vector<std::byte> cache = rig.download_cache();
-    modes_.push_back(used.mode);
-    shared_prefixes_ += used.shared_prefix != SharedPrefix::kNone ? 1 : 0;
-    const auto width = static_cast<size_t>(shape.num_heads * shape.head_dim);
-    const size_t few = std::max<size_t>(1, step.rows.size() / 5);
-    for (size_t row = 0; row < step.rows.size(); row += few) {
-      EXPECT_LE(
-          difference(found.data() + row * width, rig.reference(cache, step.rows[row], row, window)),
-          kTolerance)
-          << "row " << row;
-    }
-    // Other ways to deal the same work out; the cache as it was.
-    const auto again = [&](const AttentionShapeCuda& other, const char* name) {
-      rig.fill_cache(step);
-      rig.fill_qkv(ids, step.rows);
-      AttentionPlanCuda plan;
-      EXPECT_TRUE(same_bits(rig.run(step.rows, window, other, &plan), found)) << name;
-      EXPECT_TRUE(rig.download_cache() == cache) << name << ": the cache";
-      modes_.push_back(plan.mode);
-      shared_prefixes_ += plan.shared_prefix != SharedPrefix::kNone ? 1 : 0;
-    };
-    AttentionShapeCuda split = terms;
-    split.may_fuse = false;
-    again(split, "split");
-    AttentionShapeCuda fused = terms;
-    fused.may_cluster = false;
-    again(fused, "fused, no clusters");
-    AttentionShapeCuda runs = fused;
-    runs.run_units = 0;
-    again(runs, "runs");
-    runs.multiprocessors = 7;  // fewer workers: other shares, and the rest of the blocks have none
-    again(runs, "runs of few workers");
-    runs.multiprocessors = terms.multiprocessors;
-    runs.run_units = std::numeric_limits<int32_t>::max();
-    again(runs, "no runs");
-    AttentionShapeCuda whole = split;
-    whole.most_partials = 0;
-    again(whole, "whole, by wgmma where there is no tree");
-    whole.may_tile = false;
-    again(whole, "whole");
-    // Rows alone: the others' keys lie in the cache.
-    for (size_t row = 0; row < step.rows.size(); row += few) {
-      const std::vector<AttentionRow> one = {step.rows[row]};
-      rig.fill_qkv({ids[row]}, one);
-      const std::vector<bf16> alone = rig.run(one, window, terms);
-      EXPECT_EQ(std::memcmp(alone.data(), found.data() + row * width, width * sizeof(bf16)), 0)
-          << "row " << row << " alone";
-    }
-  }
-  bool has_run(AttentionMode mode) const {
-    return std::find(modes_.begin(), modes_.end(), mode) != modes_.end();
-  }
-
-  std::vector<AttentionMode> modes_;
-  int shared_prefixes_ = 0;  // runs by the kernel of shared prefixes
 };
 
 TEST_F(AttentionCuda, HeadsOfManyShapes) {
@@ -166,7 +77,7 @@ TEST_F(AttentionCuda, LongContexts) {
     step.add_tree(prefix, 3, 8, 2);
     check({8, 2, 128}, step, 0, "tree at " + std::to_string(prefix));
   }
-  EXPECT_GT(shared_prefixes_, 0);
+  EXPECT_GT(shared_prefixes(), 0);
 }
 
 // Spans that all rows share, by the kernel that has them once: one or several groups of rows,
@@ -188,7 +99,7 @@ TEST_F(AttentionCuda, SharedPrefixes) {
   TestStep deep;
   deep.add_tree(4300, 70, 9, 1);
   check({16, 8, 64}, deep, 0, "deep");
-  EXPECT_GE(shared_prefixes_, 20);
+  EXPECT_GE(shared_prefixes(), 20);
 }
 
 // Several shared items per block, of one warpgroup and of both: one that skips the other's items
@@ -199,7 +110,7 @@ TEST_F(AttentionCuda, BlocksWithManySharedItems) {
     step.add_tree(12000, 1, rows, 3);
     check({32, 8, 128}, step, 0, std::to_string(rows) + " rows");
   }
-  EXPECT_GE(shared_prefixes_, 6);
+  EXPECT_GE(shared_prefixes(), 6);
 }
 
 // Items of one warpgroup and of both, whose columns do not divide 64, of parts with fewer heads.
@@ -215,7 +126,7 @@ TEST_F(AttentionCuda, SharedPrefixesOfManyColumns) {
   TestStep many;
   many.add_tree(9000, 0, 70, 3);
   check({8, 2, 64}, many, 0, "many rows");
-  EXPECT_GE(shared_prefixes_, 18);
+  EXPECT_GE(shared_prefixes(), 18);
 }
 
 TEST_F(AttentionCuda, Windows) {

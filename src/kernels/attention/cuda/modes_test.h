@@ -1,0 +1,121 @@
+// A step of attention in every mode, for the tests of the CUDA kernels: all give the same bits, and
+// what plain loops in double give.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/attention/cuda/rig_test.h"
+
+namespace forerun::cuda {
+
+// Averages of values in [-1, 1]: probabilities and the result are rounded to bf16.
+inline constexpr double kTolerance = 8e-3;
+
+inline bool same_bits(const std::vector<bf16>& a, const std::vector<bf16>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(bf16)) == 0;
+}
+
+// Largest difference; infinite where one is not a number.
+inline double difference(const bf16* found, const std::vector<double>& expected) {
+  double worst = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double d = std::fabs(static_cast<double>(to_float(found[i])) - expected[i]);
+    if (!(d <= 1e30)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, d);
+  }
+  return worst;
+}
+
+class AttentionModes {
+ public:
+  // Clusters are planned as if there were so many key/value heads: of many, items have more rows.
+  int32_t least_kv_parts = 0;
+  int32_t multiprocessors = 132;
+
+  // Runs `step` in every mode: all give the same bits, those of a few rows alone too, and the
+  // reference's result.
+  void check(const HeadShape& shape, const TestStep& step, int32_t window,
+             const std::string& what) {
+    SCOPED_TRACE(what + ": heads " + std::to_string(shape.num_heads) + "/" +
+                 std::to_string(shape.num_kv_heads) + ", dimensions " +
+                 std::to_string(shape.head_dim) + ", window " + std::to_string(window));
+    AttentionRig rig(shape, step.num_blocks);
+    rig.fill_cache(step);
+    std::vector<int32_t> ids(step.rows.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    rig.fill_qkv(ids, step.rows);
+    AttentionShapeCuda terms = rig.terms();
+    terms.multiprocessors = multiprocessors;
+    AttentionShapeCuda clusters = terms;
+    clusters.kv_parts = std::max(clusters.kv_parts, least_kv_parts);
+    AttentionPlanCuda used;
+    const std::vector<bf16> found = rig.run(step.rows, window, clusters, &used);
+    const std::vector<std::byte> cache = rig.download_cache();
+    modes_.push_back(used.mode);
+    shared_prefixes_ += used.shared_prefix != SharedPrefix::kNone ? 1 : 0;
+    const auto width = static_cast<size_t>(shape.num_heads * shape.head_dim);
+    const size_t few = std::max<size_t>(1, step.rows.size() / 5);
+    for (size_t row = 0; row < step.rows.size(); row += few) {
+      EXPECT_LE(
+          difference(found.data() + row * width, rig.reference(cache, step.rows[row], row, window)),
+          kTolerance)
+          << "row " << row;
+    }
+    // Other ways to deal the same work out; the cache as it was.
+    const auto again = [&](const AttentionShapeCuda& other, const char* name) {
+      rig.fill_cache(step);
+      rig.fill_qkv(ids, step.rows);
+      AttentionPlanCuda plan;
+      EXPECT_TRUE(same_bits(rig.run(step.rows, window, other, &plan), found)) << name;
+      EXPECT_TRUE(rig.download_cache() == cache) << name << ": the cache";
+      modes_.push_back(plan.mode);
+      shared_prefixes_ += plan.shared_prefix != SharedPrefix::kNone ? 1 : 0;
+    };
+    AttentionShapeCuda split = terms;
+    split.may_fuse = false;
+    again(split, "split");
+    AttentionShapeCuda fused = terms;
+    fused.may_cluster = false;
+    again(fused, "fused, no clusters");
+    AttentionShapeCuda runs = fused;
+    runs.run_units = 0;
+    again(runs, "runs");
+    runs.multiprocessors = 7;  // fewer workers: other shares, and the rest of the blocks have none
+    again(runs, "runs of few workers");
+    runs.multiprocessors = terms.multiprocessors;
+    runs.run_units = std::numeric_limits<int32_t>::max();
+    again(runs, "no runs");
+    AttentionShapeCuda whole = split;
+    whole.most_partials = 0;
+    again(whole, "whole, by wgmma where there is no tree");
+    whole.may_tile = false;
+    again(whole, "whole");
+    // Rows alone: the others' keys lie in the cache.
+    for (size_t row = 0; row < step.rows.size(); row += few) {
+      const std::vector<AttentionRow> one = {step.rows[row]};
+      rig.fill_qkv({ids[row]}, one);
+      const std::vector<bf16> alone = rig.run(one, window, terms);
+      EXPECT_EQ(std::memcmp(alone.data(), found.data() + row * width, width * sizeof(bf16)), 0)
+          << "row " << row << " alone";
+    }
+  }
+  bool has_run(AttentionMode mode) const {
+    return std::find(modes_.begin(), modes_.end(), mode) != modes_.end();
+  }
+
+  int shared_prefixes() const { return shared_prefixes_; }
+
+ private:
+  std::vector<AttentionMode> modes_;
+  int shared_prefixes_ = 0;  // runs by the kernel of shared prefixes
+};
+
+}  // namespace forerun::cuda

@@ -1,0 +1,67 @@
+// The kernels of attention on the host (kernels/cuda/emulation/emulation.h): every mode gives the
+// same bits, and what plain loops give, in whatever order warps run and copies land.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/attention/cuda/modes_test.h"
+#include "kernels/cuda/emulation/emulation.h"
+#include "kernels/cuda/launch.h"
+
+namespace forerun::cuda {
+namespace {
+
+class AttentionEmulation : public testing::Test, protected AttentionModes {
+ protected:
+  AttentionEmulation() { multiprocessors = multiprocessor_count().value(); }
+
+  static TestStep tree(int32_t prefix, int32_t old_nodes, int32_t new_nodes, int32_t arity) {
+    TestStep step;
+    step.add_tree(prefix, old_nodes, new_nodes, arity);
+    return step;
+  }
+  static TestStep chain(int32_t prefix, int32_t count) {
+    TestStep step;
+    step.add_chain(prefix, count);
+    return step;
+  }
+};
+
+// Rows that differ in their last tiles, over short contexts: clusters of blocks.
+TEST_F(AttentionEmulation, TreesOverShortContexts) {
+  least_kv_parts = 8;
+  for (const uint32_t seed : {1u, 2u}) {
+    emulation::set_seed(seed);
+    check({4, 1, 128}, tree(1010, 2, 16, 3), 0, "over the end of a tile");
+  }
+  check({8, 1, 64}, tree(900, 3, 8, 2), 0, "many heads");
+  check({9, 1, 64}, tree(700, 1, 9, 2), 0, "parts of a group of heads");
+  check({3, 1, 64}, tree(40, 5, 16, 2), 0, "one tile");
+  check({5, 1, 128}, chain(1015, 12), 300, "a window");
+  EXPECT_TRUE(has_run(AttentionMode::kCluster));
+  EXPECT_TRUE(has_run(AttentionMode::kFused));
+  EXPECT_TRUE(has_run(AttentionMode::kSplit));
+}
+
+TEST_F(AttentionEmulation, TreesOverLongContexts) {
+  check({4, 2, 64}, tree(4300, 2, 7, 2), 0, "a prefix that is shared");
+  check({4, 1, 128}, tree(4000, 0, 9, 2), 900, "of a window");
+  EXPECT_GT(shared_prefixes(), 0);
+}
+
+TEST_F(AttentionEmulation, PromptsAndSequences) {
+  check({2, 1, 128}, chain(100, 70), 0, "a prompt");
+  TestStep step;
+  for (int32_t i = 0; i < 5; ++i) step.add_tree(50 + i * 97, i % 2, 1 + i % 3, 2);
+  check({4, 1, 64}, step, 0, "sequences");
+  EXPECT_TRUE(has_run(AttentionMode::kRuns));
+  step.add_chain(300, 40);
+  check({4, 1, 64}, step, 0, "sequences and a prompt");
+  EXPECT_TRUE(has_run(AttentionMode::kTiles));
+  EXPECT_TRUE(has_run(AttentionMode::kTilesAndRuns));
+}
+
+}  // namespace
+}  // namespace forerun::cuda

@@ -1,0 +1,42 @@
+// What kernels/cuda/launch.h has for a GPU, on the host: a launch returns once its kernel has
+// ended.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <tuple>
+#include <type_traits>
+
+#include "forerun/status.h"
+#include "kernels/cuda/emulation/emulation.h"
+
+namespace forerun::cuda {
+
+template <class... Parameters, class... Arguments>
+Status launch_dependent_clusters(void (*kernel)(Parameters...), int cluster_blocks, dim3 grid,
+                                 dim3 block, size_t shared_bytes, cudaStream_t /*stream*/,
+                                 const char* /*doing*/, Arguments... arguments) {
+  const std::tuple<std::decay_t<Parameters>...> parameters(arguments...);
+  emulation::run(grid, block, static_cast<uint32_t>(cluster_blocks), shared_bytes,
+                 [&] { std::apply(kernel, parameters); });
+  return {};
+}
+template <class... Parameters, class... Arguments>
+Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                        cudaStream_t stream, const char* doing, Arguments... arguments) {
+  return launch_dependent_clusters(kernel, 1, grid, block, shared_bytes, stream, doing,
+                                   arguments...);
+}
+// Of a small GPU, for short tests.
+inline Result<int> multiprocessor_count() { return 12; }
+template <class... Parameters>
+Status prefer_shared_memory(void (* /*kernel*/)(Parameters...), const char* /*doing*/) {
+  return {};
+}
+template <class... Parameters>
+Status allow_shared_memory(void (* /*kernel*/)(Parameters...), int /*bytes*/,
+                           const char* /*doing*/) {
+  return {};
+}
+
+}  // namespace forerun::cuda
