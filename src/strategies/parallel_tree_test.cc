@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "simulation/simulate.h"
 #include "strategies/every_policy.h"
 #include "strategies/run_strategy_test.h"
@@ -88,7 +89,7 @@ TEST(ParallelTree, TheTreeStaysBoundedOverLongTexts) {
   for (const double agreement : {0.0, 0.5, 0.9, 1.0}) {
     for (const std::string& shape : kShapes) {
       for (uint32_t delays = 0; delays < 6; ++delays) {
-        Case c = simple(agreement, 1500);
+        Case c = simple(agreement, kSanitized ? 300 : 1500);
         c.options.shape = shape;
         c.options.draft_depth = 16;  // faster than the target takes
         c.delays = delays;

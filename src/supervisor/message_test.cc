@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "base/sanitized.h"
+
 namespace forerun {
 namespace {
 
@@ -113,7 +115,7 @@ TEST(Message, AlteredLinesDoNoHarm) {
   std::mt19937 random(7);
   const std::string lines[] = {write_message(full_submit()), write_message(full_event())};
   int read = 0;
-  for (int turn = 0; turn < 20000; ++turn) {
+  for (int turn = 0; turn < (kThreadSanitized ? 2000 : 20000); ++turn) {
     std::string line = lines[turn % 2];
     for (int edit = 1 + static_cast<int>(random() % 3); edit > 0; --edit) {
       const size_t at = random() % line.size();

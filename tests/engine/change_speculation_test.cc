@@ -99,6 +99,8 @@ TEST_F(ChangedSpeculation, BeginsAndEndsWithoutReadingTheTextAgain) {
 
 TEST_F(ChangedSpeculation, ChangesAtAnyMomentOnLittleMemory) {
   constexpr uint64_t kRequests = kSanitized ? 12 : 40;
+  // Steps are slower under sanitizers, and changes as frequent in them.
+  constexpr uint32_t kLongestPauseUs = kSanitized ? 10000 : 500;
   EngineOptions options;
   options.max_active_requests = 16;
   const auto plain_engine = make(options);
@@ -126,7 +128,7 @@ TEST_F(ChangedSpeculation, ChangesAtAnyMomentOnLittleMemory) {
   std::thread changer([&] {
     std::mt19937 moments(6);
     while (!done) {
-      std::this_thread::sleep_for(std::chrono::microseconds(moments() % 500));
+      std::this_thread::sleep_for(std::chrono::microseconds(moments() % kLongestPauseUs));
       const SpeculationOptions& policy = policies[moments() % policies.size()];
       EXPECT_TRUE(streams[moments() % streams.size()]->change_speculation(policy).ok());
     }

@@ -173,7 +173,10 @@ class ManyRequestsToToys : public ManyRequests {
     pair_ = new ToyPair(drafted_toy());
     // K and V, layers, KV heads, width, bf16; of either model.
     setting_ = new Setting{pair_->target(), pair_->draft(), 2 * (2 * 2 * 2 * 16 * 2),
-                           kSanitized ? 40u : 500u, kSanitized ? 40 : 130};
+                           kThreadSanitized ? 25u
+                           : kSanitized     ? 40u
+                                            : 500u,
+                           kSanitized ? 40 : 130};
     solo_ = new std::vector<Output>(alone(*setting_));
   }
   static void TearDownTestSuite() {
