@@ -98,7 +98,7 @@ TEST_F(ChangedSpeculation, BeginsAndEndsWithoutReadingTheTextAgain) {
 }
 
 TEST_F(ChangedSpeculation, ChangesAtAnyMomentOnLittleMemory) {
-  constexpr uint64_t kRequests = kSanitized ? 12 : 40;
+  constexpr uint64_t kRequests = kSanitized ? 8 : 40;
   // Steps are slower under sanitizers, and changes as frequent in them.
   constexpr uint32_t kLongestPauseUs = kSanitized ? 10000 : 500;
   EngineOptions options;

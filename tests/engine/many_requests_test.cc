@@ -19,7 +19,7 @@
 namespace forerun::testing {
 namespace {
 
-constexpr uint64_t kLongRequests = kSanitized ? 20 : 80;
+constexpr uint64_t kLongRequests = kSanitized ? 12 : 80;
 constexpr int32_t kContext = 512;
 
 int64_t resident_bytes() {
@@ -173,10 +173,7 @@ class ManyRequestsToToys : public ManyRequests {
     pair_ = new ToyPair(drafted_toy());
     // K and V, layers, KV heads, width, bf16; of either model.
     setting_ = new Setting{pair_->target(), pair_->draft(), 2 * (2 * 2 * 2 * 16 * 2),
-                           kThreadSanitized ? 25u
-                           : kSanitized     ? 40u
-                                            : 500u,
-                           kSanitized ? 40 : 130};
+                           kSanitized ? 25u : 500u, kSanitized ? 40 : 130};
     solo_ = new std::vector<Output>(alone(*setting_));
   }
   static void TearDownTestSuite() {
