@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "base/sanitized.h"
 #include "kernels/attention/cpu/test_cache.h"
 #include "kernels/attention/cpu/tile.h"
+#include "kernels/forced_isa_test.h"
 #include "kernels/isa.h"
 
 namespace forerun {
@@ -93,16 +93,6 @@ void check(const Case& shape, int32_t last, int32_t num_rows, int32_t boundary) 
       << "heads " << shape.num_heads << "/" << shape.num_kv_heads << " dim " << shape.head_dim
       << " window " << shape.window << " last " << last << " rows " << num_rows << " boundary "
       << boundary << " isa " << isa_name(current_isa());
-}
-
-TEST(Attention, RunsOnTheForcedInstructionSet) {
-  if (!check_isa().ok()) {
-    GTEST_SKIP() << "not supported by this processor: " << check_isa().message();
-  }
-  const char* const forced = std::getenv("FORERUN_ISA");
-  if (forced != nullptr) {
-    EXPECT_STREQ(isa_name(current_isa()), forced);
-  }
 }
 
 TEST(Attention, MatchesTheReferenceOverShapes) {
