@@ -44,7 +44,7 @@ class AutoViewsTest : public ::testing::Test {
   std::unique_ptr<Engine> engine(const std::string& profile) const {
     EngineOptions options;
     options.model = (dir_.path() / "target").string();
-    options.devices = "cpu:0";
+    options.devices = one_processor();
     options.emulate = (dir_.path() / "profiles.json").string() + "#" + profile;
     return create_engine(options);
   }

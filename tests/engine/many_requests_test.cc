@@ -77,7 +77,7 @@ class ManyRequests : public ::testing::Test {
     options.model = setting.target;
     options.draft = setting.draft;
     options.max_context_tokens = kContext;
-    if (options.devices.empty()) options.devices = "cpu:0";
+    if (options.devices.empty()) options.devices = one_processor();
     return create_engine(options);
   }
   static std::vector<Output> alone(const Setting& setting) {
@@ -192,7 +192,7 @@ Setting* ManyRequestsToToys::setting_ = nullptr;
 std::vector<Output>* ManyRequestsToToys::solo_ = nullptr;
 
 TEST_F(ManyRequestsToToys, EqualTheirSoloRunsOneModelAfterTheOther) {
-  play_waves(*setting_, *solo_, {"cpu:0", ""});
+  play_waves(*setting_, *solo_, {one_processor(), ""});
 }
 
 TEST_F(ManyRequestsToToys, EqualTheirSoloRunsConcurrently) {

@@ -33,7 +33,7 @@ std::vector<Precision> precisions();
 // those given, and `options` are taken but for models, numerics and devices.
 std::unique_ptr<Engine> make_engine(const std::string& target, const std::string& draft,
                                     const Precision& precision,
-                                    const std::string& devices = "cpu:0",
+                                    const std::string& devices = one_processor(),
                                     const std::string& draft_devices = "",
                                     EngineOptions options = {});
 

@@ -154,7 +154,7 @@ void LosslessUnderLoad::run_load(const std::string& devices, const std::string& 
   EXPECT_GT(seen_.accepted, 100);
 }
 
-TEST_P(LosslessUnderLoad, Sequential) { run_load("cpu:0", ""); }
+TEST_P(LosslessUnderLoad, Sequential) { run_load(one_processor(), ""); }
 
 TEST_P(LosslessUnderLoad, Concurrent) {
   const std::vector<std::string> processors = two_processors();

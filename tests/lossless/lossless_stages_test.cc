@@ -91,7 +91,7 @@ TEST_P(LosslessStages, AtWorkAtOnceEqualTheWholeModel) {
   for (const int32_t stages : {2, 3, 4, 8}) {
     EngineOptions options;
     options.stages = stages;
-    const auto engine = make_engine(pair.target(), "", precision, "cpu:0", "", options);
+    const auto engine = make_engine(pair.target(), "", precision, one_processor(), "", options);
     ASSERT_NE(engine, nullptr);
     for (const size_t count : {1, 4, 16}) {
       std::vector<Request> requests;
@@ -157,7 +157,8 @@ TEST(LosslessStagesViews, EqualTheWholeModel) {
   const auto whole = make_engine(pair.target(), pair.draft(), precision);
   EngineOptions options;
   options.stages = 3;
-  const auto engine = make_engine(pair.target(), pair.draft(), precision, "cpu:0", "", options);
+  const auto engine =
+      make_engine(pair.target(), pair.draft(), precision, one_processor(), "", options);
   ASSERT_TRUE(whole != nullptr && engine != nullptr);
   std::vector<Request> requests;
   std::vector<Output> plain;

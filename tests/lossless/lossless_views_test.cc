@@ -227,7 +227,8 @@ TEST(LosslessDraftWindow, EveryPolicyEqualsPlainDecoding) {
   EngineOptions options;
   options.max_active_requests = 40;
   options.draft_window = 192;
-  const auto engine = make_engine(pair.target(), pair.draft(), precision, "cpu:0", "", options);
+  const auto engine =
+      make_engine(pair.target(), pair.draft(), precision, one_processor(), "", options);
   ASSERT_NE(engine, nullptr);
   const KvLoad target = engine->load().target_kv;
   const KvLoad draft = engine->load().draft_kv;

@@ -23,7 +23,7 @@ class OnToyPair : public ::testing::Test {
   static std::unique_ptr<Engine> make(EngineOptions options = {}) {
     options.model = pair_->target();
     options.draft = pair_->draft();
-    if (options.devices.empty()) options.devices = "cpu:0";
+    if (options.devices.empty()) options.devices = one_processor();
     return create_engine(options);
   }
 

@@ -1,5 +1,8 @@
 #include "support/toy_model.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -84,6 +87,13 @@ const Tokenizer& toy_tokenizer() {
     return std::move(*loaded);
   }();
   return tokenizer;
+}
+
+std::string one_processor() {
+  const std::vector<int32_t> cores = available_cores();
+  const int32_t here = sched_getcpu();
+  const bool is_mine = std::find(cores.begin(), cores.end(), here) != cores.end();
+  return "cpu:" + std::to_string(is_mine ? here : cores.front());
 }
 
 std::vector<std::string> two_processors() {

@@ -40,6 +40,9 @@ void append_random_tokens(Random& random, uint64_t count, std::vector<int32_t>& 
   for (; count > 0; --count) tokens.push_back(static_cast<int32_t>(random() % vocab));
 }
 
+// A processor for an engine of one thread, as a device's name: where the caller runs now, so that
+// tests that run at the same time do not wait for the same one.
+std::string one_processor();
 // Two processors that this process may use, as device names; empty where it has only one.
 std::vector<std::string> two_processors();
 // Waits until an engine holds no KV: where models have threads of their own, a request's blocks
