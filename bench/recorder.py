@@ -137,9 +137,9 @@ def record_text(record: object) -> str:
 def _lines(value: object, indent: str) -> str:
     items = value.items() if isinstance(value, dict) else enumerate(value)
     if not any(isinstance(item, dict | list) for _, item in items):
-        return json.dumps(value)
+        return json.dumps(value, separators=(",", ":"))
     inner = indent + " "
-    names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else repeat("")
+    names = [f"{json.dumps(name)}:" for name in value] if isinstance(value, dict) else repeat("")
     held = value.values() if isinstance(value, dict) else value
     lines = [
         inner + name + (_lines(item, inner) if isinstance(item, dict | list) else json.dumps(item))
