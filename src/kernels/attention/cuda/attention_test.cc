@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
