@@ -38,13 +38,16 @@ constexpr int stages_for(int dim, bool fused, int shared_limit) {
 // hundred cycles.
 struct Divisor {
   uint64_t reciprocal = 0;
+  int by = 0;
 
   Divisor() = default;
-  explicit Divisor(int by) : reciprocal((uint64_t{1} << 32) / static_cast<uint64_t>(by) + 1) {}
+  explicit Divisor(int by)
+      : reciprocal((uint64_t{1} << 32) / static_cast<uint64_t>(by) + 1), by(by) {}
   // For products of n and the divisor below 2^32.
   __device__ __forceinline__ int divide(int n) const {
     return static_cast<int>(static_cast<uint64_t>(n) * reciprocal >> 32);
   }
+  __device__ __forceinline__ int remainder(int n) const { return n - divide(n) * by; }
 };
 
 struct AttentionArgs {

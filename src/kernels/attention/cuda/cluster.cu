@@ -8,7 +8,8 @@
 //  - a warpgroup takes a span at a time, wgmma with columns (a row's query head each) as the 64-row
 //    operand: keys and values are read from shared memory once, whatever the rows
 //    (attention/cuda/cluster_span.h);
-//  - the tile in which rows differ is taken by a warp for a row (attention/cuda/cluster_tail.h);
+//  - the tile in which rows differ is scored likewise, with all keys that any row sees there; then
+//    a warp takes a row's own (attention/cuda/cluster_tail.h);
 //  - results are received where the keys were: a warp says that it needs them no more, and sends
 //    once all have said so (attention/cuda/cluster_exchange.h).
 #include <cuda_bf16.h>
@@ -36,43 +37,56 @@ constexpr int cluster_registers(bool paired) { return paired ? 128 : 144; }
 
 // The thread's share of the block's eighth of the dimensions: two of a column, of all its spans.
 template <int kDim>
-__device__ __forceinline__ void merge_and_store(const ClusterArgs& args,
-                                                const ClusterNotes<kDim>& notes, int rank) {
-  constexpr int kPairs = StagedQuery<kDim>::kPairs;
-  const int own = static_cast<int>(threadIdx.x) / kPairs;
-  const int pair = static_cast<int>(threadIdx.x) % kPairs;
-  const int row = args.by_row_columns.divide(own);
-  const float2 v = merge_received<kDim>(notes.shared, own, pair, notes.fact(kFirstSpan),
-                                        num_spans(notes.position(row)));
-  const int dim = kDim == 128 ? rank * 16 + pair % 2 * 8 + pair / 2 * 2 : rank * 8 + pair * 2;
-  uint16_t* const out = args.attended + (notes.fact(kFirstRow) + row) * args.attended_stride +
-                        (notes.fact(kFirstHead) + own - row * args.row_columns) * kDim + dim;
-  *reinterpret_cast<uint32_t*>(out) = pack_activations(args.attended_format, v.x, v.y);
-}
+struct MergeShare {
+  int first_span, end_span;
+  uint16_t* out;
+
+  __device__ __forceinline__ MergeShare(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
+                                        int rank) {
+    const int row = args.by_row_columns.divide(column());
+    first_span = notes.fact(kFirstSpan);
+    end_span = num_spans(notes.position(row));
+    const int dim =
+        kDim == 128 ? rank * 16 + pair() % 2 * 8 + pair() / 2 * 2 : rank * 8 + pair() * 2;
+    out = args.attended + (notes.fact(kFirstRow) + row) * args.attended_stride +
+          (notes.fact(kFirstHead) + column() - row * args.row_columns) * kDim + dim;
+  }
+  __device__ __forceinline__ static int column() {
+    return static_cast<int>(threadIdx.x) / StagedQuery<kDim>::kPairs;
+  }
+  __device__ __forceinline__ static int pair() {
+    return static_cast<int>(threadIdx.x) % StagedQuery<kDim>::kPairs;
+  }
+  __device__ __forceinline__ void merge_and_store(const ClusterArgs& args, uint32_t shared) const {
+    const float2 v = merge_received<kDim>(shared, column(), pair(), first_span, end_span);
+    *reinterpret_cast<uint32_t*>(out) = pack_activations(args.attended_format, v.x, v.y);
+  }
+};
 
 template <int kDim, bool kPaired>
 __global__ void __maxnreg__(cluster_registers(kPaired))
     attention_cluster_kernel(const __grid_constant__ ClusterArgs args) {
   const uint32_t shared = dynamic_shared_address();
   const ClusterThread thread;
-  const int heads = args.kv_heads * args.parts;
   ClusterBarriers<kDim> barriers{shared};
   barriers.init();
   if (!args.early) wait_for_previous_kernel();
-  const int count = args.step->num_items * heads;
+  const int count = args.step->num_items * args.by_heads.by;
   bool waited = !args.early;
 
   for (int index = static_cast<int>(blockIdx.x) / kClusterBlocks; index < count;
        index += static_cast<int>(gridDim.x) / kClusterBlocks) {
     // Before the previous kernel's end: the prefix on its way, and what each thread will load.
-    const ClusterWork work(args, index, heads, thread);
+    const ClusterWork work(args, index, thread);
     request_first_tile<kDim>(args, work, barriers, thread.group);
     if (threadIdx.x == 64) barriers.expect_results(work.merged_columns());
-    const ClusterTailShare tail_share = cluster_tail_share<kDim>(work, thread.warp);
-    note_rows<kDim>(args, work.item, work.task.has_tail, shared);
-    note_facts<kDim>(work, tail_share.shift, shared);
+    const NotedRows rows(args, work.item);
     ClusterStaging<kDim> staging;
     staging.plan(args, work, shared);
+    copies_commit();
+    note_rows<kDim>(args, work, rows, shared);
+    note_facts<kDim>(work, shared);
+    copies_wait();
     __syncthreads();  // angles are there
 
     if (!waited) wait_for_previous_kernel();
@@ -82,8 +96,9 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
 
     // Addresses are made anew here: kept since before the loop they would be spilled.
     const ClusterNotes<kDim> notes{opaque(shared)};
-    const int tails = notes.fact(kNumRows) << notes.fact(kTailShift);
-    score_tail<kDim>(args, notes, tail_share, tails, barriers, thread);
+    if (notes.fact(kTailWarps) > 0 && notes.fact(kTailGroup) == thread.group) {
+      score_tail<kDim>(args, notes, barriers, thread);
+    }
     staging.extra.append(args, notes.fact(kKvHead), notes.shared);
     if (work.task.has_span) {
       // In the kernel itself: as a function, this loop makes the compiler spill.
@@ -94,7 +109,8 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
         columns.score(notes, score);
         if (tile + 1 == work.task.end_tile) barriers.leave_keys(thread.lane);
         uint32_t probs[4][4] = {};
-        columns.exponentiate_tile(args, notes, tile, thread.lane, score, probs);
+        columns.exponentiate_tile(args, notes, tile, tile > work.task.begin_tile, thread.lane,
+                                  score, probs);
         columns.add_values(probs);
         request_next_tile<kDim>(args, work, tile + 1, barriers, thread.group);
       }
@@ -102,11 +118,12 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
     } else {
       barriers.leave_keys(thread.lane);
     }
-    attend_tail<kDim>(args, notes, tail_share, tails, barriers, thread.lane);
+    attend_tail<kDim>(args, notes, barriers, thread);
 
+    const MergeShare<kDim> merge_share(args, notes, thread.rank);
     barriers.wait_for_leaving();  // no arrival comes after this block's end
     barriers.wait_for_results();
-    if (staging.has_column) merge_and_store<kDim>(args, notes, thread.rank);
+    if (staging.has_column) merge_share.merge_and_store(args, notes.shared);
     barriers.count_tiles(static_cast<uint32_t>(notes.fact(kTailHasPrefix)),
                          notes.fact(kTailGroup) == thread.group, work.task.other_tiles);
     __syncthreads();  // nobody looks at what was received, nor at queries
@@ -153,6 +170,8 @@ Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream
   args.v_offset = call.v_offset;
   args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
   args.by_row_columns = Divisor(args.row_columns);
+  args.by_parts = Divisor(args.parts);
+  args.by_heads = Divisor(args.kv_heads * args.parts);
   // As the plan groups rows of one sequence; clusters take what there is besides in turn.
   const int group_rows = std::min(kGroupRows, kClusterColumns / args.row_columns);
   const int items = (call.rows + group_rows - 1) / group_rows * args.kv_heads * args.parts;

@@ -18,6 +18,24 @@ namespace forerun::cuda {
 constexpr int kClusterWarps = 8;
 constexpr int kClusterThreads = kClusterWarps * 32;
 
+// What a block knows of its item once it has met the previous kernel's end: from there on a load
+// from global memory, or of a register that was spilled there, is a trip to the L2.
+enum ClusterFact : int {
+  kFirstRow,
+  kNumRows,
+  kFirstHead,
+  kPartHeads,
+  kKvHead,
+  kFirstSpan,
+  kTailSpan,
+  kTailBegin,  // its first position
+  kTailGroup,
+  kTailHasPrefix,
+  kTailWarps,  // ClusterTailShare's
+  kTailShift,
+  kNumFacts
+};
+
 // Shared memory, in bytes from its beginning; operands of wgmma begin at multiples of 1,024.
 template <int kDim>
 struct ClusterLayout {
@@ -38,15 +56,19 @@ struct ClusterLayout {
   static constexpr int kValues = kExtraKeys + kExtraBytes;
   static constexpr int kExtraValues = kValues + 2 * tile_bytes(kDim);
   static constexpr int kQueries = kExtraValues + kExtraBytes;
-  static constexpr int kLists = kQueries + kPanels * kColumnPanelBytes;  // bytes [row][64]
-  static constexpr int kRows = kLists + kGroupRows * kMostExtras;        // position, boundary [row]
-  static constexpr int kFacts = kRows + kGroupRows * 8;                  // ClusterFact
-  static constexpr int kScores = kFacts + 64;  // of tails: f32 [row][8 positions][lane][2]
-  static constexpr int kRowScoreBytes = kTilePositions * 8 * 4;
+  // Where a row has the positions of its tail: bytes [row][64], a key each.
+  static constexpr int kLists = kQueries + kPanels * kColumnPanelBytes;
+  static constexpr int kPositions = kLists + kGroupRows * kTilePositions;  // [row]
+  static constexpr int kFacts = kPositions + kGroupRows * 4;               // ClusterFact
+  // Of the tail: f32 [column][key], the tile's and then extras. A column begins a quarter of all
+  // banks behind the one before it.
+  static constexpr int kScores = kFacts + 64;
+  static_assert(kNumFacts * 4 <= kScores - kFacts);
+  static constexpr int kColumnScoreBytes = (kTilePositions + kClusterExtras + 8) * 4;
   // Before scores there are angles in their place: of rows, then of extras.
   static constexpr int kAngles = kScores;
   static constexpr int kAnglesBytes = (kGroupRows + kClusterExtras) * kDim * 4;
-  static constexpr int kScoresBytes = kGroupRows * kRowScoreBytes;
+  static constexpr int kScoresBytes = kClusterColumns * kColumnScoreBytes;
   // Of two tiles, of results, and of leaving the keys.
   static constexpr int kBarriers =
       kScores + (kAnglesBytes > kScoresBytes ? kAnglesBytes : kScoresBytes);
@@ -57,23 +79,6 @@ struct ClusterLayout {
   static constexpr int kBytes = kEnd > kBarriers + 32 ? kEnd : kBarriers + 32;
 };
 
-// What a block knows of its item once it has met the previous kernel's end: from there on a load
-// from global memory, or of a register that was spilled there, is a trip to the L2.
-enum ClusterFact : int {
-  kFirstRow,
-  kNumRows,
-  kFirstHead,
-  kPartHeads,
-  kKvHead,
-  kFirstSpan,
-  kTailSpan,
-  kTailBegin,  // its first position
-  kTailGroup,
-  kTailHasPrefix,
-  kTailShift,  // logarithm of the number of warps that share a row's tail
-  kNumFacts
-};
-
 struct ClusterArgs {
   const AttentionStepCuda* step;
   const __nv_bfloat16* qkv;
@@ -82,7 +87,7 @@ struct ClusterArgs {
   std::byte* kv;
   int64_t qkv_stride, attended_stride, block_stride;
   int k_offset, v_offset, kv_heads, group_heads, parts, row_columns, window;
-  Divisor by_row_columns;
+  Divisor by_row_columns, by_parts, by_heads;  // by_heads: parts of all key/value heads
   float scale_log2;
   bool early;
 };
@@ -164,12 +169,13 @@ struct ClusterWork {
   int part_heads, first_head;  // query heads of the part
   ClusterTask task;
 
-  // `heads`: parts of all key/value heads.
-  __device__ __forceinline__ ClusterWork(const ClusterArgs& args, int index, int heads,
+  // `index`: of a part of a key/value head of an item, which follow one another in this order.
+  __device__ __forceinline__ ClusterWork(const ClusterArgs& args, int index,
                                          const ClusterThread& thread)
-      : item(step_data<AttentionItemCuda>(args.step, args.step->items_offset)[index / heads]),
-        part(index % heads % args.parts),
-        kv_head(index % heads / args.parts),
+      : item(step_data<AttentionItemCuda>(args.step,
+                                          args.step->items_offset)[args.by_heads.divide(index)]),
+        part(args.by_parts.remainder(args.by_heads.remainder(index))),
+        kv_head(args.by_parts.divide(args.by_heads.remainder(index))),
         part_heads(min(args.group_heads - part * 8, 8)),
         first_head(kv_head * args.group_heads + part * 8),
         task(item, args.window, thread.rank, thread.group) {}
@@ -180,24 +186,20 @@ struct ClusterWork {
   }
 };
 
-// Rows of the tail, or parts of them, that a warp takes: every `warps`-th from `first` on. Warps
-// with a span have some only where they are quick, the heads being short, or where others would
-// have two.
+constexpr int kTailDims = 64;  // of values, that a warp takes at a time
+
+// How the block's warps share its tail: those without a span take part, of the tail's warpgroup or
+// of both.
 struct ClusterTailShare {
-  int first, warps;
+  int warps;  // 0: there is no tail
   int shift;  // logarithm of the number of warps that share a row
 };
 template <int kDim>
-__device__ __forceinline__ ClusterTailShare cluster_tail_share(const ClusterWork& work, int warp) {
-  const int rows = work.item.num_rows;
-  const int tail_group = work.task.tail_group;
-  const bool all_warps = kDim == 64 || tail_group == 0 || rows > kClusterWarps / 2;
-  const int warps = all_warps ? kClusterWarps : kClusterWarps / 2;
-  const int index = (warp + 4 * tail_group) % kClusterWarps;
-  const int first = work.task.has_tail && index < warps ? index : kGroupRows;
+__device__ __forceinline__ ClusterTailShare cluster_tail_share(const ClusterWork& work) {
+  const int warps = work.task.tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
   int shift = 0;
-  while ((rows << (shift + 1)) <= warps && (32 << shift) < kDim) ++shift;
-  return {first, warps, shift};
+  while ((work.item.num_rows << (shift + 1)) <= warps && (kTailDims << shift) < kDim) ++shift;
+  return {work.task.has_tail ? warps : 0, shift};
 }
 
 #endif

@@ -53,6 +53,7 @@ struct ClusterBarriers {
   // No warp of the cluster has: their place is free for results.
   __device__ __forceinline__ void wait_for_leaving() const {
     barrier_wait(shared + Layout::kLeaveBarrier, received & 1);
+    __syncwarp();  // what follows is done by all lanes at once
   }
   // One thread says how much will come, of `columns` columns of all their spans together.
   __device__ __forceinline__ void expect_results(int columns) const {
@@ -61,6 +62,7 @@ struct ClusterBarriers {
   }
   __device__ __forceinline__ void wait_for_results() {
     barrier_wait(shared + Layout::kReceivedBarrier, received++ & 1);
+    __syncwarp();
   }
   // Tiles of both stages that the thread has not waited for: of a tail that is there or not, and of
   // the other warpgroup's span.

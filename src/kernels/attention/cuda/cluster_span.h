@@ -78,10 +78,10 @@ struct SpanColumns {
     score_tile<kDim>(score, notes.shared + Layout::kQueries, Layout::kColumnPanelBytes,
                      stage + Layout::kKeys);
   }
-  // A tile's scores to probabilities, of columns that are there.
+  // A tile's scores to probabilities, of columns that are there; `has_sums`: of tiles before it.
   __device__ __forceinline__ void exponentiate_tile(const ClusterArgs& args,
                                                     const ClusterNotes<kDim>& notes, int tile,
-                                                    int lane, float (&score)[8][4],
+                                                    bool has_sums, int lane, float (&score)[8][4],
                                                     uint32_t (&probs)[4][4]) {
     if (!are_there) return;
     scale_scores(score, args.scale_log2);
@@ -91,7 +91,11 @@ struct SpanColumns {
         return notes.position(min(row, notes.fact(kNumRows) - 1)) - args.window + 1;
       });
     }
-    exponentiate<kDim>(score, sums, probs);
+    float shrink[2];
+    exponentiate_scores<2>(score, sums, probs, shrink);
+    if (!has_sums) return;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
   }
   __device__ __forceinline__ void add_values(const uint32_t (&probs)[4][4]) {
     add_tile<kDim>(sums, probs, stage + Layout::kValues);

@@ -17,38 +17,53 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Notes the positions and boundaries of an item's rows, and for the tail what each sees past its
-// boundary.
+// The row of an item whose tail a warp notes, and the one whose position a thread notes.
+struct NotedRows {
+  AttentionRowCuda of_warp, of_thread;
+
+  __device__ __forceinline__ NotedRows(const ClusterArgs& args, const AttentionItemCuda& item) {
+    static_assert(kGroupRows <= kClusterWarps);
+    const auto* const rows =
+        step_data<AttentionRowCuda>(args.step, args.step->rows_offset) + item.first_row;
+    const int last = item.num_rows - 1;
+    of_warp = rows[min(static_cast<int>(threadIdx.x) / 32, last)];
+    of_thread = rows[min(static_cast<int>(threadIdx.x), last)];
+  }
+};
+// Notes the positions of an item's rows, and for the tail where each row has the positions of its
+// tile: a key of the tile, or kTilePositions and the number of an extra. Positions that the row
+// does not see are where its last is.
 template <int kDim>
-__device__ __forceinline__ void note_rows(const ClusterArgs& args, const AttentionItemCuda& item,
-                                          bool has_tail, uint32_t shared) {
+__device__ __forceinline__ void note_rows(const ClusterArgs& args, const ClusterWork& work,
+                                          const NotedRows& rows, uint32_t shared) {
   using Layout = ClusterLayout<kDim>;
+  const int begin = work.task.tail_tile * kTilePositions;
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  const auto* const rows =
-      step_data<AttentionRowCuda>(args.step, args.step->rows_offset) + item.first_row;
-  for (int row = has_tail ? warp : kGroupRows; row < item.num_rows; row += kClusterWarps) {
-    const AttentionRowCuda from = rows[row];
+  if (work.task.has_tail && warp < work.item.num_rows) {
+    const AttentionRowCuda& from = rows.of_warp;
     const auto* const ancestors =
         step_data<int32_t>(args.step, args.step->ancestors_offset) + from.ancestors;
-    for (int i = lane; i <= from.position - from.boundary; i += 32) {
-      store_shared_byte(shared + Layout::kLists + row * kMostExtras + i,
-                        static_cast<uint32_t>(ancestors[i]));
+#pragma unroll
+    for (int i = lane; i < kTilePositions; i += 32) {
+      const int at = min(begin + i, from.position);
+      const int key =
+          at < from.boundary ? at - begin : kTilePositions + ancestors[at - from.boundary];
+      store_shared_byte(shared + Layout::kLists + warp * kTilePositions + i,
+                        static_cast<uint32_t>(key));
     }
   }
-  if (static_cast<int>(threadIdx.x) < item.num_rows) {
-    const AttentionRowCuda from = rows[threadIdx.x];
-    const uint32_t to = shared + Layout::kRows + threadIdx.x * 8;
-    store_shared_4(to, static_cast<uint32_t>(from.position));
-    store_shared_4(to + 4, static_cast<uint32_t>(from.boundary));
+  if (static_cast<int>(threadIdx.x) < work.item.num_rows) {
+    store_shared_4(shared + Layout::kPositions + threadIdx.x * 4,
+                   static_cast<uint32_t>(rows.of_thread.position));
   }
 }
 
 // Notes what the block needs of its work once the previous kernel has ended.
 template <int kDim>
-__device__ __forceinline__ void note_facts(const ClusterWork& work, int tail_shift,
-                                           uint32_t shared) {
+__device__ __forceinline__ void note_facts(const ClusterWork& work, uint32_t shared) {
   if (threadIdx.x != 96) return;
+  const ClusterTailShare tail = cluster_tail_share<kDim>(work);
   const AttentionItemCuda& item = work.item;
   const ClusterTask& task = work.task;
   const int facts[kNumFacts] = {item.first_row,  item.num_rows,
@@ -56,7 +71,7 @@ __device__ __forceinline__ void note_facts(const ClusterWork& work, int tail_shi
                                 work.kv_head,    task.first_span,
                                 task.tail_span,  task.tail_tile * kTilePositions,
                                 task.tail_group, task.tail_has_prefix ? 1 : 0,
-                                tail_shift};
+                                tail.warps,      tail.shift};
 #pragma unroll
   for (int i = 0; i < kNumFacts; ++i) {
     store_shared_4(shared + ClusterLayout<kDim>::kFacts + i * 4, static_cast<uint32_t>(facts[i]));
@@ -73,17 +88,27 @@ struct ClusterNotes {
     return static_cast<int>(load_shared_4(shared + Layout::kFacts + index * 4));
   }
   __device__ __forceinline__ int position(int row) const {
-    return static_cast<int>(load_shared_4(shared + Layout::kRows + row * 8));
-  }
-  __device__ __forceinline__ int boundary(int row) const {
-    return static_cast<int>(load_shared_4(shared + Layout::kRows + row * 8 + 4));
+    return static_cast<int>(load_shared_4(shared + Layout::kPositions + row * 4));
   }
 };
 
-// A thread's angles wait in shared memory for the previous kernel's end: where a row's lie.
+// Angles wait in shared memory for the previous kernel's end: where a piece's of a row lie.
 template <int kDim>
 __device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int piece) {
   return shared + ClusterLayout<kDim>::kAngles + slot * (kDim * 4) + piece * 32;
+}
+// Asks for those of row `row` of the step, as take_up() of PieceAngles wants them: the same place
+// among the row's, cosines and sines.
+template <int kDim>
+__device__ __forceinline__ void request_angles(const ClusterArgs& args, int row, int piece,
+                                               uint32_t to) {
+  const float* const from =
+      step_data<float>(args.step, args.step->angles_offset) + row * kDim + piece * 8;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    copy_16_async(to + i / 2 * (kDim * 2) + i % 2 * 16, from + i / 2 * (kDim / 2) + i % 2 * 4,
+                  true);
+  }
 }
 
 // Two pieces of a key or query in shared memory, half a head apart, which the thread has copied.
@@ -115,10 +140,7 @@ struct StagedQuery {
     from = opaque(reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride + head * kDim) +
                   piece);
     angles = angles_at<kDim>(shared, slot, piece);
-    if (!first_of_row) return;
-    PieceAngles of_row;
-    of_row.load(args.step, row, piece, kDim);
-    of_row.put_aside(angles, kDim);
+    if (first_of_row) request_angles<kDim>(args, row, piece, angles);
   }
   __device__ __forceinline__ uint32_t at(uint32_t shared, int piece) const {
     const int column = static_cast<int>(threadIdx.x) / kPairs;
@@ -173,13 +195,11 @@ struct StagedExtra {
     }
     from = opaque(from);
     if (!rotates) return;
+    angles = angles_at<kDim>(shared, kGroupRows + extra, piece);
+    request_angles<kDim>(args, row, piece, angles);
     if (appends && row >= item.first_row && row < item.first_row + item.num_rows) {
       own_slot = step_data<int32_t>(args.step, args.step->kv_slots_offset)[row];
     }
-    angles = angles_at<kDim>(shared, kGroupRows + extra, piece);
-    PieceAngles of_extra;
-    of_extra.load(args.step, row, piece, kDim);
-    of_extra.put_aside(angles, kDim);
   }
   __device__ __forceinline__ void copy(uint32_t shared) const {
     if (from == nullptr) return;
@@ -234,7 +254,7 @@ struct ClusterStaging {
   StagedQuery<kDim> query;
   StagedExtra<kDim> extra;
 
-  // Before the queries are there.
+  // Before the queries are there; angles are on their way.
   __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
                                        uint32_t shared) {
     const int column = static_cast<int>(threadIdx.x) / StagedQuery<kDim>::kPairs;

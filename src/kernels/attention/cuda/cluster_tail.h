@@ -1,8 +1,10 @@
-// A row's last tile in the cluster kernel of attention (attention/cuda/cluster.cu), where it sees
-// what the other rows of its group do not: a warp takes a row at a time, or some of its keys and
-// then some dimensions of its values, where there are warps enough; the row's heads are the upper
-// half of the first operand, and lanes name the rows of keys and values to matrix loads in the
-// order of the row's own positions. Device code; included by the kernel alone.
+// The last tile of an item's rows in the cluster kernel of attention (attention/cuda/cluster.cu),
+// where a row sees what others of its group do not. The tail's warpgroup scores all columns with
+// all keys that any row sees there, those of the tile and the extras, as if they were spans. Then a
+// warp takes a row at a time, or some dimensions of it where there are warps enough: it picks the
+// scores of the row's own positions, and the row's heads are the upper half of the first operand,
+// while lanes name the rows of values to matrix loads in the order of the positions. Device code;
+// included by the kernel alone.
 #pragma once
 
 #include <cstdint>
@@ -18,103 +20,85 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
+// Where the score of a column and a key lies.
+template <int kDim>
+__device__ __forceinline__ uint32_t tail_score_at(uint32_t shared, int column, int key) {
+  using Layout = ClusterLayout<kDim>;
+  return shared + Layout::kScores + column * Layout::kColumnScoreBytes + key * 4;
+}
+
+// Scores of all columns, by the tail's warpgroup: its last look at keys. What a row does not see,
+// or what is not there at all, is scored too and never picked.
+template <int kDim>
+__device__ __forceinline__ void score_tail(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
+                                           const ClusterBarriers<kDim>& barriers,
+                                           const ClusterThread& thread) {
+  using Layout = ClusterLayout<kDim>;
+  if (notes.fact(kTailHasPrefix) != 0) barriers.wait_for_tail(thread.group, thread.group);
+  float tile[kTilePositions / 8][4], extras[kClusterExtras / 8][4];
+  const uint32_t queries = notes.shared + Layout::kQueries;
+  wgmma_fence();
+  request_scores<kDim>(tile, queries, Layout::kColumnPanelBytes,
+                       notes.shared + Layout::kKeys + thread.group * tile_bytes(kDim), kPanelBytes);
+  request_scores<kDim>(extras, queries, Layout::kColumnPanelBytes,
+                       notes.shared + Layout::kExtraKeys, Layout::kExtraPanelBytes);
+  wgmma_commit();
+  wgmma_wait(tile);
+  wgmma_wait(extras);
+  const int first = thread.warp % 4 * 16;
+  if (first >= notes.fact(kNumRows) * args.row_columns) return;
+  scale_scores(tile, args.scale_log2);
+  scale_scores(extras, args.scale_log2);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t to = tail_score_at<kDim>(notes.shared, first + thread.lane / 4 + 8 * half,
+                                            2 * (thread.lane & 3));
+#pragma unroll
+    for (int j = 0; j < kTilePositions / 8; ++j) {
+      store_shared_pair(to + j * 32, tile[j][2 * half], tile[j][2 * half + 1]);
+    }
+#pragma unroll
+    for (int j = 0; j < kClusterExtras / 8; ++j) {
+      store_shared_pair(to + (kTilePositions + 8 * j) * 4, extras[j][2 * half],
+                        extras[j][2 * half + 1]);
+    }
+  }
+}
+
 template <int kDim>
 struct TailRow {
   using Layout = ClusterLayout<kDim>;
   uint32_t shared;  // the block's
-  uint32_t list;    // of the row: a byte a position from its boundary on, a number of an extra
-  uint32_t scores;  // of the row: [8 positions][lane] two
-  int stage;        // of the tile's prefix
-  int begin, position, boundary, column;
+  uint32_t list;    // of the row: a byte a position of the tile, a key of it or of extras
+  uint32_t values;  // of the tile
+  int begin, position, column;
 
   __device__ __forceinline__ TailRow(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
                                      int row)
       : shared(notes.shared),
-        list(shared + Layout::kLists + row * kMostExtras),
-        scores(shared + Layout::kScores + row * Layout::kRowScoreBytes),
-        stage(notes.fact(kTailGroup)),
+        list(notes.shared + Layout::kLists + row * kTilePositions),
+        values(notes.shared + Layout::kValues + notes.fact(kTailGroup) * tile_bytes(kDim)),
         begin(notes.fact(kTailBegin)),
         position(notes.position(row)),
-        boundary(notes.boundary(row)),
         column(row * args.row_columns) {}
 
-  // Where a piece of a position's row lies.
-  struct Place {
-    uint32_t row;
-    int swizzle, panel_bytes;
-    __device__ __forceinline__ uint32_t piece(int piece) const {
-      return row + (piece >> 3) * panel_bytes + ((piece ^ swizzle) & 7) * 16;
-    }
-  };
-  // Positions that the row does not see give any row that is there. Without branches: what follows
-  // for several positions is to overlap.
-  __device__ __forceinline__ Place place(int at, int tiles, int extras) const {
-    const int extra = load_shared_byte(list + min(max(at - boundary, 0), position - boundary));
-    const bool is_prefix = at < boundary;
-    const int number = is_prefix ? at - begin : extra;
-    const uint32_t from =
-        shared + (is_prefix ? tiles + stage * tile_bytes(kDim) : static_cast<uint32_t>(extras));
-    return {from + number * kPanelRowBytes, number,
-            (is_prefix ? kTilePositions : kClusterExtras) * kPanelRowBytes};
-  }
-
-  __device__ __forceinline__ uint32_t score_at(int eight, int lane) const {
-    return scores + (eight * 32 + lane) * 8;
-  }
-  // Scores of every `step`-th 16 positions from the `first`-th on: the last look at keys.
-  __device__ __forceinline__ void score_keys(int first, int step, float scale_log2, int window,
-                                             int lane) const {
-    const int own = column + (lane & 7);
-    const uint32_t queries = shared + Layout::kQueries + own * kPanelRowBytes;
+  // The softmax of the row's own positions, once all scores are there. All keys are looked up
+  // before the first score: loads of shared memory stay in order.
+  __device__ __forceinline__ void exponentiate(int window, ColumnSoftmax& sums,
+                                               uint32_t (&probs)[4][4], int lane) const {
     const int first_seen = window > 0 ? position - window + 1 : 0;
-    uint4 q[kDim / 32];
+    const uint32_t scores =
+        tail_score_at<kDim>(shared, min(column + lane / 4, kClusterColumns - 1), 0);
+    const auto at = [lane](int i) { return i / 2 * 8 + 2 * (lane & 3) + i % 2; };
+    int key[16];
 #pragma unroll
-    for (int s = 0; s < kDim / 32; ++s) {
-      q[s] = load_matrices(queries + kv_piece(4 * s + (lane >> 3), own, kClusterColumns));
-    }
-#pragma unroll 1
-    for (int chunk = first; chunk < 4; chunk += step) {
-      float score[2][4] = {};
-      if (begin + 16 * chunk <= position) {
-        Place keys[2];
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          keys[j] =
-              place(begin + 16 * chunk + 8 * j + (lane & 7), Layout::kKeys, Layout::kExtraKeys);
-        }
-#pragma unroll
-        for (int s = 0; s < kDim / 32; ++s) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            const uint4 k = load_matrices(keys[j].piece(4 * s + (lane >> 3)));
-            mma_bf16(score[j], {q[s].x, 0u, q[s].y, 0u}, k.x, k.y);
-            mma_bf16(score[j], {q[s].z, 0u, q[s].w, 0u}, k.z, k.w);
-          }
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int at = begin + 16 * chunk + 8 * j + 2 * (lane & 3);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          score[j][i] = at + i <= position && at + i >= first_seen
-                            ? __fmul_rn(score[j][i], scale_log2)
-                            : kNothing;
-        }
-        store_shared_pair(score_at(2 * chunk + j, lane), score[j][0], score[j][1]);
-      }
-    }
-  }
-
-  // The tile's softmax, once all scores are there.
-  __device__ __forceinline__ void exponentiate(ColumnSoftmax& sums, uint32_t (&probs)[4][4],
-                                               int lane) const {
+    for (int i = 0; i < 16; ++i) key[i] = load_shared_byte(list + at(i));
     float score[8][4];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float2 two = load_shared_pair(score_at(j, lane));
-      score[j][0] = two.x;
-      score[j][1] = two.y;
+    for (int i = 0; i < 16; ++i) {
+      const float picked = __uint_as_float(load_shared_4(scores + key[i] * 4));
+      const bool is_seen = begin + at(i) <= position && begin + at(i) >= first_seen;
+      score[i / 2][i % 2] = is_seen ? picked : kNothing;
     }
     sums.clear();
     float shrink[2];
@@ -122,29 +106,42 @@ struct TailRow {
     sums.reduce_lanes<1>();
   }
 
+  // Where a piece of a position's values lies.
+  struct Place {
+    uint32_t row;
+    int swizzle, panel_bytes;
+    __device__ __forceinline__ uint32_t piece(int piece) const {
+      return row + (piece >> 3) * panel_bytes + ((piece ^ swizzle) & 7) * 16;
+    }
+  };
+  __device__ __forceinline__ Place place(int at) const {
+    const int key = load_shared_byte(list + at);
+    const bool is_extra = key >= kTilePositions;
+    const int number = is_extra ? key - kTilePositions : key;
+    return {(is_extra ? shared + Layout::kExtraValues : values) + number * kPanelRowBytes, number,
+            (is_extra ? kClusterExtras : kTilePositions) * kPanelRowBytes};
+  }
   // Rows of values that a lane names, one of each 16 positions.
   struct Values {
     Place of[4];
   };
-  __device__ __forceinline__ Values values(int lane) const {
+  __device__ __forceinline__ Values values_of_lane(int lane) const {
     Values result;
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      result.of[c] = place(begin + 16 * c + (lane & 15), Layout::kValues, Layout::kExtraValues);
-    }
+    for (int c = 0; c < 4; ++c) result.of[c] = place(16 * c + (lane & 15));
     return result;
   }
-  // Sums of values, of 32 dimensions from 32 * part on.
-  __device__ __forceinline__ void add_values(const Values& values, const uint32_t (&probs)[4][4],
-                                             int part, int lane, float (&out)[4][4]) const {
-    clear_sums<32>(out);
+  // Sums of values, of dimensions from 32 * part on.
+  template <int kEights>
+  __device__ __forceinline__ void add_values(const Values& from, const uint32_t (&probs)[4][4],
+                                             int part, int lane, float (&out)[kEights][4]) const {
+    clear_sums<kEights * 8>(out);
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      if (begin + 16 * c > position) break;
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
+      for (int j = 0; j < kEights / 2; ++j) {
         uint32_t b[4];
-        load_matrices_transposed(b, values.of[c].piece(4 * part + 2 * j + (lane >> 4)));
+        load_matrices_transposed(b, from.of[c].piece(4 * part + 2 * j + (lane >> 4)));
         mma_bf16(out[2 * j], {probs[c][0], 0u, probs[c][2], 0u}, b[0], b[1]);
         mma_bf16(out[2 * j + 1], {probs[c][0], 0u, probs[c][2], 0u}, b[2], b[3]);
       }
@@ -152,54 +149,43 @@ struct TailRow {
   }
 };
 
-// Scores of the warp's share of the tail.
-template <int kDim>
-__device__ __forceinline__ void score_tail(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
-                                           const ClusterTailShare& share, int tails,
-                                           const ClusterBarriers<kDim>& barriers,
-                                           const ClusterThread& thread) {
-#pragma unroll 1
-  for (int index = share.first; index < tails; index += share.warps) {
-    const int shift = notes.fact(kTailShift);
-    const TailRow<kDim> tail(args, notes, index >> shift);
-    if (tail.begin > tail.position) continue;
-    if (notes.fact(kTailHasPrefix) != 0) barriers.wait_for_tail(tail.stage, thread.group);
-    tail.score_keys(index & ((1 << shift) - 1), 1 << shift, args.scale_log2, args.window,
-                    thread.lane);
-  }
-}
-
 // Probabilities and values of the warp's share of the tail, to the blocks that merge them.
 template <int kDim>
 __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
                                             const ClusterNotes<kDim>& notes,
-                                            const ClusterTailShare& share, int tails,
-                                            const ClusterBarriers<kDim>& barriers, int lane) {
+                                            const ClusterBarriers<kDim>& barriers,
+                                            const ClusterThread& thread) {
+  const int warps = notes.fact(kTailWarps);
+  int index = (thread.warp + 4 * notes.fact(kTailGroup)) % kClusterWarps;
+  if (index >= warps) return;
+  named_barrier(3, warps * 32);  // all scores are there
+  const int lane = thread.lane;
+  const int shift = notes.fact(kTailShift);
+  const int tails = notes.fact(kNumRows) << shift;
 #pragma unroll 1
-  for (int index = share.first; index < tails; index += share.warps) {
-    const int shift = notes.fact(kTailShift);
-    const int row = index >> shift;
-    const TailRow<kDim> tail(args, notes, row);
+  for (; index < tails; index += warps) {
+    const TailRow<kDim> tail(args, notes, index >> shift);
     if (tail.begin > tail.position) continue;
-    // The row's warps have told one another its scores.
-    if (shift > 0) named_barrier(3 + row, 32 << shift);
     ColumnSoftmax sums;
     uint32_t probs[4][4];
-    float out[4][4];
-    const auto values = tail.values(lane);
-    tail.exponentiate(sums, probs, lane);
+    const auto values = tail.values_of_lane(lane);
+    tail.exponentiate(args.window, sums, probs, lane);
+    constexpr int kParts = kTailDims / 32;
     const int parts = kDim / 32 >> shift;
     const int first = (index & ((1 << shift) - 1)) * parts;
 #pragma unroll 1
-    for (int part = first; part < first + parts; ++part) {
+    for (int part = first; part < first + parts; part += kParts) {
+      float out[4 * kParts][4];
       tail.add_values(values, probs, part, lane, out);
       barriers.wait_for_leaving();
       if (lane / 4 < notes.fact(kPartHeads)) {
+        const int span = notes.fact(kTailSpan);
         const int own = tail.column + lane / 4;
-        send<kDim>(out, 0, part, notes.shared, notes.fact(kTailSpan), own, lane);
-        if (part == 0) {
-          send_sums<kDim>(sums, 0, notes.shared, notes.fact(kTailSpan), own, lane);
+#pragma unroll
+        for (int i = 0; i < kParts; ++i) {
+          send<kDim>(out + 4 * i, 0, part + i, notes.shared, span, own, lane);
         }
+        if (part == 0) send_sums<kDim>(sums, 0, notes.shared, span, own, lane);
       }
       __syncwarp();
     }

@@ -86,9 +86,10 @@ __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<k
 }
 
 // Products of queries and keys to scores.
-__device__ __forceinline__ void scale_scores(float (&score)[8][4], float scale_log2) {
+template <int kEights>
+__device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float scale_log2) {
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
+  for (int j = 0; j < kEights; ++j) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) score[j][i] = __fmul_rn(score[j][i], scale_log2);
   }
@@ -154,24 +155,31 @@ __device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kD
   for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
 }
 
-// Scores of a warpgroup's columns: `queries` and `keys` in shared memory, panels of 64 dimensions
-// `panel_bytes` and kPanelBytes apart.
-template <int kDim>
-__device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t queries, int panel_bytes,
-                                           uint32_t keys) {
+// Products of a warpgroup's columns and 32 or 64 keys are asked for: `queries` and `keys` in shared
+// memory, panels of 64 dimensions `query_panel` and `key_panel` bytes apart.
+template <int kDim, int kEights>
+__device__ __forceinline__ void request_scores(float (&score)[kEights][4], uint32_t queries,
+                                               int query_panel, uint32_t keys, int key_panel) {
   const uint64_t first_q = wgmma_descriptor<64>(wgmma_uniform(queries));
   const uint64_t first_k = wgmma_descriptor<64>(wgmma_uniform(keys));
-  wgmma_fence();
 #pragma unroll
   for (int s = 0; s < kDim / 16; ++s) {
-    const uint64_t q = wgmma_advance(first_q, (s / 4) * panel_bytes + (s % 4) * 32);
-    const uint64_t k = wgmma_advance(first_k, (s / 4) * kPanelBytes + (s % 4) * 32);
+    const uint64_t q = wgmma_advance(first_q, (s / 4) * query_panel + (s % 4) * 32);
+    const uint64_t k = wgmma_advance(first_k, (s / 4) * key_panel + (s % 4) * 32);
     if (s == 0) {
       wgmma_scores<false>(score, q, k);
     } else {
       wgmma_scores<true>(score, q, k);
     }
   }
+}
+
+// Scores of a warpgroup's columns and a tile of keys.
+template <int kDim>
+__device__ __forceinline__ void score_tile(float (&score)[8][4], uint32_t queries, int query_panel,
+                                           uint32_t keys) {
+  wgmma_fence();
+  request_scores<kDim>(score, queries, query_panel, keys, kPanelBytes);
   wgmma_commit();
   wgmma_wait(score);
 }

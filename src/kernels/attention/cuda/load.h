@@ -51,19 +51,7 @@ struct PieceAngles {
       sines[i] = reinterpret_cast<const float4*>(angles + dim / 2)[i];
     }
   }
-  // To shared memory and back, cosines and sines dim / 2 apart.
-  __device__ __forceinline__ void put_aside(uint32_t to, int dim) const {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const float4 c = cosines[i];
-      const float4 s = sines[i];
-      store_shared_16(to + i * 16, make_uint4(__float_as_uint(c.x), __float_as_uint(c.y),
-                                              __float_as_uint(c.z), __float_as_uint(c.w)));
-      store_shared_16(to + dim * 2 + i * 16,
-                      make_uint4(__float_as_uint(s.x), __float_as_uint(s.y), __float_as_uint(s.z),
-                                 __float_as_uint(s.w)));
-    }
-  }
+  // From shared memory, cosines and sines dim / 2 apart.
   __device__ __forceinline__ void take_up(uint32_t from, int dim) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {

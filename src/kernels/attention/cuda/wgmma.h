@@ -23,6 +23,7 @@ __device__ __forceinline__ uint64_t wgmma_values(uint32_t address) {
 }
 
 #define FORERUN_ROW(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define FORERUN_ROWS_4 FORERUN_ROW(0), FORERUN_ROW(1), FORERUN_ROW(2), FORERUN_ROW(3)
 #define FORERUN_ROWS_8                                                                            \
   FORERUN_ROW(0), FORERUN_ROW(1), FORERUN_ROW(2), FORERUN_ROW(3), FORERUN_ROW(4), FORERUN_ROW(5), \
       FORERUN_ROW(6), FORERUN_ROW(7)
@@ -41,7 +42,15 @@ __device__ __forceinline__ uint64_t wgmma_values(uint32_t address) {
   "%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"  \
   "%62,%63}"
 
-// d (+)= 64 columns x 16 dimensions times 64 keys.
+// d (+)= 64 columns x 16 dimensions times 32 or 64 keys.
+template <bool kAdd>
+__device__ __forceinline__ void wgmma_scores(float (&d)[4][4], uint64_t queries, uint64_t keys) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},%16,%17,%18,1,1,0,0;"
+      : FORERUN_ROWS_4
+      : "l"(queries), "l"(keys), "n"(kAdd ? 1 : 0));
+}
 template <bool kAdd>
 __device__ __forceinline__ void wgmma_scores(float (&d)[8][4], uint64_t queries, uint64_t keys) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " FORERUN_SUMS_8
@@ -77,6 +86,9 @@ __device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], uint64_t pro
                : "l"(probs), "l"(values));
 }
 // Return once all products that this warp asked for are in `d`.
+__device__ __forceinline__ void wgmma_wait(float (&d)[4][4]) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : FORERUN_ROWS_4 : : "memory");
+}
 __device__ __forceinline__ void wgmma_wait(float (&d)[8][4]) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" : FORERUN_ROWS_8 : : "memory");
 }
@@ -89,6 +101,7 @@ __device__ __forceinline__ void wgmma_wait(float (&d)[16][4]) {
 #undef FORERUN_NAMES_8
 #undef FORERUN_ROWS_16
 #undef FORERUN_ROWS_8
+#undef FORERUN_ROWS_4
 #undef FORERUN_ROW
 
 #endif

@@ -14,9 +14,9 @@ inline uint64_t wgmma_values(uint32_t address) {
   return uint64_t{1} << 62 | uint64_t{8 * kPanelRowBytes >> 4} << 32 |
          uint64_t{kPanelBytes >> 4} << 16 | (address & 0x3ffff) >> 4;
 }
-template <bool kAdd>
-void wgmma_scores(float (&d)[8][4], uint64_t queries, uint64_t keys) {
-  emulation::wgmma<64, kAdd, false, false>(d, nullptr, queries, keys);
+template <bool kAdd, int kEights>
+void wgmma_scores(float (&d)[kEights][4], uint64_t queries, uint64_t keys) {
+  emulation::wgmma<kEights * 8, kAdd, false, false>(d, nullptr, queries, keys);
 }
 template <int kEights>
 void wgmma_add_values(float (&d)[kEights][4], const uint32_t (&a)[4], uint64_t values) {
