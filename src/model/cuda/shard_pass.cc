@@ -50,34 +50,37 @@ Status ShardCuda::submit_layer(size_t layer_idx, const PassKeyCuda& key) {
   const auto add_linear = [&](const LinearWeightCuda& weight, const uint16_t* input,
                               int64_t input_stride, const __nv_bfloat16* bias,
                               const NormOutputCuda& next_norm, int mailbox) {
-    return linear_cuda(weight,
-                       {.input = input,
-                        .input_stride = input_stride,
-                        .output = activations(hidden_),
-                        .output_stride = hidden_stride,
-                        .rows = rows,
-                        .bias = bias,
-                        .residual = bf16(hidden_),
-                        .next_norm = next_norm,
-                        .reduce = peers_,
-                        .mailbox = mailbox,
-                        .one_block_per_sm = !shares_gpu_,
-                        .scratch = linear_scratch()},
-                       stream);
+    return linear_cuda(
+        weight,
+        {.input = input,
+         .input_stride = input_stride,
+         .output = activations(hidden_),
+         .output_stride = hidden_stride,
+         .rows = rows,
+         .bias = bias,
+         .residual = bf16(hidden_),
+         .next_norm = next_norm,
+         .reduce = peers_,
+         .mailbox = mailbox,
+         .footprint = shares_gpu_ ? LinearFootprint::kHalf : LinearFootprint::kOverHalf,
+         .scratch = linear_scratch()},
+        stream);
   };
 
   if (layout_.has_heads()) {
-    FORERUN_RETURN_IF_ERROR(linear_cuda(layer.qkv,
-                                        {.input = activations(scaled_),
-                                         .input_stride = hidden_stride,
-                                         .output = activations(qkv_out_),
-                                         .output_stride = layout_.qkv_width,
-                                         .rows = rows,
-                                         .bias = bf16(layer.qkv_bias),
-                                         .norm = normed(),
-                                         .shares_reduce_kernel = peers_ != nullptr,
-                                         .scratch = linear_scratch()},
-                                        stream));
+    FORERUN_RETURN_IF_ERROR(linear_cuda(
+        layer.qkv,
+        {.input = activations(scaled_),
+         .input_stride = hidden_stride,
+         .output = activations(qkv_out_),
+         .output_stride = layout_.qkv_width,
+         .rows = rows,
+         .bias = bf16(layer.qkv_bias),
+         .norm = normed(),
+         .shares_reduce_kernel = peers_ != nullptr,
+         .footprint = shares_gpu_ ? LinearFootprint::kHalf : LinearFootprint::kBesideAttention,
+         .scratch = linear_scratch()},
+        stream));
     FORERUN_RETURN_IF_ERROR(submit_attention(layer_idx, key));
   }
   FORERUN_RETURN_IF_ERROR(add_linear(layer.o, activations(attended_) + layout_.attended_offset,

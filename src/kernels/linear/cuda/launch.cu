@@ -111,9 +111,13 @@ Status prepare_linear_cuda() {
         if (schedule == TileSchedule::kSlicesInOneWarp && row_blocks != 4) continue;
         for (const LinearEpilogue epilogue :
              {LinearEpilogue::kPlain, LinearEpilogue::kGated, LinearEpilogue::kRuntime}) {
-          FORERUN_RETURN_IF_ERROR(
-              allow_shared_memory(linear_kernel_for({format, row_blocks, epilogue, schedule}),
-                                  limit, "loading the linear kernels"));
+          const bool may_have_few = schedule == TileSchedule::kManyWarps && row_blocks == 2;
+          for (const bool few_registers : {false, true}) {
+            if (few_registers && !may_have_few) continue;
+            FORERUN_RETURN_IF_ERROR(allow_shared_memory(
+                linear_kernel_for({format, row_blocks, epilogue, schedule, few_registers}), limit,
+                "loading the linear kernels"));
+          }
         }
       }
     }
@@ -160,7 +164,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
   if (takes_warpgroups(plan, call)) return launch_linear_warpgroups(plan, call, args, stream);
   FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
-                           plan_launch(plan, call.rows, limit, call.one_block_per_sm));
+                           plan_launch(plan, call.rows, limit, call.footprint));
   args.stages = launch.stages;
   args.segment_units = launch.segment_units;
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(launch.input_warps));
@@ -199,8 +203,8 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   const LinearEpilogue epilogue = any          ? LinearEpilogue::kRuntime
                                   : call.gated ? LinearEpilogue::kGated
                                                : LinearEpilogue::kPlain;
-  const LinearKernel kernel =
-      linear_kernel_for({plan.format, launch.row_blocks, epilogue, launch.schedule});
+  const LinearKernel kernel = linear_kernel_for(
+      {plan.format, launch.row_blocks, epilogue, launch.schedule, launch.few_registers});
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
                                "launching a linear layer");
   return {};

@@ -40,12 +40,14 @@ namespace {
 // leave 8,192. The one kernel of a group (kRuntime) has 72 for few warps and many: a block of
 // attention has up to 36,864 and starts beside QKV's 12 warps while the layer before still runs;
 // with 80 it does not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop
-// lacks). One GPU has a kernel for each: with 72 for both 1B takes 3% longer. At 32 rows of many
-// units a block has an SM to itself.
+// lacks). One GPU has a kernel for each: with 72 for both 1B takes 3% longer. At 16 rows QKV's 12
+// warps have 80, for a block of attention that has 32,768. At 32 rows of many units a block has an
+// SM to itself.
 constexpr int registers(LinearFormat format, int row_blocks, LinearEpilogue epilogue,
                         TileSchedule schedule) {
   const bool many = schedule == TileSchedule::kManyWarps;
   if (row_blocks == 4) return many ? 128 : 224;
+  if (row_blocks == 2 && many) return 80;
   if (row_blocks == 2 || schedule == TileSchedule::kMultiPass ||
       format != LinearFormat::kInt4Group128) {
     return 112;
@@ -104,6 +106,9 @@ LinearKernel kernel_for(const LinearVariant& variant) {
   if constexpr (kFormat == LinearFormat::kInt4Group128) {
     if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 4) {
       return kernel_for<kFormat, 4, TileSchedule::kManyWarps>(variant);
+    }
+    if (variant.few_registers && variant.epilogue == LinearEpilogue::kPlain) {
+      return linear_kernel<kFormat, 2, LinearEpilogue::kPlain, TileSchedule::kManyWarps>;
     }
     if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 1 &&
         variant.epilogue != LinearEpilogue::kRuntime) {

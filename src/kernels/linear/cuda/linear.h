@@ -115,13 +115,7 @@ struct LinearCall {
   // its instructions cached (a layer of 70B int4 on four GPUs took 4.7 us longer with kernels of
   // their own). Not gate and up of int4 at 17 to 32 rows (linear/cuda/warpgroups.cu).
   bool shares_reduce_kernel = false;
-  // Asks for just over half of a multiprocessor's shared memory, or a little more where up to 8
-  // rows of activations then fit at once (int4). In a chain of dependent launches every other layer
-  // should: each is placed while the one before still runs, beside its blocks, and once one has two
-  // blocks on a multiprocessor and none on another, the layers after it fall into the same places
-  // and take up to twice as long. Over half cannot share with its like, nor two of half with it, so
-  // that a chain of both kinds evens itself out.
-  bool one_block_per_sm = false;
+  LinearFootprint footprint = LinearFootprint::kHalf;
   // Programmatic dependent launch: the kernel may start, and fetch its weights, before the stream's
   // previous kernel has finished; everything else is touched only afterwards. The previous kernel
   // must itself be launched in this way, or have no such successor in flight.

@@ -194,7 +194,9 @@ class Bench {
     call.rows = rows;
     call.gated = layer.gated;
     const bool residual = std::strcmp(layer.name, "o") == 0 || std::strcmp(layer.name, "down") == 0;
-    call.one_block_per_sm = in_forward && residual;
+    if (in_forward) {
+      call.footprint = residual ? LinearFootprint::kOverHalf : LinearFootprint::kHalf;
+    }
     call.scratch = scratch_.view(squares_.as<uint32_t>());  // nobody waits in vain
     if (norm && residual) {
       call.residual = output_.as<__nv_bfloat16>();

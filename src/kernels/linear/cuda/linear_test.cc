@@ -264,7 +264,7 @@ TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
         call.next_norm = {halves.as<float>(), x[(index + 1) % 2].as<uint16_t>(),
                           squares.as<float>(), linear_input_format(GetParam())};
         call.dependent = dependent;
-        call.one_block_per_sm = index % 2 != 0;
+        call.footprint = static_cast<LinearFootprint>(index % 3);
         call.scratch = scratch();
         return linear_cuda(weight, call, stream_->get());
       };

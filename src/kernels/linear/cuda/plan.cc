@@ -150,7 +150,7 @@ int half_of_multiprocessor(int shared_limit) {
 // first computes: what a layer then may take, and what one of over half may take in order to have
 // all activations at once.
 struct SmemLimits {
-  int half, one_block_per_sm;
+  int half, over_half;
 };
 SmemLimits smem_limits(const LinearPlan& plan, int row_blocks, int shared_limit) {
   const int half = half_of_multiprocessor(shared_limit);
@@ -206,15 +206,15 @@ LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool 
 // Up to 8 rows a launch leaves shared memory for another's where it can; from 16 on it takes a
 // whole SM where it has all activations at once only then, or little on its way otherwise.
 Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
-                                   bool one_block_per_sm) {
+                                   LinearFootprint footprint) {
   if (rows < 1) {
     return Status(StatusCode::kInvalidArgument,
                   "a linear layer needs at least one row, not " + std::to_string(rows));
   }
   const int row_blocks = row_blocks_of(rows);
   const SmemLimits limits = smem_limits(plan, row_blocks, shared_limit);
-  LinearLaunch launch =
-      lay_out_single_pass(plan, rows, one_block_per_sm ? limits.one_block_per_sm : limits.half);
+  LinearLaunch launch = lay_out_single_pass(
+      plan, rows, footprint == LinearFootprint::kOverHalf ? limits.over_half : limits.half);
   if (launch.stages < 1 && row_blocks > 1) launch = lay_out_single_pass(plan, rows, shared_limit);
   if (launch.stages < 1 && plan.format == LinearFormat::kInt4Group128) {
     launch = lay_out_few_segments(plan, rows, limits.half, shared_limit);
@@ -233,19 +233,24 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
 }  // namespace
 
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
-                                 bool one_block_per_sm) {
-  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch,
-                           plan_for_rows(plan, rows, shared_limit, one_block_per_sm));
+                                 LinearFootprint footprint) {
+  FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit, footprint));
   // Fewer rows ask for as much as 8: of smaller blocks three may come to lie on a multiprocessor
   // and none on another (1 row of 70B on three GPUs: 5.36 ms, with the footprint of 8 rows 4.71).
-  if (!one_block_per_sm && rows < 8) {
-    const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, one_block_per_sm);
+  if (footprint != LinearFootprint::kOverHalf && rows < 8) {
+    const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, footprint);
     if (eight.ok()) launch.shared_bytes = std::max(launch.shared_bytes, eight->shared_bytes);
   }
+  const int over_half = half_of_multiprocessor(shared_limit) + kMoreThanHalfBytes;
   // Several tiles of rows may share an SM all the same.
-  if (one_block_per_sm && launch.row_tiles == 1) {
-    launch.shared_bytes =
-        std::max(launch.shared_bytes, half_of_multiprocessor(shared_limit) + kMoreThanHalfBytes);
+  if (footprint == LinearFootprint::kOverHalf && launch.row_tiles == 1) {
+    launch.shared_bytes = std::max(launch.shared_bytes, over_half);
+  }
+  if (footprint == LinearFootprint::kBesideAttention &&
+      launch.schedule == TileSchedule::kManyWarps && launch.row_blocks == 2 &&
+      plan.cluster_size <= 2 && launch.shared_bytes <= over_half) {
+    launch.shared_bytes = over_half;
+    launch.few_registers = true;
   }
   return launch;
 }

@@ -130,6 +130,23 @@ enum class TileSchedule : uint8_t {
   kManyWarps,        // the same, more than 8 warps, of fewer registers
 };
 
+// What a launch leaves of a multiprocessor's shared memory.
+enum class LinearFootprint : uint8_t {
+  kHalf,  // half where that can be kept to
+  // Just over half, or a little more where up to 8 rows of activations then fit at once (int4). In
+  // a chain of dependent launches every other layer should: each is placed while the one before
+  // still runs, beside its blocks, and once one has two blocks on a multiprocessor and none on
+  // another, the layers after it fall into the same places and take up to twice as long. Over half
+  // cannot share with its like, nor two of half with it, so that a chain of both kinds evens itself
+  // out.
+  kOverHalf,
+  // As kHalf, but over half where the layer has 9 to 16 rows, many warps and a block on every
+  // multiprocessor: with fewer registers too, so that beside each block there is room for one of
+  // attention's clusters (attention/cuda/cluster.cu), which begins while the layer is at work, and
+  // for none of its own kind.
+  kBesideAttention,
+};
+
 // What a launch for `rows` rows needs: rows are cut into tiles of 8 * row_blocks.
 struct LinearLaunch {
   int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share a weight's registers
@@ -148,13 +165,13 @@ struct LinearLaunch {
   int receive_buffer_bytes = 0;  // one of the two
   int receive_places = 0;        // halves of fragments (16 outputs, 8 rows) that a block owns in it
   int shared_bytes = 0;
+  bool few_registers = false;  // kBesideAttention has an effect
 };
-// `shared_limit`: what a block may ask for on the device. `one_block_per_sm`: asks for more than
-// half of a multiprocessor (LinearCall says why), otherwise half is kept to where it can be, and
-// fewer rows than 8 ask for what 8 do. The number of row blocks comes from `rows` alone: ranks of a
-// group whose parts of the inputs differ have the same tiles of rows, which sums in two shots rest
-// on (linear/cuda/reduce.h). Fails if they do not fit.
+// `shared_limit`: what a block may ask for on the device. Fewer rows than 8 ask for what 8 do,
+// except with kOverHalf. The number of row blocks comes from `rows` alone: ranks of a group whose
+// parts of the inputs differ have the same tiles of rows, which sums in two shots rest on
+// (linear/cuda/reduce.h). Fails if they do not fit.
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
-                                 bool one_block_per_sm = false);
+                                 LinearFootprint footprint = LinearFootprint::kHalf);
 
 }  // namespace forerun::cuda

@@ -112,12 +112,45 @@ TEST(LinearPlanCuda, FewRowsLeaveRoomForMoreUnitsOnTheirWay) {
   EXPECT_EQ(eight->stages, 4);
 }
 
+TEST(LinearPlanCuda, ALayerBesideAttentionLeavesItRoom) {
+  constexpr int kMultiprocessorBytes = 228 << 10;
+  constexpr int kReservedBytes = 1 << 10;
+  // QKV of 8B and 3B; of a quarter of 70B, which leaves multiprocessors idle; and of 1B, whose 8
+  // warps leave room anyway.
+  struct Case {
+    Shape shape;
+    int rows;
+    bool has_effect;
+  };
+  for (const Case& c : {Case{{4096, 6144}, 16, true}, Case{{3072, 5120}, 9, true},
+                        Case{{4096, 6144}, 8, false}, Case{{4096, 6144}, 24, false},
+                        Case{{8192, 2560}, 16, false}, Case{{2048, 3072}, 16, false}}) {
+    const Result<LinearPlan> plan =
+        plan_linear(LinearFormat::kInt4Group128, c.shape.in, c.shape.out, /*may_idle_sms=*/true);
+    ASSERT_TRUE(plan.ok());
+    const Result<LinearLaunch> half = plan_launch(*plan, c.rows, kH200SharedLimit);
+    const Result<LinearLaunch> beside =
+        plan_launch(*plan, c.rows, kH200SharedLimit, LinearFootprint::kBesideAttention);
+    ASSERT_TRUE(half.ok() && beside.ok());
+    EXPECT_EQ(beside->few_registers, c.has_effect) << c.shape.in << ' ' << c.rows;
+    EXPECT_EQ(beside->stages, half->stages);
+    if (!c.has_effect) {
+      EXPECT_EQ(beside->shared_bytes, half->shared_bytes);
+      continue;
+    }
+    const int taken = beside->shared_bytes + kReservedBytes;
+    EXPECT_GT(2 * taken, kMultiprocessorBytes);
+    EXPECT_GE(kMultiprocessorBytes - taken - kReservedBytes, 110 << 10);  // of attention's block
+  }
+}
+
 TEST(LinearPlanCuda, ALayerWithAnSmToItselfMayTakeWhatTheOthersLeave) {
   // Down of a third of 70B.
   const Result<LinearPlan> down = plan_linear(LinearFormat::kInt4Group128, 9600, 8192);
   ASSERT_TRUE(down.ok());
   const Result<LinearLaunch> half = plan_launch(*down, 8, kH200SharedLimit);
-  const Result<LinearLaunch> over = plan_launch(*down, 8, kH200SharedLimit, true);
+  const Result<LinearLaunch> over =
+      plan_launch(*down, 8, kH200SharedLimit, LinearFootprint::kOverHalf);
   ASSERT_TRUE(half.ok() && over.ok());
   EXPECT_EQ(half->schedule, TileSchedule::kMultiPass);
   EXPECT_EQ(over->schedule, TileSchedule::kSinglePass);
@@ -183,7 +216,8 @@ TEST(LinearPlanCuda, ABlockOfMoreThanHalfSharesAnSmWithHalfButNotWithItsLike) {
         const Result<LinearPlan> plan = plan_linear(format, shape.in, shape.out);
         ASSERT_TRUE(plan.ok());
         const Result<LinearLaunch> half = plan_launch(*plan, rows, kH200SharedLimit);
-        const Result<LinearLaunch> over = plan_launch(*plan, rows, kH200SharedLimit, true);
+        const Result<LinearLaunch> over =
+            plan_launch(*plan, rows, kH200SharedLimit, LinearFootprint::kOverHalf);
         ASSERT_TRUE(half.ok() && over.ok());
         if (over->schedule == half->schedule) {
           EXPECT_GE(over->stages, half->stages);

@@ -56,7 +56,10 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
         call.input += first * shape.in;
         call.gated = gated;
         call.shares_reduce_kernel = first == 5;  // another kernel, the same bits
-        call.one_block_per_sm = first == 0;      // another schedule, perhaps
+        // Another schedule, perhaps.
+        call.footprint = first == 0   ? LinearFootprint::kOverHalf
+                         : first == 5 ? LinearFootprint::kHalf
+                                      : LinearFootprint::kBesideAttention;
         if (takes_warpgroups(*plan, call)) ++warpgroup_calls;
         if (rows >= kFewestTileRows) splits.insert(plan_tiles(*plan, rows, 132).splits);
         const std::vector<uint16_t> part = run(weight, call, width);
