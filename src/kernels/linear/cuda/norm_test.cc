@@ -101,6 +101,7 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
         LinearWeightCuda weight = allocate(*plan);
         ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
         for (const bool reduce : {false, true}) {
+          if (reduce && GetParam() == LinearFormat::kInt8Group64) continue;  // refused
           std::vector<float> fewer_rows;
           for (const int rows : {1, 8, 13, 16, 31, 70}) {
             LinearCall call = call_for(x, kIn, rows);
