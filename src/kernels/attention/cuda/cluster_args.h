@@ -31,7 +31,7 @@ enum ClusterFact : int {
   kTailBegin,  // its first position
   kTailGroup,
   kTailHasPrefix,
-  kTailWarps,  // ClusterTailShare's
+  kTailWarps,  // ClusterTailShare's, as the next
   kTailShift,
   kNumFacts
 };
@@ -77,6 +77,8 @@ struct ClusterLayout {
   // wgmma reads 64 columns, whatever is there.
   static constexpr int kEnd = kQueries + (kPanels - 1) * kColumnPanelBytes + 64 * kPanelRowBytes;
   static constexpr int kBytes = kEnd > kBarriers + 32 ? kEnd : kBarriers + 32;
+  // Beside a linear layer's block of just over half a multiprocessor (LinearFootprint).
+  static_assert(kBytes <= 110 << 10);
 };
 
 struct ClusterArgs {

@@ -91,11 +91,7 @@ struct SpanColumns {
         return notes.position(min(row, notes.fact(kNumRows) - 1)) - args.window + 1;
       });
     }
-    float shrink[2];
-    exponentiate_scores<2>(score, sums, probs, shrink);
-    if (!has_sums) return;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
+    exponentiate<kDim>(score, sums, probs, has_sums);
   }
   __device__ __forceinline__ void add_values(const uint32_t (&probs)[4][4]) {
     add_tile<kDim>(sums, probs, stage + Layout::kValues);

@@ -146,11 +146,13 @@ __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], Column
   }
 }
 
+// The same of columns with sums; `has_sums`: of tiles before this one, else they are zero.
 template <int kDim>
 __device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kDim>& sums,
-                                             uint32_t (&probs)[4][4]) {
+                                             uint32_t (&probs)[4][4], bool has_sums = true) {
   float shrink[2];
   exponentiate_scores<2>(score, sums, probs, shrink);
+  if (!has_sums) return;
 #pragma unroll
   for (int i = 0; i < 2; ++i) shrink_sums<kDim>(sums.out, i, shrink[i]);
 }

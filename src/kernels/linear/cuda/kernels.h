@@ -22,7 +22,7 @@ struct LinearVariant {
   int row_blocks;           // 1, 2 or 4
   LinearEpilogue epilogue;  // of int8 kPlain
   TileSchedule schedule;  // kManyWarps, kSlicesInOneWarp: of int4 only, the latter of 4 row blocks
-  bool few_registers = false;  // LinearLaunch's
+  bool few_registers = false;  // LinearLaunch's; kPlain
 };
 using LinearKernel = void (*)(LinearKernelArgs);
 LinearKernel linear_kernel_for(const LinearVariant& variant);

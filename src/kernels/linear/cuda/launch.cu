@@ -111,17 +111,20 @@ Status prepare_linear_cuda() {
         if (schedule == TileSchedule::kSlicesInOneWarp && row_blocks != 4) continue;
         for (const LinearEpilogue epilogue :
              {LinearEpilogue::kPlain, LinearEpilogue::kGated, LinearEpilogue::kRuntime}) {
-          const bool may_have_few = schedule == TileSchedule::kManyWarps && row_blocks == 2;
-          for (const bool few_registers : {false, true}) {
-            if (few_registers && !may_have_few) continue;
-            FORERUN_RETURN_IF_ERROR(allow_shared_memory(
-                linear_kernel_for({format, row_blocks, epilogue, schedule, few_registers}), limit,
-                "loading the linear kernels"));
-          }
+          FORERUN_RETURN_IF_ERROR(
+              allow_shared_memory(linear_kernel_for({format, row_blocks, epilogue, schedule}),
+                                  limit, "loading the linear kernels"));
         }
       }
     }
   }
+  FORERUN_RETURN_IF_ERROR(
+      allow_shared_memory(linear_kernel_for({.format = LinearFormat::kInt4Group128,
+                                             .row_blocks = 2,
+                                             .epilogue = LinearEpilogue::kPlain,
+                                             .schedule = TileSchedule::kManyWarps,
+                                             .few_registers = true}),
+                          limit, "loading the linear kernels"));
   FORERUN_RETURN_IF_ERROR(prepare_linear_warpgroups());
   return prepare_linear_tiles();
 }
@@ -163,8 +166,13 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   }
   if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
   if (takes_warpgroups(plan, call)) return launch_linear_warpgroups(plan, call, args, stream);
+  // Only the kernel of plain outputs comes with few registers.
+  const bool is_plain = !call.gated && !call.shares_reduce_kernel && call.reduce == nullptr;
+  const LinearFootprint footprint = call.footprint == LinearFootprint::kBesideAttention && !is_plain
+                                        ? LinearFootprint::kHalf
+                                        : call.footprint;
   FORERUN_ASSIGN_OR_RETURN(const LinearLaunch launch,
-                           plan_launch(plan, call.rows, limit, call.footprint));
+                           plan_launch(plan, call.rows, limit, footprint));
   args.stages = launch.stages;
   args.segment_units = launch.segment_units;
   args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(launch.input_warps));

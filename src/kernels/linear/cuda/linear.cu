@@ -107,7 +107,7 @@ LinearKernel kernel_for(const LinearVariant& variant) {
     if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 4) {
       return kernel_for<kFormat, 4, TileSchedule::kManyWarps>(variant);
     }
-    if (variant.few_registers && variant.epilogue == LinearEpilogue::kPlain) {
+    if (variant.few_registers) {
       return linear_kernel<kFormat, 2, LinearEpilogue::kPlain, TileSchedule::kManyWarps>;
     }
     if (variant.schedule == TileSchedule::kManyWarps && variant.row_blocks == 1 &&

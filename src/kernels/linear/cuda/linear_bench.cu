@@ -194,9 +194,7 @@ class Bench {
     call.rows = rows;
     call.gated = layer.gated;
     const bool residual = std::strcmp(layer.name, "o") == 0 || std::strcmp(layer.name, "down") == 0;
-    if (in_forward) {
-      call.footprint = residual ? LinearFootprint::kOverHalf : LinearFootprint::kHalf;
-    }
+    if (in_forward && residual) call.footprint = LinearFootprint::kOverHalf;
     call.scratch = scratch_.view(squares_.as<uint32_t>());  // nobody waits in vain
     if (norm && residual) {
       call.residual = output_.as<__nv_bfloat16>();

@@ -130,7 +130,7 @@ enum class TileSchedule : uint8_t {
   kManyWarps,        // the same, more than 8 warps, of fewer registers
 };
 
-// What a launch leaves of a multiprocessor's shared memory.
+// What a block takes of a multiprocessor's shared memory, for others to find room beside it.
 enum class LinearFootprint : uint8_t {
   kHalf,  // half where that can be kept to
   // Just over half, or a little more where up to 8 rows of activations then fit at once (int4). In
@@ -140,10 +140,10 @@ enum class LinearFootprint : uint8_t {
   // cannot share with its like, nor two of half with it, so that a chain of both kinds evens itself
   // out.
   kOverHalf,
-  // As kHalf, but over half where the layer has 9 to 16 rows, many warps and a block on every
-  // multiprocessor: with fewer registers too, so that beside each block there is room for one of
-  // attention's clusters (attention/cuda/cluster.cu), which begins while the layer is at work, and
-  // for none of its own kind.
+  // As kHalf, but over half where the layer has 9 to 16 rows, many warps, plain outputs on one GPU
+  // and a block on every multiprocessor: with fewer registers too, so that beside each block there
+  // is room for one of attention's clusters (attention/cuda/cluster.cu), which begins while the
+  // layer is at work, and for none of its own kind.
   kBesideAttention,
 };
 
