@@ -25,7 +25,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                 std::to_string(kv.num_kv_heads) +
                 " key/value heads; head dimensions up to 256 and whole groups are accepted"};
   }
-  const bool fused = call.mode == AttentionMode::kFused || call.mode == AttentionMode::kCluster;
+  const bool fused = call.mode == AttentionMode::kFused || is_cluster(call.mode);
   if (fused && !can_fuse_rope(kv.head_dim, false)) {
     return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
                                               std::to_string(kv.head_dim) +
@@ -40,7 +40,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
                 " dimensions have no kernel of shared tiles; up to 128 are accepted"};
   }
-  if (call.mode == AttentionMode::kCluster) return attention_cluster_cuda(call, stream);
+  if (is_cluster(call.mode)) return attention_cluster_cuda(call, stream);
   if (tiles) FORERUN_RETURN_IF_ERROR(attention_tiles_cuda(call, stream));
   if (runs) return attention_runs_cuda(call, stream);
   if (tiles) return {};

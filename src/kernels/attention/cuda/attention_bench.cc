@@ -219,6 +219,7 @@ const char* name_of(AttentionMode mode) {
          : mode == AttentionMode::kFused        ? "fused"
          : mode == AttentionMode::kRuns         ? "runs"
          : mode == AttentionMode::kTilesAndRuns ? "tiles and runs"
+         : mode == AttentionMode::kWideCluster  ? "wide cluster"
                                                 : "cluster";
 }
 

@@ -68,6 +68,21 @@ TEST_F(AttentionCuda, ContextsAroundTheEdgesOfTilesAndSpans) {
   }
 }
 
+// So many rows that clusters of 32 columns would not all find room.
+TEST_F(AttentionCuda, ShortContextsOfManyRows) {
+  for (const int32_t dim : {64, 128}) {
+    for (const int32_t prefix : {300, 1000, 2100}) {
+      for (const auto& [heads, rows] : std::vector<std::pair<int32_t, int32_t>>{
+               {8, 29}, {24, 32}, {24, 27}, {32, 25}, {32, 32}}) {
+        TestStep step;
+        step.add_tree(prefix, heads == 32 ? 0 : 2, rows, 3);
+        check({heads, 8, dim}, step, dim == 64 ? 0 : 700, std::to_string(rows) + " rows");
+      }
+    }
+  }
+  EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
+}
+
 TEST_F(AttentionCuda, LongContexts) {
   for (const int32_t prefix : {16380, 33000}) {
     TestStep step;

@@ -10,11 +10,12 @@
 //    (attention/cuda/cluster_span.h);
 //  - the tile in which rows differ is scored likewise, with all keys that any row sees there; then
 //    a warp takes a row's own (attention/cuda/cluster_tail.h);
-//  - results are received where the keys were: a warp says that it needs them no more, and sends
-//    once all have said so (attention/cuda/cluster_exchange.h).
+//  - results are received where keys and queries were: a warp says that it needs them no more, and
+//    sends once all have said so (attention/cuda/cluster_exchange.h).
 #include <cuda_bf16.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
@@ -36,39 +37,35 @@ namespace {
 constexpr int cluster_registers(bool paired) { return paired ? 128 : 144; }
 
 // The thread's share of the block's eighth of the dimensions: two of a column, of all its spans.
-template <int kDim>
+template <class Layout>
 struct MergeShare {
+  ClusterColumn<Layout> the;
   int first_span, end_span;
   uint16_t* out;
 
-  __device__ __forceinline__ MergeShare(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
-                                        int rank) {
-    const int row = args.by_row_columns.divide(column());
+  __device__ __forceinline__ MergeShare(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
+                                        int rank, int share)
+      : the(args, share) {
+    const int pair = the.pair();
     first_span = notes.fact(kFirstSpan);
-    end_span = num_spans(notes.position(row));
+    end_span = num_spans(notes.position(the.row));
     const int dim =
-        kDim == 128 ? rank * 16 + pair() % 2 * 8 + pair() / 2 * 2 : rank * 8 + pair() * 2;
-    out = args.attended + (notes.fact(kFirstRow) + row) * args.attended_stride +
-          (notes.fact(kFirstHead) + column() - row * args.row_columns) * kDim + dim;
-  }
-  __device__ __forceinline__ static int column() {
-    return static_cast<int>(threadIdx.x) / StagedQuery<kDim>::kPairs;
-  }
-  __device__ __forceinline__ static int pair() {
-    return static_cast<int>(threadIdx.x) % StagedQuery<kDim>::kPairs;
+        Layout::kDim == 128 ? rank * 16 + pair % 2 * 8 + pair / 2 * 2 : rank * 8 + pair * 2;
+    out = args.attended + (notes.fact(kFirstRow) + the.row) * args.attended_stride +
+          (notes.fact(kFirstHead) + the.head) * Layout::kDim + dim;
   }
   __device__ __forceinline__ void merge_and_store(const ClusterArgs& args, uint32_t shared) const {
-    const float2 v = merge_received<kDim>(shared, column(), pair(), first_span, end_span);
+    const float2 v = merge_received<Layout>(shared, the.column, the.pair(), first_span, end_span);
     *reinterpret_cast<uint32_t*>(out) = pack_activations(args.attended_format, v.x, v.y);
   }
 };
 
-template <int kDim, bool kPaired>
+template <class Layout, bool kPaired>
 __global__ void __maxnreg__(cluster_registers(kPaired))
     attention_cluster_kernel(const __grid_constant__ ClusterArgs args) {
   const uint32_t shared = dynamic_shared_address();
   const ClusterThread thread;
-  ClusterBarriers<kDim> barriers{shared};
+  ClusterBarriers<Layout> barriers{shared};
   barriers.init();
   if (!args.early) wait_for_previous_kernel();
   const int count = args.step->num_items * args.by_heads.by;
@@ -78,14 +75,14 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
        index += static_cast<int>(gridDim.x) / kClusterBlocks) {
     // Before the previous kernel's end: the prefix on its way, and what each thread will load.
     const ClusterWork work(args, index, thread);
-    request_first_tile<kDim>(args, work, barriers, thread.group);
+    request_first_tile<Layout>(args, work, barriers, thread.group);
     if (threadIdx.x == 64) barriers.expect_results(work.merged_columns());
-    const NotedRows rows(args, work.item);
-    ClusterStaging<kDim> staging;
+    const NotedRows<Layout> rows(args, work.item);
+    ClusterStaging<Layout> staging;
     staging.plan(args, work, shared);
     copies_commit();
-    note_rows<kDim>(args, work, rows, shared);
-    note_facts<kDim>(work, shared);
+    note_rows<Layout>(args, work, rows, shared);
+    note_facts<Layout>(work, shared);
     copies_wait();
     __syncthreads();  // angles are there
 
@@ -95,14 +92,14 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
     staging.load_and_rotate(shared);
 
     // Addresses are made anew here: kept since before the loop they would be spilled.
-    const ClusterNotes<kDim> notes{opaque(shared)};
+    const ClusterNotes<Layout> notes{opaque(shared)};
     if (notes.fact(kTailWarps) > 0 && notes.fact(kTailGroup) == thread.group) {
-      score_tail<kDim>(args, notes, barriers, thread);
+      score_tail<Layout>(args, notes, barriers, thread);
     }
     staging.extra.append(args, notes.fact(kKvHead), notes.shared);
     if (work.task.has_span) {
       // In the kernel itself: as a function, this loop makes the compiler spill.
-      SpanColumns<kDim> columns(args, notes, thread);
+      SpanColumns<Layout> columns(args, notes, thread);
       for (int tile = work.task.begin_tile; tile < work.task.end_tile; ++tile) {
         barriers.wait_for_tile(thread.group);
         float score[8][4];
@@ -112,18 +109,22 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
         columns.exponentiate_tile(args, notes, tile, tile > work.task.begin_tile, thread.lane,
                                   score, probs);
         columns.add_values(probs);
-        request_next_tile<kDim>(args, work, tile + 1, barriers, thread.group);
+        request_next_tile<Layout>(args, work, tile + 1, barriers, thread.group);
       }
       columns.send_results(args, notes, barriers, thread);
     } else {
       barriers.leave_keys(thread.lane);
     }
-    attend_tail<kDim>(args, notes, barriers, thread);
+    attend_tail<Layout>(args, notes, barriers, thread);
 
-    const MergeShare<kDim> merge_share(args, notes, thread.rank);
+    MergeShare<Layout> merge_share(args, notes, thread.rank, 0);
     barriers.wait_for_leaving();  // no arrival comes after this block's end
     barriers.wait_for_results();
-    if (staging.has_column) merge_share.merge_and_store(args, notes.shared);
+    for (uint32_t shares = staging.shares;; shares >>= 1) {
+      if ((shares & 1) != 0) merge_share.merge_and_store(args, notes.shared);
+      if (staging.kShares == 1 || shares <= 1) break;
+      merge_share = MergeShare<Layout>(args, notes, thread.rank, 1);
+    }
     barriers.count_tiles(static_cast<uint32_t>(notes.fact(kTailHasPrefix)),
                          notes.fact(kTailGroup) == thread.group, work.task.other_tiles);
     __syncthreads();  // nobody looks at what was received, nor at queries
@@ -134,29 +135,35 @@ __global__ void __maxnreg__(cluster_registers(kPaired))
 #else
 
 // Below sm_90 there are no clusters; never launched there.
-template <int kDim, bool kPaired>
+template <class Layout, bool kPaired>
 __global__ void attention_cluster_kernel(const __grid_constant__ ClusterArgs) {}
 
 #endif
 
-using Kernel = void (*)(ClusterArgs);
-// `paired`: for two blocks a multiprocessor.
-Kernel kernel_for(int dim, bool paired) {
-  if (paired) {
-    return dim == 64 ? attention_cluster_kernel<64, true> : attention_cluster_kernel<128, true>;
-  }
-  return dim == 64 ? attention_cluster_kernel<64, false> : attention_cluster_kernel<128, false>;
+struct Variant {
+  void (*kernel)(ClusterArgs);
+  int shared_bytes;
+};
+// `paired`: for two blocks a multiprocessor, as `wide` items are.
+template <int kDim>
+Variant variant_for(bool wide, bool paired) {
+  using Narrow = ClusterLayout<kDim, kNarrowClusterColumns>;
+  using Wide = ClusterLayout<kDim, kWideClusterColumns>;
+  if (wide) return {attention_cluster_kernel<Wide, true>, Wide::kBytes};
+  return {paired ? attention_cluster_kernel<Narrow, true> : attention_cluster_kernel<Narrow, false>,
+          Narrow::kBytes};
 }
-constexpr int cluster_bytes(int dim) {
-  return dim == 64 ? ClusterLayout<64>::kBytes : ClusterLayout<128>::kBytes;
+Variant variant_for(int dim, bool wide, bool paired) {
+  return dim == 64 ? variant_for<64>(wide, paired) : variant_for<128>(wide, paired);
 }
 
 }  // namespace
 
 Status prepare_attention_cluster_cuda() {
   for (const int dim : {64, 128}) {
-    for (const bool paired : {false, true}) {
-      FORERUN_RETURN_IF_ERROR(allow_shared_memory(kernel_for(dim, paired), cluster_bytes(dim),
+    for (const auto& [wide, paired] : {std::pair(false, false), {false, true}, {true, true}}) {
+      const Variant variant = variant_for(dim, wide, paired);
+      FORERUN_RETURN_IF_ERROR(allow_shared_memory(variant.kernel, variant.shared_bytes,
                                                   "loading the attention kernels"));
     }
   }
@@ -173,14 +180,18 @@ Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream
   args.by_parts = Divisor(args.parts);
   args.by_heads = Divisor(args.kv_heads * args.parts);
   // As the plan groups rows of one sequence; clusters take what there is besides in turn.
-  const int group_rows = std::min(kGroupRows, kClusterColumns / args.row_columns);
+  const bool wide = call.mode == AttentionMode::kWideCluster;
+  const int group_rows = cluster_rows(args.row_columns, wide);
   const int items = (call.rows + group_rows - 1) / group_rows * args.kv_heads * args.parts;
-  const bool paired = items > kResidentClusters;
-  const int clusters = paired ? std::min(items, kMostClusters) : kResidentClusters;
-  return launch_dependent_clusters(
-      kernel_for(kv.head_dim, paired), kClusterBlocks,
-      dim3(static_cast<unsigned>(clusters * kClusterBlocks)), dim3(kClusterThreads),
-      static_cast<size_t>(cluster_bytes(kv.head_dim)), stream, "launching attention", args);
+  const bool paired = wide || items > kResidentClusters;
+  const int clusters = wide     ? kMostClusters
+                       : paired ? std::min(items, kMostClusters)
+                                : kResidentClusters;
+  const Variant variant = variant_for(kv.head_dim, wide, paired);
+  return launch_dependent_clusters(variant.kernel, kClusterBlocks,
+                                   dim3(static_cast<unsigned>(clusters * kClusterBlocks)),
+                                   dim3(kClusterThreads), static_cast<size_t>(variant.shared_bytes),
+                                   stream, "launching attention", args);
 }
 
 }  // namespace forerun::cuda

@@ -36,49 +36,58 @@ enum ClusterFact : int {
   kNumFacts
 };
 
-// Shared memory, in bytes from its beginning; operands of wgmma begin at multiples of 1,024.
-template <int kDim>
+// Shared memory of a block for items of `columns` columns, in bytes from its beginning; operands of
+// wgmma begin at multiples of 1,024.
+template <int kDimensions, int kColumnCount>
 struct ClusterLayout {
+  static constexpr int kDim = kDimensions;
+  static constexpr int kColumns = kColumnCount;
+  static constexpr int kRows =
+      kColumns == kNarrowClusterColumns ? kGroupRows : kWideClusterRows;  // of an item
   // A block merges this many dimensions of every column: of a span and column, kDim / 8 sums, and
   // behind those of all its largest score and its sum of exponentials.
   static constexpr int kSliceBytes = kDim / kClusterBlocks * 4;
   static constexpr int kPanels = kDim / 64;
-  static constexpr int kColumnPanelBytes = kClusterColumns * kPanelRowBytes;
+  static constexpr int kColumnPanelBytes = kColumns * kPanelRowBytes;
   static constexpr int kExtraPanelBytes = kClusterExtras * kPanelRowBytes;
   static constexpr int kExtraBytes = kPanels * kExtraPanelBytes;
 
   static constexpr int kKeys = 0;  // [warpgroup] tile
   static constexpr int kExtraKeys = kKeys + 2 * tile_bytes(kDim);
-  // Results of the cluster's blocks take the place of keys once nobody needs them.
+  // wgmma reads 64 columns, whatever is there.
+  static constexpr int kQueries = kExtraKeys + kExtraBytes;
+  static constexpr int kQueriesEnd = kQueries + kPanels * kColumnPanelBytes;
+  static_assert(kColumnPanelBytes % 1024 == 0);
+  // Results of the cluster's blocks take the place of keys and queries once nobody needs them.
   static constexpr int kReceived = 0;  // [span][column][kSliceBytes]
-  static constexpr int kReceivedSums = kReceived + kClusterSpans * kClusterColumns * kSliceBytes;
-  static_assert(kReceivedSums + kClusterSpans * kClusterColumns * 8 <= kExtraKeys + kExtraBytes);
-  static constexpr int kValues = kExtraKeys + kExtraBytes;
+  static constexpr int kReceivedSums = kReceived + kClusterSpans * kColumns * kSliceBytes;
+  static constexpr int kReceivedEnd = kReceivedSums + kClusterSpans * kColumns * 8;
+  static constexpr int kValues =  // [warpgroup] tile
+      ((kReceivedEnd > kQueriesEnd ? kReceivedEnd : kQueriesEnd) + 1023) / 1024 * 1024;
   static constexpr int kExtraValues = kValues + 2 * tile_bytes(kDim);
-  static constexpr int kQueries = kExtraValues + kExtraBytes;
   // Where a row has the positions of its tail: bytes [row][64], a key each.
-  static constexpr int kLists = kQueries + kPanels * kColumnPanelBytes;
-  static constexpr int kPositions = kLists + kGroupRows * kTilePositions;  // [row]
-  static constexpr int kFacts = kPositions + kGroupRows * 4;               // ClusterFact
-  // Of the tail: f32 [column][key], the tile's and then extras. A column begins a quarter of all
-  // banks behind the one before it.
-  static constexpr int kScores = kFacts + 64;
-  static_assert(kNumFacts * 4 <= kScores - kFacts);
-  static constexpr int kColumnScoreBytes = (kTilePositions + kClusterExtras + 8) * 4;
-  // Before scores there are angles in their place: of rows, then of extras.
+  static constexpr int kLists = kExtraValues + kExtraBytes;
+  static constexpr int kPositions = kLists + kRows * kTilePositions;  // [row]
+  static constexpr int kFacts = kPositions + kRows * 4;               // ClusterFact
+  // Of the tail: f32 [column][key], the tile's and then extras. Of few columns there is room for
+  // one to begin a quarter of all banks behind the one before it.
+  static constexpr int kScores = kFacts + kNumFacts * 4;
+  static constexpr int kScorePadding = kColumns == kNarrowClusterColumns ? 8 : 0;
+  static constexpr int kColumnScoreBytes = (kTilePositions + kClusterExtras + kScorePadding) * 4;
+  static_assert(kScores % 16 == 0);
+  // Before scores there are angles in their place: of extras, the first of which are the rows.
   static constexpr int kAngles = kScores;
-  static constexpr int kAnglesBytes = (kGroupRows + kClusterExtras) * kDim * 4;
-  static constexpr int kScoresBytes = kClusterColumns * kColumnScoreBytes;
-  // Of two tiles, of results, and of leaving the keys.
+  static constexpr int kAnglesBytes = kClusterExtras * kDim * 4;
+  static constexpr int kScoresBytes = kColumns * kColumnScoreBytes;
+  // Of two tiles, of results, and of leaving keys and queries.
   static constexpr int kBarriers =
       kScores + (kAnglesBytes > kScoresBytes ? kAnglesBytes : kScoresBytes);
   static constexpr int kReceivedBarrier = kBarriers + 16;
   static constexpr int kLeaveBarrier = kBarriers + 24;
-  // wgmma reads 64 columns, whatever is there.
-  static constexpr int kEnd = kQueries + (kPanels - 1) * kColumnPanelBytes + 64 * kPanelRowBytes;
-  static constexpr int kBytes = kEnd > kBarriers + 32 ? kEnd : kBarriers + 32;
-  // Beside a linear layer's block of just over half a multiprocessor (LinearFootprint).
-  static_assert(kBytes <= 110 << 10);
+  static constexpr int kBytes = kBarriers + 32;
+  // Two blocks a multiprocessor, or one beside a linear layer's of just over half of it
+  // (LinearFootprint): narrow items, which up to 8 rows may have, beside one of a little more.
+  static_assert(kBytes <= (kColumns == kNarrowClusterColumns ? 113664 : 115584));
 };
 
 struct ClusterArgs {
@@ -196,11 +205,12 @@ struct ClusterTailShare {
   int warps;  // 0: there is no tail
   int shift;  // logarithm of the number of warps that share a row
 };
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ ClusterTailShare cluster_tail_share(const ClusterWork& work) {
   const int warps = work.task.tail_group == 0 ? kClusterWarps : kClusterWarps / 2;
   int shift = 0;
-  while ((work.item.num_rows << (shift + 1)) <= warps && (kTailDims << shift) < kDim) ++shift;
+  while ((work.item.num_rows << (shift + 1)) <= warps && (kTailDims << shift) < Layout::kDim)
+    ++shift;
   return {work.task.has_tail ? warps : 0, shift};
 }
 

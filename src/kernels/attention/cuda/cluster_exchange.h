@@ -14,9 +14,8 @@ namespace forerun::cuda {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // A block's barriers, and how often a thread has waited for each.
-template <int kDim>
+template <class Layout>
 struct ClusterBarriers {
-  using Layout = ClusterLayout<kDim>;
   uint32_t shared;            // the block's
   uint32_t loaded = 0;        // tiles so far of the warpgroup's stage
   uint32_t other_loaded = 0;  // of the other's
@@ -76,19 +75,18 @@ struct ClusterBarriers {
 // A column's result of a span, of 32 dimensions from 32 * part on, to the blocks that merge them.
 // `half`: the lane's column g or g + 8. In the order in which lanes hold them: 16 (or 8) dimensions
 // of a block are four times 2t, 2t + 1, 8 + 2t, 9 + 2t.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void send(const float (*out)[4], int half, int part, uint32_t shared,
                                      int span, int column, int lane) {
-  using Layout = ClusterLayout<kDim>;
-  constexpr int kRanks = 32 * kClusterBlocks / kDim;
+  constexpr int kRanks = 32 * kClusterBlocks / Layout::kDim;
   const uint32_t barrier = shared + Layout::kReceivedBarrier;
   const uint32_t target = shared + Layout::kReceived +
-                          (span * kClusterColumns + column) * Layout::kSliceBytes +
+                          (span * Layout::kColumns + column) * Layout::kSliceBytes +
                           (lane & 3) * (Layout::kSliceBytes / 4);
 #pragma unroll
   for (int i = 0; i < kRanks; ++i) {
     const auto rank = static_cast<uint32_t>(part * kRanks + i);
-    if constexpr (kDim == 128) {
+    if constexpr (Layout::kDim == 128) {
       const float(&low)[4] = out[2 * i];
       const float(&high)[4] = out[2 * i + 1];
       store_peer_16(peer_address(target, rank), peer_address(barrier, rank),
@@ -102,11 +100,10 @@ __device__ __forceinline__ void send(const float (*out)[4], int half, int part, 
   }
 }
 // And what belongs to all blocks.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void send_sums(const ColumnSoftmax& sums, int half, uint32_t shared,
                                           int span, int column, int lane) {
-  using Layout = ClusterLayout<kDim>;
-  const uint32_t target = shared + Layout::kReceivedSums + (span * kClusterColumns + column) * 8;
+  const uint32_t target = shared + Layout::kReceivedSums + (span * Layout::kColumns + column) * 8;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const auto rank = static_cast<uint32_t>((lane & 3) + 4 * i);
@@ -116,16 +113,15 @@ __device__ __forceinline__ void send_sums(const ColumnSoftmax& sums, int half, u
 }
 
 // Two neighbouring dimensions of a column, of all spans in ascending order.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, int pair, int first,
                                                  int end) {
-  using Layout = ClusterLayout<kDim>;
   float2 out = make_float2(0.0f, 0.0f);
   float most = kNothing;
   float exp_sum = 0.0f;
 #pragma unroll 4
   for (int span = first; span < end; ++span) {
-    const int place = span * kClusterColumns + column;
+    const int place = span * Layout::kColumns + column;
     const float2 next =
         load_shared_pair(shared + Layout::kReceived + place * Layout::kSliceBytes + pair * 8);
     const float2 sums = load_shared_pair(shared + Layout::kReceivedSums + place * 8);

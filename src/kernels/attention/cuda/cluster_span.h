@@ -19,68 +19,67 @@ namespace forerun::cuda {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // One thread: a tile's keys and values into the warpgroup's stage.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void request_tile(const ClusterArgs& args, const ClusterWork& work,
-                                             int tile, const ClusterBarriers<kDim>& barriers,
+                                             int tile, const ClusterBarriers<Layout>& barriers,
                                              int group) {
-  using Layout = ClusterLayout<kDim>;
-  const std::byte* const keys = keys_of<kDim>(
+  const std::byte* const keys = keys_of<Layout::kDim>(
       args, step_data<int32_t>(args.step, args.step->tables_offset)[work.item.table + tile],
       work.kv_head);
   const uint32_t barrier = barriers.of_tile(group);
-  const uint32_t stage = barriers.shared + group * tile_bytes(kDim);
-  barrier_arrive_expect_tx(barrier, 2 * tile_bytes(kDim));
-  bulk_copy(stage + Layout::kKeys, keys, tile_bytes(kDim), barrier);
-  bulk_copy(stage + Layout::kValues, keys + value_offset<kDim>(args), tile_bytes(kDim), barrier);
+  const uint32_t stage = barriers.shared + group * tile_bytes(Layout::kDim);
+  barrier_arrive_expect_tx(barrier, 2 * tile_bytes(Layout::kDim));
+  bulk_copy(stage + Layout::kKeys, keys, tile_bytes(Layout::kDim), barrier);
+  bulk_copy(stage + Layout::kValues, keys + value_offset<Layout::kDim>(args),
+            tile_bytes(Layout::kDim), barrier);
 }
 
 // The first tile of the warpgroup's span; without one, the tail's if it is the warpgroup's.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void request_first_tile(const ClusterArgs& args, const ClusterWork& work,
-                                                   const ClusterBarriers<kDim>& barriers,
+                                                   const ClusterBarriers<Layout>& barriers,
                                                    int group) {
   const ClusterTask& task = work.task;
   const bool tail_is_mine = task.tail_has_prefix && task.tail_group == group;
   if (threadIdx.x % 128 == 0 && (task.has_span || tail_is_mine)) {
-    request_tile<kDim>(args, work, task.has_span ? task.begin_tile : task.tail_tile, barriers,
-                       group);
+    request_tile<Layout>(args, work, task.has_span ? task.begin_tile : task.tail_tile, barriers,
+                         group);
   }
 }
 
 // The span's next tile, once the warpgroup is done with the one before it.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void request_next_tile(const ClusterArgs& args, const ClusterWork& work,
-                                                  int tile, const ClusterBarriers<kDim>& barriers,
+                                                  int tile, const ClusterBarriers<Layout>& barriers,
                                                   int group) {
   if (tile >= work.task.end_tile) return;
   named_barrier(1 + group, 128);
-  if (threadIdx.x % 128 == 0) request_tile<kDim>(args, work, tile, barriers, group);
+  if (threadIdx.x % 128 == 0) request_tile<Layout>(args, work, tile, barriers, group);
 }
 
 // The columns of a warp, 16 of the item's from `first` on, with the span's running softmax.
-template <int kDim>
+template <class Layout>
 struct SpanColumns {
-  using Layout = ClusterLayout<kDim>;
-  ColumnSums<kDim> sums;
+  ColumnSums<Layout::kDim> sums;
   int first;
   bool are_there;  // wgmma takes all 64, whatever is there
   uint32_t stage;  // of the warpgroup's tile
 
-  __device__ __forceinline__ SpanColumns(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
+  __device__ __forceinline__ SpanColumns(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
                                          const ClusterThread& thread) {
     sums.clear();
     first = thread.warp % 4 * 16;
     are_there = first < notes.fact(kNumRows) * args.row_columns;
-    stage = notes.shared + thread.group * tile_bytes(kDim);
+    stage = notes.shared + thread.group * tile_bytes(Layout::kDim);
   }
-  __device__ __forceinline__ void score(const ClusterNotes<kDim>& notes,
+  __device__ __forceinline__ void score(const ClusterNotes<Layout>& notes,
                                         float (&score)[8][4]) const {
-    score_tile<kDim>(score, notes.shared + Layout::kQueries, Layout::kColumnPanelBytes,
-                     stage + Layout::kKeys);
+    score_tile<Layout::kDim>(score, notes.shared + Layout::kQueries, Layout::kColumnPanelBytes,
+                             stage + Layout::kKeys);
   }
   // A tile's scores to probabilities, of columns that are there; `has_sums`: of tiles before it.
   __device__ __forceinline__ void exponentiate_tile(const ClusterArgs& args,
-                                                    const ClusterNotes<kDim>& notes, int tile,
+                                                    const ClusterNotes<Layout>& notes, int tile,
                                                     bool has_sums, int lane, float (&score)[8][4],
                                                     uint32_t (&probs)[4][4]) {
     if (!are_there) return;
@@ -91,15 +90,15 @@ struct SpanColumns {
         return notes.position(min(row, notes.fact(kNumRows) - 1)) - args.window + 1;
       });
     }
-    exponentiate<kDim>(score, sums, probs, has_sums);
+    exponentiate<Layout::kDim>(score, sums, probs, has_sums);
   }
   __device__ __forceinline__ void add_values(const uint32_t (&probs)[4][4]) {
-    add_tile<kDim>(sums, probs, stage + Layout::kValues);
+    add_tile<Layout::kDim>(sums, probs, stage + Layout::kValues);
   }
   // The span's results, once no warp of the cluster needs its keys, to the blocks that merge them.
   __device__ __forceinline__ void send_results(const ClusterArgs& args,
-                                               const ClusterNotes<kDim>& notes,
-                                               const ClusterBarriers<kDim>& barriers,
+                                               const ClusterNotes<Layout>& notes,
+                                               const ClusterBarriers<Layout>& barriers,
                                                const ClusterThread& thread) {
     if (!are_there) return;
     sums.reduce_lanes();
@@ -111,10 +110,10 @@ struct SpanColumns {
       const int row = args.by_row_columns.divide(own);
       if (row < notes.fact(kNumRows) && own - row * args.row_columns < notes.fact(kPartHeads)) {
 #pragma unroll
-        for (int part = 0; part < kDim / 32; ++part) {
-          send<kDim>(sums.out + 4 * part, i, part, notes.shared, span, own, thread.lane);
+        for (int part = 0; part < Layout::kDim / 32; ++part) {
+          send<Layout>(sums.out + 4 * part, i, part, notes.shared, span, own, thread.lane);
         }
-        send_sums<kDim>(sums, i, notes.shared, span, own, thread.lane);
+        send_sums<Layout>(sums, i, notes.shared, span, own, thread.lane);
       }
     }
   }

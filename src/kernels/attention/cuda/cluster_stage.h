@@ -17,31 +17,37 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The row of an item whose tail a warp notes, and the one whose position a thread notes.
+// The rows of an item whose tails a warp notes, and the one whose position a thread notes.
+template <class Layout>
 struct NotedRows {
-  AttentionRowCuda of_warp, of_thread;
+  static constexpr int kOfWarp = (Layout::kRows + kClusterWarps - 1) / kClusterWarps;
+  AttentionRowCuda of_warp[kOfWarp], of_thread;
 
   __device__ __forceinline__ NotedRows(const ClusterArgs& args, const AttentionItemCuda& item) {
-    static_assert(kGroupRows <= kClusterWarps);
     const auto* const rows =
         step_data<AttentionRowCuda>(args.step, args.step->rows_offset) + item.first_row;
     const int last = item.num_rows - 1;
-    of_warp = rows[min(static_cast<int>(threadIdx.x) / 32, last)];
+#pragma unroll
+    for (int i = 0; i < kOfWarp; ++i) of_warp[i] = rows[min(number_of_warp(i), last)];
     of_thread = rows[min(static_cast<int>(threadIdx.x), last)];
+  }
+  static __device__ __forceinline__ int number_of_warp(int i) {
+    return static_cast<int>(threadIdx.x) / 32 + i * kClusterWarps;
   }
 };
 // Notes the positions of an item's rows, and for the tail where each row has the positions of its
 // tile: a key of the tile, or kTilePositions and the number of an extra. Positions that the row
 // does not see are where its last is.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void note_rows(const ClusterArgs& args, const ClusterWork& work,
-                                          const NotedRows& rows, uint32_t shared) {
-  using Layout = ClusterLayout<kDim>;
+                                          const NotedRows<Layout>& rows, uint32_t shared) {
   const int begin = work.task.tail_tile * kTilePositions;
   const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32;
-  if (work.task.has_tail && warp < work.item.num_rows) {
-    const AttentionRowCuda& from = rows.of_warp;
+#pragma unroll
+  for (int own = 0; own < NotedRows<Layout>::kOfWarp; ++own) {
+    const int row = NotedRows<Layout>::number_of_warp(own);
+    if (!work.task.has_tail || row >= work.item.num_rows) break;
+    const AttentionRowCuda& from = rows.of_warp[own];
     const auto* const ancestors =
         step_data<int32_t>(args.step, args.step->ancestors_offset) + from.ancestors;
 #pragma unroll
@@ -49,7 +55,7 @@ __device__ __forceinline__ void note_rows(const ClusterArgs& args, const Cluster
       const int at = min(begin + i, from.position);
       const int key =
           at < from.boundary ? at - begin : kTilePositions + ancestors[at - from.boundary];
-      store_shared_byte(shared + Layout::kLists + warp * kTilePositions + i,
+      store_shared_byte(shared + Layout::kLists + row * kTilePositions + i,
                         static_cast<uint32_t>(key));
     }
   }
@@ -60,10 +66,10 @@ __device__ __forceinline__ void note_rows(const ClusterArgs& args, const Cluster
 }
 
 // Notes what the block needs of its work once the previous kernel has ended.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void note_facts(const ClusterWork& work, uint32_t shared) {
   if (threadIdx.x != 96) return;
-  const ClusterTailShare tail = cluster_tail_share<kDim>(work);
+  const ClusterTailShare tail = cluster_tail_share<Layout>(work);
   const AttentionItemCuda& item = work.item;
   const ClusterTask& task = work.task;
   const int facts[kNumFacts] = {item.first_row,  item.num_rows,
@@ -74,14 +80,13 @@ __device__ __forceinline__ void note_facts(const ClusterWork& work, uint32_t sha
                                 tail.warps,      tail.shift};
 #pragma unroll
   for (int i = 0; i < kNumFacts; ++i) {
-    store_shared_4(shared + ClusterLayout<kDim>::kFacts + i * 4, static_cast<uint32_t>(facts[i]));
+    store_shared_4(shared + Layout::kFacts + i * 4, static_cast<uint32_t>(facts[i]));
   }
 }
 
 // The way back of note_facts() and note_rows().
-template <int kDim>
+template <class Layout>
 struct ClusterNotes {
-  using Layout = ClusterLayout<kDim>;
   uint32_t shared;
 
   __device__ __forceinline__ int fact(ClusterFact index) const {
@@ -92,22 +97,23 @@ struct ClusterNotes {
   }
 };
 
-// Angles wait in shared memory for the previous kernel's end: where a piece's of a row lie.
-template <int kDim>
+// Angles wait in shared memory for the previous kernel's end: where a piece's of an extra lie, the
+// first of which are the item's rows.
+template <class Layout>
 __device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int piece) {
-  return shared + ClusterLayout<kDim>::kAngles + slot * (kDim * 4) + piece * 32;
+  return shared + Layout::kAngles + slot * (Layout::kDim * 4) + piece * 32;
 }
 // Asks for those of row `row` of the step, as take_up() of PieceAngles wants them: the same place
 // among the row's, cosines and sines.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void request_angles(const ClusterArgs& args, int row, int piece,
                                                uint32_t to) {
   const float* const from =
-      step_data<float>(args.step, args.step->angles_offset) + row * kDim + piece * 8;
+      step_data<float>(args.step, args.step->angles_offset) + row * Layout::kDim + piece * 8;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    copy_16_async(to + i / 2 * (kDim * 2) + i % 2 * 16, from + i / 2 * (kDim / 2) + i % 2 * 4,
-                  true);
+    copy_16_async(to + i / 2 * (Layout::kDim * 2) + i % 2 * 16,
+                  from + i / 2 * (Layout::kDim / 2) + i % 2 * 4, true);
   }
 }
 
@@ -123,48 +129,65 @@ __device__ __forceinline__ void rotate_staged(uint32_t low_at, uint32_t high_at,
   store_shared_16(high_at, high);
 }
 
+// A column that a thread has a share of, two pieces, besides others: its first, or of a wide item
+// its second.
+template <class Layout>
+struct ClusterColumn {
+  static constexpr int kPairs = Layout::kDim / 16;  // threads a column
+  static constexpr int kAtOnce = kClusterThreads / kPairs;
+  static constexpr int kShares = (Layout::kColumns + kAtOnce - 1) / kAtOnce;
+  static_assert(kNarrowClusterColumns <= kAtOnce && kShares <= 2);
+  int column, row, head;  // row of the item, head of the part
+
+  __device__ __forceinline__ ClusterColumn(const ClusterArgs& args, int share)
+      : column(static_cast<int>(threadIdx.x) / kPairs + share * kAtOnce),
+        row(args.by_row_columns.divide(column)),
+        head(column - row * args.row_columns) {}
+  __device__ __forceinline__ static int pair() { return static_cast<int>(threadIdx.x) % kPairs; }
+};
+
 // A thread's two pieces of a query. Copies without registers on the way: few are free.
-template <int kDim>
+template <class Layout>
 struct StagedQuery {
-  static constexpr int kPairs = kDim / 16;  // threads a column
-  bool valid = false;
-  const uint4* from = nullptr;
+  static constexpr int kPairs = ClusterColumn<Layout>::kPairs;
+  const uint4* from = nullptr;  // null: there is no such column
   uint32_t angles = 0;
 
-  // Of column thread / kPairs, head `head` of row `row` of the step, number `slot` of the item. One
-  // column of each row brings its angles.
-  __device__ __forceinline__ void plan(const ClusterArgs& args, int row, int head, int slot,
-                                       bool first_of_row, uint32_t shared) {
-    const int piece = static_cast<int>(threadIdx.x) % kPairs;
-    valid = true;
-    from = opaque(reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride + head * kDim) +
+  // One column of each row brings its angles.
+  __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
+                                       const ClusterColumn<Layout>& the, uint32_t shared) {
+    if (the.row >= work.item.num_rows || the.head >= work.part_heads) return;
+    const int row = work.item.first_row + the.row;
+    const int piece = ClusterColumn<Layout>::pair();
+    from = opaque(reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride +
+                                                 (work.first_head + the.head) * Layout::kDim) +
                   piece);
-    angles = angles_at<kDim>(shared, slot, piece);
-    if (first_of_row) request_angles<kDim>(args, row, piece, angles);
+    angles = angles_at<Layout>(shared, the.row, piece);
+    if (the.head == 0) request_angles<Layout>(args, row, piece, angles);
   }
-  __device__ __forceinline__ uint32_t at(uint32_t shared, int piece) const {
-    const int column = static_cast<int>(threadIdx.x) / kPairs;
-    return shared + ClusterLayout<kDim>::kQueries + column * kPanelRowBytes +
-           kv_piece(static_cast<int>(threadIdx.x) % kPairs + piece, column, kClusterColumns);
+  __device__ __forceinline__ uint32_t at(uint32_t shared, int share, int piece) const {
+    using Column = ClusterColumn<Layout>;
+    const int column = static_cast<int>(threadIdx.x) / kPairs + share * Column::kAtOnce;
+    return shared + Layout::kQueries + column * kPanelRowBytes +
+           kv_piece(Column::pair() + piece, column, Layout::kColumns);
   }
-  __device__ __forceinline__ void copy(uint32_t shared) const {
-    if (!valid) return;
-    copy_16_async(at(shared, 0), from, true);
-    copy_16_async(at(shared, kPairs), from + kPairs, true);
+  __device__ __forceinline__ void copy(uint32_t shared, int share) const {
+    if (from == nullptr) return;
+    copy_16_async(at(shared, share, 0), from, true);
+    copy_16_async(at(shared, share, kPairs), from + kPairs, true);
   }
-  __device__ __forceinline__ void rotate_own(uint32_t shared) const {
-    if (!valid) return;
+  __device__ __forceinline__ void rotate_own(uint32_t shared, int share) const {
+    if (from == nullptr) return;
     uint4 low, high;
-    rotate_staged(at(shared, 0), at(shared, kPairs), angles, kDim, low, high);
+    rotate_staged(at(shared, share, 0), at(shared, share, kPairs), angles, Layout::kDim, low, high);
   }
 };
 
 // A thread's two pieces of an extra key, and of its value: of the last threads those of the first,
 // since the first have queries and rows of the tail.
-template <int kDim>
+template <class Layout>
 struct StagedExtra {
-  using Layout = ClusterLayout<kDim>;
-  static constexpr int kPairs = kDim / 16;
+  static constexpr int kPairs = Layout::kDim / 16;
   __device__ __forceinline__ static int extra_of_thread() {
     return (kClusterThreads - 1 - static_cast<int>(threadIdx.x)) / kPairs;
   }
@@ -174,7 +197,8 @@ struct StagedExtra {
   bool rotates = false;             // it is a row of this step
   uint32_t angles = 0;
 
-  // `appends`: the rows of the item go to the cache too.
+  // `appends`: the rows of the item go to the cache too. They are the first extras, whose angles
+  // their queries bring.
   __device__ __forceinline__ void plan(const ClusterArgs& args, const AttentionItemCuda& item,
                                        int kv_head, bool appends, uint32_t shared) {
     const int extra = extra_of_thread();
@@ -185,19 +209,20 @@ struct StagedExtra {
     rotates = slot < 0;
     if (rotates) {
       from = reinterpret_cast<const std::byte*>(args.qkv + row * args.qkv_stride + args.k_offset +
-                                                kv_head * kDim + piece * 8);
+                                                kv_head * Layout::kDim + piece * 8);
       to_second = kPairs * 16;
       to_value = (args.v_offset - args.k_offset) * 2;
     } else {
       from = stored(args, kv_head, slot) + kv_piece(piece, slot);
       to_second = kv_piece(piece + kPairs, slot) - kv_piece(piece, slot);
-      to_value = args.kv_heads * tile_bytes(kDim);
+      to_value = args.kv_heads * tile_bytes(Layout::kDim);
     }
     from = opaque(from);
     if (!rotates) return;
-    angles = angles_at<kDim>(shared, kGroupRows + extra, piece);
-    request_angles<kDim>(args, row, piece, angles);
-    if (appends && row >= item.first_row && row < item.first_row + item.num_rows) {
+    angles = angles_at<Layout>(shared, extra, piece);
+    if (extra >= item.num_rows) {
+      request_angles<Layout>(args, row, piece, angles);
+    } else if (appends) {
       own_slot = step_data<int32_t>(args.step, args.step->kv_slots_offset)[row];
     }
   }
@@ -214,8 +239,8 @@ struct StagedExtra {
     if (!rotates) return;
     const int piece = static_cast<int>(threadIdx.x) % kPairs;
     uint4 low, high;
-    rotate_staged(at(shared, piece, false), at(shared, piece + kPairs, false), angles, kDim, low,
-                  high);
+    rotate_staged(at(shared, piece, false), at(shared, piece + kPairs, false), angles, Layout::kDim,
+                  low, high);
   }
   // The row's key and value to the cache. Not before others wait for keys: a fence between what
   // generic stores and wgmma's reads waits for these stores too.
@@ -227,7 +252,7 @@ struct StagedExtra {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int piece = first + i % 2 * kPairs;
-      *reinterpret_cast<uint4*>(to + i / 2 * args.kv_heads * tile_bytes(kDim) +
+      *reinterpret_cast<uint4*>(to + i / 2 * args.kv_heads * tile_bytes(Layout::kDim) +
                                 kv_piece(piece, own_slot)) =
           load_shared_16(at(shared, piece, i >= 2));
     }
@@ -243,26 +268,25 @@ struct StagedExtra {
   __device__ __forceinline__ static std::byte* stored(const ClusterArgs& args, int kv_head,
                                                       int slot) {
     return args.kv + slot / kTilePositions * args.block_stride +
-           int64_t{kv_head} * tile_bytes(kDim) + slot % kTilePositions * kPanelRowBytes;
+           int64_t{kv_head} * tile_bytes(Layout::kDim) + slot % kTilePositions * kPanelRowBytes;
   }
 };
 
-// What a thread stages of an item. Its column is also the one that it merges.
-template <int kDim>
+// What a thread stages of an item. Its columns are also those that it merges.
+template <class Layout>
 struct ClusterStaging {
-  bool has_column;
-  StagedQuery<kDim> query;
-  StagedExtra<kDim> extra;
+  static constexpr int kShares = ClusterColumn<Layout>::kShares;
+  StagedQuery<Layout> queries[kShares];
+  StagedExtra<Layout> extra;
+  uint32_t shares = 0;  // a bit for each that is there
 
   // Before the queries are there; angles are on their way.
   __device__ __forceinline__ void plan(const ClusterArgs& args, const ClusterWork& work,
                                        uint32_t shared) {
-    const int column = static_cast<int>(threadIdx.x) / StagedQuery<kDim>::kPairs;
-    const int row = args.by_row_columns.divide(column);
-    const int head = column - row * args.row_columns;
-    has_column = row < work.item.num_rows && head < work.part_heads;
-    if (has_column) {
-      query.plan(args, work.item.first_row + row, work.first_head + head, row, head == 0, shared);
+#pragma unroll
+    for (int i = 0; i < kShares; ++i) {
+      queries[i].plan(args, work, ClusterColumn<Layout>(args, i), shared);
+      shares |= (queries[i].from != nullptr ? 1u : 0u) << i;
     }
     if (work.task.has_tail) {
       extra.plan(args, work.item, work.kv_head, work.task.tail_is_last, shared);
@@ -270,11 +294,13 @@ struct ClusterStaging {
   }
   // After it the block's queries and extras are operands.
   __device__ __forceinline__ void load_and_rotate(uint32_t shared) const {
-    query.copy(shared);
+#pragma unroll
+    for (int i = 0; i < kShares; ++i) queries[i].copy(shared, i);
     extra.copy(shared);
     copies_commit();
     copies_wait();
-    query.rotate_own(shared);
+#pragma unroll
+    for (int i = 0; i < kShares; ++i) queries[i].rotate_own(shared, i);
     extra.rotate_own(shared);
     fence_async_proxy();
     __syncthreads();

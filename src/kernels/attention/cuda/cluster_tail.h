@@ -21,27 +21,27 @@ namespace forerun::cuda {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // Where the score of a column and a key lies.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ uint32_t tail_score_at(uint32_t shared, int column, int key) {
-  using Layout = ClusterLayout<kDim>;
   return shared + Layout::kScores + column * Layout::kColumnScoreBytes + key * 4;
 }
 
 // Scores of all columns, by the tail's warpgroup: its last look at keys. What a row does not see,
 // or what is not there at all, is scored too and never picked.
-template <int kDim>
-__device__ __forceinline__ void score_tail(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
-                                           const ClusterBarriers<kDim>& barriers,
+template <class Layout>
+__device__ __forceinline__ void score_tail(const ClusterArgs& args,
+                                           const ClusterNotes<Layout>& notes,
+                                           const ClusterBarriers<Layout>& barriers,
                                            const ClusterThread& thread) {
-  using Layout = ClusterLayout<kDim>;
   if (notes.fact(kTailHasPrefix) != 0) barriers.wait_for_tail(thread.group, thread.group);
   float tile[kTilePositions / 8][4], extras[kClusterExtras / 8][4];
   const uint32_t queries = notes.shared + Layout::kQueries;
   wgmma_fence();
-  request_scores<kDim>(tile, queries, Layout::kColumnPanelBytes,
-                       notes.shared + Layout::kKeys + thread.group * tile_bytes(kDim), kPanelBytes);
-  request_scores<kDim>(extras, queries, Layout::kColumnPanelBytes,
-                       notes.shared + Layout::kExtraKeys, Layout::kExtraPanelBytes);
+  request_scores<Layout::kDim>(
+      tile, queries, Layout::kColumnPanelBytes,
+      notes.shared + Layout::kKeys + thread.group * tile_bytes(Layout::kDim), kPanelBytes);
+  request_scores<Layout::kDim>(extras, queries, Layout::kColumnPanelBytes,
+                               notes.shared + Layout::kExtraKeys, Layout::kExtraPanelBytes);
   wgmma_commit();
   wgmma_wait(tile);
   wgmma_wait(extras);
@@ -51,8 +51,8 @@ __device__ __forceinline__ void score_tail(const ClusterArgs& args, const Cluste
   scale_scores(extras, args.scale_log2);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const uint32_t to = tail_score_at<kDim>(notes.shared, first + thread.lane / 4 + 8 * half,
-                                            2 * (thread.lane & 3));
+    const uint32_t to = tail_score_at<Layout>(notes.shared, first + thread.lane / 4 + 8 * half,
+                                              2 * (thread.lane & 3));
 #pragma unroll
     for (int j = 0; j < kTilePositions / 8; ++j) {
       store_shared_pair(to + j * 32, tile[j][2 * half], tile[j][2 * half + 1]);
@@ -65,19 +65,18 @@ __device__ __forceinline__ void score_tail(const ClusterArgs& args, const Cluste
   }
 }
 
-template <int kDim>
+template <class Layout>
 struct TailRow {
-  using Layout = ClusterLayout<kDim>;
   uint32_t shared;  // the block's
   uint32_t list;    // of the row: a byte a position of the tile, a key of it or of extras
   uint32_t values;  // of the tile
   int begin, position, column;
 
-  __device__ __forceinline__ TailRow(const ClusterArgs& args, const ClusterNotes<kDim>& notes,
+  __device__ __forceinline__ TailRow(const ClusterArgs& args, const ClusterNotes<Layout>& notes,
                                      int row)
       : shared(notes.shared),
         list(notes.shared + Layout::kLists + row * kTilePositions),
-        values(notes.shared + Layout::kValues + notes.fact(kTailGroup) * tile_bytes(kDim)),
+        values(notes.shared + Layout::kValues + notes.fact(kTailGroup) * tile_bytes(Layout::kDim)),
         begin(notes.fact(kTailBegin)),
         position(notes.position(row)),
         column(row * args.row_columns) {}
@@ -88,7 +87,7 @@ struct TailRow {
                                                uint32_t (&probs)[4][4], int lane) const {
     const int first_seen = window > 0 ? position - window + 1 : 0;
     const uint32_t scores =
-        tail_score_at<kDim>(shared, min(column + lane / 4, kClusterColumns - 1), 0);
+        tail_score_at<Layout>(shared, min(column + lane / 4, Layout::kColumns - 1), 0);
     const auto at = [lane](int i) { return i / 2 * 8 + 2 * (lane & 3) + i % 2; };
     int key[16];
 #pragma unroll
@@ -150,10 +149,10 @@ struct TailRow {
 };
 
 // Probabilities and values of the warp's share of the tail, to the blocks that merge them.
-template <int kDim>
+template <class Layout>
 __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
-                                            const ClusterNotes<kDim>& notes,
-                                            const ClusterBarriers<kDim>& barriers,
+                                            const ClusterNotes<Layout>& notes,
+                                            const ClusterBarriers<Layout>& barriers,
                                             const ClusterThread& thread) {
   const int warps = notes.fact(kTailWarps);
   int index = (thread.warp + 4 * notes.fact(kTailGroup)) % kClusterWarps;
@@ -164,14 +163,14 @@ __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
   const int tails = notes.fact(kNumRows) << shift;
 #pragma unroll 1
   for (; index < tails; index += warps) {
-    const TailRow<kDim> tail(args, notes, index >> shift);
+    const TailRow<Layout> tail(args, notes, index >> shift);
     if (tail.begin > tail.position) continue;
     ColumnSoftmax sums;
     uint32_t probs[4][4];
     const auto values = tail.values_of_lane(lane);
     tail.exponentiate(args.window, sums, probs, lane);
     constexpr int kParts = kTailDims / 32;
-    const int parts = kDim / 32 >> shift;
+    const int parts = Layout::kDim / 32 >> shift;
     const int first = (index & ((1 << shift) - 1)) * parts;
 #pragma unroll 1
     for (int part = first; part < first + parts; part += kParts) {
@@ -183,9 +182,9 @@ __device__ __forceinline__ void attend_tail(const ClusterArgs& args,
         const int own = tail.column + lane / 4;
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
-          send<kDim>(out + 4 * i, 0, part + i, notes.shared, span, own, lane);
+          send<Layout>(out + 4 * i, 0, part + i, notes.shared, span, own, lane);
         }
-        if (part == 0) send_sums<kDim>(sums, 0, notes.shared, span, own, lane);
+        if (part == 0) send_sums<Layout>(sums, 0, notes.shared, span, own, lane);
       }
       __syncwarp();
     }

@@ -10,7 +10,7 @@ namespace forerun::cuda {
 Status attention_rows_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_rows_cuda();
 
-// Clusters: AttentionMode::kCluster. Heads of 64 or 128 dimensions (can_fuse_rope).
+// Clusters: is_cluster(). Heads of 64 or 128 dimensions (can_fuse_rope).
 Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_cluster_cuda();
 

@@ -99,7 +99,6 @@ void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_r
 void AttentionPlanCuda::build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   shared_prefix = SharedPrefix::kNone;
   if (shape.may_fuse && shape.may_cluster && cluster(from, shape)) {
-    mode = AttentionMode::kCluster;
     return;
   }
   group(from, kGroupRows, /*by_tile=*/false);
@@ -145,20 +144,25 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   }
 }
 
-// Groups of the fewest rows whose clusters are all at work at once, if there is such a number.
+// Groups of the fewest rows whose clusters are all at work at once, one or else two blocks a
+// multiprocessor, if there is such a number.
 bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
                                 const AttentionShapeCuda& shape) {
   for (const AttentionRow& row : from) {
     if (row.position >= kMostClusterTokens) return false;
   }
-  const int32_t most_rows = std::min(kGroupRows, kClusterColumns / shape.row_columns);
-  if (static_cast<int32_t>(from.size()) * shape.kv_parts > most_rows * kMostClusters) {
-    return false;
-  }
+  const int32_t narrow_rows = cluster_rows(shape.row_columns, /*wide=*/false);
+  const int32_t wide_rows = cluster_rows(shape.row_columns, /*wide=*/true);
+  if (static_cast<int32_t>(from.size()) * shape.kv_parts > wide_rows * kMostClusters) return false;
   for (int32_t group_rows = 1;; group_rows *= 2) {
-    group_rows = std::min(group_rows, most_rows);
+    group_rows = std::min(group_rows, narrow_rows);
     group(from, group_rows, /*by_tile=*/true);
-    if (group_rows == most_rows || num_groups * shape.kv_parts <= kResidentClusters) break;
+    if (group_rows == narrow_rows || num_groups * shape.kv_parts <= kResidentClusters) break;
+  }
+  mode = AttentionMode::kCluster;
+  if (num_groups * shape.kv_parts > kMostClusters) {
+    mode = AttentionMode::kWideCluster;
+    group(from, wide_rows, /*by_tile=*/true);
   }
   if (num_groups * shape.kv_parts > kMostClusters || !fuse(from, kClusterExtras)) return false;
   for (AttentionItemCuda& item : items) {
@@ -200,6 +204,11 @@ bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t most_ex
     group.extras = static_cast<int32_t>(extras.size());
     group.prefix_tokens = 0;
     const int32_t* block_table = at(from, group.first_row).block_table;
+    for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
+      const AttentionRow& row = at(from, row_idx);
+      slots_.push_back(slot_of(row, row.position));
+      extras.push_back(~row_idx);
+    }
     for (int32_t row_idx = group.first_row; row_idx < group.first_row + group.num_rows; ++row_idx) {
       const AttentionRow& row = at(from, row_idx);
       AttentionRowCuda& to = rows[static_cast<size_t>(row_idx)];

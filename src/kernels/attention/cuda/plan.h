@@ -7,6 +7,7 @@
 // invariance, whether one block takes all of its spans or many blocks one each.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -62,12 +63,17 @@ enum class AttentionMode : uint8_t {
   // As kFused, and the blocks of a cluster, which take all spans of some rows, merge them among
   // themselves (attention/cuda/cluster.cu). For short contexts.
   kCluster,
+  kWideCluster,  // the same, more rows a cluster: where there are more clusters than find room
   // Many sequences of few rows: all their tiles in even shares, whatever belongs to whom
   // (attention/cuda/runs.cu).
   kRuns,
   // Prompts as by kTiles, then all other rows as by kRuns: two launches.
   kTilesAndRuns,
 };
+
+constexpr bool is_cluster(AttentionMode mode) {
+  return mode == AttentionMode::kCluster || mode == AttentionMode::kWideCluster;
+}
 
 // Whether spans that all rows of some groups see are items of their own (prefix items), and
 // whether some have more columns than a warpgroup's 64.
@@ -87,17 +93,25 @@ inline constexpr int kRunColumns = 64;
 inline constexpr int kHandedOver = 1 << 16;
 inline constexpr int kTotalReady = 1 << 24;
 
-// kCluster: blocks of a cluster; clusters that find room at once, one block per multiprocessor (of
-// 132) or, of fewer registers, two; and of an item at most so many columns, positions past the
+// is_cluster(): blocks of a cluster; clusters that find room at once, one block per multiprocessor
+// (of 132) or, of fewer registers, two; and of an item at most so many columns, positions past the
 // prefix and spans.
 inline constexpr int kClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
 inline constexpr int kMostClusters = 2 * kResidentClusters;
-inline constexpr int kClusterColumns = 32;
+inline constexpr int kNarrowClusterColumns = 32;  // of kGroupRows rows
+inline constexpr int kWideClusterColumns = 48;    // kWideCluster
+inline constexpr int kWideClusterRows = 12;
 inline constexpr int kClusterExtras = 32;
 inline constexpr int kClusterSpans = 16;
 static_assert(num_spans(kMostClusterTokens - 1) <= kClusterSpans &&
               num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
+
+// The most rows of an item, of `row_columns` columns each.
+constexpr int cluster_rows(int row_columns, bool wide) {
+  return wide ? std::min(kWideClusterRows, kWideClusterColumns / row_columns)
+              : std::min(kGroupRows, kNarrowClusterColumns / row_columns);
+}
 
 // As the kernel reads them: 16-byte loads.
 struct alignas(16) AttentionRowCuda {
@@ -120,13 +134,13 @@ struct alignas(16) AttentionItemCuda {
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t group = 0;
-  int32_t appends = 0;       // kFused, kCluster: it writes its rows' keys and values to the cache
-  int32_t extras = 0;        // kFused, kCluster: index of its first extra key in `extras`
+  int32_t appends = 0;       // kFused, clusters: it writes its rows' keys and values to the cache
+  int32_t extras = 0;        // kFused, clusters: index of its first extra key in `extras`
   int32_t num_extras = 0;    // likewise: at most kMostExtras; 0 where no row of the item sees any
   int32_t lowest = 0;        // position of its rows
   int32_t table = 0;         // as its rows'
   int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
-  int32_t row_spans = 0;     // kCluster: spans of its rows, added up
+  int32_t row_spans = 0;     // clusters: spans of its rows, added up
   int32_t own_tiles = 0;     // kRuns: behind end_tile, that rows take by themselves (`items`)
   int32_t is_split = 0;      // kRuns: what rows take by themselves is merged with partial results
 };
@@ -158,10 +172,11 @@ class AttentionPlanCuda {
   std::vector<AttentionRowCuda> rows;
   std::vector<AttentionItemCuda> items;  // for every key/value head
   std::vector<int32_t> tables;           // block numbers, one sequence after another
-  // kFused, kCluster: numbers of the group's extra keys. Otherwise physical slots: block * 64 +
+  // kFused, clusters: numbers of the group's extra keys. Otherwise physical slots: block * 64 +
   // offset.
   std::vector<int32_t> ancestors;
-  // kFused, kCluster: physical slots of earlier steps, or ~row of this one.
+  // kFused, clusters: physical slots of earlier steps, or ~row of this one; of a group first its
+  // rows.
   std::vector<int32_t> extras;
   int32_t num_groups = 0;
   int32_t num_partials = 0;  // for every key/value head

@@ -136,8 +136,8 @@ TEST(AttentionPlanCuda, FusedGroupsListTheKeysPastThePrefix) {
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
   expect_covered(plan);
   // Slot 70 lies in the cache; the others are this step's rows.
-  EXPECT_EQ(plan.extras, (std::vector<int32_t>{5 * 64 + 6, ~0, ~1, ~2}));
-  EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{0, 1, 0, 2, 0, 2, 3}));
+  EXPECT_EQ(plan.extras, (std::vector<int32_t>{~0, ~1, ~2, 5 * 64 + 6}));
+  EXPECT_EQ(plan.ancestors, (std::vector<int32_t>{3, 0, 3, 1, 3, 1, 2}));
   ASSERT_EQ(plan.items.size(), 2u);
   EXPECT_EQ(plan.items[0].num_extras, 0);
   EXPECT_EQ(plan.items[1].num_extras, 4);
@@ -330,8 +330,22 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   build(1000, 16);
   EXPECT_EQ(plan.mode, AttentionMode::kCluster);
   EXPECT_EQ(plan.items.size(), 2u);
+  // More rows a cluster, where fewer would not all find room, and no clusters where those would not.
+  shape.kv_parts = 16;
   build(1000, 25);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  shape.kv_parts = 8;
+  shape.row_columns = 4;
+  build(960, 24);
+  EXPECT_EQ(plan.mode, AttentionMode::kCluster);
+  for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.num_rows, 8);
+  for (const int32_t context : {960, 1000}) {
+    build(context, 32);
+    EXPECT_EQ(plan.mode, AttentionMode::kWideCluster);
+    ASSERT_EQ(plan.items.size(), 3u);
+    EXPECT_EQ(plan.items[0].num_rows, 12);
+    EXPECT_EQ(plan.items[2].num_rows, 8);
+  }
 }
 
 TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {

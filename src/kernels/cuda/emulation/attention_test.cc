@@ -45,6 +45,14 @@ TEST_F(AttentionEmulation, TreesOverShortContexts) {
   EXPECT_TRUE(has_run(AttentionMode::kSplit));
 }
 
+// So many rows that clusters of 32 columns would not all find room.
+TEST_F(AttentionEmulation, TreesOfManyRowsOverShortContexts) {
+  least_kv_parts = 8;
+  check({4, 1, 128}, tree(1000, 0, 32, 3), 0, "32 rows");
+  check({3, 1, 64}, tree(970, 3, 25, 2), 0, "more rows than a block has warps");
+  EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
+}
+
 TEST_F(AttentionEmulation, TreesOverLongContexts) {
   check({4, 2, 64}, tree(4300, 2, 7, 2), 0, "a prefix that is shared");
   check({4, 1, 128}, tree(4000, 0, 9, 2), 900, "of a window");
