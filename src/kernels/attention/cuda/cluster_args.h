@@ -69,11 +69,11 @@ struct ClusterLayout {
   static constexpr int kLists = kExtraValues + kExtraBytes;
   static constexpr int kPositions = kLists + kRows * kTilePositions;  // [row]
   static constexpr int kFacts = kPositions + kRows * 4;               // ClusterFact
-  // Of the tail: f32 [column][key], the tile's and then extras. Of few columns there is room for
-  // one to begin a quarter of all banks behind the one before it.
+  // Of the tail: f32 [column][key], the tile's and then extras (TailScores).
   static constexpr int kScores = kFacts + kNumFacts * 4;
-  static constexpr int kScorePadding = kColumns == kNarrowClusterColumns ? 8 : 0;
-  static constexpr int kColumnScoreBytes = (kTilePositions + kClusterExtras + kScorePadding) * 4;
+  static constexpr bool kPadsScores = kColumns == kNarrowClusterColumns;
+  static constexpr int kColumnScoreBytes =
+      (kTilePositions + kClusterExtras + (kPadsScores ? 8 : 0)) * 4;
   static_assert(kScores % 16 == 0);
   // Before scores there are angles in their place: of extras, the first of which are the rows.
   static constexpr int kAngles = kScores;

@@ -20,11 +20,25 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Where the score of a column and a key lies.
+// Where the scores of a column lie, neighbours of an even key and the next one together. A column
+// begins a quarter of all banks behind the one before it or, where there is no room for that, has
+// its keys in an order that does the same.
 template <class Layout>
-__device__ __forceinline__ uint32_t tail_score_at(uint32_t shared, int column, int key) {
-  return shared + Layout::kScores + column * Layout::kColumnScoreBytes + key * 4;
-}
+struct TailScores {
+  uint32_t of_column;
+  int first_bytes, swizzle;
+
+  // Keys are counted from `first` on.
+  __device__ __forceinline__ TailScores(uint32_t shared, int column, int first)
+      : of_column(shared + Layout::kScores + column * Layout::kColumnScoreBytes),
+        first_bytes(first * 4),
+        swizzle((column & 3) * 32) {
+    if (Layout::kPadsScores) of_column += first_bytes;
+  }
+  __device__ __forceinline__ uint32_t of_key(int key) const {
+    return of_column + (Layout::kPadsScores ? key * 4 : (first_bytes + key * 4) ^ swizzle);
+  }
+};
 
 // Scores of all columns, by the tail's warpgroup: its last look at keys. What a row does not see,
 // or what is not there at all, is scored too and never picked.
@@ -51,15 +65,15 @@ __device__ __forceinline__ void score_tail(const ClusterArgs& args,
   scale_scores(extras, args.scale_log2);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const uint32_t to = tail_score_at<Layout>(notes.shared, first + thread.lane / 4 + 8 * half,
-                                              2 * (thread.lane & 3));
+    const TailScores<Layout> scores(notes.shared, first + thread.lane / 4 + 8 * half,
+                                    2 * (thread.lane & 3));
 #pragma unroll
     for (int j = 0; j < kTilePositions / 8; ++j) {
-      store_shared_pair(to + j * 32, tile[j][2 * half], tile[j][2 * half + 1]);
+      store_shared_pair(scores.of_key(8 * j), tile[j][2 * half], tile[j][2 * half + 1]);
     }
 #pragma unroll
     for (int j = 0; j < kClusterExtras / 8; ++j) {
-      store_shared_pair(to + (kTilePositions + 8 * j) * 4, extras[j][2 * half],
+      store_shared_pair(scores.of_key(kTilePositions + 8 * j), extras[j][2 * half],
                         extras[j][2 * half + 1]);
     }
   }
@@ -86,8 +100,7 @@ struct TailRow {
   __device__ __forceinline__ void exponentiate(int window, ColumnSoftmax& sums,
                                                uint32_t (&probs)[4][4], int lane) const {
     const int first_seen = window > 0 ? position - window + 1 : 0;
-    const uint32_t scores =
-        tail_score_at<Layout>(shared, min(column + lane / 4, Layout::kColumns - 1), 0);
+    const TailScores<Layout> scores(shared, min(column + lane / 4, Layout::kColumns - 1), 0);
     const auto at = [lane](int i) { return i / 2 * 8 + 2 * (lane & 3) + i % 2; };
     int key[16];
 #pragma unroll
@@ -95,7 +108,7 @@ struct TailRow {
     float score[8][4];
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      const float picked = __uint_as_float(load_shared_4(scores + key[i] * 4));
+      const float picked = __uint_as_float(load_shared_4(scores.of_key(key[i])));
       const bool is_seen = begin + at(i) <= position && begin + at(i) >= first_seen;
       score[i / 2][i % 2] = is_seen ? picked : kNothing;
     }
