@@ -19,7 +19,6 @@ namespace forerun::cuda {
 // (linear/cuda/output.h).
 template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSchedule kSchedule>
 struct LinearBlock {
-  static constexpr bool kSlicesInOneWarp = kSchedule == TileSchedule::kSlicesInOneWarp;
   static constexpr bool kSinglePass =
       kSchedule == TileSchedule::kSinglePass || kSchedule == TileSchedule::kManyWarps;
   static constexpr int kUnitBytes = unit_bytes(kFormat);
@@ -30,6 +29,8 @@ struct LinearBlock {
   static constexpr bool kLoadsEarly = kSchedule == TileSchedule::kSinglePass &&
                                       (kRowBlocks == 1 ? kEpilogue != LinearEpilogue::kRuntime
                                                        : kEpilogue == LinearEpilogue::kPlain);
+  // Whether LinearLaunch has a feeding warp where activations come in many segments.
+  static constexpr bool kFeedsApart = !kSinglePass && feeds_apart(kRowBlocks);
   // Whether blocks meet the others of their cluster behind the requests for activations: 8B int4 at
   // 16 rows 2.15 ms, before them 2.17, but at 24 and 32 rows 0.5% more.
   static constexpr bool kClusterWaitsLate = kRowBlocks == 2;
@@ -230,27 +231,13 @@ struct LinearBlock {
     if (ends_in_sum<kEpilogue>(args)) store_group_sums(args, items);
   }
 
-  // A segment's units of the warp's tile.
-  __device__ __forceinline__ void multiply_segment(int units, uint32_t input, Accumulators& acc,
-                                                   Accumulators& other) {
-    for (int unit = 0; unit < units; ++unit, input += input_step) {
-      weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
-      if (kSlicesInOneWarp && ++unit < units) {
-        input += input_step;
-        weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, other);
-      }
-    }
-  }
-
-  // Where the warps are among the buffers of activations.
+  // Where a warp is among the buffers of activations.
   struct InputCursor {
     int buffer = 0;  // and whether it has been filled an even number of times before
     uint32_t parity = 0;
-    int to_recycle = -1;  // the buffer that warp 0 asks to be filled next
-    uint32_t recycle_parity = 0;
+    bool is_first = true;  // no segment has been released before
   };
-  // Done with the cursor's segment: has its buffer filled again where more segments come than there
-  // are buffers.
+  // Done with the cursor's segment. Without a feeding warp warp 0 has a buffer filled again.
   __device__ __forceinline__ void release_segment(InputCursor& at) {
     if (inputs_stay) {
       if (++at.buffer == args.segments) at.buffer = 0;
@@ -258,24 +245,26 @@ struct LinearBlock {
     }
     __syncwarp();
     if (lane == 0) barrier_arrive(inputs.empty + at.buffer * 8);
-    if (warp == 0 && inputs.left > 0) {
-      // With more than two buffers, the segment before this one: the slowest warp has had time to
-      // finish it.
-      if (args.input_buffers == 2) {
-        at.to_recycle = at.buffer;
-        at.recycle_parity = at.parity;
-      }
-      if (at.to_recycle >= 0) {
-        barrier_wait(inputs.empty + at.to_recycle * 8, at.recycle_parity);
-        inputs.request(args, lane);
-      }
-      at.to_recycle = at.buffer;
-      at.recycle_parity = at.parity;
+    if (!kFeedsApart && warp == 0 && inputs.left > 0) {
+      // With more than two buffers, that of the segment before this one: the slowest warp has had
+      // time to finish it.
+      if (args.input_buffers == 2 || !at.is_first) inputs.refill(args, lane);
+      at.is_first = false;
     }
     if (++at.buffer == args.input_buffers) {
       at.buffer = 0;
       at.parity ^= 1;
     }
+  }
+
+  // By the feeding warp: has each buffer filled again as soon as all others are done with it.
+  __device__ __forceinline__ void feed_inputs() {
+    __syncthreads();  // barriers are there
+    cluster_arrive_relaxed();
+    cluster_wait();
+    wait_for_previous_kernel();
+    inputs.count_first(args);
+    while (inputs.left > 0) inputs.refill(args, lane);
   }
 
   // As many tiles at a time as there are warps for, over all segments of the inputs.
@@ -288,22 +277,19 @@ struct LinearBlock {
       sums.barrier = receive_barriers + (passes_done & 1) * 8;
       expect_sums(tiles);
       Accumulators acc = {};
-      Accumulators other = {};
       int units_left = tile_warp < tiles ? ring.tile_units : 0;
       for (int segment = 0; segment < args.segments; ++segment) {
         barrier_wait(inputs.full + at.buffer * 8, at.parity);
         const int units = min(units_left, args.segment_units);
         units_left -= units;
-        multiply_segment(
-            units, input_lane + at.buffer * inputs.buffer_rows(args) * args.input_stride_bytes, acc,
-            other);
+        uint32_t input =
+            input_lane + at.buffer * inputs.buffer_rows(args) * args.input_stride_bytes;
+        for (int unit = 0; unit < units; ++unit, input += input_step) {
+          weights.template multiply<kRowBlocks>(args, ring, lane, input, row_block_bytes, acc);
+        }
         release_segment(at);
       }
       weights.finish(acc);
-      if constexpr (kSlicesInOneWarp) {
-        weights.finish(other);
-        add(acc, other);
-      }
       if (tile_warp < tiles) {
         constexpr int kPartBytes = kRowBlocks * 512;
         send_sums<kRowBlocks, false>(

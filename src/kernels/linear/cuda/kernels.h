@@ -19,9 +19,9 @@ enum class LinearEpilogue : uint8_t;
 // 1 to 32 rows (linear/cuda/linear.cu).
 struct LinearVariant {
   LinearFormat format;
-  int row_blocks;           // 1, 2 or 4
-  LinearEpilogue epilogue;  // of int8 kPlain
-  TileSchedule schedule;  // kManyWarps, kSlicesInOneWarp: of int4 only, the latter of 4 row blocks
+  int row_blocks;              // 1, 2 or 4
+  LinearEpilogue epilogue;     // of int8 kPlain
+  TileSchedule schedule;       // kManyWarps: of int4 only
   bool few_registers = false;  // LinearLaunch's; kPlain
 };
 using LinearKernel = void (*)(LinearKernelArgs);

@@ -103,12 +103,9 @@ Status prepare_linear_cuda() {
   for (const LinearFormat format :
        {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {
     for (const int row_blocks : {1, 2, 4}) {
-      for (const TileSchedule schedule : {TileSchedule::kMultiPass, TileSchedule::kSlicesInOneWarp,
-                                          TileSchedule::kSinglePass, TileSchedule::kManyWarps}) {
-        const bool of_int4 =
-            schedule == TileSchedule::kSlicesInOneWarp || schedule == TileSchedule::kManyWarps;
-        if (format != LinearFormat::kInt4Group128 && of_int4) continue;
-        if (schedule == TileSchedule::kSlicesInOneWarp && row_blocks != 4) continue;
+      for (const TileSchedule schedule :
+           {TileSchedule::kMultiPass, TileSchedule::kSinglePass, TileSchedule::kManyWarps}) {
+        if (format != LinearFormat::kInt4Group128 && schedule == TileSchedule::kManyWarps) continue;
         for (const LinearEpilogue epilogue :
              {LinearEpilogue::kPlain, LinearEpilogue::kGated, LinearEpilogue::kRuntime}) {
           FORERUN_RETURN_IF_ERROR(
@@ -175,8 +172,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
                            plan_launch(plan, call.rows, limit, footprint));
   args.stages = launch.stages;
   args.segment_units = launch.segment_units;
-  args.input_warps_log2 = std::countr_zero(static_cast<unsigned>(launch.input_warps));
-  args.segment_bytes = launch.segment_units * launch.input_warps * unit_inputs(plan.format) * 2;
+  args.segment_bytes = launch.segment_units * plan.input_warps * unit_inputs(plan.format) * 2;
   args.segments = launch.segments;
   args.input_buffers = launch.input_buffers;
   args.input_stride_bytes = launch.input_stride_bytes;
@@ -187,12 +183,12 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.receive_places = launch.receive_places;
   args.input_rows = launch.input_rows;
   args.tile_warps = launch.tile_warps;
-  args.warps = launch.tile_warps * launch.input_warps;
+  args.warps = launch.tile_warps * plan.input_warps;
 
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
                         static_cast<unsigned>(launch.row_tiles));
-  config.blockDim = dim3(32 * static_cast<unsigned>(args.warps));
+  config.blockDim = dim3(32 * static_cast<unsigned>(args.warps + launch.feeding_warps));
   config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
   config.stream = stream;
   cudaLaunchAttribute attributes[2] = {};
@@ -204,10 +200,7 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   attributes[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attributes;
   config.numAttrs = call.dependent ? 2 : 1;
-  // A schedule that other layers do not share is as small as may be.
-  const bool any = call.reduce != nullptr ||
-                   (call.shares_reduce_kernel &&
-                    !(call.gated && launch.schedule == TileSchedule::kSlicesInOneWarp));
+  const bool any = call.reduce != nullptr || call.shares_reduce_kernel;
   const LinearEpilogue epilogue = any          ? LinearEpilogue::kRuntime
                                   : call.gated ? LinearEpilogue::kGated
                                                : LinearEpilogue::kPlain;

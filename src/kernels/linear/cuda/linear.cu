@@ -42,16 +42,13 @@ namespace {
 // with 80 it does not, and forwards of 70B over 4 GPUs take 4% longer (with 64, 2%: what the loop
 // lacks). One GPU has a kernel for each: with 72 for both 1B takes 3% longer. At 16 rows QKV's 12
 // warps have 80, for a block of attention that has 32,768. At 32 rows of many units a block has an
-// SM to itself.
+// SM to itself, and of nine warps three share a scheduler's 16,384.
 constexpr int registers(LinearFormat format, int row_blocks, LinearEpilogue epilogue,
                         TileSchedule schedule) {
   const bool many = schedule == TileSchedule::kManyWarps;
-  if (row_blocks == 4) return many ? 128 : 224;
-  if (row_blocks == 2 && many) return 80;
-  if (row_blocks == 2 || schedule == TileSchedule::kMultiPass ||
-      format != LinearFormat::kInt4Group128) {
-    return 112;
-  }
+  if (row_blocks == 4) return many ? 128 : 168;
+  if (row_blocks == 2) return many ? 80 : 112;
+  if (schedule == TileSchedule::kMultiPass || format != LinearFormat::kInt4Group128) return 112;
   return epilogue == LinearEpilogue::kRuntime ? 72 : many ? 64 : 112;
 }
 
@@ -63,6 +60,9 @@ __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule)
   launch_dependents();
   Block block(args, shared_address(shared), static_cast<int>(cluster_index()));
   block.place_rings();
+  if constexpr (Block::kFeedsApart) {
+    if (block.warp == args.warps) return block.feed_inputs();
+  }
   block.init_barriers();
   block.load_weights();
   block.load_inputs();
@@ -115,9 +115,6 @@ LinearKernel kernel_for(const LinearVariant& variant) {
       return variant.epilogue == LinearEpilogue::kGated
                  ? linear_kernel<kFormat, 1, LinearEpilogue::kGated, TileSchedule::kManyWarps>
                  : linear_kernel<kFormat, 1, LinearEpilogue::kPlain, TileSchedule::kManyWarps>;
-    }
-    if (variant.schedule == TileSchedule::kSlicesInOneWarp) {
-      return kernel_for<kFormat, 4, TileSchedule::kSlicesInOneWarp>(variant);
     }
   }
   return variant.schedule == TileSchedule::kMultiPass

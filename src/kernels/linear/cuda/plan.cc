@@ -58,15 +58,6 @@ int input_stride(const LinearPlan& plan, int units) {
   return units * unit_inputs(plan.format) * 2 + 16;
 }
 
-// Whether a warp takes a whole tile that is split over two, at 32 rows in passes: it makes both
-// sums, unit by unit in turn, where pairs would pass over the tiles twice as often, each time with
-// the activations to be brought again (gate and up of 70B over 4 GPUs, 7 tiles).
-bool takes_both_slices(const LinearPlan& plan, int row_blocks, TileSchedule schedule, int tiles) {
-  return plan.format == LinearFormat::kInt4Group128 && plan.input_warps == 2 && row_blocks == 4 &&
-         schedule == TileSchedule::kMultiPass &&
-         2 * ceil_div(tiles, kLinearWarps) <= ceil_div(tiles, kLinearWarps / 2);
-}
-
 // Shared memory: barriers, up to four segments of activations, the sums that warps of a group
 // exchange (in the rings where there is one pass), those that peers send (two buffers, one if there
 // is one pass), and the rings in what is left of `limit`; stages is below 1 if nothing is.
@@ -78,32 +69,28 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   launch.row_tiles = ceil_div(rows, 8 * row_blocks);
   const bool one_pass = schedule != TileSchedule::kMultiPass;
   const int cluster_tiles = ceil_div(plan.tiles, plan.clusters);
-  const bool both = takes_both_slices(plan, row_blocks, schedule, cluster_tiles);
-  launch.schedule = both ? TileSchedule::kSlicesInOneWarp : schedule;
-  launch.input_warps = both ? 1 : plan.input_warps;
-  launch.tile_warps = std::max(1, kLinearWarps / launch.input_warps);
+  launch.schedule = schedule;
+  launch.tile_warps = std::max(1, kLinearWarps / plan.input_warps);
   if (one_pass) launch.tile_warps = std::max(launch.tile_warps, cluster_tiles);
-  const int warps = launch.tile_warps * launch.input_warps;
+  const int warps = launch.tile_warps * plan.input_warps;
   const int block_units = ceil_div(plan.units, plan.cluster_size);
-  const int warp_units = ceil_div(block_units, launch.input_warps);
+  const int warp_units = ceil_div(block_units, plan.input_warps);
   int input_bytes = 0;
-  // Of both, a segment but the last has as many of either.
-  for (launch.segment_units = warp_units;;
-       launch.segment_units -= both && launch.segment_units % 2 == 0 ? 2 : 1) {
+  for (launch.segment_units = warp_units;; --launch.segment_units) {
     launch.segments = ceil_div(warp_units, launch.segment_units);
     launch.input_stride_bytes =
-        input_stride(plan, std::min(launch.segment_units * launch.input_warps, block_units));
+        input_stride(plan, std::min(launch.segment_units * plan.input_warps, block_units));
     launch.input_buffers = std::min(launch.segments, input_buffers);
     // Several buffers of fewer rows would not all begin at multiples of 128 bytes.
     launch.input_rows = row_blocks == 1 && launch.segments == 1 ? rows : 8 * row_blocks;
     input_bytes = launch.input_buffers * launch.input_rows * launch.input_stride_bytes;
-    if (one_pass || launch.segment_units <= (both ? 2 : 1) ||
-        input_bytes <= most_input_bytes * row_blocks) {
+    if (one_pass || launch.segment_units <= 1 || input_bytes <= most_input_bytes * row_blocks) {
       break;
     }
   }
+  launch.feeding_warps = feeds_apart(row_blocks) && launch.segments > launch.input_buffers ? 1 : 0;
   const int buffers = cluster_tiles > launch.tile_warps ? 2 : 1;
-  const int reduce_bytes = launch.input_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
+  const int reduce_bytes = plan.input_warps > 1 && !one_pass ? warps * row_blocks * 512 : 0;
   launch.receive_places =
       ceil_div(2 * std::min(launch.tile_warps, cluster_tiles) * row_blocks, plan.cluster_size);
   launch.receive_buffer_bytes = launch.receive_places * plan.cluster_size * 512;

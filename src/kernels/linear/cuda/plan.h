@@ -124,10 +124,9 @@ static_assert(ring_barriers(1) >= kLinearWarps * kMaxStages);
 
 // How a block goes through its tiles.
 enum class TileSchedule : uint8_t {
-  kMultiPass,        // 8 warps; as many tiles at a time as they allow, activations in segments
-  kSlicesInOneWarp,  // the same, two slices of K and two accumulator sets per warp (int4, 32 rows)
-  kSinglePass,       // at most 8 warps; all tiles, all activations
-  kManyWarps,        // the same, more than 8 warps, of fewer registers
+  kMultiPass,   // 8 warps; as many tiles at a time as they allow, activations in segments
+  kSinglePass,  // at most 8 warps; all tiles, all activations
+  kManyWarps,   // the same, more than 8 warps, of fewer registers
 };
 
 // What a block takes of a multiprocessor's shared memory, for others to find room beside it.
@@ -147,16 +146,22 @@ enum class LinearFootprint : uint8_t {
   kBesideAttention,
 };
 
+// Whether a warp of its own brings activations of `row_blocks` times 8 rows that come in more
+// segments than there are buffers. A warp that multiplies too would lose a microsecond by every
+// segment's copies (8B int4 at 24 rows 3%); but of up to 8 rows copies are few, and a ninth warp
+// leaves less room for blocks of the next layer (8B at 8 rows 2% slower).
+constexpr bool feeds_apart(int row_blocks) { return row_blocks > 1; }
+
 // What a launch for `rows` rows needs: rows are cut into tiles of 8 * row_blocks.
 struct LinearLaunch {
   int row_blocks = 1;  // 1, 2 or 4 groups of 8 rows that share a weight's registers
   int row_tiles = 1;   // passes over the weight
   TileSchedule schedule = TileSchedule::kMultiPass;
-  int input_warps = 1;         // the plan's, or 1 where a warp makes the sums of two of those
   int tile_warps = 1;          // tiles at a time: a block has tile_warps * input_warps warps
   int segment_units = 1;       // units of a warp's activations that travel together
   int segments = 1;            // that the inputs of one tile are cut into
   int input_buffers = 1;       // segments in shared memory at once
+  int feeding_warps = 0;       // feeds_apart(): beside those that multiply
   int stages = 2;              // units a warp keeps on their way
   int input_stride_bytes = 0;  // a row of activations in shared memory
   int input_rows = 8;          // of a segment in shared memory: 8 * row_blocks or, below 8, all

@@ -46,18 +46,15 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
         if (rows < 8) {
           EXPECT_GE(launch->shared_bytes, plan_launch(*plan, 8, kH200SharedLimit)->shared_bytes);
         }
-        const int warp_units = (plan->units + plan->cluster_size * launch->input_warps - 1) /
-                               (plan->cluster_size * launch->input_warps);
+        const int warp_units = (plan->units + plan->cluster_size * plan->input_warps - 1) /
+                               (plan->cluster_size * plan->input_warps);
         EXPECT_GE(launch->segments * launch->segment_units, warp_units);
         EXPECT_EQ(launch->ring_offset % 128, 0);
-        const int warps = launch->tile_warps * launch->input_warps;
+        const int warps = launch->tile_warps * plan->input_warps;
         EXPECT_LE(launch->stages * warps, ring_barriers(launch->row_blocks));
         EXPECT_LE(warps,
                   launch->schedule == TileSchedule::kManyWarps ? kMostLinearWarps : kLinearWarps);
-        if (launch->schedule == TileSchedule::kMultiPass ||
-            launch->schedule == TileSchedule::kSlicesInOneWarp) {
-          continue;
-        }
+        if (launch->schedule == TileSchedule::kMultiPass) continue;
         EXPECT_EQ(launch->segments, 1);
         EXPECT_GE(launch->tile_warps * plan->clusters, plan->tiles);
         if (plan->input_warps > 1) {
@@ -81,16 +78,6 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
       EXPECT_EQ(launch->tile_warps * plan->input_warps, 14);
     }
   }
-  // At 32 rows a warp makes the sums of two, so that there is one pass over the tiles.
-  const Result<LinearPlan> pairs = plan_linear(LinearFormat::kInt4Group128, 8192, 14336);
-  ASSERT_TRUE(pairs.ok());
-  EXPECT_EQ(pairs->input_warps, 2);
-  const Result<LinearLaunch> wide = plan_launch(*pairs, 32, kH200SharedLimit);
-  ASSERT_TRUE(wide.ok());
-  EXPECT_EQ(wide->schedule, TileSchedule::kSlicesInOneWarp);
-  EXPECT_EQ(wide->input_warps, 1);
-  EXPECT_EQ(wide->tile_warps, 8);
-  EXPECT_EQ(wide->segment_units % 2, 0);
   // A head has hundreds.
   const Result<LinearPlan> head = plan_linear(LinearFormat::kBf16, 4096, 128256);
   ASSERT_TRUE(head.ok());

@@ -127,7 +127,7 @@ struct UnitRing {
 
 // The activations of a block on their way: segments of its inputs, several at a time, one copy a
 // row. If there are as many buffers as segments they stay, otherwise each pass over the tiles
-// brings them again, which warp 0 sees to.
+// brings them again.
 template <int kRowBlocks, bool kOneSegment>
 struct InputRing {
   uint32_t data, full, empty;    // buffer 0 and the barriers of all buffers
@@ -136,6 +136,7 @@ struct InputRing {
   int first_row, rows;
   int left;                      // segments to request, all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row that come next
+  uint32_t next_parity = 0;      // of how often that buffer has been emptied
 
   static __device__ __forceinline__ int buffer_rows(const LinearKernelArgs& args) {
     return kRowBlocks == 1 ? args.input_rows : 8 * kRowBlocks;
@@ -187,14 +188,17 @@ struct InputRing {
         }
       }
     }
-    if (kOneSegment) return;
+    if (!kOneSegment) count_first(args);
+  }
+  __device__ __forceinline__ void count_first(const LinearKernelArgs& args) {
     left -= first_segments(args);
     next_begin = args.input_buffers < args.segments ? args.input_buffers * args.segment_bytes : 0;
   }
 
-  // The next segment, by all lanes of warp 0. (Bytes may be there before they are expected: the
-  // barrier still lacks its arrival.)
-  __device__ __forceinline__ void request(const LinearKernelArgs& args, int lane) {
+  // The next segment, by all lanes of a warp, once all warps are done with what is in its buffer.
+  // (Bytes may be there before they are expected: the barrier still lacks its arrival.)
+  __device__ __forceinline__ void refill(const LinearKernelArgs& args, int lane) {
+    barrier_wait(empty + next * 8, next_parity);
     const uint32_t barrier = full + next * 8;
     const int bytes = segment_bytes(args, next_begin);
     if (lane == 0) barrier_arrive_expect_tx(barrier, bytes * rows);
@@ -206,7 +210,10 @@ struct InputRing {
           bytes, barrier);
     }
     --left;
-    if (++next == args.input_buffers) next = 0;
+    if (++next == args.input_buffers) {
+      next = 0;
+      next_parity ^= 1;
+    }
     next_begin += args.segment_bytes;
     if (next_begin >= args.segments * args.segment_bytes) next_begin = 0;
   }

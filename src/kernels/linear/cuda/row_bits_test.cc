@@ -73,7 +73,7 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     const std::vector<uint16_t> first_rows(all.begin(), all.begin() + 8 * shape.out);
     EXPECT_LT(relative_error(floats(first_rows), ref), kBf16Tolerance);
   }
-  EXPECT_EQ(schedules.size(), format == LinearFormat::kInt4Group128 ? 4 : 2);
+  EXPECT_EQ(schedules.size(), format == LinearFormat::kInt4Group128 ? 3 : 2);
   EXPECT_GE(splits.size(), 3);
   // Two shapes, 17, 24 and 32 rows, three calls.
   EXPECT_EQ(warpgroup_calls, format == LinearFormat::kInt4Group128 ? 18 : 0);
