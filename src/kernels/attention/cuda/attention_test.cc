@@ -164,6 +164,11 @@ TEST_F(AttentionCuda, DeepAndWideTrees) {
   TestStep heads;
   heads.add_tree(60, 10, 20, 4);
   check({2, 2, 64}, heads, 0, "a head each");
+  least_kv_parts = 8;
+  TestStep many;
+  many.add_tree(1000, 0, 32, 3);
+  check({4, 1, 128}, many, 0, "as if of eight heads");
+  EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
 }
 
 TEST_F(AttentionCuda, ManySequencesAndLongPrefills) {

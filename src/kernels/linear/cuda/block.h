@@ -264,6 +264,7 @@ struct LinearBlock {
     cluster_wait();
     wait_for_previous_kernel();
     inputs.count_first(args);
+#pragma unroll 1
     while (inputs.left > 0) inputs.refill(args, lane);
   }
 

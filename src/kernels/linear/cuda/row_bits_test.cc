@@ -81,6 +81,36 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
 
 // Every split and ragged edge, with all that the epilogue does: rows among hundreds have the bits
 // that they have among few.
+// More segments of activations than there are buffers, for one pass over the tiles and two: from 9
+// rows on a warp of its own brings them.
+TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
+  const LinearFormat format = GetParam();
+  for (const int64_t out : {96, 16896}) {
+    const int64_t in = out == 96 ? 14336 : 7168;
+    const SourceTensor source(format, in, out, 3);
+    const Result<LinearPlan> plan =
+        plan_linear(format, in, out, /*cluster_size=*/2, /*input_warps=*/2);
+    ASSERT_TRUE(plan.ok());
+    LinearWeightCuda weight = allocate(*plan);
+    ASSERT_OK(source.pack(weight, OutputPlacement::kPlain, 0, stream_->get()));
+    constexpr int kRows = 32;
+    const DeviceBuffer x =
+        to_device(random_inputs(format, static_cast<size_t>(kRows * in), 1.0f, 5));
+    const std::vector<uint16_t> all = run(weight, call_for(x, in, kRows), out);
+    EXPECT_EQ(plan_launch(*plan, kRows, 232448)->feeding_warps, 1) << in << " x " << out;
+    for (const int rows : {8, 16}) {
+      for (int first = 0; first < kRows; first += rows) {
+        LinearCall call = call_for(x, in, rows);
+        call.input += first * in;
+        const std::vector<uint16_t> part = run(weight, call, out);
+        EXPECT_EQ(
+            std::memcmp(part.data(), all.data() + first * out, part.size() * sizeof(uint16_t)), 0)
+            << in << " x " << out << ", " << rows << " rows from " << first;
+      }
+    }
+  }
+}
+
 TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   constexpr int kRows = 300;
   constexpr int kFew = 29;
