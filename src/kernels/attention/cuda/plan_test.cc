@@ -330,7 +330,8 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   build(1000, 16);
   EXPECT_EQ(plan.mode, AttentionMode::kCluster);
   EXPECT_EQ(plan.items.size(), 2u);
-  // More rows a cluster, where fewer would not all find room, and no clusters where those would not.
+  // More rows a cluster, where fewer would not all find room, and no clusters where those would
+  // not.
   shape.kv_parts = 16;
   build(1000, 25);
   EXPECT_EQ(plan.mode, AttentionMode::kFused);
