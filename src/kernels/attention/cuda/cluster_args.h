@@ -36,7 +36,7 @@ enum ClusterFact : int {
   kNumFacts
 };
 
-// Shared memory of a block for items of `columns` columns, in bytes from its beginning; operands of
+// Shared memory of a block for items of kColumns columns, in bytes from its beginning; operands of
 // wgmma begin at multiples of 1,024.
 template <int kDimensions, int kColumnCount>
 struct ClusterLayout {
