@@ -17,6 +17,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 TABLES = "TABLES.md"
 # Of a figure, in this order; its command and notes stay in the JSON.
 FIGURE_COLUMNS = ("figure", "value", "unit", "target", "holds", "floor", "over_floor")
+MISSED_COLUMNS = ["figure", "value", "unit", "target", "measured"]
 # Rows that are no figures are raw data where there are more of them, or figures beside them.
 MOST_ROWS = 60
 # Of other rows: said by the section, or too long for a cell.
@@ -114,11 +115,10 @@ def sections_of(value: object, title: str, facts: str) -> Iterator[tuple[str, st
             yield from sections_of(inner, name, facts)
 
 
-def targets_of(name: str, sections: list[tuple[str, str, list[dict]]]) -> list[dict]:
-    """The figures of a file that have a target which holds or not, with where they are from."""
+def targets_of(sections: list[tuple[str, str, list[dict]]]) -> list[dict]:
+    """The figures of a file that have a target which holds or not, with when they were measured."""
     return [
         {
-            "file": name,
             "figure": row.get("figure"),
             "value": row.get("value"),
             "unit": row.get("unit"),
@@ -139,10 +139,11 @@ def page(folder: Path) -> str:
         for path in sorted(folder.glob("*.json"))
     }
     sections = {name: list(sections_of(content, "", "")) for name, content in files.items()}
-    summary, missed, parts = [], [], []
+    summary, missed, parts = [], {}, []
     for name, found in sections.items():
-        targets = targets_of(name, found)
-        missed += [row for row in targets if not row["holds"]]
+        targets = targets_of(found)
+        if not all(row["holds"] for row in targets):
+            missed[name] = [row for row in targets if not row["holds"]]
         summary.append(
             {
                 "file": f"[{name}](#{name.replace('.', '').lower()})",
@@ -168,8 +169,9 @@ def page(folder: Path) -> str:
         "## Files\n",
         table(["file", "targets", "hold"], summary) + "\n",
         "## Targets that are missed\n",
-        table(["file", "figure", "value", "unit", "target", "measured"], missed) + "\n",
     ]
+    for name, rows in missed.items():
+        head += [f"{name}\n", table(MISSED_COLUMNS, rows) + "\n"]
     return "\n".join(head + parts)
 
 
