@@ -85,8 +85,9 @@ struct ClusterLayout {
   static constexpr int kReceivedBarrier = kBarriers + 16;
   static constexpr int kLeaveBarrier = kBarriers + 24;
   static constexpr int kBytes = kBarriers + 32;
-  // Two blocks a multiprocessor, or one beside a linear layer's of just over half of it
-  // (LinearFootprint): narrow items, which up to 8 rows may have, beside one of a little more.
+  // Two blocks a multiprocessor, which has 228 KB, a block's first KB reserved. Or one beside a
+  // linear layer's of just over half (LinearFootprint): wide items and those of 9 to 16 rows beside
+  // 115,840 bytes, narrow ones, which up to 8 rows have too, beside half and 2 KB (smem_limits()).
   static_assert(kBytes <= (kColumns == kNarrowClusterColumns ? 113664 : 115584));
 };
 
