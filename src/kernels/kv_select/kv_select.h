@@ -53,7 +53,8 @@ class KvSelectionScratch {
     std::vector<float> scores;       // [tile][query][64]
     std::vector<std::byte> queries;  // [query], as attention's kernels want them
     std::vector<const std::byte*> query_list;
-    std::vector<float> importance;  // [token]
+    std::vector<const float*> query_rows;  // [query], as they came
+    std::vector<float> importance;         // [token]
     std::vector<float> pooled;
     std::vector<int32_t> order;
     PqScratch index;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/attention.h"
@@ -31,14 +32,13 @@ struct PqIndex {
 struct PqScratch {
   std::vector<float> centroids;   // [dimension][centroid]
   std::vector<float> half_norms;  // [sub-vector][centroid]
-  std::vector<float> distances;   // [centroid]
-  std::vector<float> keys;        // [sampled token][dimension]
-  std::vector<float> sums;        // [dimension][centroid]
-  std::vector<int32_t> counts;    // [centroid]
+  std::vector<float> keys;        // [dimension][some tokens]
+  std::vector<uint8_t> nearest;   // [sub-vector][these tokens]
+  std::vector<uint8_t> codes;     // [token][sub-vector]
   std::vector<float> table;       // [sub-vector][centroid]
 
-  // Before the functions below. Keeps its memory.
-  void reserve(int32_t head_dim);
+  // Before the functions below, of at most so many tokens. Keeps its memory.
+  void reserve(int32_t head_dim, int32_t tokens);
 };
 
 // Brings the index of a KV head up to the first `tokens` tokens of a sequence: those that are not
@@ -48,9 +48,10 @@ void pq_update(const PagedKv& kv, int32_t kv_head, const int32_t* block_table, c
                int32_t tokens, PqScratch& scratch);
 
 // Scores of the first `tokens` tokens, a multiple of 64, which are in the index: query · key *
-// `scale`, by the keys' centroids. `scores`: token t's goes to scores[t / 64 * stride + t % 64].
+// `scale`, by the keys' centroids. `scores`: [tile of 64 tokens][query][64].
 void pq_scores(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t tokens,
-               const float* query, float scale, float* scores, int64_t stride, PqScratch& scratch);
+               std::span<const float* const> queries, float scale, float* scores,
+               PqScratch& scratch);
 
 // For tests: the key that the index has for a token, [head_dim], and the centroids of all
 // dimensions, [dimension][centroid].

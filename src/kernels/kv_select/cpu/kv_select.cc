@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "kernels/attention/cpu/tile.h"
 
@@ -71,16 +72,18 @@ void score_keys(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
 
 // The same of the tokens to choose from, by their index.
 void score_codes(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head,
-                 std::vector<float>& scores, PqScratch& scratch) {
+                 std::vector<const float*>& queries, std::vector<float>& scores,
+                 PqScratch& scratch) {
   const int32_t group = group_of(call, kv);
   const int64_t num_queries = call.queries.dim(0) * group;
-  const float scale = kernels_of(kv).score_unit / std::sqrt(static_cast<float>(kv.head_dim));
   for (int64_t query_idx = 0; query_idx < num_queries; ++query_idx) {
-    const float* const query =
+    queries[static_cast<size_t>(query_idx)] =
         call.queries.row(query_idx / group) + (kv_head * group + query_idx % group) * kv.head_dim;
-    pq_scores(kv, kv_head, call.index, call.tokens, query, scale,
-              scores.data() + query_idx * kAttentionTile, num_queries * kAttentionTile, scratch);
   }
+  const float scale = kernels_of(kv).score_unit / std::sqrt(static_cast<float>(kv.head_dim));
+  pq_scores(kv, kv_head, call.index, call.tokens,
+            std::span(queries).first(static_cast<size_t>(num_queries)), scale, scores.data(),
+            scratch);
 }
 
 // Of [64] scores; lanes of their own, so that a compiler makes vectors of them.
@@ -167,10 +170,11 @@ void KvSelectionScratch::reserve(int32_t team_size, const KvSelectionCall& call,
     grow(member.queries,
          static_cast<size_t>(padded_head_dim(kv.head_dim)) * sizeof(float) * queries);
     grow(member.query_list, queries);
+    grow(member.query_rows, queries);
     grow(member.importance, static_cast<size_t>(call.tokens));
     grow(member.pooled, static_cast<size_t>(call.tokens));
     grow(member.order, static_cast<size_t>(call.tokens));
-    if (call.index.blocks != nullptr) member.index.reserve(kv.head_dim);
+    if (call.index.blocks != nullptr) member.index.reserve(kv.head_dim, call.tokens);
   }
 }
 
@@ -182,7 +186,7 @@ void select_kv(const Team& team, const KvSelectionCall& call, const PagedKv& kv,
     int32_t first_tile = 0;
     if (call.index.blocks != nullptr) {
       pq_update(kv, kv_head, call.block_table, call.index, call.tokens, mem.index);
-      score_codes(call, kv, kv_head, mem.scores, mem.index);
+      score_codes(call, kv, kv_head, mem.query_rows, mem.scores, mem.index);
       first_tile = call.tokens / kAttentionTile;
     }
     score_keys(call, kv, kv_head, first_tile, mem.query_list, mem.scores);

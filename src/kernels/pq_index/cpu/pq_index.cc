@@ -5,13 +5,18 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/pq_index/cpu/nearest.h"
+
 namespace forerun {
 namespace {
 
 constexpr int32_t kPieceFloats = kKeyPieceBytes / static_cast<int32_t>(sizeof(float));
-constexpr int32_t kMostSamples = 2048;
+constexpr int32_t kMostKeys = 2048;  // in scratch at a time, and to find centroids from
 constexpr int32_t kIterations = 4;
 static_assert(kKeyPieceBytes >= kPqSubVectors);
+static_assert(kMostKeys % kNearestKeys == 0);
+// Dimensions a power of two apart would have the same few sets of a cache to lie in.
+constexpr int32_t kKeyStride = kMostKeys + kNearestKeys;
 
 // Pieces of a head's row that hold no padding, in bf16; in f32 there are as many again.
 int32_t pieces_of_row(int32_t head_dim) {
@@ -37,51 +42,72 @@ Dims dims_of(int32_t sub, int32_t head_dim) {
   return {sub * dims, std::min((sub + 1) * dims, head_dim)};
 }
 
-std::byte* piece_at(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t piece) {
+// f(i, piece) of `count` pieces from `first` on, which go through a row at an even distance.
+template <class F>
+void for_pieces(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t first,
+                int32_t count, F f) {
   const int32_t row_pieces = pieces_of_row(kv.head_dim);
-  const int32_t block = index.blocks[piece / pieces_of_block(kv.head_dim)];
-  const int32_t in_block = piece % pieces_of_block(kv.head_dim);
-  const int32_t slot = in_block / row_pieces % kAttentionTile;
-  const int32_t in_row = in_block % row_pieces;
-  return in_block < kAttentionTile * row_pieces
-             ? kv.key(block, slot, kv_head) + in_row * kKeyGroup * kKeyPieceBytes
-             : kv.value(block, slot, kv_head) + in_row * kKeyPieceBytes;
+  for (int32_t done = 0; done < count;) {
+    const int32_t row = (first + done) / row_pieces;
+    const int32_t in_row = (first + done) % row_pieces;
+    const int32_t block = index.blocks[row / (2 * kAttentionTile)];
+    const int32_t slot = row % kAttentionTile;
+    const bool is_key = row / kAttentionTile % 2 == 0;
+    const int32_t step = is_key ? kKeyGroup * kKeyPieceBytes : kKeyPieceBytes;
+    std::byte* piece =
+        (is_key ? kv.key(block, slot, kv_head) : kv.value(block, slot, kv_head)) + in_row * step;
+    const int32_t end = std::min(done + row_pieces - in_row, count);
+    for (; done < end; ++done, piece += step) f(done, piece);
+  }
 }
 
-std::byte* code_of(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t token) {
-  return piece_at(kv, kv_head, index, centroid_pieces(kv.head_dim) + token);
+template <class T>
+void read_elements(const T* key, int32_t head_dim, float* out) {
+  constexpr auto kPiece = static_cast<int32_t>(kKeyPieceBytes / sizeof(T));
+  for (int32_t first = 0; first < head_dim; first += kPiece) {
+    for (int32_t dim = first; dim < std::min(first + kPiece, head_dim); ++dim) {
+      const T x = key[first * kKeyGroup + dim - first];
+      if constexpr (sizeof(T) == sizeof(float)) {
+        out[int64_t{dim} * kKeyStride] = x;
+      } else {
+        out[int64_t{dim} * kKeyStride] = to_float(x);
+      }
+    }
+  }
 }
 
+// Into a column of PqScratch::keys.
 void read_key(const PagedKv& kv, int32_t kv_head, const int32_t* table, int32_t token, float* out) {
   const std::byte* const key =
       kv.key(table[token / kAttentionTile], token % kAttentionTile, kv_head);
-  const bool is_f32 = kv.dtype == DType::kF32;
-  const int32_t piece = is_f32 ? 4 : 8;
-  for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
-    const int32_t element = dim / piece * piece * kKeyGroup + dim % piece;
-    out[dim] = is_f32 ? reinterpret_cast<const float*>(key)[element]
-                      : to_float(reinterpret_cast<const bf16*>(key)[element]);
+  if (kv.dtype == DType::kF32) {
+    read_elements(reinterpret_cast<const float*>(key), kv.head_dim, out);
+  } else {
+    read_elements(reinterpret_cast<const bf16*>(key), kv.head_dim, out);
   }
 }
 
 void load_centroids(const PagedKv& kv, int32_t kv_head, const PqIndex& index, float* centroids) {
-  for (int32_t piece = 0; piece < centroid_pieces(kv.head_dim); ++piece) {
-    std::memcpy(centroids + piece * kPieceFloats, piece_at(kv, kv_head, index, piece),
-                kKeyPieceBytes);
-  }
+  for_pieces(kv, kv_head, index, 0, centroid_pieces(kv.head_dim),
+             [centroids](int32_t i, const std::byte* piece) {
+               std::memcpy(centroids + i * kPieceFloats, piece, kKeyPieceBytes);
+             });
 }
 
 void store_centroids(const PagedKv& kv, int32_t kv_head, const PqIndex& index,
                      const float* centroids) {
-  for (int32_t piece = 0; piece < centroid_pieces(kv.head_dim); ++piece) {
-    std::memcpy(piece_at(kv, kv_head, index, piece), centroids + piece * kPieceFloats,
-                kKeyPieceBytes);
-  }
+  for_pieces(kv, kv_head, index, 0, centroid_pieces(kv.head_dim),
+             [centroids](int32_t i, std::byte* piece) {
+               std::memcpy(piece, centroids + i * kPieceFloats, kKeyPieceBytes);
+             });
 }
 
 float* row_of(std::vector<float>& rows, int32_t row) {
   return rows.data() + int64_t{row} * kPqCentroids;
 }
+
+// A dimension of the keys in scratch.
+float* keys_of(PqScratch& mem, int32_t dim) { return mem.keys.data() + int64_t{dim} * kKeyStride; }
 
 void set_half_norms(PqScratch& mem, int32_t sub, int32_t head_dim) {
   float* const norms = row_of(mem.half_norms, sub);
@@ -93,68 +119,70 @@ void set_half_norms(PqScratch& mem, int32_t sub, int32_t head_dim) {
   }
 }
 
-// The nearest centroid of a key's sub-vector, of equals the first. Distances run over centroids
-// side by side, so that a compiler makes vectors of them.
-int32_t nearest(PqScratch& mem, int32_t sub, const float* key, int32_t head_dim) {
-  float* const distances = mem.distances.data();
-  std::copy_n(row_of(mem.half_norms, sub), kPqCentroids, distances);
+// What mem.nearest holds of a sub-vector, of the keys in mem.keys.
+uint8_t* nearest_of(PqScratch& mem, int32_t sub) {
+  return mem.nearest.data() + int64_t{sub} * kMostKeys;
+}
+
+// Of the first `count` of mem.keys, and of what follows them up to a multiple of kNearestKeys.
+void find_nearest(PqScratch& mem, int32_t sub, int32_t count, int32_t head_dim) {
   const Dims dims = dims_of(sub, head_dim);
-  for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
-    const float* const centroids = row_of(mem.centroids, dim);
-    const float x = key[dim];
-    for (int32_t c = 0; c < kPqCentroids; ++c) distances[c] -= x * centroids[c];
-  }
-  std::array<float, 16> least;
-  std::copy_n(distances, least.size(), least.begin());
-  for (size_t c = least.size(); c < kPqCentroids; c += least.size()) {
-    for (size_t lane = 0; lane < least.size(); ++lane) {
-      const float distance = distances[c + lane];
-      least[lane] = distance < least[lane] ? distance : least[lane];
-    }
-  }
-  const float lowest = *std::min_element(least.begin(), least.end());
-  const auto* const found = std::find(distances, distances + kPqCentroids, lowest);
-  // Not a number is nowhere.
-  return found == distances + kPqCentroids ? 0 : static_cast<int32_t>(found - distances);
+  nearest_kernel()({.centroids = row_of(mem.centroids, dims.begin),
+                    .half_norms = row_of(mem.half_norms, sub),
+                    .keys = keys_of(mem, dims.begin),
+                    .key_stride = kKeyStride,
+                    .dims = dims.end - dims.begin,
+                    .count = (count + kNearestKeys - 1) / kNearestKeys * kNearestKeys,
+                    .codes = nearest_of(mem, sub)});
 }
 
 // Lloyd's iterations from keys at even distances; a centroid that nothing is near to stays.
 void find_centroids(PqScratch& mem, int32_t sub, int32_t samples, int32_t head_dim) {
   const Dims dims = dims_of(sub, head_dim);
-  const auto key = [&](int32_t sample) { return mem.keys.data() + int64_t{sample} * head_dim; };
-  for (int32_t c = 0; c < kPqCentroids; ++c) {
-    const auto sample = static_cast<int32_t>(int64_t{c} * samples / kPqCentroids);
-    for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
-      row_of(mem.centroids, dim)[c] = key(sample)[dim];
+  for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
+    for (int32_t c = 0; c < kPqCentroids; ++c) {
+      const int64_t sample = int64_t{c} * samples / kPqCentroids;
+      row_of(mem.centroids, dim)[c] = keys_of(mem, dim)[sample];
     }
   }
   for (int32_t iteration = 0; iteration < kIterations; ++iteration) {
     set_half_norms(mem, sub, head_dim);
-    std::fill(mem.sums.begin(), mem.sums.end(), 0.0f);
-    std::fill(mem.counts.begin(), mem.counts.end(), 0);
-    for (int32_t sample = 0; sample < samples; ++sample) {
-      const int32_t c = nearest(mem, sub, key(sample), head_dim);
-      ++mem.counts[static_cast<size_t>(c)];
-      for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
-        row_of(mem.sums, dim)[c] += key(sample)[dim];
+    find_nearest(mem, sub, samples, head_dim);
+    const uint8_t* const nearest = nearest_of(mem, sub);
+    std::array<int32_t, kPqCentroids> counts = {};
+    for (int32_t sample = 0; sample < samples; ++sample) ++counts[nearest[sample]];
+    for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
+      const float* const keys = keys_of(mem, dim);
+      std::array<float, kPqCentroids> sums = {};
+      for (int32_t sample = 0; sample < samples; ++sample) sums[nearest[sample]] += keys[sample];
+      float* const centroids = row_of(mem.centroids, dim);
+      for (size_t c = 0; c < kPqCentroids; ++c) {
+        if (counts[c] > 0) centroids[c] = sums[c] / static_cast<float>(counts[c]);
       }
     }
-    for (int32_t c = 0; c < kPqCentroids; ++c) {
-      const int32_t count = mem.counts[static_cast<size_t>(c)];
-      if (count == 0) continue;
-      for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
-        row_of(mem.centroids, dim)[c] = row_of(mem.sums, dim)[c] / static_cast<float>(count);
-      }
+  }
+}
+
+// What the query thinks of every centroid. Of sub-vectors that there are not, nothing.
+void set_table(PqScratch& mem, const float* query, float scale, int32_t head_dim) {
+  std::fill(mem.table.begin(), mem.table.end(), 0.0f);
+  for (int32_t sub = 0; sub < sub_vectors(head_dim); ++sub) {
+    float* const of_sub = row_of(mem.table, sub);
+    const Dims dims = dims_of(sub, head_dim);
+    for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
+      const float* const centroids = row_of(mem.centroids, dim);
+      const float x = query[dim] * scale;
+      for (int32_t c = 0; c < kPqCentroids; ++c) of_sub[c] += x * centroids[c];
     }
   }
 }
 
 void build(const PagedKv& kv, int32_t kv_head, const int32_t* table, int32_t tokens,
            PqScratch& mem) {
-  const int32_t samples = std::min(tokens, kMostSamples);
+  const int32_t samples = std::min(tokens, kMostKeys);
   for (int32_t sample = 0; sample < samples; ++sample) {
     const auto token = static_cast<int32_t>(int64_t{sample} * tokens / samples);
-    read_key(kv, kv_head, table, token, mem.keys.data() + int64_t{sample} * kv.head_dim);
+    read_key(kv, kv_head, table, token, mem.keys.data() + sample);
   }
   for (int32_t sub = 0; sub < sub_vectors(kv.head_dim); ++sub) {
     find_centroids(mem, sub, samples, kv.head_dim);
@@ -168,15 +196,14 @@ int32_t pq_index_blocks(int32_t tokens, int32_t head_dim) {
   return (centroid_pieces(head_dim) + tokens + a_block - 1) / a_block;
 }
 
-void PqScratch::reserve(int32_t head_dim) {
+void PqScratch::reserve(int32_t head_dim, int32_t tokens) {
   const auto dims = static_cast<size_t>(head_dim);
   centroids.resize(dims * kPqCentroids);
-  sums.resize(dims * kPqCentroids);
   half_norms.resize(kPqSubVectors * kPqCentroids);
+  keys.resize(dims * kKeyStride);
+  nearest.resize(kPqSubVectors * kMostKeys);
+  codes.resize(static_cast<size_t>(tokens) * kPqSubVectors);
   table.resize(kPqSubVectors * kPqCentroids);
-  distances.resize(kPqCentroids);
-  counts.resize(kPqCentroids);
-  keys.resize(kMostSamples * dims);
 }
 
 void pq_update(const PagedKv& kv, int32_t kv_head, const int32_t* block_table, const PqIndex& index,
@@ -190,53 +217,60 @@ void pq_update(const PagedKv& kv, int32_t kv_head, const int32_t* block_table, c
   }
   const int32_t subs = sub_vectors(kv.head_dim);
   for (int32_t sub = 0; sub < subs; ++sub) set_half_norms(mem, sub, kv.head_dim);
-  float* const key = mem.keys.data();
-  for (int32_t token = index.tokens; token < tokens; ++token) {
-    read_key(kv, kv_head, block_table, token, key);
-    std::array<uint8_t, kPqSubVectors> code = {};
-    for (int32_t sub = 0; sub < subs; ++sub) {
-      code[static_cast<size_t>(sub)] = static_cast<uint8_t>(nearest(mem, sub, key, kv.head_dim));
+  for (int32_t first = index.tokens; first < tokens; first += kMostKeys) {
+    const int32_t count = std::min(tokens - first, kMostKeys);
+    for (int32_t i = 0; i < count; ++i) {
+      read_key(kv, kv_head, block_table, first + i, mem.keys.data() + i);
     }
-    std::memcpy(code_of(kv, kv_head, index, token), code.data(), code.size());
+    for (int32_t sub = 0; sub < subs; ++sub) find_nearest(mem, sub, count, kv.head_dim);
+    for_pieces(kv, kv_head, index, centroid_pieces(kv.head_dim) + first, count,
+               [&](int32_t i, std::byte* piece) {
+                 std::array<uint8_t, kPqSubVectors> code = {};
+                 for (int32_t sub = 0; sub < subs; ++sub) {
+                   code[static_cast<size_t>(sub)] = nearest_of(mem, sub)[i];
+                 }
+                 std::memcpy(piece, code.data(), code.size());
+               });
   }
 }
 
 void pq_scores(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t tokens,
-               const float* query, float scale, float* scores, int64_t stride, PqScratch& mem) {
+               std::span<const float* const> queries, float scale, float* scores, PqScratch& mem) {
   load_centroids(kv, kv_head, index, mem.centroids.data());
-  const int32_t subs = sub_vectors(kv.head_dim);
-  std::fill(mem.table.begin(), mem.table.end(), 0.0f);
-  for (int32_t sub = 0; sub < subs; ++sub) {
-    float* const of_sub = row_of(mem.table, sub);
-    const Dims dims = dims_of(sub, kv.head_dim);
-    for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
-      const float* const centroids = row_of(mem.centroids, dim);
-      const float x = query[dim] * scale;
-      for (int32_t c = 0; c < kPqCentroids; ++c) of_sub[c] += x * centroids[c];
+  const auto num_tokens = static_cast<size_t>(tokens);
+  assert(mem.codes.size() >= num_tokens * kPqSubVectors);
+  for_pieces(kv, kv_head, index, centroid_pieces(kv.head_dim), tokens,
+             [&mem](int32_t token, const std::byte* piece) {
+               std::memcpy(mem.codes.data() + int64_t{token} * kPqSubVectors, piece, kPqSubVectors);
+             });
+  for (size_t query = 0; query < queries.size(); ++query) {
+    set_table(mem, queries[query], scale, kv.head_dim);
+    for (size_t token = 0; token < num_tokens; ++token) {
+      const uint8_t* const code = mem.codes.data() + token * kPqSubVectors;
+      float sum = 0.0f;
+      for (size_t sub = 0; sub < kPqSubVectors; ++sub) {
+        sum += mem.table[sub * kPqCentroids + code[sub]];
+      }
+      const size_t tile = token / kAttentionTile * queries.size() + query;
+      scores[tile * kAttentionTile + token % kAttentionTile] = sum;
     }
-  }
-  // Of sub-vectors that there are not the table holds zeros.
-  for (int32_t token = 0; token < tokens; ++token) {
-    std::array<uint8_t, kPqSubVectors> code;
-    std::memcpy(code.data(), code_of(kv, kv_head, index, token), code.size());
-    float sum = 0.0f;
-    for (size_t sub = 0; sub < code.size(); ++sub) {
-      sum += mem.table[sub * kPqCentroids + code[sub]];
-    }
-    scores[token / kAttentionTile * stride + token % kAttentionTile] = sum;
   }
 }
 
 void pq_decode(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t token,
                float* key) {
   std::array<uint8_t, kPqSubVectors> code;
-  std::memcpy(code.data(), code_of(kv, kv_head, index, token), code.size());
+  for_pieces(
+      kv, kv_head, index, centroid_pieces(kv.head_dim) + token, 1,
+      [&code](int32_t, const std::byte* piece) { std::memcpy(code.data(), piece, code.size()); });
   for (int32_t sub = 0; sub < sub_vectors(kv.head_dim); ++sub) {
     const Dims dims = dims_of(sub, kv.head_dim);
     for (int32_t dim = dims.begin; dim < dims.end; ++dim) {
       const int32_t element = dim * kPqCentroids + code[static_cast<size_t>(sub)];
-      const std::byte* const piece = piece_at(kv, kv_head, index, element / kPieceFloats);
-      std::memcpy(key + dim, piece + element % kPieceFloats * sizeof(float), sizeof(float));
+      for_pieces(
+          kv, kv_head, index, element / kPieceFloats, 1, [&](int32_t, const std::byte* piece) {
+            std::memcpy(key + dim, piece + element % kPieceFloats * sizeof(float), sizeof(float));
+          });
     }
   }
 }
