@@ -79,8 +79,6 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
   EXPECT_EQ(warpgroup_calls, format == LinearFormat::kInt4Group128 ? 18 : 0);
 }
 
-// Every split and ragged edge, with all that the epilogue does: rows among hundreds have the bits
-// that they have among few.
 // More segments of activations than there are buffers, for one pass over the tiles and two: from 9
 // rows on a warp of its own brings them.
 TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
@@ -111,6 +109,8 @@ TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
   }
 }
 
+// Every split and ragged edge, with all that the epilogue does: rows among hundreds have the bits
+// that they have among few.
 TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   constexpr int kRows = 300;
   constexpr int kFew = 29;
