@@ -40,10 +40,14 @@ constexpr int producer_registers(LinearFormat format) {
 inline constexpr int kScaleWarps = 2;  // beside those that copy weights and activations
 
 // Waits for `count` threads that come here, after all that they wrote, all of which are at work at
-// the same time (plan_tiles). Who leaves last clears the counter: nobody looks at it any more.
+// the same time (plan_tiles). Each leaves afterwards.
 __device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t* failed) {
   arrive_release(counter, 1);
   if (!wait_acquire(counter, count)) *failed = 1;
+}
+// Who leaves last clears the counter: nobody looks at it any more. A trip to the L2, for which
+// nobody should wait.
+__device__ __forceinline__ void leave(uint32_t* counter, uint32_t count) {
   if (atomicAdd(counter, 1) == 2 * count - 1) *counter = 0;
 }
 
@@ -59,7 +63,9 @@ __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
     if (lane == 0) split.scratch.inverse_rms[row] = __uint_as_float(load_shared_4(found.scales));
   }
   if (lane == 0) {
-    meet(split.scratch.arrivals + kMostSplitTiles, gridDim.x * kScaleWarps, split.scratch.failed);
+    uint32_t* const counter = split.scratch.arrivals + kMostSplitTiles;
+    meet(counter, gridDim.x * kScaleWarps, split.scratch.failed);
+    leave(counter, gridDim.x * kScaleWarps);
   }
   __syncwarp();
 }

@@ -11,12 +11,12 @@ namespace {
 struct Costs {
   double unit, tile, meeting, piece;
 };
-constexpr Costs kInt4 = {800, 3000, 4000, 2500};
-constexpr Costs kInt8 = {400, 3000, 4000, 2500};
-constexpr Costs kBf16 = {270, 3000, 4000, 2500};
-constexpr Costs kInt4FewRows = {450, 3000, 4000, 1300};
-constexpr Costs kInt8FewRows = {225, 3000, 4000, 1300};
-constexpr Costs kBf16FewRows = {200, 3000, 4000, 1300};
+constexpr Costs kInt4 = {800, 3000, 1500, 2500};
+constexpr Costs kInt8 = {400, 3000, 1500, 2500};
+constexpr Costs kBf16 = {270, 3000, 1500, 2500};
+constexpr Costs kInt4FewRows = {450, 3000, 1500, 1300};
+constexpr Costs kInt8FewRows = {225, 3000, 1500, 1300};
+constexpr Costs kBf16FewRows = {200, 3000, 1500, 1300};
 constexpr double kWideUnit = 400;
 
 const Costs& costs_of(LinearFormat format, bool few_rows) {

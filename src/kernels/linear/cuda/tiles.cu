@@ -142,56 +142,69 @@ __device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, cons
 
 // Returns once all blocks that share the tile have left their pieces. Those that multiply.
 __device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
+  uint32_t* const counter = split.scratch.arrivals + tile;
+  const auto count = static_cast<uint32_t>(split.count);
   named_barrier(1, kConsumers);
-  if (threadIdx.x == 0) {
-    meet(split.scratch.arrivals + tile, static_cast<uint32_t>(split.count), split.scratch.failed);
-  }
+  if (threadIdx.x == 0) meet(counter, count, split.scratch.failed);
   named_barrier(1, kConsumers);
+  if (threadIdx.x == kConsumers - 1) leave(counter, count);
 }
 
-// The sum of all pieces of 8 rows of half a tile, in the order of the chains: pieces that are
-// chains make sums of a cluster's blocks first. `sums`: of the tile's first piece in memory; the
-// block's own are in shared memory.
+// The sums of all pieces of 8 rows of a tile's halves, in the order of the chains: pieces that are
+// chains make sums of a cluster's blocks first. `sums`: of the first half of the tile's first piece
+// in memory; the block's own are in shared memory. Both halves at once, or each would wait for its
+// own trip to the L2.
 template <class Stage>
-__device__ __forceinline__ float4 add_pieces(const TileSplit& split, int part, const float* sums,
-                                             uint32_t own_sums, int pieces_of_block) {
+__device__ __forceinline__ void add_pieces(const TileSplit& split, int part, const float* sums,
+                                           uint32_t own_sums, int pieces_of_block,
+                                           float4 (&total)[2]) {
   constexpr int kInFlight = 4;
   const int own_pieces = split.pieces >> split.count_log2;
   const int first_own = part * own_pieces;
-  const int own_piece_bytes = (2 * kBlockTiles * Stage::kRowBlocks * 512) >> split.count_log2;
-  float4 total = {}, block = {};
+  const int own_half_bytes = (Stage::kRowBlocks * 512) >> split.count_log2;
+  const int own_piece_bytes = 2 * kBlockTiles * own_half_bytes;
+  float4 block[2] = {};
   int in_block = 0;
   bool first_block = true;
+  total[0] = total[1] = float4{};
 #pragma unroll 1
   for (int begin = 0; begin < split.pieces; begin += kInFlight) {
-    float4 piece[kInFlight];
+    float4 piece[kInFlight][2] = {};  // otherwise the compiler spills
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       const int own = begin + i - first_own;
       if (begin + i >= split.pieces) continue;
-      piece[i] = own >= 0 && own < own_pieces
-                     ? load_shared_sums(own_sums + own * own_piece_bytes)
-                     : load_through_l2(sums + static_cast<int64_t>(begin + i) * kPieceFloats);
+      const float* const from = sums + static_cast<int64_t>(begin + i) * kPieceFloats;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        piece[i][half] =
+            own >= 0 && own < own_pieces
+                ? load_shared_sums(own_sums + own * own_piece_bytes + half * own_half_bytes)
+                : load_through_l2(from + half * (Stage::kRowBlocks * 128));
+      }
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       if (begin + i >= split.pieces) continue;
-      if (in_block == 0) {
-        block = piece[i];
-      } else {
-        add(block, piece[i]);
+      const bool ends_block = in_block + 1 == pieces_of_block;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (in_block == 0) {
+          block[half] = piece[i][half];
+        } else {
+          add(block[half], piece[i][half]);
+        }
+        if (!ends_block) continue;
+        if (first_block) {
+          total[half] = block[half];
+        } else {
+          add(total[half], block[half]);
+        }
       }
-      if (++in_block < pieces_of_block) continue;
-      in_block = 0;
-      if (first_block) {
-        total = block;
-      } else {
-        add(total, block);
-      }
-      first_block = false;
+      in_block = ends_block ? 0 : in_block + 1;
+      first_block = first_block && !ends_block;
     }
   }
-  return total;
 }
 
 // Calls visit(item, tile, n) for what a lane owns of a block's share of a tile, a warp 8 rows of 32
@@ -214,7 +227,7 @@ __device__ __forceinline__ void visit_items(const LinearKernelArgs& args, const 
 }
 
 // Writes the outputs of a block's share of a tile, or sends its sums to the group.
-// load_sums(tile, half, n): a lane's finished sums.
+// load_sums(tile, n, sums): a lane's finished sums of both halves.
 template <class Stage, bool kGated, class LoadSums>
 __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
                                            const TileWork& work, const InverseRms& scales,
@@ -223,8 +236,7 @@ __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const T
     const bool to_group = !kGated && args.peers.degree > 0;
     if (!kGated && !to_group) item.load(args);
     float4 v[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) v[half] = load_sums(tile, half, n);
+    load_sums(tile, n, v);
     if (to_group) {
       push_item(args, item, v);
       return;
@@ -278,8 +290,11 @@ __global__ void __launch_bounds__(kThreads, 1)
       if constexpr (!kShared) {
         named_barrier(1, kConsumers);
         store_tile<Stage, kGated>(
-            args, split, work, inverse_rms, tiles, place, [&](int tile, int half, int n) {
-              return load_shared_sums(sums + sum_offset<Stage>(tile, half, n, place.lane));
+            args, split, work, inverse_rms, tiles, place, [&](int tile, int n, float4(&v)[2]) {
+#pragma unroll
+              for (int half = 0; half < 2; ++half) {
+                v[half] = load_shared_sums(sums + sum_offset<Stage>(tile, half, n, place.lane));
+              }
             });
       } else {
         meet_sharers(split, work.tile);
@@ -287,10 +302,10 @@ __global__ void __launch_bounds__(kThreads, 1)
             split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
         const int pieces_of_block = split.folded == 1 ? 1 << args.input_warps_log2 : 1;
         store_tile<Stage, kGated>(
-            args, split, work, inverse_rms, tiles, place, [&](int tile, int half, int n) {
-              return add_pieces<Stage>(
-                  split, work.split, pieces + sum_offset<Stage>(tile, half, n, place.lane) / 4,
-                  sums + own_offset<Stage>(split, 0, tile, half, n, place.lane), pieces_of_block);
+            args, split, work, inverse_rms, tiles, place, [&](int tile, int n, float4(&v)[2]) {
+              add_pieces<Stage>(
+                  split, work.split, pieces + sum_offset<Stage>(tile, 0, n, place.lane) / 4,
+                  sums + own_offset<Stage>(split, 0, tile, 0, n, place.lane), pieces_of_block, v);
             });
       }
       barrier_arrive(scales.empty_barrier());
