@@ -12,6 +12,7 @@ Status prepare_attention_cuda() {
   FORERUN_RETURN_IF_ERROR(prepare_attention_cluster_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_attention_shared_cuda());
   FORERUN_RETURN_IF_ERROR(prepare_attention_runs_cuda());
+  FORERUN_RETURN_IF_ERROR(prepare_attention_tile_cluster_cuda());
   return prepare_attention_tiles_cuda();
 }
 
@@ -32,15 +33,17 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                                               " dimensions are rotated by a kernel of their own"};
   }
   const bool shares = call.shared_prefix != SharedPrefix::kNone;
+  const bool tile_cluster = tile_cluster_blocks(call.mode) > 0;
   const bool tiles =
       call.mode == AttentionMode::kTiles || call.mode == AttentionMode::kTilesAndRuns;
   const bool runs = call.mode == AttentionMode::kRuns || call.mode == AttentionMode::kTilesAndRuns;
-  if ((shares || tiles || runs) && kv.head_dim > 128) {
+  if ((shares || tile_cluster || tiles || runs) && kv.head_dim > 128) {
     return {StatusCode::kInvalidArgument,
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
                 " dimensions have no kernel of shared tiles; up to 128 are accepted"};
   }
   if (is_cluster(call.mode)) return attention_cluster_cuda(call, stream);
+  if (tile_cluster) return attention_tile_cluster_cuda(call, stream);
   if (tiles) FORERUN_RETURN_IF_ERROR(attention_tiles_cuda(call, stream));
   if (runs) return attention_runs_cuda(call, stream);
   if (tiles) return {};

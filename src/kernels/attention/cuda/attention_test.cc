@@ -83,6 +83,36 @@ TEST_F(AttentionCuda, ShortContextsOfManyRows) {
   EXPECT_TRUE(has_run(AttentionMode::kWideCluster));
 }
 
+// Prompts with too few rows for an item a multiprocessor: whole and broken rounds of clusters, of
+// two blocks and of four.
+TEST_F(AttentionCuda, TileClusters) {
+  TestStep step;
+  step.add_chain(330, 35);
+  check({4, 1, 128}, step, 0, "of four blocks");
+  EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
+  least_kv_parts = 12;
+  check({4, 1, 128}, step, 0, "of two blocks");
+  EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
+}
+
+// Spans of one to eight tiles, windows, padded heads.
+TEST_F(AttentionCuda, TileClustersOfManyShapes) {
+  for (const auto& [heads, kv_heads, dim] : std::vector<std::array<int32_t, 3>>{
+           {32, 8, 128}, {24, 8, 128}, {16, 2, 128}, {32, 8, 64}, {9, 1, 64}, {10, 2, 80}}) {
+    for (const int32_t prefix : {200, 330, 960, 1000, 1900, 3000, 16370}) {
+      if (prefix > 3000 && kv_heads > 2) continue;
+      for (const int32_t rows : {33, 64}) {
+        TestStep step;
+        step.add_chain(prefix, rows);
+        check({heads, kv_heads, dim}, step, dim == 128 ? 0 : 700,
+              std::to_string(rows) + " rows at " + std::to_string(prefix));
+      }
+    }
+  }
+  EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
+  EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
+}
+
 TEST_F(AttentionCuda, LongContexts) {
   for (const int32_t prefix : {16380, 33000}) {
     TestStep step;

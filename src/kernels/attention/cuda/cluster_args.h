@@ -9,6 +9,7 @@
 
 #include "kernels/attention/cuda/args.h"
 #include "kernels/attention/cuda/attention.h"
+#include "kernels/attention/cuda/item_spans.h"
 #include "kernels/attention/cuda/kv_layout.h"
 #include "kernels/cuda/ptx.h"
 
@@ -104,28 +105,6 @@ struct ClusterArgs {
   bool early;
 };
 
-// The tiles of an item's spans, which its rows have in common: below kMostClusterTokens they differ
-// only in how many they see.
-struct ClusterSpans {
-  int shift, singles, full, first, end, first_tile;
-
-  __device__ __forceinline__ ClusterSpans(const AttentionItemCuda& item, int window) {
-    const int position = (item.end_tile - 1) * kTilePositions;
-    shift = span_shift(position);
-    singles = first_single_tile(position);
-    full = (singles + (1 << shift) - 1) >> shift;
-    first_tile = window > 0 ? max(item.lowest - window + 1, 0) / kTilePositions : 0;
-    first = span_of(position, first_tile);
-    end = num_spans(position);
-  }
-  __device__ __forceinline__ int begin_tile(int span) const {
-    return max(span < full ? span << shift : singles + span - full, first_tile);
-  }
-  __device__ __forceinline__ int end_tile(int span) const {
-    return span < full ? min(singles, (span + 1) << shift) : singles + span - full + 1;
-  }
-};
-
 // What a warpgroup of block `rank` has to do for an item: a span that its rows share, and the tail,
 // the block's last span if rows differ there.
 struct ClusterTask {
@@ -136,7 +115,7 @@ struct ClusterTask {
 
   __device__ __forceinline__ ClusterTask(const AttentionItemCuda& item, int window, int rank,
                                          int group) {
-    const ClusterSpans spans(item, window);
+    const ItemSpans spans(item, window);
     first_span = spans.first;
     const auto is_shared = [&](int span) {
       return span < spans.end && spans.begin_tile(span) < item.shared_tiles;

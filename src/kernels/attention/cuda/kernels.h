@@ -23,6 +23,10 @@ Status prepare_attention_shared_cuda();
 Status attention_runs_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_runs_cuda();
 
+// Few rows of prompts: AttentionMode::kTileCluster2 and 4. Heads of up to 128 dimensions.
+Status attention_tile_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
+Status prepare_attention_tile_cluster_cuda();
+
 // Many rows: AttentionMode::kTiles. Heads of up to 128 dimensions.
 Status attention_tiles_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_tiles_cuda();

@@ -72,18 +72,23 @@ struct PieceAngles {
   }
 };
 
-// Queries of up to 64 columns (a row's query head each) on their way into a warpgroup's shared
-// memory, in panels like a tile's, without registers in between; rotated there where kRotate.
-template <int kDim, bool kRotate>
+// Queries of up to 64 columns (a row's query head each) on their way into shared memory, in panels
+// like a tile's, without registers in between; rotated there where kRotate. By a warpgroup, or the
+// first `kThreads` of the block.
+template <int kDim, bool kRotate, int kThreads = 128>
 struct ColumnQueries {
-  static constexpr int kPairs = kDim / 16;  // of pieces half a head apart
-  static constexpr int kRounds = 64 * kPairs / 128;
+  static constexpr int kPairs = kDim / 16;            // of pieces half a head apart
+  static constexpr int kColumns = kThreads / kPairs;  // at once
+  static constexpr int kRounds = 64 / kColumns;
   const uint4* from[kRounds];  // null: there is no such column
   PieceAngles angles[kRotate ? kRounds : 1];
 
   __device__ __forceinline__ static int piece() { return static_cast<int>(threadIdx.x) % kPairs; }
+  __device__ __forceinline__ static int column_of(int round) {
+    return static_cast<int>(threadIdx.x) % kThreads / kPairs + round * kColumns;
+  }
   __device__ __forceinline__ static uint32_t at(uint32_t queries, int round, int half) {
-    const int column = static_cast<int>(threadIdx.x) % 128 / kPairs + round * (128 / kPairs);
+    const int column = column_of(round);
     return queries + column * kPanelRowBytes + kv_piece(piece() + half * kPairs, column);
   }
   // Before the queries are there. Rows from `first_row` of the step on; `first`: the part's first
@@ -93,7 +98,7 @@ struct ColumnQueries {
                                        int num_heads, const First& first) {
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
-      const int column = static_cast<int>(threadIdx.x) % 128 / kPairs + i * (128 / kPairs);
+      const int column = column_of(i);
       const int row = args.by_row_columns.divide(column);
       const int head = column - row * args.row_columns;
       const bool is_there = row < num_rows && head < num_heads;

@@ -36,7 +36,8 @@ inline double difference(const bf16* found, const std::vector<double>& expected)
 
 class AttentionModes {
  public:
-  // Clusters are planned as if there were so many key/value heads: of many, items have more rows.
+  // Clusters are planned as if there were so many key/value heads, on a GPU of 132 multiprocessors:
+  // of many, items have more rows.
   int32_t least_kv_parts = 0;
   int32_t multiprocessors = 132;
 
@@ -56,6 +57,7 @@ class AttentionModes {
     terms.multiprocessors = multiprocessors;
     AttentionShapeCuda clusters = terms;
     clusters.kv_parts = std::max(clusters.kv_parts, least_kv_parts);
+    if (least_kv_parts > 0) clusters.multiprocessors = 132;
     AttentionPlanCuda used;
     const std::vector<bf16> found = rig.run(step.rows, window, clusters, &used);
     const std::vector<std::byte> cache = rig.download_cache();

@@ -9,6 +9,10 @@ namespace {
 
 // Prefix rows that kTiles is for even where kSplit could deal them out.
 constexpr size_t kManyRows = 32;
+// What dealing rows of a prompt out to all multiprocessors costs, in tiles that a warpgroup takes
+// meanwhile: partial results, written and read. By forwards of 8B and a quarter of 70B at 33 to 64
+// rows and contexts to 16,000.
+constexpr int32_t dealing_tiles(int32_t columns) { return std::max(2, (columns - 400) / 64); }
 
 int32_t highest_slot(const AttentionRow& row) {
   int32_t highest = std::max(row.slot, row.boundary - 1);
@@ -111,6 +115,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   const bool prefix_only = std::all_of(from.begin(), from.end(), sees_prefix_only);
   if (shape.may_tile && run(from, few, shape)) return;
   if (shape.may_tile && prefix_only && (!few || from.size() > kManyRows)) {
+    if (few && shape.may_cluster && cluster_tiles(from, shape)) return;
     // Whole rows for each of two warpgroups.
     group(from, kTilesColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
     mode = AttentionMode::kTiles;
@@ -180,6 +185,29 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
     }
     if (item.end_tile - item.shared_tiles > kClusterBlocks) return false;
   }
+  return true;
+}
+
+// Clusters of as many blocks as find room at once, if they do; and if the multiprocessors that they
+// leave idle would not gain more by a long context's tiles than dealing these out costs.
+bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
+                                      const AttentionShapeCuda& shape) {
+  group(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true);
+  const int32_t num_items = num_groups * shape.kv_parts;
+  if (num_items > most_tile_clusters(2)) return false;
+  mode = num_items > most_tile_clusters(4) ? AttentionMode::kTileCluster2
+                                           : AttentionMode::kTileCluster4;
+  const int32_t blocks = tile_cluster_blocks(mode);
+  const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
+  const int32_t dealing_cost =
+      dealing_tiles(static_cast<int32_t>(from.size()) * shape.row_columns * shape.kv_parts);
+  for (const AttentionItemCuda& item : items) {
+    if (item.end_tile < kLeastTileClusterTiles) return false;
+    // A warpgroup's tiles here, less its tiles if all multiprocessors took their share.
+    const int64_t gained = int64_t{item.end_tile} * idle / (2 * blocks * shape.multiprocessors);
+    if (gained > dealing_cost) return false;
+  }
+  prompt_items.swap(items);
   return true;
 }
 

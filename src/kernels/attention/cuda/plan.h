@@ -56,6 +56,10 @@ constexpr int num_spans(int position) { return span_of(position, position / kTil
 enum class AttentionMode : uint8_t {
   kWhole,  // an item is all spans of its rows, merged as they come: enough groups to go round
   kTiles,  // as kWhole, for rows that see nothing but their prefix: more rows an item
+  // The same by clusters of so many blocks, whose warpgroups take an item's spans in turn: where
+  // there are few such items (attention/cuda/tile_cluster.cu).
+  kTileCluster2,
+  kTileCluster4,
   kSplit,  // an item is one span; the partial results are merged afterwards
   // Split, and the kernel itself rotates and appends: the step's own keys come from the linear
   // layer's output. For few rows with small trees.
@@ -74,6 +78,10 @@ enum class AttentionMode : uint8_t {
 constexpr bool is_cluster(AttentionMode mode) {
   return mode == AttentionMode::kCluster || mode == AttentionMode::kWideCluster;
 }
+// Blocks of a cluster of kTileCluster2 and 4, otherwise 0.
+constexpr int tile_cluster_blocks(AttentionMode mode) {
+  return mode == AttentionMode::kTileCluster2 ? 2 : mode == AttentionMode::kTileCluster4 ? 4 : 0;
+}
 
 // Whether spans that all rows of some groups see are items of their own (prefix items), and
 // whether some have more columns than a warpgroup's 64.
@@ -84,7 +92,8 @@ inline constexpr int kMostExtras = 64;
 
 // Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
 inline constexpr int kTilesColumns = 128;  // kTiles and prefix items
-inline constexpr int kPrefixRows = 32;     // at most, of a prefix item
+inline constexpr int kTileClusterColumns = 64;
+inline constexpr int kPrefixRows = 32;  // at most, of a prefix item
 
 // kRuns: columns of a unit.
 inline constexpr int kRunColumns = 64;
@@ -107,6 +116,11 @@ inline constexpr int kClusterSpans = 16;
 static_assert(num_spans(kMostClusterTokens - 1) <= kClusterSpans &&
               num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
 
+// kTileCluster2 and 4: clusters that find room at once, one block a multiprocessor; and tiles below
+// which what blocks tell one another costs more than they gain.
+constexpr int most_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
+inline constexpr int kLeastTileClusterTiles = 4;
+
 // The most rows of an item, of `row_columns` columns each.
 constexpr int cluster_rows(int row_columns, bool wide) {
   return wide ? std::min(kWideClusterRows, kWideClusterColumns / row_columns)
@@ -128,7 +142,7 @@ struct alignas(16) AttentionRowCuda {
 
 struct alignas(16) AttentionItemCuda {
   int32_t first_row = 0;
-  int32_t num_rows = 0;  // at most kGroupRows; of prefix and prompt items: kTilesColumns
+  int32_t num_rows = 0;  // at most kGroupRows; of prefix and prompt items: by columns
   int32_t first_tile = 0;
   int32_t end_tile = 0;
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
@@ -185,7 +199,7 @@ class AttentionPlanCuda {
   // first of them.
   std::vector<AttentionItemCuda> prefix_items;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
-  std::vector<AttentionItemCuda> prompt_items;  // kTiles, kTilesAndRuns: of as many rows
+  std::vector<AttentionItemCuda> prompt_items;  // kTiles, kTileCluster2 and 4, kTilesAndRuns
   // kRuns, kTilesAndRuns: groups of rows are prefix_items, `items` the tiles that rows take by
   // themselves.
   std::vector<AttentionRunCuda> runs;
@@ -200,6 +214,7 @@ class AttentionPlanCuda {
   void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
                  int32_t stable);
   bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
+  bool cluster_tiles(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
   void partition_kv();
   void deal_out_prefixes(int32_t row_columns);
   bool fuse(std::span<const AttentionRow> from, int32_t most_extras);

@@ -28,8 +28,8 @@ void expect_covered(const AttentionPlanCuda& plan) {
     const AttentionRowCuda& row = plan.rows[row_idx];
     std::multiset<int32_t> tiles;
     int32_t items = 0;
-    for (const AttentionItemCuda& item :
-         plan.mode == AttentionMode::kTiles ? plan.prompt_items : plan.items) {
+    const bool whole = plan.mode == AttentionMode::kTiles || tile_cluster_blocks(plan.mode) > 0;
+    for (const AttentionItemCuda& item : whole ? plan.prompt_items : plan.items) {
       const auto index = static_cast<int32_t>(row_idx);
       if (index < item.first_row || index >= item.first_row + item.num_rows) continue;
       EXPECT_EQ(item.group, row.group);
@@ -42,7 +42,7 @@ void expect_covered(const AttentionPlanCuda& plan) {
     for (int32_t tile = 0; tile <= row.position / kTilePositions; ++tile) {
       EXPECT_EQ(tiles.count(tile), 1u) << "row " << row_idx << ", tile " << tile;
     }
-    if (plan.mode != AttentionMode::kWhole && plan.mode != AttentionMode::kTiles) {
+    if (plan.mode != AttentionMode::kWhole && !whole) {
       EXPECT_EQ(items, row.group_items);
     }
   }
@@ -347,6 +347,45 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
     EXPECT_EQ(plan.items[0].num_rows, 12);
     EXPECT_EQ(plan.items[2].num_rows, 8);
   }
+}
+
+TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
+  const std::vector<int32_t> table(200, 3);
+  AttentionShapeCuda shape = shape_of(8, true);
+  shape.may_tile = shape.may_cluster = true;
+  AttentionPlanCuda plan;
+  const auto build = [&](int32_t context, int32_t count) {
+    std::vector<AttentionRow> rows;
+    for (int32_t i = 0; i < count; ++i) rows.push_back(prefix_row(context + i, table.data()));
+    plan.build(rows, shape);
+    if (!plan.prompt_items.empty()) expect_covered(plan);
+  };
+  // 24 rows whose spans are tiles, 40 whose spans are two.
+  build(1000, 64);
+  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster2);
+  ASSERT_EQ(plan.prompt_items.size(), 5u);
+  EXPECT_EQ(plan.prompt_items[0].num_rows, 16);
+  EXPECT_EQ(plan.prompt_items[1].num_rows, 8);
+  EXPECT_TRUE(plan.items.empty());
+  build(1024, 40);
+  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
+  // As the key/value heads of a quarter of 70B.
+  shape.kv_parts = 2;
+  shape.row_columns = 8;
+  build(1000, 64);
+  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
+  ASSERT_EQ(plan.prompt_items.size(), 8u);
+  for (const AttentionItemCuda& item : plan.prompt_items) EXPECT_EQ(item.num_rows, 8);
+  // Too short, too many, or rows that see different nodes.
+  build(100, 40);
+  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  shape.kv_parts = 8;
+  build(1024, 64);
+  EXPECT_EQ(plan.mode, AttentionMode::kTiles);
+  shape.may_cluster = false;
+  shape.kv_parts = 2;
+  build(1000, 64);
+  EXPECT_EQ(tile_cluster_blocks(plan.mode), 0);
 }
 
 TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {

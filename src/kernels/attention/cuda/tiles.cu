@@ -11,6 +11,7 @@
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/kernels.h"
+#include "kernels/attention/cuda/tiles_columns.h"
 #include "kernels/attention/cuda/tiles_load.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
@@ -19,44 +20,6 @@ namespace forerun::cuda {
 namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// What a lane keeps of its two columns, g and g + 8 of its warp's 16. Rows that are not there see
-// nothing.
-struct TilesColumns {
-  int position[2], head[2];
-  int highest = -1;  // of all rows of the warpgroup
-
-  __device__ __forceinline__ TilesColumns(const AttentionArgs& args, const AttentionRowCuda* rows,
-                                          int first_row, int num_rows, int part_heads,
-                                          int first_column) {
-    for (int row = threadIdx.x % 32; row < num_rows; row += 32) {
-      highest = max(highest, rows[first_row + row].position);
-    }
-    highest = __reduce_max_sync(~0u, highest);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int column = first_column + 8 * i;
-      const int row = column / args.row_columns;
-      head[i] = column % args.row_columns;
-      position[i] = row < num_rows && head[i] < part_heads ? rows[first_row + row].position : -1;
-    }
-  }
-  // Hides scores of a tile that a column does not see, and scales the others.
-  __device__ __forceinline__ void mask(const AttentionArgs& args, int begin,
-                                       float (&score)[8][4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int last = position[i >> 1];
-      const int first = args.window > 0 ? last - args.window + 1 : 0;
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const int at = begin + 8 * j + 2 * (threadIdx.x & 3) + (i & 1);
-        score[j][i] =
-            at <= last && at >= first ? __fmul_rn(score[j][i], args.scale_log2) : kNothing;
-      }
-    }
-  }
-};
 
 template <int kDim>
 __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
@@ -86,8 +49,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
                                        int num_items, int group) {
   using Layout = TilesLayout<kDim>;
   const int lane = threadIdx.x % 32;
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int first_column = thread / 32 * 16 + lane / 4;
+  const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
   const int group_rows = 64 / args.row_columns;
   const int group_first = group * group_rows;  // of an item's rows
@@ -119,24 +81,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
       const uint32_t filled = shared + Layout::kBarriers + stage * 16;
       barrier_wait(filled, parity);
       if (begin <= columns.highest) {
-        float score[8][4];
-        score_tile<kDim>(score, queries, kPanelBytes, keys);
-        const bool all = begin + kTilePositions <= the.item.lowest + 1 &&
-                         (args.window == 0 || begin > columns.highest - args.window);
-        if (all) {
-          scale_scores(score, args.scale_log2);
-        } else {
-          columns.mask(args, begin, score);
-          const int written = the.item.prefix_tokens - begin;
-          if (written < kTilePositions) {
-            clear_values<kDim>(keys + tile_bytes(kDim), written, thread);
-            fence_async_proxy();
-            named_barrier(1 + group, 128);
-          }
-        }
-        uint32_t probs[4][4];
-        exponentiate<kDim>(score, span, probs);
-        add_tile<kDim>(span, probs, keys + tile_bytes(kDim));
+        attend_columns<kDim>(args, columns, the.item, begin, queries, keys, 1 + group, span);
         if (ends_span(columns.highest, tile)) {
           span.reduce_lanes();
           merge(total, span);

@@ -59,6 +59,21 @@ TEST_F(AttentionEmulation, TreesOverLongContexts) {
   EXPECT_GT(shared_prefixes(), 0);
 }
 
+// Rows of a prompt of which there are not enough for an item a multiprocessor.
+TEST_F(AttentionEmulation, TileClusters) {
+  for (const uint32_t seed : {1u, 2u}) {
+    emulation::set_seed(seed);
+    check({4, 1, 128}, chain(990, 40), 0, "two whole rounds, and rows of other spans");
+  }
+  check({5, 1, 80}, chain(1930, 34), 700, "a window, and heads that are padded");
+  check({9, 1, 64}, chain(300, 33), 0, "parts of a group of heads");
+  EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
+  least_kv_parts = 12;
+  check({4, 1, 128}, chain(1010, 35), 0, "clusters of two, a broken round");
+  check({8, 1, 64}, chain(1400, 36), 300, "of a window");
+  EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
+}
+
 TEST_F(AttentionEmulation, PromptsAndSequences) {
   check({2, 1, 128}, chain(100, 70), 0, "a prompt");
   TestStep step;

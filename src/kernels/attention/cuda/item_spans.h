@@ -1,0 +1,31 @@
+// How the tiles of an item fall into spans. Device code; included by attention's kernels alone.
+#pragma once
+
+#include "kernels/attention/cuda/plan.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+// The tiles of an item's spans, which its rows have in common: rows of one tile, or of contexts
+// whose spans are single tiles, differ only in how many they see.
+struct ItemSpans {
+  int shift, singles, full, first, end, first_tile;
+
+  __device__ __forceinline__ ItemSpans(const AttentionItemCuda& item, int window) {
+    const int position = (item.end_tile - 1) * kTilePositions;
+    shift = span_shift(position);
+    singles = first_single_tile(position);
+    full = (singles + (1 << shift) - 1) >> shift;
+    first_tile = window > 0 ? max(item.lowest - window + 1, 0) / kTilePositions : 0;
+    first = span_of(position, first_tile);
+    end = num_spans(position);
+  }
+  __device__ __forceinline__ int begin_tile(int span) const {
+    return max(span < full ? span << shift : singles + span - full, first_tile);
+  }
+  __device__ __forceinline__ int end_tile(int span) const {
+    return span < full ? min(singles, (span + 1) << shift) : singles + span - full + 1;
+  }
+};
+
+}  // namespace forerun::cuda

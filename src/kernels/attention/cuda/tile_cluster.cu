@@ -1,0 +1,229 @@
+// Attention of few prompt rows: the work of attention/cuda/tiles.cu where an item a block would
+// leave most multiprocessors idle. A cluster of 2 or 4 blocks takes an item of up to 64 columns (a
+// row's query head each); its warpgroups take the item's spans in turn and merge them among
+// themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md).
+//
+// Floor: an item's tiles over the cluster's warpgroups, the products at the speed of wgmma. Tiles
+// that earlier steps wrote are asked for before the previous kernel's end is awaited.
+#include <cuda_bf16.h>
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "device/cuda/cuda_error.h"
+#include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/item_spans.h"
+#include "kernels/attention/cuda/kernels.h"
+#include "kernels/attention/cuda/keys.h"
+#include "kernels/attention/cuda/load.h"
+#include "kernels/attention/cuda/tile_cluster_exchange.h"
+#include "kernels/attention/cuda/tiles_columns.h"
+#include "kernels/attention/cuda/tiles_load.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+namespace {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// One thread: the tiles of all spans of a warpgroup, in order, into its ring.
+template <class Layout>
+__device__ __forceinline__ void copy_ring(const AttentionArgs& args, uint32_t shared, int group) {
+  constexpr int kDim = Layout::kDim;
+  const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
+  const int num_items = args.step->num_prompt_items;
+  const int count = num_items * args.kv_heads * args.parts;
+  const int seat = static_cast<int>(cluster_rank()) * kTileClusterGroups + group;
+  bool waited = !args.early;
+  int stage = 0;
+  uint32_t parity = 1;
+  for (int work = static_cast<int>(blockIdx.x) / Layout::kBlocks; work < count;
+       work += static_cast<int>(gridDim.x) / Layout::kBlocks) {
+    const TilesWork the(args, work, num_items);
+    const ItemSpans spans(the.item, args.window);
+    const int stable_tiles = the.item.stable_tokens / kTilePositions;
+    for (int span = spans.first + seat; span < spans.end; span += Layout::kSeats) {
+      for (int tile = spans.begin_tile(span); tile < spans.end_tile(span); ++tile) {
+        const std::byte* const keys =
+            keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
+        if (!waited && tile >= stable_tiles) {
+          wait_for_previous_kernel();  // it has appended to the cache
+          waited = true;
+        }
+        const uint32_t target = Layout::stage_at(shared, group, stage);
+        const uint32_t filled = Layout::filled_at(shared, group, stage);
+        barrier_wait(Layout::free_at(shared, group, stage), parity);
+        barrier_arrive_expect_tx(filled, Layout::kStageBytes);
+        bulk_copy(target, keys, tile_bytes(kDim), filled);
+        bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
+                  filled);
+        if (++stage == kTileClusterStages) {
+          stage = 0;
+          parity ^= 1;
+        }
+      }
+    }
+  }
+}
+
+// A warpgroup's way through its ring.
+struct RingPlace {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == kTileClusterStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// A consumer: its warpgroup's spans of the cluster's items, and its share of the merging.
+template <class Layout>
+__device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared) {
+  constexpr int kDim = Layout::kDim;
+  constexpr int kMeet = 1 + kTileClusterGroups;  // barrier of all consumers
+  const int lane = threadIdx.x % 32;
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  const int rank = static_cast<int>(cluster_rank());
+  const int seat = rank * kTileClusterGroups + group;
+  const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
+  const uint32_t queries = shared + Layout::kQueries;
+  const int clusters = static_cast<int>(gridDim.x) / Layout::kBlocks;
+  const int num_items = args.step->num_prompt_items;
+  const int count = num_items * args.kv_heads * args.parts;
+  TileClusterExchange<Layout> exchange{shared, rank};
+  RingPlace place;
+  bool waited = !args.early;
+  for (int work = static_cast<int>(blockIdx.x) / Layout::kBlocks; work < count; work += clusters) {
+    const TilesWork the(args, work, num_items);
+    const ItemSpans spans(the.item, args.window);
+    const int first_row = the.item.first_row;
+    const int part_heads = min(args.group_heads - the.part * 8, 8);
+    const int first_head = the.kv_head * args.group_heads + the.part * 8;
+    const TilesColumns columns(args, step_data<AttentionRowCuda>(args.step, args.step->rows_offset),
+                               first_row, the.item.num_rows, part_heads, first_column);
+    ColumnQueries<kDim, false, kTileClusterConsumers> staged;
+    staged.plan(args, first_row, the.item.num_rows, part_heads, [&](int row) {
+      return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
+    });
+    if (!waited) {
+      wait_for_previous_kernel();
+      launch_dependents();
+      waited = true;
+    }
+    named_barrier(kMeet, kTileClusterConsumers);  // nobody needs the last queries
+    staged.stage(queries);
+    named_barrier(kMeet, kTileClusterConsumers);
+
+    TileClusterShare<Layout> share;
+    share.clear();
+    for (int round = spans.first; round < spans.end; round += Layout::kSeats) {
+      const int seats = min(spans.end - round, Layout::kSeats);
+      ColumnSums<kDim> span;
+      if (seat < seats) {
+        span.clear();
+        for (int tile = spans.begin_tile(round + seat); tile < spans.end_tile(round + seat);
+             ++tile) {
+          barrier_wait(Layout::filled_at(shared, group, place.stage), place.parity);
+          attend_columns<kDim>(args, columns, the.item, tile * kTilePositions, queries,
+                               Layout::stage_at(shared, group, place.stage), 1 + group, span);
+          __syncwarp();
+          if (lane == 0) barrier_arrive(Layout::free_at(shared, group, place.stage));
+          place.advance();
+        }
+        span.reduce_lanes();
+      }
+      if (round > spans.first) {
+        exchange.wait_for_results();
+        share.merge(shared, Layout::kSeats);
+        exchange.end_round();
+      }
+      exchange.begin_round(seats);
+      if (seat < seats) exchange.send(span, seat, first_column);
+      exchange.end_sending();
+    }
+    exchange.wait_for_results();
+    share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
+    // Nobody counts an arrival after the last item: a block may have ended.
+    if (work + clusters < count) exchange.end_round();
+    const int row = TileClusterShare<Layout>::column() / args.row_columns;
+    const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
+    if (row < the.item.num_rows && head < part_heads) {
+      share.store(args,
+                  args.attended + (first_row + row) * args.attended_stride +
+                      (first_head + head) * args.head_dim,
+                  rank);
+    }
+  }
+  if (!waited) wait_for_previous_kernel();
+}
+
+template <class Layout>
+__global__ void __launch_bounds__(kTileClusterThreads, 1)
+    attention_tile_cluster_kernel(const __grid_constant__ AttentionArgs args) {
+  const uint32_t shared = dynamic_shared_address();
+  init_tile_cluster_barriers<Layout>(shared);
+  if (!args.early) {
+    wait_for_previous_kernel();
+    launch_dependents();
+  }
+  if (threadIdx.x < kTileClusterConsumers) {
+    warpgroup_reg_alloc<232>();
+    attend<Layout>(args, shared);
+  } else {
+    warpgroup_reg_dealloc<40>();
+    const int group = static_cast<int>(threadIdx.x - kTileClusterConsumers) / 32;
+    if (group < kTileClusterGroups && threadIdx.x % 32 == 0) {
+      copy_ring<Layout>(args, shared, group);
+    }
+  }
+}
+
+#else
+
+// Below sm_90 there are no clusters; never launched there.
+template <class Layout>
+__global__ void attention_tile_cluster_kernel(const __grid_constant__ AttentionArgs) {}
+
+#endif
+
+struct Variant {
+  void (*kernel)(AttentionArgs);
+  int shared_bytes;
+};
+template <int kDim, int kBlocks>
+Variant variant() {
+  using Layout = TileClusterLayout<kDim, kBlocks>;
+  return {attention_tile_cluster_kernel<Layout>, Layout::kBytes};
+}
+Variant variant_for(int padded_dim, int blocks) {
+  if (padded_dim == 64) return blocks == 4 ? variant<64, 4>() : variant<64, 2>();
+  return blocks == 4 ? variant<128, 4>() : variant<128, 2>();
+}
+
+}  // namespace
+
+Status prepare_attention_tile_cluster_cuda() {
+  for (const int dim : {64, 128}) {
+    for (const int blocks : {2, 4}) {
+      const Variant variant = variant_for(dim, blocks);
+      FORERUN_RETURN_IF_ERROR(allow_shared_memory(variant.kernel, variant.shared_bytes,
+                                                  "loading the attention kernels"));
+    }
+  }
+  return {};
+}
+
+Status attention_tile_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
+  const int blocks = tile_cluster_blocks(call.mode);
+  const Variant variant = variant_for(padded_head_dim_cuda(call.kv.head_dim), blocks);
+  return launch_dependent_clusters(
+      variant.kernel, blocks, dim3(static_cast<unsigned>(most_tile_clusters(blocks) * blocks)),
+      dim3(kTileClusterThreads), static_cast<size_t>(variant.shared_bytes), stream,
+      "launching attention", attention_args_of_rows(call));
+}
+
+}  // namespace forerun::cuda

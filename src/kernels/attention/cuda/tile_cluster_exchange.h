@@ -1,0 +1,226 @@
+// Shared memory of the tile cluster kernel of attention (attention/cuda/tile_cluster.cu), and how
+// the blocks of a cluster bring the spans of their warpgroups together. Device code; included by
+// the kernel alone.
+//
+// The warpgroups of a cluster, its seats, take an item's spans in turn, each one of a round. A
+// round's results go to all blocks, of which each merges its share of the dimensions of every
+// column, while the next round's tiles are worked on. The place that receives them is free again
+// once every warp of the cluster has merged the round before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/attention/cuda/tiles_columns.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+constexpr int kTileClusterGroups = 2;  // warpgroups of a block, each with a ring of tiles
+constexpr int kTileClusterStages = 2;  // of a ring
+constexpr int kTileClusterConsumers = kTileClusterGroups * 128;  // threads
+// And a warpgroup of which a warp fills each ring.
+constexpr int kTileClusterThreads = kTileClusterConsumers + 128;
+
+// In bytes from the beginning of a block's shared memory; operands of wgmma begin at multiples of
+// 1,024.
+template <int kDimensions, int kClusterSize>
+struct TileClusterLayout {
+  static constexpr int kDim = kDimensions;
+  static constexpr int kBlocks = kClusterSize;
+  static constexpr int kSeats = kTileClusterGroups * kBlocks;
+  static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
+  static constexpr int kRingBytes = kTileClusterStages * kStageBytes;
+  static constexpr int kQueries = kTileClusterGroups * kRingBytes;  // panels of 64 columns
+
+  // A block merges this many dimensions of every column. A seat's results come as 16-byte pieces
+  // [kPieces][column][quarter]: the sums that lane `quarter` of the column's four lanes holds, of
+  // dimensions 16i + 2t, the next, 16i + 8 + 2t and the next.
+  static constexpr int kShareDims = kDim / kBlocks;
+  static constexpr int kPieces = kShareDims / 16;
+  static constexpr int kPieceBytes = 64 * 4 * 16;
+  static constexpr int kSeatBytes = kPieces * kPieceBytes;
+  static constexpr int kReceived = kQueries + tile_bytes(kDim);  // [seat]
+  // [seat][column]: its largest score and its sum of exponentials.
+  static constexpr int kReceivedSums = kReceived + kSeats * kSeatBytes;
+  static constexpr int kSeatSumBytes = 64 * 8;
+
+  // Of each stage: it is there; it is free.
+  static constexpr int kBarriers = kReceivedSums + kSeats * kSeatSumBytes;
+  static constexpr int kReceivedBarrier =
+      kBarriers + kTileClusterGroups * kTileClusterStages * 16;  // a round's results are there
+  static constexpr int kRoomBarrier = kReceivedBarrier + 8;      // and are merged everywhere
+  static constexpr int kBytes = kRoomBarrier + 8;
+  static_assert(kBytes <= 227 * 1024);
+
+  __device__ __forceinline__ static uint32_t stage_at(uint32_t shared, int group, int stage) {
+    return shared + group * kRingBytes + stage * kStageBytes;
+  }
+  __device__ __forceinline__ static uint32_t filled_at(uint32_t shared, int group, int stage) {
+    return shared + kBarriers + (group * kTileClusterStages + stage) * 16;
+  }
+  __device__ __forceinline__ static uint32_t free_at(uint32_t shared, int group, int stage) {
+    return filled_at(shared, group, stage) + 8;
+  }
+};
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Of all threads of a cluster; after it every block's barriers are there.
+template <class Layout>
+__device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
+  if (threadIdx.x == 0) {
+    for (int group = 0; group < kTileClusterGroups; ++group) {
+      for (int stage = 0; stage < kTileClusterStages; ++stage) {
+        barrier_init(Layout::filled_at(shared, group, stage), 1);
+        barrier_init(Layout::free_at(shared, group, stage), 4);
+      }
+    }
+    barrier_init(shared + Layout::kReceivedBarrier, 1 + kTileClusterConsumers / 32);
+    barrier_init(shared + Layout::kRoomBarrier, Layout::kBlocks * kTileClusterConsumers / 32);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  cluster_arrive_relaxed();
+  cluster_wait();
+}
+
+// A consumer's part of the exchange. Every consumer of the cluster takes part in every round.
+template <class Layout>
+struct TileClusterExchange {
+  uint32_t shared;      // the block's
+  int rank;             // its place in the cluster
+  uint32_t rounds = 0;  // sent so far, of all items
+
+  // The results of `seats` warpgroups may come: the round before is merged in every block.
+  __device__ __forceinline__ void begin_round(int seats) {
+    barrier_wait(shared + Layout::kRoomBarrier, (rounds & 1) ^ 1);
+    ++rounds;
+    if (threadIdx.x == 0) {
+      const int from_peers =
+          seats - min(max(seats - rank * kTileClusterGroups, 0), kTileClusterGroups);
+      barrier_arrive_expect_tx(
+          shared + Layout::kReceivedBarrier,
+          static_cast<uint32_t>(from_peers * (Layout::kSeatBytes + Layout::kSeatSumBytes)));
+    }
+    __syncwarp();
+  }
+  // A warpgroup's span, its sums over all lanes, to all blocks. `column`: the lane's first. What
+  // the block itself merges does not go through the cluster's network, whose 14 bytes a clock of a
+  // multiprocessor decide how long this takes.
+  __device__ __forceinline__ void send(const ColumnSums<Layout::kDim>& span, int seat,
+                                       int column) const {
+    const int quarter = threadIdx.x & 3;
+    const uint32_t barrier = shared + Layout::kReceivedBarrier;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int at = column + 8 * half;
+      const uint32_t pieces =
+          shared + Layout::kReceived + seat * Layout::kSeatBytes + (at * 4 + quarter) * 16;
+      const uint32_t sums = shared + Layout::kReceivedSums + seat * Layout::kSeatSumBytes + at * 8;
+#pragma unroll
+      for (int i = 0; i < Layout::kDim / 16; ++i) {
+        const int to = i / Layout::kPieces;
+        const uint32_t target = pieces + i % Layout::kPieces * Layout::kPieceBytes;
+        const float(&low)[4] = span.out[2 * i];
+        const float(&high)[4] = span.out[2 * i + 1];
+        const float4 four =
+            make_float4(low[2 * half], low[2 * half + 1], high[2 * half], high[2 * half + 1]);
+        if (to == rank) {
+          store_shared_16(target, make_uint4(__float_as_uint(four.x), __float_as_uint(four.y),
+                                             __float_as_uint(four.z), __float_as_uint(four.w)));
+        } else {
+          store_peer_16(peer_address(target, static_cast<uint32_t>(to)),
+                        peer_address(barrier, static_cast<uint32_t>(to)), four);
+        }
+      }
+      if (quarter == rank) {
+        store_shared_pair(sums, span.most[half], span.exp_sum[half][0]);
+      } else if (quarter < Layout::kBlocks) {
+        store_peer_8(peer_address(sums, static_cast<uint32_t>(quarter)),
+                     peer_address(barrier, static_cast<uint32_t>(quarter)), span.most[half],
+                     span.exp_sum[half][0]);
+      }
+    }
+  }
+  // The warp has sent what it had to.
+  __device__ __forceinline__ void end_sending() const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared + Layout::kReceivedBarrier);
+  }
+  // Waits for the results of the last round that has begun.
+  __device__ __forceinline__ void wait_for_results() const {
+    barrier_wait(shared + Layout::kReceivedBarrier, (rounds - 1) & 1);
+    __syncwarp();
+  }
+  // The warp has merged them.
+  __device__ __forceinline__ void end_round() const {
+    __syncwarp();
+    const uint32_t lane = threadIdx.x % 32;
+    if (lane < Layout::kBlocks) {
+      arrive_at_peer(peer_address(shared + Layout::kRoomBarrier, lane));
+    }
+  }
+};
+
+// What a consumer merges: of one column a quarter of the block's share of the dimensions.
+template <class Layout>
+struct TileClusterShare {
+  float out[Layout::kPieces][4];
+  float most, exp_sum;
+
+  __device__ __forceinline__ static int column() { return static_cast<int>(threadIdx.x) / 4; }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int piece = 0; piece < Layout::kPieces; ++piece) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) out[piece][i] = 0.0f;
+    }
+    most = kNothing;
+    exp_sum = 0.0f;
+  }
+  // A round's spans join those before them, in ascending order.
+  __device__ __forceinline__ void merge(uint32_t shared, int seats) {
+    const uint32_t pieces = shared + Layout::kReceived + threadIdx.x * 16;
+    const uint32_t sums = shared + Layout::kReceivedSums + column() * 8;
+#pragma unroll 2
+    for (int seat = 0; seat < seats; ++seat) {
+      const float2 its = load_shared_pair(sums + seat * Layout::kSeatSumBytes);
+      const float2 factors = merge_factors(most, its.x);
+      most = fmaxf(most, its.x);
+      exp_sum = merged(exp_sum, its.y, factors);
+#pragma unroll
+      for (int piece = 0; piece < Layout::kPieces; ++piece) {
+        const uint4 next =
+            load_shared_16(pieces + seat * Layout::kSeatBytes + piece * Layout::kPieceBytes);
+        float(&own)[4] = out[piece];
+        own[0] = merged(own[0], __uint_as_float(next.x), factors);
+        own[1] = merged(own[1], __uint_as_float(next.y), factors);
+        own[2] = merged(own[2], __uint_as_float(next.z), factors);
+        own[3] = merged(own[3], __uint_as_float(next.w), factors);
+      }
+    }
+  }
+  // `head`: the first dimension of the column's head in a row of outputs.
+  __device__ __forceinline__ void store(const AttentionArgs& args, uint16_t* head, int rank) const {
+#pragma unroll
+    for (int piece = 0; piece < Layout::kPieces; ++piece) {
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const int dim = rank * Layout::kShareDims + piece * 16 + i * 4 + 2 * (threadIdx.x & 3);
+        if (dim >= args.head_dim) return;
+        *reinterpret_cast<uint32_t*>(head + dim) =
+            pack_activations(args.attended_format, __fdiv_rn(out[piece][i], exp_sum),
+                             __fdiv_rn(out[piece][i + 1], exp_sum));
+      }
+    }
+  }
+};
+
+#endif
+
+}  // namespace forerun::cuda

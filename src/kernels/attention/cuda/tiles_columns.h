@@ -1,0 +1,87 @@
+// A warpgroup's columns (a row's query head each) of rows that see nothing but their prefix, and
+// how a tile joins their span: of the kernels that take such rows (attention/cuda/tiles.cu,
+// attention/cuda/tile_cluster.cu). Device code; included by these alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/columns.h"
+#include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/attention/cuda/tiles_load.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// What a lane keeps of its two columns, g and g + 8 of its warp's 16. Rows that are not there see
+// nothing.
+struct TilesColumns {
+  int position[2], head[2];
+  int highest = -1;  // of all rows of the warpgroup
+
+  __device__ __forceinline__ TilesColumns(const AttentionArgs& args, const AttentionRowCuda* rows,
+                                          int first_row, int num_rows, int part_heads,
+                                          int first_column) {
+    for (int row = threadIdx.x % 32; row < num_rows; row += 32) {
+      highest = max(highest, rows[first_row + row].position);
+    }
+    highest = __reduce_max_sync(~0u, highest);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int column = first_column + 8 * i;
+      const int row = column / args.row_columns;
+      head[i] = column % args.row_columns;
+      position[i] = row < num_rows && head[i] < part_heads ? rows[first_row + row].position : -1;
+    }
+  }
+  // Hides scores of a tile that a column does not see, and scales the others.
+  __device__ __forceinline__ void mask(const AttentionArgs& args, int begin,
+                                       float (&score)[8][4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int last = position[i >> 1];
+      const int first = args.window > 0 ? last - args.window + 1 : 0;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const int at = begin + 8 * j + 2 * (threadIdx.x & 3) + (i & 1);
+        score[j][i] =
+            at <= last && at >= first ? __fmul_rn(score[j][i], args.scale_log2) : kNothing;
+      }
+    }
+  }
+};
+
+// The tile of positions from `begin` on, which rows of the item see, joins the span of a
+// warpgroup's columns: their queries, and the tile's keys with the values behind them, in shared
+// memory. `barrier`: number of a barrier of the warpgroup's own.
+template <int kDim>
+__device__ __forceinline__ void attend_columns(const AttentionArgs& args,
+                                               const TilesColumns& columns,
+                                               const AttentionItemCuda& item, int begin,
+                                               uint32_t queries, uint32_t keys, int barrier,
+                                               ColumnSums<kDim>& span) {
+  float score[8][4];
+  score_tile<kDim>(score, queries, kPanelBytes, keys);
+  const bool all = begin + kTilePositions <= item.lowest + 1 &&
+                   (args.window == 0 || begin > columns.highest - args.window);
+  if (all) {
+    scale_scores(score, args.scale_log2);
+  } else {
+    columns.mask(args, begin, score);
+    const int written = item.prefix_tokens - begin;
+    if (written < kTilePositions) {
+      clear_values<kDim>(keys + tile_bytes(kDim), written, static_cast<int>(threadIdx.x) % 128);
+      fence_async_proxy();
+      named_barrier(barrier, 128);
+    }
+  }
+  uint32_t probs[4][4];
+  exponentiate<kDim>(score, span, probs);
+  add_tile<kDim>(span, probs, keys + tile_bytes(kDim));
+}
+
+#endif
+
+}  // namespace forerun::cuda
