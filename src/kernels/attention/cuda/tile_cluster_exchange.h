@@ -109,8 +109,8 @@ struct TileClusterExchange {
     __syncwarp();
   }
   // A warpgroup's span, its sums over all lanes, to all blocks. `column`: the lane's first. What
-  // the block itself merges does not go through the cluster's network, whose 14 bytes a clock of a
-  // multiprocessor decide how long this takes.
+  // the block itself merges does not go through the cluster's network, of which some 25 bytes a
+  // clock and multiprocessor decide how long this takes.
   __device__ __forceinline__ void send(const ColumnSums<Layout::kDim>& span, int seat,
                                        int column) const {
     const int quarter = threadIdx.x & 3;
