@@ -51,7 +51,7 @@ struct alignas(16) AttentionStepCuda {
   int32_t items_offset = 0;      // AttentionItemCuda [num_items]
   int32_t tables_offset = 0;     // int32
   int32_t ancestors_offset = 0;  // int32
-  int32_t extras_offset = 0;     // int32, kFused and clusters only
+  int32_t extras_offset = 0;     // int32, kFused and is_cluster() only
   int32_t kv_slots_offset = 0;   // int32 [rows]: block * 64 + offset of the row's own KV, -1: none
   int32_t angles_offset = 0;     // f32 [rows][head_dim]: cosines, then sines
   int32_t prefix_items_offset = 0;  // AttentionItemCuda [num_prefix_items]
@@ -85,8 +85,9 @@ Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream);
 
 struct AttentionCallCuda {
   const AttentionStepCuda* step = nullptr;
-  const __nv_bfloat16* q = nullptr;    // as RopeAppendCall's; kSplit and kWhole only
-  const __nv_bfloat16* qkv = nullptr;  // as RopeAppendCall's; kFused and clusters only
+  // As RopeAppendCall's: `qkv` of kFused and is_cluster(), `q` of all other modes.
+  const __nv_bfloat16* q = nullptr;
+  const __nv_bfloat16* qkv = nullptr;
   int64_t qkv_stride = 0;
   int32_t k_offset = 0, v_offset = 0;
   uint16_t* attended = nullptr;  // [rows][num_heads * head_dim], in attended_format
@@ -106,7 +107,7 @@ struct AttentionCallCuda {
   bool early = false;
   AttentionMode mode = AttentionMode::kSplit;  // the plan's, as the next
   SharedPrefix shared_prefix = SharedPrefix::kNone;
-  int32_t rows = 1;  // about as many as the step has; clusters only
+  int32_t rows = 1;  // about as many as the step has; is_cluster() only
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 

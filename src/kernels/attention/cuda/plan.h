@@ -148,13 +148,14 @@ struct alignas(16) AttentionItemCuda {
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t group = 0;
-  int32_t appends = 0;       // kFused, clusters: it writes its rows' keys and values to the cache
-  int32_t extras = 0;        // kFused, clusters: index of its first extra key in `extras`
+  // kFused, is_cluster(): it writes its rows' keys and values to the cache
+  int32_t appends = 0;
+  int32_t extras = 0;        // likewise: index of its first extra key in `extras`
   int32_t num_extras = 0;    // likewise: at most kMostExtras; 0 where no row of the item sees any
   int32_t lowest = 0;        // position of its rows
   int32_t table = 0;         // as its rows'
   int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
-  int32_t row_spans = 0;     // clusters: spans of its rows, added up
+  int32_t row_spans = 0;     // is_cluster(): spans of its rows, added up
   int32_t own_tiles = 0;     // kRuns: behind end_tile, that rows take by themselves (`items`)
   int32_t is_split = 0;      // kRuns: what rows take by themselves is merged with partial results
 };
@@ -175,7 +176,7 @@ struct AttentionShapeCuda {
   int32_t most_partials = 0;  // bounds num_partials
   bool may_fuse = false;      // can_fuse_rope()
   bool may_tile = true;       // heads of up to 128 dimensions
-  bool may_cluster = true;    // false: as if every context were long
+  bool may_cluster = true;    // false: no clusters of any kind
   // kRuns from so many units on, where the rows are of several sequences; 0: always.
   int32_t run_units = 64;
 };
@@ -186,11 +187,11 @@ class AttentionPlanCuda {
   std::vector<AttentionRowCuda> rows;
   std::vector<AttentionItemCuda> items;  // for every key/value head
   std::vector<int32_t> tables;           // block numbers, one sequence after another
-  // kFused, clusters: numbers of the group's extra keys. Otherwise physical slots: block * 64 +
+  // kFused, is_cluster(): numbers of the group's extra keys. Otherwise physical slots: block * 64 +
   // offset.
   std::vector<int32_t> ancestors;
-  // kFused, clusters: physical slots of earlier steps, or ~row of this one; of a group first its
-  // rows.
+  // kFused, is_cluster(): physical slots of earlier steps, or ~row of this one; of a group first
+  // its rows.
   std::vector<int32_t> extras;
   int32_t num_groups = 0;
   int32_t num_partials = 0;  // for every key/value head

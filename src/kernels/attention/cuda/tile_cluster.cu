@@ -7,8 +7,6 @@
 // that earlier steps wrote are asked for before the previous kernel's end is awaited.
 #include <cuda_bf16.h>
 
-#include <algorithm>
-
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/cuda/columns.h"
@@ -27,47 +25,14 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// One thread: the tiles of all spans of a warpgroup, in order, into its ring.
+// Which of the step's items, for one part of a key/value head, the cluster takes: the plan has
+// no more of them than there are clusters.
 template <class Layout>
-__device__ __forceinline__ void copy_ring(const AttentionArgs& args, uint32_t shared, int group) {
-  constexpr int kDim = Layout::kDim;
-  const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
-  const int num_items = args.step->num_prompt_items;
-  const int count = num_items * args.kv_heads * args.parts;
-  const int seat = static_cast<int>(cluster_rank()) * kTileClusterGroups + group;
-  bool waited = !args.early;
-  int stage = 0;
-  uint32_t parity = 1;
-  for (int work = static_cast<int>(blockIdx.x) / Layout::kBlocks; work < count;
-       work += static_cast<int>(gridDim.x) / Layout::kBlocks) {
-    const TilesWork the(args, work, num_items);
-    const ItemSpans spans(the.item, args.window);
-    const int stable_tiles = the.item.stable_tokens / kTilePositions;
-    for (int span = spans.first + seat; span < spans.end; span += Layout::kSeats) {
-      for (int tile = spans.begin_tile(span); tile < spans.end_tile(span); ++tile) {
-        const std::byte* const keys =
-            keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
-        if (!waited && tile >= stable_tiles) {
-          wait_for_previous_kernel();  // it has appended to the cache
-          waited = true;
-        }
-        const uint32_t target = Layout::stage_at(shared, group, stage);
-        const uint32_t filled = Layout::filled_at(shared, group, stage);
-        barrier_wait(Layout::free_at(shared, group, stage), parity);
-        barrier_arrive_expect_tx(filled, Layout::kStageBytes);
-        bulk_copy(target, keys, tile_bytes(kDim), filled);
-        bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
-                  filled);
-        if (++stage == kTileClusterStages) {
-          stage = 0;
-          parity ^= 1;
-        }
-      }
-    }
-  }
+__device__ __forceinline__ int tile_cluster_index() {
+  return static_cast<int>(blockIdx.x) / Layout::kBlocks;
 }
 
-// A warpgroup's way through its ring.
+// A way through a ring, of who fills it and of who empties it.
 struct RingPlace {
   int stage = 0;
   uint32_t parity = 0;
@@ -80,7 +45,42 @@ struct RingPlace {
   }
 };
 
-// A consumer: its warpgroup's spans of the cluster's items, and its share of the merging.
+// One thread: the tiles of a warpgroup's spans of the cluster's item, in order, into its ring.
+template <class Layout>
+__device__ __forceinline__ void copy_ring(const AttentionArgs& args, uint32_t shared, int group) {
+  constexpr int kDim = Layout::kDim;
+  const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
+  const TilesWork the(args, tile_cluster_index<Layout>(), args.step->num_prompt_items);
+  const ItemSpans spans(the.item, args.window);
+  const int stable_tiles = the.item.stable_tokens / kTilePositions;
+  const int seat = static_cast<int>(cluster_rank()) * kTileClusterGroups + group;
+  bool waited = !args.early;
+  RingPlace place;
+  for (int span = spans.first + seat; span < spans.end; span += Layout::kSeats) {
+    for (int tile = spans.begin_tile(span); tile < spans.end_tile(span); ++tile) {
+      const std::byte* const keys = keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
+      if (!waited && tile >= stable_tiles) {
+        wait_for_previous_kernel();  // it has appended to the cache
+        waited = true;
+      }
+      const uint32_t target = Layout::stage_at(shared, group, place.stage);
+      const uint32_t filled = Layout::filled_at(shared, group, place.stage);
+      barrier_wait(Layout::free_at(shared, group, place.stage), place.parity ^ 1);
+      barrier_arrive_expect_tx(filled, Layout::kStageBytes);
+      bulk_copy(target, keys, tile_bytes(kDim), filled);
+      bulk_copy(target + tile_bytes(kDim), keys + value_offset<kDim>(args), tile_bytes(kDim),
+                filled);
+      place.advance();
+    }
+  }
+}
+
+__device__ __forceinline__ void wait_and_launch_dependents() {
+  wait_for_previous_kernel();
+  launch_dependents();
+}
+
+// A consumer: its warpgroup's spans of the cluster's item, and its share of the merging.
 template <class Layout>
 __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared) {
   constexpr int kDim = Layout::kDim;
@@ -91,74 +91,60 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
   const int seat = rank * kTileClusterGroups + group;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const uint32_t queries = shared + Layout::kQueries;
-  const int clusters = static_cast<int>(gridDim.x) / Layout::kBlocks;
-  const int num_items = args.step->num_prompt_items;
-  const int count = num_items * args.kv_heads * args.parts;
+  const TilesWork the(args, tile_cluster_index<Layout>(), args.step->num_prompt_items);
+  const ItemSpans spans(the.item, args.window);
+  const int first_row = the.item.first_row;
+  const int part_heads = min(args.group_heads - the.part * 8, 8);
+  const int first_head = the.kv_head * args.group_heads + the.part * 8;
+  const TilesColumns columns(args, step_data<AttentionRowCuda>(args.step, args.step->rows_offset),
+                             first_row, the.item.num_rows, part_heads, first_column);
+  ColumnQueries<kDim, false, kTileClusterConsumers> staged;
+  staged.plan(args, first_row, the.item.num_rows, part_heads, [&](int row) {
+    return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
+  });
+  if (args.early) wait_and_launch_dependents();
+  staged.stage(queries);
+  named_barrier(kMeet, kTileClusterConsumers);
+
   TileClusterExchange<Layout> exchange{shared, rank};
   RingPlace place;
-  bool waited = !args.early;
-  for (int work = static_cast<int>(blockIdx.x) / Layout::kBlocks; work < count; work += clusters) {
-    const TilesWork the(args, work, num_items);
-    const ItemSpans spans(the.item, args.window);
-    const int first_row = the.item.first_row;
-    const int part_heads = min(args.group_heads - the.part * 8, 8);
-    const int first_head = the.kv_head * args.group_heads + the.part * 8;
-    const TilesColumns columns(args, step_data<AttentionRowCuda>(args.step, args.step->rows_offset),
-                               first_row, the.item.num_rows, part_heads, first_column);
-    ColumnQueries<kDim, false, kTileClusterConsumers> staged;
-    staged.plan(args, first_row, the.item.num_rows, part_heads, [&](int row) {
-      return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
-    });
-    if (!waited) {
-      wait_for_previous_kernel();
-      launch_dependents();
-      waited = true;
-    }
-    named_barrier(kMeet, kTileClusterConsumers);  // nobody needs the last queries
-    staged.stage(queries);
-    named_barrier(kMeet, kTileClusterConsumers);
-
-    TileClusterShare<Layout> share;
-    share.clear();
-    for (int round = spans.first; round < spans.end; round += Layout::kSeats) {
-      const int seats = min(spans.end - round, Layout::kSeats);
-      ColumnSums<kDim> span;
-      if (seat < seats) {
-        span.clear();
-        for (int tile = spans.begin_tile(round + seat); tile < spans.end_tile(round + seat);
-             ++tile) {
-          barrier_wait(Layout::filled_at(shared, group, place.stage), place.parity);
-          attend_columns<kDim>(args, columns, the.item, tile * kTilePositions, queries,
-                               Layout::stage_at(shared, group, place.stage), 1 + group, span);
-          __syncwarp();
-          if (lane == 0) barrier_arrive(Layout::free_at(shared, group, place.stage));
-          place.advance();
-        }
-        span.reduce_lanes();
+  TileClusterShare<Layout> share;
+  share.clear();
+  for (int round = spans.first; round < spans.end; round += Layout::kSeats) {
+    const int seats = min(spans.end - round, Layout::kSeats);
+    ColumnSums<kDim> span;
+    if (seat < seats) {
+      span.clear();
+      for (int tile = spans.begin_tile(round + seat); tile < spans.end_tile(round + seat); ++tile) {
+        barrier_wait(Layout::filled_at(shared, group, place.stage), place.parity);
+        attend_columns<kDim>(args, columns, the.item, tile * kTilePositions, queries,
+                             Layout::stage_at(shared, group, place.stage), 1 + group, span);
+        __syncwarp();
+        if (lane == 0) barrier_arrive(Layout::free_at(shared, group, place.stage));
+        place.advance();
       }
-      if (round > spans.first) {
-        exchange.wait_for_results();
-        share.merge(shared, Layout::kSeats);
-        exchange.end_round();
-      }
-      exchange.begin_round(seats);
-      if (seat < seats) exchange.send(span, seat, first_column);
-      exchange.end_sending();
+      span.reduce_lanes();
     }
-    exchange.wait_for_results();
-    share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
-    // Nobody counts an arrival after the last item: a block may have ended.
-    if (work + clusters < count) exchange.end_round();
-    const int row = TileClusterShare<Layout>::column() / args.row_columns;
-    const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
-    if (row < the.item.num_rows && head < part_heads) {
-      share.store(args,
-                  args.attended + (first_row + row) * args.attended_stride +
-                      (first_head + head) * args.head_dim,
-                  rank);
+    if (round > spans.first) {
+      exchange.wait_for_results();
+      share.merge(shared, Layout::kSeats);
+      exchange.end_round();
     }
+    exchange.begin_round(seats);
+    if (seat < seats) exchange.send(span, seat, first_column);
+    exchange.end_sending();
   }
-  if (!waited) wait_for_previous_kernel();
+  exchange.wait_for_results();
+  // Nobody counts an arrival after the last round: a block may have ended.
+  share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
+  const int row = TileClusterShare<Layout>::column() / args.row_columns;
+  const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
+  if (row < the.item.num_rows && head < part_heads) {
+    share.store(args,
+                args.attended + (first_row + row) * args.attended_stride +
+                    (first_head + head) * args.head_dim,
+                rank);
+  }
 }
 
 template <class Layout>
@@ -166,9 +152,11 @@ __global__ void __launch_bounds__(kTileClusterThreads, 1)
     attention_tile_cluster_kernel(const __grid_constant__ AttentionArgs args) {
   const uint32_t shared = dynamic_shared_address();
   init_tile_cluster_barriers<Layout>(shared);
-  if (!args.early) {
-    wait_for_previous_kernel();
-    launch_dependents();
+  if (!args.early) wait_and_launch_dependents();
+  const int count = args.step->num_prompt_items * args.kv_heads * args.parts;
+  if (tile_cluster_index<Layout>() >= count) {
+    wait_for_previous_kernel();  // who waits for this kernel waits for that one too
+    return;
   }
   if (threadIdx.x < kTileClusterConsumers) {
     warpgroup_reg_alloc<232>();

@@ -4,8 +4,8 @@
 //
 // The warpgroups of a cluster, its seats, take an item's spans in turn, each one of a round. A
 // round's results go to all blocks, of which each merges its share of the dimensions of every
-// column, while the next round's tiles are worked on. The place that receives them is free again
-// once every warp of the cluster has merged the round before.
+// column. They travel while the next round's tiles are worked on, and are merged before that
+// round's are sent: the place that receives them is free once every warp of the cluster has merged.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,6 @@
 #include "kernels/attention/cuda/args.h"
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/kv_layout.h"
-#include "kernels/attention/cuda/tiles_columns.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
@@ -38,7 +37,7 @@ struct TileClusterLayout {
 
   // A block merges this many dimensions of every column. A seat's results come as 16-byte pieces
   // [kPieces][column][quarter]: the sums that lane `quarter` of the column's four lanes holds, of
-  // dimensions 16i + 2t, the next, 16i + 8 + 2t and the next.
+  // the block's dimensions 16 * piece + 2 * quarter and the next, and of those 8 behind them.
   static constexpr int kShareDims = kDim / kBlocks;
   static constexpr int kPieces = kShareDims / 16;
   static constexpr int kPieceBytes = 64 * 4 * 16;

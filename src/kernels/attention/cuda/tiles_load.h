@@ -1,5 +1,5 @@
 // How the many-row kernel of attention (attention/cuda/tiles.cu) divides its shared memory, and
-// what it loads. Included by the kernel alone.
+// what kernels of prompts load. Included by attention's kernels alone.
 #pragma once
 
 #include <cstddef>

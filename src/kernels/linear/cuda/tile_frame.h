@@ -40,13 +40,13 @@ constexpr int producer_registers(LinearFormat format) {
 inline constexpr int kScaleWarps = 2;  // beside those that copy weights and activations
 
 // Waits for `count` threads that come here, after all that they wrote, all of which are at work at
-// the same time (plan_tiles). Each leaves afterwards.
+// the same time (plan_tiles). Each of them is then left for, once, by leave().
 __device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t* failed) {
   arrive_release(counter, 1);
   if (!wait_acquire(counter, count)) *failed = 1;
 }
-// Who leaves last clears the counter: nobody looks at it any more. A trip to the L2, for which
-// nobody should wait.
+// Who leaves last clears the counter: nobody looks at it any more. A trip to the L2 and back, for
+// which only the warp that asks waits.
 __device__ __forceinline__ void leave(uint32_t* counter, uint32_t count) {
   if (atomicAdd(counter, 1) == 2 * count - 1) *counter = 0;
 }
