@@ -95,6 +95,22 @@ __device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float s
   }
 }
 
+// Hides those of the tile of positions from `begin` on that a lane's columns do not see, whose rows
+// are at `position` (-1: none) and see `window` positions (0: all), and scales the others.
+__device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&position)[2],
+                                            int window, float scale_log2, int begin) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int last = position[i >> 1];
+    const int first = window > 0 ? last - window + 1 : 0;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const int at = begin + 8 * j + 2 * (threadIdx.x & 3) + (i & 1);
+      score[j][i] = at <= last && at >= first ? __fmul_rn(score[j][i], scale_log2) : kNothing;
+    }
+  }
+}
+
 // A tile's scores of positions before a window: `first_seen(i)` begins that of a lane's i-th score
 // of each eight positions.
 template <class FirstSeen>

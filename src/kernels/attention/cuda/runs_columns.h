@@ -67,17 +67,7 @@ struct RunColumns {
       scale_scores(score, args.scale_log2);
       return;
     }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int last = position[i >> 1];
-      const int first = args.window > 0 ? last - args.window + 1 : 0;
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const int at = begin + 8 * j + 2 * (threadIdx.x & 3) + (i & 1);
-        score[j][i] =
-            at <= last && at >= first ? __fmul_rn(score[j][i], args.scale_log2) : kNothing;
-      }
-    }
+    mask_scores(score, position, args.window, args.scale_log2, begin);
   }
 };
 

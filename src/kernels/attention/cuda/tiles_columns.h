@@ -36,21 +36,6 @@ struct TilesColumns {
       position[i] = row < num_rows && head[i] < part_heads ? rows[first_row + row].position : -1;
     }
   }
-  // Hides scores of a tile that a column does not see, and scales the others.
-  __device__ __forceinline__ void mask(const AttentionArgs& args, int begin,
-                                       float (&score)[8][4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int last = position[i >> 1];
-      const int first = args.window > 0 ? last - args.window + 1 : 0;
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const int at = begin + 8 * j + 2 * (threadIdx.x & 3) + (i & 1);
-        score[j][i] =
-            at <= last && at >= first ? __fmul_rn(score[j][i], args.scale_log2) : kNothing;
-      }
-    }
-  }
 };
 
 // The tile of positions from `begin` on, which rows of the item see, joins the span of a
@@ -69,7 +54,7 @@ __device__ __forceinline__ void attend_columns(const AttentionArgs& args,
   if (all) {
     scale_scores(score, args.scale_log2);
   } else {
-    columns.mask(args, begin, score);
+    mask_scores(score, columns.position, args.window, args.scale_log2, begin);
     const int written = item.prefix_tokens - begin;
     if (written < kTilePositions) {
       clear_values<kDim>(keys + tile_bytes(kDim), written, static_cast<int>(threadIdx.x) % 128);
