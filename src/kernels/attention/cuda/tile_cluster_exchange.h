@@ -78,8 +78,9 @@ __device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
         barrier_init(Layout::free_at(shared, group, stage), 4);
       }
     }
-    barrier_init(shared + Layout::kReceivedBarrier, 1 + kTileClusterConsumers / 32);
-    barrier_init(shared + Layout::kRoomBarrier, Layout::kBlocks * kTileClusterConsumers / 32);
+    barrier_init(shared + Layout::kReceivedBarrier, 1 + kTileClusterConsumers);
+    barrier_init(shared + Layout::kRoomBarrier,
+                 kTileClusterConsumers + (Layout::kBlocks - 1) * kTileClusterConsumers / 32);
     barrier_init_fence();
   }
   __syncthreads();
@@ -145,21 +146,23 @@ struct TileClusterExchange {
       }
     }
   }
-  // The warp has sent what it had to.
+  // The thread has sent what it had to.
   __device__ __forceinline__ void end_sending() const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(shared + Layout::kReceivedBarrier);
+    barrier_arrive(shared + Layout::kReceivedBarrier);
   }
   // Waits for the results of the last round that has begun.
   __device__ __forceinline__ void wait_for_results() const {
     barrier_wait(shared + Layout::kReceivedBarrier, (rounds - 1) & 1);
     __syncwarp();
   }
-  // The warp has merged them.
+  // The warp has merged them. Of its own block every lane says so, of the others one for all:
+  // racecheck, which looks at a block's memory by itself, does not see that one lane speaks for
+  // those that it has met at __syncwarp().
   __device__ __forceinline__ void end_round() const {
+    barrier_arrive(shared + Layout::kRoomBarrier);
     __syncwarp();
     const uint32_t lane = threadIdx.x % 32;
-    if (lane < Layout::kBlocks) {
+    if (lane < Layout::kBlocks && lane != static_cast<uint32_t>(rank)) {
       arrive_at_peer(peer_address(shared + Layout::kRoomBarrier, lane));
     }
   }
