@@ -12,6 +12,7 @@
 #include "kernels/linear/cuda/plan.h"
 #include "kernels/linear/cuda/reduce.h"
 #include "kernels/linear/cuda/ring.h"
+#include "kernels/linear/cuda/silu.h"
 
 namespace forerun::cuda {
 
@@ -40,9 +41,6 @@ __device__ __forceinline__ float4 load_shared_sums(uint32_t address) {
 __device__ __forceinline__ void store_shared_sums(uint32_t address, const float (&v)[4]) {
   store_shared_16(address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]),
                                       __float_as_uint(v[2]), __float_as_uint(v[3])));
-}
-__device__ __forceinline__ float silu_times(float gate, float up) {
-  return gate / (1.0f + __expf(-gate)) * up;
 }
 // `count` neighbouring bf16, at most 4; zeros after them.
 __device__ __forceinline__ uint2 load_bf16x4(const __nv_bfloat16* from, int count) {
@@ -198,14 +196,16 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
 __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int tile, int group,
                                             int row, const float4 (&v)[2]) {
   const int first = tile * (kTileOutputs / 2) + group * 2;
-  if (first >= args.outputs) return;
-  if (row < args.rows) {
-    *reinterpret_cast<uint32_t*>(args.output + output_at(args, row, first)) =
-        pack_activations(args.gated_format, silu_times(v[0].x, v[1].x), silu_times(v[0].z, v[1].z));
-  }
-  if (row + 1 < args.rows) {
+  if (first >= args.outputs || row >= args.rows) return;
+  const bool both = row + 1 < args.rows;
+  float4 gate = v[0];
+  if (!both) gate.y = gate.w = 0.0f;  // what is there may need special care
+  const float4 y = silu_times(gate, v[1]);
+  *reinterpret_cast<uint32_t*>(args.output + output_at(args, row, first)) =
+      pack_activations(args.gated_format, y.x, y.z);
+  if (both) {
     *reinterpret_cast<uint32_t*>(args.output + output_at(args, row + 1, first)) =
-        pack_activations(args.gated_format, silu_times(v[0].y, v[1].y), silu_times(v[0].w, v[1].w));
+        pack_activations(args.gated_format, y.y, y.w);
   }
 }
 
