@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                              const __grid_constant__ CUtensorMap map,
                              const __grid_constant__ WarpgroupLaunch launch) {
   extern __shared__ __align__(1024) std::byte shared[];
-  const uint32_t base = shared_address(shared);
+  const uint32_t base = kept_shared_address(shared);
   launch_dependents();
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
