@@ -195,11 +195,12 @@ struct IntegerTileUnit {
       const Operands operands(unit, half, lane);
       const uint64_t rows = wgmma_descriptor<Stage::kBoxInputs>(wgmma_uniform(stage));
       // One fence a group of products: the wait for all but the last group counts fences as well.
-      if constexpr (kUnderWay == 1 && Operands::kSteps == 8) {
-        issue_steps<0, 4>(operands, rows);
-        issue_steps<4, 4>(operands, rows);
+      constexpr int kSteps = Operands::kSteps;
+      if constexpr (kUnderWay == 1) {
+        issue_steps<0, kSteps / 2>(operands, rows);
+        issue_steps<kSteps / 2, kSteps / 2>(operands, rows);
       } else {
-        issue_steps<0, Operands::kSteps>(operands, rows);
+        issue_steps<0, kSteps>(operands, rows);
       }
       ring.advance();
     }
