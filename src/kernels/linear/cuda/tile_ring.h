@@ -2,6 +2,7 @@
 // which order. Device code; included by the kernel alone.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "kernels/cuda/ptx.h"
@@ -39,9 +40,24 @@ struct TileStage {
 // The launch's LinearTiling, and where the blocks that share a tile leave their sums.
 struct TileSplit {
   int block_tiles, row_tiles, tile_rows, works;
-  int count, count_log2, chains, folded, pieces;
+  uint32_t row_tiles_inverse;  // 2^32 / row_tiles, rounded up
+  int count_log2;              // of the blocks that share a tile
+  int chains, folded, pieces;
   // Its sums: [tile][piece][kPieceFloats], as sum_offset() has them; its arrivals: [tile].
   LinearScratchCuda scratch;
+
+  // `output_tiles`: of the layer.
+  TileSplit(const LinearTiling& tiling, int output_tiles, const LinearScratchCuda& scratch_memory)
+      : block_tiles(tiling.block_tiles),
+        row_tiles(tiling.row_tiles),
+        tile_rows(tiling.tile_rows),
+        works(ceil_div(output_tiles, tiling.block_tiles) * tiling.row_tiles * tiling.splits),
+        row_tiles_inverse(0xffffffffu / static_cast<uint32_t>(tiling.row_tiles) + 1),
+        count_log2(std::countr_zero(static_cast<unsigned>(tiling.splits))),
+        chains(tiling.chains),
+        folded(tiling.folded),
+        pieces(tiling.pieces),
+        scratch(scratch_memory) {}
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -89,11 +105,16 @@ struct TileWork {
   // Row tiles change fastest, so that blocks that run together share weights.
   __device__ __forceinline__ TileWork(const LinearKernelArgs& args, const TileSplit& split_of,
                                       int work)
-      : tile(work / split_of.count),
-        split(work % split_of.count),
-        first_tile(tile / split_of.row_tiles * split_of.block_tiles),
-        first_row(tile % split_of.row_tiles * split_of.tile_rows),
-        rows(min(split_of.tile_rows, args.rows - first_row)) {}
+      : tile(work >> split_of.count_log2), split(work - (tile << split_of.count_log2)) {
+    // The compiler's division takes longer than all else that is asked of a tile.
+    const int block =
+        split_of.row_tiles == 1
+            ? tile
+            : static_cast<int>(__umulhi(static_cast<uint32_t>(tile), split_of.row_tiles_inverse));
+    first_tile = block * split_of.block_tiles;
+    first_row = (tile - block * split_of.row_tiles) * split_of.tile_rows;
+    rows = min(split_of.tile_rows, args.rows - first_row);
+  }
 };
 
 // Calls copy(first_unit, units) for each stage of `work`, in the order in which it is multiplied:

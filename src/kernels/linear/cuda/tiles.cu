@@ -8,7 +8,6 @@
 // computed one after the other, or by several blocks that share a tile, and added in the order in
 // which they would be there.
 #include <algorithm>
-#include <bit>
 #include <string>
 
 #include "base/status_macros.h"
@@ -21,6 +20,8 @@
 #include "kernels/linear/cuda/output.h"
 #include "kernels/linear/cuda/ring.h"
 #include "kernels/linear/cuda/tile_frame.h"
+#include "kernels/linear/cuda/tile_items.h"
+#include "kernels/linear/cuda/tile_pieces.h"
 #include "kernels/linear/cuda/tile_ring.h"
 #include "kernels/linear/cuda/tile_unit.h"
 
@@ -41,34 +42,16 @@ struct TileShared {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Where the sums of 8 rows of half a tile lie, of one lane, in bytes.
-template <class Stage>
-__device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
-  return (((tile * 2 + half) * Stage::kRowBlocks + n) * 32 + lane) * 16;
-}
-
-// Where a thread of those that multiply is in a block's tile. opaque(): what follows from it is
-// found again where it is used; it would take registers all through the main loop.
-struct Place {
-  int lane, warp;
-  __device__ __forceinline__ Place() {
-    const auto thread = static_cast<int>(opaque(threadIdx.x));
-    lane = thread % 32;
-    warp = thread / 32;
-  }
-  __device__ __forceinline__ int tile() const { return warp / 2; }
-  __device__ __forceinline__ int half() const { return warp % 2; }
-};
-
 // The sums of a warp's half tile: calls keep(piece, sums) for each piece of the block's chains.
 template <class Stage, class Ring, class Keep>
 __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, const TileSplit& split,
                                               int part, Ring& ring, TileUnit<Stage>& product,
                                               Keep keep) {
   constexpr int kSums = Stage::kRows / 2;
-  const Place place;
+  const TilePlace place;
   int chain_idx = part * split.chains;
-  const int own_pieces = split.count == 1 ? args.cluster_size : split.pieces / split.count;
+  const int own_pieces =
+      split.count_log2 == 0 ? args.cluster_size : split.pieces >> split.count_log2;
 #pragma unroll 1
   for (int piece = part * own_pieces; piece < (part + 1) * own_pieces; ++piece) {
     float block[kSums];
@@ -90,7 +73,7 @@ __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, cons
 template <class Stage>
 __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
                                           const float (&block)[Stage::kRows / 2]) {
-  const Place warp;
+  const TilePlace warp;
   sums += sum_offset<Stage>(warp.tile(), warp.half(), 0, warp.lane);
 #pragma unroll
   for (int n = 0; n < Stage::kRowBlocks; ++n) {
@@ -107,149 +90,39 @@ __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
   }
 }
 
-// Of a split tile a block finishes every `count`th 8 rows. Where it keeps those of its own pieces
-// in shared memory, [piece][tile][half][8 rows][lane], in bytes.
-template <class Stage>
-__device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
-                                               int half, int n, int lane) {
-  const int tile_half = own_piece * 2 * kBlockTiles + tile * 2 + half;
-  return (((tile_half * Stage::kRowBlocks) >> split.count_log2) + (n >> split.count_log2)) * 512 +
-         lane * 16;
-}
-
-// Leaves a piece for the blocks that share the tile.
-template <class Stage>
-__device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, const TileSplit& split,
-                                              const TileWork& work, uint32_t own_sums, int piece,
-                                              const float (&block)[Stage::kRows / 2]) {
-  const Place place;
-  float* const to = split.scratch.sums +
-                    static_cast<int64_t>(work.tile * split.pieces + piece) * kPieceFloats +
-                    sum_offset<Stage>(place.tile(), place.half(), 0, place.lane) / 4;
-  own_sums += own_offset<Stage>(split, piece - work.split * (split.pieces >> split.count_log2),
-                                place.tile(), place.half(), 0, place.lane);
-#pragma unroll
-  for (int n = 0; n < Stage::kRowBlocks; ++n) {
-    if (n * 8 >= work.rows) break;
-    const float sums[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
-    if ((n & (split.count - 1)) == work.split) {
-      store_shared_sums(own_sums + (n >> split.count_log2) * 512, sums);
-    } else {
-      store_through_l2(to + n * 128, as_float4(sums));
-    }
-  }
-}
-
-// Returns once all blocks that share the tile have left their pieces. Those that multiply.
-__device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
-  uint32_t* const counter = split.scratch.arrivals + tile;
-  const auto count = static_cast<uint32_t>(split.count);
-  named_barrier(1, kConsumers);
-  if (threadIdx.x == 0) meet(counter, count, split.scratch.failed);
-  named_barrier(1, kConsumers);
-  if (threadIdx.x == kConsumers - 1) leave(counter, count);
-}
-
-// The sums of all pieces of 8 rows of a tile's halves, in the order of the chains: pieces that are
-// chains make sums of a cluster's blocks first. `sums`: of the first half of the tile's first piece
-// in memory; the block's own are in shared memory. Both halves at once, or each would wait for its
-// own trip to the L2.
-template <class Stage>
-__device__ __forceinline__ void add_pieces(const TileSplit& split, int part, const float* sums,
-                                           uint32_t own_sums, int pieces_of_block,
-                                           float4 (&total)[2]) {
-  constexpr int kInFlight = 4;
-  const int own_pieces = split.pieces >> split.count_log2;
-  const int first_own = part * own_pieces;
-  const int own_half_bytes = (Stage::kRowBlocks * 512) >> split.count_log2;
-  const int own_piece_bytes = 2 * kBlockTiles * own_half_bytes;
-  float4 block[2] = {};
-  int in_block = 0;
-  bool first_block = true;
-  total[0] = total[1] = float4{};
-#pragma unroll 1
-  for (int begin = 0; begin < split.pieces; begin += kInFlight) {
-    float4 piece[kInFlight][2] = {};  // otherwise the compiler spills
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      const int own = begin + i - first_own;
-      if (begin + i >= split.pieces) continue;
-      const float* const from = sums + static_cast<int64_t>(begin + i) * kPieceFloats;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        piece[i][half] =
-            own >= 0 && own < own_pieces
-                ? load_shared_sums(own_sums + own * own_piece_bytes + half * own_half_bytes)
-                : load_through_l2(from + half * (Stage::kRowBlocks * 128));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      if (begin + i >= split.pieces) continue;
-      const bool ends_block = in_block + 1 == pieces_of_block;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (in_block == 0) {
-          block[half] = piece[i][half];
-        } else {
-          add(block[half], piece[i][half]);
-        }
-        if (!ends_block) continue;
-        if (first_block) {
-          total[half] = block[half];
-        } else {
-          add(total[half], block[half]);
-        }
-      }
-      in_block = ends_block ? 0 : in_block + 1;
-      first_block = first_block && !ends_block;
-    }
-  }
-}
-
-// Calls visit(item, tile, n) for what a lane owns of a block's share of a tile, a warp 8 rows of 32
-// outputs at a time: rows n * 8 and on of the tile's output tile `tile`. For whole warps.
-template <class Stage, class Visit>
-__device__ __forceinline__ void visit_items(const LinearKernelArgs& args, const TileSplit& split,
-                                            const TileWork& work, int tiles, const Place& place,
-                                            Visit visit) {
-  const int row_blocks = Stage::kRowBlocks / split.count;
-  for (int part = place.warp; part < kBlockTiles * row_blocks; part += kConsumerWarps) {
-    const int tile = part % kBlockTiles;
-    const int n = part / kBlockTiles * split.count + work.split;
-    if (work.first_tile + tile >= tiles || n * 8 >= work.rows) continue;
-    OutputItem item = {};
-    item.tile = work.first_tile + tile;
-    item.lane = place.lane;
-    item.row = work.first_row + n * 8 + (place.lane & 3) * 2;
-    visit(item, tile, n);
-  }
-}
-
-// Writes the outputs of a block's share of a tile, or sends its sums to the group.
-// load_sums(tile, n, sums): a lane's finished sums of both halves.
-template <class Stage, bool kGated, class LoadSums>
+// Writes the outputs of a block's share of a tile, or sends its sums to the group. meet(): returns
+// once the sums are there; what else is needed is on its way by then.
+// load_sums(tile, row_block, sums): a lane's finished sums of both halves.
+template <class Stage, bool kGated, class Meet, class LoadSums>
 __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
                                            const TileWork& work, const InverseRms& scales,
-                                           int tiles, const Place& place, LoadSums load_sums) {
-  const auto store = [&](OutputItem item, int tile, int n) {
-    const bool to_group = !kGated && args.peers.degree > 0;
-    if (!kGated && !to_group) item.load(args);
+                                           int tiles, const TilePlace& place, Meet meet,
+                                           LoadSums load_sums) {
+  const bool to_group = !kGated && args.peers.degree > 0;
+  const bool loads = !kGated && !to_group;
+  TileItems<Stage> items(split, work, tiles, place);
+  OutputItem item = items.item();
+  if (loads && items.has()) item.load(args);
+  meet();
+#pragma unroll 1
+  while (items.has()) {
     float4 v[2];
-    load_sums(tile, n, v);
+    load_sums(items.tile(), items.row_block(), v);
     if (to_group) {
       push_item(args, item, v);
-      return;
-    }
-    scales.apply(args, n * 8 + (place.lane & 3) * 2, v);
-    if constexpr (kGated) {
-      store_gated(args, item.tile, place.lane >> 2, item.row, v);
     } else {
-      finish_sums(args, item, v);
-      store_plain(args, item, v);
+      scales.apply(args, items.row_block() * 8 + (place.lane & 3) * 2, v);
+      if constexpr (kGated) {
+        store_gated(args, item.tile, place.lane >> 2, item.row, v);
+      } else {
+        finish_sums(args, item, v);
+        store_plain(args, item, v);
+      }
     }
-  };
-  visit_items<Stage>(args, split, work, tiles, place, store);
+    items.advance();
+    item = items.item();
+    if (loads && items.has()) item.load(args);
+  }
 }
 
 template <LinearFormat kFormat, int kRows, int kBoxInputs, bool kGated, bool kShared>
@@ -260,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   using Stage = TileStage<kFormat, kRows, kBoxInputs>;
   using Shared = TileShared<Stage>;
   extern __shared__ __align__(1024) std::byte shared[];
-  const uint32_t base = shared_address(shared);
+  const uint32_t base = kept_shared_address(shared);
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   TileFrame<Stage, Shared::kStages, Shared::kRingOffset> frame(base);
@@ -274,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     const uint32_t sums = base + kTileBarrierBytes;
     TileUnit<Stage> product;
     for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
-      multiply_tile<Stage>(args, split, index % split.count, ring, product,
+      multiply_tile<Stage>(args, split, index & ((1 << split.count_log2) - 1), ring, product,
                            [&](int piece, const float(&block)[kRows / 2]) {
                              if constexpr (!kShared) {
                                keep_sums<Stage>(sums, piece == 0, block);
@@ -285,27 +158,27 @@ __global__ void __launch_bounds__(kThreads, 1)
                            });
       if (args.input_squares != nullptr) scales.wait_full();
       const TileWork work(args, split, index);
-      const Place place;
+      const TilePlace place;
       const InverseRms inverse_rms{scales.address(), 0};
       if constexpr (!kShared) {
-        named_barrier(1, kConsumers);
         store_tile<Stage, kGated>(
-            args, split, work, inverse_rms, tiles, place, [&](int tile, int n, float4(&v)[2]) {
+            args, split, work, inverse_rms, tiles, place, [] { named_barrier(1, kConsumers); },
+            [&](int tile, int n, float4(&v)[2]) {
 #pragma unroll
               for (int half = 0; half < 2; ++half) {
                 v[half] = load_shared_sums(sums + sum_offset<Stage>(tile, half, n, place.lane));
               }
             });
       } else {
-        meet_sharers(split, work.tile);
         const float* const pieces =
             split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
-        const int pieces_of_block = split.folded == 1 ? 1 << args.input_warps_log2 : 1;
+        const int block_log2 = split.folded == 1 ? args.input_warps_log2 : 0;
         store_tile<Stage, kGated>(
-            args, split, work, inverse_rms, tiles, place, [&](int tile, int n, float4(&v)[2]) {
+            args, split, work, inverse_rms, tiles, place, [&] { meet_sharers(split, work.tile); },
+            [&](int tile, int n, float4(&v)[2]) {
               add_pieces<Stage>(
                   split, work.split, pieces + sum_offset<Stage>(tile, 0, n, place.lane) / 4,
-                  sums + own_offset<Stage>(split, 0, tile, 0, n, place.lane), pieces_of_block, v);
+                  sums + own_offset<Stage>(split, 0, tile, 0, n, place.lane), block_log2, v);
             });
       }
       barrier_arrive(scales.empty_barrier());
@@ -316,11 +189,11 @@ __global__ void __launch_bounds__(kThreads, 1)
       PeerWait wait;
 #pragma unroll 1
       for (int shot = 0; shot <= (args.two_shot ? 1 : 0); ++shot) {
-        const auto store = [&](const OutputItem& item, int, int) {
-          store_group_item(args, item, /*adds=*/shot == 0, wait);
-        };
         for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
-          visit_items<Stage>(args, split, TileWork(args, split, index), tiles, Place(), store);
+          TileItems<Stage> items(split, TileWork(args, split, index), tiles, TilePlace());
+          for (; items.has(); items.advance()) {
+            store_group_item(args, items.item(), /*adds=*/shot == 0, wait);
+          }
         }
       }
       finish_collecting(args.peers);
@@ -406,17 +279,7 @@ Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
       const CUtensorMap map,
       tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,
                         tiling.tile_rows, tiles.box_inputs));
-  const TileSplit split = {
-      .block_tiles = kBlockTiles,
-      .row_tiles = tiling.row_tiles,
-      .tile_rows = tiling.tile_rows,
-      .works = ceil_div(plan.tiles, kBlockTiles) * tiling.row_tiles * tiling.splits,
-      .count = tiling.splits,
-      .count_log2 = std::countr_zero(static_cast<unsigned>(tiling.splits)),
-      .chains = tiling.chains,
-      .folded = tiling.folded,
-      .pieces = tiling.pieces,
-      .scratch = call.scratch};
+  const TileSplit split(tiling, plan.tiles, call.scratch);
   return launch_dependent(tiles.kernel, dim3(static_cast<unsigned>(tiling.blocks)), dim3(kThreads),
                           static_cast<size_t>(tiles.shared_bytes), stream,
                           "launching a linear layer for many rows", args, map, split, plan.tiles);

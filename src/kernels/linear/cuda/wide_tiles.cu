@@ -180,16 +180,7 @@ Status launch_linear_wide_tiles(const LinearPlan& plan, const LinearCall& call,
       const CUtensorMap map,
       tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,
                         tiling.tile_rows, WideStage::kBoxInputs));
-  const TileSplit split = {.block_tiles = kWideBlockTiles,
-                           .row_tiles = tiling.row_tiles,
-                           .tile_rows = tiling.tile_rows,
-                           .works = ceil_div(plan.tiles, kWideBlockTiles) * tiling.row_tiles,
-                           .count = 1,
-                           .count_log2 = 0,
-                           .chains = 1,
-                           .folded = 1,
-                           .pieces = 1,
-                           .scratch = call.scratch};
+  const TileSplit split(tiling, plan.tiles, call.scratch);
   return launch_dependent(
       call.gated ? linear_wide_tiles_kernel<true> : linear_wide_tiles_kernel<false>,
       dim3(static_cast<unsigned>(tiling.blocks)), dim3(kThreads), size_t{kWideBytes}, stream,

@@ -1,0 +1,84 @@
+// Which of a tile's sums and outputs a thread of the linear kernel for many rows
+// (linear/cuda/tiles.cu) has. Device code; included by the kernel alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/linear/cuda/item.h"
+#include "kernels/linear/cuda/tile_frame.h"
+#include "kernels/linear/cuda/tile_plan.h"
+#include "kernels/linear/cuda/tile_ring.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Where the sums of 8 rows of half a tile lie, of one lane, in bytes.
+template <class Stage>
+__device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
+  return (((tile * 2 + half) * Stage::kRowBlocks + n) * 32 + lane) * 16;
+}
+
+// Where a thread of those that multiply is in a block's tile. opaque(): what follows from it is
+// found again where it is used; it would take registers all through the main loop.
+struct TilePlace {
+  int lane, warp;
+  __device__ __forceinline__ TilePlace() {
+    const uint32_t thread = opaque(threadIdx.x);
+    lane = static_cast<int>(thread % 32);
+    warp = static_cast<int>(thread / 32);
+  }
+  __device__ __forceinline__ int tile() const { return warp >> 1; }
+  __device__ __forceinline__ int half() const { return warp & 1; }
+};
+
+// What a lane owns of a block's share of a tile, one after the other; a warp has 8 rows of 32
+// outputs at a time. For whole warps.
+template <class Stage>
+class TileItems {
+ public:
+  // `tiles`: of the layer.
+  __device__ __forceinline__ TileItems(const TileSplit& split, const TileWork& work, int tiles,
+                                       const TilePlace& place)
+      : work_(work),
+        tiles_(tiles),
+        lane_(place.lane),
+        part_(place.warp),
+        parts_(kBlockTiles * (Stage::kRowBlocks >> split.count_log2)),
+        count_log2_(split.count_log2) {
+    skip();
+  }
+  __device__ __forceinline__ bool has() const { return part_ < parts_; }
+  __device__ __forceinline__ void advance() {
+    part_ += kConsumerWarps;
+    skip();
+  }
+  // Which of the block's tiles and of the tile's blocks of 8 rows.
+  __device__ __forceinline__ int tile() const { return part_ & (kBlockTiles - 1); }
+  __device__ __forceinline__ int row_block() const {
+    return ((part_ >> kBlockTilesLog2) << count_log2_) + work_.split;
+  }
+  __device__ __forceinline__ OutputItem item() const {
+    OutputItem item = {};
+    item.tile = work_.first_tile + tile();
+    item.lane = lane_;
+    item.row = work_.first_row + row_block() * 8 + (lane_ & 3) * 2;
+    return item;
+  }
+
+ private:
+  // Past what is not there.
+  __device__ __forceinline__ void skip() {
+    while (has() && (work_.first_tile + tile() >= tiles_ || row_block() * 8 >= work_.rows)) {
+      part_ += kConsumerWarps;
+    }
+  }
+
+  TileWork work_;
+  int tiles_, lane_, part_, parts_, count_log2_;
+};
+
+#endif
+
+}  // namespace forerun::cuda

@@ -1,0 +1,110 @@
+// How the blocks that share a tile of the linear kernel for many rows (linear/cuda/tiles.cu) bring
+// their pieces of its sums together: through memory, a part of the tile's rows each. Device code;
+// included by the kernel alone.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/linear/cuda/item.h"
+#include "kernels/linear/cuda/tile_frame.h"
+#include "kernels/linear/cuda/tile_items.h"
+#include "kernels/linear/cuda/tile_plan.h"
+#include "kernels/linear/cuda/tile_ring.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Of a split tile a block finishes every `count`th 8 rows. Where it keeps those of its own pieces
+// in shared memory, [piece][tile][half][8 rows][lane], in bytes.
+template <class Stage>
+__device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
+                                               int half, int n, int lane) {
+  const int tile_half = own_piece * 2 * kBlockTiles + tile * 2 + half;
+  return (((tile_half * Stage::kRowBlocks) >> split.count_log2) + (n >> split.count_log2)) * 512 +
+         lane * 16;
+}
+
+// Leaves a piece for the blocks that share the tile.
+template <class Stage>
+__device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, const TileSplit& split,
+                                              const TileWork& work, uint32_t own_sums, int piece,
+                                              const float (&block)[Stage::kRows / 2]) {
+  const TilePlace place;
+  float* const to = opaque(split.scratch.sums +
+                           static_cast<int64_t>(work.tile * split.pieces + piece) * kPieceFloats +
+                           sum_offset<Stage>(place.tile(), place.half(), 0, place.lane) / 4);
+  own_sums += own_offset<Stage>(split, piece - work.split * (split.pieces >> split.count_log2),
+                                place.tile(), place.half(), 0, place.lane);
+#pragma unroll
+  for (int n = 0; n < Stage::kRowBlocks; ++n) {
+    if (n * 8 >= work.rows) break;
+    const float sums[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
+    if ((n & ((1 << split.count_log2) - 1)) == work.split) {
+      store_shared_sums(own_sums + (n >> split.count_log2) * 512, sums);
+    } else {
+      store_through_l2(to + n * 128, as_float4(sums));
+    }
+  }
+}
+
+// Returns once all blocks that share the tile have left their pieces. Those that multiply.
+__device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
+  uint32_t* const counter = split.scratch.arrivals + tile;
+  const uint32_t count = 1u << split.count_log2;
+  named_barrier(1, kConsumers);
+  if (threadIdx.x == 0) meet(counter, count, split.scratch.failed);
+  named_barrier(1, kConsumers);
+  if (threadIdx.x == kConsumers - 1) leave(counter, count);
+}
+
+// The sums of all pieces of 8 rows of a tile's halves, in the order of the chains: pieces that are
+// chains make sums of a cluster's blocks first, of `1 << block_log2` pieces each. `sums`: of the
+// first half of the tile's first piece in memory; the block's own are in shared memory. All that
+// there is room for are asked for at once, or there would be more trips to the L2 than one.
+template <class Stage>
+__device__ __forceinline__ void add_pieces(const TileSplit& split, int part, const float* sums,
+                                           uint32_t own_sums, int block_log2, float4 (&total)[2]) {
+  constexpr int kInFlight = 8;
+  constexpr float4 kZero = {-0.0f, -0.0f, -0.0f, -0.0f};  // that leaves what is added as it is
+  const int own_pieces = split.pieces >> split.count_log2;
+  const int first_own = part * own_pieces;
+  const int own_half_bytes = (Stage::kRowBlocks * 512) >> split.count_log2;
+  const int own_piece_bytes = 2 * kBlockTiles * own_half_bytes;
+  float4 block[2] = {kZero, kZero};
+  total[0] = total[1] = kZero;
+#pragma unroll 1
+  for (int begin = 0; begin < split.pieces; begin += kInFlight) {
+    float4 piece[kInFlight][2] = {};  // otherwise the compiler spills
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (begin + i >= split.pieces) break;
+      const int own = begin + i - first_own;
+      const bool is_own = own >= 0 && own < own_pieces;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        piece[i][half] =
+            is_own ? load_shared_sums(own_sums + own * own_piece_bytes + half * own_half_bytes)
+                   : load_through_l2(sums + (begin + i) * kPieceFloats +
+                                     half * (Stage::kRowBlocks * 128));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (begin + i >= split.pieces) break;
+      const bool ends_block = ((begin + i + 1) & ((1 << block_log2) - 1)) == 0;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        add(block[half], piece[i][half]);
+        if (!ends_block) continue;
+        add(total[half], block[half]);
+        block[half] = kZero;
+      }
+    }
+  }
+}
+
+#endif
+
+}  // namespace forerun::cuda
