@@ -116,6 +116,8 @@ class AttentionRig {
     }
     device_qkv_ = allocate(qkv_.size() * sizeof(bf16));
     upload(device_qkv_, std::as_bytes(std::span(qkv_)));
+    not_numbers_ = allocate(device_qkv_.bytes());
+    EXPECT_EQ(cudaMemset(not_numbers_.data(), 0xff, not_numbers_.bytes()), cudaSuccess);
     device_q_ = allocate(ids.size() * static_cast<size_t>(shape_.num_heads * padded_dim_) * 2);
     device_out_ = allocate(ids.size() * static_cast<size_t>(out_width()) * 2);
     EXPECT_EQ(cudaMemset(device_out_.data(), 0xff, device_out_.bytes()), cudaSuccess);
@@ -142,7 +144,9 @@ class AttentionRig {
     EXPECT_EQ(std::memcmp(again.data(), out.data(), out.size() * sizeof(bf16)), 0) << "early";
     return out;
   }
-  // `again_early`: a second time right behind, as in the layer after, so that it may begin early.
+  // `again_early`: a second time, as in the layer after, so that it may begin early: right behind
+  // the kernel that writes its queries and the step's keys and values, where nothing was that is of
+  // use.
   void run_plan(const AttentionPlanCuda& plan, int32_t window, bool again_early = false) {
     const std::vector<std::byte> bytes = step_bytes(plan, kv_slots_, angles_);
     const DeviceBuffer step = allocate(bytes.size());
@@ -151,9 +155,10 @@ class AttentionRig {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const auto k_offset = shape_.num_heads * shape_.head_dim;
     const auto v_offset = (shape_.num_heads + shape_.num_kv_heads) * shape_.head_dim;
-    if (plan.mode != AttentionMode::kFused && plan.mode != AttentionMode::kCluster) {
+    const bool appends = plan.mode != AttentionMode::kFused && plan.mode != AttentionMode::kCluster;
+    const auto append = [&](const DeviceBuffer& qkv) {
       expect_ok(rope_append_cuda({.step = step.as<AttentionStepCuda>(),
-                                  .qkv = device_qkv_.as<__nv_bfloat16>(),
+                                  .qkv = qkv.as<__nv_bfloat16>(),
                                   .qkv_stride = shape_.width(),
                                   .k_offset = k_offset,
                                   .v_offset = v_offset,
@@ -162,7 +167,8 @@ class AttentionRig {
                                   .rows = static_cast<int32_t>(plan.rows.size()),
                                   .kv = kv_},
                                  stream_.get()));
-    }
+    };
+    if (appends) append(device_qkv_);
     AttentionCallCuda call = {.step = step.as<AttentionStepCuda>(),
                               .q = device_q_.as<__nv_bfloat16>(),
                               .qkv = device_qkv_.as<__nv_bfloat16>(),
@@ -185,6 +191,10 @@ class AttentionRig {
     if (again_early) {
       std::swap(call.arrivals, call.to_clear);
       call.early = true;
+      if (appends) {
+        append(not_numbers_);
+        append(device_qkv_);
+      }
       expect_ok(attention_cuda(call, stream_.get()));
     }
     expect_ok(stream_.synchronize());
@@ -309,7 +319,8 @@ class AttentionRig {
   std::vector<bf16> qkv_;
   std::vector<float> angles_;
   std::vector<int32_t> kv_slots_;
-  DeviceBuffer device_cache_, device_qkv_, device_q_, device_out_, partials_, arrivals_, failed_;
+  DeviceBuffer device_cache_, device_qkv_, not_numbers_, device_q_, device_out_, partials_,
+      arrivals_, failed_;
   Stream stream_ = std::move(Stream::create()).value();
 };
 
