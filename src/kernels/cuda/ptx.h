@@ -90,6 +90,13 @@ __device__ __forceinline__ T* opaque(T* v) {
   return v;
 }
 
+// shared_address() of where a kernel's shared memory begins, kept in a register: the compiler would
+// ask for it again (SR_CgaCtaId) wherever an address is made, in every turn of a loop. For whole
+// warps: exchanged, so that it is known to be the same for all lanes, as operands of wgmma must be.
+__device__ __forceinline__ uint32_t kept_shared_address(const void* shared) {
+  return __shfl_sync(~0u, opaque(shared_address(shared)), 0);
+}
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // The way back of load_matrices(), matrices a[0] to a[3].

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "kernels/cuda/activation_format.h"
-#include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
 
@@ -32,11 +31,6 @@ __device__ __forceinline__ uint64_t wgmma_advance(uint64_t descriptor, int bytes
 // An address that is the same for the warp, so that the compiler knows.
 __device__ __forceinline__ uint32_t wgmma_uniform(uint32_t address) {
   return __shfl_sync(~0u, address, 0);
-}
-// Where a kernel's shared memory begins, kept in a register: the compiler would ask for it again
-// (SR_CgaCtaId) wherever an address is made, in every turn of a loop.
-__device__ __forceinline__ uint32_t kept_shared_address(const void* shared) {
-  return wgmma_uniform(opaque(shared_address(shared)));
 }
 // Between what a warp wrote into registers and products that take them.
 __device__ __forceinline__ void wgmma_fence() {

@@ -144,9 +144,10 @@ class AttentionRig {
     EXPECT_EQ(std::memcmp(again.data(), out.data(), out.size() * sizeof(bf16)), 0) << "early";
     return out;
   }
-  // `again_early`: a second time, as in the layer after, so that it may begin early: right behind
-  // the kernel that writes its queries and the step's keys and values, where nothing was that is of
-  // use.
+  // `again_early`: a second time, as in the layer after, so that it may begin before the kernel
+  // before has ended. Where a kernel appends the step's keys and values, that is the kernel before,
+  // and what it replaces are NaNs, so that whatever is read too early shows. The modes that read
+  // qkv themselves are behind attention, which does not write that.
   void run_plan(const AttentionPlanCuda& plan, int32_t window, bool again_early = false) {
     const std::vector<std::byte> bytes = step_bytes(plan, kv_slots_, angles_);
     const DeviceBuffer step = allocate(bytes.size());

@@ -146,7 +146,9 @@ struct TileClusterExchange {
       }
     }
   }
-  // The thread has sent what it had to.
+  // The thread has sent what it had to. Here and in end_round() every lane arrives at its own
+  // block's barriers: racecheck, which looks at a block's memory by itself, does not see that one
+  // lane speaks for those that it has met at __syncwarp() (docs/profiling-gpu.md).
   __device__ __forceinline__ void end_sending() const {
     barrier_arrive(shared + Layout::kReceivedBarrier);
   }
@@ -155,9 +157,7 @@ struct TileClusterExchange {
     barrier_wait(shared + Layout::kReceivedBarrier, (rounds - 1) & 1);
     __syncwarp();
   }
-  // The warp has merged them. Of its own block every lane says so, of the others one for all:
-  // racecheck, which looks at a block's memory by itself, does not see that one lane speaks for
-  // those that it has met at __syncwarp().
+  // The warp has merged them: each lane tells its own block, one lane for all the others.
   __device__ __forceinline__ void end_round() const {
     barrier_arrive(shared + Layout::kRoomBarrier);
     __syncwarp();

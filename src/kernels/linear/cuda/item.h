@@ -199,7 +199,8 @@ __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int ti
   if (first >= args.outputs || row >= args.rows) return;
   const bool both = row + 1 < args.rows;
   float4 gate = v[0];
-  if (!both) gate.y = gate.w = 0.0f;  // what is there may need special care
+  // The sums of a row that is not there must not send the lane to the slow division.
+  if (!both) gate.y = gate.w = 0.0f;
   const float4 y = silu_times(gate, v[1]);
   *reinterpret_cast<uint32_t*>(args.output + output_at(args, row, first)) =
       pack_activations(args.gated_format, y.x, y.z);

@@ -6,18 +6,18 @@
 
 namespace forerun::cuda {
 
-// a / b of b > 0, rounded to nearest, where divides_usually(a, b): an estimate of 1 / b, made exact
-// to a rounding, and the quotient made exact by what it leaves.
-__device__ __forceinline__ float divide_usual(float a, float b) {
+// a / b of b >= 1, rounded to nearest, where fits_divide_fast(a, b): an estimate of 1 / b, refined
+// by one Newton step, and the quotient corrected by what it leaves.
+__device__ __forceinline__ float divide_fast(float a, float b) {
   float estimate;
   asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(estimate) : "f"(b));
   const float inverse = __fmaf_rn(estimate, __fmaf_rn(-b, estimate, 1.0f), estimate);
   const float quotient = __fmul_rn(inverse, a);
   const float exact = __fmaf_rn(inverse, __fmaf_rn(-b, quotient, a), quotient);
-  return copysignf(exact, a);  // of -0
+  return copysignf(exact, a);  // the correction makes +0 of -0
 }
 // Whether nothing on the way to the quotient comes near the ends of f32's range, or `a` is 0.
-__device__ __forceinline__ bool divides_usually(float a, float b) {
+__device__ __forceinline__ bool fits_divide_fast(float a, float b) {
   return ((fabsf(a) >= 0x1p-60f && fabsf(a) <= 0x1p60f) || a == 0.0f) && b <= 0x1p60f;
 }
 
@@ -30,8 +30,8 @@ __device__ __forceinline__ float4 silu_times(const float4& gate, const float4& u
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     divisor[i] = 1.0f + __expf(-x[i]);
-    y[i] = divide_usual(x[i], divisor[i]);
-    special |= !divides_usually(x[i], divisor[i]);
+    y[i] = divide_fast(x[i], divisor[i]);
+    special |= !fits_divide_fast(x[i], divisor[i]);
   }
   if (special) {
 #pragma unroll

@@ -16,8 +16,8 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Of a split tile a block finishes every `count`th 8 rows. Where it keeps those of its own pieces
-// in shared memory, [piece][tile][half][8 rows][lane], in bytes.
+// Of a shared tile's 8 rows each of its blocks finishes every 2^count_log2-th. Where it keeps those
+// of its own pieces in shared memory, [piece][tile][half][8 rows][lane], in bytes.
 template <class Stage>
 __device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
                                                int half, int n, int lane) {
@@ -28,10 +28,11 @@ __device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_p
 
 // Leaves a piece for the blocks that share the tile.
 template <class Stage>
-__device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, const TileSplit& split,
-                                              const TileWork& work, uint32_t own_sums, int piece,
+__device__ __forceinline__ void publish_piece(const TileSplit& split, const TileWork& work,
+                                              uint32_t own_sums, int piece,
                                               const float (&block)[Stage::kRows / 2]) {
   const TilePlace place;
+  // opaque(): its parts would be loaded again for every 8 rows.
   float* const to = opaque(split.scratch.sums +
                            static_cast<int64_t>(work.tile * split.pieces + piece) * kPieceFloats +
                            sum_offset<Stage>(place.tile(), place.half(), 0, place.lane) / 4);
@@ -41,7 +42,7 @@ __device__ __forceinline__ void publish_piece(const LinearKernelArgs& args, cons
   for (int n = 0; n < Stage::kRowBlocks; ++n) {
     if (n * 8 >= work.rows) break;
     const float sums[4] = {block[4 * n], block[4 * n + 1], block[4 * n + 2], block[4 * n + 3]};
-    if ((n & ((1 << split.count_log2) - 1)) == work.split) {
+    if (split.share_of(n) == work.split) {
       store_shared_sums(own_sums + (n >> split.count_log2) * 512, sums);
     } else {
       store_through_l2(to + n * 128, as_float4(sums));
@@ -60,20 +61,21 @@ __device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
 }
 
 // The sums of all pieces of 8 rows of a tile's halves, in the order of the chains: pieces that are
-// chains make sums of a cluster's blocks first, of `1 << block_log2` pieces each. `sums`: of the
-// first half of the tile's first piece in memory; the block's own are in shared memory. All that
-// there is room for are asked for at once, or there would be more trips to the L2 than one.
+// chains make sums of a cluster's blocks first, of 2^block_pieces_log2 pieces each. `sums`: of the
+// first half of the tile's first piece in memory; the block's own are in shared memory. Up to
+// kInFlight are asked for at once: each lot takes a trip to the L2.
 template <class Stage>
 __device__ __forceinline__ void add_pieces(const TileSplit& split, int part, const float* sums,
-                                           uint32_t own_sums, int block_log2, float4 (&total)[2]) {
+                                           uint32_t own_sums, int block_pieces_log2,
+                                           float4 (&total)[2]) {
   constexpr int kInFlight = 8;
-  constexpr float4 kZero = {-0.0f, -0.0f, -0.0f, -0.0f};  // that leaves what is added as it is
+  constexpr float4 kMinusZero = {-0.0f, -0.0f, -0.0f, -0.0f};  // x + -0 is x, also of -0
   const int own_pieces = split.pieces >> split.count_log2;
   const int first_own = part * own_pieces;
   const int own_half_bytes = (Stage::kRowBlocks * 512) >> split.count_log2;
   const int own_piece_bytes = 2 * kBlockTiles * own_half_bytes;
-  float4 block[2] = {kZero, kZero};
-  total[0] = total[1] = kZero;
+  float4 block[2] = {kMinusZero, kMinusZero};
+  total[0] = total[1] = kMinusZero;
 #pragma unroll 1
   for (int begin = 0; begin < split.pieces; begin += kInFlight) {
     float4 piece[kInFlight][2] = {};  // otherwise the compiler spills
@@ -93,13 +95,13 @@ __device__ __forceinline__ void add_pieces(const TileSplit& split, int part, con
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       if (begin + i >= split.pieces) break;
-      const bool ends_block = ((begin + i + 1) & ((1 << block_log2) - 1)) == 0;
+      const bool ends_block = ((begin + i + 1) & ((1 << block_pieces_log2) - 1)) == 0;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         add(block[half], piece[i][half]);
         if (!ends_block) continue;
         add(total[half], block[half]);
-        block[half] = kZero;
+        block[half] = kMinusZero;
       }
     }
   }

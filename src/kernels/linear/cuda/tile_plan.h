@@ -16,8 +16,9 @@
 namespace forerun::cuda {
 
 inline constexpr int kBlockTilesLog2 = 2;
-inline constexpr int kBlockTiles = 1 << kBlockTilesLog2;  // of 32 outputs, by a block at once
-inline constexpr int kWideBlockTiles = 8;                 // of bf16 whose sums are one chain each
+// Tiles of 32 outputs that a block works on at once.
+inline constexpr int kBlockTiles = 1 << kBlockTilesLog2;
+inline constexpr int kWideBlockTiles = 8;  // of bf16 whose sums are one chain each
 inline constexpr int kTileRows = 128;
 inline constexpr int kTileRowBlocks = kTileRows / 8;
 // Tiles of no more rows than these are multiplied by instructions of as many.

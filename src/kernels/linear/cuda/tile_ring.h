@@ -1,5 +1,6 @@
-// What moves through a block of the linear kernel for many rows (linear/cuda/tiles.cu), and in
-// which order. Device code; included by the kernel alone.
+// What moves through a block of the linear kernels for many rows (linear/cuda/tiles.cu,
+// linear/cuda/wide_tiles.cu), and in which order. Included by these alone; device code but for how
+// a launch's TileSplit is made.
 #pragma once
 
 #include <bit>
@@ -40,8 +41,9 @@ struct TileStage {
 // The launch's LinearTiling, and where the blocks that share a tile leave their sums.
 struct TileSplit {
   int block_tiles, row_tiles, tile_rows, works;
-  uint32_t row_tiles_inverse;  // 2^32 / row_tiles, rounded up
-  int count_log2;              // of the blocks that share a tile
+  // 2^32 / row_tiles, rounded up; not asked for where that is 1. Divides fewer than 2^27 tiles.
+  uint32_t row_tiles_inverse;
+  int count_log2;  // of the blocks that share a tile
   int chains, folded, pieces;
   // Its sums: [tile][piece][kPieceFloats], as sum_offset() has them; its arrivals: [tile].
   LinearScratchCuda scratch;
@@ -58,6 +60,11 @@ struct TileSplit {
         folded(tiling.folded),
         pieces(tiling.pieces),
         scratch(scratch_memory) {}
+
+  // Which of the blocks that share a tile has work, or 8 rows of a tile, number `index`.
+  __device__ __forceinline__ int share_of(int index) const {
+    return index & ((1 << count_log2) - 1);
+  }
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -95,7 +102,7 @@ struct TileRing {
   }
 };
 
-// What a block does at a time: some of a tile's chains, [first_chain, first_chain + args' share).
+// What a block does at a time: a tile, or some of its chains.
 struct TileWork {
   int tile;   // of outputs and rows, in the order in which blocks take them
   int split;  // which of the blocks that share it

@@ -7,9 +7,6 @@
 // the plan's split of the inputs is kept: the chains of units that there are warps' and blocks' are
 // computed one after the other, or by several blocks that share a tile, and added in the order in
 // which they would be there.
-#include <algorithm>
-#include <string>
-
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/cuda_tensor_map.h"
@@ -91,7 +88,7 @@ __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
 }
 
 // Writes the outputs of a block's share of a tile, or sends its sums to the group. meet(): returns
-// once the sums are there; what else is needed is on its way by then.
+// once the sums are there; what else the first of them need is on its way by then.
 // load_sums(tile, row_block, sums): a lane's finished sums of both halves.
 template <class Stage, bool kGated, class Meet, class LoadSums>
 __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
@@ -147,12 +144,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     const uint32_t sums = base + kTileBarrierBytes;
     TileUnit<Stage> product;
     for (int index = blockIdx.x; index < split.works; index += gridDim.x) {
-      multiply_tile<Stage>(args, split, index & ((1 << split.count_log2) - 1), ring, product,
+      multiply_tile<Stage>(args, split, split.share_of(index), ring, product,
                            [&](int piece, const float(&block)[kRows / 2]) {
                              if constexpr (!kShared) {
                                keep_sums<Stage>(sums, piece == 0, block);
                              } else {
-                               publish_piece<Stage>(args, split, TileWork(args, split, index), sums,
+                               publish_piece<Stage>(split, TileWork(args, split, index), sums,
                                                     piece, block);
                              }
                            });
@@ -172,13 +169,13 @@ __global__ void __launch_bounds__(kThreads, 1)
       } else {
         const float* const pieces =
             split.scratch.sums + static_cast<int64_t>(work.tile) * split.pieces * kPieceFloats;
-        const int block_log2 = split.folded == 1 ? args.input_warps_log2 : 0;
+        const int block_pieces_log2 = split.folded == 1 ? args.input_warps_log2 : 0;
         store_tile<Stage, kGated>(
             args, split, work, inverse_rms, tiles, place, [&] { meet_sharers(split, work.tile); },
             [&](int tile, int n, float4(&v)[2]) {
               add_pieces<Stage>(
                   split, work.split, pieces + sum_offset<Stage>(tile, 0, n, place.lane) / 4,
-                  sums + own_offset<Stage>(split, 0, tile, 0, n, place.lane), block_log2, v);
+                  sums + own_offset<Stage>(split, 0, tile, 0, n, place.lane), block_pieces_log2, v);
             });
       }
       barrier_arrive(scales.empty_barrier());
