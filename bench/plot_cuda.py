@@ -19,6 +19,7 @@ from xml.sax.saxutils import escape
 
 from svg import page, text
 
+ROUNDED_HEAD = " with an "  # in a model's name
 COLOURS = {1: "#bbbbbb", 8: "#4477aa", 16: "#66ccee", 32: "#228833"}
 LEFT, TOP, PLOT_HEIGHT, BAR, GAP = 60, 56, 260, 26, 30
 
@@ -64,6 +65,8 @@ def table(rows: list[dict]) -> str:
 
 
 def drawing(rows: list[dict], machine: str) -> str:
+    """Of heads as stored, and of as many rows as there are colours for."""
+    rows = [row for row in rows if row["rows"] in COLOURS and ROUNDED_HEAD not in row["model"]]
     groups = groups_of(rows)
     top = max(2, math.ceil(max(row["ms"] / row["floor_ms"] for row in rows)))
     width = LEFT + sum(BAR * len(group) + GAP for group in groups.values()) + 10
@@ -97,7 +100,7 @@ def drawing(rows: list[dict], machine: str) -> str:
             out.append(
                 f'<rect x="{x + idx * BAR:.1f}" y="{bottom - height:.1f}" '
                 f'width="{BAR - 3}" height="{height:.1f}" '
-                f'fill="{COLOURS.get(row["rows"], "#222222")}">'
+                f'fill="{COLOURS[row["rows"]]}">'
                 f"<title>{escape(tip)}</title></rect>"
             )
             out.append(
