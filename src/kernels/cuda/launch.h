@@ -1,36 +1,59 @@
-// Launches a kernel that takes part in programmatic dependent launch: it may start before the
-// stream's previous kernel has ended, and itself waits (wait_for_previous_kernel) before it touches
-// what that one writes.
+// Launches of kernels. Those that are dependent take part in programmatic dependent launch: they
+// may start before the stream's previous kernel has ended, and themselves wait
+// (wait_for_previous_kernel) before they touch what that one writes.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstddef>
 
+#include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "forerun/status.h"
 
 namespace forerun::cuda {
 
-// In clusters of `cluster_blocks` blocks, of which the grid is a multiple.
+// In clusters of `cluster_blocks` blocks, of which the grid is a multiple; one too is a cluster,
+// whose block may send to itself as to another. 0: none.
 template <class... Parameters, class... Arguments>
-Status launch_dependent_clusters(void (*kernel)(Parameters...), int cluster_blocks, dim3 grid,
-                                 dim3 block, size_t shared_bytes, cudaStream_t stream,
-                                 const char* doing, Arguments... arguments) {
+Status launch_in_clusters(void (*kernel)(Parameters...), int cluster_blocks, bool dependent,
+                          dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                          const char* doing, Arguments... arguments) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster_blocks), 1, 1};
   config.attrs = attributes;
-  config.numAttrs = cluster_blocks > 1 ? 2 : 1;
+  if (cluster_blocks > 0) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(cluster_blocks), 1, 1};
+  }
+  if (dependent) {
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
   FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, arguments...), doing);
   return {};
+}
+
+// After all that the stream has been given; no shared memory but what the kernel declares.
+template <class... Parameters, class... Arguments>
+Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
+              const char* doing, Arguments... arguments) {
+  return launch_in_clusters(kernel, 0, /*dependent=*/false, grid, block, 0, stream, doing,
+                            arguments...);
+}
+
+template <class... Parameters, class... Arguments>
+Status launch_dependent_clusters(void (*kernel)(Parameters...), int cluster_blocks, dim3 grid,
+                                 dim3 block, size_t shared_bytes, cudaStream_t stream,
+                                 const char* doing, Arguments... arguments) {
+  return launch_in_clusters(kernel, cluster_blocks > 1 ? cluster_blocks : 0, /*dependent=*/true,
+                            grid, block, shared_bytes, stream, doing, arguments...);
 }
 
 template <class... Parameters, class... Arguments>
@@ -62,11 +85,18 @@ Status prefer_shared_memory(void (*kernel)(Parameters...), const char* doing) {
   return {};
 }
 
-// The same for a kernel that asks for up to `bytes` of shared memory a block.
+// Of a kernel that asks for up to `bytes` of shared memory a block.
 template <class... Parameters>
-Status allow_shared_memory(void (*kernel)(Parameters...), int bytes, const char* doing) {
+Status raise_shared_memory_limit(void (*kernel)(Parameters...), int bytes, const char* doing) {
   FORERUN_CUDA_RETURN_IF_ERROR(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), doing);
+  return {};
+}
+
+// Both.
+template <class... Parameters>
+Status allow_shared_memory(void (*kernel)(Parameters...), int bytes, const char* doing) {
+  FORERUN_RETURN_IF_ERROR(raise_shared_memory_limit(kernel, bytes, doing));
   return prefer_shared_memory(kernel, doing);
 }
 

@@ -78,6 +78,34 @@ __device__ __forceinline__ int load_shared_byte(uint32_t address) {
   return static_cast<int>(v);
 }
 
+// The same of 2 bytes, and of two words.
+__device__ __forceinline__ uint32_t load_shared_2(uint32_t address) {
+  uint32_t v;
+  asm volatile("{.reg .u16 z; ld.shared.u16 z,[%1]; cvt.u32.u16 %0,z;}"
+               : "=r"(v)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0,%1},[%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+  return v;
+}
+// Of what nobody writes before the next barrier, so that stores may move past it.
+__device__ __forceinline__ uint32_t load_shared_constant_4(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0,[%1];" : "=r"(v) : "r"(address));
+  return v;
+}
+
+// An estimate of 1 / x, to a few units in the last place.
+__device__ __forceinline__ float estimate_inverse(float x) {
+  float estimate;
+  asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(estimate) : "f"(x));
+  return estimate;
+}
+
 // The same value, of which the compiler no longer knows where it comes from.
 __device__ __forceinline__ uint32_t opaque(uint32_t v) {
   asm volatile("" : "+r"(v));
@@ -90,11 +118,11 @@ __device__ __forceinline__ T* opaque(T* v) {
   return v;
 }
 
-// shared_address() of where a kernel's shared memory begins, kept in a register: the compiler would
-// ask for it again (SR_CgaCtaId) wherever an address is made, in every turn of a loop. For whole
-// warps: exchanged, so that it is known to be the same for all lanes, as operands of wgmma must be.
-__device__ __forceinline__ uint32_t kept_shared_address(const void* shared) {
-  return __shfl_sync(~0u, opaque(shared_address(shared)), 0);
+// dynamic_shared_address(), kept in a register: the compiler would ask for it again (SR_CgaCtaId)
+// wherever an address is made, in every turn of a loop. For whole warps: exchanged, so that it is
+// known to be the same for all lanes, as operands of wgmma must be.
+__device__ __forceinline__ uint32_t kept_shared_address() {
+  return __shfl_sync(~0u, opaque(dynamic_shared_address()), 0);
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

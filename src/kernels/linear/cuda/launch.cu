@@ -185,30 +185,18 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   args.tile_warps = launch.tile_warps;
   args.warps = launch.tile_warps * plan.input_warps;
 
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
-                        static_cast<unsigned>(launch.row_tiles));
-  config.blockDim = dim3(32 * static_cast<unsigned>(args.warps + launch.feeding_warps));
-  config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
-  config.stream = stream;
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = static_cast<unsigned>(plan.cluster_size);
-  attributes[0].val.clusterDim.y = 1;
-  attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = attributes;
-  config.numAttrs = call.dependent ? 2 : 1;
   const bool any = call.reduce != nullptr || call.shares_reduce_kernel;
   const LinearEpilogue epilogue = any          ? LinearEpilogue::kRuntime
                                   : call.gated ? LinearEpilogue::kGated
                                                : LinearEpilogue::kPlain;
   const LinearKernel kernel = linear_kernel_for(
       {plan.format, launch.row_blocks, epilogue, launch.schedule, launch.few_registers});
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaLaunchKernelEx(&config, kernel, args),
-                               "launching a linear layer");
-  return {};
+  return launch_in_clusters(kernel, plan.cluster_size, call.dependent,
+                            dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size),
+                                 static_cast<unsigned>(launch.row_tiles)),
+                            dim3(32 * static_cast<unsigned>(args.warps + launch.feeding_warps)),
+                            static_cast<size_t>(launch.shared_bytes), stream,
+                            "launching a linear layer", args);
 }
 
 }  // namespace forerun::cuda

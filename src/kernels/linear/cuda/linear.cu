@@ -56,9 +56,8 @@ template <LinearFormat kFormat, int kRowBlocks, LinearEpilogue kEpilogue, TileSc
 __global__ void __maxnreg__(registers(kFormat, kRowBlocks, kEpilogue, kSchedule))
     linear_kernel(const __grid_constant__ LinearKernelArgs args) {
   using Block = LinearBlock<kFormat, kRowBlocks, kEpilogue, kSchedule>;
-  extern __shared__ __align__(128) std::byte shared[];
   launch_dependents();
-  Block block(args, shared_address(shared), static_cast<int>(cluster_index()));
+  Block block(args, dynamic_shared_address(), static_cast<int>(cluster_index()));
   block.place_rings();
   if constexpr (Block::kFeedsApart) {
     if (block.warp == args.warps) return block.feed_inputs();

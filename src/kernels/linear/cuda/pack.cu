@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/linear/cuda/linear.h"
 #include "kernels/linear/cuda/pack.h"
 
@@ -97,10 +98,8 @@ Status LinearWeightCuda::pack_awq(const uint32_t* qweight, const uint32_t* qzero
                                               "be a multiple of 8"};
   }
   const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
-  pack_awq_kernel<<<pack_blocks(target), kPackThreads, 0, stream>>>(
-      AwqSource{qweight, qzeros, scales, outputs}, target);
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "packing an int4 weight");
-  return {};
+  return launch(pack_awq_kernel, pack_blocks(target), kPackThreads, stream,
+                "packing an int4 weight", AwqSource{qweight, qzeros, scales, outputs}, target);
 }
 
 Status LinearWeightCuda::pack_bf16(const __nv_bfloat16* weight, int64_t outputs,
@@ -108,9 +107,8 @@ Status LinearWeightCuda::pack_bf16(const __nv_bfloat16* weight, int64_t outputs,
                                    cudaStream_t stream) {
   FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kBf16, outputs, placement, first_output));
   const PackTarget target = pack_target(plan_, data_.data(), outputs, placement, first_output);
-  pack_bf16_kernel<<<pack_blocks(target), kPackThreads, 0, stream>>>(weight, target);
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "packing a bf16 weight");
-  return {};
+  return launch(pack_bf16_kernel, pack_blocks(target), kPackThreads, stream,
+                "packing a bf16 weight", weight, target);
 }
 
 }  // namespace forerun::cuda

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/ptx.h"
 #include "kernels/linear/cuda/linear.h"
 
 namespace forerun::cuda {

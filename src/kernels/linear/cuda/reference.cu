@@ -2,7 +2,7 @@
 // packed from.
 #include <cuda_bf16.h>
 
-#include "device/cuda/cuda_error.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/linear/cuda/linear.h"
 #include "kernels/linear/cuda/pack.h"
 
@@ -70,28 +70,22 @@ Status linear_awq_ref_cuda(const uint32_t* qweight, const uint32_t* qzeros, cons
                            int64_t in_features, int64_t outputs, const uint16_t* input, int rows,
                            float* output, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(blocks_for(outputs)), static_cast<unsigned>(rows));
-  linear_awq_ref_kernel<<<grid, kPackThreads, 0, stream>>>(qweight, qzeros, scales, in_features,
-                                                           outputs, input, output);
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "running the int4 reference");
-  return {};
+  return launch(linear_awq_ref_kernel, grid, kPackThreads, stream, "running the int4 reference",
+                qweight, qzeros, scales, in_features, outputs, input, output);
 }
 
 Status linear_bf16_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
                             const uint16_t* input, int rows, float* output, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(blocks_for(outputs)), static_cast<unsigned>(rows));
-  linear_bf16_ref_kernel<<<grid, kPackThreads, 0, stream>>>(weight, in_features, outputs, input,
-                                                            output);
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "running the bf16 reference");
-  return {};
+  return launch(linear_bf16_ref_kernel, grid, kPackThreads, stream, "running the bf16 reference",
+                weight, in_features, outputs, input, output);
 }
 
 Status linear_int8_ref_cuda(const __nv_bfloat16* weight, int64_t in_features, int64_t outputs,
                             const uint16_t* input, int rows, float* output, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(blocks_for(outputs)), static_cast<unsigned>(rows));
-  linear_int8_ref_kernel<<<grid, kPackThreads, 0, stream>>>(weight, in_features, outputs, input,
-                                                            output);
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "running the int8 reference");
-  return {};
+  return launch(linear_int8_ref_kernel, grid, kPackThreads, stream, "running the int8 reference",
+                weight, in_features, outputs, input, output);
 }
 
 }  // namespace forerun::cuda

@@ -2,7 +2,7 @@
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
-#include "device/cuda/cuda_error.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/linear/cuda/linear.h"
 #include "kernels/linear/cuda/pack.h"
 
@@ -119,9 +119,8 @@ Status LinearWeightCuda::round_bf16_to_int4(const __nv_bfloat16* weight, int64_t
   constexpr auto kPlain = OutputPlacement::kPlain;
   FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kInt4Group128, outputs, kPlain, 0));
   const PackTarget target = pack_target(plan_, data_.data(), outputs, kPlain, 0);
-  round_to_int4_kernel<<<pack_blocks(target), kPackThreads, 0, stream>>>(weight, target);
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "rounding a weight to int4");
-  return {};
+  return launch(round_to_int4_kernel, pack_blocks(target), kPackThreads, stream,
+                "rounding a weight to int4", weight, target);
 }
 
 Status LinearWeightCuda::round_bf16_to_int8(const __nv_bfloat16* weight, int64_t outputs,
@@ -129,9 +128,8 @@ Status LinearWeightCuda::round_bf16_to_int8(const __nv_bfloat16* weight, int64_t
   constexpr auto kPlain = OutputPlacement::kPlain;
   FORERUN_RETURN_IF_ERROR(check_pack(LinearFormat::kInt8Group64, outputs, kPlain, 0));
   const PackTarget target = pack_target(plan_, data_.data(), outputs, kPlain, 0);
-  round_to_int8_kernel<<<pack_blocks(target), kPackThreads, 0, stream>>>(weight, target);
-  FORERUN_CUDA_RETURN_IF_ERROR(cudaGetLastError(), "rounding a weight to int8");
-  return {};
+  return launch(round_to_int8_kernel, pack_blocks(target), kPackThreads, stream,
+                "rounding a weight to int8", weight, target);
 }
 
 }  // namespace forerun::cuda

@@ -4,13 +4,14 @@
 
 #include <cmath>
 
+#include "kernels/cuda/ptx.h"
+
 namespace forerun::cuda {
 
 // a / b of b >= 1, rounded to nearest, where fits_divide_fast(a, b): an estimate of 1 / b, refined
 // by one Newton step, and the quotient corrected by what it leaves.
 __device__ __forceinline__ float divide_fast(float a, float b) {
-  float estimate;
-  asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(estimate) : "f"(b));
+  const float estimate = estimate_inverse(b);
   const float inverse = __fmaf_rn(estimate, __fmaf_rn(-b, estimate, 1.0f), estimate);
   const float quotient = __fmul_rn(inverse, a);
   const float exact = __fmaf_rn(inverse, __fmaf_rn(-b, quotient, a), quotient);

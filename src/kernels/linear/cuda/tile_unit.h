@@ -189,9 +189,7 @@ struct IntegerTileUnit {
       const uint32_t stage = ring.address();
       empty_barrier = ring.empty_barrier();
       const uint32_t unit = stage + Stage::kWeightOffset + tile * stage_bytes(Stage::kWeightFormat);
-      asm volatile("ld.shared.u32 %0,[%1];"
-                   : "=r"(scales)
-                   : "r"(unit + 2048 + (lane >> 2) * 8 + half * 4));
+      scales = load_shared_constant_4(unit + 2048 + (lane >> 2) * 8 + half * 4);
       const Operands operands(unit, half, lane);
       const uint64_t rows = wgmma_descriptor<Stage::kBoxInputs>(wgmma_uniform(stage));
       // One fence a group of products: the wait for all but the last group counts fences as well.

@@ -129,8 +129,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                         const __grid_constant__ TileSplit split, int tiles) {
   using Stage = TileStage<kFormat, kRows, kBoxInputs>;
   using Shared = TileShared<Stage>;
-  extern __shared__ __align__(1024) std::byte shared[];
-  const uint32_t base = kept_shared_address(shared);
+  const uint32_t base = kept_shared_address();
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   TileFrame<Stage, Shared::kStages, Shared::kRingOffset> frame(base);
@@ -253,10 +252,8 @@ Status prepare_linear_tiles() {
       for (int kind = 0; kind < 8; ++kind) {
         const Variant tiles =
             variant(format, input_warps, (kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0);
-        FORERUN_CUDA_RETURN_IF_ERROR(
-            cudaFuncSetAttribute(tiles.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 tiles.shared_bytes),
-            "loading the linear kernels for many rows");
+        FORERUN_RETURN_IF_ERROR(raise_shared_memory_limit(
+            tiles.kernel, tiles.shared_bytes, "loading the linear kernels for many rows"));
       }
     }
   }

@@ -130,16 +130,9 @@ struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
                                            uint32_t input, int row_block_bytes,
                                            float (&acc)[2][kRowBlocks][4]) {
     ring.wait();
-    uint32_t scales[2];
-    asm volatile("ld.shared.v2.u32 {%0,%1},[%2];"
-                 : "=r"(scales[0]), "=r"(scales[1])
-                 : "r"(ring.data + 2048 + (lane >> 2) * 8)
-                 : "memory");
-    uint32_t zeros;
-    asm volatile("{.reg .u16 z; ld.shared.u16 z,[%1]; cvt.u32.u16 %0,z;}"
-                 : "=r"(zeros)
-                 : "r"(ring.data + 2112 + (lane >> 2) * 2)
-                 : "memory");
+    const uint2 scale_words = load_shared_8(ring.data + 2048 + (lane >> 2) * 8);
+    const uint32_t scales[2] = {scale_words.x, scale_words.y};
+    const uint32_t zeros = load_shared_2(ring.data + 2112 + (lane >> 2) * 2);
     uint32_t q[2][8];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -185,11 +178,8 @@ struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
                                            uint32_t input, int row_block_bytes,
                                            float (&acc)[2][kRowBlocks][4]) {
     ring.wait();
-    uint32_t scales[2];
-    asm volatile("ld.shared.v2.u32 {%0,%1},[%2];"
-                 : "=r"(scales[0]), "=r"(scales[1])
-                 : "r"(ring.data + 2048 + (lane >> 2) * 8)
-                 : "memory");
+    const uint2 scale_words = load_shared_8(ring.data + 2048 + (lane >> 2) * 8);
+    const uint32_t scales[2] = {scale_words.x, scale_words.y};
     uint4 q[2][2];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

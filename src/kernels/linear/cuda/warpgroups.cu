@@ -67,7 +67,7 @@ struct UnitProduct {
   // descriptor of the activations of the same inputs.
   __device__ __forceinline__ void issue(uint32_t half_unit, uint32_t scales_at, uint32_t zeros_at,
                                         uint64_t rows) {
-    asm volatile("ld.shared.u32 %0,[%1];" : "=r"(scales) : "r"(scales_at));
+    scales = load_shared_constant_4(scales_at);
     const auto zeros = static_cast<uint32_t>(load_shared_byte(zeros_at));
     const Int4Operand operand(zeros, 0);
     uint32_t a[8][4];
@@ -157,8 +157,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     linear_warpgroups_kernel(const __grid_constant__ LinearKernelArgs args,
                              const __grid_constant__ CUtensorMap map,
                              const __grid_constant__ WarpgroupLaunch launch) {
-  extern __shared__ __align__(1024) std::byte shared[];
-  const uint32_t base = kept_shared_address(shared);
+  const uint32_t base = kept_shared_address();
   launch_dependents();
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
@@ -313,23 +312,11 @@ Status launch_linear_warpgroups(const LinearPlan& plan, const LinearCall& call,
       const CUtensorMap map,
       tensor_map_16_bit(call.input, call.rows, plan.in_features, call.input_stride,
                         launch.box_bytes / (kBoxInputs * 2), kBoxInputs));
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes =
-      static_cast<size_t>(launch.ring_offset + launch.stages * launch.stage_bytes);
-  config.stream = stream;
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;  // of one block too: sums are sent to it
-  attributes[0].val.clusterDim = {static_cast<unsigned>(plan.cluster_size), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = attributes;
-  config.numAttrs = call.dependent ? 2 : 1;
-  FORERUN_CUDA_RETURN_IF_ERROR(
-      cudaLaunchKernelEx(&config, linear_warpgroups_kernel, args, map, launch),
-      "launching a linear layer");
-  return {};
+  return launch_in_clusters(
+      linear_warpgroups_kernel, plan.cluster_size, call.dependent,
+      dim3(static_cast<unsigned>(plan.clusters * plan.cluster_size)), dim3(kThreads),
+      static_cast<size_t>(launch.ring_offset + launch.stages * launch.stage_bytes), stream,
+      "launching a linear layer", args, map, launch);
 }
 
 }  // namespace forerun::cuda

@@ -112,10 +112,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     linear_wide_tiles_kernel(const __grid_constant__ LinearKernelArgs args,
                              const __grid_constant__ CUtensorMap map,
                              const __grid_constant__ TileSplit split, int tiles) {
-  extern __shared__ __align__(1024) std::byte shared[];
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  TileFrame<WideStage, kWideStages, kTileBarrierBytes> frame(shared_address(shared));
+  TileFrame<WideStage, kWideStages, kTileBarrierBytes> frame(dynamic_shared_address());
   if (warp >= kConsumerWarps) {
     frame.produce(args, map, split, tiles, warp, lane);
     return;
@@ -166,9 +165,8 @@ __global__ void linear_wide_tiles_kernel(const __grid_constant__ LinearKernelArg
 
 Status prepare_linear_wide_tiles() {
   for (const auto kernel : {linear_wide_tiles_kernel<false>, linear_wide_tiles_kernel<true>}) {
-    FORERUN_CUDA_RETURN_IF_ERROR(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kWideBytes),
-        "loading the linear kernels for many rows");
+    FORERUN_RETURN_IF_ERROR(
+        raise_shared_memory_limit(kernel, kWideBytes, "loading the linear kernels for many rows"));
   }
   return {};
 }

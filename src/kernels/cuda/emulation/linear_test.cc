@@ -1,0 +1,178 @@
+// The kernels of linear layers on the host (kernels/cuda/emulation/emulation.h): a row has the same
+// bits in any company, whichever kernel takes it, and is what plain loops give, in whatever order
+// warps run and copies land.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/emulation/emulation.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/linear/cuda/kernels.h"
+#include "kernels/linear/cuda/rig_test.h"
+#include "kernels/linear/cuda/tile_plan.h"
+
+namespace forerun::cuda {
+namespace {
+
+struct Shape {
+  int64_t in, out;
+  int cluster_size, input_warps;
+};
+std::string name_of(const Shape& shape) {
+  return std::to_string(shape.in) + " x " + std::to_string(shape.out) + ", cluster " +
+         std::to_string(shape.cluster_size) + ", input warps " + std::to_string(shape.input_warps);
+}
+
+// A layer with all that its epilogue does: a norm before it, bias and residual or gate and up.
+struct Layer {
+  static constexpr int kRows = 75;
+  Shape shape;
+  bool gated;
+  DeviceBuffer inputs, squares, bias, residual;
+  int64_t stride;  // of outputs, as run() has it
+
+  Layer(LinearFormat format, const Shape& of, bool is_gated)
+      : shape(of), gated(is_gated), stride((of.out + 3) / 4 * 4 + 8) {
+    inputs = to_device(random_inputs(format, static_cast<size_t>(kRows * shape.in), 1.0f, 3));
+    std::vector<float> sums(static_cast<size_t>(kRows * shape.in / kNormGroup));
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(i % 97) * 0.37f;
+    squares = to_device(sums);
+    bias = to_device(random_bf16(static_cast<size_t>(shape.out), 1.0f, 4));
+    residual = to_device(random_bf16(static_cast<size_t>(kRows * stride), 1.0f, 5));
+  }
+  int64_t outputs() const { return gated ? shape.out / 2 : shape.out; }
+  LinearCall rows(int first, int count) const {
+    LinearCall call = call_for(inputs, shape.in, count);
+    call.input += first * shape.in;
+    call.norm = {.squares = squares.as<float>() + first * (shape.in / kNormGroup), .eps = 0.1f};
+    call.gated = gated;
+    if (gated) return call;
+    call.bias = bias.as<__nv_bfloat16>();
+    call.residual = residual.as<__nv_bfloat16>() + first * stride;
+    return call;
+  }
+};
+
+class LinearEmulation : public LinearCuda {
+ protected:
+  LinearWeightCuda packed(const SourceTensor& source, const LinearPlan& plan) {
+    LinearWeightCuda weight = allocate(plan);
+    const Status status = source.pack(weight, OutputPlacement::kPlain, 0, stream_->get());
+    EXPECT_TRUE(status.ok()) << status.message();
+    return weight;
+  }
+  // Rows [first, first + count) of the layer have the bits of `all`, its outputs of all rows.
+  void expect_same(const LinearWeightCuda& weight, const Layer& layer,
+                   const std::vector<uint16_t>& all, int first, int count) {
+    emulation::set_seed(seed_++);
+    const std::vector<uint16_t> part = run(weight, layer.rows(first, count), layer.outputs());
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + first * layer.outputs()))
+        << name_of(layer.shape) << (layer.gated ? ", gated, " : ", ") << count << " rows from "
+        << first;
+  }
+  std::vector<uint16_t> all_rows(const LinearWeightCuda& weight, const Layer& layer) {
+    emulation::set_seed(seed_++);
+    return run(weight, layer.rows(0, Layer::kRows), layer.outputs());
+  }
+
+ private:
+  uint32_t seed_ = 1;
+};
+INSTANTIATE_TEST_SUITE_P(Formats, LinearEmulation,
+                         testing::Values(LinearFormat::kInt4Group128, LinearFormat::kInt8Group64,
+                                         LinearFormat::kBf16),
+                         [](const auto& param) {
+                           return std::string(param.param == LinearFormat::kInt4Group128  ? "int4"
+                                              : param.param == LinearFormat::kInt8Group64 ? "int8"
+                                                                                          : "bf16");
+                         });
+
+TEST_P(LinearEmulation, RowsHaveTheSameBitsInAnyCompany) {
+  const LinearFormat format = GetParam();
+  std::set<int> splits;  // blocks that share a tile of many rows
+  for (const Shape& shape : {Shape{256, 40, 1, 1}, Shape{1152, 136, 3, 1}, Shape{1024, 64, 2, 4},
+                             Shape{1024, 224, 4, 2}, Shape{512, 1792, 1, 1}}) {
+    const SourceTensor source(format, shape.in, shape.out, 17);
+    const Result<LinearPlan> plan =
+        plan_linear(format, shape.in, shape.out, shape.cluster_size, shape.input_warps);
+    ASSERT_TRUE(plan.ok()) << name_of(shape);
+    const LinearWeightCuda weight = packed(source, *plan);
+    for (const bool gated : {false, true}) {
+      if (gated && (shape.out % 32 != 0 || format == LinearFormat::kInt8Group64)) continue;
+      const Layer layer(format, shape, gated);
+      const std::vector<uint16_t> all = all_rows(weight, layer);
+      for (const auto& [first, rows] : std::vector<std::pair<int, int>>{
+               {0, 1}, {3, 7}, {50, 16}, {11, 29}, {40, 33}, {2, 64}, {8, 67}}) {
+        expect_same(weight, layer, all, first, rows);
+        if (rows < kFewestTileRows) continue;
+        splits.insert(plan_tiles(*plan, rows, multiprocessor_count().value()).splits);
+      }
+    }
+  }
+  EXPECT_GE(splits.size(), 3);
+}
+
+// Inputs that do not fit at once: segments of them, which a warp of its own brings from 9 rows on.
+TEST_P(LinearEmulation, SegmentsThatAreFedAgainHaveTheSameBits) {
+  constexpr Shape kShape = {14336, 96, 2, 2};
+  const SourceTensor source(GetParam(), kShape.in, kShape.out, 3);
+  const Result<LinearPlan> plan =
+      plan_linear(GetParam(), kShape.in, kShape.out, kShape.cluster_size, kShape.input_warps);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan_launch(*plan, 32, 227 << 10)->feeding_warps, 1);
+  const LinearWeightCuda weight = packed(source, *plan);
+  const Layer layer(GetParam(), kShape, false);
+  const std::vector<uint16_t> all = all_rows(weight, layer);
+  for (const auto& [first, rows] : std::vector<std::pair<int, int>>{{0, 8}, {5, 16}, {20, 32}}) {
+    expect_same(weight, layer, all, first, rows);
+  }
+}
+
+// Gate and up of many outputs: int4 by warpgroups that read activations once a block, bf16 in tiles
+// of 256 outputs.
+TEST_P(LinearEmulation, ManyOutputsHaveTheSameBits) {
+  const LinearFormat format = GetParam();
+  if (format == LinearFormat::kInt8Group64) GTEST_SKIP() << "int8 is for heads";
+  const bool is_int4 = format == LinearFormat::kInt4Group128;
+  const Shape shape = is_int4 ? Shape{256, 10592, 2, 1} : Shape{96, 3072, 1, 1};
+  const SourceTensor source(format, shape.in, shape.out, 19);
+  const Result<LinearPlan> plan =
+      plan_linear(format, shape.in, shape.out, shape.cluster_size, shape.input_warps);
+  ASSERT_TRUE(plan.ok());
+  const LinearWeightCuda weight = packed(source, *plan);
+  const Layer layer(format, shape, true);
+  if (is_int4) {
+    EXPECT_TRUE(takes_warpgroups(*plan, layer.rows(0, 17)));
+  } else {
+    EXPECT_EQ(plan_tiles(*plan, Layer::kRows, multiprocessor_count().value(), true).block_tiles,
+              kWideBlockTiles);
+  }
+  const std::vector<uint16_t> all = all_rows(weight, layer);
+  for (const auto& [first, rows] : std::vector<std::pair<int, int>>{{3, 8}, {11, 24}, {40, 32}}) {
+    expect_same(weight, layer, all, first, rows);
+  }
+}
+
+TEST_P(LinearEmulation, OutputsAreThoseOfPlainLoops) {
+  const LinearFormat format = GetParam();
+  constexpr Shape kShape = {1024, 224, 2, 2};
+  const SourceTensor source(format, kShape.in, kShape.out, 17);
+  const Result<LinearPlan> plan =
+      plan_linear(format, kShape.in, kShape.out, kShape.cluster_size, kShape.input_warps);
+  ASSERT_TRUE(plan.ok());
+  const LinearWeightCuda weight = packed(source, *plan);
+  const DeviceBuffer x =
+      to_device(random_inputs(format, static_cast<size_t>(40 * kShape.in), 1.0f, 3));
+  for (const int rows : {8, 40}) {
+    const std::vector<uint16_t> bits = run(weight, call_for(x, kShape.in, rows), kShape.out);
+    EXPECT_LT(relative_error(floats(bits), source.reference(x, rows, stream_->get())),
+              kBf16Tolerance)
+        << rows << " rows";
+  }
+}
+
+}  // namespace
+}  // namespace forerun::cuda
