@@ -121,16 +121,22 @@ void do_some_background(Launch& launch) {
 void run_to_end(Launch& launch) {
   std::vector<size_t> order(launch.threads.size() / 32);
   std::iota(order.begin(), order.end(), size_t{0});
+  // Some are slow, and in some launches all that is in the background is, so that others come to what
+  // they should have waited for.
+  const uint32_t background_turns = 2u << launch.random() % 3 * 3;
+  std::vector<bool> is_slow(order.size());
+  for (size_t warp = 0; warp < order.size(); ++warp) is_slow[warp] = launch.random() % 4 == 0;
   size_t left = launch.threads.size();
   int idle_rounds = 0;
   while (left > 0) {
     launch.has_moved = false;
     std::shuffle(order.begin(), order.end(), launch.random);
     for (const size_t warp : order) {
-      if (launch.random() % 4 == 0) continue;  // others are ahead
+      if (launch.random() % 16 < (is_slow[warp] ? 14u : 4u)) continue;
       left -= run_warp(launch, warp);
-      if (launch.random() % 2 == 0) do_some_background(launch);
+      if (launch.random() % background_turns == 0) do_some_background(launch);
     }
+    if (!launch.has_moved) do_some_background(launch);
     const bool is_idle = !launch.has_moved && launch.background.empty();
     idle_rounds = is_idle ? idle_rounds + 1 : 0;
     if (idle_rounds > kMostIdleRounds) fail("all threads wait");
@@ -164,12 +170,12 @@ void run(dim3 grid, dim3 block, uint32_t cluster_blocks, size_t shared_bytes,
          const std::function<void()>& body) {
   kernel = &body;
   const uint32_t total = grid.x * grid.y * grid.z;
-  const uint32_t together = cluster_blocks > 1 ? cluster_blocks : total;
+  const uint32_t together = cluster_blocks > 0 ? cluster_blocks : total;
   for (uint32_t first = 0; first < total; first += together) {
     Launch launch;
     launch.grid = grid;
     launch.block = block;
-    launch.cluster_blocks = cluster_blocks;
+    launch.cluster_blocks = std::max(cluster_blocks, 1u);
     launch.random.seed(seed + first);
     current_launch = &launch;
     make_blocks(launch, first, together, shared_bytes);

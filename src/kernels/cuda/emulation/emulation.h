@@ -94,9 +94,9 @@ struct Launch {
 Launch& launch();
 Thread& thread();
 
-// Runs a kernel to its end: `body` calls it. Clusters run one after another; without them all
-// blocks are there together, since some wait for others. Ends the program, with a message, where
-// the kernel does what it must not.
+// Runs a kernel to its end: `body` calls it. Clusters of `cluster_blocks` run one after another; 0:
+// there are none, and all blocks are there together, since some wait for others. Ends the program,
+// with a message, where the kernel does what it must not.
 void run(dim3 grid, dim3 block, uint32_t cluster_blocks, size_t shared_bytes,
          const std::function<void()>& body);
 // Of the launches from now on.

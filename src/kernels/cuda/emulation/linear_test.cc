@@ -94,7 +94,7 @@ TEST_P(LinearEmulation, RowsHaveTheSameBitsInAnyCompany) {
   const LinearFormat format = GetParam();
   std::set<int> splits;  // blocks that share a tile of many rows
   for (const Shape& shape : {Shape{256, 40, 1, 1}, Shape{1152, 136, 3, 1}, Shape{1024, 64, 2, 4},
-                             Shape{1024, 224, 4, 2}, Shape{512, 1792, 1, 1}}) {
+                             Shape{1024, 224, 4, 2}, Shape{256, 3200, 1, 1}}) {
     const SourceTensor source(format, shape.in, shape.out, 17);
     const Result<LinearPlan> plan =
         plan_linear(format, shape.in, shape.out, shape.cluster_size, shape.input_warps);
@@ -137,7 +137,7 @@ TEST_P(LinearEmulation, ManyOutputsHaveTheSameBits) {
   const LinearFormat format = GetParam();
   if (format == LinearFormat::kInt8Group64) GTEST_SKIP() << "int8 is for heads";
   const bool is_int4 = format == LinearFormat::kInt4Group128;
-  const Shape shape = is_int4 ? Shape{256, 10592, 2, 1} : Shape{96, 3072, 1, 1};
+  const Shape shape = is_int4 ? Shape{768, 10592, 2, 1} : Shape{96, 3072, 1, 1};
   const SourceTensor source(format, shape.in, shape.out, 19);
   const Result<LinearPlan> plan =
       plan_linear(format, shape.in, shape.out, shape.cluster_size, shape.input_warps);

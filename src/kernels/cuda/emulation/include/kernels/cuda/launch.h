@@ -13,13 +13,26 @@
 namespace forerun::cuda {
 
 template <class... Parameters, class... Arguments>
-Status launch_dependent_clusters(void (*kernel)(Parameters...), int cluster_blocks, dim3 grid,
-                                 dim3 block, size_t shared_bytes, cudaStream_t /*stream*/,
-                                 const char* /*doing*/, Arguments... arguments) {
+Status launch_in_clusters(void (*kernel)(Parameters...), int cluster_blocks, bool /*dependent*/,
+                          dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t /*stream*/,
+                          const char* /*doing*/, Arguments... arguments) {
   const std::tuple<std::decay_t<Parameters>...> parameters(arguments...);
   emulation::run(grid, block, static_cast<uint32_t>(cluster_blocks), shared_bytes,
                  [&] { std::apply(kernel, parameters); });
   return {};
+}
+// Blocks one after another, so that what they declare as their shared memory is one's at a time.
+template <class... Parameters, class... Arguments>
+Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
+              const char* doing, Arguments... arguments) {
+  return launch_in_clusters(kernel, 1, false, grid, block, 0, stream, doing, arguments...);
+}
+template <class... Parameters, class... Arguments>
+Status launch_dependent_clusters(void (*kernel)(Parameters...), int cluster_blocks, dim3 grid,
+                                 dim3 block, size_t shared_bytes, cudaStream_t stream,
+                                 const char* doing, Arguments... arguments) {
+  return launch_in_clusters(kernel, cluster_blocks > 1 ? cluster_blocks : 0, true, grid, block,
+                            shared_bytes, stream, doing, arguments...);
 }
 template <class... Parameters, class... Arguments>
 Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
@@ -31,6 +44,11 @@ Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, si
 inline Result<int> multiprocessor_count() { return 12; }
 template <class... Parameters>
 Status prefer_shared_memory(void (* /*kernel*/)(Parameters...), const char* /*doing*/) {
+  return {};
+}
+template <class... Parameters>
+Status raise_shared_memory_limit(void (* /*kernel*/)(Parameters...), int /*bytes*/,
+                                 const char* /*doing*/) {
   return {};
 }
 template <class... Parameters>

@@ -13,6 +13,9 @@
 #define __maxnreg__(registers)
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+// Of kernels whose blocks run one after another (launch()).
+#undef __shared__
+#define __shared__ static
 
 inline void __syncthreads() {
   namespace emulation = forerun::cuda::emulation;
@@ -46,6 +49,27 @@ inline int __reduce_max_sync(unsigned /*mask*/, int value) {
 }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __expf(float x) { return std::exp(x); }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
+}
+// Of the bytes of `low`, then `high`, those that four nibbles of `selector` name.
+inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint64_t bytes = uint64_t{high} << 32 | low;
+  uint32_t chosen = 0;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t from = selector >> (4 * i) & 7;
+    chosen |= static_cast<uint32_t>(bytes >> (8 * from) & 0xff) << (8 * i);
+  }
+  return chosen;
+}
+inline uint32_t atomicAdd(uint32_t* address, uint32_t value) {
+  const uint32_t before = *address;
+  *address += value;
+  forerun::cuda::emulation::has_moved();
+  return before;
+}
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline uint32_t __float_as_uint(float value) {
@@ -127,10 +151,15 @@ inline void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t
 }
 
 inline uint32_t dynamic_shared_address() { return emulation::own_address(emulation::kFirstOffset); }
+inline uint32_t kept_shared_address() { return dynamic_shared_address(); }
 inline uint4 load_shared_16(uint32_t address) { return emulation::load<uint4>(address); }
 inline void store_shared_16(uint32_t address, uint4 v) { emulation::store(address, v); }
 inline void store_shared_4(uint32_t address, uint32_t v) { emulation::store(address, v); }
 inline uint32_t load_shared_4(uint32_t address) { return emulation::load<uint32_t>(address); }
+inline uint32_t load_shared_constant_4(uint32_t address) { return load_shared_4(address); }
+inline uint32_t load_shared_2(uint32_t address) { return emulation::load<uint16_t>(address); }
+inline uint2 load_shared_8(uint32_t address) { return emulation::load<uint2>(address); }
+inline float estimate_inverse(float x) { return 1.0f / x; }
 inline float2 load_shared_pair(uint32_t address) { return emulation::load<float2>(address); }
 inline void store_shared_pair(uint32_t address, float x, float y) {
   emulation::store(address, float2{x, y});
@@ -174,7 +203,15 @@ inline void bulk_copy(uint32_t target, const void* source, uint32_t bytes, uint3
     emulation::complete_bytes(barrier, bytes);
   });
 }
+inline uint64_t evict_first_policy() { return 0; }
+inline void bulk_copy_streaming(uint32_t target, const void* source, uint32_t bytes,
+                                uint32_t barrier, uint64_t /*policy*/) {
+  bulk_copy(target, source, bytes, barrier);
+}
 inline uint32_t cluster_rank() { return emulation::thread().block->rank; }
+inline uint32_t cluster_index() {
+  return emulation::thread().block->index.x / emulation::launch().cluster_blocks;
+}
 inline void cluster_arrive_relaxed() {}
 inline void cluster_wait() {
   const emulation::Block& block = *emulation::thread().block;

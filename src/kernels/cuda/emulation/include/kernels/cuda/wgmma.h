@@ -1,18 +1,21 @@
-// What kernels/cuda/wgmma.h has for a GPU, as far as attention needs it, on the host. Products are
-// done when they are asked for, by all threads of a warpgroup together.
+// What kernels/cuda/wgmma.h has for a GPU, on the host. Products are done when they are asked for,
+// by all threads of a warpgroup together.
 #pragma once
+
+#include <cuda.h>
 
 #include <cstdint>
 
+#include "kernels/cuda/emulation/tensor_map.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
 
 template <int kRowInputs>
 uint64_t wgmma_descriptor(uint32_t address) {
-  static_assert(kRowInputs == 64, "a swizzle of 128 bytes");
-  return uint64_t{1} << 62 | uint64_t{kRowInputs * 16 >> 4} << 32 | uint64_t{1} << 16 |
-         (address & 0x3ffff) >> 4;
+  static_assert(kRowInputs == 32 || kRowInputs == 64);
+  return uint64_t{kRowInputs == 32 ? 2 : 1} << 62 | uint64_t{kRowInputs * 16 >> 4} << 32 |
+         uint64_t{1} << 16 | (address & 0x3ffff) >> 4;
 }
 inline uint64_t wgmma_advance(uint64_t descriptor, int bytes) {
   return descriptor + static_cast<uint32_t>(bytes >> 4);
@@ -23,6 +26,9 @@ inline uint32_t wgmma_uniform(uint32_t address) {
 }
 inline void wgmma_fence() {}
 inline void wgmma_commit() {}
+inline void wgmma_wait_for_all_but_one() {}
+template <int kLeft = 0, size_t kCount>
+void wgmma_wait(float (&/*d*/)[kCount]) {}
 template <int kCount>
 void warpgroup_reg_dealloc() {}
 template <int kCount>
@@ -35,23 +41,26 @@ inline uint32_t wgmma_element(uint64_t descriptor, uint32_t row, uint32_t byte, 
   const auto field = [descriptor](int bit) {
     return static_cast<uint32_t>(descriptor >> bit & 0x3fff) << 4;
   };
-  if (descriptor >> 62 != 1) fail("an operand without a swizzle of 128 bytes");
-  uint32_t offset = field(0) + row / 8 * field(32) + row % 8 * 128 + byte + panel * field(16);
-  offset ^= (offset >> 7 & 7) << 4;
-  return own_address(offset);
+  const uint64_t swizzle = descriptor >> 62;
+  if (swizzle != 1 && swizzle != 2) fail("an operand without a swizzle of 64 or 128 bytes");
+  const uint32_t row_bytes = swizzle == 1 ? 128 : 64;
+  return own_address(swizzled(
+      field(0) + row / 8 * field(32) + row % 8 * row_bytes + byte + panel * field(16), row_bytes));
 }
 // Element `k` of a row of an operand whose rows lie one after another.
-inline float wgmma_row_major(uint64_t descriptor, uint32_t row, uint32_t k) {
-  return from_bf16(load<uint16_t>(wgmma_element(descriptor, row, 2 * k, 0)));
+template <bool kIsF16>
+float wgmma_row_major(uint64_t descriptor, uint32_t row, uint32_t k) {
+  return from_half<kIsF16>(load<uint16_t>(wgmma_element(descriptor, row, 2 * k, 0)), 0);
 }
 // Element k of column n where a row has all columns of one k, 64 of them a panel.
-inline float wgmma_transposed(uint64_t descriptor, uint32_t n, uint32_t k) {
-  return from_bf16(load<uint16_t>(wgmma_element(descriptor, k, n % 64 * 2, n / 64)));
+template <bool kIsF16>
+float wgmma_transposed(uint64_t descriptor, uint32_t n, uint32_t k) {
+  return from_half<kIsF16>(load<uint16_t>(wgmma_element(descriptor, k, n % 64 * 2, n / 64)), 0);
 }
 
 // d (+)= 64 rows of 16 times 16 by kColumns. The first operand is `a`, laid out as mma()'s, or in
 // shared memory.
-template <uint32_t kColumns, bool kAdd, bool kInRegisters, bool kTransposed>
+template <uint32_t kColumns, bool kAdd, bool kInRegisters, bool kTransposed, bool kIsF16 = false>
 void wgmma(float (*d)[4], const uint32_t* a, uint64_t first, uint64_t second) {
   struct Operand {
     float (*d)[4];
@@ -70,16 +79,17 @@ void wgmma(float (*d)[4], const uint32_t* a, uint64_t first, uint64_t second) {
       const uint32_t row = i / 32 * 16 + i % 32 / 4;
       for (uint32_t j = 0; j < 8 && kInRegisters; ++j) {
         rows[row + j / 2 % 2 * 8][i % 4 * 2 + j % 2 + j / 4 * 8] =
-            from_half<false>(all[i]->a[j / 2], j % 2);
+            from_half<kIsF16>(all[i]->a[j / 2], j % 2);
       }
     }
     for (uint32_t row = 0; row < 64 && !kInRegisters; ++row) {
-      for (uint32_t k = 0; k < 16; ++k) rows[row][k] = wgmma_row_major(all[0]->first, row, k);
+      for (uint32_t k = 0; k < 16; ++k)
+        rows[row][k] = wgmma_row_major<kIsF16>(all[0]->first, row, k);
     }
     for (uint32_t column = 0; column < kColumns; ++column) {
       for (uint32_t k = 0; k < 16; ++k) {
-        columns[column][k] = kTransposed ? wgmma_transposed(all[0]->second, column, k)
-                                         : wgmma_row_major(all[0]->second, column, k);
+        columns[column][k] = kTransposed ? wgmma_transposed<kIsF16>(all[0]->second, column, k)
+                                         : wgmma_row_major<kIsF16>(all[0]->second, column, k);
       }
     }
     for (uint32_t i = 0; i < 128; ++i) {
@@ -94,4 +104,34 @@ void wgmma(float (*d)[4], const uint32_t* a, uint64_t first, uint64_t second) {
 }
 
 }  // namespace emulation
+
+// d (+)= 64 outputs x 16 inputs times 16 inputs x 32, 64 or 128 rows.
+template <ActivationFormat kFormat, bool kAdd, size_t kSums>
+void wgmma(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
+  emulation::wgmma<kSums * 2, kAdd, true, false, kFormat == ActivationFormat::kF16>(
+      reinterpret_cast<float(*)[4]>(d), a, 0, b);
+}
+
+// A box of a tensor map, from column `column` and row `row` on; what lies beyond the matrix is 0.
+inline void tensor_copy(uint32_t target, const CUtensorMap& map, int column, int row,
+                        uint32_t barrier) {
+  const emulation::TensorMap matrix = emulation::tensor_map_of(map);
+  const uint32_t row_bytes = static_cast<uint32_t>(matrix.box_columns) * 2;
+  const uint32_t bytes = row_bytes * static_cast<uint32_t>(matrix.box_rows);
+  if (target % 128 != 0) emulation::fail("a box that is not aligned");
+  emulation::expect_at(target, bytes);
+  emulation::in_background([=] {
+    for (int r = 0; r < matrix.box_rows; ++r) {
+      for (int c = 0; c < matrix.box_columns; ++c) {
+        const bool there = row + r < matrix.rows && column + c < matrix.columns;
+        const uint32_t offset = static_cast<uint32_t>(r) * row_bytes + static_cast<uint32_t>(c) * 2;
+        const uint16_t value =
+            there ? matrix.data[(row + r) * matrix.stride + column + c] : uint16_t{0};
+        emulation::store(emulation::swizzled(target + offset, row_bytes), value);
+      }
+    }
+    emulation::complete_bytes(barrier, bytes);
+  });
+}
+
 }  // namespace forerun::cuda
