@@ -121,8 +121,8 @@ void do_some_background(Launch& launch) {
 void run_to_end(Launch& launch) {
   std::vector<size_t> order(launch.threads.size() / 32);
   std::iota(order.begin(), order.end(), size_t{0});
-  // Some are slow, and in some launches all that is in the background is, so that others come to what
-  // they should have waited for.
+  // Some are slow, and in some launches all that is in the background is, so that others come to
+  // what they should have waited for.
   const uint32_t background_turns = 2u << launch.random() % 3 * 3;
   std::vector<bool> is_slow(order.size());
   for (size_t warp = 0; warp < order.size(); ++warp) is_slow[warp] = launch.random() % 4 == 0;
