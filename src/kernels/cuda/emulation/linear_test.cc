@@ -13,6 +13,7 @@
 #include "kernels/linear/cuda/kernels.h"
 #include "kernels/linear/cuda/rig_test.h"
 #include "kernels/linear/cuda/tile_plan.h"
+#include "kernels/linear/cuda/tile_ring.h"
 
 namespace forerun::cuda {
 namespace {
@@ -28,7 +29,7 @@ std::string name_of(const Shape& shape) {
 
 // A layer with all that its epilogue does: a norm before it, bias and residual or gate and up.
 struct Layer {
-  static constexpr int kRows = 75;
+  static constexpr int kRows = 150;  // two tiles of them
   Shape shape;
   bool gated;
   DeviceBuffer inputs, squares, bias, residual;
@@ -105,7 +106,7 @@ TEST_P(LinearEmulation, RowsHaveTheSameBitsInAnyCompany) {
       const Layer layer(format, shape, gated);
       const std::vector<uint16_t> all = all_rows(weight, layer);
       for (const auto& [first, rows] : std::vector<std::pair<int, int>>{
-               {0, 1}, {3, 7}, {50, 16}, {11, 29}, {40, 33}, {2, 64}, {8, 67}}) {
+               {0, 1}, {3, 7}, {50, 16}, {111, 29}, {40, 33}, {70, 64}, {60, 77}}) {
         expect_same(weight, layer, all, first, rows);
         if (rows < kFewestTileRows) continue;
         splits.insert(plan_tiles(*plan, rows, multiprocessor_count().value()).splits);
@@ -126,7 +127,7 @@ TEST_P(LinearEmulation, SegmentsThatAreFedAgainHaveTheSameBits) {
   const LinearWeightCuda weight = packed(source, *plan);
   const Layer layer(GetParam(), kShape, false);
   const std::vector<uint16_t> all = all_rows(weight, layer);
-  for (const auto& [first, rows] : std::vector<std::pair<int, int>>{{0, 8}, {5, 16}, {20, 32}}) {
+  for (const auto& [first, rows] : std::vector<std::pair<int, int>>{{0, 8}, {55, 16}, {110, 32}}) {
     expect_same(weight, layer, all, first, rows);
   }
 }
@@ -151,7 +152,7 @@ TEST_P(LinearEmulation, ManyOutputsHaveTheSameBits) {
               kWideBlockTiles);
   }
   const std::vector<uint16_t> all = all_rows(weight, layer);
-  for (const auto& [first, rows] : std::vector<std::pair<int, int>>{{3, 8}, {11, 24}, {40, 32}}) {
+  for (const auto& [first, rows] : std::vector<std::pair<int, int>>{{3, 8}, {61, 24}, {100, 32}}) {
     expect_same(weight, layer, all, first, rows);
   }
 }
@@ -171,6 +172,28 @@ TEST_P(LinearEmulation, OutputsAreThoseOfPlainLoops) {
     EXPECT_LT(relative_error(floats(bits), source.reference(x, rows, stream_->get())),
               kBf16Tolerance)
         << rows << " rows";
+  }
+}
+
+// Without a division: which outputs and rows a tile has.
+TEST(LinearTileWork, IsWhereADivisionSays) {
+  LinearKernelArgs args = {};
+  args.rows = kMostLinearRows;
+  for (int row_tiles = 1; row_tiles <= kMostLinearRows / kTileRows; ++row_tiles) {
+    for (const int splits : {1, 4}) {
+      LinearTiling tiling;
+      tiling.row_tiles = row_tiles;
+      tiling.tile_rows = 8;
+      tiling.splits = splits;
+      const TileSplit split(tiling, 4 * 5000, {});
+      ASSERT_EQ(split.works, 5000 * row_tiles * splits);
+      for (int index = 0; index < split.works; index += 7) {
+        const TileWork work(args, split, index);
+        ASSERT_EQ(work.split, index % splits);
+        ASSERT_EQ(work.first_tile, index / splits / row_tiles * kBlockTiles) << index;
+        ASSERT_EQ(work.first_row, index / splits % row_tiles * 8) << index;
+      }
+    }
   }
 }
 

@@ -100,7 +100,7 @@ float from_half(uint32_t pair, uint32_t index) {
   const auto bits = static_cast<uint16_t>(pair >> (16 * index));
   if constexpr (!kIsF16) return from_bf16(bits);
   __half value;
-  std::memcpy(&value, &bits, sizeof(value));
+  std::memcpy(static_cast<void*>(&value), &bits, sizeof(value));
   return __half2float(value);
 }
 
