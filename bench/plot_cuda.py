@@ -21,7 +21,7 @@ from svg import page, text
 
 ROUNDED_HEAD = " with an "  # in a model's name
 COLOURS = {1: "#bbbbbb", 8: "#4477aa", 16: "#66ccee", 32: "#228833"}
-LEFT, TOP, PLOT_HEIGHT, BAR, GAP = 60, 56, 260, 26, 30
+LEFT, TOP, PLOT_HEIGHT, BAR, GAP = 60, 56, 260, 29, 26
 
 
 def groups_of(rows: list[dict]) -> dict[tuple[str, int], list[dict]]:
