@@ -116,8 +116,8 @@ class AttentionRig {
     }
     device_qkv_ = allocate(qkv_.size() * sizeof(bf16));
     upload(device_qkv_, std::as_bytes(std::span(qkv_)));
-    not_numbers_ = allocate(device_qkv_.bytes());
-    EXPECT_EQ(cudaMemset(not_numbers_.data(), 0xff, not_numbers_.bytes()), cudaSuccess);
+    nan_qkv_ = allocate(device_qkv_.bytes());
+    EXPECT_EQ(cudaMemset(nan_qkv_.data(), 0xff, nan_qkv_.bytes()), cudaSuccess);
     device_q_ = allocate(ids.size() * static_cast<size_t>(shape_.num_heads * padded_dim_) * 2);
     device_out_ = allocate(ids.size() * static_cast<size_t>(out_width()) * 2);
     EXPECT_EQ(cudaMemset(device_out_.data(), 0xff, device_out_.bytes()), cudaSuccess);
@@ -156,7 +156,7 @@ class AttentionRig {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const auto k_offset = shape_.num_heads * shape_.head_dim;
     const auto v_offset = (shape_.num_heads + shape_.num_kv_heads) * shape_.head_dim;
-    const bool appends = plan.mode != AttentionMode::kFused && plan.mode != AttentionMode::kCluster;
+    const bool appends = plan.mode != AttentionMode::kFused && !is_cluster(plan.mode);
     const auto append = [&](const DeviceBuffer& qkv) {
       expect_ok(rope_append_cuda({.step = step.as<AttentionStepCuda>(),
                                   .qkv = qkv.as<__nv_bfloat16>(),
@@ -193,7 +193,7 @@ class AttentionRig {
       std::swap(call.arrivals, call.to_clear);
       call.early = true;
       if (appends) {
-        append(not_numbers_);
+        append(nan_qkv_);
         append(device_qkv_);
       }
       expect_ok(attention_cuda(call, stream_.get()));
@@ -320,8 +320,8 @@ class AttentionRig {
   std::vector<bf16> qkv_;
   std::vector<float> angles_;
   std::vector<int32_t> kv_slots_;
-  DeviceBuffer device_cache_, device_qkv_, not_numbers_, device_q_, device_out_, partials_,
-      arrivals_, failed_;
+  DeviceBuffer device_cache_, device_qkv_, nan_qkv_, device_q_, device_out_, partials_, arrivals_,
+      failed_;
   Stream stream_ = std::move(Stream::create()).value();
 };
 
