@@ -7,6 +7,7 @@
 
 #include "kernels/attention/cuda/cluster_args.h"
 #include "kernels/attention/cuda/columns.h"
+#include "kernels/cuda/divide.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
@@ -131,7 +132,9 @@ __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, in
     out.x = merged(out.x, next.x, factors);
     out.y = merged(out.y, next.y, factors);
   }
-  return make_float2(__fdiv_rn(out.x, exp_sum), __fdiv_rn(out.y, exp_sum));
+  float quotients[2] = {out.x, out.y};
+  divide_all(quotients, {exp_sum, exp_sum});
+  return make_float2(quotients[0], quotients[1]);
 }
 
 #endif

@@ -9,6 +9,8 @@
 
 #include "kernels/attention/cuda/row.h"
 #include "kernels/attention/cuda/wgmma.h"
+#include "kernels/cuda/activation_format.h"
+#include "kernels/cuda/divide.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
@@ -81,6 +83,32 @@ __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<k
         float& out = sums.out[j][2 * i + odd];
         out = merged(out, next.out[j][2 * i + odd], factors);
       }
+    }
+  }
+}
+
+// The outputs of a lane's column g (`half` 0) or g + 8, of which `total` has everything, to a head
+// of a row of outputs.
+template <int kDim>
+__device__ __forceinline__ void store_column(const ColumnSums<kDim>& total, int half,
+                                             ActivationFormat format, int head_dim,
+                                             uint16_t* head) {
+  constexpr int kEights = 4;  // at once
+#pragma unroll
+  for (int first = 0; first < kDim / 8; first += kEights) {
+    float out[2 * kEights], exp_sum[2 * kEights];
+#pragma unroll
+    for (int i = 0; i < 2 * kEights; ++i) {
+      out[i] = total.out[first + i / 2][2 * half + i % 2];
+      exp_sum[i] = total.exp_sum[half][0];
+    }
+    divide_all(out, exp_sum);
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+      const int dim = 8 * (first + i) + 2 * (threadIdx.x & 3);
+      if (dim >= head_dim) return;
+      *reinterpret_cast<uint32_t*>(head + dim) =
+          pack_activations(format, out[2 * i], out[2 * i + 1]);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/keys.h"
 #include "kernels/attention/cuda/row.h"
+#include "kernels/cuda/divide.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
@@ -55,14 +56,15 @@ __device__ __forceinline__ void store_attended(const AttentionArgs& args, int ro
   const int part = head % args.parts;
   const int heads = min(args.group_heads - part * 8, 8);
   const int first_head = head / args.parts * args.group_heads + part * 8;
+  float attended[4] = {out[0], out[1], out[2], out[3]};
+  divide_all(attended, {exp_sum[0], exp_sum[1], exp_sum[0], exp_sum[1]});
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int own_head = (lane & 3) * 2 + (i & 1);
     const int dim = dims + (lane >> 2) + (i >> 1) * 8;
     if (own_head < heads && dim < args.head_dim) {
       args.attended[row_idx * args.attended_stride + (first_head + own_head) * args.head_dim +
-                    dim] =
-          round_activation(args.attended_format, __fdiv_rn(out[i], exp_sum[i & 1]));
+                    dim] = round_activation(args.attended_format, attended[i]);
     }
   }
 }
@@ -204,12 +206,19 @@ __device__ __forceinline__ void store_merged(const AttentionArgs& args, const Me
   uint16_t* const to =
       args.attended + the.row_idx * args.attended_stride +
       (the.kv_head * args.group_heads + the.part * 8 + the.own_head) * args.head_dim;
+  float attended[kLaneDims], exp_sums[kLaneDims];
+#pragma unroll
+  for (int i = 0; i < kLaneDims; ++i) {
+    attended[i] = out[i];
+    exp_sums[i] = exp_sum;
+  }
+  divide_all(attended, exp_sums);
 #pragma unroll
   for (int i = 0; i < kLaneDims; ++i) {
     const int at = lane * kLaneDims + i;  // among the head's, as they lie
     const int dim = first_dim + at / 16 * 16 + at % 16 / 4 * 2 + at % 4 / 2 * 8 + at % 2;
     if (dim < args.head_dim) {
-      to[dim] = round_activation(args.attended_format, __fdiv_rn(out[i], exp_sum));
+      to[dim] = round_activation(args.attended_format, attended[i]);
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "kernels/attention/cuda/args.h"
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/cuda/divide.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
@@ -209,16 +210,20 @@ struct TileClusterShare {
   }
   // `head`: the first dimension of the column's head in a row of outputs.
   __device__ __forceinline__ void store(const AttentionArgs& args, uint16_t* head, int rank) const {
+    constexpr int kCount = Layout::kPieces * 4;
+    float attended[kCount], exp_sums[kCount];
 #pragma unroll
-    for (int piece = 0; piece < Layout::kPieces; ++piece) {
+    for (int i = 0; i < kCount; ++i) {
+      attended[i] = out[i / 4][i % 4];
+      exp_sums[i] = exp_sum;
+    }
+    divide_all(attended, exp_sums);
 #pragma unroll
-      for (int i = 0; i < 4; i += 2) {
-        const int dim = rank * Layout::kShareDims + piece * 16 + i * 4 + 2 * (threadIdx.x & 3);
-        if (dim >= args.head_dim) return;
-        *reinterpret_cast<uint32_t*>(head + dim) =
-            pack_activations(args.attended_format, __fdiv_rn(out[piece][i], exp_sum),
-                             __fdiv_rn(out[piece][i + 1], exp_sum));
-      }
+    for (int i = 0; i < kCount; i += 2) {
+      const int dim = rank * Layout::kShareDims + i / 4 * 16 + i % 4 * 4 + 2 * (threadIdx.x & 3);
+      if (dim >= args.head_dim) return;
+      *reinterpret_cast<uint32_t*>(head + dim) =
+          pack_activations(args.attended_format, attended[i], attended[i + 1]);
     }
   }
 };

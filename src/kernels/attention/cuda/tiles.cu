@@ -30,16 +30,9 @@ __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
   for (int i = 0; i < 2; ++i) {
     if (columns.position[i] < 0) continue;
     const int row = first_row + (first_column + 8 * i) / args.row_columns;
-    uint16_t* const out =
-        args.attended + row * args.attended_stride + (first_head + columns.head[i]) * args.head_dim;
-#pragma unroll
-    for (int j = 0; j < kDim / 8; ++j) {
-      const int dim = 8 * j + 2 * (threadIdx.x & 3);
-      if (dim >= args.head_dim) break;
-      *reinterpret_cast<uint32_t*>(out + dim) = pack_activations(
-          args.attended_format, __fdiv_rn(total.out[j][2 * i], total.exp_sum[i][0]),
-          __fdiv_rn(total.out[j][2 * i + 1], total.exp_sum[i][0]));
-    }
+    store_column(total, i, args.attended_format, args.head_dim,
+                 args.attended + row * args.attended_stride +
+                     (first_head + columns.head[i]) * args.head_dim);
   }
 }
 

@@ -1,0 +1,68 @@
+// Divisions at once against the compiler's, one by one.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "device/cuda/cuda_testing.h"
+#include "kernels/cuda/divide.h"
+
+namespace forerun::cuda {
+namespace {
+
+constexpr int kAtOnce = 4;
+
+struct Comparison {
+  uint32_t blocks;             // that ran
+  uint32_t differ;             // quotients of which the two differ
+  uint32_t dividend, divisor;  // of one of them, in bits
+};
+
+__device__ uint32_t mix(uint32_t bits) {
+  bits = (bits ^ bits >> 16) * 0x7feb352du;
+  bits = (bits ^ bits >> 15) * 0x846ca68bu;
+  return bits ^ bits >> 16;
+}
+// From 1 to 2^`exponents`.
+__device__ float divisor_of(uint32_t random, uint32_t exponents) {
+  return __uint_as_float((127 + (random >> 23) % exponents) << 23 | (random & 0x7fffff));
+}
+
+// Of dividends of any bits, and of such as attention and gates have.
+__global__ void compare(Comparison* result) {
+  const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const bool usual = blockIdx.x % 2 == 0;
+  float a[kAtOnce], b[kAtOnce], found[kAtOnce];
+  for (uint32_t i = 0; i < kAtOnce; ++i) {
+    const uint32_t random = mix(thread * kAtOnce + i);
+    a[i] = usual ? __uint_as_float((100 + (random >> 23) % 50) << 23 | (random & 0x807fffff))
+                 : __uint_as_float(random);
+    b[i] = divisor_of(mix(~random), usual ? 20 : 127);
+    found[i] = a[i];
+  }
+  divide_all(found, b);
+  for (int i = 0; i < kAtOnce; ++i) {
+    const float expected = __fdiv_rn(a[i], b[i]);
+    if (__float_as_uint(found[i]) == __float_as_uint(expected)) continue;
+    if (isnan(found[i]) && isnan(expected)) continue;
+    atomicAdd(&result->differ, 1u);
+    result->dividend = __float_as_uint(a[i]);
+    result->divisor = __float_as_uint(b[i]);
+  }
+  if (threadIdx.x == 0) atomicAdd(&result->blocks, 1u);
+}
+
+TEST(DivideCuda, QuotientsHaveTheBitsOfTheCompilersDivision) {
+  SKIP_WITHOUT_GPUS(1);
+  constexpr uint32_t kBlocks = uint32_t{1} << 22;  // of 256 threads: 2^32 pairs
+  const DeviceBuffer buffer = to_device(std::vector<Comparison>(1));
+  compare<<<kBlocks, 256>>>(buffer.as<Comparison>());
+  ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+  const Comparison result = to_host<Comparison>(buffer, 1)[0];
+  EXPECT_EQ(result.blocks, kBlocks);
+  EXPECT_EQ(result.differ, 0u) << "one of them: bits " << result.dividend << " by "
+                               << result.divisor;
+}
+
+}  // namespace
+}  // namespace forerun::cuda
