@@ -238,6 +238,11 @@ __device__ __forceinline__ void store_peer_8(uint32_t address, uint32_t barrier,
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+// Makes what this thread has stored in global memory, or has seen there by wait_acquire(), visible
+// to bulk copies: of those who wait for it, and its own.
+__device__ __forceinline__ void fence_global_async_proxy() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
 // The stream's next kernel may start now (it still waits for this one's end before it reads).
 __device__ __forceinline__ void launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

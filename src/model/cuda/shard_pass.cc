@@ -110,7 +110,7 @@ Status ShardCuda::submit_attention(size_t layer_idx, const PassKeyCuda& key) {
   const LayerWeightsCuda& layer = weights_.layers[layer_idx];
   const auto* const step = reinterpret_cast<const AttentionStepCuda*>(step_.data());
   const PagedKvCuda kv = layer_kv(layer_idx);
-  if (key.mode != AttentionMode::kFused && !is_cluster(key.mode)) {
+  if (!is_fused(key.mode)) {
     FORERUN_RETURN_IF_ERROR(rope_append_cuda({.step = step,
                                               .qkv = qkv_out_.as<__nv_bfloat16>(),
                                               .qkv_stride = layout_.qkv_width,

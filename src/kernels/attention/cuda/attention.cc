@@ -26,8 +26,7 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
                 std::to_string(kv.num_kv_heads) +
                 " key/value heads; head dimensions up to 256 and whole groups are accepted"};
   }
-  const bool fused = call.mode == AttentionMode::kFused || is_cluster(call.mode);
-  if (fused && !can_fuse_rope(kv.head_dim, false)) {
+  if (is_fused(call.mode) && !can_fuse_rope(kv.head_dim, false)) {
     return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
                                               std::to_string(kv.head_dim) +
                                               " dimensions are rotated by a kernel of their own"};

@@ -85,7 +85,7 @@ Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream);
 
 struct AttentionCallCuda {
   const AttentionStepCuda* step = nullptr;
-  // As RopeAppendCall's: `qkv` of kFused and is_cluster(), `q` of all other modes.
+  // As RopeAppendCall's: `qkv` where is_fused(mode), otherwise `q`.
   const __nv_bfloat16* q = nullptr;
   const __nv_bfloat16* qkv = nullptr;
   int64_t qkv_stride = 0;
@@ -111,7 +111,8 @@ struct AttentionCallCuda {
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 
-// Whether kFused and clusters can rotate heads like these; they have no normalization over heads.
+// Whether modes that are is_fused() can rotate heads like these; they have no normalization over
+// heads.
 constexpr bool can_fuse_rope(int head_dim, bool qk_norm) {
   return !qk_norm && (head_dim == 64 || head_dim == 128);
 }

@@ -89,9 +89,11 @@ TEST_F(AttentionCuda, TileClusters) {
   TestStep step;
   step.add_chain(330, 35);
   check({4, 1, 128}, step, 0, "of four blocks");
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
   least_kv_parts = 12;
   check({4, 1, 128}, step, 0, "of two blocks");
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
 }
 
@@ -109,8 +111,8 @@ TEST_F(AttentionCuda, TileClustersOfManyShapes) {
       }
     }
   }
-  EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
-  EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
 }
 
 TEST_F(AttentionCuda, LongContexts) {

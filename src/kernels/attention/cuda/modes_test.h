@@ -84,6 +84,12 @@ class AttentionModes {
     AttentionShapeCuda split = terms;
     split.may_fuse = false;
     again(split, "split");
+    if (is_fused_tile_cluster(used.mode)) {
+      AttentionShapeCuda apart = clusters;
+      apart.may_fuse = false;
+      again(apart, "tile clusters that do not append");
+      EXPECT_GT(tile_cluster_blocks(modes_.back()), 0);
+    }
     AttentionShapeCuda fused = terms;
     fused.may_cluster = false;
     again(fused, "fused, no clusters");

@@ -195,8 +195,12 @@ bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
   group(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true);
   const int32_t num_items = num_groups * shape.kv_parts;
   if (num_items > most_tile_clusters(2)) return false;
-  mode = num_items > most_tile_clusters(4) ? AttentionMode::kTileCluster2
-                                           : AttentionMode::kTileCluster4;
+  const bool two = num_items > most_tile_clusters(4);
+  if (shape.may_fuse && ascends(from)) {
+    mode = two ? AttentionMode::kFusedTileCluster2 : AttentionMode::kFusedTileCluster4;
+  } else {
+    mode = two ? AttentionMode::kTileCluster2 : AttentionMode::kTileCluster4;
+  }
   const int32_t blocks = tile_cluster_blocks(mode);
   const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
   const int32_t dealing_cost =

@@ -60,6 +60,10 @@ enum class AttentionMode : uint8_t {
   // there are few such items (attention/cuda/tile_cluster.cu).
   kTileCluster2,
   kTileCluster4,
+  // As these, and the kernel itself rotates and appends; an item waits for the keys of those before
+  // it.
+  kFusedTileCluster2,
+  kFusedTileCluster4,
   kSplit,  // an item is one span; the partial results are merged afterwards
   // Split, and the kernel itself rotates and appends: the step's own keys come from the linear
   // layer's output. For few rows with small trees.
@@ -78,9 +82,21 @@ enum class AttentionMode : uint8_t {
 constexpr bool is_cluster(AttentionMode mode) {
   return mode == AttentionMode::kCluster || mode == AttentionMode::kWideCluster;
 }
-// Blocks of a cluster of kTileCluster2 and 4, otherwise 0.
+constexpr bool is_fused_tile_cluster(AttentionMode mode) {
+  return mode == AttentionMode::kFusedTileCluster2 || mode == AttentionMode::kFusedTileCluster4;
+}
+// Blocks of a tile cluster, otherwise 0.
 constexpr int tile_cluster_blocks(AttentionMode mode) {
-  return mode == AttentionMode::kTileCluster2 ? 2 : mode == AttentionMode::kTileCluster4 ? 4 : 0;
+  const bool two =
+      mode == AttentionMode::kTileCluster2 || mode == AttentionMode::kFusedTileCluster2;
+  const bool four =
+      mode == AttentionMode::kTileCluster4 || mode == AttentionMode::kFusedTileCluster4;
+  return two ? 2 : four ? 4 : 0;
+}
+// Whether the kernel rotates queries and keys by itself and appends to the cache, from the linear
+// layer's output; before all others rope_append_cuda() does.
+constexpr bool is_fused(AttentionMode mode) {
+  return mode == AttentionMode::kFused || is_cluster(mode) || is_fused_tile_cluster(mode);
 }
 
 // Whether spans that all rows of some groups see are items of their own (prefix items), and
@@ -116,7 +132,7 @@ inline constexpr int kClusterSpans = 16;
 static_assert(num_spans(kMostClusterTokens - 1) <= kClusterSpans &&
               num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
 
-// kTileCluster2 and 4: clusters that find room at once, one block a multiprocessor; and tiles below
+// Tile clusters: clusters that find room at once, one block a multiprocessor; and tiles below
 // which what blocks tell one another costs more than they gain.
 constexpr int most_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
 inline constexpr int kLeastTileClusterTiles = 4;
@@ -200,7 +216,7 @@ class AttentionPlanCuda {
   // first of them.
   std::vector<AttentionItemCuda> prefix_items;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
-  std::vector<AttentionItemCuda> prompt_items;  // kTiles, kTileCluster2 and 4, kTilesAndRuns
+  std::vector<AttentionItemCuda> prompt_items;  // kTiles, tile clusters, kTilesAndRuns
   // kRuns, kTilesAndRuns: groups of rows are prefix_items, `items` the tiles that rows take by
   // themselves.
   std::vector<AttentionRunCuda> runs;

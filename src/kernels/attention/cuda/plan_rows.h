@@ -33,6 +33,15 @@ inline int32_t chain_end(const AttentionRow& row) {
 }
 inline bool sees_prefix_only(const AttentionRow& row) { return chain_end(row) > row.position; }
 
+// Whether a sequence's rows are in the order of their positions: those that see nothing but their
+// prefix then see keys of this step only of rows before them.
+inline bool ascends(std::span<const AttentionRow> rows) {
+  const auto descends = [](const AttentionRow& row, const AttentionRow& next) {
+    return row.block_table == next.block_table && next.position < row.position;
+  };
+  return std::adjacent_find(rows.begin(), rows.end(), descends) == rows.end();
+}
+
 // Where the group ends that begins with a row; [begin, end) are of one sequence. `by_tile`: rows of
 // a group are in the same tile where that decides how their tiles fall into spans.
 inline int32_t group_end(std::span<const AttentionRow> from, int32_t begin, int32_t end,

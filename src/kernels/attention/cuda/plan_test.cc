@@ -362,13 +362,24 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   };
   // 24 rows whose spans are tiles, 40 whose spans are two.
   build(1000, 64);
-  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster2);
+  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster2);
   ASSERT_EQ(plan.prompt_items.size(), 5u);
   EXPECT_EQ(plan.prompt_items[0].num_rows, 16);
   EXPECT_EQ(plan.prompt_items[1].num_rows, 8);
   EXPECT_TRUE(plan.items.empty());
   build(1024, 40);
+  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
+  // Rows that do not ascend: an item might see keys of one behind it.
+  std::vector<AttentionRow> swapped;
+  for (int32_t i = 0; i < 40; ++i) swapped.push_back(prefix_row(1024 + i, table.data()));
+  std::swap(swapped[3], swapped[30]);
+  plan.build(swapped, shape);
   EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
+  shape.may_fuse = false;
+  build(1024, 40);
+  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
+  build(1000, 64);
+  EXPECT_EQ(plan.mode, AttentionMode::kTileCluster2);
   // As the key/value heads of a quarter of 70B.
   shape.kv_parts = 2;
   shape.row_columns = 8;

@@ -156,7 +156,7 @@ class AttentionRig {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const auto k_offset = shape_.num_heads * shape_.head_dim;
     const auto v_offset = (shape_.num_heads + shape_.num_kv_heads) * shape_.head_dim;
-    const bool appends = plan.mode != AttentionMode::kFused && !is_cluster(plan.mode);
+    const bool appends = !is_fused(plan.mode);
     const auto append = [&](const DeviceBuffer& qkv) {
       expect_ok(rope_append_cuda({.step = step.as<AttentionStepCuda>(),
                                   .qkv = qkv.as<__nv_bfloat16>(),

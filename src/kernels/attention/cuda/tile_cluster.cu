@@ -1,7 +1,8 @@
 // Attention of few prompt rows: the work of attention/cuda/tiles.cu where an item a block would
 // leave most multiprocessors idle. A cluster of 2 or 4 blocks takes an item of up to 64 columns (a
 // row's query head each); its warpgroups take the item's spans in turn and merge them among
-// themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md).
+// themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md). Where heads have
+// no norm it rotates and appends too (attention/cuda/tile_cluster_append.h).
 //
 // Floor: an item's tiles over the cluster's warpgroups, the products at the speed of wgmma. Tiles
 // that earlier steps wrote are asked for before the previous kernel's end is awaited.
@@ -14,6 +15,7 @@
 #include "kernels/attention/cuda/kernels.h"
 #include "kernels/attention/cuda/keys.h"
 #include "kernels/attention/cuda/load.h"
+#include "kernels/attention/cuda/tile_cluster_append.h"
 #include "kernels/attention/cuda/tile_cluster_exchange.h"
 #include "kernels/attention/cuda/tiles_columns.h"
 #include "kernels/attention/cuda/tiles_load.h"
@@ -25,11 +27,16 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Which of the step's items, for one part of a key/value head, the cluster takes: the plan has
-// no more of them than there are clusters.
+// Which of the step's items the cluster takes, and for which part of the key/value heads: the plan
+// has no more of them than there are clusters.
+struct TileClusterWork {
+  int item_idx, head;
+};
 template <class Layout>
-__device__ __forceinline__ int tile_cluster_index() {
-  return static_cast<int>(blockIdx.x) / Layout::kBlocks;
+__device__ __forceinline__ TileClusterWork tile_cluster_work(const AttentionArgs& args) {
+  const int cluster = static_cast<int>(blockIdx.x) / Layout::kBlocks;
+  const int heads = args.kv_heads * args.parts;
+  return {cluster / heads, cluster % heads};
 }
 
 // A way through a ring, of who fills it and of who empties it.
@@ -45,22 +52,33 @@ struct RingPlace {
   }
 };
 
+// Before tiles that have keys of this step.
+template <class Layout>
+__device__ __forceinline__ void wait_for_own_keys(uint32_t shared) {
+  if constexpr (Layout::kFused) {
+    barrier_wait(shared + Layout::kAppendedBarrier, 0);
+    fence_global_async_proxy();
+  } else {
+    wait_for_previous_kernel();  // it has appended to the cache
+  }
+}
+
 // One thread: the tiles of a warpgroup's spans of the cluster's item, in order, into its ring.
 template <class Layout>
-__device__ __forceinline__ void copy_ring(const AttentionArgs& args, uint32_t shared, int group) {
+__device__ __forceinline__ void copy_ring(const AttentionArgs& args, const TilesWork& the,
+                                          uint32_t shared, int group) {
   constexpr int kDim = Layout::kDim;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
-  const TilesWork the(args, tile_cluster_index<Layout>(), args.step->num_prompt_items);
   const ItemSpans spans(the.item, args.window);
   const int stable_tiles = the.item.stable_tokens / kTilePositions;
   const int seat = static_cast<int>(cluster_rank()) * kTileClusterGroups + group;
-  bool waited = !args.early;
+  bool waited = !Layout::kFused && !args.early;
   RingPlace place;
   for (int span = spans.first + seat; span < spans.end; span += Layout::kSeats) {
     for (int tile = spans.begin_tile(span); tile < spans.end_tile(span); ++tile) {
       const std::byte* const keys = keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
       if (!waited && tile >= stable_tiles) {
-        wait_for_previous_kernel();  // it has appended to the cache
+        wait_for_own_keys<Layout>(shared);
         waited = true;
       }
       const uint32_t target = Layout::stage_at(shared, group, place.stage);
@@ -82,7 +100,8 @@ __device__ __forceinline__ void wait_and_launch_dependents() {
 
 // A consumer: its warpgroup's spans of the cluster's item, and its share of the merging.
 template <class Layout>
-__device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared) {
+__device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWork& the,
+                                       uint32_t shared) {
   constexpr int kDim = Layout::kDim;
   constexpr int kMeet = 1 + kTileClusterGroups;  // barrier of all consumers
   const int lane = threadIdx.x % 32;
@@ -91,16 +110,16 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
   const int seat = rank * kTileClusterGroups + group;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const uint32_t queries = shared + Layout::kQueries;
-  const TilesWork the(args, tile_cluster_index<Layout>(), args.step->num_prompt_items);
   const ItemSpans spans(the.item, args.window);
   const int first_row = the.item.first_row;
   const int part_heads = min(args.group_heads - the.part * 8, 8);
   const int first_head = the.kv_head * args.group_heads + the.part * 8;
   const TilesColumns columns(args, step_data<AttentionRowCuda>(args.step, args.step->rows_offset),
                              first_row, the.item.num_rows, part_heads, first_column);
-  ColumnQueries<kDim, false, kTileClusterConsumers> staged;
+  ColumnQueries<kDim, Layout::kFused, kTileClusterConsumers> staged;
   staged.plan(args, first_row, the.item.num_rows, part_heads, [&](int row) {
-    return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
+    return Layout::kFused ? args.qkv + row * args.qkv_stride + first_head * kDim
+                          : args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
   });
   if (args.early) wait_and_launch_dependents();
   staged.stage(queries);
@@ -153,19 +172,21 @@ __global__ void __launch_bounds__(kTileClusterThreads, 1)
   const uint32_t shared = dynamic_shared_address();
   init_tile_cluster_barriers<Layout>(shared);
   if (!args.early) wait_and_launch_dependents();
-  const int count = args.step->num_prompt_items * args.kv_heads * args.parts;
-  if (tile_cluster_index<Layout>() >= count) {
+  const auto [item_idx, head] = tile_cluster_work<Layout>(args);
+  if (item_idx >= args.step->num_prompt_items) {
     wait_for_previous_kernel();  // who waits for this kernel waits for that one too
     return;
   }
   if (threadIdx.x < kTileClusterConsumers) {
-    warpgroup_reg_alloc<232>();
-    attend<Layout>(args, shared);
+    warpgroup_reg_alloc<216>();
+    attend<Layout>(args, {args, item_idx, head}, shared);
   } else {
-    warpgroup_reg_dealloc<40>();
-    const int group = static_cast<int>(threadIdx.x - kTileClusterConsumers) / 32;
-    if (group < kTileClusterGroups && threadIdx.x % 32 == 0) {
-      copy_ring<Layout>(args, shared, group);
+    warpgroup_reg_dealloc<64>();
+    const int warp = static_cast<int>(threadIdx.x - kTileClusterConsumers) / 32;
+    if (warp < kTileClusterGroups) {
+      if (threadIdx.x % 32 == 0) copy_ring<Layout>(args, {args, item_idx, head}, shared, warp);
+    } else if constexpr (Layout::kFused) {
+      append<Layout>(args, item_idx, head, shared);
     }
   }
 }
@@ -182,14 +203,18 @@ struct Variant {
   void (*kernel)(AttentionArgs);
   int shared_bytes;
 };
-template <int kDim, int kBlocks>
+template <int kDim, int kBlocks, bool kFused>
 Variant variant() {
-  using Layout = TileClusterLayout<kDim, kBlocks>;
+  using Layout = TileClusterLayout<kDim, kBlocks, kFused>;
   return {attention_tile_cluster_kernel<Layout>, Layout::kBytes};
 }
+template <bool kFused>
 Variant variant_for(int padded_dim, int blocks) {
-  if (padded_dim == 64) return blocks == 4 ? variant<64, 4>() : variant<64, 2>();
-  return blocks == 4 ? variant<128, 4>() : variant<128, 2>();
+  if (padded_dim == 64) return blocks == 4 ? variant<64, 4, kFused>() : variant<64, 2, kFused>();
+  return blocks == 4 ? variant<128, 4, kFused>() : variant<128, 2, kFused>();
+}
+Variant variant_for(int padded_dim, int blocks, bool fused) {
+  return fused ? variant_for<true>(padded_dim, blocks) : variant_for<false>(padded_dim, blocks);
 }
 
 }  // namespace
@@ -197,9 +222,11 @@ Variant variant_for(int padded_dim, int blocks) {
 Status prepare_attention_tile_cluster_cuda() {
   for (const int dim : {64, 128}) {
     for (const int blocks : {2, 4}) {
-      const Variant variant = variant_for(dim, blocks);
-      FORERUN_RETURN_IF_ERROR(allow_shared_memory(variant.kernel, variant.shared_bytes,
-                                                  "loading the attention kernels"));
+      for (const bool fused : {false, true}) {
+        const Variant variant = variant_for(dim, blocks, fused);
+        FORERUN_RETURN_IF_ERROR(allow_shared_memory(variant.kernel, variant.shared_bytes,
+                                                    "loading the attention kernels"));
+      }
     }
   }
   return {};
@@ -207,7 +234,8 @@ Status prepare_attention_tile_cluster_cuda() {
 
 Status attention_tile_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const int blocks = tile_cluster_blocks(call.mode);
-  const Variant variant = variant_for(padded_head_dim_cuda(call.kv.head_dim), blocks);
+  const Variant variant =
+      variant_for(padded_head_dim_cuda(call.kv.head_dim), blocks, is_fused_tile_cluster(call.mode));
   return launch_dependent_clusters(
       variant.kernel, blocks, dim3(static_cast<unsigned>(most_tile_clusters(blocks) * blocks)),
       dim3(kTileClusterThreads), static_cast<size_t>(variant.shared_bytes), stream,

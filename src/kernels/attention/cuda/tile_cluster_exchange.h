@@ -22,15 +22,17 @@ namespace forerun::cuda {
 constexpr int kTileClusterGroups = 2;  // warpgroups of a block, each with a ring of tiles
 constexpr int kTileClusterStages = 2;  // of a ring
 constexpr int kTileClusterConsumers = kTileClusterGroups * 128;  // threads
-// And a warpgroup of which a warp fills each ring.
+// And a warpgroup of which a warp fills each ring, and where the kernel is fused two others append.
 constexpr int kTileClusterThreads = kTileClusterConsumers + 128;
+constexpr int kAppendingWarps = 2;
 
 // In bytes from the beginning of a block's shared memory; operands of wgmma begin at multiples of
-// 1,024.
-template <int kDimensions, int kClusterSize>
+// 1,024. `kIsFused`: is_fused_tile_cluster().
+template <int kDimensions, int kClusterSize, bool kIsFused>
 struct TileClusterLayout {
   static constexpr int kDim = kDimensions;
   static constexpr int kBlocks = kClusterSize;
+  static constexpr bool kFused = kIsFused;
   static constexpr int kSeats = kTileClusterGroups * kBlocks;
   static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
   static constexpr int kRingBytes = kTileClusterStages * kStageBytes;
@@ -53,7 +55,9 @@ struct TileClusterLayout {
   static constexpr int kReceivedBarrier =
       kBarriers + kTileClusterGroups * kTileClusterStages * 16;  // a round's results are there
   static constexpr int kRoomBarrier = kReceivedBarrier + 8;      // and are merged everywhere
-  static constexpr int kBytes = kRoomBarrier + 8;
+  // The step's keys and values that the item sees are in the cache.
+  static constexpr int kAppendedBarrier = kRoomBarrier + 8;
+  static constexpr int kBytes = kAppendedBarrier + 8;
   static_assert(kBytes <= 227 * 1024);
 
   __device__ __forceinline__ static uint32_t stage_at(uint32_t shared, int group, int stage) {
@@ -82,6 +86,7 @@ __device__ __forceinline__ void init_tile_cluster_barriers(uint32_t shared) {
     barrier_init(shared + Layout::kReceivedBarrier, 1 + kTileClusterConsumers);
     barrier_init(shared + Layout::kRoomBarrier,
                  kTileClusterConsumers + (Layout::kBlocks - 1) * kTileClusterConsumers / 32);
+    barrier_init(shared + Layout::kAppendedBarrier, 1);
     barrier_init_fence();
   }
   __syncthreads();

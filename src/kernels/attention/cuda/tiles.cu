@@ -38,19 +38,20 @@ __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
 
 // A warpgroup: its columns of all of the block's items.
 template <int kDim>
-__device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int count,
-                                       int num_items, int group) {
+__device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int num_items,
+                                       int group) {
   using Layout = TilesLayout<kDim>;
   const int lane = threadIdx.x % 32;
   const int first_column = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
+  const int heads = args.kv_heads * args.parts;
   const int group_rows = 64 / args.row_columns;
   const int group_first = group * group_rows;  // of an item's rows
   const uint32_t queries = shared + Layout::kQueries + group * tile_bytes(kDim);
   int stage = 0;
   uint32_t parity = 0;
-  for (int work = blockIdx.x; work < count; work += gridDim.x) {
-    const TilesWork the(args, work, num_items);
+  for (int work = blockIdx.x; work < num_items * heads; work += gridDim.x) {
+    const TilesWork the(args, num_items - 1 - work / heads, work % heads);
     const int first_row = the.item.first_row + group_first;
     const int num_rows = min(the.item.num_rows - group_first, group_rows);
     const int part_heads = min(args.group_heads - the.part * 8, 8);
@@ -68,7 +69,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
     ColumnSums<kDim> span, total;
     span.clear();
     total.clear();
-    for (int tile = the.begin_tile; tile < the.item.end_tile; ++tile) {
+    for (int tile = first_tile_of(args, the.item); tile < the.item.end_tile; ++tile) {
       const int begin = tile * kTilePositions;
       const uint32_t keys = shared + stage * Layout::kStageBytes;
       const uint32_t filled = shared + Layout::kBarriers + stage * 16;
@@ -105,18 +106,16 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
     barrier_init_fence();
   }
   __syncthreads();
-  const auto num_items = [&] { return args.step->num_prompt_items; };
-  const int heads = args.kv_heads * args.parts;
   if (threadIdx.x < 128) {
     warpgroup_reg_dealloc<24>();
     if (threadIdx.x == 0) {
       wait_for_previous_kernel();  // it has appended to the cache
-      copy_tiles<kDim>(args, shared, num_items() * heads, num_items());
+      copy_tiles<kDim>(args, shared, args.step->num_prompt_items);
     }
   } else {
     warpgroup_reg_alloc<240>();
     wait_for_previous_kernel();
-    attend<kDim>(args, shared, num_items() * heads, num_items(),
+    attend<kDim>(args, shared, args.step->num_prompt_items,
                  static_cast<int>(threadIdx.x) / 128 - 1);
   }
 }

@@ -27,31 +27,30 @@ struct TilesLayout {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// An item's work for one part of a key/value head: long ones first.
+// An item's work for one part of a key/value head.
 struct TilesWork {
   AttentionItemCuda item;
-  int kv_head, part, begin_tile;
+  int kv_head, part;
 
-  __device__ __forceinline__ TilesWork(const AttentionArgs& args, int work, int num_items) {
-    const int heads = args.kv_heads * args.parts;
-    item = step_data<AttentionItemCuda>(
-        args.step, args.step->prompt_items_offset)[num_items - 1 - work / heads];
-    kv_head = work % heads / args.parts;
-    part = work % heads % args.parts;
-    begin_tile = first_tile_of(args, item);
-  }
+  // `head`: among the parts of all key/value heads.
+  __device__ __forceinline__ TilesWork(const AttentionArgs& args, int item_idx, int head)
+      : item(step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset)[item_idx]),
+        kv_head(head / args.parts),
+        part(head % args.parts) {}
 };
 
+// The tiles of the block's items, long items first.
 template <int kDim>
-__device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t shared, int count,
+__device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t shared,
                                            int num_items) {
   using Layout = TilesLayout<kDim>;
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
+  const int heads = args.kv_heads * args.parts;
   int stage = 0;
   uint32_t parity = 1;
-  for (int work = blockIdx.x; work < count; work += gridDim.x) {
-    const TilesWork the(args, work, num_items);
-    for (int tile = the.begin_tile; tile < the.item.end_tile; ++tile) {
+  for (int work = blockIdx.x; work < num_items * heads; work += gridDim.x) {
+    const TilesWork the(args, num_items - 1 - work / heads, work % heads);
+    for (int tile = first_tile_of(args, the.item); tile < the.item.end_tile; ++tile) {
       const std::byte* const keys = keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
       const uint32_t target = shared + stage * Layout::kStageBytes;
       const uint32_t filled = shared + Layout::kBarriers + stage * 16;

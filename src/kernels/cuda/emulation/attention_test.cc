@@ -67,10 +67,12 @@ TEST_F(AttentionEmulation, TileClusters) {
   }
   check({5, 1, 80}, chain(1930, 34), 700, "a window, and heads that are padded");
   check({9, 1, 64}, chain(300, 33), 0, "parts of a group of heads");
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
   least_kv_parts = 12;
   check({4, 1, 128}, chain(1010, 35), 0, "clusters of two, a broken round");
   check({8, 1, 64}, chain(1400, 36), 300, "of a window");
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster2));
 }
 

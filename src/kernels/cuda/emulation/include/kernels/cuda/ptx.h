@@ -239,6 +239,7 @@ inline void store_peer_8(uint32_t address, uint32_t barrier, float x, float y) {
   });
 }
 inline void fence_async_proxy() {}
+inline void fence_global_async_proxy() {}
 inline void launch_dependents() {}
 inline void wait_for_previous_kernel() {}
 inline void named_barrier(int id, int threads) {

@@ -1,0 +1,96 @@
+// How a fused tile cluster (attention/cuda/tile_cluster.cu) brings the step's own keys and values
+// into the cache, beside the tiles that earlier steps have filled: each cluster its item's rows, in
+// warps that have nothing else to do, and it waits for those of the items before its own. Device
+// code; included by the kernel alone.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/cuda/args.h"
+#include "kernels/attention/cuda/keys.h"
+#include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/attention/cuda/load.h"
+#include "kernels/attention/cuda/tile_cluster_exchange.h"
+#include "kernels/attention/cuda/tiles_load.h"
+#include "kernels/cuda/ptx.h"
+
+namespace forerun::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// The thread's share of an item's rows: two pieces of a key, half a head apart, and of its value.
+template <class Layout>
+__device__ __forceinline__ void append_rows(const AttentionArgs& args, const TilesWork& the) {
+  constexpr int kDim = Layout::kDim;
+  constexpr int kThreads = kAppendingWarps * 32;  // of a block
+  constexpr int kPairs = kDim / 16;               // threads a row
+  constexpr int kAtOnce = Layout::kBlocks * kThreads / kPairs;
+  const auto* const kv_slots = step_data<int32_t>(args.step, args.step->kv_slots_offset);
+  const int thread = static_cast<int>(cluster_rank() * kThreads + threadIdx.x % kThreads);
+  const int piece = thread % kPairs;
+#pragma unroll 1
+  for (int i = thread / kPairs; i < the.item.num_rows; i += kAtOnce) {
+    const int row = the.item.first_row + i;
+    const int slot = kv_slots[row];
+    PieceAngles angles;
+    angles.load(args.step, row, piece, kDim);
+    wait_for_previous_kernel();
+    if (slot < 0) continue;
+    const auto* const key = reinterpret_cast<const uint4*>(args.qkv + row * args.qkv_stride +
+                                                           args.k_offset + the.kv_head * kDim) +
+                            piece;
+    const auto* const value = reinterpret_cast<const uint4*>(
+        reinterpret_cast<const __nv_bfloat16*>(key) + args.v_offset - args.k_offset);
+    uint4 low = key[0];
+    uint4 high = key[kPairs];
+    const uint4 values[2] = {value[0], value[kPairs]};
+    angles.rotate_pieces(low, high);
+    std::byte* const stored = args.kv + slot / kTilePositions * args.block_stride +
+                              int64_t{the.kv_head} * tile_bytes(kDim) +
+                              slot % kTilePositions * kPanelRowBytes;
+    const int to_low = kv_piece(piece, slot);
+    const int to_high = kv_piece(piece + kPairs, slot);
+    *reinterpret_cast<uint4*>(stored + to_low) = low;
+    *reinterpret_cast<uint4*>(stored + to_high) = high;
+    std::byte* const stored_value = stored + value_offset<kDim>(args);
+    *reinterpret_cast<uint4*>(stored_value + to_low) = values[0];
+    *reinterpret_cast<uint4*>(stored_value + to_high) = values[1];
+  }
+}
+
+// An appending warp's work on the cluster's item. The first warp of a block then waits until all
+// that the item sees of this step is there: rows ascend, so it is its own and that of items before
+// it, which have been launched before it. kAppendedBarrier says so to those who copy tiles.
+template <class Layout>
+__device__ __forceinline__ void append(const AttentionArgs& args, int item_idx, int head,
+                                       uint32_t shared) {
+  const TilesWork the(args, item_idx, head);
+  const int lane = threadIdx.x % 32;
+  const int heads = args.kv_heads * args.parts;
+  if (the.part == 0) append_rows<Layout>(args, the);
+  wait_for_previous_kernel();  // who has no row has not yet
+  fence_global_async_proxy();
+  __syncwarp();
+  const int first_part = the.kv_head * args.parts;  // which appends for all parts
+  if (the.part == 0 && lane == 0) {
+    arrive_release(args.arrivals + the.item.group * heads + first_part, 1);
+  }
+  if (threadIdx.x / 32 % kAppendingWarps != 0) return;
+  if (cluster_rank() == 0 && lane == 0) args.to_clear[the.item.group * heads + head] = 0;
+  const auto* const items = step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset);
+#pragma unroll 1
+  for (int i = lane; i <= item_idx; i += 32) {
+    if (items[i].table != the.item.table) continue;  // of another sequence
+    const uint32_t* const arrivals = args.arrivals + items[i].group * heads + first_part;
+    if (!wait_acquire(arrivals, Layout::kBlocks * kAppendingWarps)) *args.failed = 1;
+  }
+  __syncwarp();
+  if (lane == 0) barrier_arrive(shared + Layout::kAppendedBarrier);
+}
+
+#endif
+
+}  // namespace forerun::cuda
