@@ -2,8 +2,10 @@
 // replays, and that of whole calls, which also make the plan, hand over and bring the logits back.
 //
 //   decoder_cuda_bench MODEL_DIR [--devices cuda:0,cuda:1] [--context 1000,32000]
-//                      [--rows 1,8,16,32] [--json FILE] [--budget] [--int8-head] [--int4-head]
+//                      [--rows 1,8,16,32] [--trees] [--json FILE] [--budget] [--int8-head]
+//                      [--int4-head]
 //
+// --trees: the rows are not a chain but a tree of two children a node.
 // --int8-head, --int4-head: the head becomes that; a draft's int4 where its vocabulary is large.
 // --budget: what each part of a layer costs inside the pass, by graphs that lack it.
 #include <algorithm>
@@ -30,6 +32,7 @@ struct Arguments {
   std::vector<int32_t> contexts = {1000};
   std::vector<int32_t> rows = {1, 8, 16, 32};
   std::string json;
+  bool trees = false;
   bool budget = false;
   WeightOverride weights = WeightOverride::kAsStored;
 };
@@ -61,6 +64,29 @@ Result<double> time_forwards(DecoderCuda& decoder, const Step& step, int samples
   }
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
+}
+
+// A tree behind the context, breadth first.
+Step tree_at(int32_t context, int32_t rows, const std::vector<int32_t>& table) {
+  constexpr int32_t kChildren = 2;
+  Step step;
+  step.sequences.push_back({table.data()});
+  std::vector<std::vector<int32_t>> paths;
+  for (int32_t i = 0; i < rows; ++i) {
+    auto& path = paths.emplace_back(i == 0 ? std::vector<int32_t>()
+                                           : paths[static_cast<size_t>((i - 1) / kChildren)]);
+    path.push_back(context + i);
+    const auto depth = static_cast<int32_t>(path.size());
+    step.rows.push_back({.token = i % 50 + 1,
+                         .position = context + depth - 1,
+                         .slot = context + i,
+                         .visible = context + depth,
+                         .boundary = context,
+                         .ancestor_begin = static_cast<int32_t>(step.ancestors.size()),
+                         .wants_logits = true});
+    step.ancestors.insert(step.ancestors.end(), path.begin(), path.end());
+  }
+  return step;
 }
 
 Step rows_at(int32_t context, int32_t rows, const std::vector<int32_t>& table, bool wanted) {
@@ -164,8 +190,10 @@ Status run(const Arguments& arguments) {
   FORERUN_RETURN_IF_ERROR(decoder->forward(rows_at(0, longest, table, false)));
   for (const int32_t context : arguments.contexts) {
     for (const int32_t rows : arguments.rows) {
-      FORERUN_RETURN_IF_ERROR(
-          measure(*decoder, arguments, rows_at(context, rows, table, /*wanted=*/true)));
+      FORERUN_RETURN_IF_ERROR(measure(*decoder, arguments,
+                                      arguments.trees
+                                          ? tree_at(context, rows, table)
+                                          : rows_at(context, rows, table, /*wanted=*/true)));
     }
   }
   return {};
@@ -199,6 +227,8 @@ int main(int argc, char** argv) {
       arguments.devices = parse_list(argv[++i], "cuda:");
     } else if (flag == "--json" && i + 1 < argc) {
       arguments.json = argv[++i];
+    } else if (flag == "--trees") {
+      arguments.trees = true;
     } else if (flag == "--budget") {
       arguments.budget = true;
     } else if (flag == "--int4-head") {

@@ -231,7 +231,8 @@ class AttentionPlanCuda {
   void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
                  int32_t stable);
   bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
-  bool cluster_tiles(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
+  bool cluster_tiles(std::span<const AttentionRow> from, const AttentionShapeCuda& shape,
+                     bool or_deal_out);
   void partition_kv();
   void deal_out_prefixes(int32_t row_columns);
   bool fuse(std::span<const AttentionRow> from, int32_t most_extras);

@@ -33,6 +33,11 @@ inline int32_t chain_end(const AttentionRow& row) {
 }
 inline bool sees_prefix_only(const AttentionRow& row) { return chain_end(row) > row.position; }
 
+// Rows of one sequence are neighbours.
+inline bool are_of_one_sequence(std::span<const AttentionRow> rows) {
+  return rows.front().block_table == rows.back().block_table;
+}
+
 // Whether a sequence's rows are in the order of their positions: those that see nothing but their
 // prefix then see keys of this step only of rows before them.
 inline bool ascends(std::span<const AttentionRow> rows) {

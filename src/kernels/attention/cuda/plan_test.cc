@@ -399,6 +399,49 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   EXPECT_EQ(tile_cluster_blocks(plan.mode), 0);
 }
 
+// From 17 rows of a prompt on, where kCluster would have two blocks a multiprocessor; beyond its
+// contexts from 24 on, where dealing tiles out to idle multiprocessors would not gain more.
+TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
+  const std::vector<int32_t> table(200, 3), other(200, 4);
+  AttentionShapeCuda shape = shape_of(8, true);
+  shape.may_tile = shape.may_cluster = true;
+  AttentionPlanCuda plan;
+  std::vector<AttentionRow> rows;
+  const auto build = [&](int32_t context, int32_t count) {
+    rows.clear();
+    for (int32_t i = 0; i < count; ++i) rows.push_back(prefix_row(context + i, table.data()));
+    plan.build(rows, shape);
+    return plan.mode;
+  };
+  EXPECT_EQ(build(1000, 16), AttentionMode::kCluster);
+  EXPECT_EQ(build(1000, 17), AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(build(3500, 17), AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(build(4000, 17), AttentionMode::kFused);
+  EXPECT_EQ(build(4000, 24), AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(build(12000, 24), AttentionMode::kFused);
+  // Of two sequences, or a tree.
+  build(1000, 17);
+  rows.back().block_table = other.data();
+  plan.build(rows, shape);
+  EXPECT_TRUE(is_cluster(plan.mode));
+  build(1000, 17);
+  const std::vector<int32_t> ancestors = {1000, 1002};
+  rows[2] = {.position = 1001,
+             .boundary = 1000,
+             .slot = 1002,
+             .block_table = table.data(),
+             .ancestors = ancestors.data()};
+  plan.build(rows, shape);
+  EXPECT_TRUE(is_cluster(plan.mode));
+  // A quarter of 70B: so few clusters that each block has a multiprocessor.
+  shape.kv_parts = 2;
+  shape.row_columns = 8;
+  EXPECT_EQ(build(1000, 24), AttentionMode::kCluster);
+  EXPECT_EQ(build(1000, 32), AttentionMode::kFusedTileCluster4);
+  shape.may_fuse = false;
+  EXPECT_EQ(build(1000, 32), AttentionMode::kTileCluster4);
+}
+
 TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {
   for (int32_t position = 0; position < 70000; position += 61) {
     const int32_t last = position / kTilePositions;
