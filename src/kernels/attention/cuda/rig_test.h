@@ -145,9 +145,9 @@ class AttentionRig {
     return out;
   }
   // `again_early`: a second time, as in the layer after, so that it may begin before the kernel
-  // before has ended. Where a kernel appends the step's keys and values, that is the kernel before,
-  // and what it replaces are NaNs, so that whatever is read too early shows. The modes that read
-  // qkv themselves are behind attention, which does not write that.
+  // before has ended. That kernel has appended the step's keys and values or, before attention that
+  // is_fused(), NaNs in their place, which attention itself replaces: whatever is read too early
+  // shows.
   void run_plan(const AttentionPlanCuda& plan, int32_t window, bool again_early = false) {
     const std::vector<std::byte> bytes = step_bytes(plan, kv_slots_, angles_);
     const DeviceBuffer step = allocate(bytes.size());
@@ -192,10 +192,8 @@ class AttentionRig {
     if (again_early) {
       std::swap(call.arrivals, call.to_clear);
       call.early = true;
-      if (appends) {
-        append(nan_qkv_);
-        append(device_qkv_);
-      }
+      append(nan_qkv_);
+      if (appends) append(device_qkv_);
       expect_ok(attention_cuda(call, stream_.get()));
     }
     expect_ok(stream_.synchronize());

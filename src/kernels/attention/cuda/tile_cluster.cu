@@ -170,23 +170,26 @@ template <class Layout>
 __global__ void __launch_bounds__(kTileClusterThreads, 1)
     attention_tile_cluster_kernel(const __grid_constant__ AttentionArgs args) {
   const uint32_t shared = dynamic_shared_address();
-  init_tile_cluster_barriers<Layout>(shared);
   if (!args.early) wait_and_launch_dependents();
+  const int num_items = args.step->num_prompt_items;
   const auto [item_idx, head] = tile_cluster_work<Layout>(args);
-  if (item_idx >= args.step->num_prompt_items) {
+  // On its way while the blocks of the cluster meet.
+  const TilesWork the(args, min(item_idx, num_items - 1), head);
+  init_tile_cluster_barriers<Layout>(shared);
+  if (item_idx >= num_items) {
     wait_for_previous_kernel();  // who waits for this kernel waits for that one too
     return;
   }
   if (threadIdx.x < kTileClusterConsumers) {
     warpgroup_reg_alloc<216>();
-    attend<Layout>(args, {args, item_idx, head}, shared);
+    attend<Layout>(args, the, shared);
   } else {
     warpgroup_reg_dealloc<64>();
     const int warp = static_cast<int>(threadIdx.x - kTileClusterConsumers) / 32;
     if (warp < kTileClusterGroups) {
-      if (threadIdx.x % 32 == 0) copy_ring<Layout>(args, {args, item_idx, head}, shared, warp);
+      if (threadIdx.x % 32 == 0) copy_ring<Layout>(args, the, shared, warp);
     } else if constexpr (Layout::kFused) {
-      append<Layout>(args, item_idx, head, shared);
+      append<Layout>(args, the, item_idx, shared);
     }
   }
 }

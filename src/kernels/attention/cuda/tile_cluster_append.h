@@ -65,9 +65,8 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
 // that the item sees of this step is there: rows ascend, so it is its own and that of items before
 // it, which have been launched before it. kAppendedBarrier says so to those who copy tiles.
 template <class Layout>
-__device__ __forceinline__ void append(const AttentionArgs& args, int item_idx, int head,
-                                       uint32_t shared) {
-  const TilesWork the(args, item_idx, head);
+__device__ __forceinline__ void append(const AttentionArgs& args, const TilesWork& the,
+                                       int item_idx, uint32_t shared) {
   const int lane = threadIdx.x % 32;
   const int heads = args.kv_heads * args.parts;
   if (the.part == 0) append_rows<Layout>(args, the);
@@ -79,7 +78,8 @@ __device__ __forceinline__ void append(const AttentionArgs& args, int item_idx, 
     arrive_release(args.arrivals + the.item.group * heads + first_part, 1);
   }
   if (threadIdx.x / 32 % kAppendingWarps != 0) return;
-  if (cluster_rank() == 0 && lane == 0) args.to_clear[the.item.group * heads + head] = 0;
+  if (cluster_rank() == 0 && lane == 0)
+    args.to_clear[the.item.group * heads + first_part + the.part] = 0;
   const auto* const items = step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset);
 #pragma unroll 1
   for (int i = lane; i <= item_idx; i += 32) {
