@@ -103,7 +103,7 @@ TEST_F(AttentionCuda, TileClustersOfManyShapes) {
            {32, 8, 128}, {24, 8, 128}, {16, 2, 128}, {32, 8, 64}, {9, 1, 64}, {10, 2, 80}}) {
     for (const int32_t prefix : {200, 330, 960, 1000, 1900, 3000, 16370}) {
       if (prefix > 3000 && kv_heads > 2) continue;
-      for (const int32_t rows : {33, 64}) {
+      for (const int32_t rows : {24, 33, 64}) {
         TestStep step;
         step.add_chain(prefix, rows);
         check({heads, kv_heads, dim}, step, dim == 128 ? 0 : 700,

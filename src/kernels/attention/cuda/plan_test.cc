@@ -437,6 +437,8 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
   shape.kv_parts = 2;
   shape.row_columns = 8;
   EXPECT_EQ(build(1000, 24), AttentionMode::kCluster);
+  EXPECT_EQ(build(3500, 32), AttentionMode::kFusedTileCluster4);
+  EXPECT_EQ(build(3500, 33), AttentionMode::kFused);
   EXPECT_EQ(build(1000, 32), AttentionMode::kFusedTileCluster4);
   shape.may_fuse = false;
   EXPECT_EQ(build(1000, 32), AttentionMode::kTileCluster4);
