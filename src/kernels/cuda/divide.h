@@ -8,9 +8,9 @@
 
 namespace forerun::cuda {
 
-// a / b of b >= 1, rounded to nearest, where fits_divide_fast(a, b): an estimate of 1 / b, refined
-// by one Newton step, and the quotient corrected by what it leaves.
-__device__ __forceinline__ float divide_fast(float a, float b) {
+// a / b of b >= 1, rounded to nearest, where can_divide_by_estimate(a, b): an estimate of 1 / b,
+// refined by one Newton step, and the quotient corrected by what it leaves.
+__device__ __forceinline__ float divide_by_estimate(float a, float b) {
   const float estimate = estimate_inverse(b);
   const float inverse = __fmaf_rn(estimate, __fmaf_rn(-b, estimate, 1.0f), estimate);
   const float quotient = __fmul_rn(inverse, a);
@@ -18,7 +18,7 @@ __device__ __forceinline__ float divide_fast(float a, float b) {
   return copysignf(exact, a);  // the correction makes +0 of -0
 }
 // Whether nothing on the way to the quotient comes near the ends of f32's range, or `a` is 0.
-__device__ __forceinline__ bool fits_divide_fast(float a, float b) {
+__device__ __forceinline__ bool can_divide_by_estimate(float a, float b) {
   return ((fabsf(a) >= 0x1p-60f && fabsf(a) <= 0x1p60f) || a == 0.0f) && b <= 0x1p60f;
 }
 
@@ -29,8 +29,8 @@ __device__ __forceinline__ void divide_all(float (&a)[kCount], const float (&b)[
   bool special = false;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    quotient[i] = divide_fast(a[i], b[i]);
-    special |= !fits_divide_fast(a[i], b[i]);
+    quotient[i] = divide_by_estimate(a[i], b[i]);
+    special |= !can_divide_by_estimate(a[i], b[i]);
   }
   if (special) {
 #pragma unroll

@@ -28,16 +28,25 @@ __device__ float divisor_of(uint32_t random, uint32_t exponents) {
   return __uint_as_float((127 + (random >> 23) % exponents) << 23 | (random & 0x7fffff));
 }
 
-// Of dividends of any bits, and of such as attention and gates have.
+// Zeros of both signs among numbers of 2^`first` to 2^(first + exponents).
+__device__ float dividend_of(uint32_t random, int first, uint32_t exponents) {
+  const uint32_t sign = random & 0x80000000;
+  if (random % 64 == 0) return __uint_as_float(sign);
+  return __uint_as_float(sign | (127 + first + (random >> 23) % exponents) << 23 |
+                         (mix(random) & 0x7fffff));
+}
+
+// Of dividends of any bits; of such as attention and gates have; and of all that need no care.
 __global__ void compare(Comparison* result) {
   const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-  const bool usual = blockIdx.x % 2 == 0;
+  const uint32_t kind = blockIdx.x % 4;
   float a[kAtOnce], b[kAtOnce], found[kAtOnce];
   for (uint32_t i = 0; i < kAtOnce; ++i) {
     const uint32_t random = mix(thread * kAtOnce + i);
-    a[i] = usual ? __uint_as_float((100 + (random >> 23) % 50) << 23 | (random & 0x807fffff))
-                 : __uint_as_float(random);
-    b[i] = divisor_of(mix(~random), usual ? 20 : 127);
+    a[i] = kind == 0   ? __uint_as_float(random)
+           : kind == 1 ? dividend_of(random, -27, 50)
+                       : dividend_of(random, -60, 120);
+    b[i] = divisor_of(mix(~random), kind == 0 ? 127 : kind == 1 ? 20 : 60);
     found[i] = a[i];
   }
   divide_all(found, b);

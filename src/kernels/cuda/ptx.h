@@ -238,8 +238,8 @@ __device__ __forceinline__ void store_peer_8(uint32_t address, uint32_t barrier,
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Makes what this thread has stored in global memory, or has seen there by wait_acquire(), visible
-// to bulk copies: of those who wait for it, and its own.
+// Orders stores to global memory that this thread has made or observed before bulk copies that are
+// issued after it, by this thread or by those that synchronize with it.
 __device__ __forceinline__ void fence_global_async_proxy() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }

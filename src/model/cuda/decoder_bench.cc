@@ -107,9 +107,9 @@ Step rows_at(int32_t context, int32_t rows, const std::vector<int32_t>& table, b
 void append_json(const Arguments& arguments, const Step& step, const std::string& figures) {
   if (arguments.json.empty()) return;
   if (std::FILE* file = std::fopen(arguments.json.c_str(), "a")) {
-    std::fprintf(file, "{\"model\": \"%s\", \"gpus\": %zu, \"context\": %d, \"rows\": %zu, %s}\n",
+    std::fprintf(file, "{\"model\": \"%s\", \"gpus\": %zu, \"context\": %d, \"rows\": %zu, %s%s}\n",
                  arguments.model.c_str(), arguments.devices.size(), step.rows.front().position,
-                 step.rows.size(), figures.c_str());
+                 step.rows.size(), arguments.trees ? "\"tree\": true, " : "", figures.c_str());
     std::fclose(file);
   }
 }
@@ -162,9 +162,9 @@ Status measure(DecoderCuda& decoder, const Arguments& arguments, const Step& ste
   FORERUN_RETURN_IF_ERROR(decoder.forward(step));
   FORERUN_ASSIGN_OR_RETURN(const double ms, time_replays(decoder, 21));
   FORERUN_ASSIGN_OR_RETURN(const double call_ms, time_forwards(decoder, step, ms > 5.0 ? 15 : 51));
-  std::printf("%-40s on %d GPUs, context %6d, rows %4zu: %8.3f ms, called %8.3f ms\n",
+  std::printf("%-40s on %d GPUs, context %6d, rows %4zu%s: %8.3f ms, called %8.3f ms\n",
               arguments.model.c_str(), decoder.num_shards(), step.rows.front().position,
-              step.rows.size(), ms, call_ms);
+              step.rows.size(), arguments.trees ? " of a tree" : "", ms, call_ms);
   append_json(arguments, step,
               "\"ms\": " + std::to_string(ms) + ", \"call_ms\": " + std::to_string(call_ms));
   return arguments.budget ? report_budget(decoder, arguments, step, ms) : Status();

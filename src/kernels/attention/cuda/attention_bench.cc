@@ -215,8 +215,11 @@ class Bench {
 const char* name_of(AttentionMode mode) {
   return mode == AttentionMode::kWhole          ? "whole"
          : mode == AttentionMode::kTiles        ? "tiles"
-         : tile_cluster_blocks(mode) == 2       ? "tile clusters of 2"
-         : tile_cluster_blocks(mode) == 4       ? "tile clusters of 4"
+         : mode == AttentionMode::kTileCluster2 ? "tile clusters of 2"
+         : mode == AttentionMode::kTileCluster4 ? "tile clusters of 4"
+         : is_fused_tile_cluster(mode)
+             ? (tile_cluster_blocks(mode) == 2 ? "fused tile clusters of 2"
+                                               : "fused tile clusters of 4")
          : mode == AttentionMode::kSplit        ? "split"
          : mode == AttentionMode::kFused        ? "fused"
          : mode == AttentionMode::kRuns         ? "runs"

@@ -91,6 +91,13 @@ TEST_F(AttentionCuda, TileClusters) {
   check({4, 1, 128}, step, 0, "of four blocks");
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
+  TestStep two;  // sequences
+  two.add_chain(330, 34);
+  two.add_chain(900, 33);
+  EXPECT_TRUE(is_fused_tile_cluster(check({4, 1, 128}, two, 0, "of two sequences")));
+  TestStep parts;
+  parts.add_chain(300, 33);
+  EXPECT_TRUE(is_fused_tile_cluster(check({9, 1, 64}, parts, 0, "of parts of a group of heads")));
   least_kv_parts = 12;
   check({4, 1, 128}, step, 0, "of two blocks");
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
@@ -103,7 +110,7 @@ TEST_F(AttentionCuda, TileClustersOfManyShapes) {
            {32, 8, 128}, {24, 8, 128}, {16, 2, 128}, {32, 8, 64}, {9, 1, 64}, {10, 2, 80}}) {
     for (const int32_t prefix : {200, 330, 960, 1000, 1900, 3000, 16370}) {
       if (prefix > 3000 && kv_heads > 2) continue;
-      for (const int32_t rows : {24, 33, 64}) {
+      for (const int32_t rows : {17, 33, 64}) {
         TestStep step;
         step.add_chain(prefix, rows);
         check({heads, kv_heads, dim}, step, dim == 128 ? 0 : 700,

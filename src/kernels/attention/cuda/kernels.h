@@ -23,7 +23,7 @@ Status prepare_attention_shared_cuda();
 Status attention_runs_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_runs_cuda();
 
-// Few rows of prompts: tile_cluster_blocks() of them. Heads of up to 128 dimensions.
+// Few rows of prompts, by clusters of tile_cluster_blocks() blocks. Heads of up to 128 dimensions.
 Status attention_tile_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_tile_cluster_cuda();
 

@@ -42,9 +42,9 @@ class AttentionModes {
   int32_t multiprocessors = 132;
 
   // Runs `step` in every mode: all give the same bits, those of a few rows alone too, and the
-  // reference's result.
-  void check(const HeadShape& shape, const TestStep& step, int32_t window,
-             const std::string& what) {
+  // reference's result. Returns the mode that is planned for it.
+  AttentionMode check(const HeadShape& shape, const TestStep& step, int32_t window,
+                      const std::string& what) {
     SCOPED_TRACE(what + ": heads " + std::to_string(shape.num_heads) + "/" +
                  std::to_string(shape.num_kv_heads) + ", dimensions " +
                  std::to_string(shape.head_dim) + ", window " + std::to_string(window));
@@ -113,6 +113,7 @@ class AttentionModes {
       EXPECT_EQ(std::memcmp(alone.data(), found.data() + row * width, width * sizeof(bf16)), 0)
           << "row " << row << " alone";
     }
+    return used.mode;
   }
   bool has_run(AttentionMode mode) const {
     return std::find(modes_.begin(), modes_.end(), mode) != modes_.end();

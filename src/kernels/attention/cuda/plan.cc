@@ -7,8 +7,8 @@
 namespace forerun::cuda {
 namespace {
 
-// Prefix rows that kTiles is for even where kSplit could deal them out; and of one sequence, that
-// tile clusters are for.
+// More prefix rows than these are for kTiles even where kSplit could deal them out; and more of one
+// sequence, if the kernel appends too, for tile clusters.
 constexpr size_t kManyRows = 32;
 constexpr size_t kManyRowsOfOne = 23;
 // Up to so many rows QKV leaves room beside it (LinearFootprint::kBesideAttention), where clusters
@@ -19,14 +19,16 @@ constexpr size_t kRowsBesideAttention = 16;
 // rows and contexts to 16,000.
 constexpr int32_t dealing_tiles(int32_t columns) { return std::max(2, (columns - 400) / 64); }
 
-bool are_many(std::span<const AttentionRow> from) {
-  return from.size() > kManyRows || (from.size() > kManyRowsOfOne && are_of_one_sequence(from));
+// Rows that tile clusters are for where kCluster has no room, or the context is too long for it.
+bool are_many(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
+  return from.size() > kManyRows || (from.size() > kManyRowsOfOne && shape.may_fuse &&
+                                     are_of_one_sequence(from) && ascends(from));
 }
 // Up to 32 rows of one sequence, more than clusters of one block a multiprocessor take: with 17
 // rows of 8B at 1,000 tile clusters take 0.05 ms of 2.33 less than kCluster, with 32 0.18 of 2.48.
 bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   return from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
-         are_of_one_sequence(from) &&
+         are_of_one_sequence(from) && ascends(from) &&
          static_cast<int32_t>(from.size()) * shape.kv_parts >
              kResidentClusters * cluster_rows(shape.row_columns, /*wide=*/false) &&
          from.back().position < kMostClusterTokens;
@@ -137,7 +139,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   const bool few =
       num_groups * shape.kv_parts < 2 * shape.multiprocessors && partials <= shape.most_partials;
   if (shape.may_tile && run(from, few, shape)) return;
-  if (may_cluster_tiles && few && are_many(from)) {
+  if (may_cluster_tiles && few && are_many(from, shape)) {
     if (cluster_tiles(from, shape, /*or_deal_out=*/true)) return;
     group(from, kGroupRows, /*by_tile=*/false);
   }

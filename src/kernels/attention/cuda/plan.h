@@ -164,7 +164,8 @@ struct alignas(16) AttentionItemCuda {
   int32_t prefix_tokens = 0;  // the highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t group = 0;
-  // kFused, is_cluster(): it writes its rows' keys and values to the cache
+  // kFused, is_cluster(): it writes its rows' keys and values to the cache, as every item of a
+  // fused tile cluster does
   int32_t appends = 0;
   int32_t extras = 0;        // likewise: index of its first extra key in `extras`
   int32_t num_extras = 0;    // likewise: at most kMostExtras; 0 where no row of the item sees any

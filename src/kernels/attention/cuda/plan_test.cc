@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -413,12 +414,24 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
     plan.build(rows, shape);
     return plan.mode;
   };
+  plan.build({}, shape);
+  EXPECT_TRUE(plan.rows.empty());
   EXPECT_EQ(build(1000, 16), AttentionMode::kCluster);
   EXPECT_EQ(build(1000, 17), AttentionMode::kFusedTileCluster4);
   EXPECT_EQ(build(3500, 17), AttentionMode::kFusedTileCluster4);
   EXPECT_EQ(build(4000, 17), AttentionMode::kFused);
   EXPECT_EQ(build(4000, 24), AttentionMode::kFusedTileCluster4);
   EXPECT_EQ(build(12000, 24), AttentionMode::kFused);
+  for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kGroupRows);
+  // Too few tiles: as if tile clusters had not been tried.
+  EXPECT_TRUE(is_cluster(build(100, 24)));
+  for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kWideClusterRows);
+  EXPECT_TRUE(plan.prompt_items.empty());
+  // Rows that descend.
+  build(1000, 24);
+  std::reverse(rows.begin(), rows.end());
+  plan.build(rows, shape);
+  EXPECT_TRUE(is_cluster(plan.mode));
   // Of two sequences, or a tree.
   build(1000, 17);
   rows.back().block_table = other.data();
@@ -440,8 +453,10 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToTileClusters) {
   EXPECT_EQ(build(3500, 32), AttentionMode::kFusedTileCluster4);
   EXPECT_EQ(build(3500, 33), AttentionMode::kFused);
   EXPECT_EQ(build(1000, 32), AttentionMode::kFusedTileCluster4);
+  // Where another kernel appends, from 33 rows on only.
   shape.may_fuse = false;
-  EXPECT_EQ(build(1000, 32), AttentionMode::kTileCluster4);
+  EXPECT_EQ(build(1000, 32), AttentionMode::kSplit);
+  EXPECT_EQ(build(1000, 33), AttentionMode::kTileCluster4);
 }
 
 TEST(AttentionPlanCuda, EveryTileIsInOneSpanAndTheLastTwoAlone) {

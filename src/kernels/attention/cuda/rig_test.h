@@ -146,8 +146,8 @@ class AttentionRig {
   }
   // `again_early`: a second time, as in the layer after, so that it may begin before the kernel
   // before has ended. That kernel has appended the step's keys and values or, before attention that
-  // is_fused(), NaNs in their place, which attention itself replaces: whatever is read too early
-  // shows.
+  // is_fused(), NaNs in their place, which attention itself replaces: what is read of the cache too
+  // early shows. What is read of qkv too early does not: nothing here writes that.
   void run_plan(const AttentionPlanCuda& plan, int32_t window, bool again_early = false) {
     const std::vector<std::byte> bytes = step_bytes(plan, kv_slots_, angles_);
     const DeviceBuffer step = allocate(bytes.size());

@@ -1,8 +1,8 @@
 // Attention of few prompt rows: the work of attention/cuda/tiles.cu where an item a block would
 // leave most multiprocessors idle. A cluster of 2 or 4 blocks takes an item of up to 64 columns (a
 // row's query head each); its warpgroups take the item's spans in turn and merge them among
-// themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md). Where heads have
-// no norm it rotates and appends too (attention/cuda/tile_cluster_append.h).
+// themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md). In the
+// modes that are is_fused() it rotates and appends too (attention/cuda/tile_cluster_append.h).
 //
 // Floor: an item's tiles over the cluster's warpgroups, the products at the speed of wgmma. Tiles
 // that earlier steps wrote are asked for before the previous kernel's end is awaited.
@@ -54,7 +54,7 @@ struct RingPlace {
 
 // Before tiles that have keys of this step.
 template <class Layout>
-__device__ __forceinline__ void wait_for_own_keys(uint32_t shared) {
+__device__ __forceinline__ void wait_for_step_keys(uint32_t shared) {
   if constexpr (Layout::kFused) {
     barrier_wait(shared + Layout::kAppendedBarrier, 0);
     fence_global_async_proxy();
@@ -78,7 +78,7 @@ __device__ __forceinline__ void copy_ring(const AttentionArgs& args, const Tiles
     for (int tile = spans.begin_tile(span); tile < spans.end_tile(span); ++tile) {
       const std::byte* const keys = keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
       if (!waited && tile >= stable_tiles) {
-        wait_for_own_keys<Layout>(shared);
+        wait_for_step_keys<Layout>(shared);
         waited = true;
       }
       const uint32_t target = Layout::stage_at(shared, group, place.stage);

@@ -63,14 +63,16 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
 
 // An appending warp's work on the cluster's item. The first warp of a block then waits until all
 // that the item sees of this step is there: rows ascend, so it is its own and that of items before
-// it, which have been launched before it. kAppendedBarrier says so to those who copy tiles.
+// it. kAppendedBarrier says so to those who copy tiles. Waiting ends since all clusters find room
+// at once (most_tile_clusters()) or, where other streams take some of it, since those before have
+// been launched before; if neither holds, `failed` is set after a second.
 template <class Layout>
 __device__ __forceinline__ void append(const AttentionArgs& args, const TilesWork& the,
                                        int item_idx, uint32_t shared) {
   const int lane = threadIdx.x % 32;
   const int heads = args.kv_heads * args.parts;
   if (the.part == 0) append_rows<Layout>(args, the);
-  wait_for_previous_kernel();  // who has no row has not yet
+  wait_for_previous_kernel();  // threads without a row have not waited yet
   fence_global_async_proxy();
   __syncwarp();
   const int first_part = the.kv_head * args.parts;  // which appends for all parts

@@ -51,7 +51,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
   int stage = 0;
   uint32_t parity = 0;
   for (int work = blockIdx.x; work < num_items * heads; work += gridDim.x) {
-    const TilesWork the(args, num_items - 1 - work / heads, work % heads);
+    const TilesWork the = tiles_work(args, work, num_items);
     const int first_row = the.item.first_row + group_first;
     const int num_rows = min(the.item.num_rows - group_first, group_rows);
     const int part_heads = min(args.group_heads - the.part * 8, 8);

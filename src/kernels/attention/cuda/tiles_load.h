@@ -39,7 +39,14 @@ struct TilesWork {
         part(head % args.parts) {}
 };
 
-// The tiles of the block's items, long items first.
+// Of kTiles: the work-th piece of all items' work, long items first, as a block's producer and its
+// consumers both take them.
+__device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int work,
+                                                int num_items) {
+  const int heads = args.kv_heads * args.parts;
+  return {args, num_items - 1 - work / heads, work % heads};
+}
+
 template <int kDim>
 __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t shared,
                                            int num_items) {
@@ -49,7 +56,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t s
   int stage = 0;
   uint32_t parity = 1;
   for (int work = blockIdx.x; work < num_items * heads; work += gridDim.x) {
-    const TilesWork the(args, num_items - 1 - work / heads, work % heads);
+    const TilesWork the = tiles_work(args, work, num_items);
     for (int tile = first_tile_of(args, the.item); tile < the.item.end_tile; ++tile) {
       const std::byte* const keys = keys_of<kDim>(args, tables[the.item.table + tile], the.kv_head);
       const uint32_t target = shared + stage * Layout::kStageBytes;

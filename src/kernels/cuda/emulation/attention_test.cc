@@ -66,7 +66,11 @@ TEST_F(AttentionEmulation, TileClusters) {
     check({4, 1, 128}, chain(990, 40), 0, "two whole rounds, and rows of other spans");
   }
   check({5, 1, 80}, chain(1930, 34), 700, "a window, and heads that are padded");
-  check({9, 1, 64}, chain(300, 33), 0, "parts of a group of heads");
+  EXPECT_TRUE(
+      is_fused_tile_cluster(check({9, 1, 64}, chain(300, 33), 0, "parts of a group of heads")));
+  TestStep two = chain(330, 34);
+  two.add_chain(900, 33);
+  EXPECT_TRUE(is_fused_tile_cluster(check({4, 1, 64}, two, 0, "two sequences")));
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
   least_kv_parts = 12;
