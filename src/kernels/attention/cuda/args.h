@@ -66,7 +66,8 @@ struct AttentionArgs {
   int64_t part_partial_floats;  // likewise, of a part of one
   int stages, k_offset, v_offset, kv_heads, num_heads, head_dim, group_heads, parts, row_columns;
   int window;
-  Divisor by_row_columns, by_num_heads, by_group_heads;
+  Divisor by_row_columns, by_num_heads, by_group_heads, by_parts;
+  Divisor by_heads;  // parts of all key/value heads
   float scale_log2;  // 1 / sqrt(head_dim), for powers of two
   bool early;
 };
@@ -112,6 +113,8 @@ inline AttentionArgs attention_args_of_rows(const AttentionCallCuda& call) {
   args.by_row_columns = Divisor(args.row_columns);
   args.by_num_heads = Divisor(args.num_heads);
   args.by_group_heads = Divisor(args.group_heads);
+  args.by_parts = Divisor(args.parts);
+  args.by_heads = Divisor(kv.num_kv_heads * args.parts);
   return args;
 }
 

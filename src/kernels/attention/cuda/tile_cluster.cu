@@ -35,8 +35,8 @@ struct TileClusterWork {
 template <class Layout>
 __device__ __forceinline__ TileClusterWork tile_cluster_work(const AttentionArgs& args) {
   const int cluster = static_cast<int>(blockIdx.x) / Layout::kBlocks;
-  const int heads = args.kv_heads * args.parts;
-  return {cluster / heads, cluster % heads};
+  const int item_idx = args.by_heads.divide(cluster);
+  return {item_idx, cluster - item_idx * args.by_heads.by};
 }
 
 // A way through a ring, of who fills it and of who empties it.
@@ -156,7 +156,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   exchange.wait_for_results();
   // Nobody counts an arrival after the last round: a block may have ended.
   share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
-  const int row = TileClusterShare<Layout>::column() / args.row_columns;
+  const int row = args.by_row_columns.divide(TileClusterShare<Layout>::column());
   const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
   if (row < the.item.num_rows && head < part_heads) {
     share.store(args,

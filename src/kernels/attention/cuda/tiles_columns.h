@@ -31,8 +31,8 @@ struct TilesColumns {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int column = first_column + 8 * i;
-      const int row = column / args.row_columns;
-      head[i] = column % args.row_columns;
+      const int row = args.by_row_columns.divide(column);
+      head[i] = column - row * args.row_columns;
       position[i] = row < num_rows && head[i] < part_heads ? rows[first_row + row].position : -1;
     }
   }

@@ -35,16 +35,16 @@ struct TilesWork {
   // `head`: among the parts of all key/value heads.
   __device__ __forceinline__ TilesWork(const AttentionArgs& args, int item_idx, int head)
       : item(step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset)[item_idx]),
-        kv_head(head / args.parts),
-        part(head % args.parts) {}
+        kv_head(args.by_parts.divide(head)),
+        part(head - kv_head * args.parts) {}
 };
 
 // Of kTiles: the work-th piece of all items' work, long items first, as a block's producer and its
 // consumers both take them.
 __device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int work,
                                                 int num_items) {
-  const int heads = args.kv_heads * args.parts;
-  return {args, num_items - 1 - work / heads, work % heads};
+  const int item_idx = args.by_heads.divide(work);
+  return {args, num_items - 1 - item_idx, work - item_idx * args.by_heads.by};
 }
 
 template <int kDim>
