@@ -39,5 +39,12 @@ __device__ __forceinline__ void divide_all(float (&a)[kCount], const float (&b)[
 #pragma unroll
   for (int i = 0; i < kCount; ++i) a[i] = quotient[i];
 }
+template <int kCount>
+__device__ __forceinline__ void divide_all(float (&a)[kCount], float by) {
+  float b[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) b[i] = by;
+  divide_all(a, b);
+}
 
 }  // namespace forerun::cuda

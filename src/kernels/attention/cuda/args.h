@@ -82,12 +82,18 @@ Args attention_args(const AttentionCallCuda& call) {
   args.attended = call.attended;
   args.attended_format = call.attended_format;
   args.kv = kv.data;
+  args.k_offset = call.k_offset;
+  args.v_offset = call.v_offset;
   args.qkv_stride = call.qkv_stride;
   args.attended_stride = call.attended_stride;
   args.block_stride = kv.block_stride_bytes;
   args.kv_heads = kv.num_kv_heads;
   args.group_heads = call.num_heads / kv.num_kv_heads;
   args.parts = query_parts(call.num_heads, kv.num_kv_heads);
+  args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
+  args.by_row_columns = Divisor(args.row_columns);
+  args.by_parts = Divisor(args.parts);
+  args.by_heads = Divisor(args.kv_heads * args.parts);
   args.window = call.window;
   args.scale_log2 = 1.4426950408889634f / std::sqrt(static_cast<float>(kv.head_dim));
   args.early = call.early;
@@ -99,8 +105,6 @@ inline AttentionArgs attention_args_of_rows(const AttentionCallCuda& call) {
   const PagedKvCuda& kv = call.kv;
   auto args = attention_args<AttentionArgs>(call);
   args.q = call.q;
-  args.k_offset = call.k_offset;
-  args.v_offset = call.v_offset;
   args.partials = call.partials;
   args.arrivals = call.arrivals;
   args.to_clear = call.to_clear;
@@ -109,12 +113,8 @@ inline AttentionArgs attention_args_of_rows(const AttentionCallCuda& call) {
   args.part_partial_floats = args.partial_floats / (kv.num_kv_heads * args.parts);
   args.num_heads = call.num_heads;
   args.head_dim = kv.head_dim;
-  args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
-  args.by_row_columns = Divisor(args.row_columns);
   args.by_num_heads = Divisor(args.num_heads);
   args.by_group_heads = Divisor(args.group_heads);
-  args.by_parts = Divisor(args.parts);
-  args.by_heads = Divisor(kv.num_kv_heads * args.parts);
   return args;
 }
 

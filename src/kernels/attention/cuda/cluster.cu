@@ -172,13 +172,7 @@ Status prepare_attention_cluster_cuda() {
 
 Status attention_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
-  auto args = attention_args<ClusterArgs>(call);
-  args.k_offset = call.k_offset;
-  args.v_offset = call.v_offset;
-  args.row_columns = query_columns(call.num_heads, kv.num_kv_heads);
-  args.by_row_columns = Divisor(args.row_columns);
-  args.by_parts = Divisor(args.parts);
-  args.by_heads = Divisor(args.kv_heads * args.parts);
+  const auto args = attention_args<ClusterArgs>(call);
   // As the plan groups rows of one sequence; clusters take what there is besides in turn.
   const bool wide = call.mode == AttentionMode::kWideCluster;
   const int group_rows = cluster_rows(args.row_columns, wide);

@@ -133,7 +133,7 @@ __device__ __forceinline__ float2 merge_received(uint32_t shared, int column, in
     out.y = merged(out.y, next.y, factors);
   }
   float quotients[2] = {out.x, out.y};
-  divide_all(quotients, {exp_sum, exp_sum});
+  divide_all(quotients, exp_sum);
   return make_float2(quotients[0], quotients[1]);
 }
 

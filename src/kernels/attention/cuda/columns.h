@@ -96,13 +96,10 @@ __device__ __forceinline__ void store_column(const ColumnSums<kDim>& total, int 
   constexpr int kEights = 4;  // at once
 #pragma unroll
   for (int first = 0; first < kDim / 8; first += kEights) {
-    float out[2 * kEights], exp_sum[2 * kEights];
+    float out[2 * kEights];
 #pragma unroll
-    for (int i = 0; i < 2 * kEights; ++i) {
-      out[i] = total.out[first + i / 2][2 * half + i % 2];
-      exp_sum[i] = total.exp_sum[half][0];
-    }
-    divide_all(out, exp_sum);
+    for (int i = 0; i < 2 * kEights; ++i) out[i] = total.out[first + i / 2][2 * half + i % 2];
+    divide_all(out, total.exp_sum[half][0]);
 #pragma unroll
     for (int i = 0; i < kEights; ++i) {
       const int dim = 8 * (first + i) + 2 * (threadIdx.x & 3);

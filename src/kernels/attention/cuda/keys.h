@@ -31,7 +31,7 @@ __device__ __forceinline__ int first_tile_of(const Args& args, const AttentionIt
 }
 // A tile's keys in a block of the cache; its values lie value_offset() behind.
 template <int kDim, class Args>
-__device__ __forceinline__ const std::byte* keys_of(const Args& args, int block, int kv_head) {
+__device__ __forceinline__ std::byte* keys_of(const Args& args, int block, int kv_head) {
   return args.kv + block * args.block_stride + int64_t{kv_head} * tile_bytes(kDim);
 }
 template <int kDim, class Args>

@@ -206,13 +206,10 @@ __device__ __forceinline__ void store_merged(const AttentionArgs& args, const Me
   uint16_t* const to =
       args.attended + the.row_idx * args.attended_stride +
       (the.kv_head * args.group_heads + the.part * 8 + the.own_head) * args.head_dim;
-  float attended[kLaneDims], exp_sums[kLaneDims];
+  float attended[kLaneDims];
 #pragma unroll
-  for (int i = 0; i < kLaneDims; ++i) {
-    attended[i] = out[i];
-    exp_sums[i] = exp_sum;
-  }
-  divide_all(attended, exp_sums);
+  for (int i = 0; i < kLaneDims; ++i) attended[i] = out[i];
+  divide_all(attended, exp_sum);
 #pragma unroll
   for (int i = 0; i < kLaneDims; ++i) {
     const int at = lane * kLaneDims + i;  // among the head's, as they lie

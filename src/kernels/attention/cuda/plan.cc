@@ -24,14 +24,14 @@ bool are_many(std::span<const AttentionRow> from, const AttentionShapeCuda& shap
   return from.size() > kManyRows || (from.size() > kManyRowsOfOne && shape.may_fuse &&
                                      are_of_one_sequence(from) && ascends(from));
 }
-// Up to 32 rows of one sequence, more than clusters of one block a multiprocessor take: with 17
-// rows of 8B at 1,000 tile clusters take 0.05 ms of 2.33 less than kCluster, with 32 0.18 of 2.48.
+// Up to 32 rows of a prompt, more than clusters of one block a multiprocessor take: with 17 rows of
+// 8B at 1,000 tile clusters take 0.05 ms of 2.33 less than kCluster, with 32 0.18 of 2.48.
 bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
-  return from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
-         are_of_one_sequence(from) && ascends(from) &&
+  return shape.may_tile && from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
          static_cast<int32_t>(from.size()) * shape.kv_parts >
              kResidentClusters * cluster_rows(shape.row_columns, /*wide=*/false) &&
-         from.back().position < kMostClusterTokens;
+         from.back().position < kMostClusterTokens && are_of_one_sequence(from) &&
+         see_prefix_only(from) && ascends(from);
 }
 
 int32_t highest_slot(const AttentionRow& row) {
@@ -122,13 +122,8 @@ void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_r
 
 void AttentionPlanCuda::build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   shared_prefix = SharedPrefix::kNone;
-  const bool prefix_only = std::all_of(from.begin(), from.end(), sees_prefix_only);
-  const bool may_cluster_tiles = shape.may_tile && shape.may_cluster && prefix_only;
   if (shape.may_fuse && shape.may_cluster) {
-    if (may_cluster_tiles && crowds_clusters(from, shape) &&
-        cluster_tiles(from, shape, /*or_deal_out=*/false)) {
-      return;
-    }
+    if (crowds_clusters(from, shape) && cluster_tiles(from, shape, /*or_deal_out=*/false)) return;
     if (cluster(from, shape)) return;
   }
   group(from, kGroupRows, /*by_tile=*/false);
@@ -138,8 +133,9 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   for (const AttentionItemCuda& item : items) tiles += item.end_tile;
   const bool few =
       num_groups * shape.kv_parts < 2 * shape.multiprocessors && partials <= shape.most_partials;
+  const bool prefix_only = see_prefix_only(from);
   if (shape.may_tile && run(from, few, shape)) return;
-  if (may_cluster_tiles && few && are_many(from, shape)) {
+  if (shape.may_tile && shape.may_cluster && prefix_only && few && are_many(from, shape)) {
     if (cluster_tiles(from, shape, /*or_deal_out=*/true)) return;
     group(from, kGroupRows, /*by_tile=*/false);
   }

@@ -33,6 +33,10 @@ inline int32_t chain_end(const AttentionRow& row) {
 }
 inline bool sees_prefix_only(const AttentionRow& row) { return chain_end(row) > row.position; }
 
+inline bool see_prefix_only(std::span<const AttentionRow> rows) {
+  return std::all_of(rows.begin(), rows.end(), sees_prefix_only);
+}
+
 // Rows of one sequence are neighbours.
 inline bool are_of_one_sequence(std::span<const AttentionRow> rows) {
   return rows.front().block_table == rows.back().block_table;

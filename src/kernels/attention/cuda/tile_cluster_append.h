@@ -48,8 +48,7 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Til
     uint4 high = key[kPairs];
     const uint4 values[2] = {value[0], value[kPairs]};
     angles.rotate_pieces(low, high);
-    std::byte* const stored = args.kv + slot / kTilePositions * args.block_stride +
-                              int64_t{the.kv_head} * tile_bytes(kDim) +
+    std::byte* const stored = keys_of<kDim>(args, slot / kTilePositions, the.kv_head) +
                               slot % kTilePositions * kPanelRowBytes;
     const int to_low = kv_piece(piece, slot);
     const int to_high = kv_piece(piece + kPairs, slot);

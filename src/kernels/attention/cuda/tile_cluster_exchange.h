@@ -216,13 +216,10 @@ struct TileClusterShare {
   // `head`: the first dimension of the column's head in a row of outputs.
   __device__ __forceinline__ void store(const AttentionArgs& args, uint16_t* head, int rank) const {
     constexpr int kCount = Layout::kPieces * 4;
-    float attended[kCount], exp_sums[kCount];
+    float attended[kCount];
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      attended[i] = out[i / 4][i % 4];
-      exp_sums[i] = exp_sum;
-    }
-    divide_all(attended, exp_sums);
+    for (int i = 0; i < kCount; ++i) attended[i] = out[i / 4][i % 4];
+    divide_all(attended, exp_sum);
 #pragma unroll
     for (int i = 0; i < kCount; i += 2) {
       const int dim = rank * Layout::kShareDims + i / 4 * 16 + i % 4 * 4 + 2 * (threadIdx.x & 3);
