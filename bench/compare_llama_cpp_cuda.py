@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Times llama.cpp's CUDA backend beside Forerun on the same GPU and the same weights.
 
-8B in int4 (llama.cpp: Q4_1, the same numbers) and in bf16: plain decoding at a context of 1,000 tokens, and
-prompts of 512 and 2,048. llama.cpp is timed by its own llama-bench, with and without flash attention and with
-micro-batches of 512 and 2,048, of which the fastest counts; Forerun by decoder_cuda_bench (a call, host and logits
-included) and prefill_cuda_bench. Needs numpy and gguf.
+8B in int4 (llama.cpp: Q4_1, the same numbers) and in bf16: plain decoding at a context of 1,000 tokens, with the
+head as stored (bf16) and with one of 8 bits on both sides (int8 in groups of 64, Q8_0), and prompts of 512 and
+2,048. llama.cpp is timed by its own llama-bench, with and without flash attention and with micro-batches of 512
+and 2,048, of which the fastest counts; Forerun by decoder_cuda_bench (a call, host and logits included) and
+prefill_cuda_bench. Needs numpy and gguf.
 
     cmake -B llama -S llama.cpp -DGGML_CUDA=ON && cmake --build llama --target llama-bench
     bench/compare_llama_cpp_cuda.py --llama-bench llama/bin/llama-bench --out FILE
@@ -17,6 +18,7 @@ import json
 import shlex
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_models import GpuModel, NotMadeError, on_disk
@@ -29,22 +31,41 @@ GENERATED = 128
 TARGETS = {"int4": (2.35, 1.45), "bf16": (1.28, 3.70)}
 
 
-def to_gguf(rec: Recorder, model: Path) -> Path | None:
+@dataclass(frozen=True)
+class Head:
+    """A head on both sides, and what is measured with it."""
+
+    suffix: str  # of a figure's name
+    gguf_dtype: str
+    flags: tuple[str, ...]  # of decoder_cuda_bench
+    prompts: tuple[int, ...]
+
+
+HEADS = (
+    Head("", "bf16", (), PROMPTS),
+    Head(" with a head of 8 bits", "q8_0", ("--int8-head",), ()),
+)
+
+
+def to_gguf(rec: Recorder, model: Path, head: Head) -> Path | None:
     """The model as a file for llama.cpp beside it; None, noted, where that fails."""
-    path = model.parent / f"{model.name}.gguf"
+    path = model.parent / f"{model.name}-{head.gguf_dtype}-head.gguf"
     if not path.exists():
         command = [sys.executable, "tools/to_gguf.py", str(model), f"{path}.part"]
+        command += ["--embedding-dtype", head.gguf_dtype]
         if rec.attempt(command) is None:
             return None
         Path(f"{path}.part").rename(path)
     return path
 
 
-def llama_rates(rec: Recorder, path: Path) -> dict[str, tuple[float, str]]:
+def llama_rates(
+    rec: Recorder, path: Path, prompts: tuple[int, ...]
+) -> dict[str, tuple[float, str]]:
     """The best tokens a second of "decode" and of each prompt, and the command that reached it."""
     runs = [
         ("decode", ["-p", "0", "-n", str(GENERATED), "-d", str(CONTEXT)]),
-        *((f"prompt {n}", ["-p", str(n), "-n", "0"]) for n in PROMPTS),
+        *((f"prompt {n}", ["-p", str(n), "-n", "0"]) for n in prompts),
     ]
     best: dict[str, tuple[float, str]] = {}
     for name, flags in runs:
@@ -59,14 +80,14 @@ def llama_rates(rec: Recorder, path: Path) -> dict[str, tuple[float, str]]:
     return best
 
 
-def our_rates(rec: Recorder, path: Path) -> dict[str, tuple[float, str]]:
+def our_rates(rec: Recorder, path: Path, head: Head) -> dict[str, tuple[float, str]]:
     """Ours, by the same names."""
     lines = path.parent / f"{path.name}.lines"
     found: dict[str, tuple[float, str]] = {}
-    for program, flags in (
-        ("decoder_cuda_bench", ["--rows", "1", "--context", str(CONTEXT)]),
-        ("prefill_cuda_bench", ["--tokens", ",".join(map(str, PROMPTS))]),
-    ):
+    runs = [("decoder_cuda_bench", ["--rows", "1", "--context", str(CONTEXT), *head.flags])]
+    if head.prompts:
+        runs.append(("prefill_cuda_bench", ["--tokens", ",".join(map(str, head.prompts))]))
+    for program, flags in runs:
         bench = rec.program(program)
         if bench is None:
             continue
@@ -85,23 +106,35 @@ def our_rates(rec: Recorder, path: Path) -> dict[str, tuple[float, str]]:
 
 def measure(rec: Recorder, dtype: str) -> None:
     model = GpuModel("llama-3.1-8b", dtype)
-    over, most_ms = TARGETS[dtype]
     with suppress(NotMadeError), on_disk(rec, model) as (path,):
-        gguf = to_gguf(rec, path)
-        theirs = llama_rates(rec, gguf) if gguf else {}
-        ours = our_rates(rec, path)
-        if gguf and not rec.args.keep:
-            gguf.unlink()
+        for head in HEADS:
+            gguf = to_gguf(rec, path, head)
+            theirs = llama_rates(rec, gguf, head.prompts) if gguf else {}
+            ours = our_rates(rec, path, head)
+            if gguf and not rec.args.keep:
+                gguf.unlink()
+            add_figures(rec, model.title, dtype, head, ours, theirs)
+
+
+def add_figures(
+    rec: Recorder,
+    title: str,
+    dtype: str,
+    head: Head,
+    ours: dict[str, tuple[float, str]],
+    theirs: dict[str, tuple[float, str]],
+) -> None:
+    over, most_ms = TARGETS[dtype]
     for name, (rate, command) in ours.items():
-        rec.add(f"{model.title}, {name}, ours", rate, "tokens/s", command)
+        figure = f"{title}, {name}{head.suffix}"
+        rec.add(f"{figure}, ours", rate, "tokens/s", command)
         if name == "decode":
-            token = f"{model.title}, {name}, ours, a token"
-            rec.add(token, 1e3 / rate, "ms", command, at_most=most_ms)
+            rec.add(f"{figure}, ours, a token", 1e3 / rate, "ms", command, at_most=most_ms)
         if name in theirs:
             their_rate, their_command = theirs[name]
-            rec.add(f"{model.title}, {name}, llama.cpp", their_rate, "tokens/s", their_command)
+            rec.add(f"{figure}, llama.cpp", their_rate, "tokens/s", their_command)
             rec.add(
-                f"{model.title}, {name}, ours over llama.cpp",
+                f"{figure}, ours over llama.cpp",
                 rate / their_rate,
                 "ratio",
                 "bench/compare_llama_cpp_cuda.py",
