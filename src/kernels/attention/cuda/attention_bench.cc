@@ -146,6 +146,7 @@ class Bench {
                            .most_partials = static_cast<int32_t>(kPartialBytes / partial_bytes),
                            .may_fuse = true,
                            .may_cluster = clusters_,
+                           .tile_cluster_blocks = largest_tile_cluster(model.head_dim),
                            .run_units = run_units_});
     std::vector<int32_t> kv_slots;
     for (const AttentionRow& row : rows.rows) kv_slots.push_back(row.slot);
@@ -212,14 +213,14 @@ class Bench {
   int64_t cache_bytes_ = 0;
 };
 
-const char* name_of(AttentionMode mode) {
+std::string name_of(AttentionMode mode) {
+  const int blocks = tile_cluster_blocks(mode);
+  if (blocks > 0) {
+    return (is_fused_tile_cluster(mode) ? "fused tile clusters of " : "tile clusters of ") +
+           std::to_string(blocks);
+  }
   return mode == AttentionMode::kWhole          ? "whole"
          : mode == AttentionMode::kTiles        ? "tiles"
-         : mode == AttentionMode::kTileCluster2 ? "tile clusters of 2"
-         : mode == AttentionMode::kTileCluster4 ? "tile clusters of 4"
-         : is_fused_tile_cluster(mode)
-             ? (tile_cluster_blocks(mode) == 2 ? "fused tile clusters of 2"
-                                               : "fused tile clusters of 4")
          : mode == AttentionMode::kSplit        ? "split"
          : mode == AttentionMode::kFused        ? "fused"
          : mode == AttentionMode::kRuns         ? "runs"
@@ -298,7 +299,7 @@ Status run(const Options& options) {
     const double most_us = 1.6 * floor_us + 6;
     const std::string figure = name_of(the);
     std::printf("%-44s %9.2f us, %5.1f%% of bandwidth, %6.1f TFLOP/s (%s%s)%s\n", figure.c_str(),
-                us, floor_us / us * 100, teraflops, name_of(plan.mode),
+                us, floor_us / us * 100, teraflops, name_of(plan.mode).c_str(),
                 plan.shared_prefix == SharedPrefix::kNone     ? ""
                 : plan.shared_prefix == SharedPrefix::kNarrow ? ", prefix"
                                                               : ", wide prefix",
@@ -307,8 +308,8 @@ Status run(const Options& options) {
     std::fprintf(file,
                  "{\"figure\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"target\": %.3f, "
                  "\"mode\": \"%s\", \"teraflops\": %.2f}\n",
-                 figure.c_str(), us, options.batches ? most_us : floor_us, name_of(plan.mode),
-                 teraflops);
+                 figure.c_str(), us, options.batches ? most_us : floor_us,
+                 name_of(plan.mode).c_str(), teraflops);
   }
   if (file != nullptr) std::fclose(file);
   return {};

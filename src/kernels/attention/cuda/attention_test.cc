@@ -84,13 +84,18 @@ TEST_F(AttentionCuda, ShortContextsOfManyRows) {
 }
 
 // Prompts with too few rows for an item a multiprocessor: whole and broken rounds of clusters, of
-// two blocks and of four.
+// two, four and eight blocks.
 TEST_F(AttentionCuda, TileClusters) {
   TestStep step;
   step.add_chain(330, 35);
   check({4, 1, 128}, step, 0, "of four blocks");
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
+  TestStep longer;
+  longer.add_chain(1010, 35);
+  check({4, 1, 128}, longer, 0, "of eight blocks");
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster8));
+  EXPECT_TRUE(has_run(AttentionMode::kTileCluster8));
   TestStep two;  // sequences
   two.add_chain(330, 34);
   two.add_chain(900, 33);
@@ -120,6 +125,7 @@ TEST_F(AttentionCuda, TileClustersOfManyShapes) {
   }
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster2));
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster8));
 }
 
 TEST_F(AttentionCuda, LongContexts) {

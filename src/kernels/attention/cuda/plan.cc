@@ -34,6 +34,17 @@ bool crowds_clusters(std::span<const AttentionRow> from, const AttentionShapeCud
          see_prefix_only(from) && ascends(from);
 }
 
+AttentionMode tile_cluster_mode(int32_t blocks, bool fused) {
+  switch (blocks) {
+    case 2:
+      return fused ? AttentionMode::kFusedTileCluster2 : AttentionMode::kTileCluster2;
+    case 4:
+      return fused ? AttentionMode::kFusedTileCluster4 : AttentionMode::kTileCluster4;
+    default:
+      return fused ? AttentionMode::kFusedTileCluster8 : AttentionMode::kTileCluster8;
+  }
+}
+
 int32_t highest_slot(const AttentionRow& row) {
   int32_t highest = std::max(row.slot, row.boundary - 1);
   for (int32_t i = 0; i < row.position + 1 - row.boundary; ++i) {
@@ -102,7 +113,8 @@ int32_t AttentionPlanCuda::add_table(std::span<const AttentionRow> from, int32_t
   return table;
 }
 
-void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile) {
+void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile,
+                              bool even) {
   clear();
   const auto count = static_cast<int32_t>(from.size());
   for (int32_t begin = 0; begin < count;) {
@@ -113,7 +125,13 @@ void AttentionPlanCuda::group(std::span<const AttentionRow> from, int32_t most_r
     int32_t stable = 0;
     const int32_t table = add_table(from, begin, end, &stable);
     while (begin < end) {
-      const int32_t next = group_end(from, begin, end, most_rows, by_tile);
+      int32_t most = most_rows;
+      if (even) {
+        const int32_t together = group_end(from, begin, end, end - begin, by_tile) - begin;
+        const int32_t groups = (together + most_rows - 1) / most_rows;
+        most = (together + groups - 1) / groups;
+      }
+      const int32_t next = group_end(from, begin, end, most, by_tile);
       add_group(from, begin, next, table, stable);
       begin = next;
     }
@@ -212,28 +230,31 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
   return true;
 }
 
-// Clusters of as many blocks as find room at once, if they do; and, `or_deal_out`, if the
-// multiprocessors that they leave idle would not gain more by a long context's tiles than dealing
-// these out costs.
+// Items of about as many rows each, since the largest decides how long it takes; clusters of as
+// many blocks as find room at once, if they do; and, `or_deal_out`, if the multiprocessors that
+// they leave idle would not gain more by a long context's tiles than dealing these out costs.
 bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
                                       const AttentionShapeCuda& shape, bool or_deal_out) {
-  group(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true);
+  group(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true, /*even=*/true);
   const int32_t num_items = num_groups * shape.kv_parts;
   if (num_items > most_tile_clusters(2)) return false;
-  const bool two = num_items > most_tile_clusters(4);
-  if (shape.may_fuse && ascends(from)) {
-    mode = two ? AttentionMode::kFusedTileCluster2 : AttentionMode::kFusedTileCluster4;
-  } else {
-    mode = two ? AttentionMode::kTileCluster2 : AttentionMode::kTileCluster4;
+  int32_t blocks = num_items > most_tile_clusters(4) ? 2 : 4;
+  // More seats than spans are of no use.
+  const bool many_spans = std::any_of(
+      items.begin(), items.end(),
+      [](const AttentionItemCuda& item) { return num_spans(item.lowest) > tile_cluster_seats(4); });
+  if (shape.tile_cluster_blocks == 8 && many_spans && num_items <= most_tile_clusters(8)) {
+    blocks = 8;
   }
-  const int32_t blocks = tile_cluster_blocks(mode);
+  mode = tile_cluster_mode(blocks, shape.may_fuse && ascends(from));
   const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
   const int32_t dealing_cost =
       dealing_tiles(static_cast<int32_t>(from.size()) * shape.row_columns * shape.kv_parts);
   for (const AttentionItemCuda& item : items) {
     if (item.end_tile < kLeastTileClusterTiles) return false;
     // A warpgroup's tiles here, less its tiles if all multiprocessors took their share.
-    const int64_t gained = int64_t{item.end_tile} * idle / (2 * blocks * shape.multiprocessors);
+    const int64_t gained =
+        int64_t{item.end_tile} * idle / (tile_cluster_seats(blocks) * shape.multiprocessors);
     if (or_deal_out && gained > dealing_cost) return false;
   }
   prompt_items.swap(items);

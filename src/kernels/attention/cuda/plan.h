@@ -60,10 +60,12 @@ enum class AttentionMode : uint8_t {
   // there are few such items (attention/cuda/tile_cluster.cu).
   kTileCluster2,
   kTileCluster4,
+  kTileCluster8,
   // As these, and the kernel itself rotates and appends; an item waits for the keys of those before
   // it.
   kFusedTileCluster2,
   kFusedTileCluster4,
+  kFusedTileCluster8,
   kSplit,  // an item is one span; the partial results are merged afterwards
   // Split, and the kernel itself rotates and appends: the step's own keys come from the linear
   // layer's output. For few rows with small trees.
@@ -83,15 +85,24 @@ constexpr bool is_cluster(AttentionMode mode) {
   return mode == AttentionMode::kCluster || mode == AttentionMode::kWideCluster;
 }
 constexpr bool is_fused_tile_cluster(AttentionMode mode) {
-  return mode == AttentionMode::kFusedTileCluster2 || mode == AttentionMode::kFusedTileCluster4;
+  return mode == AttentionMode::kFusedTileCluster2 || mode == AttentionMode::kFusedTileCluster4 ||
+         mode == AttentionMode::kFusedTileCluster8;
 }
 // Blocks of a tile cluster, otherwise 0.
 constexpr int tile_cluster_blocks(AttentionMode mode) {
-  const bool two =
-      mode == AttentionMode::kTileCluster2 || mode == AttentionMode::kFusedTileCluster2;
-  const bool four =
-      mode == AttentionMode::kTileCluster4 || mode == AttentionMode::kFusedTileCluster4;
-  return two ? 2 : four ? 4 : 0;
+  switch (mode) {
+    case AttentionMode::kTileCluster2:
+    case AttentionMode::kFusedTileCluster2:
+      return 2;
+    case AttentionMode::kTileCluster4:
+    case AttentionMode::kFusedTileCluster4:
+      return 4;
+    case AttentionMode::kTileCluster8:
+    case AttentionMode::kFusedTileCluster8:
+      return 8;
+    default:
+      return 0;
+  }
 }
 // Whether the kernel rotates queries and keys by itself and appends to the cache, from the linear
 // layer's output; before all others rope_append_cuda() does.
@@ -132,9 +143,13 @@ inline constexpr int kClusterSpans = 16;
 static_assert(num_spans(kMostClusterTokens - 1) <= kClusterSpans &&
               num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
 
-// Tile clusters: clusters that find room at once, one block a multiprocessor; and tiles below
-// which what blocks tell one another costs more than they gain.
+// Tile clusters: clusters that find room at once, one block a multiprocessor; a cluster's
+// warpgroups; the largest cluster, of whose blocks each merges 16 dimensions or more; and tiles
+// below which what blocks tell one another costs more than they gain.
 constexpr int most_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
+inline constexpr int kTileClusterGroups = 2;  // warpgroups of a block
+constexpr int tile_cluster_seats(int blocks) { return kTileClusterGroups * blocks; }
+constexpr int largest_tile_cluster(int head_dim) { return head_dim > 64 ? 8 : 4; }
 inline constexpr int kLeastTileClusterTiles = 4;
 
 // The most rows of an item, of `row_columns` columns each.
@@ -190,10 +205,11 @@ struct AttentionShapeCuda {
   int32_t kv_parts = 1;     // key/value heads times query_parts()
   int32_t row_columns = 1;  // query heads of a part: at most 8
   int32_t multiprocessors = 132;
-  int32_t most_partials = 0;  // bounds num_partials
-  bool may_fuse = false;      // can_fuse_rope()
-  bool may_tile = true;       // heads of up to 128 dimensions
-  bool may_cluster = true;    // false: no clusters of any kind
+  int32_t most_partials = 0;        // bounds num_partials
+  bool may_fuse = false;            // can_fuse_rope()
+  bool may_tile = true;             // heads of up to 128 dimensions
+  bool may_cluster = true;          // false: no clusters of any kind
+  int32_t tile_cluster_blocks = 4;  // at most: largest_tile_cluster()
   // kRuns from so many units on, where the rows are of several sequences; 0: always.
   int32_t run_units = 64;
 };
@@ -228,7 +244,9 @@ class AttentionPlanCuda {
   void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
 
  private:
-  void group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile);
+  // `even`: of as few groups as `most_rows` allows each has about as many.
+  void group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile,
+             bool even = false);
   void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
                  int32_t stable);
   bool cluster(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);

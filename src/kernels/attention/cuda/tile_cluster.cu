@@ -1,6 +1,6 @@
 // Attention of few prompt rows: the work of attention/cuda/tiles.cu where an item a block would
-// leave most multiprocessors idle. A cluster of 2 or 4 blocks takes an item of up to 64 columns (a
-// row's query head each); its warpgroups take the item's spans in turn and merge them among
+// leave most multiprocessors idle. A cluster of 2, 4 or 8 blocks takes an item of up to 64 columns
+// (a row's query head each); its warpgroups take the item's spans in turn and merge them among
 // themselves (attention/cuda/tile_cluster_exchange.h, docs/kernels/attention.md). In the
 // modes that are is_fused() it rotates and appends too (attention/cuda/tile_cluster_append.h).
 //
@@ -125,7 +125,11 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
   staged.stage(queries);
   named_barrier(kMeet, kTileClusterConsumers);
 
-  TileClusterExchange<Layout> exchange{shared, rank};
+  // Warps whose 16 columns are not the item's send and merge nothing.
+  const int sent_columns = (the.item.num_rows * args.row_columns + 15) & ~15;
+  const bool sends = static_cast<int>(threadIdx.x) % 128 / 32 * 16 < sent_columns;
+  const bool merges = TileClusterShare<Layout>::column() < sent_columns;
+  TileClusterExchange<Layout> exchange{shared, rank, sent_columns};
   RingPlace place;
   TileClusterShare<Layout> share;
   share.clear();
@@ -146,16 +150,16 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const TilesWor
     }
     if (round > spans.first) {
       exchange.wait_for_results();
-      share.merge(shared, Layout::kSeats);
+      if (merges) share.merge(shared, Layout::kSeats);
       exchange.end_round();
     }
     exchange.begin_round(seats);
-    if (seat < seats) exchange.send(span, seat, first_column);
+    if (seat < seats && sends) exchange.send(span, seat, first_column);
     exchange.end_sending();
   }
   exchange.wait_for_results();
   // Nobody counts an arrival after the last round: a block may have ended.
-  share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
+  if (merges) share.merge(shared, (spans.end - spans.first - 1) % Layout::kSeats + 1);
   const int row = args.by_row_columns.divide(TileClusterShare<Layout>::column());
   const int head = TileClusterShare<Layout>::column() - row * args.row_columns;
   if (row < the.item.num_rows && head < part_heads) {
@@ -214,6 +218,7 @@ Variant variant() {
 template <bool kFused>
 Variant variant_for(int padded_dim, int blocks) {
   if (padded_dim == 64) return blocks == 4 ? variant<64, 4, kFused>() : variant<64, 2, kFused>();
+  if (blocks == 8) return variant<128, 8, kFused>();
   return blocks == 4 ? variant<128, 4, kFused>() : variant<128, 2, kFused>();
 }
 Variant variant_for(int padded_dim, int blocks, bool fused) {
@@ -224,7 +229,7 @@ Variant variant_for(int padded_dim, int blocks, bool fused) {
 
 Status prepare_attention_tile_cluster_cuda() {
   for (const int dim : {64, 128}) {
-    for (const int blocks : {2, 4}) {
+    for (int blocks = 2; blocks <= largest_tile_cluster(dim); blocks *= 2) {
       for (const bool fused : {false, true}) {
         const Variant variant = variant_for(dim, blocks, fused);
         FORERUN_RETURN_IF_ERROR(allow_shared_memory(variant.kernel, variant.shared_bytes,

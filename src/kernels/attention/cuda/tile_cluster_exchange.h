@@ -14,13 +14,13 @@
 #include "kernels/attention/cuda/args.h"
 #include "kernels/attention/cuda/columns.h"
 #include "kernels/attention/cuda/kv_layout.h"
+#include "kernels/attention/cuda/plan.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/ptx.h"
 
 namespace forerun::cuda {
 
-constexpr int kTileClusterGroups = 2;  // warpgroups of a block, each with a ring of tiles
-constexpr int kTileClusterStages = 2;  // of a ring
+constexpr int kTileClusterStages = 2;                            // of a warpgroup's ring of tiles
 constexpr int kTileClusterConsumers = kTileClusterGroups * 128;  // threads
 // And a warpgroup of which a warp fills each ring, and where the kernel is fused two others append.
 constexpr int kTileClusterThreads = kTileClusterConsumers + 128;
@@ -33,7 +33,7 @@ struct TileClusterLayout {
   static constexpr int kDim = kDimensions;
   static constexpr int kBlocks = kClusterSize;
   static constexpr bool kFused = kIsFused;
-  static constexpr int kSeats = kTileClusterGroups * kBlocks;
+  static constexpr int kSeats = tile_cluster_seats(kBlocks);
   static constexpr int kStageBytes = 2 * tile_bytes(kDim);  // keys, then values
   static constexpr int kRingBytes = kTileClusterStages * kStageBytes;
   static constexpr int kQueries = kTileClusterGroups * kRingBytes;  // panels of 64 columns
@@ -49,6 +49,7 @@ struct TileClusterLayout {
   // [seat][column]: its largest score and its sum of exponentials.
   static constexpr int kReceivedSums = kReceived + kSeats * kSeatBytes;
   static constexpr int kSeatSumBytes = 64 * 8;
+  static constexpr int kColumnBytes = (kSeatBytes + kSeatSumBytes) / 64;  // of a seat's results
 
   // Of each stage: it is there; it is free.
   static constexpr int kBarriers = kReceivedSums + kSeats * kSeatSumBytes;
@@ -99,6 +100,7 @@ template <class Layout>
 struct TileClusterExchange {
   uint32_t shared;      // the block's
   int rank;             // its place in the cluster
+  int columns;          // that are sent: the item's, rounded up to whole warps of 16
   uint32_t rounds = 0;  // sent so far, of all items
 
   // The results of `seats` warpgroups may come: the round before is merged in every block.
@@ -108,9 +110,8 @@ struct TileClusterExchange {
     if (threadIdx.x == 0) {
       const int from_peers =
           seats - min(max(seats - rank * kTileClusterGroups, 0), kTileClusterGroups);
-      barrier_arrive_expect_tx(
-          shared + Layout::kReceivedBarrier,
-          static_cast<uint32_t>(from_peers * (Layout::kSeatBytes + Layout::kSeatSumBytes)));
+      barrier_arrive_expect_tx(shared + Layout::kReceivedBarrier,
+                               static_cast<uint32_t>(from_peers * columns * Layout::kColumnBytes));
     }
     __syncwarp();
   }
@@ -143,12 +144,16 @@ struct TileClusterExchange {
                         peer_address(barrier, static_cast<uint32_t>(to)), four);
         }
       }
-      if (quarter == rank) {
-        store_shared_pair(sums, span.most[half], span.exp_sum[half][0]);
-      } else if (quarter < Layout::kBlocks) {
-        store_peer_8(peer_address(sums, static_cast<uint32_t>(quarter)),
-                     peer_address(barrier, static_cast<uint32_t>(quarter)), span.most[half],
-                     span.exp_sum[half][0]);
+#pragma unroll
+      for (int first = 0; first < Layout::kBlocks; first += 4) {
+        const int to = first + quarter;
+        if (to == rank) {
+          store_shared_pair(sums, span.most[half], span.exp_sum[half][0]);
+        } else if (to < Layout::kBlocks) {
+          store_peer_8(peer_address(sums, static_cast<uint32_t>(to)),
+                       peer_address(barrier, static_cast<uint32_t>(to)), span.most[half],
+                       span.exp_sum[half][0]);
+        }
       }
     }
   }
@@ -177,6 +182,9 @@ struct TileClusterExchange {
 // What a consumer merges: of one column a quarter of the block's share of the dimensions.
 template <class Layout>
 struct TileClusterShare {
+  // Seats whose results a thread asks for at once; with a piece of each it has registers for many.
+  static constexpr int kMergedAtOnce = Layout::kPieces > 1 ? 2 : 8;
+
   float out[Layout::kPieces][4];
   float most, exp_sum;
 
@@ -195,7 +203,7 @@ struct TileClusterShare {
   __device__ __forceinline__ void merge(uint32_t shared, int seats) {
     const uint32_t pieces = shared + Layout::kReceived + threadIdx.x * 16;
     const uint32_t sums = shared + Layout::kReceivedSums + column() * 8;
-#pragma unroll 2
+#pragma unroll kMergedAtOnce
     for (int seat = 0; seat < seats; ++seat) {
       const float2 its = load_shared_pair(sums + seat * Layout::kSeatSumBytes);
       const float2 factors = merge_factors(most, its.x);

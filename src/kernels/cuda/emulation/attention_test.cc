@@ -63,8 +63,10 @@ TEST_F(AttentionEmulation, TreesOverLongContexts) {
 TEST_F(AttentionEmulation, TileClusters) {
   for (const uint32_t seed : {1u, 2u}) {
     emulation::set_seed(seed);
-    check({4, 1, 128}, chain(990, 40), 0, "two whole rounds, and rows of other spans");
+    check({4, 1, 128}, chain(990, 40), 0, "a whole round of eight blocks, and rows of other spans");
   }
+  check({4, 1, 128}, chain(1870, 36), 0, "a broken round of eight blocks");
+  check({4, 1, 64}, chain(990, 40), 0, "two whole rounds of four blocks");
   check({5, 1, 80}, chain(1930, 34), 700, "a window, and heads that are padded");
   EXPECT_TRUE(
       is_fused_tile_cluster(check({9, 1, 64}, chain(300, 33), 0, "parts of a group of heads")));
@@ -73,6 +75,8 @@ TEST_F(AttentionEmulation, TileClusters) {
   EXPECT_TRUE(is_fused_tile_cluster(check({4, 1, 64}, two, 0, "two sequences")));
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster4));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster4));
+  EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster8));
+  EXPECT_TRUE(has_run(AttentionMode::kTileCluster8));
   least_kv_parts = 12;
   check({4, 1, 128}, chain(1010, 35), 0, "clusters of two, a broken round");
   check({8, 1, 64}, chain(1400, 36), 300, "of a window");
