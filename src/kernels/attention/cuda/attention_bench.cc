@@ -146,7 +146,7 @@ class Bench {
                            .most_partials = static_cast<int32_t>(kPartialBytes / partial_bytes),
                            .may_fuse = true,
                            .may_cluster = clusters_,
-                           .tile_cluster_blocks = largest_tile_cluster(model.head_dim),
+                           .most_tile_cluster_blocks = largest_tile_cluster(model.head_dim),
                            .run_units = run_units_});
     std::vector<int32_t> kv_slots;
     for (const AttentionRow& row : rows.rows) kv_slots.push_back(row.slot);

@@ -94,6 +94,10 @@ TEST_F(AttentionCuda, TileClusters) {
   TestStep longer;
   longer.add_chain(1010, 35);
   check({4, 1, 128}, longer, 0, "of eight blocks");
+  TestStep rounds;
+  rounds.add_chain(4010, 48);
+  EXPECT_EQ(check({16, 2, 128}, rounds, 0, "of eight blocks, two rounds"),
+            AttentionMode::kFusedTileCluster8);
   EXPECT_TRUE(has_run(AttentionMode::kFusedTileCluster8));
   EXPECT_TRUE(has_run(AttentionMode::kTileCluster8));
   TestStep two;  // sequences

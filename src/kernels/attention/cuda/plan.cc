@@ -232,31 +232,31 @@ bool AttentionPlanCuda::cluster(std::span<const AttentionRow> from,
 
 // Items of about as many rows each, since the largest decides how long it takes; clusters of as
 // many blocks as find room at once, if they do; and, `or_deal_out`, if the multiprocessors that
-// they leave idle would not gain more by a long context's tiles than dealing these out costs.
+// they leave idle would not gain more by a long context's tiles than dealing these out costs. That
+// was measured with clusters of up to four; where these are the choice eight blocks are faster.
 bool AttentionPlanCuda::cluster_tiles(std::span<const AttentionRow> from,
                                       const AttentionShapeCuda& shape, bool or_deal_out) {
   group(from, kTileClusterColumns / shape.row_columns, /*by_tile=*/true, /*even=*/true);
   const int32_t num_items = num_groups * shape.kv_parts;
   if (num_items > most_tile_clusters(2)) return false;
   int32_t blocks = num_items > most_tile_clusters(4) ? 2 : 4;
-  // More seats than spans are of no use.
-  const bool many_spans = std::any_of(
-      items.begin(), items.end(),
-      [](const AttentionItemCuda& item) { return num_spans(item.lowest) > tile_cluster_seats(4); });
-  if (shape.tile_cluster_blocks == 8 && many_spans && num_items <= most_tile_clusters(8)) {
-    blocks = 8;
-  }
-  mode = tile_cluster_mode(blocks, shape.may_fuse && ascends(from));
   const int32_t idle = std::max(shape.multiprocessors - num_items * blocks, 0);
   const int32_t dealing_cost =
       dealing_tiles(static_cast<int32_t>(from.size()) * shape.row_columns * shape.kv_parts);
+  bool many_spans = false;  // more than a cluster of four has warpgroups
   for (const AttentionItemCuda& item : items) {
     if (item.end_tile < kLeastTileClusterTiles) return false;
     // A warpgroup's tiles here, less its tiles if all multiprocessors took their share.
     const int64_t gained =
         int64_t{item.end_tile} * idle / (tile_cluster_seats(blocks) * shape.multiprocessors);
     if (or_deal_out && gained > dealing_cost) return false;
+    const int32_t spans = num_spans((item.end_tile - 1) * kTilePositions);
+    many_spans = many_spans || spans > tile_cluster_seats(4);
   }
+  if (many_spans && shape.most_tile_cluster_blocks >= 8 && num_items <= most_tile_clusters(8)) {
+    blocks = 8;
+  }
+  mode = tile_cluster_mode(blocks, shape.may_fuse && ascends(from));
   prompt_items.swap(items);
   return true;
 }

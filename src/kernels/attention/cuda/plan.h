@@ -144,8 +144,8 @@ static_assert(num_spans(kMostClusterTokens - 1) <= kClusterSpans &&
               num_spans(1919) <= kClusterSpans && num_spans(1023) <= kClusterSpans);
 
 // Tile clusters: clusters that find room at once, one block a multiprocessor; a cluster's
-// warpgroups; the largest cluster, of whose blocks each merges 16 dimensions or more; and tiles
-// below which what blocks tell one another costs more than they gain.
+// warpgroups; the largest cluster, since a block's share of the dimensions is a multiple of 16; and
+// tiles below which what blocks tell one another costs more than they gain.
 constexpr int most_tile_clusters(int blocks) { return kResidentClusters * kClusterBlocks / blocks; }
 inline constexpr int kTileClusterGroups = 2;  // warpgroups of a block
 constexpr int tile_cluster_seats(int blocks) { return kTileClusterGroups * blocks; }
@@ -205,11 +205,11 @@ struct AttentionShapeCuda {
   int32_t kv_parts = 1;     // key/value heads times query_parts()
   int32_t row_columns = 1;  // query heads of a part: at most 8
   int32_t multiprocessors = 132;
-  int32_t most_partials = 0;        // bounds num_partials
-  bool may_fuse = false;            // can_fuse_rope()
-  bool may_tile = true;             // heads of up to 128 dimensions
-  bool may_cluster = true;          // false: no clusters of any kind
-  int32_t tile_cluster_blocks = 4;  // at most: largest_tile_cluster()
+  int32_t most_partials = 0;             // bounds num_partials
+  bool may_fuse = false;                 // can_fuse_rope()
+  bool may_tile = true;                  // heads of up to 128 dimensions
+  bool may_cluster = true;               // false: no clusters of any kind
+  int32_t most_tile_cluster_blocks = 4;  // largest_tile_cluster()
   // kRuns from so many units on, where the rows are of several sequences; 0: always.
   int32_t run_units = 64;
 };
@@ -244,7 +244,8 @@ class AttentionPlanCuda {
   void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
 
  private:
-  // `even`: of as few groups as `most_rows` allows each has about as many.
+  // `even`: as few groups as `most_rows` allows, which differ by a row at most where rows' spans
+  // are alike.
   void group(std::span<const AttentionRow> from, int32_t most_rows, bool by_tile,
              bool even = false);
   void add_group(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,

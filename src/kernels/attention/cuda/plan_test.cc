@@ -390,7 +390,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   ASSERT_EQ(plan.prompt_items.size(), 8u);
   for (const AttentionItemCuda& item : plan.prompt_items) EXPECT_EQ(item.num_rows, 8);
   // Of eight blocks where those find room, and where there are spans for all their warpgroups.
-  shape.tile_cluster_blocks = 8;
+  shape.most_tile_cluster_blocks = 8;
   build(1000, 64);
   EXPECT_EQ(plan.mode, AttentionMode::kTileCluster4);
   build(1000, 48);
@@ -398,8 +398,24 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToTileClusters) {
   shape.may_fuse = true;
   build(1000, 33);
   EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
-  build(400, 33);
+  build(448, 33);  // eight spans
   EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
+  build(480, 33);  // nine
+  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
+  build(4010, 48);
+  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
+  // Where dealing out gains more than clusters of four, eight are not asked.
+  build(3000, 33);
+  EXPECT_EQ(plan.mode, AttentionMode::kFused);
+  build(3000, 64);
+  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
+  shape.kv_parts = 3;  // five items each
+  build(1024, 40);
+  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster8);
+  shape.kv_parts = 4;
+  build(1024, 32);
+  EXPECT_EQ(plan.mode, AttentionMode::kFusedTileCluster4);
+  shape.kv_parts = 2;
   shape.may_fuse = false;
   // Too short, too many, or rows that see different nodes.
   build(100, 40);

@@ -205,7 +205,7 @@ class AttentionRig {
             .most_partials = static_cast<int32_t>(kPartialBytes / partial_bytes()),
             .may_fuse = can_fuse_rope(shape_.head_dim, false),
             .may_tile = shape_.head_dim <= 128,
-            .tile_cluster_blocks = largest_tile_cluster(shape_.head_dim)};
+            .most_tile_cluster_blocks = largest_tile_cluster(shape_.head_dim)};
   }
   // The step's own keys and values as the GPU has written them, to be read by key() and value().
   std::vector<std::byte> download_cache() {

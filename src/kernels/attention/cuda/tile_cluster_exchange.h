@@ -43,6 +43,7 @@ struct TileClusterLayout {
   // the block's dimensions 16 * piece + 2 * quarter and the next, and of those 8 behind them.
   static constexpr int kShareDims = kDim / kBlocks;
   static constexpr int kPieces = kShareDims / 16;
+  static_assert(kBlocks <= largest_tile_cluster(kDim) && kShareDims % 16 == 0);
   static constexpr int kPieceBytes = 64 * 4 * 16;
   static constexpr int kSeatBytes = kPieces * kPieceBytes;
   static constexpr int kReceived = kQueries + tile_bytes(kDim);  // [seat]
@@ -101,7 +102,7 @@ struct TileClusterExchange {
   uint32_t shared;      // the block's
   int rank;             // its place in the cluster
   int columns;          // that are sent: the item's, rounded up to whole warps of 16
-  uint32_t rounds = 0;  // sent so far, of all items
+  uint32_t rounds = 0;  // sent so far
 
   // The results of `seats` warpgroups may come: the round before is merged in every block.
   __device__ __forceinline__ void begin_round(int seats) {
@@ -182,7 +183,7 @@ struct TileClusterExchange {
 // What a consumer merges: of one column a quarter of the block's share of the dimensions.
 template <class Layout>
 struct TileClusterShare {
-  // Seats whose results a thread asks for at once; with a piece of each it has registers for many.
+  // Seats whose results a thread asks for at once: eight where a share is one piece of each.
   static constexpr int kMergedAtOnce = Layout::kPieces > 1 ? 2 : 8;
 
   float out[Layout::kPieces][4];

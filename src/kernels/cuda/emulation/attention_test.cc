@@ -63,9 +63,12 @@ TEST_F(AttentionEmulation, TreesOverLongContexts) {
 TEST_F(AttentionEmulation, TileClusters) {
   for (const uint32_t seed : {1u, 2u}) {
     emulation::set_seed(seed);
-    check({4, 1, 128}, chain(990, 40), 0, "a whole round of eight blocks, and rows of other spans");
+    check({4, 1, 128}, chain(990, 40), 0, "a round of eight blocks, and rows of other spans");
+    EXPECT_EQ(check({4, 1, 128}, chain(4010, 34), 0, "two rounds of eight blocks"),
+              AttentionMode::kFusedTileCluster8);
   }
-  check({4, 1, 128}, chain(1870, 36), 0, "a broken round of eight blocks");
+  EXPECT_EQ(check({3, 1, 80}, chain(5800, 34), 5000, "two, of a window and padded heads"),
+            AttentionMode::kTileCluster8);
   check({4, 1, 64}, chain(990, 40), 0, "two whole rounds of four blocks");
   check({5, 1, 80}, chain(1930, 34), 700, "a window, and heads that are padded");
   EXPECT_TRUE(
