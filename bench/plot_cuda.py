@@ -5,8 +5,8 @@ number of GPUs and rows, from what measure_cuda.py recorded, and prints the figu
     bench/measure_cuda.py forwards
     bench/plot_cuda.py bench/results/cuda-DATE.json docs/forward-over-floor.svg
 
-Of several results, as of machines with different numbers of GPUs, the first one's figures are shown, and
-of the others those that it does not have.
+Of several results, as of machines with different numbers of GPUs, and of several sections of one whose names
+begin with "forwards", the first one's figures are shown, and of the others those that it does not have.
 """
 
 from __future__ import annotations
@@ -132,7 +132,12 @@ def main() -> None:
     parser.add_argument("results", nargs="+")
     parser.add_argument("svg")
     args = parser.parse_args()
-    sections = [json.loads(Path(path).read_text())["forwards"] for path in args.results]
+    sections = [
+        section
+        for path in args.results
+        for name, section in json.loads(Path(path).read_text()).items()
+        if name.startswith("forwards")
+    ]
     rows = joined([section["rows"] for section in sections])
     gpu = sections[0]["machine"].get("gpus", ["GPU"])[0].split(",")[0]
     print(table(rows))
