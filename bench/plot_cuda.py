@@ -34,6 +34,12 @@ def groups_of(rows: list[dict]) -> dict[tuple[str, int], list[dict]]:
     return groups
 
 
+def forwards_of(results: Path) -> list[dict]:
+    """The sections of a results file whose names begin with "forwards"."""
+    sections = json.loads(results.read_text())
+    return [section for name, section in sections.items() if name.startswith("forwards")]
+
+
 def joined(results: list[list[dict]]) -> list[dict]:
     """The first result's rows, then of each other one the models and GPUs that are not there yet."""
     rows: list[dict] = []
@@ -132,12 +138,9 @@ def main() -> None:
     parser.add_argument("results", nargs="+")
     parser.add_argument("svg")
     args = parser.parse_args()
-    sections = [
-        section
-        for path in args.results
-        for name, section in json.loads(Path(path).read_text()).items()
-        if name.startswith("forwards")
-    ]
+    sections = [section for path in args.results for section in forwards_of(Path(path))]
+    if not sections:
+        parser.error(f"no section of {', '.join(args.results)} begins with 'forwards'")
     rows = joined([section["rows"] for section in sections])
     gpu = sections[0]["machine"].get("gpus", ["GPU"])[0].split(",")[0]
     print(table(rows))

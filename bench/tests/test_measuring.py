@@ -182,6 +182,12 @@ class MeasuringTest(unittest.TestCase):
         )
         self.assertEqual(tips[0], "8B int4, 1 GPU, 1 rows: 1.500 ms, floor 1.000 ms, 1.50 times")
 
+    def test_the_plot_takes_all_sections_of_forwards(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.json"
+            path.write_text('{"forwards": {"a": 1}, "speculation": {}, "forwards, two GPUs": {}}')
+            self.assertEqual(plot_cuda.forwards_of(path), [{"a": 1}, {}])
+
     def test_the_plot_takes_what_other_machines_measured_where_the_first_did_not(self) -> None:
         def forward(model: str, gpus: int, ms: float) -> dict:
             return {"model": model, "gpus": gpus, "rows": 8, "ms": ms, "floor_ms": 1.0}

@@ -41,6 +41,13 @@ Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
             "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
                 " dimensions have no kernel of shared tiles; up to 128 are accepted"};
   }
+  const int most_blocks = largest_tile_cluster(kv.head_dim);
+  if (tile_cluster_blocks(call.mode) > most_blocks) {
+    return {StatusCode::kInvalidArgument,
+            "attention on a GPU: heads of " + std::to_string(kv.head_dim) +
+                " dimensions have tile clusters of up to " + std::to_string(most_blocks) +
+                " blocks, not of " + std::to_string(tile_cluster_blocks(call.mode))};
+  }
   if (is_cluster(call.mode)) return attention_cluster_cuda(call, stream);
   if (tile_cluster) return attention_tile_cluster_cuda(call, stream);
   if (tiles) FORERUN_RETURN_IF_ERROR(attention_tiles_cuda(call, stream));

@@ -328,17 +328,5 @@ TEST_F(AttentionCuda, BlocksThatWaitForASharedPrefixInVainSaySo) {
   (void)rig.run(step.rows, 0, rig.terms());
 }
 
-TEST_F(AttentionCuda, RefusesWhatItHasNoKernelFor) {
-  AttentionCallCuda call;
-  call.kv.num_kv_heads = 2;
-  call.kv.head_dim = 64;
-  call.num_heads = 5;
-  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
-  call.num_heads = 4;
-  call.kv.head_dim = 80;
-  call.mode = AttentionMode::kFused;
-  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
-}
-
 }  // namespace
 }  // namespace forerun::cuda

@@ -8,8 +8,6 @@
 // that earlier steps wrote are asked for before the previous kernel's end is awaited.
 #include <cuda_bf16.h>
 
-#include <string>
-
 #include "base/status_macros.h"
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/cuda/columns.h"
@@ -244,15 +242,8 @@ Status prepare_attention_tile_cluster_cuda() {
 
 Status attention_tile_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const int blocks = tile_cluster_blocks(call.mode);
-  const int padded_dim = padded_head_dim_cuda(call.kv.head_dim);
-  if (blocks > largest_tile_cluster(padded_dim)) {
-    return {StatusCode::kInvalidArgument, "attention on a GPU: heads of " +
-                                              std::to_string(call.kv.head_dim) +
-                                              " dimensions have tile clusters of up to " +
-                                              std::to_string(largest_tile_cluster(padded_dim)) +
-                                              " blocks, not of " + std::to_string(blocks)};
-  }
-  const Variant variant = variant_for(padded_dim, blocks, is_fused_tile_cluster(call.mode));
+  const Variant variant =
+      variant_for(padded_head_dim_cuda(call.kv.head_dim), blocks, is_fused_tile_cluster(call.mode));
   return launch_dependent_clusters(
       variant.kernel, blocks, dim3(static_cast<unsigned>(most_tile_clusters(blocks) * blocks)),
       dim3(kTileClusterThreads), static_cast<size_t>(variant.shared_bytes), stream,

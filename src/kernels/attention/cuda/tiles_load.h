@@ -47,6 +47,7 @@ __device__ __forceinline__ TilesWork tiles_work(const AttentionArgs& args, int w
   return {args, num_items - 1 - item_idx, work - item_idx * args.by_heads.by};
 }
 
+// One thread: the tiles of the block's work, in order, into its ring.
 template <int kDim>
 __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t shared,
                                            int num_items) {

@@ -99,5 +99,20 @@ TEST_F(AttentionEmulation, PromptsAndSequences) {
   EXPECT_TRUE(has_run(AttentionMode::kTilesAndRuns));
 }
 
+TEST_F(AttentionEmulation, RefusesWhatItHasNoKernelFor) {
+  AttentionCallCuda call;
+  call.kv.num_kv_heads = 2;
+  call.kv.head_dim = 64;
+  call.num_heads = 5;
+  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
+  call.num_heads = 4;
+  call.kv.head_dim = 80;
+  call.mode = AttentionMode::kFused;
+  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
+  call.kv.head_dim = 64;
+  call.mode = AttentionMode::kTileCluster8;
+  EXPECT_EQ(attention_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace forerun::cuda
