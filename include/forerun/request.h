@@ -38,14 +38,16 @@ struct Request {
   // Output does not end by itself before so many: what would end it is not drawn, stop strings are
   // looked for in the text behind them. At most max_new_tokens; not beside an output format.
   int32_t min_new_tokens = 0;
-  std::vector<std::string> stop;     // output ends before the first of these
+  // Output ends before the first of these: up to 64 texts of up to 4096 bytes.
+  std::vector<std::string> stop;
   bool keep_stop = false;            // output ends behind that text instead
   std::vector<int32_t> stop_tokens;  // beside the checkpoint's end tokens
   bool ignore_eos = false;
   bool skip_special_tokens = true;        // in the text
   std::chrono::milliseconds deadline{0};  // 0: none; counts from submission
-  // The higher is admitted and served first; of equal priority who came first. Where KV memory runs
-  // out, requests of the lowest priority are set aside.
+  // The higher is admitted and served first; of equal priority who came first. A request that finds
+  // no place or no KV memory takes those of one that runs and has a lower priority, which goes on
+  // later. Waiting raises a priority (EngineOptions::priority_ageing_s). Never changes a token.
   int32_t priority = 0;
 
   // Instead of the engine's own: requests with different strategies run concurrently.

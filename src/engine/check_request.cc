@@ -43,6 +43,24 @@ Status check_prompt(const OpenedModel& target, int32_t max_context_tokens, Reque
   return Status();
 }
 
+// All of them are looked for in every byte of output.
+Status check_stops(const std::vector<std::string>& stops) {
+  constexpr size_t kMaxStops = 64;
+  constexpr size_t kMaxStopBytes = 4096;
+  if (stops.size() > kMaxStops) {
+    return Status(StatusCode::kInvalidArgument, "stop: found " + std::to_string(stops.size()) +
+                                                    " texts, accepted are up to " +
+                                                    std::to_string(kMaxStops));
+  }
+  for (size_t idx = 0; idx < stops.size(); ++idx) {
+    if (stops[idx].size() <= kMaxStopBytes) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  "stop[" + std::to_string(idx) + "]: found " + std::to_string(stops[idx].size()) +
+                      " bytes, accepted are up to " + std::to_string(kMaxStopBytes));
+  }
+  return Status();
+}
+
 // Called with max_new_tokens as far as the context has room.
 Status check_samples(const OpenedModel& target, const Request& request) {
   constexpr int32_t kMostSamples = 128;
@@ -99,6 +117,7 @@ Status check_request(const OpenedModel& target, int32_t max_context_tokens, Requ
                   "ignore_eos: found beside an output_format, whose outputs end where they are "
                   "whole");
   }
+  FORERUN_RETURN_IF_ERROR(check_stops(request.stop));
   FORERUN_RETURN_IF_ERROR(check_prompt(target, max_context_tokens, request));
   const int64_t room = max_context_tokens - static_cast<int64_t>(request.prompt_tokens.size());
   request.max_new_tokens = static_cast<int32_t>(std::min<int64_t>(request.max_new_tokens, room));

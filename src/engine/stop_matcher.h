@@ -1,7 +1,11 @@
 // Cuts a text stream before (or behind) the first of some stop strings, without ever releasing a
 // character that could still turn out to belong to one.
+//
+// Every byte is compared with each stop string a constant number of times (Knuth, Morris and
+// Pratt), however long the stop strings are and however often they nearly match.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +15,7 @@ namespace forerun {
 class StopMatcher {
  public:
   // Empty strings are ignored. `keep_stop`: the stop string itself is shown.
-  explicit StopMatcher(std::vector<std::string> stops, bool keep_stop = false);
+  explicit StopMatcher(const std::vector<std::string>& stops, bool keep_stop = false);
 
   // Appends `text` and returns what may be shown now. Once a stop string is complete everything
   // before it is returned, stopped() is true and later pushes return nothing. Where two stops
@@ -23,10 +27,26 @@ class StopMatcher {
   bool stopped() const { return stopped_; }
 
  private:
-  std::vector<std::string> stops_;
+  // One stop string, and how much of it the text so far ends with.
+  class Pattern {
+   public:
+    explicit Pattern(std::string stop);
+    // Takes the next byte of the text; whether the stop string is complete with it.
+    bool take(char byte);
+    size_t size() const { return stop_.size(); }
+    // Bytes at the end of the text that begin the stop string; never all of it.
+    size_t matched() const { return matched_; }
+
+   private:
+    std::string stop_;
+    // By length n - 1 of a prefix: the longest proper prefix of it that is its end, too.
+    std::vector<uint32_t> shorter_;
+    size_t matched_ = 0;
+  };
+
+  std::vector<Pattern> patterns_;
   bool keep_stop_ = false;
-  std::string held_;
-  size_t unstopped_ = 0;  // bytes at the front of held_ in which no stop string ends
+  std::string held_;  // the end of the text that may belong to a stop string
   bool stopped_ = false;
 };
 

@@ -22,6 +22,22 @@ TEST(StopMatcher, CutsBeforeTheStopHoweverTheTextArrives) {
   }
 }
 
+// Stop strings that nearly match all the time: comparing them anew at every byte would be some
+// 10^13 comparisons.
+TEST(StopMatcher, TakesTimeByTheTextAlone) {
+  constexpr size_t kStopBytes = 60'000;
+  std::vector<std::string> stops;
+  for (char last = 'b'; last < 'r'; ++last) {
+    stops.push_back(std::string(kStopBytes - 1, 'a') + last);
+  }
+  StopMatcher matcher(stops);
+  size_t shown = 0;
+  for (size_t idx = 0; idx < 4 * kStopBytes; ++idx) shown += matcher.push("a").size();
+  EXPECT_EQ(shown, 3 * kStopBytes + 1);
+  EXPECT_EQ(matcher.push("c").size(), 0u);
+  EXPECT_TRUE(matcher.stopped());
+}
+
 TEST(StopMatcher, ReleasesHeldTextAtTheEnd) {
   StopMatcher matcher({"</s>", ""});
   EXPECT_EQ(matcher.push("a</"), "a");
