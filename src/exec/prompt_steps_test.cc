@@ -50,6 +50,34 @@ TEST(RealExecutor, PromptsAreReadByPriorityThenAsTheyCame) {
   EXPECT_EQ(order, (std::vector<SequenceId>{3, 1, 2, 4}));
 }
 
+// However many prompts of a higher priority come, one Step in sixteen is for one that they pass
+// over.
+TEST(RealExecutor, APromptOfALowPriorityMoves) {
+  constexpr int32_t kRows = 40;
+  Rig rig({.row_budget = kRows, .on_step = {}});
+  SequenceSpec urgent = plain_spec();
+  urgent.priority = 1;
+  constexpr SequenceId kLow = 1;
+  ASSERT_TRUE(rig.executor->open(kLow, plain_spec()).ok());
+  rig.executor->submit(prefix_item(kLow, Role::kTarget, std::vector<TokenId>(2 * kRows, 1)));
+  const auto submit_urgent = [&](SequenceId id) {
+    ASSERT_TRUE(rig.executor->open(id, urgent).ok());
+    rig.executor->submit(prefix_item(id, Role::kTarget, std::vector<TokenId>(kRows, 2)));
+  };
+  SequenceId next = kLow + 1;
+  for (; next < kLow + 4; ++next) submit_urgent(next);
+  int results = 0;  // a Step each
+  for (; results < 100; ++results) {
+    const auto result = rig.next();
+    ASSERT_TRUE(result.has_value());
+    if (result->sequence == kLow) break;
+    rig.executor->close(result->sequence);
+    submit_urgent(next++);
+  }
+  EXPECT_GE(results, 2 * 15);
+  EXPECT_LE(results, 2 * 16);
+}
+
 // The logits of a scored prompt are whole rows: few of them are held at a time, of all prompts.
 TEST(RealExecutor, AScoredPromptIsReadInPiecesOfFewRows) {
   std::vector<StepRecord> records;

@@ -64,8 +64,9 @@ struct RoleSequence {
   // Its items follow each other without waiting for results (WorkItem::tells_entry): it has rows
   // for every Step, and fills a pipeline by itself.
   bool follows = false;
-  bool has_turn = false;  // in the worker's list of those whose next item is to be run
-  bool closed = false;    // and kept until its last Step has retired
+  bool has_turn = false;    // in the worker's list of those whose next item is to be run
+  int32_t passed_over = 0;  // Steps in a row that had no room for its next item
+  bool closed = false;      // and kept until its last Step has retired
 
   // Whether its next item may be run now. A sampler that looks at the history reads the counts of
   // the prefix while its Step is under way, so nothing may be counted meanwhile; and after a

@@ -122,6 +122,7 @@ class RoleWorker {
   };
   static BlockInWork next_block(const RoleSequence& sequence, const PendingItem& item);
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
+  void mark_overdue();
   void compose(std::vector<FinishedItem>& finished, int64_t held_up);
   // Leaves out items of the draft that are not worth a Step (StepScheduler::draft_items()).
   void leave_out_drafts(int64_t held_up, std::vector<FinishedItem>& finished);
@@ -183,11 +184,13 @@ class RoleWorker {
   // came.
   struct Turn {
     bool prompt = false;
+    bool is_overdue = false;  // first of its kind, whatever its priority
     int32_t priority = 0;
     uint64_t order = 0;
     RoleSequence* sequence = nullptr;
   };
   std::vector<Turn> turns_;
+  int32_t steps_since_overdue_ = 0;  // since a turn was overdue
   GuessRows guesses_;
   std::vector<DraftOffer> offers_;           // scratch
   std::vector<BlockInWork> blocks_in_work_;  // in part or in whole

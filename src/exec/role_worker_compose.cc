@@ -1,5 +1,6 @@
 // How RoleWorker composes a Step: whose rows it takes, and how many.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -275,6 +276,27 @@ bool RoleWorker::has_room_for(const RoleSequence& sequence) const {
   return following_rows_ + rows <= most_following_rows_;
 }
 
+// One Step in sixteen gives the first turn to a sequence for which the last fifteen had no room and
+// whose priority is not the highest: whatever comes with a higher one, it moves.
+void RoleWorker::mark_overdue() {
+  constexpr int32_t kMaxPassedOver = 15;
+  if (++steps_since_overdue_ < kMaxPassedOver) return;
+  std::array<int32_t, 2> highest;  // of what decodes, of prompts
+  highest.fill(std::numeric_limits<int32_t>::min());
+  for (const Turn& turn : turns_) {
+    highest[turn.prompt] = std::max(highest[turn.prompt], turn.priority);
+  }
+  Turn* most = nullptr;
+  for (Turn& turn : turns_) {
+    if (turn.sequence->passed_over < kMaxPassedOver || turn.priority >= highest[turn.prompt])
+      continue;
+    if (most == nullptr || turn.sequence->passed_over > most->sequence->passed_over) most = &turn;
+  }
+  if (most == nullptr) return;
+  most->is_overdue = true;
+  steps_since_overdue_ = 0;
+}
+
 // Decoding and verification first, then prompts; of each the higher priority first, of prompts
 // those that came first. Sequences that get no room keep their place; those that are served go to
 // the back.
@@ -289,12 +311,16 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
   for (size_t place = 0; place < ready_.size(); ++place) {
     RoleSequence* sequence = ready_[place];
     const bool prompt = sequence->reads_prompt();
-    turns_.push_back(
-        {prompt, sequence->spec.priority, prompt ? sequence->arrival : place, sequence});
+    turns_.push_back({.prompt = prompt,
+                      .priority = sequence->spec.priority,
+                      .order = prompt ? sequence->arrival : place,
+                      .sequence = sequence});
   }
   ready_.clear();
+  mark_overdue();
   std::sort(turns_.begin(), turns_.end(), [](const Turn& a, const Turn& b) {
     if (a.prompt != b.prompt) return b.prompt;
+    if (a.is_overdue != b.is_overdue) return a.is_overdue;
     return a.priority != b.priority ? a.priority > b.priority : a.order < b.order;
   });
   const auto prompts =
@@ -314,11 +340,14 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
       const size_t served = composed_->pieces.size();
       sequence.has_turn = false;
       if (!turn->prompt && !has_room_for(sequence)) {
+        ++sequence.passed_over;
         give_turn(sequence);
         continue;
       }
       const bool goes_on = take_turn(sequence, finished);
-      if (composed_->pieces.size() == served) {
+      const bool is_served = composed_->pieces.size() > served;
+      sequence.passed_over = is_served ? 0 : sequence.passed_over + 1;
+      if (!is_served) {
         if (goes_on) give_turn(sequence);
       } else if (sequence.follows) {
         following_rows_ += composed_->pieces.back().count;
