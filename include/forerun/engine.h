@@ -89,6 +89,10 @@ struct EngineOptions {
   // Requests that may wait for their turn. submit() refuses with kOverloaded what would make more
   // than this and max_active_requests together; samples count one by one. -1: no limit.
   int32_t max_waiting_requests = -1;
+  // A request that waits gains one level of Request::priority each time so many seconds have
+  // passed; 0: none does. Whatever it is, while a class of lower priority waits about a tenth of
+  // the tokens is kept for it. At most 86400.
+  double priority_ageing_s = 10.0;
   // Most alternatives that a request may ask for (SamplingOptions::logprobs).
   int32_t max_logprobs = 20;
   // Room for the KV cache of target and draft together; 0: what max_context_tokens needs for one

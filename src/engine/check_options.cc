@@ -75,6 +75,12 @@ Status check_options(const EngineOptions& options, const Placement& placement) {
                                                     std::to_string(options.max_waiting_requests) +
                                                     ", accepted are -1 (no limit), 0 and more");
   }
+  constexpr double kLongestAgeingS = 86'400.0;
+  if (!(options.priority_ageing_s >= 0.0 && options.priority_ageing_s <= kLongestAgeingS)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "priority_ageing_s: found " + std::to_string(options.priority_ageing_s) +
+                      ", accepted are 0 (waiting raises no priority) to 86400");
+  }
   if (options.max_logprobs < 0) {
     return Status(StatusCode::kInvalidArgument, "max_logprobs: found " +
                                                     std::to_string(options.max_logprobs) +

@@ -211,6 +211,8 @@ Status EngineImpl::start() {
                           .recorder = options_.trace ? &recorder_ : nullptr,
                           .costs = &costs_,
                           .drafts_sequentially = !concurrent(),
+                          .priority_ageing = std::chrono::duration_cast<Clock::duration>(
+                              std::chrono::duration<double>(options_.priority_ageing_s)),
                           .load = load_.get(),
                           .automatic = automatic_.get(),
                           .on_thread_start = [this] { models_->pin_executors_caller(); }},

@@ -10,6 +10,8 @@
 namespace forerun {
 namespace {
 
+// Both roles may have a Step in flight, and a turn follows each.
+constexpr int32_t kTurnsForBlocks = 4;
 // How long the loop waits for a result before it looks at submissions and cancellations again.
 constexpr std::chrono::microseconds kTimeout{2000};
 // A completion queue that is given up cancels its requests and wakes nobody: how often the loop
@@ -33,6 +35,7 @@ EngineLoop::EngineLoop(Options options, std::unique_ptr<Executor> executor)
       executor_(std::move(executor)),
       shared_acceptance_(std::make_shared<SharedAcceptance>()),
       waker_(std::make_shared<LoopWaker>()),
+      waiting_(options_.priority_ageing),
       admission_(executor_.get(), options_.draft_keeps_all),
       batch_costs_(options_.costs, options_.drafts_sequentially) {
   executor_->set_meanwhile([this] { deliver(); });
@@ -78,6 +81,7 @@ void EngineLoop::run() {
       if (!result) deliver();
       drop_unsent();
       turn_begin_ = Clock::now();
+      if (result && turns_to_wait_ > 0) --turns_to_wait_;
       // All of a Step, before anything else is looked at.
       for (; result; result = executor_->next_at_hand()) handle(*result);
     } catch (const std::bad_alloc&) {
@@ -90,11 +94,10 @@ void EngineLoop::run() {
     while (!running_.empty()) {
       end((*running_.begin()).id, FinishReason::kCancelled, Status());
     }
-    for (auto& [priority, waiting] : waiting_) {
-      for (Running& each : waiting) {
-        each.request->finish(FinishReason::kCancelled, Status(), each.driver.stats(), "none");
-      }
-    }
+    waiting_.keep_if([](Running& each) {
+      each.request->finish(FinishReason::kCancelled, Status(), each.driver.stats(), "none");
+      return false;
+    });
   } catch (const std::bad_alloc&) {
     drop_at_hand();
   }
@@ -122,6 +125,7 @@ void EngineLoop::take_submissions() {
     std::lock_guard lock(mutex_);
     submitted.swap(submitted_);
   }
+  const Clock::time_point now = Clock::now();
   for (std::unique_ptr<ActiveRequest>& request : submitted) {
     if (request->deadline()) next_deadline_ = std::min(next_deadline_, *request->deadline());
     Running running;
@@ -129,7 +133,8 @@ void EngineLoop::take_submissions() {
     if (options_.automatic != nullptr && running.request->plan().automatic) {
       running.request->begin_with(options_.automatic->plan(running.request->usual_plan()));
     }
-    waiting_[running.request->request().priority].push_back(std::move(running));
+    const int32_t priority = running.request->request().priority;
+    waiting_.push_back(priority, std::move(running), now);
   }
 }
 
@@ -158,34 +163,56 @@ void EngineLoop::end_cancelled_and_late() {
     const Status status = status_of(*running_.find(sequence)->request);
     end(sequence, status.ok() ? FinishReason::kCancelled : FinishReason::kError, status);
   }
-  for (auto& [priority, waiting] : waiting_) {
-    for (Running& each : waiting) {
-      if (!over(*each.request)) continue;
-      const Status status = status_of(*each.request);
-      each.request->finish(status.ok() ? FinishReason::kCancelled : FinishReason::kError, status,
-                           each.driver.stats(), "none");
-      each.request.reset();
-    }
-    std::erase_if(waiting, [](const Running& each) { return each.request == nullptr; });
+  waiting_.keep_if([&](Running& each) {
+    if (!over(*each.request)) return true;
+    const Status status = status_of(*each.request);
+    each.request->finish(status.ok() ? FinishReason::kCancelled : FinishReason::kError, status,
+                         each.driver.stats(), "none");
+    return false;
+  });
+}
+
+bool EngineLoop::has_room(Running& waits, int32_t priority) {
+  // What memory ran short for would only be set aside again, unless others are before it.
+  if (memory_is_short_ && !running_.empty() && !outranks_one(priority)) return false;
+  const ActiveRequest& request = *waits.request;
+  if (!waits.claim) {
+    waits.claim.emplace(request.tokens(), shares_prefix(request),
+                        salts_.number(request.request().cache_salt), view_blocks_of(request));
   }
-  std::erase_if(waiting_, [](const auto& entry) { return entry.second.empty(); });
+  return admission_.has_room(*waits.claim, static_cast<int64_t>(running_.size()));
+}
+
+std::optional<WaitingRequests<EngineLoop::Running>::Next> EngineLoop::next_that_fits() {
+  if (static_cast<int32_t>(running_.size()) >= options_.max_active) return std::nullopt;
+  const Clock::time_point now = Clock::now();
+  auto next = waiting_.next(now);
+  if (has_room(*next.entry, next.priority)) return next;
+  if (next.is_owed) {
+    // It overtakes others where it can start at once; it does not hold them up.
+    next = waiting_.next_by_level(now);
+    if (has_room(*next.entry, next.priority)) return next;
+  }
+  if (!memory_is_short_) return std::nullopt;
+  // One that is first by its age waits for somebody to end; a more urgent one need not.
+  next = waiting_.most_urgent(now);
+  if (has_room(*next.entry, next.priority)) return next;
+  return std::nullopt;
 }
 
 void EngineLoop::admit() {
-  if (memory_is_short_ && !running_.empty()) return;
-  while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < options_.max_active) {
-    std::deque<Running>& first = waiting_.begin()->second;
-    const ActiveRequest& request = *first.front().request;
-    auto& claim = first.front().claim;
-    if (!claim) {
-      claim.emplace(request.tokens(), shares_prefix(request),
-                    salts_.number(request.request().cache_salt), view_blocks_of(request));
+  while (!waiting_.empty()) {
+    if (const auto next = next_that_fits()) {
+      Running running = waiting_.pop(next->priority);
+      running.level = next->level;
+      running.waited = Clock::now() - next->since;
+      start(std::move(running));
+      continue;
     }
-    if (!admission_.has_room(*claim, static_cast<int64_t>(running_.size()))) return;
-    Running running = std::move(first.front());
-    first.pop_front();
-    if (first.empty()) waiting_.erase(waiting_.begin());
-    start(std::move(running));
+    const bool has_place = static_cast<int32_t>(running_.size()) < options_.max_active;
+    if (has_place && turns_to_wait_ > 0) return;
+    if (!give_way(waiting_.highest_priority())) return;
+    turns_to_wait_ = kTurnsForBlocks;
   }
 }
 
@@ -205,7 +232,7 @@ void EngineLoop::start(Running waited) {
   spec.max_tokens = request.max_tokens();
   spec.share_prefix = shares_prefix(request);
   spec.prefix_salt = salts_.number(request.request().cache_salt);
-  spec.priority = request.request().priority;
+  spec.priority = running.level;
   spec.constraint = request.constraint();
   admission_.admit(*running.claim, running.promise);
   running.claim.reset();
@@ -306,6 +333,11 @@ void EngineLoop::count_in_batch(Running& running) {
   } else {
     batch_costs_.grow(tokens - running.tokens_counted);
     decoded_tokens_ += tokens - running.tokens_counted;
+  }
+  if (tokens > running.tokens_counted) {
+    running.set_aside_in_vain = 0;
+    const int64_t before = std::max(running.tokens_counted, running.tokens_at_start);
+    waiting_.note_served(running.request->request().priority, tokens - before);
   }
   running.tokens_counted = tokens;
 }

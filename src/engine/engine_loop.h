@@ -11,15 +11,17 @@
 // ready before it asks for the next result. What the loop does for a result does not grow with the
 // number of requests.
 //
-// Requests of higher priority are admitted first, of equal priority those that came first. Where KV
-// memory runs out, the request of the least priority that has the fewest tokens is set aside: it
-// loses the least work, and comes back before those that have not begun.
+// Requests of higher priority are admitted first, of equal priority those that came first; none
+// waits for ever (waiting_requests.h). Where a request finds neither a place nor KV blocks, or
+// those that run find no more of these, the request of the least priority that has the fewest
+// tokens is set aside: it loses the least work, and comes back before those that have not begun.
+// For a request that waits only one of lower priority is.
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,6 +35,7 @@
 #include "engine/loop_waker.h"
 #include "engine/prefix_salts.h"
 #include "engine/trace_recorder.h"
+#include "engine/waiting_requests.h"
 #include "exec/batch_costs.h"
 #include "exec/executor.h"
 #include "strategies/acceptance.h"
@@ -49,8 +52,10 @@ class EngineLoop {
     TraceRecorder* recorder = nullptr;  // null: turns are not traced
     const LiveCosts* costs = nullptr;   // null: strategies are told no costs while they run
     bool drafts_sequentially = true;    // a Step of the draft holds up the target
-    LoadMeter* load = nullptr;          // null: nobody asks
-    AutoStrategy* automatic = nullptr;  // null: plans stay as they are resolved
+    // A request that waits so long gains a level of priority; 0: none does.
+    Clock::duration priority_ageing{};
+    LoadMeter* load = nullptr;                   // null: nobody asks
+    AutoStrategy* automatic = nullptr;           // null: plans stay as they are resolved
     std::function<void()> on_thread_start = {};  // on the loop's thread, before all else
   };
 
@@ -73,6 +78,10 @@ class EngineLoop {
     SequenceId sequence = 0;
     std::optional<Admission::Claim> claim;  // while it waits, once it has come to the front
     Admission::Promise promise;
+    Clock::duration waited{};  // before it was admitted, all lives together
+    int32_t level = 0;         // its priority, with what waiting has added
+    // How often it has been set aside for others since it last had a token.
+    int32_t set_aside_in_vain = 0;
     int64_t tokens_at_start = 0;
     bool decodes = false;        // it has had a token since
     int64_t tokens_counted = 0;  // where it does: as many as batch_costs_ knows of
@@ -98,6 +107,10 @@ class EngineLoop {
   // something to see, or some time has passed.
   void look_outside();
   void admit();
+  // Who is admitted next; nothing where there is no place, or not enough memory.
+  std::optional<WaitingRequests<Running>::Next> next_that_fits();
+  // Whether one that waits finds the KV blocks that it needs.
+  bool has_room(Running& waits, int32_t priority);
   bool shares_prefix(const ActiveRequest& request) const {
     return options_.share_prefixes && request.request().share_prefix && !request.wants_scores();
   }
@@ -123,6 +136,13 @@ class EngineLoop {
   void drop_unsent();
   // The request found no KV blocks for its next rows: somebody gives some back.
   void make_room(const Running& starved, const Status& status);
+  // Whether one that runs is of a lower level than `priority`.
+  bool outranks_one(int32_t priority) const;
+  // One of a lower level than `priority` gives its place and its blocks to one that waits; false
+  // where none is to.
+  bool give_way(int32_t priority);
+  // Whether `first` is set aside before `second`.
+  static bool loses_less(const Running& first, const Running& second);
   void set_aside(SequenceId sequence);
   // Takes it out of the running ones, its KV with it.
   Running remove(SequenceId sequence);
@@ -145,8 +165,7 @@ class EngineLoop {
   bool stopping_ = false;
 
   // The loop's thread only.
-  // By priority, the highest first; front first. Those set aside come back to the front.
-  std::map<int32_t, std::deque<Running>, std::greater<>> waiting_;
+  WaitingRequests<Running> waiting_;  // those set aside come back to the front of their class
   IdMap<Running> running_;
   PrefixSalts salts_;
   Admission admission_;
@@ -169,6 +188,9 @@ class EngineLoop {
   // Memory ran out and nobody has ended since: nobody is admitted. So those that run get fewer
   // until one can end, and none starts over again and again.
   bool memory_is_short_ = false;
+  // Turns in which nobody else is set aside for a request that waits for blocks: what the last one
+  // held returns after the Step in flight.
+  int32_t turns_to_wait_ = 0;
 
   std::thread thread_;
 };

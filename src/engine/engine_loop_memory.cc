@@ -1,6 +1,6 @@
-// What becomes of requests where memory runs out: the process's, or a model's KV blocks.
+// What becomes of requests where memory runs out, the process's or a model's KV blocks, and of
+// those that give way to more urgent ones.
 #include <chrono>
-#include <deque>
 #include <new>
 #include <thread>
 #include <utility>
@@ -12,6 +12,8 @@ namespace {
 
 // How long the loop waits for others to give memory back.
 constexpr std::chrono::microseconds kPause{2000};
+// How often a request is set aside for others before it has a token again: then it is left to run.
+constexpr int32_t kMaxSetAsideInVain = 2;
 
 }  // namespace
 
@@ -44,41 +46,58 @@ void EngineLoop::close(SequenceId sequence) {
   }
 }
 
+bool EngineLoop::loses_less(const Running& first, const Running& second) {
+  if (first.level != second.level) return first.level < second.level;
+  const size_t first_tokens = first.request->tokens().size();
+  const size_t second_tokens = second.request->tokens().size();
+  if (first_tokens != second_tokens) return first_tokens < second_tokens;
+  return first.sequence > second.sequence;
+}
+
 void EngineLoop::make_room(const Running& starved, const Status& status) {
   if (running_.size() == 1) {
     end(starved.sequence, FinishReason::kError, status);
     return;
   }
-  const auto before = [](const Running& a, const Running& b) {
-    const ActiveRequest& first = *a.request;
-    const ActiveRequest& second = *b.request;
-    if (first.request().priority != second.request().priority) {
-      return first.request().priority < second.request().priority;
-    }
-    if (first.tokens().size() != second.tokens().size()) {
-      return first.tokens().size() < second.tokens().size();
-    }
-    return a.sequence > b.sequence;
-  };
   const Running* least = &starved;
   for (const auto [sequence, running] : running_) {
-    if (before(running, *least)) least = &running;
+    if (loses_less(running, *least)) least = &running;
   }
+  memory_is_short_ = true;
   set_aside(least->sequence);
+}
+
+bool EngineLoop::outranks_one(int32_t priority) const {
+  for (const auto [sequence, running] : running_) {
+    if (running.level < priority) return true;
+  }
+  return false;
+}
+
+bool EngineLoop::give_way(int32_t priority) {
+  Running* least = nullptr;
+  for (const auto [sequence, running] : running_) {
+    if (running.level >= priority || running.set_aside_in_vain >= kMaxSetAsideInVain) continue;
+    if (least == nullptr || loses_less(running, *least)) least = &running;
+  }
+  if (least == nullptr) return false;
+  ++least->set_aside_in_vain;
+  set_aside(least->sequence);
+  return true;
 }
 
 // Preemption by recompute: the request's whole state is its tokens; it starts again from them once
 // others have given blocks back.
 void EngineLoop::set_aside(SequenceId sequence) {
-  memory_is_short_ = true;
   Running running = remove(sequence);
   report(running);
   running.request->send();
   running.driver.set_strategy(nullptr);
   running.request->note_preemption();
   if (options_.load != nullptr) options_.load->note_preemption();
-  std::deque<Running>& equals = waiting_[running.request->request().priority];
-  equals.push_front(std::move(running));
+  const int32_t priority = running.request->request().priority;
+  const Clock::time_point since = Clock::now() - running.waited;
+  waiting_.push_front(priority, std::move(running), since);
 }
 
 }  // namespace forerun

@@ -34,11 +34,10 @@ void EngineLoop::follow_load() {
 }
 
 void EngineLoop::change_plans(const std::function<bool(ActiveRequest&)>& take_plan) {
-  for (auto& [priority, waiting] : waiting_) {
-    for (Running& each : waiting) {
-      if (take_plan(*each.request)) each.claim.reset();
-    }
-  }
+  waiting_.keep_if([&](Running& each) {
+    if (take_plan(*each.request)) each.claim.reset();
+    return true;
+  });
   std::vector<SequenceId> drained;
   for (const auto [sequence, running] : running_) {
     const bool was_automatic = running.request->plan().automatic;

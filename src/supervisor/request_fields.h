@@ -37,6 +37,7 @@ void visit_fields(Visitor& visit, EngineOptions& options) {
   visit("max_context_tokens", options.max_context_tokens);
   visit("max_active_requests", options.max_active_requests);
   visit("max_waiting_requests", options.max_waiting_requests);
+  visit("priority_ageing_s", options.priority_ageing_s);
   visit("max_logprobs", options.max_logprobs);
   visit("kv_memory_bytes", options.kv_memory_bytes);
   visit("draft_window", options.draft_window);

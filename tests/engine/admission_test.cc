@@ -20,6 +20,14 @@ class AdmissionByLoop : public ::testing::Test {
     executor_ = executor.get();
     loop_ = std::make_unique<EngineLoop>(EngineLoop::Options{}, std::move(executor));
   }
+  // Another loop in place of the one that there is.
+  void begin(EngineLoop::Options options) {
+    readers_.clear();
+    loop_.reset();
+    auto executor = std::make_unique<HeldExecutor>();
+    executor_ = executor.get();
+    loop_ = std::make_unique<EngineLoop>(options, std::move(executor));
+  }
   void submit(std::vector<int32_t> prompt, bool share_prefix = true, int32_t priority = 0) {
     Request request;
     request.priority = priority;
@@ -91,14 +99,14 @@ TEST_F(AdmissionByLoop, WhoDoesNotShareIsPromisedAll) {
 
 // The first takes all there is until it has been read; the others wait meanwhile.
 TEST_F(AdmissionByLoop, TheHighestPriorityComesFirstThenWhoCameFirst) {
-  submit(std::vector<int32_t>(1500, 1), false);
+  submit(std::vector<int32_t>(1500, 1), false, 7);
   EXPECT_EQ(executor_->opened(), 1);
   for (const int32_t priority : {0, -1, 2, 7, 5, 2}) {
     submit(std::vector<int32_t>(20, priority + 10), false, priority);
   }
   EXPECT_EQ(executor_->opened(), 1);
   executor_->answer(1, 3);
-  EXPECT_EQ(executor_->priorities(), (std::vector<int32_t>{0, 7, 5, 2, 2, 0, -1}));
+  EXPECT_EQ(executor_->priorities(), (std::vector<int32_t>{7, 7, 5, 2, 2, 0, -1}));
 }
 
 // Who is set aside: the least priority, then the fewest tokens, whoever it was that found no
@@ -116,6 +124,67 @@ TEST_F(AdmissionByLoop, TheFewestTokensOfTheLeastPriorityAreSetAside) {
   executor_->starve(1);
   EXPECT_EQ(executor_->closed(), (std::vector<SequenceId>{3, 2, 1}));
   EXPECT_EQ(executor_->priorities(), (std::vector<int32_t>{1, 0, 0, 0, 0}));
+}
+
+// A request that finds no place takes that of the least urgent one that has the fewest tokens; an
+// equal one waits, and who was set aside comes back before those that have not begun.
+TEST_F(AdmissionByLoop, AnUrgentRequestTakesThePlaceOfALessUrgentOne) {
+  begin({.max_active = 3});
+  for (const int32_t tokens : {30, 20, 25}) submit(std::vector<int32_t>(tokens, tokens), false);
+  submit(std::vector<int32_t>(10, 1), false, 0);
+  EXPECT_EQ(executor_->opened(), 3);
+  submit(std::vector<int32_t>(40, 2), false, 1);
+  EXPECT_EQ(executor_->opened(), 4);
+  EXPECT_EQ(executor_->closed(), (std::vector<SequenceId>{2}));
+  submit(std::vector<int32_t>(40, 3), false, 1);
+  submit(std::vector<int32_t>(40, 3), false, 1);
+  submit(std::vector<int32_t>(40, 3), false, 1);
+  EXPECT_EQ(executor_->opened(), 6);
+  EXPECT_EQ(executor_->closed(), (std::vector<SequenceId>{2, 3, 1}));
+  EXPECT_EQ(executor_->priorities(), (std::vector<int32_t>{0, 0, 0, 1, 1, 1}));
+}
+
+// The urgent one needs eight blocks; three of eight are set aside for it, one after the other, as
+// their blocks return.
+TEST_F(AdmissionByLoop, AnUrgentRequestTakesTheBlocksOfLessUrgentOnes) {
+  begin({});
+  for (int32_t request = 0; request < 4; ++request) {
+    submit(std::vector<int32_t>(300, request), false);
+  }
+  EXPECT_EQ(executor_->opened(), 4);
+  for (SequenceId sequence = 1; sequence <= 4; ++sequence) executor_->answer(sequence, 22);
+  EXPECT_EQ(executor_->opened(), 4);
+  submit(std::vector<int32_t>(500, 9), false, 5);
+  EXPECT_EQ(executor_->opened(), 4);
+  EXPECT_EQ(executor_->closed().size(), 1u);
+  executor_->answer(/*sequence=*/1, /*used_blocks=*/16);
+  EXPECT_EQ(executor_->opened(), 4) << "eight blocks, and one to grow for each of four";
+  // Nobody else is set aside before the first one's blocks can have returned.
+  EXPECT_EQ(executor_->closed().size(), 1u);
+  for (int turn = 0; turn < 4; ++turn) executor_->answer(/*sequence=*/1, /*used_blocks=*/16);
+  EXPECT_EQ(executor_->opened(), 4);
+  EXPECT_EQ(executor_->closed().size(), 2u);
+  executor_->answer(/*sequence=*/1, /*used_blocks=*/10);
+  EXPECT_EQ(executor_->priorities().back(), 5);
+  EXPECT_EQ(executor_->closed().size(), 2u);
+}
+
+// Set aside twice without a token between, a request is left to run.
+TEST_F(AdmissionByLoop, NobodyIsSetAsideForEver) {
+  begin({.max_active = 1});
+  submit(std::vector<int32_t>(20, 1), false);
+  EXPECT_EQ(executor_->opened(), 1);
+  for (int round = 0; round < 3; ++round) {
+    submit(std::vector<int32_t>(10, 2), false, 1);
+    const bool gives_way = round < 2;
+    EXPECT_EQ(executor_->opened(), gives_way ? 2 * round + 2 : 5);
+    readers_.back().reset();  // which ends it
+    executor_->answer(/*sequence=*/1000, /*used_blocks=*/0);
+    if (gives_way) {
+      EXPECT_TRUE(executor_->wait_for_closed(2 * round + 2));
+    }
+    EXPECT_EQ(executor_->opened(), gives_way ? 2 * round + 3 : 5);
+  }
 }
 
 }  // namespace

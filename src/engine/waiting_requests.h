@@ -1,0 +1,136 @@
+// The requests that wait to be admitted, and which of them is next: the one of the highest
+// priority, where waiting raises it, or one of a class that the higher ones have kept waiting for
+// too long (docs/decisions/0049-priorities.md). Among equals, who came first.
+//
+// One thread. What it does for a call grows with the number of priorities that wait, not with the
+// number of requests.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace forerun {
+
+template <class Entry>
+class WaitingRequests {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Of the tokens that requests of higher classes get, a class that waits is owed this share, less
+  // what it gets itself. It comes to a tenth of all tokens where requests are alike.
+  static constexpr double kShare = 1.0 / 8;
+  // Its first request goes next once it is owed so many tokens.
+  static constexpr double kOwedTokens = 16.0;
+
+  // A request gains one level of priority each time that it has waited for `ageing`; 0: never.
+  explicit WaitingRequests(Clock::duration ageing) : ageing_(ageing) {}
+
+  bool empty() const { return classes_.empty(); }
+
+  void push_back(int32_t priority, Entry entry, Clock::time_point now) {
+    classes_[priority].waiting.push_back({std::move(entry), now});
+  }
+  // Comes back, to the front of its class; `since`: now, less the time that it has waited before.
+  void push_front(int32_t priority, Entry entry, Clock::time_point since) {
+    classes_[priority].waiting.push_front({std::move(entry), since});
+  }
+
+  // The first of a class. Valid until the next change.
+  struct Next {
+    Entry* entry = nullptr;
+    int32_t priority = 0;  // declared
+    int32_t level = 0;     // with what waiting has added, at least that of all it overtakes
+    bool is_owed = false;  // it overtakes higher ones
+    Clock::time_point since{};
+  };
+  // Only where any wait. The first of the class that is owed most, where that is enough to overtake
+  // those of a higher level; otherwise as next_by_level().
+  Next next(Clock::time_point now) {
+    Next highest = next_by_level(now);
+    auto most = classes_.end();
+    for (auto each = classes_.begin(); each != classes_.end(); ++each) {
+      if (each->second.owed < kOwedTokens) continue;
+      if (most == classes_.end() || each->second.owed > most->second.owed) most = each;
+    }
+    if (most == classes_.end() || most->first == highest.priority) return highest;
+    Waiting& first = most->second.waiting.front();
+    return {&first.entry, most->first, highest.level, true, first.since};
+  }
+  // Only where any wait: the first one of the highest level.
+  Next next_by_level(Clock::time_point now) {
+    Next next;
+    for (auto& [priority, group] : classes_) {
+      Waiting& first = group.waiting.front();
+      const int32_t level = level_of(priority, first.since, now);
+      if (next.entry != nullptr && level <= next.level) continue;
+      next = {&first.entry, priority, level, false, first.since};
+    }
+    return next;
+  }
+  // Only where any wait: the first one of the highest declared priority.
+  Next most_urgent(Clock::time_point now) {
+    auto& [priority, group] = *classes_.begin();
+    Waiting& first = group.waiting.front();
+    return {&first.entry, priority, level_of(priority, first.since, now), false, first.since};
+  }
+  int32_t highest_priority() const { return classes_.begin()->first; }
+  // Takes the first of a class.
+  Entry pop(int32_t priority) {
+    const auto found = classes_.find(priority);
+    Entry entry = std::move(found->second.waiting.front().entry);
+    found->second.waiting.pop_front();
+    // It has had its turn: what follows it in the class is owed what comes from now on.
+    found->second.owed = std::min(found->second.owed, 0.0);
+    if (found->second.waiting.empty()) classes_.erase(found);
+    return entry;
+  }
+
+  // A request of declared `priority` has put out so many tokens.
+  void note_served(int32_t priority, int64_t tokens) {
+    for (auto& [waiting, group] : classes_) {
+      if (waiting < priority) group.owed += kShare * static_cast<double>(tokens);
+      if (waiting == priority) group.owed -= static_cast<double>(tokens);
+      group.owed = std::clamp(group.owed, -kMaxOwedTokens, kMaxOwedTokens);
+    }
+  }
+
+  // Calls visit(entry) for all that wait and drops those for which it returns false.
+  void keep_if(const std::function<bool(Entry&)>& visit) {
+    for (auto each = classes_.begin(); each != classes_.end();) {
+      std::erase_if(each->second.waiting, [&](Waiting& waits) { return !visit(waits.entry); });
+      each = each->second.waiting.empty() ? classes_.erase(each) : std::next(each);
+    }
+  }
+
+ private:
+  // So that a class which has had much, or has waited for long, is not repaid for minutes.
+  static constexpr double kMaxOwedTokens = 1024.0;
+
+  struct Waiting {
+    Entry entry;
+    Clock::time_point since;
+  };
+  struct Class {
+    std::deque<Waiting> waiting;  // at least one
+    double owed = 0.0;            // tokens, since some of it wait
+  };
+
+  int32_t level_of(int32_t priority, Clock::time_point since, Clock::time_point now) const {
+    if (ageing_ <= Clock::duration::zero() || now <= since) return priority;
+    const int64_t gained = (now - since) / ageing_;
+    constexpr int64_t kHighest = std::numeric_limits<int32_t>::max();
+    return static_cast<int32_t>(std::min(kHighest, priority + std::min(gained, 3 * kHighest)));
+  }
+
+  const Clock::duration ageing_;
+  std::map<int32_t, Class, std::greater<>> classes_;  // by declared priority, the highest first
+};
+
+}  // namespace forerun
