@@ -2,7 +2,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "interrupt.h"
 #include "launch.h"
 #include "server/api_server.h"
+#include "server/http/api_keys.h"
 #include "terminal.h"
 
 namespace forerun::app {
@@ -45,27 +45,16 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-Status refused(const std::string& message) { return {StatusCode::kInvalidArgument, message}; }
-
-// A key a line; empty lines and those that begin with '#' are left out.
-Status read_api_keys(const std::string& path, std::vector<std::string>& keys) {
-  std::ifstream file(path);
-  if (!file) return refused("--api-key-file " + path + ": cannot be read");
-  for (std::string line; std::getline(file, line);) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty() && line.front() != '#') keys.push_back(line);
-  }
-  return keys.empty() ? refused("--api-key-file " + path + ": holds no key") : Status();
-}
-
 Result<server::AccessOptions> access_options(const ServeFlags& flags) {
   server::AccessOptions access = flags.access;
   access.metrics_need_key = !flags.public_metrics;
   if (const char* const key = std::getenv(kKeyVariable); key != nullptr && *key != '\0') {
-    access.api_keys.emplace_back(key);
+    access.api_keys.push_back({key});
   }
   if (!flags.api_key_file.empty()) {
-    FORERUN_RETURN_IF_ERROR(read_api_keys(flags.api_key_file, access.api_keys));
+    auto keys = server::read_api_keys(flags.api_key_file);
+    if (!keys.ok()) return keys.status().with_context("--api-key-file");
+    access.api_keys.insert(access.api_keys.end(), keys->begin(), keys->end());
   }
   // Where it listens for others too, they know it by names that are not known here.
   std::vector<std::string> own = server::hosts_of_address(flags.http.host);
@@ -151,6 +140,12 @@ void add_http_flags(CLI::App& command, ServeFlags& flags) {
                      std::string("File of API keys, a key a line; clients send one of them as "
                                  "'Authorization: Bearer KEY'. Also the variable ") +
                          kKeyVariable + " (default: no key is asked for)");
+  command
+      .add_option("--min-priority", flags.access.min_priority,
+                  "The least \"priority\" that clients may send: what is lower is served first. A "
+                  "line KEY min_priority=N of the key file allows another one to that key's owner")
+      ->check(CLI::Range(-server::kMaxPriority, server::kMaxPriority))
+      ->capture_default_str();
   command.add_flag("--public-metrics", flags.public_metrics, "/metrics needs no API key");
   command.add_option("--allowed-host", flags.access.hosts,
                      "A name that clients know this server by, may be given again; requests with "
@@ -201,6 +196,12 @@ Command add_serve(CLI::App& app) {
       ->add_option("--max-waiting", flags->engine.max_waiting_requests,
                    "Requests that may wait for their turn; what comes beyond is told to come again "
                    "(status 429). -1: any number")
+      ->capture_default_str();
+  command
+      ->add_option("--priority-ageing", flags->engine.priority_ageing_s,
+                   "Seconds after which a request that waits gains one level of priority; 0: none "
+                   "does")
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command->add_flag("--isolate", flags->isolate,
                     "Put the engine into a process of its own: where that dies it is started "

@@ -232,6 +232,17 @@ void ApiServer::run_post(const HttpRequest& request,
 
 void ApiServer::generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                          GenerationCall call) {
+  const int32_t min_priority = access_.min_priority_of(request);
+  for (const Request& prompt : call.prompts) {
+    const int32_t found = -prompt.priority;  // as the client counts
+    if (found >= min_priority) continue;
+    ApiError error = api_error(400, "priority: found " + std::to_string(found) + ", accepted is " +
+                                        std::to_string(min_priority) +
+                                        " and more: what is lower is served first, and how low a "
+                                        "client may go its administrator says");
+    error.param = "priority";
+    return respond(request, *exchange, error_response(error));
+  }
   // Before the salt of the call's own: nobody can name another key's.
   const std::string salt = access_.salt_of(request);
   for (Request& prompt : call.prompts) prompt.cache_salt.insert(0, salt);

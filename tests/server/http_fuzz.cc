@@ -208,7 +208,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   static const AccessPolicy open(AccessOptions{});
   static const AccessPolicy guarded(AccessOptions{
-      .api_keys = {"key"}, .hosts = {"localhost"}, .cors_origins = {"http://localhost"}});
+      .api_keys = {{"key"}}, .hosts = {"localhost"}, .cors_origins = {"http://localhost"}});
   const AccessPolicy& access = (data[0] & 1) != 0 ? guarded : open;
   const std::string input = unpack(data + 2, size - 2);
   header_was_too_long = false;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "server/api/format_fields.h"
+#include "server/http/api_keys.h"
 #include "server/json.h"
 #include "server/output/json_limits.h"
 
@@ -142,7 +143,7 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
   request.num_samples =
       static_cast<int32_t>(fields.integer("n", 1, facts.options.most_choices).value_or(1));
   request.priority =
-      -static_cast<int32_t>(fields.integer("priority", -1'000'000, 1'000'000).value_or(0));
+      -static_cast<int32_t>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
   request.min_new_tokens =
       static_cast<int32_t>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
   if (auto salt = fields.string("cache_salt")) {

@@ -68,12 +68,19 @@ std::string AccessPolicy::salt_of(const HttpRequest& head) const {
   return key ? "key " + std::to_string(*key) + "\n" : std::string();
 }
 
+int32_t AccessPolicy::min_priority_of(const HttpRequest& head) const {
+  const std::optional<size_t> key = key_of(head);
+  return key ? options_.api_keys[*key].min_priority.value_or(options_.min_priority)
+             : options_.min_priority;
+}
+
 std::optional<size_t> AccessPolicy::key_of(const HttpRequest& head) const {
   const std::string_view given = head.header("Authorization");
   if (!equal_ignoring_case(given.substr(0, kBearer.size()), kBearer)) return std::nullopt;
   std::optional<size_t> found;  // all are compared, whichever it is
   for (size_t idx = 0; idx < options_.api_keys.size(); ++idx) {
-    const bool same = equal_in_constant_time(given.substr(kBearer.size()), options_.api_keys[idx]);
+    const bool same =
+        equal_in_constant_time(given.substr(kBearer.size()), options_.api_keys[idx].key);
     if (same) found = idx;
   }
   return found;

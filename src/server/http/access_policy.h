@@ -2,18 +2,22 @@
 // server that listens on its visitor's machine (DNS rebinding, cross-site requests).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "server/http/api_keys.h"
 #include "server/http/http_message.h"
 
 namespace forerun::server {
 
 struct AccessOptions {
   // Any of them is accepted as `Authorization: Bearer KEY`. Empty: no key is asked for.
-  std::vector<std::string> api_keys;
+  std::vector<ApiKey> api_keys;
+  // The least value of "priority" (what is lower is served first) that a client may send.
+  int32_t min_priority = 0;
   bool metrics_need_key = true;
   // Names and addresses, without ports, that a Host header may have. Empty: any.
   std::vector<std::string> hosts;
@@ -37,6 +41,8 @@ class AccessPolicy {
   // What keeps the cached prefixes of those with different keys apart: which of several keys it
   // has. Empty where there is one at most.
   std::string salt_of(const HttpRequest& head) const;
+  // The least "priority" that the request may ask for, by its key.
+  int32_t min_priority_of(const HttpRequest& head) const;
   // Headers that let a page of the request's Origin read the answer.
   HttpHeaders cors_headers(const HttpRequest& head) const;
 
