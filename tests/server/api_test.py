@@ -413,6 +413,7 @@ class Api(serving.ServerTest):
             ({**prompt, "stop": [1]}, "stop[0]"),
             ({**prompt, "stop": [""]}, "stop"),
             ({**prompt, "stop": ["x"] * 100}, "stop"),
+            ({**prompt, "stop": ["x", "x" * 4097]}, "stop[1]"),
             ({**prompt, "logit_bias": {"no": 1}}, "logit_bias"),
             ({**prompt, "logit_bias": {"99999999": 1}}, "logit_bias"),
             ({**prompt, "logit_bias": [1]}, "logit_bias"),
