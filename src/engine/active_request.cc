@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/later.h"
+
 namespace forerun {
 namespace {
 
@@ -55,7 +57,7 @@ ActiveRequest::ActiveRequest(Request request, SamplingParams sampling,
   constexpr size_t kContext = 8;
   const size_t first = tokens_.size() > kContext ? tokens_.size() - kContext : 0;
   for (size_t idx = first; idx < tokens_.size(); ++idx) detokenizer_.push(tokens_[idx]);
-  if (request_.deadline.count() > 0) deadline_ = submitted_ + request_.deadline;
+  if (request_.deadline.count() > 0) deadline_ = later(submitted_, request_.deadline);
 }
 
 Status ActiveRequest::resume() {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/later.h"
 #include "base/status_macros.h"
 
 namespace forerun {
@@ -145,7 +146,7 @@ std::optional<Completion> EventQueue::take(std::optional<std::chrono::millisecon
   std::unique_lock lock(mutex_);
   const auto is_over = [&] { return first_ != nullptr || (until_drained && outstanding_ == 0); };
   if (timeout) {
-    changed_.wait_for(lock, *timeout, is_over);
+    changed_.wait_until(lock, later(std::chrono::steady_clock::now(), *timeout), is_over);
   } else {
     changed_.wait(lock, is_over);
   }

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "base/clocks.h"
+#include "base/later.h"
 #include "device/cpu/short_turns.h"
 #include "exec/role_worker.h"
 #include "views/view_table.h"
@@ -336,7 +337,7 @@ bool RealExecutor::run_inline() {
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
   // Work that results at hand lead to belongs into the same Step.
   if (auto result = next_at_hand()) return result;
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = later(std::chrono::steady_clock::now(), timeout);
   const auto wake_threads = [this] {
     bool any = false;
     for (const auto& role : roles_) {

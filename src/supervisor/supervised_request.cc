@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/later.h"
 #include "forerun/sampling_params.h"
 
 namespace forerun {
@@ -12,7 +13,7 @@ SupervisedRequest::SupervisedRequest(Request request)
     : request_(std::move(request)),
       submitted_(Clock::now()),
       samples_(static_cast<size_t>(request_.num_samples)) {
-  if (request_.deadline.count() > 0) deadline_ = submitted_ + request_.deadline;
+  if (request_.deadline.count() > 0) deadline_ = later(submitted_, request_.deadline);
   for (Sample& sample : samples_) sample.tokens = request_.resume_tokens;
 }
 

@@ -257,6 +257,32 @@ TEST_F(EngineTest, ADeadlineEndsARequestWithAnError) {
   for (const auto& other : others) EXPECT_TRUE(drain(*other).error.ok());
 }
 
+// What callers say who mean "as long as it takes".
+TEST_F(EngineTest, TheLongestDurationIsNotOver) {
+  const auto engine = make({});
+  ASSERT_NE(engine, nullptr);
+  Request request = request_of(4);
+  request.max_new_tokens = 20;
+  const Output expected = complete(*engine, request);
+  for (const auto longest :
+       {std::chrono::milliseconds::max(), std::chrono::milliseconds(INT64_MAX / 1'000'000)}) {
+    request.deadline = longest;
+    const auto stream = *engine->submit(request);
+    Output output;
+    bool has_finished = false;
+    while (const auto event = stream->next_for(longest)) {
+      output.tokens.insert(output.tokens.end(), event->tokens.begin(), event->tokens.end());
+      EXPECT_TRUE(event->error.ok()) << event->error.message();
+      has_finished = event->finished;
+    }
+    EXPECT_TRUE(has_finished);
+    EXPECT_EQ(output.tokens, expected.tokens);
+  }
+  // And one that lies behind us is.
+  const auto queue = *CompletionQueue::create();
+  EXPECT_FALSE(queue->next_for(std::chrono::milliseconds::min()).has_value());
+}
+
 TEST_F(EngineTest, EventsSayWhenTheirTokensCame) {
   const auto engine = make({});
   ASSERT_NE(engine, nullptr);
