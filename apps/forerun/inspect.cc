@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_summary.h"
@@ -50,8 +51,8 @@ void print_tables(const Checkpoint& checkpoint) {
   const CheckpointSummary summary = summarize(checkpoint);
   const auto number = [](int64_t value) { return std::to_string(value); };
   std::cout << format_table(
-      {{"shape", checkpoint.dir().filename().string()},
-       {"architecture", config.architecture},
+      {{"shape", printable(checkpoint.dir().filename().string())},
+       {"architecture", printable(config.architecture)},
        {"parameters", format_fixed(static_cast<double>(summary.parameters) / 1e6, 1) + " M"},
        {"layers", number(config.num_layers)},
        {"width, feed-forward width",
@@ -175,7 +176,7 @@ void print_tensors(const Checkpoint& checkpoint) {
     for (const int64_t extent : tensor.shape) {
       shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
     }
-    table.push_back({std::string(tensor.name), std::string(dtype_name(tensor.dtype)), shape,
+    table.push_back({printable(tensor.name), std::string(dtype_name(tensor.dtype)), shape,
                      format_bytes(static_cast<double>(tensor.bytes.size()))});
   }
   std::cout << '\n' << format_table(table);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "text/byte_alphabet.h"
 #include "text/hash_bytes.h"
@@ -38,13 +39,12 @@ Result<Bpe> Bpe::build(const TokenizerJson& json, bool byte_level) {
     const TokenTable::Inserted inserted = bpe.vocab_.insert(token, entry.id);
     if (inserted == TokenTable::Inserted::kNew || inserted == TokenTable::Inserted::kSame) continue;
     const int32_t other = bpe.vocab_.find(token);
-    return Status(
-        StatusCode::kCorrupt,
-        json.name + ": model.vocab[\"" + std::string(token.substr(0, 60)) + "\"]: found id " +
-            std::to_string(entry.id) +
-            (other < 0 ? ", which \"" + std::string(bpe.vocab_.text(entry.id).substr(0, 60)) +
-                             "\" has; accepted: one token an id"
-                       : " and " + std::to_string(other) + "; accepted: one id a token"));
+    return Status(StatusCode::kCorrupt,
+                  json.name + ": model.vocab[" + in_quotes(token) + "]: found id " +
+                      std::to_string(entry.id) +
+                      (other < 0 ? ", which " + in_quotes(bpe.vocab_.text(entry.id)) +
+                                       " has; accepted: one token an id"
+                                 : " and " + std::to_string(other) + "; accepted: one id a token"));
   }
   const JsonValue model = json.root()["model"];
   if (!model["unk_token"].is_null()) {
@@ -109,10 +109,9 @@ Status Bpe::read_merges(const TokenizerJson& json) {
     merge.joined = vocab_.find(text);
     if (left_id < 0 || right_id < 0 || merge.joined < 0) {
       return Status(StatusCode::kCorrupt,
-                    json.name + ": model.merges[" + std::to_string(rank) + "]: found \"" +
-                        text.substr(0, 60) + "\" of \"" + std::string(left.substr(0, 60)) +
-                        "\" and \"" + std::string(right.substr(0, 60)) +
-                        "\"; accepted: pairs that are in model.vocab, as is what they join to");
+                    json.name + ": model.merges[" + std::to_string(rank) + "]: found " +
+                        in_quotes(text) + " of " + in_quotes(left) + " and " + in_quotes(right) +
+                        "; accepted: pairs that are in model.vocab, as is what they join to");
     }
     merge.pair = pair_key(left_id, right_id);
     merge.rank = static_cast<uint32_t>(rank);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/lfs_pointer.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "text/canonical_json.h"
 #include "text/hash_bytes.h"
@@ -113,14 +114,13 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view bytes, std::string name,
       continue;
     }
     const bool id_taken = inserted == text::TokenTable::Inserted::kIdTaken;
-    return Status(
-        StatusCode::kCorrupt,
-        json.name + ": added_tokens[" + std::to_string(i) + "]: found \"" + added[i].content +
-            "\" at id " + std::to_string(added[i].id) +
-            (id_taken
-                 ? ", which \"" + std::string(impl->tokens.text(added[i].id)) + "\" has"
-                 : ", but elsewhere at id " + std::to_string(impl->tokens.find(added[i].content))) +
-            "; accepted: one token an id and one id a token");
+    return Status(StatusCode::kCorrupt,
+                  json.name + ": added_tokens[" + std::to_string(i) + "]: found " +
+                      in_quotes(added[i].content) + " at id " + std::to_string(added[i].id) +
+                      (id_taken ? ", which " + in_quotes(impl->tokens.text(added[i].id)) + " has"
+                                : ", but elsewhere at id " +
+                                      std::to_string(impl->tokens.find(added[i].content))) +
+                      "; accepted: one token an id and one id a token");
   }
 
   impl->special.assign(static_cast<size_t>(impl->tokens.end_id()), 0);

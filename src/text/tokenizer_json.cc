@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
 
 namespace forerun::text {
@@ -104,7 +105,7 @@ class Handler final : public nlohmann::json_sax<json> {
 
   bool unexpected(const std::string& found) {
     if (mode_ == Mode::kVocab) {
-      return fail("model.vocab[\"" + std::string(out_.view(vocab_text_)) + "\"]: found " + found +
+      return fail("model.vocab[" + in_quotes(out_.view(vocab_text_)) + "]: found " + found +
                   "; accepted: an id from 0 to " + std::to_string(kMaxTokenId));
     }
     return fail("model.merges[" + std::to_string(out_.merges.size()) + "]: found " + found +
@@ -138,7 +139,7 @@ class Handler final : public nlohmann::json_sax<json> {
     if (out_.merges.empty() && text.starts_with("#version")) return true;
     const size_t space = text.find(' ');
     if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-      return unexpected("\"" + text + "\"");
+      return unexpected(in_quotes(text));
     }
     const std::string_view view = text;
     const StringSpan left = keep(view.substr(0, space));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "text/jinja/syntax.h"
 #include "text/utf8.h"
@@ -210,7 +211,8 @@ class Lexer {
       }
     }
     if (std::string_view("+-*/%~<>=()[]{},.:|").find(c) == std::string_view::npos) {
-      return fail(std::string("unexpected character '") + c + "'");
+      const CodePoint point = first_code_point(source_.substr(at_));
+      return fail("unexpected character " + in_quotes(source_.substr(at_, point.len_bytes)));
     }
     push(TokenKind::kOperator, at_ + 1);
     return {};
