@@ -194,27 +194,6 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
-std::string upper_case(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const CodePoint point = first_code_point(text);
-    if (point.value < 0x80) {
-      const char c = static_cast<char>(point.value);
-      out.push_back(c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c);
-    } else if (point.value == 0xdf) {
-      out.append("SS");
-    } else {
-      const LowerCase* pair =
-          std::find_if(std::begin(kLowerCase), std::end(kLowerCase),
-                       [&](const LowerCase& entry) { return entry.to == point.value; });
-      append_utf8(pair != std::end(kLowerCase) ? pair->from : point.value, out);
-    }
-    text.remove_prefix(point.len_bytes);
-  }
-  return out;
-}
-
 bool is_white_space(char32_t value) {
   switch (value) {
     case 0x20:

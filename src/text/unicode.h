@@ -16,12 +16,9 @@ bool is_certainly_nfc(std::string_view text);
 std::string normalize(std::string_view text, NormalForm form);
 
 // Every character's simple lower case; U+0130 becomes "i" and a combining dot, as the full
-// mapping has it. A final sigma is not treated specially.
+// mapping has it. A final sigma is not treated specially, as tokenizers have it; unicode_case.h has
+// what Python does.
 std::string lower_case(std::string_view text);
-
-// The inverse of lower_case for characters that are one another's only simple case pair; U+00DF
-// becomes "SS". Others stay.
-std::string upper_case(std::string_view text);
 
 // The White_Space property.
 bool is_white_space(char32_t value);

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "text/jinja/runtime.h"
 #include "text/regex.h"
+#include "text/unicode_case.h"
 #include "text/utf8.h"
 
 namespace forerun::text::jinja {
@@ -268,17 +269,7 @@ Result<Value> character_class(const std::string& name, const std::string& text) 
   if (name == "isspace") {
     return Value::boolean(!text.empty() && stripped(text, std::nullopt, true, false).empty());
   }
-  const bool cased = upper(text) != lower(text);
-  return Value::boolean(cased && text == (name == "isupper" ? upper(text) : lower(text)));
-}
-
-std::string swapped_case(std::string_view text) {
-  std::string out;
-  for (const std::string_view character : characters(text)) {
-    const std::string small = lower(character);
-    out += small == character ? upper(character) : small;
-  }
-  return out;
+  return Value::boolean(name == "isupper" ? python_isupper(text) : python_islower(text));
 }
 
 Result<Value> parted(const std::string& name, const std::string& text, const Value& self,
@@ -370,12 +361,10 @@ Result<Value> call_string_method(const Value& self, const std::string& name, con
   if (name == "startswith" || name == "endswith") return has_affix(name, text, args);
   if (name == "title") return made(titled(text));
   if (name == "upper") return made(upper(text));
-  if (name == "lower" || name == "casefold") {
-    // What folding does beyond lower case: German's sharp s.
-    return made(name == "lower" ? lower(text) : replaced(lower(text), "\xc3\x9f", "ss", -1));
-  }
+  if (name == "lower") return made(lower(text));
+  if (name == "casefold") return made(python_casefold(text));
   if (name == "capitalize") return made(capitalized(text));
-  if (name == "swapcase") return made(swapped_case(text));
+  if (name == "swapcase") return made(python_swapcase(text));
   if (name == "replace") return replace_method(text, self, args, runtime);
   if (name == "join") return joined(self, args, runtime);
   if (name == "format") return brace_format(self, args, runtime);

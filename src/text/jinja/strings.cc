@@ -7,6 +7,7 @@
 
 #include "text/jinja/value.h"
 #include "text/unicode.h"
+#include "text/unicode_case.h"
 #include "text/utf8.h"
 
 namespace forerun::text::jinja {
@@ -17,10 +18,6 @@ bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1c && c <
 
 bool in_set(std::string_view character, char32_t value, const std::optional<std::string>& chars) {
   return chars ? chars->find(character) != std::string::npos : is_python_space(value);
-}
-
-bool is_cased(std::string_view character) {
-  return upper_case(character) != character || lower_case(character) != character;
 }
 
 std::vector<std::string> split_at_space(std::string_view text, int64_t count, bool from_right) {
@@ -78,33 +75,30 @@ std::string_view stripped(std::string_view text, const std::optional<std::string
   return text;
 }
 
-std::string upper(std::string_view text) { return upper_case(text); }
-std::string lower(std::string_view text) { return lower_case(text); }
-
-std::string capitalized(std::string_view text) {
-  if (text.empty()) return "";
-  const uint32_t len = first_code_point(text).len_bytes;
-  return upper_case(text.substr(0, len)) + lower_case(text.substr(len));
-}
-
-std::string titled(std::string_view text) {
-  std::string out;
-  bool within_word = false;
-  for (const std::string_view character : characters(text)) {
-    out += within_word ? lower_case(character) : upper_case(character);
-    within_word = is_cased(character);
-  }
-  return out;
-}
+std::string upper(std::string_view text) { return python_upper(text); }
+std::string lower(std::string_view text) { return python_lower(text); }
+std::string capitalized(std::string_view text) { return python_capitalize(text); }
+std::string titled(std::string_view text) { return python_title(text); }
 
 std::string titled_words(std::string_view text) {
-  std::string out;
-  bool within_word = false;
-  for (const std::string_view character : characters(text)) {
-    out += within_word ? lower_case(character) : upper_case(character);
+  // Words, and what is between them, each changed by itself.
+  const auto is_between = [](std::string_view character) {
     const char32_t value = first_code_point(character).value;
-    within_word = !is_python_space(value) &&
-                  (value >= 0x80 || std::string_view("-({[<").find(character) == std::string::npos);
+    return is_python_space(value) ||
+           (value < 0x80 && std::string_view("-({[<").find(character) != std::string::npos);
+  };
+  std::string out;
+  while (!text.empty()) {
+    const uint32_t first = first_code_point(text).len_bytes;
+    const bool between = is_between(text.substr(0, first));
+    size_t end = first;
+    while (end < text.size()) {
+      const uint32_t len = first_code_point(text.substr(end)).len_bytes;
+      if (is_between(text.substr(end, len)) != between) break;
+      end += len;
+    }
+    out += upper(text.substr(0, first)) + lower(text.substr(first, end - first));
+    text.remove_prefix(end);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // What may stand behind "is".
 #include "base/status_macros.h"
 #include "text/jinja/runtime.h"
+#include "text/unicode_case.h"
 
 namespace forerun::text::jinja {
 namespace {
@@ -69,7 +70,7 @@ Result<bool> apply_test(const std::string& name, const Value& value, const Argum
   }
   if (name == "upper" || name == "lower") {
     const std::string text = to_text(value);
-    return upper(text) != lower(text) && text == (name == "upper" ? upper(text) : lower(text));
+    return name == "upper" ? python_isupper(text) : python_islower(text);
   }
   if (name == "filter") return value.is_string() && is_known_filter(value.as_string());
   if (name == "test") return value.is_string() && is_known_test(value.as_string());
