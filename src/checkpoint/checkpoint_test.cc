@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "base/log.h"
 #include "checkpoint/checkpoint_summary.h"
 #include "checkpoint/testing.h"
 
@@ -392,6 +393,41 @@ TEST(Checkpoint, BrokenShards) {
                    const fs::path file = dir / "model-00002-of-00002.safetensors";
                    fs::resize_file(file, fs::file_size(file) / 2);
                  });
+}
+
+// What a merge, or a download of another revision, leaves behind.
+TEST(Checkpoint, AnIndexWinsOverAWholeFile) {
+  TempDir temp;
+  ToySpec of_index = tiny("llama");
+  of_index.num_shards = 2;
+  ToySpec whole = tiny("llama");
+  whole.seed = 7;
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), whole).ok());
+  ASSERT_TRUE(write_toy_checkpoint(temp.path(), of_index).ok());
+  ASSERT_TRUE(fs::exists(temp.path() / "model.safetensors"));
+  const auto first_weights = [](const Checkpoint& checkpoint) {
+    const auto bytes = checkpoint.find("model.embed_tokens.weight")->bytes;
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  TempDir sharded;
+  ASSERT_TRUE(write_toy_checkpoint(sharded.path(), of_index).ok());
+  std::vector<std::string> log;
+  set_log_sink([&log](LogLevel, std::string_view line) { log.emplace_back(line); });
+  EXPECT_EQ(first_weights(must_open(temp.path())), first_weights(must_open(sharded.path())));
+  set_log_sink(nullptr);
+  ASSERT_EQ(log.size(), 1U);
+  EXPECT_NE(log[0].find("model.safetensors: left out, model.safetensors.index.json names other"),
+            std::string::npos)
+      << log[0];
+  // Where the shards are gone, what to do.
+  fs::remove(temp.path() / "model-00002-of-00002.safetensors");
+  const auto refused = Checkpoint::open(temp.path());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("model-00002-of-00002.safetensors: No such file"),
+            std::string::npos);
+  EXPECT_NE(refused.status().message().find("remove the index"), std::string::npos);
+  fs::remove(temp.path() / "model.safetensors.index.json");
+  EXPECT_TRUE(Checkpoint::open(temp.path()).ok());
 }
 
 TEST(Checkpoint, OtherFormatsAreRefusedByName) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/lfs_pointer.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "base/status_macros.h"
 #include "checkpoint/other_formats.h"
@@ -59,14 +60,27 @@ Result<TensorTable> TensorTable::open(const std::filesystem::path& dir) {
   std::error_code error;
   table.main_file_ = dir / "model.safetensors";
   const std::filesystem::path index = dir / "model.safetensors.index.json";
-  if (std::filesystem::exists(table.main_file_, error)) {
-    FORERUN_RETURN_IF_ERROR(table.add_file(table.main_file_, nullptr));
-  } else if (std::filesystem::exists(index, error)) {
-    table.main_file_ = index;
+  // An index says which files are the model, and a whole file beside it may be of another one: it
+  // is read where the index names it.
+  if (std::filesystem::exists(index, error)) {
+    const std::filesystem::path whole = std::exchange(table.main_file_, index);
     FORERUN_ASSIGN_OR_RETURN(const ShardMap shards, read_index(index));
+    const bool leaves_out =
+        !shards.contains(whole.filename().string()) && std::filesystem::exists(whole, error);
     for (const auto& [shard, names] : shards) {
-      FORERUN_RETURN_IF_ERROR(table.add_file(dir / shard, &names));
+      const Status added = table.add_file(dir / shard, &names);
+      if (added.code() == StatusCode::kNotFound && leaves_out) {
+        return Status(added.code(), added.message() + "; to read " + whole.string() +
+                                        ", which the index does not name, remove the index");
+      }
+      FORERUN_RETURN_IF_ERROR(added);
     }
+    if (leaves_out) {
+      log_line(LogLevel::kWarning,
+               whole.string() + ": left out, " + index.filename().string() + " names other files");
+    }
+  } else if (std::filesystem::exists(table.main_file_, error)) {
+    FORERUN_RETURN_IF_ERROR(table.add_file(table.main_file_, nullptr));
   } else if (std::filesystem::is_symlink(table.main_file_, error)) {
     return Status(StatusCode::kNotFound, table.main_file_.string() +
                                              ": a symbolic link to a file that is not there "

@@ -20,8 +20,9 @@ namespace forerun {
 
 class TensorTable {
  public:
-  // Maps `dir`/model.safetensors or, without it, the shards of model.safetensors.index.json, and
-  // reads their headers.
+  // Maps the shards of `dir`/model.safetensors.index.json or, without it, model.safetensors, and
+  // reads their headers. A model.safetensors that the index does not name is left out, which is
+  // logged.
   static Result<TensorTable> open(const std::filesystem::path& dir);
 
   // Null where there is no such tensor, or only one whose dtype Forerun has no type for. Where the
