@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/terminal_text.h"
 #include "commands.h"
 #include "config_file.h"
+#include "forerun/sigbus_handler.h"
 #include "interrupt.h"
 #include "launch.h"
 #include "output.h"
@@ -23,7 +25,7 @@ namespace {
 
 // One line on stderr; gives the process's exit code.
 int fail(const std::string& message) {
-  std::cerr << paint(stderr, Colour::kRed, "forerun: ") << message << std::endl;
+  std::cerr << paint(stderr, Colour::kRed, "forerun: ") << terminal_text(message) << std::endl;
   return 1;
 }
 
@@ -80,7 +82,7 @@ int run(int argc, char** argv) {
     return written.ok() ? 0 : fail(written.message());
   }
   set_log_sink([&](LogLevel level, std::string_view line) {
-    if (verbose || level >= LogLevel::kWarning) std::cerr << line << '\n';
+    if (verbose || level >= LogLevel::kWarning) std::cerr << terminal_text(line) << '\n';
   });
   return run_parsed(commands);
 }
@@ -89,6 +91,7 @@ int run(int argc, char** argv) {
 }  // namespace forerun::app
 
 int main(int argc, char** argv) {
+  forerun::install_sigbus_handler();
   try {
     return forerun::app::leave_launch(forerun::app::run(argc, argv));
   } catch (const std::bad_alloc&) {

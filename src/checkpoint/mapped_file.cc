@@ -43,18 +43,21 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     return Status(StatusCode::kInvalidArgument, path.string() + ": not a regular file");
   }
   const auto length = static_cast<size_t>(info.st_size);
-  if (length == 0) {
-    close(fd);
-    return MappedFile(path, {});
+  std::span<const std::byte> bytes;
+  if (length > 0) {
+    void* const address = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (address == MAP_FAILED) {
+      const int error = errno;
+      close(fd);
+      return failure(path, error);
+    }
+    bytes = {static_cast<const std::byte*>(address), length};
   }
-  void* address = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd, 0);
-  const int error = errno;
-  close(fd);
-  if (address == MAP_FAILED) return failure(path, error);
-  return MappedFile(path, {static_cast<const std::byte*>(address), length});
+  return MappedFile(path, bytes, MappedRange::add(bytes, path.string(), fd, info.st_mtim));
 }
 
 MappedFile::~MappedFile() {
+  if (range_ != nullptr) MappedRange::remove(range_);
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 

@@ -1,5 +1,6 @@
 // A whole file, mapped read-only. Pages are read when first touched. If another process shortens
-// the file while it is mapped, touching the lost pages raises SIGBUS, as with any mapping.
+// the file while it is mapped, touching the lost pages raises SIGBUS, as with any mapping, or reads
+// zeros where install_sigbus_handler() was called. check() tells of it, and of other changes.
 //
 // Thread rules: const methods may be called from many threads.
 #pragma once
@@ -9,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "checkpoint/mapped_ranges.h"
 #include "forerun/status.h"
 
 namespace forerun {
@@ -19,10 +21,13 @@ class MappedFile {
   static Result<MappedFile> open(const std::filesystem::path& path);
 
   MappedFile(MappedFile&& other) noexcept
-      : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+      : path_(std::move(other.path_)),
+        bytes_(std::exchange(other.bytes_, {})),
+        range_(std::exchange(other.range_, nullptr)) {}
   MappedFile& operator=(MappedFile&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(bytes_, other.bytes_);
+    std::swap(range_, other.range_);
     return *this;
   }
   ~MappedFile();
@@ -30,12 +35,18 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
   // Starts at a page boundary; valid until destruction, also across moves.
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Whether all that was read of it so far is what the file held when it was opened. kInternal,
+  // with its name, where it has another size, was written to, or could not be read; and ever after.
+  // The first time it is logged, too. One system call. A file that was renamed or removed is as it
+  // was.
+  Status check() const { return range_->check(); }
 
  private:
-  MappedFile(std::filesystem::path path, std::span<const std::byte> bytes)
-      : path_(std::move(path)), bytes_(bytes) {}
+  MappedFile(std::filesystem::path path, std::span<const std::byte> bytes, MappedRange* range)
+      : path_(std::move(path)), bytes_(bytes), range_(range) {}
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
+  MappedRange* range_;  // null: moved away
 };
 
 // Both act on every page that `bytes`, a part of a mapping, touches; the content stays readable.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "checkpoint/weight_files.h"
 #include "engine/gpu.h"
 #include "engine/model_facts.h"
 #include "engine/numerics_options.h"
@@ -242,7 +243,14 @@ Status LoadedModels::load_part(const ModelsToLoad& models, Role role) {
   Part& model = part(role);
   for (Stage& stage : model.stages) {
     if (!stage.is_here) continue;
-    FORERUN_RETURN_IF_ERROR(load_stage(models, role, stage));
+    const Status loaded = load_stage(models, role, stage);
+    // What was read of a file that changed meanwhile is worth nothing, nor is what it led to.
+    const Checkpoint& checkpoint = model.opened->checkpoint;
+    const auto holds = [&](std::string_view name) {
+      return stage.layers.holds(name, checkpoint.config());
+    };
+    FORERUN_RETURN_IF_ERROR(WeightFiles(checkpoint, holds).check());
+    FORERUN_RETURN_IF_ERROR(loaded);
     const Decoder& decoder = *stage.decoder;
     stage.facts = {.kv_block_bytes = decoder.kv_block_bytes(),
                    .quantizes_keys = decoder.quantizes_keys(),

@@ -44,6 +44,8 @@ Result<std::unique_ptr<Decoder>> CpuDecoder::load(const Checkpoint& checkpoint,
 
   std::unique_ptr<CpuDecoder> decoder(new CpuDecoder(config, layers, options.activation, group));
   decoder->kv_blocks_ = options.kv_blocks;
+  decoder->files_ =
+      WeightFiles(checkpoint, [&](std::string_view name) { return layers.holds(name, config); });
   decoder->chunk_.reserve();
   FORERUN_ASSIGN_OR_RETURN(decoder->rope_,
                            RopeTable::create(rope_frequencies(config), config.max_position));
@@ -142,7 +144,7 @@ Status CpuDecoder::forward(const Step& step) {
     }));
     chunk_.first_logits_row += static_cast<int64_t>(chunk_.wanted.size());
   }
-  return {};
+  return files_.check();
 }
 
 LogitsPart CpuDecoder::logits(int32_t rank) const {

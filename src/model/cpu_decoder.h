@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/weight_files.h"
 #include "device/cpu/device_group.h"
 #include "forerun/status.h"
 #include "kernels/precision.h"
@@ -48,7 +49,8 @@ class CpuDecoder : public Decoder {
   int64_t kv_blocks() const override { return kv_blocks_; }
   int64_t kv_block_bytes() const override;  // on all devices together
   // Fails (kInvalidArgument) on a token, position, slot or block out of range, with nothing run;
-  // and as CpuDeviceGroup::run, with the KV of the Step's rows undefined.
+  // and as CpuDeviceGroup::run, or as MappedFile::check where a file of its weights has changed,
+  // with the KV of the Step's rows undefined.
   Status forward(const Step& step) override;
   bool selects_kv() const override { return true; }
   double readings_a_choice() const override { return 6.0; }  // measured
@@ -77,6 +79,7 @@ class CpuDecoder : public Decoder {
   const DType hidden_dtype_;
   CpuDeviceGroup* group_;
   int64_t kv_blocks_ = 0;
+  WeightFiles files_;  // of its layers: weights are read where they lie
   RopeTable rope_;
   std::vector<std::unique_ptr<CpuShard>> shards_;  // by rank
   ForwardChunk chunk_;

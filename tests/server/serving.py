@@ -27,9 +27,10 @@ _forerun = ""
 
 
 class Server:
-    """A server of the demo pair on a free port, ended with the `with` block."""
+    """A server of the demo pair on a free port, ended with the `with` block. `model`: another."""
 
-    def __init__(self, *flags, env=None, draft=True):
+    def __init__(self, *flags, env=None, draft=True, model=TARGET):
+        self.model = model
         self.flags = [str(flag) for flag in flags]
         self.env = {**os.environ, "HOME": HOME.name, "XDG_CACHE_HOME": HOME.name, **(env or {})}
         if "--port" not in self.flags:
@@ -39,7 +40,7 @@ class Server:
     def __enter__(self):
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [_forerun, "serve", "--model", str(TARGET), *self.draft, *self.flags],
+            [_forerun, "serve", "--model", str(self.model), *self.draft, *self.flags],
             stdout=subprocess.PIPE,
             stderr=self.log,
             env=self.env,
