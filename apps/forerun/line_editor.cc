@@ -2,6 +2,7 @@
 
 #include <histedit.h>
 #include <langinfo.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <clocale>
@@ -9,8 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cwchar>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 #include <system_error>
 
 #include "terminal.h"
@@ -34,6 +37,31 @@ unsigned char begin_another_line(EditLine* editor, int) {
   return el_insertstr(editor, "\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
+// Terminals put a pasted text between these, where they are asked to: then its line breaks end no
+// message, and its tabs and escapes are no keys.
+constexpr std::string_view kAskForPasteMarks = "\x1b[?2004h";
+constexpr std::string_view kNoPasteMarks = "\x1b[?2004l";
+constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
+
+unsigned char insert_paste(EditLine* editor, int) {
+  std::wstring text;
+  for (wchar_t key = 0; !text.ends_with(kPasteEnd); text += key) {
+    if (el_wgetc(editor, &key) != 1) return CC_EOF;
+  }
+  text.resize(text.size() - kPasteEnd.size());
+  std::wstring kept;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const wchar_t key = text[at];
+    const bool is_break = key == L'\r' || key == L'\n';
+    if (key == L'\n' && at > 0 && text[at - 1] == L'\r') continue;
+    if (is_break) kept += L'\n';
+    // Other control characters are keys that nobody has pressed.
+    if (!is_break && (key == L'\t' || (key >= 0x20 && key != 0x7f))) kept += key;
+  }
+  if (kept.empty()) return CC_NORM;
+  return el_winsertstr(editor, kept.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+}
+
 unsigned char clear_text(EditLine* editor, int) {
   constexpr int kToTheEnd = 1 << 20;
   el_deletestr(editor, el_cursor(editor, kToTheEnd));
@@ -43,7 +71,9 @@ unsigned char clear_text(EditLine* editor, int) {
 }
 
 unsigned char suspend(EditLine*, int) {
+  std::cout << kNoPasteMarks << std::flush;
   raise(SIGTSTP);  // libedit's handler gives the terminal back meanwhile
+  std::cout << kAskForPasteMarks << std::flush;
   return CC_REDISPLAY;
 }
 
@@ -61,6 +91,8 @@ struct LineEditor::Terminal {
   EditLine* editor = nullptr;
   History* history = nullptr;
   std::string path;
+  termios before{};  // the terminal as the shell has left it
+  bool is_known = tcgetattr(STDIN_FILENO, &before) == 0;
 
   explicit Terminal(std::string history_path) : path(std::move(history_path)) {
     take_utf8();
@@ -77,6 +109,12 @@ struct LineEditor::Terminal {
     el_set(editor, EL_ADDFN, "another-line", "Begin another line", begin_another_line);
     el_set(editor, EL_ADDFN, "clear-text", "Clear the text", clear_text);
     el_set(editor, EL_ADDFN, "suspend", "Back to the shell", suspend);
+    // Text that is inserted into a line of several rows would lose what is behind it: libedit then
+    // tells the terminal to shift characters that have gone to the next row. Without that ability
+    // it writes them again.
+    for (const char* ability : {"ic", "IC", "im", "ei", "dc", "DC", "dm", "ed"}) {
+      el_set(editor, EL_SETTC, ability, "", nullptr);
+    }
     // A terminal sends Enter as either.
     el_set(editor, EL_BIND, "^[^J", "another-line", nullptr);
     el_set(editor, EL_BIND, "^[^M", "another-line", nullptr);
@@ -85,14 +123,29 @@ struct LineEditor::Terminal {
     el_set(editor, EL_SETTY, "-d", "-isig", nullptr);
     el_set(editor, EL_BIND, "^C", "clear-text", nullptr);
     el_set(editor, EL_BIND, "^Z", "suspend", nullptr);
+    el_set(editor, EL_BIND, "^I", "ed-insert", nullptr);
+    el_set(editor, EL_ADDFN, "insert-paste", "Insert what is pasted", insert_paste);
+    el_set(editor, EL_BIND, "^[[200~", "insert-paste", nullptr);
     el_source(editor, nullptr);  // the user's ~/.editrc
   }
   ~Terminal() {
     history_end(history);
     el_end(editor);
+    std::cout << kNoPasteMarks << std::flush;
+    if (is_known) tcsetattr(STDIN_FILENO, TCSADRAIN, &before);
   }
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
+
+  // Until the next text is asked for, keys are neither shown nor acted upon, Ctrl-C and its like
+  // aside: they wait, and are the beginning of that text.
+  void hold_keys_back() const {
+    if (!is_known) return;
+    termios quiet = before;
+    quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN);
+    quiet.c_iflag &= ~static_cast<tcflag_t>(ICRNL);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet);
+  }
 
   void remember(const std::string& text) {
     HistEvent event{};
@@ -116,12 +169,13 @@ std::optional<std::string> LineEditor::read() {
     if (!std::getline(std::cin, text)) return std::nullopt;
     return text;
   }
-  std::cout << std::flush;
+  std::cout << kAskForPasteMarks << std::flush;
   // Before the prompt is seen: by itself libedit takes the keys after it, and Ctrl-C between the
   // two would be a signal.
   el_set(terminal_->editor, EL_PREP_TERM, 1);
   int bytes = 0;
   const char* line = el_gets(terminal_->editor, &bytes);
+  terminal_->hold_keys_back();
   if (line == nullptr || bytes <= 0) {
     std::cout << std::endl;
     return std::nullopt;

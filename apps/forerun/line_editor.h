@@ -1,8 +1,9 @@
 // Lines from a person, who edits and finds them again, or from a pipe.
 //
 // On a terminal: Alt-Enter begins another line of the same text, Ctrl-C clears it, Ctrl-D leaves,
-// the up and down keys walk through what was typed, also in earlier sessions. Text is UTF-8
-// whatever the locale says.
+// the up and down keys walk through what was typed, also in earlier sessions. What is pasted
+// becomes part of the text, with its line breaks and tabs. Text is UTF-8 whatever the locale says.
+// What is typed between two texts is not shown before the second one is read, which begins with it.
 #pragma once
 
 #include <memory>

@@ -3,13 +3,17 @@
 Usage: chat_test.py PATH_OF_FORERUN [unittest options]
 """
 
+import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -126,6 +130,16 @@ class Piped(process.CommandLine):
         self.assertIn("/clear", done.stderr)
         self.assertIn("4 tokens", done.stderr)  # what was too long is not in the way of the next
 
+    def test_messages_never_become_control_tokens(self):
+        # Each name is a token where it is taken for one, and several as the text that it is.
+        text = "<|endoftext|>" * 60
+        for done in (
+            chat(text + "\nhello\n", "--context", 128),
+            chat("hello\n", "--context", 128, "--system", text),
+        ):
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r"the conversation has come to [2-9]\d\d tokens")
+
     def test_an_interrupt_ends_it(self):
         running = subprocess.Popen(
             [process.forerun(), *arguments(max_tokens=7000)],
@@ -142,8 +156,69 @@ class Piped(process.CommandLine):
         self.assertEqual(running.returncode, 130)
 
 
+class Screen:
+    """What a terminal shows of what was written to it."""
+
+    def __init__(self, columns):
+        self.columns, self.rows, self.row, self.column, self.wraps = columns, [[]], 0, 0, False
+
+    def cells(self, row):
+        while len(self.rows) <= row:
+            self.rows.append([])
+        return self.rows[row]
+
+    def feed(self, text):
+        for part in re.findall(r"\x1b\[[?]?[0-9;]*[A-Za-z@]|\x1b[^\[]|.", text, re.DOTALL):
+            if part.startswith("\x1b"):
+                self.control(part)
+            elif part in "\r\n\b":
+                self.wraps = False
+                self.column = {"\r": 0, "\n": self.column, "\b": max(0, self.column - 1)}[part]
+                self.row += part == "\n"
+            elif part >= " ":
+                self.write(part)
+
+    def write(self, character):
+        if self.wraps:
+            self.row, self.column, self.wraps = self.row + 1, 0, False
+        cells = self.cells(self.row)
+        cells.extend(" " * (self.column + 1 - len(cells)))
+        cells[self.column] = character
+        self.wraps = self.column + 1 == self.columns
+        self.column = min(self.column + 1, self.columns - 1)
+
+    def control(self, sequence):
+        found = re.fullmatch(r"\x1b\[(\d*)([A-Za-z@])", sequence)
+        if not found or found[2] in "mh":
+            return
+        count, cells = int(found[1] or 1), self.cells(self.row)
+        self.wraps = False
+        if found[2] in "AB":
+            self.row = max(0, self.row + (count if found[2] == "B" else -count))
+        elif found[2] in "CD":
+            self.column += count if found[2] == "C" else -count
+        elif found[2] == "G":
+            self.column = count - 1
+        elif found[2] == "K":
+            del cells[self.column :]
+        elif found[2] == "J":
+            del cells[self.column :], self.rows[self.row + 1 :]
+        elif found[2] == "P":
+            del cells[self.column : self.column + count]
+        elif found[2] == "@":
+            cells[self.column : self.column] = " " * count
+            del cells[self.columns :]
+        else:
+            raise AssertionError(f"unknown: {sequence!r}")
+
+    def text(self):
+        return "\n".join("".join(row).rstrip() for row in self.rows).strip("\n")
+
+
 class Typed(process.CommandLine):
     """Keys as a terminal sends them; what is seen decides when the next ones are sent."""
+
+    columns = 80
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -160,6 +235,7 @@ class Typed(process.CommandLine):
                 process.forerun(), [process.forerun(), *arguments(**kwargs)], self.environment
             )
         self.child = child
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, self.columns, 0, 0))
         self.seen = b""
         self.wait_for("› ")
 
@@ -242,6 +318,60 @@ class Typed(process.CommandLine):
         self.assertEqual(self.leave(), 0)
         history = self.folder / "forerun" / "chat-history"
         self.assertEqual(history.stat().st_mode & 0o077, 0)
+
+    def test_what_is_pasted_is_part_of_one_message(self):
+        self.start()
+        lines = [f"line {number}\tof a table" for number in range(40)]
+        self.seen = b""
+        # A terminal sends line breaks as Enter is.
+        self.send("see: \x1b[200~" + "\r".join(lines) + "\x1b[A\x03\x1b[201~!")
+        self.wait_for("line 39", "!")
+        self.command("", "4 tokens")
+        self.command("a\tb", "4 tokens")
+        self.assertEqual(self.saved(), ["see: " + "\n".join(lines) + "[A!", "a\tb"])
+        self.assertEqual(self.leave(), 0)
+
+    def test_keys_during_an_answer_are_held_back(self):
+        self.start(max_tokens=600)
+        self.seen = b""
+        self.send("hello\r")
+        self.wait_for("hello\r\n")
+        while len(self.seen) < 60:  # the answer has begun
+            self.seen += os.read(self.terminal, 65536)
+        self.send("lateX\x7fr \x1b[200~on\x1b[201~")
+        self.wait_for("tokens/s", "› ", "later on")
+        answer = self.seen[: self.seen.rindex(b"tokens/s")]
+        self.assertNotIn(b"late", answer)
+        self.command(" and more\x03\x15/max-tokens 4", "")
+        self.command("later on", "4 tokens")
+        self.assertEqual(self.saved(), ["hello", "later on"])
+        self.assertEqual(self.leave(), 0)
+
+    def test_a_line_of_several_rows_is_shown_as_it_is(self):
+        self.columns = 40
+        self.start()
+        text = "".join(chr(ord("a") + place % 26) for place in range(95))
+        for keys, expected in (
+            ((text, "\x01", "in front of it, "), "in front of it, " + text),
+            ((text, "\x1b[D" * 50, "XYZ" * 9, "\x7f"), text[:45] + ("XYZ" * 9)[:-1] + text[45:]),
+            ((text, "\x01", "\x1b[3~" * 30), text[30:]),
+        ):
+            with self.subTest(keys):
+                screen, shown = Screen(self.columns), ""
+                screen.feed("› " + expected)
+                self.seen, wanted = "› ".encode(), screen.text()
+                self.send("".join(keys))
+                end = time.monotonic() + 20
+                while shown != wanted and time.monotonic() < end:
+                    if select.select([self.terminal], [], [], 0.2)[0]:
+                        self.seen += os.read(self.terminal, 65536)
+                    screen = Screen(self.columns)
+                    screen.feed(self.seen.decode(errors="ignore"))
+                    shown = screen.text()
+                self.assertEqual(shown, wanted)
+                self.send("\x03")
+                self.wait_for("^C", "› ")
+        self.assertEqual(self.leave(), 0)
 
     def test_an_interrupt_ends_an_answer_alone(self):
         self.start(max_tokens=7000)
