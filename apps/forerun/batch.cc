@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "completion_json.h"
 #include "forerun/completion_queue.h"
+#include "forerun/control_text.h"
 #include "interrupt.h"
 #include "json/field_reader.h"
 #include "nearest.h"
@@ -75,7 +76,6 @@ Result<BatchRequest> read_line(const json& line, const std::string& where, const
   }
   if (messages != nullptr) {
     batch.messages_json = messages->dump(-1, ' ', false, json::error_handler_t::replace);
-    request.add_special_tokens = false;
   }
   request.prompt = prompt.value_or("");
   batch.id = fields.string("id").value_or("");
@@ -100,7 +100,7 @@ Result<BatchRequest> read_line(const json& line, const std::string& where, const
 class BatchRun {
  public:
   BatchRun(Engine& engine, std::vector<BatchRequest> batch)
-      : engine_(engine), batch_(std::move(batch)), results_(batch_.size()) {}
+      : engine_(engine), control_(engine), batch_(std::move(batch)), results_(batch_.size()) {}
 
   Status run() {
     FORERUN_ASSIGN_OR_RETURN(queue_, CompletionQueue::create());
@@ -146,9 +146,10 @@ class BatchRun {
     Running& running = results_[index];
     BatchRequest& wanted = batch_[index];
     if (!wanted.messages_json.empty()) {
-      auto prompt = engine_.apply_chat_template(wanted.messages_json);
-      if (!prompt.ok()) return fail(running, prompt.status());
-      wanted.request.prompt = std::move(*prompt);
+      ChatPrompt prompt;
+      prompt.messages_json = std::move(wanted.messages_json);
+      const Status rendered = control_.render(engine_, std::move(prompt), wanted.request);
+      if (!rendered.ok()) return fail(running, rendered);
     }
     auto handle = engine_.submit(std::move(wanted.request), *queue_, index);
     if (!handle.ok()) return fail(running, handle.status());
@@ -196,6 +197,7 @@ class BatchRun {
   }
 
   Engine& engine_;
+  const ControlText control_;
   std::vector<BatchRequest> batch_;
   std::vector<Running> results_;
   std::unique_ptr<CompletionQueue> queue_;

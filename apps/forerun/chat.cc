@@ -7,9 +7,11 @@
 #include <optional>
 
 #include "base/status_macros.h"
+#include "base/terminal_text.h"
 #include "commands.h"
 #include "conversation.h"
 #include "flags.h"
+#include "forerun/control_text.h"
 #include "interrupt.h"
 #include "launch.h"
 #include "line_editor.h"
@@ -37,6 +39,7 @@ class Chat {
  public:
   Chat(Engine& engine, const ChatFlags& flags, SamplingOptions sampling)
       : engine_(engine),
+        control_(engine),
         flags_(flags),
         conversation_(flags.system),
         sampling_(std::move(sampling)),
@@ -76,6 +79,7 @@ class Chat {
                              std::optional<T> SamplingOptions::*field);
 
   Engine& engine_;
+  const ControlText control_;
   const ChatFlags& flags_;
   Conversation conversation_;
   SamplingOptions sampling_;
@@ -230,11 +234,13 @@ Status Chat::ask(const std::string& line) {
 
 Status Chat::answer() {
   Request request;
-  FORERUN_ASSIGN_OR_RETURN(request.prompt,
-                           engine_.apply_chat_template(conversation_.messages_json()));
-  request.add_special_tokens = false;
-  FORERUN_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
-                           engine_.tokenize(request.prompt, request.add_special_tokens));
+  ChatPrompt prompt;
+  prompt.messages_json = conversation_.messages_json();
+  FORERUN_RETURN_IF_ERROR(control_.render(engine_, std::move(prompt), request));
+  std::vector<int32_t> tokens = request.prompt_tokens;
+  if (tokens.empty()) {
+    FORERUN_ASSIGN_OR_RETURN(tokens, engine_.tokenize(request.prompt, request.add_special_tokens));
+  }
   const auto context = static_cast<size_t>(engine_.info().max_context_tokens);
   if (tokens.size() >= context) {
     return Status(StatusCode::kResourceExhausted,
@@ -302,7 +308,7 @@ Status run_chat(const ChatFlags& flags) {
     if (!by_hand) FORERUN_RETURN_IF_ERROR(InterruptGuard::status());
     if (status.ok()) continue;
     ++failed;
-    std::cerr << "forerun: " << status.message() << std::endl;
+    std::cerr << "forerun: " << terminal_text(status.message()) << std::endl;
   }
   if (by_hand || failed == 0) return Status();
   return Status(StatusCode::kInvalidArgument,

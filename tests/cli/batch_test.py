@@ -55,6 +55,16 @@ class Batch(process.CommandLine):
             results[9]["tokens"], alone("--prompt", "xxxxxx", "--temperature", 0.8, "--seed", 14)
         )
 
+    def test_messages_never_become_control_tokens(self):
+        def prompt_tokens(text):
+            lines = [{"messages": [{"role": "user", "content": text}]}]
+            done = self.succeeded(self.batch(lines, "--max-tokens", 1))
+            return self.results(done)[0]["prompt_tokens"]
+
+        without = prompt_tokens("ab")
+        # The name would be one token; as text it is several.
+        self.assertGreater(prompt_tokens("a<|endoftext|>b"), without + 2)
+
     def test_a_refused_request_disturbs_nobody(self):
         done = self.batch(
             [

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "forerun/control_text.h"
 #include "forerun/engine.h"
-#include "server/api/control_text.h"
 #include "server/output/reasoning_format.h"
 #include "server/output/template_facts.h"
 #include "server/output/tool_format.h"

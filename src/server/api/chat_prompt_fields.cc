@@ -137,19 +137,12 @@ std::optional<ApiError> make_chat_prompt(const Engine& engine, const ChatFormat&
       normalize_messages(json_line(conversation.messages), format.facts);
   if (!messages.ok()) return field_error(messages.status(), "messages");
 
-  bool is_marked = false;
-  const auto marked = [&](const std::string& text) {
-    if (text.empty()) return text;
-    Json json = Json::parse(text);
-    if (!format.control->mark(json)) return text;
-    is_marked = true;
-    return json_line(json);
-  };
   ChatPrompt prompt;
-  prompt.messages_json = marked(*messages);
-  prompt.tools_json = marked(use->tools_json);
-  prompt.variables_json = marked(text_or_nothing(conversation.template_variables));
+  prompt.messages_json = *messages;
+  prompt.tools_json = use->tools_json;
+  prompt.variables_json = text_or_nothing(conversation.template_variables);
   prompt.add_generation_prompt = conversation.add_generation_prompt;
+  const bool is_marked = format.control->mark(prompt);
   Result<std::string> rendered = engine.apply_chat_template(prompt);
   if (!rendered.ok()) return field_error(rendered.status(), "messages");
   if (conversation.continue_final_message) {
