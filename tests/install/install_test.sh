@@ -12,11 +12,12 @@ library=$(find "$scratch/usr" -name libforerun.so)
 readelf -d "$library" | grep -q 'SONAME.*libforerun\.so\.[0-9]' || { echo "no SONAME"; exit 1; }
 nm -DC --defined-only "$library" | cut -d' ' -f3- | sed 's/@@FORERUN_0$//' >"$scratch/symbols"
 grep -q '^forerun::Engine::create(' "$scratch/symbols"
-if grep -vE '^(FORERUN_0|forerun::(CompletionQueue::~?[A-Za-z_]+|Engine::create|[a-z_]+(\[abi:cxx11\])?)\(.*)$' \
+if grep -vE '^(FORERUN_0|forerun::((CompletionQueue|ControlText)::~?[A-Za-z_]+|Engine::create|[a-z_]+(\[abi:cxx11\])?)\(.*)$' \
   "$scratch/symbols"; then
   echo "symbols that are not public"
   exit 1
 fi
+python3 "$here/exports.py" "$library" "$scratch/usr/include"
 cmake -S "$here" -B "$scratch/build" -G Ninja -DCMAKE_PREFIX_PATH="$scratch/usr" >/dev/null
 cmake --build "$scratch/build" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 models=$here/../../models
