@@ -1,12 +1,17 @@
 // Memory runs out on the loop's thread, at any of its allocations: what was at hand fails, its
 // reader is told, others and the process go on.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "base/sanitized.h"
 #include "engine/engine_loop.h"
@@ -16,13 +21,23 @@
 
 namespace {
 
-// Set by the thread whose allocations fail.
+// Set by the thread whose allocations fail, or named by its number.
 thread_local bool fails_here = false;
+std::atomic<pid_t> failing_thread{0};
 std::atomic<int64_t> allocations_left{-1};  // until one fails; negative: none does
 std::atomic<int64_t> failed{0};
 
+bool is_failing_thread() {
+  if (fails_here) return true;
+  const pid_t failing = failing_thread.load();
+  if (failing == 0) return false;
+  thread_local const pid_t own = gettid();
+  return own == failing;
+}
+
 void* allocate(std::size_t size, std::size_t alignment) {
-  if (fails_here && allocations_left.load() > 0 && allocations_left.fetch_sub(1) == 1) {
+  if (allocations_left.load() > 0 && is_failing_thread() && allocations_left.load() > 0 &&
+      allocations_left.fetch_sub(1) == 1) {
     ++failed;
     throw std::bad_alloc();
   }
@@ -157,6 +172,113 @@ void OutOfMemory::fail_each_allocation(bool threaded) {
 
 TEST_F(OutOfMemory, OneModelAfterTheOther) { fail_each_allocation(false); }
 TEST_F(OutOfMemory, Concurrent) { fail_each_allocation(true); }
+
+// The thread that was started last.
+pid_t newest_thread() {
+  pid_t newest = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    newest = std::max(newest, static_cast<pid_t>(std::stoi(task.path().filename())));
+  }
+  return newest;
+}
+
+// Requests that take the loop through its parts: strategies, samples, scores, stop strings, and
+// more of them than run at a time.
+std::vector<Request> requests_of_every_kind() {
+  std::vector<Request> requests(6);
+  for (size_t idx = 0; idx < requests.size(); ++idx) {
+    Request& request = requests[idx];
+    for (int32_t place = 0; place < 40; ++place) {
+      request.prompt_tokens.push_back((7 * static_cast<int32_t>(idx) + 3 * place) % 256);
+    }
+    request.max_new_tokens = 20;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0.8f;
+    request.sampling.seed = idx;
+  }
+  requests[0].speculation = SpeculationOptions{.strategy = "autoregressive"};
+  requests[1].speculation = SpeculationOptions{.strategy = "serial_tree", .source = "suffix"};
+  requests[2].num_samples = 2;
+  requests[3].sampling.logprobs = 3;
+  requests[3].sampling.prompt_logprobs = 2;
+  requests[4].stop = {"\x01\x02\x03", "never"};
+  requests[5].priority = 1;
+  return requests;
+}
+
+struct Answer {
+  std::vector<std::vector<int32_t>> tokens;  // of each sample
+  Status error;
+};
+
+Answer read_answer(RequestStream& stream, int32_t samples) {
+  Answer answer{std::vector<std::vector<int32_t>>(static_cast<size_t>(samples)), {}};
+  while (const auto event = stream.next()) {
+    auto& tokens = answer.tokens[static_cast<size_t>(event->sample_idx)];
+    tokens.insert(tokens.end(), event->tokens.begin(), event->tokens.end());
+    if (event->finished && event->reason == FinishReason::kError) answer.error = event->error;
+  }
+  return answer;
+}
+
+std::vector<Answer> answers_to(Engine& engine, const std::vector<Request>& requests) {
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (const Request& request : requests) {
+    auto stream = engine.submit(request);
+    EXPECT_TRUE(stream.ok()) << stream.status().message();
+    streams.push_back(std::move(stream).value());
+  }
+  std::vector<Answer> answers;
+  for (size_t idx = 0; idx < requests.size(); ++idx) {
+    answers.push_back(read_answer(*streams[idx], requests[idx].num_samples));
+  }
+  return answers;
+}
+
+TEST(OutOfMemoryEngine, RequestsOfEveryKind) {
+  allocations_left = -1;
+  const ToyPair toys(drafted_toy());
+  EngineOptions options;
+  options.model = toys.target();
+  options.draft = toys.draft();
+  options.devices = one_processor();
+  options.max_active_requests = 3;
+  auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  failing_thread = newest_thread();  // the loop's is made last
+  const std::vector<Request> requests = requests_of_every_kind();
+  const std::vector<Answer> expected = answers_to(**engine, requests);
+  int64_t lost = 0, whole = 0;
+  for (int64_t allocation = 1;; allocation += kSanitized ? 1499 : 97) {
+    const int64_t failed_before = failed;
+    allocations_left = allocation;
+    const std::vector<Answer> answers = answers_to(**engine, requests);
+    allocations_left = -1;
+    for (size_t idx = 0; idx < requests.size(); ++idx) {
+      const Answer& answer = answers[idx];
+      if (answer.error.ok()) {
+        EXPECT_EQ(answer.tokens, expected[idx].tokens) << idx;
+        ++whole;
+        continue;
+      }
+      EXPECT_NE(answer.error.message().find("memory"), std::string::npos) << answer.error.message();
+      for (size_t sample = 0; sample < answer.tokens.size(); ++sample) {
+        const auto& tokens = answer.tokens[sample];
+        const auto& right = expected[idx].tokens[sample];
+        ASSERT_LE(tokens.size(), right.size());
+        EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), right.begin())) << idx;
+      }
+      ++lost;
+    }
+    // The engine goes on as if nothing had been.
+    EXPECT_EQ(answers_to(**engine, {requests[1]})[0].tokens, expected[1].tokens) << allocation;
+    if (::testing::Test::HasFailure() || failed == failed_before) break;  // that was the last
+  }
+  failing_thread = 0;
+  EXPECT_TRUE(releases_its_kv(**engine));
+  EXPECT_GT(lost, 2);
+  EXPECT_GT(whole, lost);
+}
 
 }  // namespace
 }  // namespace forerun::testing
