@@ -51,6 +51,28 @@ class BadInput(process.CommandLine):
         self.assertIn(b"line: found byte 0xe9", done.stderr)
         self.assertIn(b"4 tokens", done.stderr)
 
+    def test_no_byte_of_a_broken_file_commands_the_terminal(self):
+        bad = b"\xff \xc2\x9b31m \x1b[31m"
+        name = "\x1b[31mred"
+        for file, content in (
+            ("config.json", b'{"architectures": ["' + bad + b'"]}'),
+            ("config.json", b'{"architectures": ["\\u001b[31m\\u009b31m"]}'),
+            ("config.json", bad),
+            ("generation_config.json", b'{"temperature": ' + bad + b"}"),
+            ("tokenizer.json", b'{"model": ' + bad),
+            ("model.safetensors.index.json", b'{"weight_map": {"' + bad + b'": 1}}'),
+            ("model.safetensors", bad),
+        ):
+            with self.subTest(file=file, content=content):
+                model = self.folder / name
+                shutil.copytree(DRAFT, model)
+                (model / file).write_bytes(content)
+                done = generate("--prompt", "x", model=model, text=False)
+                shutil.rmtree(model)
+                self.refused(done, "forerun: ")
+                told = done.stderr.decode()  # fails where it is no UTF-8
+                self.assertFalse([c for c in told if c < " " and c != "\n" or "\x7f" <= c < "\xa0"])
+
     def test_bench_writes_json_of_a_file_whose_name_is_no_utf8(self):
         prompts = os.fsencode(self.folder) + b"/caf\xe9.jsonl"
         with open(prompts, "wb") as file:

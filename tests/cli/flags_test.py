@@ -100,6 +100,13 @@ class Flags(process.CommandLine):
 
     def test_flags_out_of_range(self):
         self.refused(generate("--prompt", "x", "--temperature", -1), "temperature", "-1")
+        # Its logits would be infinite, and the weights blamed.
+        for penalty in ("1e-42", "1e30"):
+            self.refused(
+                generate("--prompt", "x", "--repetition-penalty", penalty),
+                "repetition.penalty",
+                "0.01 to 100",
+            )
         self.refused(generate("--prompt", "x", "--top-p", 1.5), "top.p", "1.5")
         self.refused(generate("--prompt", "x", "--max-tokens", -1), "max.*tokens", "-1")
         self.refused(generate("--prompt", "x", "--strategy", "magic"), "magic", "auto, autoreg")
