@@ -54,9 +54,16 @@ Status Hosts::failure() const {
   return failure_;
 }
 
-void Hosts::note_failure(const Status& why) {
+std::optional<int32_t> Hosts::failed_rank() const {
   const std::lock_guard lock(failing_);
-  if (failure_.ok()) failure_ = why;
+  return failed_rank_;
+}
+
+void Hosts::note_failure(const Status& why, int32_t rank) {
+  const std::lock_guard lock(failing_);
+  if (!failure_.ok()) return;
+  failure_ = why;
+  failed_rank_ = rank;
 }
 
 std::string Hosts::describe(int32_t rank) const {
@@ -135,13 +142,19 @@ Status Hosts::answer() {
 Result<Incoming> Hosts::next() {
   FORERUN_ASSIGN_OR_RETURN(Incoming incoming, messenger_.receive(Clock::now() + kLongestRound));
   if (!incoming.lost.ok()) {
-    note_failure(incoming.lost.with_context(describe(incoming.from)));
+    note_failure(incoming.lost.with_context(describe(incoming.from)), incoming.from);
     return failure();
   }
   if (incoming.kind == FrameKind::kLost || incoming.kind == FrameKind::kEnd) {
     ByteReader from(incoming.payload());
     const Status why = read_status(from);
+    const bool is_lost = incoming.kind == FrameKind::kLost;
+    const int32_t lost_rank = is_lost ? read_lost_rank(from) : 0;
     FORERUN_RETURN_IF_ERROR(from.finish());
+    // Who cannot go on by itself refuses to; who has lost another tells of a loss.
+    if (is_lost && lost_rank != incoming.from) {
+      note_failure(why.with_context(describe(incoming.from)), lost_rank);
+    }
     if (incoming.kind == FrameKind::kEnd) note_end();
     if (why.ok()) return Status(StatusCode::kCancelled, "the coordinator has ended the launch");
     return incoming.kind == FrameKind::kEnd ? why : why.with_context(describe(incoming.from));
@@ -290,8 +303,18 @@ void Hosts::end(const Status& why) {
     Bytes frame = messenger_.begin(kind);
     ByteWriter to(&frame);
     write_status(why, to);
+    if (kind == FrameKind::kLost) to.number(failed_rank().value_or(this->rank()));
     messenger_.send(rank, std::move(frame));
   }
+}
+
+int32_t Hosts::read_lost_rank(ByteReader& from) const {
+  const auto rank = from.number<int32_t>("rank");
+  if (rank < 0 || rank > num_stages()) {
+    from.fail("rank", "found " + std::to_string(rank) + ", accepted are 0 to " +
+                          std::to_string(num_stages()));
+  }
+  return rank;
 }
 
 }  // namespace forerun

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +63,9 @@ class Hosts {
   bool has_lost_anybody() const { return messenger_.has_lost_anybody(); }
   // Why the launch cannot go on, told by whoever has noticed first; ok: it can. Any thread.
   Status failure() const;
-  void note_failure(const Status& why);
+  // The rank that the failure began with; nothing where there is no failure.
+  std::optional<int32_t> failed_rank() const;
+  void note_failure(const Status& why, int32_t rank);
   // "rank 2 (stage 2 of 3, host b)"
   std::string describe(int32_t rank) const;
   Messenger& messenger() { return messenger_; }
@@ -84,6 +87,8 @@ class Hosts {
   void give_notice(const Result<Bytes>& notice);
   // A stage: what the coordinator gives notice of, or why there is none.
   Result<Bytes> take_notice();
+  // Of a frame of kLost, behind its status: the rank that the sender's failure began with.
+  int32_t read_lost_rank(ByteReader& from) const;
   // Ends the launch: `why` goes to all who listen. Once.
   void end(const Status& why);
   // The coordinator's end has come, to whoever listens to the messenger: nobody is told any more.
@@ -102,6 +107,7 @@ class Hosts {
   bool dismissed_ = false;
   mutable std::mutex failing_;
   Status failure_;
+  std::optional<int32_t> failed_rank_;
   Messenger messenger_;
 };
 

@@ -40,7 +40,7 @@ void RemoteStages::issue(StepInTransit step) {
                         .rejections = step.rejections,
                         .tell = step.tell,
                         .start_ns = std::max(now_ns, entered_ns_)});
-  if (!failed_.ok()) return fail(failed_);
+  if (!failed_.ok()) return end_under_way();
   messenger.send(1, std::move(frame));
   messenger.send(hosts_->num_stages(), std::move(tasks));
 }
@@ -58,6 +58,7 @@ void RemoteStages::take_in(Incoming&& incoming) {
   const std::lock_guard lock(mutex_);
   if (!failed_.ok()) return;
   Status status = incoming.lost;
+  int32_t rank = incoming.from;
   if (status.ok()) {
     switch (incoming.kind) {
       case FrameKind::kEntered:
@@ -69,13 +70,19 @@ void RemoteStages::take_in(Incoming&& incoming) {
       case FrameKind::kLost: {
         ByteReader from(incoming.payload());
         status = read_status(from);
+        rank = hosts_->read_lost_rank(from);
+        // What is left of a message that is broken says nothing more.
+        if (const Status read = from.finish(); !read.ok()) {
+          status = read;
+          rank = incoming.from;
+        }
         break;
       }
       default:
         status = Status(StatusCode::kCorrupt, "found a message that a stage does not send");
     }
   }
-  if (!status.ok()) fail(status.with_context(hosts_->describe(incoming.from)));
+  if (!status.ok()) fail(status.with_context(hosts_->describe(incoming.from)), rank);
 }
 
 void RemoteStages::tell_entered(UnderWay& step) {
@@ -121,15 +128,19 @@ Status RemoteStages::note_retired(const Incoming& incoming) {
   return {};
 }
 
-void RemoteStages::fail(const Status& why) {
+void RemoteStages::fail(const Status& why, int32_t rank) {
   failed_ = why;
-  hosts_->note_failure(why);  // before anybody is told of a Step
+  hosts_->note_failure(why, rank);  // before anybody is told of a Step
+  end_under_way();
+}
+
+void RemoteStages::end_under_way() {
   const int64_t now_ns = steady_ns();
   for (UnderWay& step : under_way_) {
     tell_entered(step);
     (*step.tell)({.kind = PipelineEvent::Kind::kRetired,
                   .step = step.number,
-                  .status = why,
+                  .status = failed_,
                   .start_ns = step.start_ns,
                   .end_ns = now_ns});
   }

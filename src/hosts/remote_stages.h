@@ -42,7 +42,9 @@ class RemoteStages : public StageTransport {
   Status note_entered(const Incoming& incoming);
   Status note_retired(const Incoming& incoming);
   void tell_entered(UnderWay& step);
-  void fail(const Status& why);
+  // `rank`: the one that it began with.
+  void fail(const Status& why, int32_t rank);
+  void end_under_way();
 
   Hosts* const hosts_;
   const PipelineFacts facts_;

@@ -213,6 +213,9 @@ TEST(RemoteStages, ALostRankEndsThePipelineByName) {
     EXPECT_NE(failed.message().find("rank " + std::to_string(other) + " (stage"), std::string::npos)
         << failed.message();
     EXPECT_FALSE(launch.pipeline->run(late.step, {&late.task, 1}, {}, {}).ok());
+    const std::optional<int32_t> rank = launch.hosts->failed_rank();
+    ASSERT_TRUE(rank.has_value());
+    EXPECT_TRUE(*rank == one || *rank == other) << *rank;
     launch.stop();
     EXPECT_FALSE(std::all_of(launch.served.begin(), launch.served.end(),
                              [](const Status& status) { return status.ok(); }));

@@ -53,7 +53,11 @@ class StageServer {
       incoming.clear();
       inbox_.take(Messenger::Clock::now() + std::chrono::hours(1), incoming);
       for (Incoming& one : incoming) {
-        if (!one.lost.ok()) return one.lost.with_context("of " + hosts_.describe(one.from));
+        if (!one.lost.ok()) {
+          const Status why = one.lost.with_context("of " + hosts_.describe(one.from));
+          hosts_.note_failure(why, one.from);
+          return why;
+        }
         if (one.kind == FrameKind::kEnd) {
           hosts_.note_end();
           return {};
