@@ -28,8 +28,18 @@ struct StrategyLoad {
   }
 };
 
+// Whether an engine can do work at all.
+enum class EngineCondition : uint8_t {
+  kServing,  // it can, or will again within seconds
+  kAway,     // its processes are being replaced and that takes long: requests wait
+  kGivenUp,  // nothing will come of it any more: requests are refused
+};
+
 // A snapshot. Samples of one request count one by one.
 struct EngineLoad {
+  EngineCondition condition = EngineCondition::kServing;
+  std::string condition_reason;  // why it is not kServing
+
   int32_t running_requests = 0;
   int32_t waiting_requests = 0;  // those set aside for lack of KV memory included
   KvLoad target_kv;
@@ -45,6 +55,9 @@ struct EngineLoad {
   int64_t reused_prompt_tokens = 0;  // whose KV was there already
   int64_t ended_requests = 0;        // however they ended
   int64_t preemptions = 0;
+  // Items of work that the draft's devices, or a defect, have failed (kInternal). A request's own
+  // fault is none.
+  int64_t draft_faults = 0;
   std::vector<StrategyLoad> strategies;  // of those that have had requests
 };
 

@@ -286,6 +286,10 @@ void EngineLoop::handle(WorkResult& result) {
     make_room(running, result.status);
     return;
   }
+  if (result.role == Role::kDraft && result.status.code() == StatusCode::kInternal &&
+      options_.load != nullptr) {
+    options_.load->note_draft_fault();
+  }
   TurnTimer timer(options_.recorder, result);
   const bool goes_on = running.driver.state() == RequestDriver::State::kRunning;
   const auto accept = [&](StrategyOutput& out) {

@@ -92,6 +92,11 @@ void LoadMeter::note_preemption() {
   ++load_.preemptions;
 }
 
+void LoadMeter::note_draft_fault() {
+  const std::lock_guard lock(mutex_);
+  ++load_.draft_faults;
+}
+
 void LoadMeter::note_prompt(int64_t computed_tokens, int64_t reused_tokens) {
   const std::lock_guard lock(mutex_);
   load_.prompt_tokens += computed_tokens;

@@ -66,6 +66,7 @@ class LoadMeter {
 
   void set_running(size_t requests);
   void note_preemption();
+  void note_draft_fault();
   void note_prompt(int64_t computed_tokens, int64_t reused_tokens);
   // What a request of a strategy has come to since it was last told of.
   void note_progress(const char* strategy, int64_t output_tokens, const StrategyStats& before,
