@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -103,6 +104,8 @@ void add_host_flags(CLI::App& command, HostFlags& flags, const std::string& grou
 Status check_secret(const HostFlags& flags) { return read_secret(flags.secret_file).status(); }
 
 Result<std::unique_ptr<Hosts>> join_hosts(const HostFlags& flags) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begun = Clock::now();
   HostsOptions options;
   FORERUN_ASSIGN_OR_RETURN(options.secret, read_secret(flags.secret_file));
   FORERUN_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, start_mpi(flags.start()));
@@ -117,7 +120,9 @@ Result<std::unique_ptr<Hosts>> join_hosts(const HostFlags& flags) {
   }
   options.host = host_name();
   options.place = place_on_machine();
-  options.timeout = flags.start();
+  // What MPI's start has left of it.
+  const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
+  options.timeout = std::max(flags.start() - used, std::chrono::milliseconds(1));
   options.messenger.longest_silence = flags.silence();
   options.messenger.ping_every = options.messenger.longest_silence / 20;
   return Hosts::join(std::move(transport), options);

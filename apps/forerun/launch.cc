@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -49,8 +50,16 @@ Result<std::unique_ptr<Engine>> make_supervised(const LaunchFlags& flags,
   options.hosts = mpirun.hosts;
   options.relaunches = flags.relaunches;
   options.longest_silence = flags.hosts.silence();
-  // MPI starts within that, and the processes greet each other within as much again.
-  options.start_timeout = 2 * flags.hosts.start() + flags.hosts.silence();
+  options.start_timeout = flags.hosts.start();
+  options.answer_timeout = std::min(options.answer_timeout, options.start_timeout);
+  options.doubts_requests = true;
+  options.ask = [mpirun](const std::string& host, const std::string& folder) {
+    MpirunOptions there = mpirun;
+    there.hosts = {host};
+    there.folder = folder;
+    there.process = {mpirun.process.front(), "serve-launch", "--answer", "--launch-folder", folder};
+    return mpirun_command(there);
+  };
   options.command = [mpirun](const std::string& folder) {
     MpirunOptions here = mpirun;
     here.folder = folder;
@@ -127,8 +136,8 @@ Command with_hosts(CLI::App* command, EngineOptions* engine, std::function<Statu
       ->group(kGroup);
   command
       ->add_option("--relaunches", flags->relaunches,
-                   "With --hosts: what dies is started again, after so many failures in a row no "
-                   "more")
+                   "With --hosts: what dies is started again; after more than so many failures "
+                   "within ten minutes, with nothing done between, no more")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str()
       ->group(kGroup);

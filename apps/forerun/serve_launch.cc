@@ -32,6 +32,7 @@ struct ServeFlags {
   HostFlags hosts;
   std::string folder;
   bool alone = false;
+  bool answer = false;
 };
 
 // The supervisor's descriptors, out of the way of whatever else reads or prints in this process.
@@ -53,16 +54,11 @@ Result<Standard> take_standard() {
 }
 
 // Memory that processes of this machine share is the launch's: its supervisor removes it.
-Status share_memory_in(const std::string& name) {
-  if (!LaunchFolder::is_name(name)) {
-    return Status(StatusCode::kInvalidArgument,
-                  "--launch-folder: found '" + name + "', accepted is what a supervisor gives");
-  }
+void share_memory_in(const std::string& name) {
   const std::string folder = LaunchFolder::memory_folder(name).string();
-  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) return {};  // MPI finds another place
+  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) return;  // MPI finds another place
   remove_when_leaving(folder);
   setenv("OMPI_MCA_btl_vader_backing_directory", folder.c_str(), /*overwrite=*/1);
-  return {};
 }
 
 // `hosts` null: this process is all of the launch.
@@ -80,7 +76,9 @@ Status coordinate(const Standard& standard, const std::shared_ptr<Hosts>& hosts)
     options.hosts = hosts;
     return Engine::create(options);
   };
-  if (hosts != nullptr) served.failure = [hosts] { return hosts->failure(); };
+  if (hosts != nullptr) {
+    served.failure = [hosts] { return LostLaunch{hosts->failure(), hosts->failed_rank()}; };
+  }
   return serve_engine(served);
 }
 
@@ -95,14 +93,23 @@ Status be_stage(const std::shared_ptr<Hosts>& hosts) {
 }
 
 Status serve_launch(const ServeFlags& flags) {
-  const ParentWatch watch;  // mpirun, or its like on this host
+  if (!flags.folder.empty()) {
+    if (!LaunchFolder::is_name(flags.folder)) {
+      return Status(StatusCode::kInvalidArgument, "--launch-folder: found '" + flags.folder +
+                                                      "', accepted is what a supervisor gives");
+    }
+    LaunchFolder::leave_sweeper(flags.folder);  // while there is one thread
+    if (!flags.answer) LaunchFolder::remove_abandoned();
+  }
+  if (flags.answer) return Status();  // it is here, and so is this program
+  const ParentWatch watch;            // mpirun, or its like on this host
   log_to_supervisor();
   std::signal(SIGPIPE, SIG_IGN);
   if (flags.alone) {
     FORERUN_ASSIGN_OR_RETURN(const Standard own, take_standard());
     return coordinate(own, nullptr);
   }
-  FORERUN_RETURN_IF_ERROR(share_memory_in(flags.folder));
+  share_memory_in(flags.folder);
   FORERUN_ASSIGN_OR_RETURN(const Standard standard, take_standard());
   FORERUN_RETURN_IF_ERROR(check_mpi());
   end_launch_when_leaving(true);
@@ -121,6 +128,7 @@ Command add_serve_launch(CLI::App& app) {
   auto flags = std::make_shared<ServeFlags>();
   add_host_flags(*command, flags->hosts, "");
   command->add_option("--launch-folder", flags->folder);
+  command->add_flag("--answer", flags->answer, "End well: this host can take part in a launch");
   command->add_flag("--alone", flags->alone, "This process is all of the launch");
   return {command, [flags] { return serve_launch(*flags); }};
 }

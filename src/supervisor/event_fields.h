@@ -115,6 +115,12 @@ void visit_fields(Visitor& visit, StrategyLoad& load) {
 
 template <class Visitor>
 void visit_fields(Visitor& visit, EngineLoad& load) {
+  visit("condition", load.condition);
+  if (load.condition > EngineCondition::kGivenUp) {
+    visit.fail("condition", "0 to 2");
+    load.condition = EngineCondition::kServing;
+  }
+  visit("condition_reason", load.condition_reason);
   visit("running_requests", load.running_requests);
   visit("waiting_requests", load.waiting_requests);
   visit("target_kv", load.target_kv);
@@ -126,6 +132,7 @@ void visit_fields(Visitor& visit, EngineLoad& load) {
   visit("reused_prompt_tokens", load.reused_prompt_tokens);
   visit("ended_requests", load.ended_requests);
   visit("preemptions", load.preemptions);
+  visit("draft_faults", load.draft_faults);
   visit("strategies", load.strategies);
 }
 

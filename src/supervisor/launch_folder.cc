@@ -1,6 +1,10 @@
 #include "supervisor/launch_folder.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <string_view>
 #include <system_error>
@@ -63,7 +68,70 @@ void remove_left_over(const char* parent) {
   }
 }
 
+// No start takes so long that nobody holds the folder yet.
+constexpr time_t kAbandonedAfter_s = 600;
+
+int open_folder(const fs::path& folder) {
+  return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+void remove_abandoned_in(const char* parent) {
+  std::error_code error;
+  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!LaunchFolder::is_name(name) || name.starts_with(own_prefix())) continue;
+    const int folder = open_folder(it->path());
+    if (folder < 0) continue;
+    struct stat about {};
+    const bool is_its_own = fstat(folder, &about) == 0 && about.st_uid == geteuid();
+    const bool is_old = std::time(nullptr) - about.st_mtime > kAbandonedAfter_s;
+    const bool is_free = flock(folder, LOCK_EX | LOCK_NB) == 0;
+    close(folder);
+    if (is_its_own && is_free && is_old) remove_all_of(it->path());
+  }
+}
+
+// Until the process has ended.
+void wait_for_end(pid_t process) {
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+  if (descriptor >= 0) {
+    pollfd event{descriptor, POLLIN, 0};
+    while (poll(&event, 1, -1) < 0 && errno == EINTR) {
+    }
+    close(descriptor);
+    return;
+  }
+  constexpr timespec kBetweenLooks{0, 200'000'000};
+  while (kill(process, 0) == 0) nanosleep(&kBetweenLooks, nullptr);
+}
+
 }  // namespace
+
+void LaunchFolder::remove_abandoned() {
+  remove_abandoned_in(kFiles);
+  remove_abandoned_in(kMemory);
+}
+
+void LaunchFolder::leave_sweeper(const std::string& name) {
+  if (name.starts_with(own_prefix())) return;  // its supervisor removes them
+  const pid_t daemon = getppid();
+  if (fork() != 0) return;
+  setsid();
+  // Whoever reads what the launch says waits for the end of it.
+  if (close_range(0, ~0U, 0) != 0) {
+    for (int descriptor = 0; descriptor < 1024; ++descriptor) close(descriptor);
+  }
+  for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) open("/dev/null", O_RDWR);
+  for (const fs::path& folder : {session_folder(name), memory_folder(name)}) {
+    mkdir(folder.c_str(), S_IRWXU);
+    flock(open_folder(folder), LOCK_SH);  // as long as this process is there
+  }
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  wait_for_end(daemon);
+  remove_all_of(session_folder(name));
+  remove_all_of(memory_folder(name));
+  _exit(0);
+}
 
 fs::path LaunchFolder::session_folder(const std::string& name) { return fs::path(kFiles) / name; }
 fs::path LaunchFolder::memory_folder(const std::string& name) { return fs::path(kMemory) / name; }

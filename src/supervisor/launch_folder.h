@@ -31,6 +31,14 @@ class LaunchFolder {
   // Whether it is a name that make() gives.
   static bool is_name(const std::string& name);
 
+  // In a process of the launch that has one thread yet. On a machine that is not the supervisor's
+  // it leaves a process behind that removes the launch's files there when the process that has
+  // started this one, mpirun's daemon, has ended. That holds a lock on the folders.
+  static void leave_sweeper(const std::string& name);
+  // Removes what launches of other machines' supervisors have left on this one: folders that no
+  // sweeper holds, ten minutes after something was last made in them.
+  static void remove_abandoned();
+
  private:
   explicit LaunchFolder(std::string name) : name_(std::move(name)) {}
   std::string name_;  // empty: moved from

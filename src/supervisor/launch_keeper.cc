@@ -32,8 +32,9 @@ void ignore_broken_pipes() {
 LaunchKeeper::LaunchKeeper(SupervisorOptions options)
     : options_(std::move(options)),
       waker_(std::make_shared<WakeDescriptor>()),
-      policy_(options_.relaunches, !options_.engine.draft.empty(), options_.hosts,
-              options_.doubts_requests) {}
+      hosts_to_ask_(options_.ask ? hosts_to_ask(options_.hosts) : std::vector<std::string>()),
+      policy_(options_.relaunches, !options_.engine.draft.empty(), options_.hosts, options_.times) {
+}
 
 std::shared_ptr<LaunchKeeper> LaunchKeeper::start(SupervisorOptions options) {
   std::shared_ptr<LaunchKeeper> keeper(new LaunchKeeper(std::move(options)));
@@ -55,42 +56,112 @@ void LaunchKeeper::stop() {
 void LaunchKeeper::run() {
   ignore_broken_pipes();
   while (true) {
-    Result<std::unique_ptr<LaunchLink>> link = LaunchLink::start(options_, options_.engine);
-    if (!link.ok()) return give_up(link.status());
-    LaunchFailure failure = serve(**link);
-    failure.of_request = has_trial();
-    bool stopping = false, is_first = false;
-    {
-      const std::lock_guard lock(mutex_);
-      stopping = stopping_;
-      is_first = !was_ready_;
+    if (is_stopping()) return give_up(Status(StatusCode::kCancelled, "the engine is gone"));
+    bool is_worth_another = true;
+    std::optional<LaunchFailure> failure = run_launch(is_worth_another);
+    if (is_stopping()) return give_up(Status(StatusCode::kCancelled, "the engine is gone"));
+    if (!failure) {
+      note_loss(Status(StatusCode::kCancelled, "it is replaced by one with the draft"));
+      continue;
     }
-    (*link)->end(/*politely=*/stopping);
-    if (stopping) return give_up(Status(StatusCode::kCancelled, "the engine is gone"));
-    // What has never run, and says why, would say it again.
-    if (is_first && ((*link)->has_left() || failure.is_refusal)) return give_up(failure.status);
-    link->reset();
-    const RelaunchPolicy::Decision decision = policy_.note_failure(failure);
-    note_loss(failure, !decision.give_up.ok());
-    if (!decision.give_up.ok()) return give_up(decision.give_up);
-    if (decision.drop_draft) drop_draft();
-    rest(decision.pause);
+    if (!is_worth_another) return give_up(failure->status);
+    log_line(LogLevel::kWarning,
+             "the launch is lost and started again: " + failure->status.message());
+    note_loss(failure->status);
+    if (!prepare_another(*failure)) return;
   }
 }
 
-LaunchFailure LaunchKeeper::serve(LaunchLink& link) {
+std::optional<LaunchFailure> LaunchKeeper::run_launch(bool& is_worth_another) {
+  const auto was_ready = [this] {
+    const std::lock_guard lock(mutex_);
+    return was_ready_;
+  };
+  const EngineOptions engine = next_engine();
+  Result<std::unique_ptr<LaunchLink>> link = LaunchLink::start(options_, engine);
+  if (!link.ok()) {
+    is_worth_another = was_ready();
+    return LaunchFailure{.status = link.status(), .rank = {}};
+  }
+  std::optional<LaunchFailure> failure = serve(**link);
+  // Of several causes the request comes first: only it can be left out.
+  if (failure && is_death(*failure) && has_trial()) failure->kind = LaunchFailure::Kind::kRequest;
+  if (failure) name_silent_hosts(*failure);
+  questions_.reset();
+  (*link)->end(/*politely=*/!failure);
+  // What has never run, and says why, would say it again.
+  const bool has_said_why = failure && ((*link)->has_left() || !(*link)->has_spoken() ||
+                                        failure->kind == LaunchFailure::Kind::kRefusal);
+  is_worth_another = was_ready() || !has_said_why;
+  return failure;
+}
+
+bool LaunchKeeper::is_death(const LaunchFailure& failure) const {
+  using Kind = LaunchFailure::Kind;
+  // Between hosts it is rather a link that is silent.
+  return failure.kind == Kind::kProcess || failure.kind == Kind::kRequest ||
+         (failure.kind == Kind::kSilence && !options_.ask);
+}
+
+bool LaunchKeeper::prepare_another(LaunchFailure& failure) {
+  const bool all_answer = ask_hosts();
+  if (!all_answer) failure.kind = LaunchFailure::Kind::kHostAway;
+  {
+    const std::lock_guard lock(mutex_);
+    if (options_.doubts_requests) doubt_requests(failure);
+  }
+  const RelaunchPolicy::Decision decision = policy_.note_failure(failure, Clock::now());
+  if (!decision.give_up.ok()) {
+    log_line(LogLevel::kError, decision.give_up.message());
+    give_up(decision.give_up);
+    return false;
+  }
+  if (decision.pause.count() > 0) {
+    log_line(LogLevel::kInfo,
+             "the next start is in " + std::to_string(decision.pause.count()) + " ms");
+  }
+  rest(decision.pause);
+  if (!all_answer || decision.pause > options_.longest_question_pause) wait_for_hosts();
+  return true;
+}
+
+EngineOptions LaunchKeeper::next_engine() {
+  const bool with_draft = policy_.with_draft(Clock::now());
+  EngineOptions engine = options_.engine;
+  const std::lock_guard lock(mutex_);
+  if (engine.draft.empty()) return engine;
+  const bool had_draft = std::exchange(has_draft_, with_draft);
+  if (had_draft && !with_draft) {
+    log_line(LogLevel::kWarning,
+             "the draft is left out: the target decodes plainly until it is tried again");
+  } else if (!had_draft && with_draft) {
+    log_line(LogLevel::kWarning, "the draft is tried again");
+  }
+  if (with_draft) return engine;
+  engine.draft.clear();
+  engine.draft_devices.clear();
+  engine.draft_weights = EngineOptions().draft_weights;
+  engine.draft_window = 0;
+  engine.speculation = {.strategy = "autoregressive"};
+  return engine;
+}
+
+std::optional<LaunchFailure> LaunchKeeper::serve(LaunchLink& link) {
   const Clock::time_point begun = Clock::now();
   while (true) {
     std::vector<DownMessage> outgoing;
     {
       const std::lock_guard lock(mutex_);
-      if (stopping_) return {};
+      if (stopping_) return std::nullopt;
       look_after_requests();
       outgoing.swap(outbox_);
-      if (was_ready_ && phase_ == Phase::kReady && Clock::now() - begun > kLongEnough) {
-        policy_.note_progress();
+      const Clock::time_point now = Clock::now();
+      if (phase_ == Phase::kReady) {
+        if (now - begun > kLongEnough) policy_.note_progress();
+        if (policy_.wants_draft_back(now, requests_.empty())) return std::nullopt;
       }
     }
+    ask_while_starting(link, begun);
     for (const DownMessage& message : outgoing) link.send(message);
     std::vector<UpMessage> messages;
     const std::optional<LaunchFailure> lost = link.wait(waker_->descriptor(), kLook, messages);
@@ -117,6 +188,13 @@ std::optional<LaunchFailure> LaunchKeeper::handle(UpMessage&& message) {
       break;
     case Kind::kState:
       state_ = std::move(message.state);
+      // Requests may go on plainly meanwhile; the draft does not come back by itself.
+      if (has_draft_ && state_.load.draft_faults > 0) {
+        return LaunchFailure{
+            .status = Status(StatusCode::kInternal, "the draft's devices have failed"),
+            .kind = LaunchFailure::Kind::kDraft,
+            .rank = 0};
+      }
       break;
     case Kind::kAnswer:
       answer(message.call, message.status);
@@ -124,32 +202,31 @@ std::optional<LaunchFailure> LaunchKeeper::handle(UpMessage&& message) {
     case Kind::kEvent:
       return take_event(std::move(message));
     case Kind::kRefused:
-    case Kind::kFailure: {
-      LaunchFailure failure = failure_of(message.status);
-      failure.is_refusal = message.kind == Kind::kRefused;
-      return failure;
-    }
+    case Kind::kFailure:
+      return failure_of(message);
   }
   return std::nullopt;
 }
 
-LaunchFailure LaunchKeeper::failure_of(const Status& status) const {
+LaunchFailure LaunchKeeper::failure_of(const UpMessage& message) const {
   LaunchFailure failure;
-  failure.status = status;
-  failure.rank = rank_of_message(status.message(), static_cast<int32_t>(options_.hosts.size()));
-  if (!failure.rank) failure.rank = 0;  // the one that says it
-  // As executors and checkpoints begin what they say of it.
-  failure.of_draft = status.message().starts_with("draft");
+  failure.status = message.status;
+  if (message.kind == UpMessage::Kind::kRefused) failure.kind = LaunchFailure::Kind::kRefusal;
+  // A stage that is lost has died, or nobody hears of it: that is told by its code.
+  if (message.status.code() == StatusCode::kDeadlineExceeded) {
+    failure.kind = LaunchFailure::Kind::kSilence;
+  }
+  const auto num_ranks = static_cast<int32_t>(options_.hosts.size());
+  if (message.rank && *message.rank >= 0 && *message.rank < num_ranks) failure.rank = message.rank;
   return failure;
 }
 
-void LaunchKeeper::note_loss(const LaunchFailure& failure, bool is_final) {
+void LaunchKeeper::note_loss(const Status& why) {
   const std::lock_guard lock(mutex_);
-  if (!is_final) {
-    log_line(LogLevel::kWarning,
-             "the launch is lost and started again: " + failure.status.message());
-  }
   phase_ = Phase::kStarting;
+  lost_ = why;
+  has_failed_again_ = lost_at_.has_value();
+  if (!lost_at_) lost_at_ = Clock::now();
   parts_.clear();
   outbox_.clear();
   for (auto& [id, call] : calls_) {
@@ -158,26 +235,11 @@ void LaunchKeeper::note_loss(const LaunchFailure& failure, bool is_final) {
   for (auto& [id, entry] : requests_) {
     // It had been asked to take this one, and has not answered: the next one is asked.
     if (entry.queue != nullptr) connect(id, entry);
-  }
-  if (options_.doubts_requests) doubt_requests(failure);
-  for (auto& [id, entry] : requests_) {
+    entry.died_fresh = !entry.parts.empty() && entry.is_fresh;
     entry.parts.clear();
     entry.cancel_sent = false;
   }
   changed_.notify_all();
-}
-
-void LaunchKeeper::drop_draft() {
-  log_line(LogLevel::kWarning, "the draft is left out from now on: stages decode plainly");
-  const std::lock_guard lock(mutex_);
-  has_dropped_draft_ = true;
-  EngineOptions& engine = options_.engine;
-  engine.draft.clear();
-  engine.draft_devices.clear();
-  engine.draft_weights = EngineOptions().draft_weights;
-  engine.draft_window = 0;
-  engine.speculation = {.strategy = "autoregressive"};
-  for (auto& [id, entry] : requests_) entry.request->decode_plainly();
 }
 
 void LaunchKeeper::give_up(const Status& why) {
@@ -196,15 +258,6 @@ void LaunchKeeper::give_up(const Status& why) {
   requests_.clear();
   parts_.clear();
   changed_.notify_all();
-}
-
-void LaunchKeeper::rest(milliseconds pause) {
-  const Clock::time_point until = Clock::now() + pause;
-  std::unique_lock lock(mutex_);
-  while (!stopping_ && Clock::now() < until) {
-    look_after_requests();
-    changed_.wait_for(lock, kLook);
-  }
 }
 
 }  // namespace forerun

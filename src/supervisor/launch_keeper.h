@@ -2,8 +2,9 @@
 // and what comes of them to their readers, and when it is lost starts another, in which they go on
 // from their tokens.
 //
-// Threads: one of its own, which does all of that; all methods from any thread. Calls that wait do
-// so until the launch answers or is lost, which its silence bounds.
+// Threads: one of its own, which does all of that; all methods from any thread. Submitting waits a
+// second at most for the launch's answer, other calls until it answers or is lost, which its
+// silence bounds.
 #pragma once
 
 #include <condition_variable>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "forerun/engine.h"
+#include "supervisor/host_questions.h"
 #include "supervisor/launch_link.h"
 #include "supervisor/relaunch_policy.h"
 #include "supervisor/supervised_request.h"
@@ -40,12 +42,13 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   // with why.
   Result<std::shared_ptr<RequestChannel>> submit(Request request, std::shared_ptr<EventQueue> queue,
                                                  uint64_t tag);
-  // The latest that the launch has said of itself.
+  // The latest that the launch has said of itself, and whether there is one.
   EngineState state() const;
   // Ends the launch, and requests as cancelled.
   void stop();
 
  private:
+  using Clock = std::chrono::steady_clock;
   enum class Phase : uint8_t { kStarting, kReady, kGivenUp };
   struct Entry {
     std::shared_ptr<SupervisedRequest> request;
@@ -54,8 +57,9 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
     std::vector<uint64_t> parts;  // their ids in this launch
     int launches = 0;
     bool cancel_sent = false;
-    bool is_fresh = false;  // this launch has it, and no token of it has come
-    int deaths = 0;         // launches in a row that were lost in that state
+    bool is_fresh = false;    // this launch has it, and no token of it has come
+    bool died_fresh = false;  // the launch that is lost had it in that state
+    int deaths = 0;           // launches in a row that died in that state
   };
   struct Part {
     uint64_t request = 0;
@@ -71,14 +75,33 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   explicit LaunchKeeper(SupervisorOptions options);
   // The thread's, in the order of a launch's life; without the lock.
   void run();
-  LaunchFailure serve(LaunchLink& link);
+  // One launch, from its start to its end. Nothing where it ends for another with the draft, or the
+  // keeper stops. `is_worth_another`: not one that has never run, and has said why.
+  std::optional<LaunchFailure> run_launch(bool& is_worth_another);
+  // Whether a request may be what it died of.
+  bool is_death(const LaunchFailure& failure) const;
+  // How the next launch is started.
+  EngineOptions next_engine();
+  // Until the launch is lost; nothing where it is to end: the keeper stops, or the draft is to come
+  // back.
+  std::optional<LaunchFailure> serve(LaunchLink& link);
   std::optional<LaunchFailure> handle(UpMessage&& message);
-  LaunchFailure failure_of(const Status& status) const;
-  void note_loss(const LaunchFailure& failure, bool is_final);
+  LaunchFailure failure_of(const UpMessage& message) const;
+  void note_loss(const Status& why);
   bool has_trial() const;
-  void drop_draft();
+  bool is_stopping() const;
+  // Until another launch may be started; false where none will be.
+  bool prepare_another(LaunchFailure& failure);
   void give_up(const Status& why);
+  // Looks after requests meanwhile; ends early where the keeper stops.
   void rest(std::chrono::milliseconds pause);
+  // Asks all hosts once; whether all have answered.
+  bool ask_hosts();
+  // Until all answer or the keeper stops.
+  void wait_for_hosts();
+  // Half of a launch's time to start has gone: who does not answer is named where it does not come.
+  void ask_while_starting(const LaunchLink& link, Clock::time_point begun);
+  void name_silent_hosts(LaunchFailure& failure);
 
   // All below under the lock.
   std::optional<LaunchFailure> take_event(UpMessage&& message);
@@ -86,12 +109,17 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   void hand_over(uint64_t id, Entry& entry);
   // Those that launches have died with go on one at a time, when all others have got further.
   void hand_over_suspect();
-  // Counts a launch that is lost against the requests that it had not got further with, and fails
+  // Counts a launch that has died against the requests that it had not got further with, and fails
   // those that it is enough for.
   void doubt_requests(const LaunchFailure& failure);
   void connect(uint64_t id, Entry& entry);
-  // Those that are cancelled, and, while there is no launch to do it, those that are late.
+  // Those that are cancelled, late, or have waited for a launch for too long.
   void look_after_requests();
+  bool is_late(const Entry& entry, Clock::time_point now) const;
+  Status late(const Entry& entry) const;
+  // What requests wait for; empty while there is a launch.
+  std::string why_waiting() const;
+  EngineCondition condition() const;
   void answer(uint64_t call, const Status& status);
   void cancel_parts(const Entry& entry);
   void erase(uint64_t id);
@@ -103,7 +131,9 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
 
   SupervisorOptions options_;
   const std::shared_ptr<WakeDescriptor> waker_;
-  RelaunchPolicy policy_;  // the thread's
+  const std::vector<std::string> hosts_to_ask_;
+  RelaunchPolicy policy_;                     // the thread's
+  std::unique_ptr<HostQuestions> questions_;  // the thread's
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -111,7 +141,11 @@ class LaunchKeeper : public std::enable_shared_from_this<LaunchKeeper> {
   Status given_up_;
   bool stopping_ = false;
   bool was_ready_ = false;
-  bool has_dropped_draft_ = false;
+  bool has_draft_ = true;  // false: the launch that runs, or comes next, lacks the one asked for
+  std::optional<Clock::time_point> lost_at_;  // since when there has been no launch
+  bool has_failed_again_ = false;             // and a start since then
+  Status lost_;                               // why the last one was lost
+  std::vector<std::string> away_;             // hosts that do not answer
   EngineInfo info_;
   EngineState state_;
   std::optional<std::pair<std::string, double>> progress_;

@@ -10,9 +10,12 @@ namespace forerun {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kLook{50};
+// A launch that is well answers at once.
+constexpr milliseconds kLongestAnswer{1000};
+// A launch ends what is late itself, unless it has stalled.
+constexpr milliseconds kLate{500};
 
 // Of what only a launch can answer.
 Status no_launch() {
@@ -54,7 +57,6 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
   }
   const uint64_t id = ++last_id_;
   const auto supervised = std::make_shared<SupervisedRequest>(std::move(request));
-  if (has_dropped_draft_) supervised->decode_plainly();
   Entry& entry = requests_[id];
   entry.request = supervised;
   entry.queue = std::move(queue);
@@ -68,7 +70,7 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
   DownMessage message;
   message.kind = DownMessage::Kind::kSubmit;
   message.id = ++last_id_;
-  message.request = supervised->parts().front().first;
+  message.request = supervised->parts(!has_draft_).front().first;
   parts_[message.id] = {id, -1};
   entry.parts = {message.id};
   const Call answered = call(lock, std::move(message), id);
@@ -76,18 +78,28 @@ Result<std::shared_ptr<RequestChannel>> LaunchKeeper::submit(Request request,
     erase(id);
     return answered.status;
   }
+  // It stalls: the request waits for its answer, or for the next launch.
+  if (const auto found = requests_.find(id); found != requests_.end() && found->second.queue) {
+    connect(id, found->second);
+  }
   return supervised->channel();
 }
 
 LaunchKeeper::Call LaunchKeeper::call(std::unique_lock<std::mutex>& lock, DownMessage message,
                                       uint64_t connects) {
-  const uint64_t id = ++last_id_;
+  // What submits is known by its part: its answer may come when nobody waits for it any more.
+  const uint64_t id = connects != 0 ? message.id : ++last_id_;
   message.call = id;
   calls_[id].connects = connects;
   outbox_.push_back(std::move(message));
   waker_->wake();
-  // A launch that does not answer is lost by its silence: the thread says so.
-  changed_.wait(lock, [&] { return calls_.at(id).state != CallState::kAsked; });
+  const auto is_over = [&] { return calls_.at(id).state != CallState::kAsked; };
+  if (connects != 0) {
+    changed_.wait_for(lock, kLongestAnswer, is_over);
+  } else {
+    // A launch that does not answer is lost by its silence: the thread says so.
+    changed_.wait(lock, is_over);
+  }
   Call answered = std::move(calls_.at(id));
   calls_.erase(id);
   return answered;
@@ -102,7 +114,8 @@ void LaunchKeeper::answer(uint64_t call, const Status& status) {
     changed_.notify_all();
     return;
   }
-  // Of a request that goes on in another launch, which will not have it.
+  // Of a request that goes on in another launch, or has waited for this answer for long, and which
+  // it will not have.
   const auto part = parts_.find(call);
   if (part == parts_.end() || status.ok()) return;
   const uint64_t id = part->second.request;
@@ -129,6 +142,11 @@ void LaunchKeeper::be_ready(EngineInfo&& info) {
   if (!was_ready_) info_ = std::move(info);
   was_ready_ = true;
   phase_ = Phase::kReady;
+  lost_at_.reset();
+  has_failed_again_ = false;
+  away_.clear();
+  state_ = {};
+  policy_.note_ready(Clock::now());
   for (auto& [id, entry] : requests_) {
     if (entry.deaths == 0) hand_over(id, entry);
   }
@@ -140,7 +158,7 @@ void LaunchKeeper::be_ready(EngineInfo&& info) {
 void LaunchKeeper::hand_over(uint64_t id, Entry& entry) {
   ++entry.launches;
   entry.is_fresh = true;
-  for (auto& [request, sample] : entry.request->parts()) {
+  for (auto& [request, sample] : entry.request->parts(!has_draft_)) {
     DownMessage message;
     message.kind = DownMessage::Kind::kSubmit;
     message.id = message.call = ++last_id_;
@@ -171,9 +189,10 @@ bool LaunchKeeper::has_trial() const {
 }
 
 void LaunchKeeper::doubt_requests(const LaunchFailure& failure) {
+  const bool has_died = is_death(failure);
   std::vector<uint64_t> failed;
   for (auto& [id, entry] : requests_) {
-    if (entry.parts.empty() || !entry.is_fresh) continue;
+    if (!std::exchange(entry.died_fresh, false) || !has_died) continue;
     if (++entry.deaths < SupervisorOptions::kMostDeaths) continue;
     entry.request->end(FinishReason::kError,
                        Status(StatusCode::kInternal,
@@ -196,7 +215,9 @@ std::optional<LaunchFailure> LaunchKeeper::take_event(UpMessage&& message) {
   // A defect or a device's error: a new process may do better, and if not it is the request's.
   const bool has_failed = event.finished && event.reason == FinishReason::kError &&
                           event.error.code() == StatusCode::kInternal;
-  if (has_failed && entry.request->may_try_again()) return failure_of(event.error);
+  if (has_failed && entry.request->may_try_again()) {
+    return LaunchFailure{.status = event.error, .rank = {}};
+  }
   if (!event.tokens.empty() || event.finished) {
     entry.is_fresh = false;
     entry.deaths = 0;
@@ -213,16 +234,34 @@ void LaunchKeeper::look_after_requests() {
   for (auto& [id, entry] : requests_) {
     if (entry.queue != nullptr) continue;
     const bool is_cancelled = entry.request->is_cancelled();
-    if (!entry.parts.empty()) {
-      if (is_cancelled && !std::exchange(entry.cancel_sent, true)) cancel_parts(entry);
-    } else if (is_cancelled || entry.request->is_late(now)) {
-      entry.request->end(is_cancelled ? FinishReason::kCancelled : FinishReason::kError,
-                         is_cancelled ? Status() : entry.request->late());
+    if (!entry.parts.empty() && is_cancelled) {
+      if (!std::exchange(entry.cancel_sent, true)) cancel_parts(entry);
+    } else if (is_cancelled) {
+      entry.request->end(FinishReason::kCancelled, Status());
+      over.push_back(id);
+    } else if (is_late(entry, now)) {
+      cancel_parts(entry);
+      entry.request->end(FinishReason::kError, late(entry));
       over.push_back(id);
     }
   }
   for (const uint64_t id : over) erase(id);
   hand_over_suspect();
+}
+
+bool LaunchKeeper::is_late(const Entry& entry, Clock::time_point now) const {
+  if (!entry.parts.empty()) return entry.request->is_late(now - kLate);
+  if (entry.request->has_deadline()) return entry.request->is_late(now);
+  return lost_at_ && now - std::max(*lost_at_, entry.request->submitted()) > options_.longest_wait;
+}
+
+Status LaunchKeeper::late(const Entry& entry) const {
+  if (entry.request->has_deadline()) {
+    return entry.request->late(entry.parts.empty() ? why_waiting() : "the launch has stalled");
+  }
+  return Status(StatusCode::kCancelled, "there has been no launch for " +
+                                            std::to_string(options_.longest_wait.count() / 1000) +
+                                            " s, and requests wait no longer: " + why_waiting());
 }
 
 void LaunchKeeper::cancel_parts(const Entry& entry) {
@@ -265,16 +304,6 @@ Status LaunchKeeper::change_speculation(uint64_t id, const SpeculationOptions& o
   }
   request->set_speculation(options);
   return {};
-}
-
-EngineState LaunchKeeper::state() const {
-  const std::lock_guard lock(mutex_);
-  EngineState state = state_;
-  if (phase_ == Phase::kReady) return state;
-  state.kv_blocks = state.load.target_kv.used_blocks = state.load.draft_kv.used_blocks = 0;
-  state.load.running_requests = 0;
-  state.load.waiting_requests = static_cast<int32_t>(num_samples());
-  return state;
 }
 
 }  // namespace forerun

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/log.h"
@@ -23,8 +25,31 @@ constexpr size_t kMostComplaints = 64;
 constexpr size_t kShownComplaints = 4;  // where none names a rank
 // mpirun's word on who has died comes behind the end of that one's output.
 constexpr milliseconds kLastWords{1500};
+constexpr milliseconds kUnspokenGrace{500};
 
 std::string in_ms(milliseconds time) { return std::to_string(time.count()) + " ms"; }
+
+std::string in_seconds(milliseconds time) {
+  return time.count() % 1000 == 0 ? std::to_string(time.count() / 1000) + " s" : in_ms(time);
+}
+
+// Whether a line of mpirun's or of a rank's says more than others, to be shown. Nothing is decided
+// by it.
+bool names_a_rank(const std::string& line, int32_t num_ranks) {
+  constexpr std::string_view kWord = "rank ";
+  for (size_t at = line.find(kWord); at != std::string::npos; at = line.find(kWord, at)) {
+    at += kWord.size();
+    int32_t rank = -1;
+    const char* const end = line.data() + line.size();
+    const auto [stopped, error] = std::from_chars(line.data() + at, end, rank);
+    if (error == std::errc() && rank >= 0 && rank < num_ranks) return true;
+  }
+  return false;
+}
+
+LaunchFailure failure(LaunchFailure::Kind kind, StatusCode code, std::string what) {
+  return {.status = Status(code, std::move(what)), .kind = kind, .rank = {}};
+}
 
 }  // namespace
 
@@ -80,14 +105,16 @@ std::optional<LaunchFailure> LaunchLink::wait(int wake, milliseconds timeout,
   for (const std::string& line : lines) {
     Result<UpMessage> message = read_up_message(line);
     if (!message.ok()) {
-      return failure(StatusCode::kCorrupt,
+      return failure(LaunchFailure::Kind::kProcess, StatusCode::kCorrupt,
                      "the coordinator has sent what is no message: " + message.status().message());
     }
     heard_ = now;
     has_spoken_ = true;
     messages.push_back(std::move(*message));
   }
-  if (read.code() == StatusCode::kCorrupt) return failure(read.code(), read.message());
+  if (read.code() == StatusCode::kCorrupt) {
+    return failure(LaunchFailure::Kind::kProcess, read.code(), read.message());
+  }
   if (!read.ok()) return why_it_ended();
   return look_for_silence();
 }
@@ -97,16 +124,15 @@ std::optional<LaunchFailure> LaunchLink::look_for_silence() {
     return looked_ - since > longest;
   };
   if (!has_spoken_ && silent(started_, options_.start_timeout)) {
-    return failure(StatusCode::kDeadlineExceeded,
-                   "the launch has not come up within " + in_ms(options_.start_timeout));
+    return failure(LaunchFailure::Kind::kSilence, StatusCode::kDeadlineExceeded,
+                   "the launch has not come up within " + in_seconds(options_.start_timeout));
   }
   if (has_spoken_ && silent(heard_, options_.longest_silence)) {
-    LaunchFailure lost = failure(StatusCode::kDeadlineExceeded, "");
+    LaunchFailure lost =
+        failure(LaunchFailure::Kind::kSilence, StatusCode::kDeadlineExceeded,
+                "rank 0 (the coordinator, host " + options_.hosts.front() +
+                    "): nothing has been heard of it for " + in_ms(options_.longest_silence));
     lost.rank = 0;
-    lost.status =
-        Status(StatusCode::kDeadlineExceeded,
-               "rank 0 (the coordinator, host " + options_.hosts.front() +
-                   "): nothing has been heard of it for " + in_ms(options_.longest_silence));
     return lost;
   }
   return std::nullopt;
@@ -126,13 +152,6 @@ void LaunchLink::read_errors() {
   }
 }
 
-LaunchFailure LaunchLink::failure(StatusCode code, const std::string& what) {
-  LaunchFailure failure;
-  failure.status = Status(code, what);
-  failure.rank = rank_of_message(what, static_cast<int32_t>(options_.hosts.size()));
-  return failure;
-}
-
 // The output has ended. What has been written on standard error last comes behind it.
 LaunchFailure LaunchLink::why_it_ended() {
   const Clock::time_point deadline = Clock::now() + kLastWords;
@@ -144,14 +163,14 @@ LaunchFailure LaunchLink::why_it_ended() {
   const std::optional<int> code = process_->exit_code();
   if (code == kNoProgram && complaints_.empty()) {
     has_left_ = true;
-    return failure(StatusCode::kNotFound, "cannot run '" +
-                                              options_.command(folder_.name()).front() +
-                                              "'; of mpirun: Debian has it in openmpi-bin");
+    return failure(LaunchFailure::Kind::kProcess, StatusCode::kNotFound,
+                   "cannot run '" + options_.command(folder_.name()).front() +
+                       "'; of mpirun: Debian has it in openmpi-bin");
   }
   has_left_ = code && (*code < kOfSignals || *code > kOfSignals + kMostSignals);
   // Who names a rank says most; a rank's own words come before mpirun's.
   const auto names = [this](const std::string& line) {
-    return rank_of_message(line, static_cast<int32_t>(options_.hosts.size())).has_value();
+    return names_a_rank(line, static_cast<int32_t>(options_.hosts.size()));
   };
   const auto named = std::find_if(complaints_.begin(), complaints_.end(), names);
   std::string what = "the launch has ended";
@@ -163,7 +182,7 @@ LaunchFailure LaunchLink::why_it_ended() {
     const size_t shown = std::min(complaints_.size(), kShownComplaints);
     for (size_t idx = 0; idx < shown; ++idx) what += (idx == 0 ? ": " : " / ") + complaints_[idx];
   }
-  return failure(StatusCode::kInternal, what);
+  return failure(LaunchFailure::Kind::kProcess, StatusCode::kInternal, what);
 }
 
 void LaunchLink::end(bool politely) {
@@ -178,7 +197,11 @@ void LaunchLink::end(bool politely) {
       if (!process_->input().write().ok()) break;
     }
   }
-  process_->end(politely ? options_.end_timeout : milliseconds(0), options_.kill_timeout);
+  // One that has never spoken may be waiting for a host that does not answer, and has nothing to
+  // tidy up.
+  const milliseconds grace =
+      has_spoken_ ? options_.kill_timeout : std::min(options_.kill_timeout, kUnspokenGrace);
+  process_->end(politely && has_spoken_ ? options_.end_timeout : milliseconds(0), grace);
 }
 
 }  // namespace forerun

@@ -31,6 +31,7 @@ class LaunchLink {
   // `messages`. Not ok, and nothing comes any more: the launch is lost.
   std::optional<LaunchFailure> wait(int wake, std::chrono::milliseconds timeout,
                                     std::vector<UpMessage>& messages);
+  bool has_spoken() const { return has_spoken_; }
   // It has ended by itself with an exit code of its own, no signal's: what it said is the reason,
   // and starting it again would hear it again.
   bool has_left() const { return has_left_; }
@@ -42,7 +43,6 @@ class LaunchLink {
   LaunchLink(const SupervisorOptions& options, LaunchFolder folder,
              std::unique_ptr<LaunchProcess> process);
   void read_errors();
-  LaunchFailure failure(StatusCode code, const std::string& what);
   LaunchFailure why_it_ended();
   std::optional<LaunchFailure> look_for_silence();
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -48,12 +49,13 @@ struct UpMessage {
     kState,     // state
     kAnswer,    // call, status
     kEvent,     // id, event
-    kFailure,   // status: why the launch cannot go on
+    kFailure,   // status, rank: why the launch cannot go on
   };
   Kind kind = Kind::kPing;
   uint64_t id = 0;
   uint64_t call = 0;
   Status status;
+  std::optional<int32_t> rank;  // that a failure began with
   EngineInfo info;
   EngineState state;
   Event event;

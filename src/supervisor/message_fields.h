@@ -52,8 +52,11 @@ void visit_fields(Visitor& visit, UpMessage& message) {
       visit("info", message.info);
       return;
     case Kind::kRefused:
+      visit("status", message.status);
+      return;
     case Kind::kFailure:
       visit("status", message.status);
+      visit("rank", message.rank);
       return;
     case Kind::kState:
       visit("state", message.state);

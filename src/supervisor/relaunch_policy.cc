@@ -1,76 +1,121 @@
 #include "supervisor/relaunch_policy.h"
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
 #include <utility>
 
 namespace forerun {
 namespace {
 
-constexpr std::chrono::milliseconds kFirstPause{100};
-constexpr std::chrono::milliseconds kLongestPause{5000};
+using std::chrono::milliseconds;
+
+constexpr int32_t kMostDoublings = 20;
+
+std::string in_minutes(milliseconds time) {
+  const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(time);
+  if (minutes.count() > 0) return std::to_string(minutes.count()) + " minutes";
+  return std::to_string(time.count()) + " ms";
+}
 
 }  // namespace
 
-std::optional<int32_t> rank_of_message(const std::string& message, int32_t num_ranks) {
-  constexpr std::string_view kWord = "rank ";
-  std::optional<int32_t> last;
-  for (size_t at = message.find(kWord); at != std::string::npos; at = message.find(kWord, at)) {
-    at += kWord.size();
-    int32_t rank = -1;
-    const char* const end = message.data() + message.size();
-    const auto [stopped, error] = std::from_chars(message.data() + at, end, rank);
-    if (error == std::errc() && rank >= 0 && rank < num_ranks) last = rank;
-  }
-  return last;
-}
-
 RelaunchPolicy::RelaunchPolicy(int32_t relaunches, bool has_draft, std::vector<std::string> hosts,
-                               bool doubts_requests)
+                               const RelaunchTimes& times)
     : relaunches_(relaunches),
       hosts_(std::move(hosts)),
-      doubts_requests_(doubts_requests),
-      has_draft_(has_draft) {}
+      times_(times),
+      draft_(has_draft ? Draft::kUsed : Draft::kNone),
+      draft_after_(times.draft_after) {}
 
 std::string RelaunchPolicy::describe(int32_t rank) const {
   return "rank " + std::to_string(rank) + " (host " + hosts_[static_cast<size_t>(rank)] + ")";
 }
 
-void RelaunchPolicy::note_progress() { in_vain_.clear(); }
+void RelaunchPolicy::note_progress() {
+  in_vain_.clear();
+  in_row_ = 0;
+  refusals_ = 0;
+}
 
-RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failure) {
-  if (failure.of_request) return {};
-  in_vain_.push_back(failure.rank);
-  // The coordinator holds the draft. Where it fails, and again before anything has come of it, it
-  // may be the draft that it fails of: too little memory, a device that is gone.
-  const auto failed = std::count(in_vain_.begin(), in_vain_.end(), std::optional<int32_t>(0));
+void RelaunchPolicy::note_ready(TimePoint now) {
+  refusals_ = 0;
+  is_draft_cleared_ = false;
+  // Refused with the draft, up without it: it is the draft's fault.
+  if (draft_ == Draft::kSuspected) leave_draft_out(now);
+}
+
+bool RelaunchPolicy::with_draft(TimePoint now) {
+  if (draft_ == Draft::kLeftOut && now >= draft_due_) {
+    draft_ = Draft::kUsed;
+    draft_back_ = now;
+    refusals_ = kRefusalsOfDraft - 1;  // it has been seen to fail: one refusal is enough
+  }
+  return draft_ == Draft::kUsed;
+}
+
+bool RelaunchPolicy::wants_draft_back(TimePoint now, bool is_idle) const {
+  if (draft_ != Draft::kLeftOut) return false;
+  return now >= (is_idle ? draft_due_ : draft_due_ + times_.draft_patience);
+}
+
+void RelaunchPolicy::leave_draft_out(TimePoint now) {
+  // One that has worked for long begins anew.
+  if (draft_back_ == TimePoint() || now - draft_back_ > times_.longest_draft_after) {
+    draft_after_ = times_.draft_after;
+  } else {
+    draft_after_ = std::min(2 * draft_after_, times_.longest_draft_after);
+  }
+  draft_ = Draft::kLeftOut;
+  draft_due_ = now + draft_after_;
+  refusals_ = 0;
+}
+
+RelaunchPolicy::Decision RelaunchPolicy::note_failure(const LaunchFailure& failure, TimePoint now) {
+  using Kind = LaunchFailure::Kind;
+  // Neither is the launch's, and whoever waits for a host waits without a pause of this.
+  if (failure.kind == Kind::kRequest || failure.kind == Kind::kHostAway) return {};
+  if (failure.kind == Kind::kDraft && draft_ == Draft::kUsed) {
+    leave_draft_out(now);
+    return {};
+  }
+  if (draft_ == Draft::kSuspected) {  // without it it fails as well
+    draft_ = Draft::kUsed;
+    is_draft_cleared_ = true;
+  }
+  refusals_ = failure.kind == Kind::kRefusal ? refusals_ + 1 : 0;
+  if (draft_ == Draft::kUsed && refusals_ >= kRefusalsOfDraft && !is_draft_cleared_) {
+    draft_ = Draft::kSuspected;
+    refusals_ = 0;
+  }
+
+  std::erase_if(in_vain_,
+                [&](const Failure& each) { return now - each.time > times_.forgiven_after; });
+  in_vain_.push_back({now, failure.rank});
+  ++in_row_;
   Decision decision;
-  decision.drop_draft = has_draft_ && (failure.of_draft || (failed >= 2 && !doubts_requests_));
-  if (decision.drop_draft) {
-    has_draft_ = false;
-    in_vain_.clear();  // what comes now is another launch
-    return decision;
-  }
-  if (static_cast<int32_t>(in_vain_.size()) <= relaunches_) {
+  if (static_cast<int32_t>(in_vain_.size()) > relaunches_) {
+    decision.give_up = give_up(failure);
+  } else if (in_row_ > 1) {
     // At once the first time, then less and less often.
-    const size_t again = in_vain_.size() - 1;
-    if (again > 0)
-      decision.pause = std::min(kFirstPause * (1 << std::min<size_t>(again, 8)), kLongestPause);
-    return decision;
+    const int64_t times = int64_t{1} << std::min(in_row_ - 2, kMostDoublings);
+    decision.pause = std::min(times_.first_pause * times, times_.longest_pause);
   }
-  const bool one_host = std::all_of(in_vain_.begin(), in_vain_.end(), [&](const auto& rank) {
-    return rank && failure.rank &&
-           hosts_[static_cast<size_t>(*rank)] == hosts_[static_cast<size_t>(*failure.rank)];
-  });
+  return decision;
+}
+
+Status RelaunchPolicy::give_up(const LaunchFailure& failure) const {
+  const auto is_of_one_host = [&](const Failure& each) {
+    return each.rank && failure.rank &&
+           hosts_[static_cast<size_t>(*each.rank)] == hosts_[static_cast<size_t>(*failure.rank)];
+  };
+  const bool one_host = std::all_of(in_vain_.begin(), in_vain_.end(), is_of_one_host);
   const std::string who =
       one_host ? "host " + hosts_[static_cast<size_t>(*failure.rank)] + " has" : "the launch has";
-  decision.give_up =
-      Status(StatusCode::kInternal,
-             who + " failed " + std::to_string(in_vain_.size()) +
-                 " times in a row with nothing done between, and is not started again; at last: " +
-                 failure.status.message());
-  return decision;
+  // Nobody's request is to blame, and another service may do it: HTTP says 503.
+  return Status(StatusCode::kCancelled,
+                who + " failed " + std::to_string(in_vain_.size()) + " times within " +
+                    in_minutes(times_.forgiven_after) +
+                    " with nothing done between, and is not started again; at last: " +
+                    failure.status.message());
 }
 
 }  // namespace forerun

@@ -96,9 +96,7 @@ class EngineService {
       wait();
       FORERUN_RETURN_IF_ERROR(read());
       FORERUN_RETURN_IF_ERROR(look_at_making());
-      if (const Status failed = served_.failure ? served_.failure() : Status(); !failed.ok()) {
-        return tell_end(UpMessage::Kind::kFailure, failed);
-      }
+      FORERUN_RETURN_IF_ERROR(look_for_failure());
       FORERUN_RETURN_IF_ERROR(send_events());
       ping();
       if (!output_.write().ok()) return gone();
@@ -109,9 +107,20 @@ class EngineService {
   static Status gone() { return Status(StatusCode::kCancelled, "the supervisor has left"); }
 
   void send(const UpMessage& message) { output_.push(write_message(message)); }
-  Status tell_end(UpMessage::Kind kind, const Status& why) {
+  // Not ok where the launch is lost, of which the supervisor has been told then.
+  Status look_for_failure() {
+    const LostLaunch failed = served_.failure ? served_.failure() : LostLaunch();
+    if (failed.status.ok()) return {};
     UpMessage message;
-    message.kind = kind;
+    message.kind = UpMessage::Kind::kFailure;
+    message.status = failed.status;
+    message.rank = failed.rank;
+    send(message);
+    return failed.status;
+  }
+  Status refuse(const Status& why) {
+    UpMessage message;
+    message.kind = UpMessage::Kind::kRefused;
     message.status = why;
     send(message);
     return why;
@@ -204,9 +213,8 @@ class EngineService {
     if (!made) return {};
     making_.reset();
     if (!made->ok()) {
-      const Status failed = served_.failure ? served_.failure() : Status();
-      return failed.ok() ? tell_end(UpMessage::Kind::kRefused, made->status())
-                         : tell_end(UpMessage::Kind::kFailure, failed);
+      FORERUN_RETURN_IF_ERROR(look_for_failure());
+      return refuse(made->status());
     }
     engine_ = std::move(*made).value();
     UpMessage message;
@@ -219,16 +227,11 @@ class EngineService {
   // An error may be that of the launch, which is known by then: requests are not told of it.
   Status send_events() {
     while (auto completion = queue_->poll()) {
-      const bool is_last = completion->event.last;
-      if (is_last) {
-        handles_.erase(completion->tag);
-        tell_state();
-      }
-      if (completion->event.reason == FinishReason::kError && served_.failure) {
-        if (const Status failed = served_.failure(); !failed.ok()) {
-          return tell_end(UpMessage::Kind::kFailure, failed);
-        }
-      }
+      const bool has_failed = completion->event.reason == FinishReason::kError;
+      if (completion->event.last) handles_.erase(completion->tag);
+      if (has_failed) FORERUN_RETURN_IF_ERROR(look_for_failure());
+      // Before the event: what the engine says of itself tells whose error it is.
+      if (has_failed || completion->event.last) tell_state();
       UpMessage message;
       message.kind = UpMessage::Kind::kEvent;
       message.id = completion->tag;

@@ -2,12 +2,20 @@
 // answers over another (message.h).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "forerun/engine.h"
 
 namespace forerun {
+
+// Why a launch cannot go on: not ok, and the rank that it began with, where that is known.
+struct LostLaunch {
+  Status status;
+  std::optional<int32_t> rank;
+};
 
 struct ServedEngine {
   // Owned from here on. A supervisor's standard ones, by way of mpirun.
@@ -17,7 +25,7 @@ struct ServedEngine {
   // loading meanwhile.
   std::function<Result<std::unique_ptr<Engine>>(const EngineOptions&)> create;
   // Not ok, and why: others of the launch are lost, and nothing more will come of it. Null: never.
-  std::function<Status()> failure;
+  std::function<LostLaunch()> failure;
 };
 
 // Serves until the supervisor says that it is enough (ok). Not ok where it has left, is silent for

@@ -25,8 +25,11 @@ void SupervisedRequest::connect(std::shared_ptr<EventQueue> queue, uint64_t tag,
   }
 }
 
-std::vector<std::pair<Request, int32_t>> SupervisedRequest::parts() const {
+std::vector<std::pair<Request, int32_t>> SupervisedRequest::parts(bool plainly) const {
   Request whole = request_;
+  if (plainly && whole.speculation) {
+    whole.speculation = SpeculationOptions{.strategy = "autoregressive"};
+  }
   if (deadline_) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(*deadline_ - Clock::now());
@@ -98,14 +101,10 @@ bool SupervisedRequest::has_finished() const {
                      [](const Sample& sample) { return sample.finished; });
 }
 
-Status SupervisedRequest::late() const {
-  return Status(
-      StatusCode::kDeadlineExceeded,
-      "the request's deadline of " + std::to_string(request_.deadline.count()) + " ms has passed");
-}
-
-void SupervisedRequest::decode_plainly() {
-  if (request_.speculation) request_.speculation = SpeculationOptions{.strategy = "autoregressive"};
+Status SupervisedRequest::late(const std::string& why) const {
+  return Status(StatusCode::kDeadlineExceeded,
+                "the request's deadline of " + std::to_string(request_.deadline.count()) +
+                    " ms has passed" + (why.empty() ? "" : ", waiting: " + why));
 }
 
 }  // namespace forerun

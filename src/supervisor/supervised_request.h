@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/event_queue.h"
@@ -28,8 +29,8 @@ class SupervisedRequest {
 
   // What a launch is to be asked for so that it goes on: all of it where nothing has come, else
   // each sample that has not finished by itself, from its tokens. The second says which sample
-  // that is; -1: all.
-  std::vector<std::pair<Request, int32_t>> parts() const;
+  // that is; -1: all. `plainly`: the launch has no draft.
+  std::vector<std::pair<Request, int32_t>> parts(bool plainly) const;
 
   // What has come of a part. `launches`: how many have worked on it.
   void take(Event event, int32_t part, int launches);
@@ -39,11 +40,12 @@ class SupervisedRequest {
   bool has_finished() const;
   bool is_cancelled() const { return channel_ != nullptr && channel_->cancelled(); }
   bool is_late(Clock::time_point now) const { return deadline_ && *deadline_ < now; }
-  Status late() const;
+  bool has_deadline() const { return deadline_.has_value(); }
+  Clock::time_point submitted() const { return submitted_; }
+  // `why`: what it has waited for; may be empty.
+  Status late(const std::string& why) const;
   int32_t num_samples() const { return request_.num_samples; }
   void set_speculation(const SpeculationOptions& options) { request_.speculation = options; }
-  // To plain decoding: there is no draft any more.
-  void decode_plainly();
 
   // Whether this is the first time that it is said to have failed by a defect or a device.
   bool may_try_again() { return !std::exchange(has_failed_, true); }

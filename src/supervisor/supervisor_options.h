@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "forerun/engine.h"
+#include "supervisor/relaunch_policy.h"
 
 namespace forerun {
 
@@ -27,14 +28,29 @@ struct SupervisorOptions {
   // A launch that ends has so long to do it by itself, and again after SIGTERM.
   std::chrono::milliseconds end_timeout{5000};
   std::chrono::milliseconds kill_timeout{3000};
-  // Failures in a row, with nothing done between, after which it is started again.
-  int32_t relaunches = 3;
-  // Where the launch is one process, what it dies of may be a request rather than a machine: one
-  // that was given to kMostDeaths launches which died before it put out a token is failed, and the
-  // last of these times no other was in that state. The draft is left out only where it says that
-  // it failed.
+  // So many failures are followed by another start; more, within RelaunchTimes::forgiven_after and
+  // with nothing done between, by none.
+  int32_t relaunches = 10;
+  RelaunchTimes times;
+  // What a launch dies of may be a request rather than a machine: one that was given to kMostDeaths
+  // launches which died before it put out a token is failed, and the last of these times no other
+  // was in that state.
   bool doubts_requests = false;
   static constexpr int kMostDeaths = 3;
+
+  // A command that ends with 0 where a host can take part in a launch; null: hosts are not asked.
+  // `folder`: launch_folder.h.
+  std::function<std::vector<std::string>(const std::string& host, const std::string& folder)> ask;
+  // A host that has not answered by then is away.
+  std::chrono::milliseconds answer_timeout{15000};
+  // Before it is asked again, twice as long each time.
+  std::chrono::milliseconds first_question_pause{500};
+  std::chrono::milliseconds longest_question_pause{10000};
+
+  // A request without a deadline waits so long for a launch.
+  std::chrono::milliseconds longest_wait = std::chrono::minutes(10);
+  // EngineCondition::kAway where no launch has been up for so long.
+  std::chrono::milliseconds soon{10000};
 
   // Asked now and then while the first launch starts; true: it is not to. Null: never.
   std::function<bool()> is_cancelled;

@@ -3,10 +3,12 @@
 //
 // Usage: fault_launch FOLDER. Every start adds a line to FOLDER/launches: its process, and whether
 // it has been given a draft. FOLDER/faults has a line a start, what is to happen and after how many
-// events: "die 3", "stop 3", "leave 3", "garble 3", "fail 3 MESSAGE", "error 3 MESSAGE" (of the
-// request), "refuse 0 MESSAGE", "linger 0" (while the engine is made), "poison SEED" (dies when it
-// is given a request with this seed); no line, or "-": nothing. A line "always FAULT" stands for
-// all starts from there on.
+// events: "die 3", "stop 3", "leave 3", "garble 3", "fail 3 RANK MESSAGE", "error 3 MESSAGE" (of
+// the request), "invalid 3 MESSAGE" (the same, its own fault), "draft 3 MESSAGE" (an error, and a
+// fault of the draft is counted), "refuse 0 MESSAGE", "refuse_draft 0 MESSAGE" (where it has been
+// given one), "linger 0" (while the engine is made), "deaf 0" (takes no requests in),
+// "poison SEED" (dies when it is given a request with this seed); no line, or "-": nothing. A line
+// "always FAULT" stands for all starts from there on.
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #include <iostream>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -36,6 +39,7 @@ struct Fault {
   std::string kind = "-";
   int events = 0;
   std::string message;
+  std::optional<int32_t> rank;  // "fail"
 };
 
 Fault fault_of(const std::string& folder, size_t start) {
@@ -49,6 +53,11 @@ Fault fault_of(const std::string& folder, size_t start) {
   Fault fault;
   std::istringstream fields(line);
   fields >> fault.kind >> fault.events >> std::ws;
+  if (fault.kind == "fail") {
+    int32_t rank = 0;
+    if (fields >> rank) fault.rank = rank;
+    fields >> std::ws;
+  }
   std::getline(fields, fault.message);
   return fault;
 }
@@ -74,11 +83,13 @@ class FaultLaunch {
     if (pipe(ends.data()) != 0) return 2;
     std::thread relay([this, from = ends[0]] { pass_on(from); });
     ServedEngine served;
-    served.input = fault_.kind == "poison" ? poisoned_input() : STDIN_FILENO;
+    const bool is_filtered = fault_.kind == "poison" || fault_.kind == "deaf";
+    served.input = is_filtered ? filtered_input() : STDIN_FILENO;
     served.output = ends[1];
     served.create = [this](const EngineOptions& options) { return create(options); };
     served.failure = [this] {
-      return has_failed_ ? Status(StatusCode::kInternal, fault_.message) : Status();
+      return has_failed_ ? LostLaunch{Status(StatusCode::kInternal, fault_.message), fault_.rank}
+                         : LostLaunch();
     };
     const Status status = serve_engine(served);
     relay.join();
@@ -90,20 +101,23 @@ class FaultLaunch {
     std::ofstream(folder_ + "/launches", std::ios::app)
         << getpid() << (options.draft.empty() ? " plain" : " draft") << '\n';
     if (fault_.kind == "linger") std::this_thread::sleep_for(std::chrono::seconds(60));
-    if (fault_.kind == "refuse") return Status(StatusCode::kUnsupported, fault_.message);
+    const bool refuses =
+        fault_.kind == "refuse" || (fault_.kind == "refuse_draft" && !options.draft.empty());
+    if (refuses) return Status(StatusCode::kUnsupported, fault_.message);
     return Engine::create(options);
   }
 
-  // Standard input, until it asks for the poison.
-  int poisoned_input() {
+  // Standard input, until it asks for the poison; without requests where it is deaf.
+  int filtered_input() {
     std::array<int, 2> ends{};
     if (pipe(ends.data()) != 0) _exit(2);
     std::thread([this, to = ends[1]] {
       std::string line;
       while (std::getline(std::cin, line)) {
         const auto message = read_down_message(line);
-        if (message.ok() && message->kind == DownMessage::Kind::kSubmit &&
-            message->request.sampling.seed == static_cast<uint64_t>(fault_.events)) {
+        const bool asks = message.ok() && message->kind == DownMessage::Kind::kSubmit;
+        if (asks && fault_.kind == "deaf") continue;
+        if (asks && message->request.sampling.seed == static_cast<uint64_t>(fault_.events)) {
           std::raise(SIGKILL);
         }
         line += '\n';
@@ -133,7 +147,10 @@ class FaultLaunch {
     }
   }
 
-  bool fails_by_events() const { return fault_.kind != "-" && fault_.kind != "poison"; }
+  bool fails_by_events() const {
+    return fault_.kind != "-" && fault_.kind != "poison" && fault_.kind != "deaf" &&
+           fault_.kind != "refuse_draft";
+  }
 
   // Whether the event is passed on after all.
   bool fail(UpMessage& message) {
@@ -142,12 +159,21 @@ class FaultLaunch {
     if (fault_.kind == "leave") _exit(3);
     if (fault_.kind == "garble") write_all(R"({"kind": 6, "id": [)");
     if (fault_.kind == "fail") has_failed_ = true;
-    if (fault_.kind != "error") return false;
-    if (std::exchange(has_sent_error_, true)) return false;
+    const bool is_of_draft = fault_.kind == "draft";
+    const bool is_invalid = fault_.kind == "invalid";
+    if (fault_.kind != "error" && !is_of_draft && !is_invalid) return false;
+    if (std::exchange(has_sent_error_, true)) return is_invalid;
+    if (is_of_draft) {
+      UpMessage state;
+      state.kind = UpMessage::Kind::kState;
+      state.state.load.draft_faults = 1;
+      write_all(write_message(state));
+    }
     message.event = {};
     message.event.finished = true;
     message.event.reason = FinishReason::kError;
-    message.event.error = Status(StatusCode::kInternal, fault_.message);
+    message.event.error =
+        Status(is_invalid ? StatusCode::kInvalidArgument : StatusCode::kInternal, fault_.message);
     write_all(write_message(message));
     return false;
   }

@@ -47,7 +47,9 @@ TEST_F(Supervised, GoesOnWhereALaunchIsLost) {
   for (const std::string& kind : kinds) {
     SCOPED_TRACE(kind);
     fs::remove(folder_.path() / "launches");
-    write_faults({kind + " 4 rank 1 (stage 1 of 1, host back): gone", kind + " 2 rank 1: again"});
+    const std::string rank = kind == "fail" ? " 1 " : " ";
+    write_faults({kind + " 4" + rank + "rank 1 (stage 1 of 1, host back): gone",
+                  kind + " 2" + rank + "rank 1: again"});
     const auto engine = create();
     ASSERT_NE(engine, nullptr);
     const Output output = complete(*engine, request(7));
@@ -96,7 +98,7 @@ TEST_F(Supervised, SamplesGoOnEachByItself) {
 }
 
 TEST_F(Supervised, GivesUpOnAHostThatFailsAgainAndAgain) {
-  write_faults(std::vector<std::string>(9, "fail 0 rank 1 (stage 1 of 1, host back): burns"));
+  write_faults(std::vector<std::string>(9, "fail 0 1 rank 1 (stage 1 of 1, host back): burns"));
   SupervisorOptions with = options();
   with.relaunches = 2;
   const auto engine = create(with);
@@ -109,6 +111,9 @@ TEST_F(Supervised, GivesUpOnAHostThatFailsAgainAndAgain) {
   EXPECT_EQ(launches().size(), 3u);
   const auto later = engine->submit(request(7));
   EXPECT_EQ(later.status().message(), output.error.message());
+  EXPECT_EQ(later.status().code(), StatusCode::kCancelled);  // 503 over HTTP
+  EXPECT_EQ(engine->load().condition, EngineCondition::kGivenUp);
+  EXPECT_EQ(engine->load().condition_reason, output.error.message());
 }
 
 // Whatever it takes with it goes on; the draft is not blamed.
@@ -139,30 +144,6 @@ TEST_F(Supervised, ARequestThatProcessesDieOfIsFailedAlone) {
   }
   EXPECT_EQ(launches().size(), 4u);
   expect_same(complete(*engine, request(1)), alone(request(1)));
-}
-
-TEST_F(Supervised, TheDraftsFailureLeavesItOut) {
-  write_faults({"fail 3 draft: cuda:0 is gone"});
-  const auto engine = create();
-  ASSERT_NE(engine, nullptr);
-  expect_same(complete(*engine, request(7)), alone(request(7)));
-  EXPECT_EQ(launches(" draft").size(), 1u);
-  EXPECT_EQ(launches(" plain").size(), 1u);
-  const Output later = complete(*engine, request(8));
-  EXPECT_EQ(later.stats.strategy, "autoregressive");
-  expect_same(later, alone(request(8)));
-  Request drafting = request(9);
-  drafting.speculation = SpeculationOptions{.strategy = "serial_tree", .source = "model"};
-  expect_same(complete(*engine, drafting), alone(request(9)));
-}
-
-TEST_F(Supervised, ACoordinatorThatFailsInVainTriesWithoutTheDraft) {
-  write_faults({"die 1", "refuse 0 no room", "refuse 0 no room"});
-  const auto engine = create();
-  ASSERT_NE(engine, nullptr);
-  expect_same(complete(*engine, request(7)), alone(request(7)));
-  EXPECT_EQ(launches(" draft").size(), 3u);
-  EXPECT_EQ(launches(" plain").size(), 1u);
 }
 
 TEST_F(Supervised, WhatIsRefusedIsNotStartedAgain) {
@@ -234,7 +215,7 @@ TEST_F(Supervised, CancelsWhatRuns) {
 }
 
 TEST_F(Supervised, ManyRequestsGoOnTogether) {
-  write_faults({"die 20", "stop 30", "die 40", "fail 10 rank 1: cut"});
+  write_faults({"die 20", "stop 30", "die 40", "fail 10 1 rank 1: cut"});
   const auto engine = create();
   ASSERT_NE(engine, nullptr);
   std::vector<std::shared_ptr<RequestStream>> streams;

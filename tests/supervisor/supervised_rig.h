@@ -103,6 +103,7 @@ class Supervised : public ::testing::Test {
     };
     options.longest_silence = milliseconds(kSanitized ? 5000 : 1500);
     options.kill_timeout = milliseconds(300);
+    options.times.first_pause = milliseconds(20);
     return options;
   }
   std::unique_ptr<Engine> create() const { return create(options()); }

@@ -1,0 +1,84 @@
+#include "supervisor/host_questions.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/log.h"
+
+namespace forerun {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kGrace{300};  // nothing of theirs is to be tidied up
+
+}  // namespace
+
+HostQuestions::HostQuestions(const SupervisorOptions& options,
+                             const std::vector<std::string>& hosts)
+    : deadline_(Clock::now() + options.answer_timeout) {
+  for (const std::string& host : hosts) {
+    Question& question = questions_.emplace_back();
+    question.host = host;
+    auto folder = LaunchFolder::make();
+    if (!folder.ok()) continue;
+    question.folder.emplace(std::move(*folder));
+    auto process = LaunchProcess::start(options.ask(host, question.folder->name()));
+    if (process.ok()) question.process = std::move(*process);
+  }
+}
+
+HostQuestions::~HostQuestions() {
+  for (Question& question : questions_) {
+    if (question.process != nullptr) question.process->end(milliseconds(0), kGrace);
+  }
+}
+
+bool HostQuestions::is_over() {
+  const bool is_late = Clock::now() > deadline_;
+  bool all_over = true;
+  for (Question& question : questions_) {
+    if (question.process == nullptr) continue;
+    std::vector<std::string> lines;
+    (void)question.process->output().read(lines);
+    (void)question.process->errors().read(lines);
+    for (const std::string& line : lines) {
+      log_line(LogLevel::kDebug, "host " + question.host + ": " + line);
+    }
+    const std::optional<int> code = question.process->exit_code();
+    if (!code && !is_late) {
+      all_over = false;
+      continue;
+    }
+    question.has_answered = code == 0;
+    question.process->end(milliseconds(0), kGrace);
+    question.process.reset();
+  }
+  return all_over;
+}
+
+std::vector<std::string> HostQuestions::silent() const {
+  std::vector<std::string> silent;
+  for (const Question& question : questions_) {
+    if (!question.has_answered) silent.push_back(question.host);
+  }
+  return silent;
+}
+
+std::vector<std::string> hosts_to_ask(const std::vector<std::string>& hosts) {
+  std::array<char, 256> own{};
+  gethostname(own.data(), own.size() - 1);
+  std::vector<std::string> asked;
+  for (const std::string& host : hosts) {
+    const bool is_here = host == "localhost" || host == own.data();
+    if (!is_here && std::find(asked.begin(), asked.end(), host) == asked.end()) {
+      asked.push_back(host);
+    }
+  }
+  return asked;
+}
+
+}  // namespace forerun
