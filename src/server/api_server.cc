@@ -131,13 +131,28 @@ void ApiServer::respond(const HttpRequest& request, Exchange& exchange, HttpResp
 
 HttpResponse ApiServer::ready() const {
   if (draining_) return error_response(api_error(503, "the server is ending"));
+  const EngineLoad load = client_->engine().load();
+  if (load.condition != EngineCondition::kServing) {
+    return error_response(api_error(503, "not ready: " + load.condition_reason));
+  }
   return json_response({{"status", "ready"}});
+}
+
+HttpResponse ApiServer::health() const {
+  if (std::optional<HttpResponse> refusal = refuse_where_given_up()) return std::move(*refusal);
+  return json_response({{"status", "ok"}});
+}
+
+std::optional<HttpResponse> ApiServer::refuse_where_given_up() const {
+  const EngineLoad load = client_->engine().load();
+  if (load.condition != EngineCondition::kGivenUp) return std::nullopt;
+  return error_response(api_error(503, "given up: " + load.condition_reason));
 }
 
 std::optional<HttpResponse> ApiServer::get(const HttpRequest& request) {
   const std::string& path = request.path;
   if (const PageFile* const file = find_page_file(path)) return page_response(*file);
-  if (path == "/health" || path == "/v1/health") return json_response({{"status", "ok"}});
+  if (path == "/health" || path == "/v1/health") return health();
   if (path == "/ready") return ready();
   if (path == "/version") return json_response({{"version", FORERUN_VERSION}});
   if (path == "/v1/models") return json_response(models_json(facts_));
@@ -190,6 +205,9 @@ void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exc
 void ApiServer::post(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
   if (draining_) {
     return respond(request, *exchange, error_response(api_error(503, "the server is ending")));
+  }
+  if (std::optional<HttpResponse> refusal = refuse_where_given_up()) {
+    return respond(request, *exchange, std::move(*refusal));
   }
   auto shared = std::make_shared<HttpRequest>(std::move(request));
   const bool taken = workers_->try_post([this, shared, exchange] { run_post(*shared, exchange); });

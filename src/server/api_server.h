@@ -43,7 +43,10 @@ class ApiServer {
   void run_post(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void generate(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                 GenerationCall call);
+  // Whether to send requests here, and whether anything will ever come of them.
   HttpResponse ready() const;
+  HttpResponse health() const;
+  std::optional<HttpResponse> refuse_where_given_up() const;
   void respond(const HttpRequest& request, Exchange& exchange, HttpResponse response);
 
   EventLoop& loop_;

@@ -9,6 +9,7 @@ stream ends with the text of an undisturbed run.
 import concurrent.futures
 import os
 import random
+import shutil
 import signal
 import sys
 import threading
@@ -37,6 +38,33 @@ def is_running(process):
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+class GivenUp(unittest.TestCase):
+    def test_routers_and_clients_are_told(self):
+        if shutil.which("mpirun") is None:
+            self.skipTest("without mpirun")
+        hosts = Path(serving.HOME.name) / "hosts.txt"
+        hosts.write_text("localhost\n" * 2)
+        with serving.Server("--hosts", hosts, "--relaunches", 0, draft=False) as server:
+            for path in ("/ready", "/health"):
+                self.assertEqual(server.get(path)[0], 200)
+            os.kill(worker_of(server), signal.SIGKILL)  # mpirun: one failure is one too many
+            deadline = time.monotonic() + 60
+            while server.get("/health")[0] == 200 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            for path in ("/ready", "/health", "/v1/health"):
+                status, headers, body = server.get(path)
+                self.assertEqual(status, 503, path)
+                self.assertIn("is not started again", body["error"]["message"])
+                self.assertIn("Retry-After", headers)
+            for path, body in (
+                ("/v1/completions", {"prompt": "x"}),
+                ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
+            ):
+                status, _, answer = server.post(path, body)
+                self.assertEqual(status, 503, answer)
+                self.assertIn("is not started again", answer["error"]["message"])
 
 
 class Isolated(unittest.TestCase):

@@ -12,6 +12,8 @@
 namespace forerun::server {
 namespace {
 
+constexpr int64_t kLongestDeadline_ms = 86'400'000;  // a day
+
 constexpr double kMost = std::numeric_limits<float>::max();
 
 // {"50256": -100}
@@ -144,6 +146,8 @@ void read_generation(OrderedFieldReader& fields, const ServerFacts& facts, Reque
       static_cast<int32_t>(fields.integer("n", 1, facts.options.most_choices).value_or(1));
   request.priority =
       -static_cast<int32_t>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
+  request.deadline =
+      std::chrono::milliseconds(fields.integer("deadline_ms", 1, kLongestDeadline_ms).value_or(0));
   request.min_new_tokens =
       static_cast<int32_t>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
   if (auto salt = fields.string("cache_salt")) {
