@@ -173,7 +173,7 @@ class Trial:
                 "--silence-s",
                 SILENCE_S,
                 "--start-s",
-                10,
+                30,
                 "--relaunches",
                 20,
                 "--link-delay-ms",

@@ -152,7 +152,7 @@ class OverANetwork(unittest.TestCase):
                     "--silence-s",
                     SILENCE_S,
                     "--start-s",
-                    4,
+                    15,
                     "--relaunches",
                     20,
                     "--verbose",

@@ -4,8 +4,10 @@ What a launch sees of them is what it sees of machines: names, addresses, interf
 """
 
 import os
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 NETWORK = "10.213.7"
@@ -26,13 +28,16 @@ def _run(*command):
 class Namespaces:
     """`count` hosts; the first one has the bridge. OSError where this machine does not permit it.
 
-    A host lives as long as the process that holds its namespaces.
+    A host lives as long as the process that holds its namespaces. With `own_files` all but the
+    first have a /tmp and a /dev/shm of their own.
     """
 
-    def __init__(self, count, rate):
+    def __init__(self, count, rate, own_files=False):
+        self.own_files = own_files
         self.names = [f"forerun-{number}" for number in range(count)]
         self.holders = []
-        self.folder = tempfile.TemporaryDirectory()
+        # Where hosts with a /tmp of their own see it, too.
+        self.folder = tempfile.TemporaryDirectory(dir="/var/tmp")
         try:
             for name in self.names:
                 self._hold(name)
@@ -48,14 +53,18 @@ class Namespaces:
 
     def _hold(self, name):
         # Says that it is there once it is.
+        files = ""
+        if self._has_own_files(len(self.holders)):
+            files = "mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm && "
         holder = subprocess.Popen(
             [
                 "unshare",
                 "--net",
                 "--uts",
+                *(["--mount"] if files else []),
                 "sh",
                 "-c",
-                f"hostname {name} && ip link set lo up && echo held && exec cat",
+                f"{files}hostname {name} && ip link set lo up && echo held && exec cat",
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -66,9 +75,52 @@ class Namespaces:
         if holder.stdout.readline().strip() != "held":
             raise OSError(holder.stderr.read())
 
+    def _has_own_files(self, host):
+        return self.own_files and host > 0
+
     def inside(self, host):
         """What runs a command on the host."""
-        return ["nsenter", "--target", str(self.holders[host].pid), "--net", "--uts", "--"]
+        files = ["--mount"] if self._has_own_files(host) else []
+        return ["nsenter", "--target", str(self.holders[host].pid), "--net", "--uts", *files, "--"]
+
+    def files(self, host):
+        """Names in /tmp and /dev/shm of a host that has its own."""
+        root = Path(f"/proc/{self.holders[host].pid}/root")
+        return sorted(
+            path.name for place in ("tmp", "dev/shm") for path in (root / place).iterdir()
+        )
+
+    def processes(self, host):
+        """Numbers of what runs on the host, its holder aside."""
+        network = os.readlink(f"/proc/{self.holders[host].pid}/ns/net")
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if os.readlink(folder / "ns" / "net") == network:
+                    found.append(int(folder.name))
+            except OSError:  # it has ended
+                continue
+        return [number for number in found if number != self.holders[host].pid]
+
+    def go_away(self, host, answers=True):
+        """A host beside the first one goes down: all that runs there dies, its link is down, and
+        nothing is started there until come_back(). `answers`: ssh is refused, as where the machine
+        starts anew; else it waits, as where there is none."""
+        (Path(self.folder.name) / f"away-{host}").write_text("refuses" if answers else "waits")
+        self.cut(host)
+        for _ in range(3):  # one may have started another meanwhile
+            for number in self.processes(host):
+                try:
+                    os.kill(number, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.05)
+        if self._has_own_files(host):  # as a start empties them
+            _run(*self.inside(host), "sh", "-c", "rm -rf /tmp/* /dev/shm/*")
+
+    def come_back(self, host):
+        self.mend(host)
+        (Path(self.folder.name) / f"away-{host}").unlink(missing_ok=True)
 
     def _join(self, rate):
         bridge = self.inside(0)
@@ -118,7 +170,13 @@ class Namespaces:
         """For a launch: starts a host's part on that host, as ssh would."""
         agent = Path(self.folder.name) / "agent"
         cases = "".join(
-            f'{name}) exec {" ".join(self.inside(host))} sh -c "$*" ;;\n'
+            f"{name}) away={self.folder.name}/away-{host}\n"
+            'case "$(cat "$away" 2>/dev/null)" in\n'
+            f'refuses) echo "ssh: connect to host {name} port 22: Connection refused" >&2\n'
+            "exit 255 ;;\n"
+            'waits) while [ -e "$away" ]; do sleep 0.5; done ;;\n'
+            "esac\n"
+            f'exec {" ".join(self.inside(host))} sh -c "$*" ;;\n'
             for host, name in enumerate(self.names)
         )
         agent.write_text(
