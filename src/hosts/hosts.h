@@ -87,7 +87,7 @@ class Hosts {
   void give_notice(const Result<Bytes>& notice);
   // A stage: what the coordinator gives notice of, or why there is none.
   Result<Bytes> take_notice();
-  // Of a frame of kLost, behind its status: the rank that the sender's failure began with.
+  // Reads the rank that a sender's failure began with; in a frame of kLost it follows the status.
   int32_t read_lost_rank(ByteReader& from) const;
   // Ends the launch: `why` goes to all who listen. Once.
   void end(const Status& why);

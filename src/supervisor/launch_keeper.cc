@@ -84,7 +84,7 @@ std::optional<LaunchFailure> LaunchKeeper::run_launch(bool& is_worth_another) {
     return LaunchFailure{.status = link.status(), .rank = {}};
   }
   std::optional<LaunchFailure> failure = serve(**link);
-  // Of several causes the request comes first: only it can be left out.
+  // Where a request is on trial it is the cause: only a request can be left out.
   if (failure && is_death(*failure) && has_trial()) failure->kind = LaunchFailure::Kind::kRequest;
   if (failure) name_silent_hosts(*failure);
   questions_.reset();

@@ -114,8 +114,8 @@ void LaunchKeeper::answer(uint64_t call, const Status& status) {
     changed_.notify_all();
     return;
   }
-  // Of a request that goes on in another launch, or has waited for this answer for long, and which
-  // it will not have.
+  // The request goes on from an earlier launch, or its submitter has stopped waiting for this
+  // answer: a refusal ends it.
   const auto part = parts_.find(call);
   if (part == parts_.end() || status.ok()) return;
   const uint64_t id = part->second.request;

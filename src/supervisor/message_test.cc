@@ -84,9 +84,13 @@ TEST(Message, EveryKindComesBack) {
   for (int kind = 0; kind <= static_cast<int>(UpMessage::Kind::kFailure); ++kind) {
     UpMessage message;
     message.kind = static_cast<UpMessage::Kind>(kind);
+    message.rank = 2;
+    message.state.load.draft_faults = 3;
     const auto again = read_up_message(write_message(message));
     ASSERT_TRUE(again.ok()) << again.status().message();
     EXPECT_EQ(again->kind, message.kind);
+    if (message.kind == UpMessage::Kind::kFailure) EXPECT_EQ(again->rank, 2);
+    if (message.kind == UpMessage::Kind::kState) EXPECT_EQ(again->state.load.draft_faults, 3);
   }
   EngineOptions options;
   options.model = "somewhere";
