@@ -37,6 +37,9 @@ struct PendingItem {
   size_t rows_done = 0;
   WorkResult result;
   std::vector<RowDistribution> distributions;
+  // What the output's constraint makes of the text up to each row, where there is one: as many as
+  // rows, null where a row is of the prompt or nothing leads there.
+  std::vector<TokenConstraint::State> constrained;
   // Rows that edits submitted later drop, by their places; empty: none. They need not be run, and
   // the result leaves them out: those at `dead_results`, ascending.
   std::vector<bool> dead;

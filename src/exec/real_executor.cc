@@ -16,6 +16,12 @@
 #include "views/view_table.h"
 
 namespace forerun {
+namespace {
+
+// How often masks that are late are looked for: what makes them takes longer.
+constexpr std::chrono::microseconds kMaskLooks{200};
+
+}  // namespace
 
 // A role's worker, and its thread where it has one; calls reach the worker in order.
 class RealExecutor::RoleThread {
@@ -142,7 +148,8 @@ class RealExecutor::RoleThread {
     std::vector<FinishedItem> finished;
     while (true) {
       const auto now = std::chrono::steady_clock::now();
-      inbox_.take(has_work() ? now : now + std::chrono::hours(1), messages);
+      const auto wait = worker_.waits_for_masks() ? kMaskLooks : std::chrono::hours(1);
+      inbox_.take(has_work() ? now : now + wait, messages);
       for (Message& message : messages) handle(message, finished);
       messages.clear();
       if (stopping_) {
@@ -334,6 +341,13 @@ bool RealExecutor::run_inline() {
   return true;
 }
 
+bool RealExecutor::waits_for_masks() const {
+  return std::any_of(roles_.begin(), roles_.end(), [](const auto& role) {
+    RoleWorker* const worker = role ? role->inline_worker() : nullptr;
+    return worker != nullptr && worker->waits_for_masks();
+  });
+}
+
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
   // Work that results at hand lead to belongs into the same Step.
   if (auto result = next_at_hand()) return result;
@@ -353,9 +367,14 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
     if (auto result = next_at_hand()) return result;
     wake_threads();  // notices for those that have been closed have been answered by that
     const bool ran = run_inline();
+    const auto now = std::chrono::steady_clock::now();
+    const bool waits = waits_for_masks();
+    const auto until = waits ? std::min(deadline, now + kMaskLooks) : deadline;
     if (any_threads && outstanding_ > 0) {
       // After a Step of ours, look at what the threads have done meanwhile; otherwise wait for it.
-      outbox_.take(ran ? std::chrono::steady_clock::now() : deadline, finished_);
+      outbox_.take(ran ? now : until, finished_);
+    } else if (!ran && waits) {
+      std::this_thread::sleep_until(until);
     } else if (!ran) {
       return std::nullopt;
     }

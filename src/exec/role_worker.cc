@@ -72,6 +72,7 @@ void RoleWorker::forget(SequenceId sequence) {
   if (found == nullptr) return;
   std::erase(ready_, found.get());
   std::erase(out_of_memory_, found.get());
+  std::erase(late_, found.get());
   count(*found, -1);
   if (found->steps_under_way == 0) return;
   found->closed = true;

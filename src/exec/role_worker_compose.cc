@@ -164,7 +164,9 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
       sequence.queue.pop_next();
       continue;
     }
+    if (sequence.spec.constraint != nullptr) find_states(sequence, item);
     if (reuse_prefix(sequence, item)) return true;
+    if (!leave_out_late_guesses(sequence, item)) return false;
     const auto left = static_cast<int32_t>(item.item.rows.size() - item.rows_done);
     const bool is_prompt = sequence.reads_prompt();
     const int32_t count = piece_rows(sequence, item, is_prompt);
@@ -177,6 +179,7 @@ bool RoleWorker::take_turn(RoleSequence& sequence, std::vector<FinishedItem>& fi
                 finished);
       continue;
     }
+    if (!has_masks(sequence, item, count)) return false;
     if (Status status = sequence.reserve(item.item, count); !status.ok()) {
       wait_for_memory(sequence, status, finished);
       return false;
@@ -307,6 +310,10 @@ void RoleWorker::compose(std::vector<FinishedItem>& finished, int64_t held_up) {
     out_of_memory_.clear();
   }
   closed_since_out_of_memory_ = false;
+  mask_steps_ = kMaskStepsOfStep;
+  const auto come = std::stable_partition(late_.begin(), late_.end(), is_late);
+  ready_.insert(ready_.begin(), come, late_.end());
+  late_.erase(come, late_.end());
   turns_.clear();
   for (size_t place = 0; place < ready_.size(); ++place) {
     RoleSequence* sequence = ready_[place];

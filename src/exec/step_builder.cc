@@ -176,7 +176,11 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
   PathRange path;
   if (out.wants_logits && sequence.looks_back) path = add_path(sequence, tree_idx);
   if (scores) FORERUN_RETURN_IF_ERROR(add_score(sequence, item, row_idx));
-  if (row.want != Want::kNothing) add_task(sequence, item, row, path);
+  if (row.want != Want::kNothing) {
+    add_task(sequence, item, row, path);
+    tasks_.back().status = mask_error(sequence, item, row_idx);
+    if (!item.constrained.empty()) tasks_.back().context.state = &item.constrained[row_idx];
+  }
   if (rejection_row) {
     FORERUN_RETURN_IF_ERROR(add_rejection_row(sequence, item, row_idx, path));
   }
@@ -265,6 +269,15 @@ RowContext StepBuilder::context_of(const RoleSequence& sequence, const WorkRow& 
   return context;
 }
 
+// Of a row whose mask has failed. A draft's guesses are not masked then; of the target nothing is
+// drawn after it.
+Status StepBuilder::mask_error(const RoleSequence& sequence, const PendingItem& item,
+                               size_t row_idx) const {
+  if (role_ == Role::kDraft || item.constrained.empty()) return {};
+  const TokenConstraint::State& state = item.constrained[row_idx];
+  return state == nullptr ? Status() : sequence.spec.constraint->error(state);
+}
+
 void StepBuilder::add_task(RoleSequence& sequence, PendingItem& item, const WorkRow& row,
                            PathRange path) {
   RowTask task;
@@ -324,6 +337,8 @@ Status StepBuilder::add_rejection_row(RoleSequence& sequence, PendingItem& item,
   out.token = row.token;
   out.logits_row = logits_rows_;
   out.context = context_of(sequence, row);
+  out.status = mask_error(sequence, item, row_idx);
+  if (!item.constrained.empty()) out.context.state = &item.constrained[row_idx];
   if (row_idx < item.drafts.size()) out.draft = item.drafts[row_idx].get();
   const size_t first = rejection_origins_.empty() ? 0 : rejection_origins_.back().end;
   for (size_t index = first; index < rejection_rows_.size() && out.parent_idx < 0; ++index) {

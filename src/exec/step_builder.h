@@ -85,6 +85,7 @@ class StepBuilder {
   Status add_tree_row(RoleSequence& sequence, const WorkRow& row, StepRow& out, int32_t* tree_idx);
   PathRange add_path(const RoleSequence& sequence, int32_t tree_idx);
   RowContext context_of(const RoleSequence& sequence, const WorkRow& row) const;
+  Status mask_error(const RoleSequence& sequence, const PendingItem& item, size_t row_idx) const;
   void add_task(RoleSequence& sequence, PendingItem& item, const WorkRow& row, PathRange path);
   // For the prompt's next token.
   Status add_score(const RoleSequence& sequence, PendingItem& item, size_t row_idx);

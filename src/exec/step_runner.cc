@@ -35,6 +35,7 @@ RowQuery query_of(const RowTask& task, int32_t live_vocab) {
 }
 
 void perform_task(const StepLogits& all, SamplerScratch& scratch, RowTask& task) {
+  if (!task.status.ok()) return;
   RowResult& result = *task.result;
   const LogitsRow logits = all.row(task.logits_row);
   switch (task.want) {
@@ -68,6 +69,8 @@ void perform_rejection(const StepLogits& logits, SamplerScratch& scratch,
   size_t current = 0;
   while (true) {
     const RejectionRow& row = task.rows[current];
+    task.status = row.status;
+    if (!task.status.ok()) return;
     children.clear();
     for (size_t index = current + 1; index < task.rows.size(); ++index) {
       if (task.rows[index].parent_idx == static_cast<int32_t>(current)) {

@@ -98,6 +98,11 @@ std::span<const TokenCount> EditList::count_path(const RowContext& context) {
 }
 
 int32_t EditList::mask_of(const RowContext& context) {
+  if (context.state != nullptr) {
+    if (*context.state == nullptr) return -1;
+    masks_.push_back({context.constraint, *context.state});
+    return num_masks() - 1;
+  }
   Walk walk{context.constrained, {}, *context.constrained, -1};
   // From the parent where it is among the sequence's rows, else from the nearest ancestor.
   for (auto earlier = walks_.rbegin();

@@ -43,6 +43,9 @@ struct RowContext {
   // path leads out of what is allowed (a guess does), nothing is masked: no token comes of it.
   const TokenConstraint* constraint = nullptr;
   const TokenConstraint::State* constrained = nullptr;
+  // Where the constraint is at the end of `path`, as far as the caller knows; else it is found from
+  // `constrained`.
+  const TokenConstraint::State* state = nullptr;
 };
 
 // Whether tokens that end the output may not be drawn yet: a matter of the row's place alone.
